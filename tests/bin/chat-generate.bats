@@ -1,0 +1,173 @@
+load ../helper
+
+setup() {
+  for i in 1 2 3 4 5 6 7 8 9 10; do
+    echo "{\"id\":\"p$i\",\"extra\":$i,\"messages\":[{\"role\":\"user\",\"content\":\"Deck number $i\"}]}"
+  done > in.jsonl
+}
+
+teardown() { stop_endpoint; }
+
+ask() { chat-generate --base-url "$URL" --slug m "$@"; }
+asked() { wc -l < asked.jsonl; }
+jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all()]' "$1"; }
+
+@test "every row gets a reply, in order, with all its keys kept" {
+  start_endpoint
+  ask --jobs 4 < in.jsonl > out.jsonl
+  run jq_py '[.id, .extra, .gen.finish_reason, .gen.usage.completion_tokens] | tostring' < out.jsonl
+  assert_output "$(for i in 1 2 3 4 5 6 7 8 9 10; do echo "[\"p$i\",$i,\"stop\",100]"; done)"
+}
+
+@test "passing faults of the endpoint are retried until every row has its reply" {
+  start_endpoint --plan 429=0.2,500=0.2,drop=0.2,garbage=0.1,empty=0.1,wrapped=0.1 --log asked.jsonl
+  run --separate-stderr ask --jobs 4 < in.jsonl
+  assert_success
+  [ "$(grep -c '"text":"---' <<< "$output")" = 10 ]
+  [ "$(asked)" -gt 12 ]
+}
+
+@test "a row that the endpoint refuses is named and final, the others are done, and nothing is asked again" {
+  start_endpoint --plan 400=0.3 --log asked.jsonl
+  run --separate-stderr ask --run . < in.jsonl
+  assert_success
+  refused=$(grep -c '"class":"http-400"' <<< "$output")
+  [ "$refused" -ge 1 ] && [ "$refused" -lt 10 ]
+  [ "$(asked)" = 10 ]
+  run --separate-stderr ask --run . < in.jsonl
+  assert_success
+  [ "$(asked)" = 10 ]
+}
+
+@test "rows that fail for a passing reason exit 75, and only they are asked again" {
+  start_endpoint --plan 500=0.3 --times 1 --log asked.jsonl
+  run --separate-stderr ask --run . --retries 0 < in.jsonl
+  assert_failure 75
+  failed=$(grep -c '"kind":"infra"' <<< "$output")
+  [ "$failed" -ge 1 ]
+  run --separate-stderr ask --run . --retries 0 < in.jsonl
+  assert_success
+  [ "$(asked)" = $((10 + failed)) ]
+}
+
+@test "a storm of 429 passes without losing a row" {
+  start_endpoint --storm 25 --log asked.jsonl
+  run --separate-stderr ask --jobs 8 --retries 0 < in.jsonl
+  assert_success
+  [ "$(grep -c '"text":"---' <<< "$output")" = 10 ]
+}
+
+@test "a refused key stops the asking at once and says which variable it came from" {
+  start_endpoint --plan 401=1 --times 99 --log asked.jsonl
+  KEY=secret-value run --separate-stderr ask --key-env KEY --jobs 1 < in.jsonl
+  assert_failure 75
+  [ "$(asked)" = 1 ]
+  [[ $stderr == *"the key is refused"*"(key from KEY)"* ]]
+  [[ $stderr$output != *secret-value* ]]
+}
+
+@test "a dead endpoint trips the breaker: the remaining rows end at once with its words" {
+  run --separate-stderr chat-generate --base-url http://127.0.0.1:9/v1 --slug m --jobs 1 --retries 0 \
+    < <(for i in $(seq 30); do echo "{\"id\":\"q$i\",\"messages\":[{\"role\":\"user\",\"content\":\"$i\"}]}"; done)
+  assert_failure 75
+  [[ $stderr == *"stopped asking http://127.0.0.1:9/v1: 10 requests in a row failed"* ]]
+  [ "$(grep -c '"class":"circuit-open"' <<< "$output")" = 20 ]
+}
+
+@test "a reply in half is a fault, a truncated one is kept and named" {
+  start_endpoint --plan truncated=1
+  run --separate-stderr ask < <(head -1 in.jsonl)
+  assert_success
+  [[ $output == *'"finish_reason":"length"'* ]]
+  [[ $stderr == *'p1: truncated after 100 tokens'* ]]
+}
+
+@test "reasoning is kept apart wherever the endpoint puts it" {
+  for plan in reasoning think; do
+    start_endpoint --plan $plan=1
+    run --separate-stderr ask < <(head -1 in.jsonl)
+    assert_success
+    [[ $output == *'"reasoning":"step by step"'* ]]
+    [[ $output == *'"text":"---\ntheme'* ]]
+    stop_endpoint
+    rm endpoint.url
+  done
+}
+
+@test "a torn journal line is cut and only that row is asked again" {
+  start_endpoint --log asked.jsonl
+  ask --run . < in.jsonl > first.jsonl
+  truncate -s -40 journal/gen.jsonl
+  ask --run . < in.jsonl > second.jsonl
+  [ "$(asked)" = 11 ]
+  cmp <(jq_py 'del(..|.by?)' < first.jsonl) <(jq_py 'del(..|.by?)' < second.jsonl)
+}
+
+@test "a changed or reordered input asks only for what changed" {
+  start_endpoint --log asked.jsonl
+  ask --run . < in.jsonl > first.jsonl
+  ask --run . < <(tac in.jsonl | sed 's/Deck number 3"/Deck number 33"/') > second.jsonl
+  [ "$(asked)" = 11 ]
+  [ "$(head -1 second.jsonl | jq_py .id)" = p10 ]
+}
+
+@test "samples become rows of their own, each with its seed, and are never mixed up" {
+  start_endpoint --log asked.jsonl
+  run --separate-stderr ask --samples 3 --seed 7 --run . < <(head -1 in.jsonl)
+  assert_success
+  [ "$(jq_py '[.id, .gen.sample.k, .gen.sampling.seed] | tostring' <<< "$output")" = '["p1~0",0,7]
+["p1~1",1,8]
+["p1~2",2,9]' ]
+  [ "$(asked)" = 3 ]
+}
+
+@test "the budget is a hard stop that loses nothing" {
+  export DECKSMITH_ROOT=$PWD
+  mkdir -p assets && ln -s "$ROOT/.venv" . && ln -s "$ROOT/lib" .
+  start_endpoint --log asked.jsonl
+  printf '[m]\nbase_url = "%s"\nslug = "m"\nprice = { prompt = 0, completion = 1000 }\n' "$URL" > assets/models.toml
+  run --separate-stderr chat-generate --model m --run . --budget 0.45 --max-tokens 100 --jobs 8 < in.jsonl
+  assert_failure 75
+  [ "$(grep -c '"cost":0.1' <<< "$output")" = 4 ]
+  [ "$(grep -c '"class":"budget"' <<< "$output")" = 6 ]
+  run --separate-stderr chat-generate --model m --run . --budget 10 --max-tokens 100 < in.jsonl
+  assert_success
+  [ "$(asked)" = 10 ]
+}
+
+@test "a dry run prints the exact request and asks nothing" {
+  start_endpoint --log asked.jsonl
+  run --separate-stderr ask --dry-run --temperature 0.5 --max-tokens 9 < in.jsonl
+  assert_success
+  [ "$(jq_py '[.url, .body.model, .body.temperature, .body.max_tokens, .body.messages[0].content] | tostring' <<< "$output")" = \
+    "[\"$URL/chat/completions\",\"m\",0.5,9,\"Deck number 1\"]" ]
+  [ ! -s asked.jsonl ]
+}
+
+@test "a request that is never answered ends at its deadline" {
+  export DECKSMITH_ROOT=$PWD
+  mkdir -p assets && ln -s "$ROOT/.venv" . && ln -s "$ROOT/lib" .
+  start_endpoint --plan hang=1 --times 9
+  printf '[m]\nbase_url = "%s"\nslug = "m"\ntimeout = 0.5\n' "$URL" > assets/models.toml
+  run --separate-stderr chat-generate --model m --retries 0 < <(head -1 in.jsonl)
+  assert_failure 75
+  [[ $output == *'"class":"timeout"'* ]]
+}
+
+@test "unknown model, missing key, no model: one line each, exit 78" {
+  run chat-generate --model nobody < in.jsonl
+  assert_failure 78
+  assert_output --partial "no model 'nobody' in"
+  run env -u OPENROUTER_API_KEY chat-generate --model gpt-5.4 < in.jsonl
+  assert_failure 78
+  assert_output --partial 'set OPENROUTER_API_KEY in the environment or in .env'
+  run chat-generate < in.jsonl
+  assert_failure 78
+}
+
+@test "a record without messages is named by line and id" {
+  start_endpoint
+  run ask < <(echo '{"id":"x1"}')
+  assert_failure 65
+  assert_line --partial 'chat-generate: stdin:1: x1: no "messages" in this record'
+}

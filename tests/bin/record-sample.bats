@@ -1,0 +1,37 @@
+load ../helper
+
+setup() {
+  printf '{"id":"a","n":1}\n{"id":"b","n":2}\n{"id":"c","n":3}\n' > in.jsonl
+}
+
+@test "keeps the records that the program says true of, in order" {
+  run record-sample --where '.n >= 2' < in.jsonl
+  assert_success
+  assert_output '{"id":"b","n":2}
+{"id":"c","n":3}'
+}
+
+@test "stops at the limit" {
+  run record-sample --limit 2 < in.jsonl
+  assert_success
+  assert_output '{"id":"a","n":1}
+{"id":"b","n":2}'
+}
+
+@test "a program that does not compile is a usage error" {
+  run record-sample --where '.n >=' < in.jsonl
+  assert_failure 2
+  assert_output --partial 'record-sample: Invalid value: --where'
+}
+
+@test "a broken line is named with its number" {
+  run record-sample < <(cat in.jsonl; echo '{"id":')
+  assert_failure 65
+  assert_line --partial 'record-sample: stdin:4: not JSON'
+}
+
+@test "help is the script's own header" {
+  run record-sample --help
+  assert_success
+  assert_line --index 0 'Keep the records for which a jq program says true.'
+}

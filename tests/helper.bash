@@ -1,0 +1,19 @@
+# Loaded by every .bats file: the scripts on the path, the assertions, a folder of the test's own.
+bats_require_minimum_version 1.5.0
+ROOT=$(cd "$BATS_TEST_DIRNAME/../.." && pwd -P)
+BIN=$ROOT/bin
+FIXTURES=$ROOT/tests/fixtures
+load "$ROOT/tests/node_modules/bats-support/load"
+load "$ROOT/tests/node_modules/bats-assert/load"
+export PATH=$BIN:$PATH IMAGES=off
+cd "$BATS_TEST_TMPDIR" || exit 1
+
+# Start the misbehaving endpoint with the given options; sets $URL, stops with the test.
+start_endpoint() {
+  "$ROOT/.venv/bin/python3" "$ROOT/tests/endpoint.py" "$@" > endpoint.url &
+  ENDPOINT=$!
+  for _ in $(seq 100); do [ -s endpoint.url ] && break; sleep 0.1; done
+  URL=$(cat endpoint.url)
+}
+
+stop_endpoint() { [ -z "${ENDPOINT:-}" ] || kill "$ENDPOINT" 2>/dev/null || true; }
