@@ -244,6 +244,7 @@ class _Stage:
         self.key, self.work, self.needs, self.inputs, self.valid = key, work, needs, inputs, valid
         self.jobs, self.passes_faults, self.expand = jobs, passes_faults, expand or (lambda record: [record])
         self.journal = Journal(Path(run) / "journal" / f"{key}.jsonl", key) if run is not None and inputs else None
+        self.tasks = set()
         self.tally, self.seen, self.started = Counter(), set(), time.monotonic()
 
     async def go(self):
@@ -251,14 +252,16 @@ class _Stage:
         self.slots = asyncio.Semaphore(self.jobs)
         # Rows in flight plus rows that wait for a slower one ahead of them: bounds memory, keeps the order.
         window = asyncio.Queue(maxsize=4 * self.jobs + 16)
-        reader = asyncio.create_task(self._read(window))
+        reader = asyncio.create_task(self._read_to_end(window))
         try:
             while (task := await window.get()) is not None:
                 emit(await task)
                 self.progress.step()
             await reader
         finally:
-            reader.cancel()
+            for task in (reader, *self.tasks):  # left only when a closed pipe, Ctrl-C or a bug ends the stage
+                task.cancel()
+            await asyncio.gather(reader, *self.tasks, return_exceptions=True)
             self.progress.close()
             if self.close:
                 await self.close()
@@ -267,19 +270,29 @@ class _Stage:
         self._say_tally()
         return 65 if self.tally["bad"] else 75 if self.tally["infra"] else 0
 
-    async def _read(self, window):
+    async def _read_to_end(self, window):
         try:
-            async for number, line in _lines():
-                if not line.strip():
-                    continue
-                try:
-                    for record in self.expand(self._check(loads(line))):
-                        await window.put(asyncio.create_task(self._one(record)))
-                except ValueError as error:
-                    self.tally["bad"] += 1
-                    cli.say(f"stdin:{number}: {error}")
-        finally:
+            await self._read(window)
+        except Exception:
             await window.put(None)
+            raise
+        await window.put(None)
+
+    async def _read(self, window):
+        async for number, line in _lines():
+            if not line.strip():
+                continue
+            try:
+                records = self.expand(self._check(loads(line)))
+            except ValueError as error:
+                self.tally["bad"] += 1
+                cli.say(f"stdin:{number}: {error}")
+                continue
+            for record in records:
+                task = asyncio.create_task(self._one(record))
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
+                await window.put(task)
 
     def _check(self, record):
         if record["id"] in self.seen:

