@@ -73,7 +73,7 @@ results/reports/%/$(FOR_REPORT):
 	$(remember)
 
 .PHONY: published-prompts
-published-prompts: .venv/.synth  ## fetch the published test split into data/published.jsonl (needs the network)
+published-prompts: .venv/.hub  ## fetch the published test split into data/published.jsonl (needs the network)
 	bin/bench-prepare published > data/published.jsonl.tmp
 	mv data/published.jsonl.tmp data/published.jsonl
 
@@ -126,7 +126,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 	fi
 	touch $@
 
-.venv/.local .venv/.synth .venv/.dev: .venv/.%: .venv/.python
+.venv/.local .venv/.hub .venv/.dev: .venv/.%: .venv/.python
 	$(UV) --group $*
 	touch $@
 

@@ -35,6 +35,7 @@ class Report:
 
     def line(self, ok, name, found, mend="", needed=True):
         """`ok`, what was found, and how to mend it; only a needed lack counts."""
+        ok = bool(ok)
         mark = "ok  " if ok else "LACK" if needed else "-   "
         self.lacking += not ok and needed
         print(f"{mark} {name:<14} {found}" + (f"   mend: {mend}" if mend and not ok else ""), flush=True)
@@ -79,7 +80,7 @@ def models(report, names):
         if not report.line(entry is not None, name, "in the registry" if entry else "not in assets/models.toml", f"add [{name}] to assets/models.toml"):
             continue
         variable = entry.get("key_env")
-        if variable and not report.line(variable in os.environ, name, f"{variable} {'is set' if variable in os.environ else 'is not set'}",
+        if variable and not report.line(os.environ.get(variable), name, f"{variable} {'is set' if os.environ.get(variable) else 'is not set'}",
                                         f"echo '{variable}=...' >> .env"):
             continue
         ask = '{"id":"x","messages":[{"role":"user","content":"Say yes."}]}\n'
@@ -123,7 +124,7 @@ def _read_env():
         for line in (ROOT / ".env").read_text().splitlines():
             name, equals, value = line.partition("=")
             if equals and name.isidentifier():
-                os.environ.setdefault(name, value)
+                os.environ.setdefault(name, value[1:-1] if value[:1] == value[-1:] == '"' else value)
 
 
 if __name__ == "__main__":
