@@ -78,7 +78,7 @@ published-prompts: .venv/.hub  ## fetch the published test split into data/publi
 	mv data/published.jsonl.tmp data/published.jsonl
 
 ##@ Check
-.PHONY: test doctor lint bench-self
+.PHONY: test lint bench-self readme doctor
 test: setup .venv/.dev tests/node_modules/.done  ## all tests: Python, scripts, pages in a browser
 	.venv/bin/python3 -m pytest $(TESTS)
 
@@ -86,8 +86,11 @@ lint: .venv/.dev  ## ruff and shellcheck
 	.venv/bin/ruff check lib tests bin/*-*
 	.venv/bin/shellcheck bin/within .ci/run tests/helper.bash
 
-bench-self: setup .venv/.dev  ## our own speed: prints ratios and CPU seconds
-	.venv/bin/python3 tests/bench_self.py
+bench-self: setup .venv/.dev  ## our own speed, as ratios measured in one run: docs/speed.md
+	.venv/bin/python3 tests/bench_self.py | tee docs/speed.md
+
+readme: .venv/.python  ## write the table of scripts into README.md
+	.venv/bin/python3 tests/readme.py
 
 doctor:  ## what this machine has and what MODEL and PROTOCOL need; each lack with the command that mends it
 	PYTHONPATH=lib $(PYTHON) -m decksmith.doctor --protocol $(PROTOCOL) $(MODEL)

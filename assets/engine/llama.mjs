@@ -1,0 +1,259 @@
+// The embedded backend: llama.cpp through node-llama-cpp's prebuilt CPU binary.
+//
+// With one slot (the default) the same request with the same seed gives the same bytes on one machine, whatever
+// was asked before: requests run one after the other, each from an empty context, with a sampler of its own.
+// Several slots share batches; neighbours then change the arithmetic, and that promise is gone.
+import {Template} from "@huggingface/jinja";
+import {getLlama, LlamaGrammarEvaluationState, LlamaLogLevel} from "node-llama-cpp";
+import {bad} from "./request.mjs";
+import {compile} from "./schema.mjs";
+
+const JSON_OBJECT = String.raw`
+root ::= object
+value ::= object | array | string | number | "true" | "false" | "null"
+object ::= "{" ws (pair ("," ws pair)*)? "}"
+pair ::= string ":" ws value
+array ::= "[" (value ("," ws value)*)? "]"
+string ::= "\"" char* "\""
+char ::= [^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})
+number ::= "-"? ([0-9] | [1-9] [0-9]{0,15}) ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,3})?
+ws ::= " "?
+`;
+
+/** Admits at most `n` at a time, first come first served; a waiter whose signal aborts leaves the line. */
+function gate(n) {
+  const line = [];
+  let free = n;
+  const release = () => {
+    const next = line.shift();
+    if (next) next.enter();
+    else free++;
+  };
+  return async (signal, work) => {
+    signal.throwIfAborted();
+    if (free > 0) free--;
+    else
+      await new Promise((resolve, reject) => {
+        const waiter = {enter: resolve};
+        line.push(waiter);
+        signal.addEventListener(
+          "abort",
+          () => {
+            const i = line.indexOf(waiter);
+            if (i >= 0) {
+              line.splice(i, 1);
+              reject(signal.reason);
+            }
+          },
+          {once: true},
+        );
+      });
+    try {
+      signal.throwIfAborted();
+      return await work();
+    } finally {
+      release();
+    }
+  };
+}
+
+/** Cuts a stream of text at the first stop string; holds back what may be the beginning of one. */
+function cutter(stops) {
+  let held = "";
+  return {
+    push(piece) {
+      held += piece;
+      let at = -1;
+      for (const stop of stops) {
+        const i = held.indexOf(stop);
+        if (i >= 0 && (at < 0 || i < at)) at = i;
+      }
+      if (at >= 0) {
+        const out = held.slice(0, at);
+        held = "";
+        return [out, true];
+      }
+      let keep = 0;
+      for (const stop of stops)
+        for (let k = Math.min(stop.length - 1, held.length); k > keep; k--)
+          if (held.endsWith(stop.slice(0, k))) {
+            keep = k;
+            break;
+          }
+      const out = held.slice(0, held.length - keep);
+      held = held.slice(held.length - keep);
+      return [out, false];
+    },
+    rest: () => held,
+  };
+}
+
+// llama.cpp reads 2^32 - 1 as "random".
+const seed32 = (seed) =>
+  seed === null
+    ? Math.floor(Math.random() * 0xfffffffe)
+    : Math.min(Number(BigInt.asUintN(32, BigInt(seed))), 0xfffffffe);
+
+/** Load the model; adapters = {name: path of a LoRA in GGUF}. Returns {run, describe}. */
+export async function load({modelPath, adapters = {}, threads, parallel = 1, contextSize = 8192}) {
+  const log = (level, message) => process.stderr.write(`llama: ${level}: ${message}\n`);
+  const llama = await getLlama({
+    gpu: false,
+    build: "never",
+    skipDownload: true,
+    maxThreads: 0,
+    logLevel: LlamaLogLevel.error,
+    logger: log,
+  });
+  const model = await llama.loadModel({modelPath});
+  const source = model.fileInfo.metadata?.tokenizer?.chat_template;
+  if (!source) throw new Error(`${modelPath} carries no chat template`);
+  const template = new Template(source);
+  const enter = gate(parallel);
+  const size = Math.min(contextSize, model.trainContextSize);
+  const contexts = new Map();
+
+  function context(adapter) {
+    if (!contexts.has(adapter)) {
+      const made = model
+        .createContext({
+          contextSize: size,
+          sequences: parallel,
+          threads,
+          lora: adapter ? adapters[adapter] : undefined,
+        })
+        .then((made) => Array.from({length: parallel}, () => made.getSequence()));
+      contexts.set(adapter, made);
+      made.catch(() => contexts.delete(adapter));
+    }
+    return contexts.get(adapter);
+  }
+  await context("");
+
+  async function constraint(format) {
+    if (!format) return undefined;
+    let gbnf = format.kind === "json" ? JSON_OBJECT : format.gbnf;
+    if (format.kind === "schema") {
+      const schema = compile(format.schema);
+      // The compiler ends the root rule with four newlines, a trigger of its own chat class; ours ends with the value.
+      let made;
+      try {
+        made = (await llama.createGrammarForJsonSchema(schema)).grammar;
+      } catch (error) {
+        throw bad(`the schema does not compile: ${error.message}`, "response_format");
+      }
+      gbnf = made.replace(/ "\\n\\n\\n\\n" \[\\n\]\*/, "");
+      if (gbnf === made) throw new Error("the schema compiler changed its root rule");
+    }
+    try {
+      return new LlamaGrammarEvaluationState({model, grammar: await llama.createGrammar({grammar: gbnf})});
+    } catch (error) {
+      throw bad(
+        `the grammar does not compile: ${error.message}`,
+        format.kind === "gbnf" ? "grammar" : "response_format",
+      );
+    }
+  }
+
+  async function generate(sequence, ask, signal, onText) {
+    const prompt = template.render({
+      messages: ask.messages,
+      add_generation_prompt: true,
+      bos_token: model.tokens.bosString ?? "",
+      eos_token: model.tokens.eosString ?? "",
+    });
+    const tokens = model.tokenize(prompt, true);
+    if (model.tokens.shouldPrependBosToken && model.tokens.bos !== null && tokens[0] !== model.tokens.bos)
+      tokens.unshift(model.tokens.bos);
+    if (tokens.length >= size)
+      throw bad(
+        `the prompt has ${tokens.length} tokens, the context holds ${size}`,
+        "messages",
+        "context_length_exceeded",
+      );
+    const limit = Math.min(ask.maxTokens, size - tokens.length - 1);
+    const s = ask.sampling;
+    const made = [];
+    const penal = s.frequency_penalty || s.presence_penalty || s.repeat_penalty !== 1;
+    const options = {
+      temperature: s.temperature,
+      topP: s.top_p,
+      topK: s.top_k,
+      minP: s.min_p,
+      seed: seed32(s.seed),
+      grammarEvaluationState: await constraint(ask.format),
+      repeatPenalty: penal
+        ? {
+            punishTokens: () => made.slice(made.length - Math.min(made.length, s.repeat_last_n)),
+            maxPunishTokens: Math.max(1, s.repeat_last_n),
+            penalty: s.repeat_penalty,
+            frequencyPenalty: s.frequency_penalty,
+            presencePenalty: s.presence_penalty,
+          }
+        : undefined,
+    };
+    const cut = cutter(ask.stop);
+    let text = "",
+      pending = [],
+      finish = "stop";
+    const emit = (piece) => {
+      const [out, stopped] = cut.push(piece);
+      if (out) {
+        text += out;
+        onText?.(out);
+      }
+      return stopped;
+    };
+    await sequence.clearHistory();
+    let stopped = false;
+    if (limit < 1) finish = "length";
+    else
+      for await (const token of sequence.evaluate(tokens, options)) {
+        signal.throwIfAborted();
+        made.push(token);
+        pending.push(token);
+        const piece = model.detokenize(pending);
+        // A character may span tokens: wait for its end, but not for ever.
+        if (!piece.endsWith("\uFFFD") || pending.length > 8) {
+          pending = [];
+          stopped = emit(piece);
+          if (stopped) break;
+        }
+        if (made.length >= limit) {
+          finish = "length";
+          break;
+        }
+      }
+    if (!stopped) {
+      if (pending.length) stopped = emit(model.detokenize(pending));
+      if (stopped) finish = "stop";
+      else if (cut.rest()) {
+        text += cut.rest();
+        onText?.(cut.rest());
+      }
+    }
+    return {
+      text,
+      finish,
+      usage: {
+        prompt_tokens: tokens.length,
+        completion_tokens: made.length,
+        total_tokens: tokens.length + made.length,
+      },
+    };
+  }
+
+  /** One completion by the weights, with the adapter `adapter` ("" for none). */
+  async function run(adapter, ask, signal, onText) {
+    return enter(signal, async () => {
+      const idle = await context(adapter);
+      const sequence = idle.pop();
+      try {
+        return await generate(sequence, ask, signal, onText);
+      } finally {
+        idle.push(sequence);
+      }
+    });
+  }
+  return {run, describe: {engine: "node-llama-cpp", threads, parallel, context: size}};
+}
