@@ -315,11 +315,10 @@ class _Stage:
         else:
             async with self.slots:
                 value = await self._make(record, inputs)
-        error = value.get("error")
-        self.tally[error["kind"] if error else "done"] += 1
-        if error and error["kind"] == "infra" and error.get("retriable") is False:
-            self.tally["infra"] -= 1
-            self.tally["refused"] += 1
+        if error := value.get("error"):
+            final = error["kind"] == "infra" and error.get("retriable") is False
+            self.tally["refused" if final else error["kind"]] += 1
+        self.tally["done"] += 1
         return {**record, self.key: value}
 
     async def _make(self, record, inputs):
@@ -345,7 +344,7 @@ class _Stage:
         return value
 
     def _say_tally(self):
-        words = {"done": "done", "kept": "from the journal", "passed": "passed through", "model": "model faults",
+        words = {"done": "done", "kept": "of them from the journal", "passed": "passed through", "model": "model faults",
                  "renderer": "renderer faults", "judge": "judge faults", "refused": "refused by the endpoint",
                  "infra": "infrastructure faults (run again)", "bad": "bad lines"}
         counts = ", ".join(f"{self.tally[name]} {word}" for name, word in words.items() if self.tally[name])

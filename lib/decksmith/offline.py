@@ -1,0 +1,563 @@
+"""The offline measures, `offline-v1`: what a program can say about a rendered deck without seeing it as a person would.
+
+Each function in MEASURES takes a Pages and returns its value: a number for the deck, `{slide number: number}` for a
+measure of single slides, or None where the measure does not apply. The protocol's [measures] table turns values into
+qualities, and those into the three dimensions (`judge`). The docstrings are the documentation: docs/protocol.md
+prints them (`table`).
+"""
+
+import unicodedata
+from collections import Counter
+from functools import cached_property
+from pathlib import Path
+
+from decksmith import cli
+
+NAME = "offline-v1"
+THUMB = (98, 55)  # a tenth of the canvas, in pixels
+LONGEST = 20_000  # characters of a slide's text that are read
+
+# The commonest function words, enough to tell these languages apart in a few dozen words of slide text.
+STOPWORDS = {name: set(words.split()) for name, words in (row.split(":") for row in """
+en: the of and to in is for that with on as are by this from or an be at it not how what why your we you our can
+de: der die das und ist nicht mit für von auf ein eine den dem des zu im werden wie sich auch durch bei oder als nach
+fr: le la les des et est une dans pour que qui sur avec par plus sont aux du ce cette nous vous pas comment ou au en un
+es: el la los las y es una para que con por del en se más como son al su no un entre cómo qué desde o sobre
+it: il la le gli di e è una per che con non del della dei nel alla si sono come un più i da o delle dal anche
+pt: o a os as e é uma para que com não do da dos das em no na por mais como um são ao se ou à entre
+nl: de het een en van is voor met op niet dat in te zijn door aan bij als wat hoe naar ook uit of om er
+pl: i w na z do nie to się jest że o jak dla przez od po co oraz są czy ich tym który ale za
+cs: a v na je se že to pro jak jsou nebo do po při od by ale také co které není mezi podle už
+sv: och att det en som är för på med av inte den till ett om har kan vi hur från eller i de vid
+da: og at det en som er for på med af ikke den til et om har kan vi hvordan fra eller i de ved
+tr: ve bir bu için ile olarak daha en çok gibi olan ne nasıl değil da de her veya sonra kadar
+id: yang dan di untuk dengan dari ini pada adalah tidak dalam itu atau ke oleh sebagai akan bisa kita
+vi: và của là các cho không có được trong một với những để người này khi từ như đã
+""".strip().splitlines())}
+SCRIPTS = {code: tuple(scripts.split("|")) for code, scripts in (pair.split(":") for pair in (
+    "zh:CJK ja:HIRAGANA|KATAKANA|CJK ko:HANGUL ru:CYRILLIC uk:CYRILLIC bg:CYRILLIC ar:ARABIC fa:ARABIC he:HEBREW "
+    "el:GREEK hi:DEVANAGARI th:THAI").split())}
+CLOSING = "".join("""
+summary|conclusion|takeaway|thank|question|next step|recap|wrap|outlook|in short|q&a|to remember|the end|
+zusammenfassung|fazit|danke|fragen|ausblick|nächste schritte|résumé|merci|prochaines étapes|à retenir|
+conclusión|conclusiones|resumen|gracias|preguntas|próximos pasos|conclusione|conclusioni|riepilogo|grazie|domande|
+prossimi passi|conclusão|resumo|obrigad|perguntas|próximos passos|samenvatting|conclusie|bedankt|vragen|podsumowanie|
+dziękuj|pytania|sammanfattning|tack|frågor|opsummering|konklusion|özet|sonuç|teşekkür|kesimpulan|terima kasih|
+kết luận|cảm ơn|まとめ|結論|ありがとう|質問|总结|結語|结论|谢谢|感谢|요약|결론|감사|итог|вывод|заключение|спасибо|
+вопрос|підсумок|дякую|συμπέρασμα|ευχαριστ|निष्कर्ष|धन्यवाद|الخلاصة|شكرا
+""".splitlines()).split("|")
+# Marks that a renderer should have consumed, and text that an author should have replaced.
+LEFTOVERS = ("```", "{{", "}}", "](", "image-query:", "\nlayout: ", "v-click", "::right::", "**", "<br", "</", "\n## ",
+             "\n# ", "\n- [", "[object Object]", "Lorem ipsum", "lorem ipsum", "[Insert", "[insert", "Your text here",
+             "Slide title here")
+
+
+class Pages:
+    """One rendered deck: its slides' measures by number, its pictures, and the request. Slides that failed to render
+    are empty."""
+
+    def __init__(self, record, run, settings):
+        self.record, self.run, self.settings = record, Path(run), settings
+        render = record["render"]
+        self.asks, self.items = record.get("asks") or {}, record.get("checklist") or []
+        self.pictures = {int(Path(path).stem): path for path in render.get("slides") or []}
+        seen = {page["slide"]: page for page in render.get("xray") or []}
+        self.numbers = sorted({*self.pictures, *seen, *range(1, (render.get("expected") or 0) + 1)})
+        self.pages = {n: seen.get(n, {}) for n in self.numbers}
+        self.whole = {n: page for n, page in self.pages.items() if page and not page.get("blank") and not self._flat(n)}
+
+    def _flat(self, n):
+        return n in self.pictures and self.thumbs[n].max() - self.thumbs[n].min() < 4
+
+    @cached_property
+    def thumbs(self):
+        """Each picture as THUMB grey values, an int16 array."""
+        import numpy as np
+        from PIL import Image
+
+        thumbs = {}
+        for n, path in self.pictures.items():
+            try:
+                with Image.open(self.run / path) as picture:
+                    thumbs[n] = np.asarray(picture.convert("L").resize(THUMB, Image.Resampling.BOX), dtype=np.int16)
+            except OSError as error:
+                raise cli.BadData(f"{self.record['id']}: {error}; render it again") from None
+        return thumbs
+
+    @cached_property
+    def texts(self):
+        """Visible text by slide number, in one form: NFKC, case-folded, single blanks; bounded."""
+        return {n: fold((page.get("text") or "")[:LONGEST]) for n, page in self.whole.items()}
+
+    @cached_property
+    def words(self):
+        """Words by slide number; a letter of a script without blanks counts as half a word."""
+        return {n: count(text) for n, text in self.texts.items()}
+
+    def titles(self):
+        return {n: fold(page.get("title") or "") for n, page in self.whole.items()}
+
+    def has(self, n, element):
+        """Whether slide n shows an element (`mermaid`, `two-cols`, `cover` ...; docs/records.md)."""
+        page = self.whole.get(n)
+        if not page:
+            return False
+        layout = page.get("layout") or ""
+        return {
+            "code": lambda: page.get("code_lines", 0) > 0,
+            "mermaid": lambda: page.get("diagrams", 0) > 0,
+            "katex": lambda: page.get("formulas", 0) > 0,
+            "table": lambda: page.get("table_cells", 0) > 0,
+            "image": lambda: page.get("images", 0) > page.get("images_broken", 0),
+            "quote": lambda: page.get("quotes", 0) > 0 or layout == "quote",
+            "two-cols": lambda: page.get("columns", 1) > 1 or layout.startswith("two-cols"),
+            "cover": lambda: layout in ("cover", "intro"),
+            "end": lambda: layout == "end",
+        }.get(element, lambda: False)()
+
+    @cached_property
+    def deck(self):
+        from decksmith.deck import Deck
+
+        path = self.run / self.record["deck"]["path"]
+        return Deck.parse(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else Deck.parse("")
+
+    @cached_property
+    def answers(self):
+        """The checklist as [{"id", "yes", "slide"}]: text match, with the limits that keep stuffed slides from
+        paying."""
+        limits = self.settings["checklist"]
+        credit, answers = {}, []
+        for n, page in self.whole.items():
+            font, contrast = (page.get("font") or {}).get("min"), page.get("contrast")
+            hidden = (font is not None and font < limits["unreadable_px"]) or (
+                contrast is not None and contrast < limits["unreadable_contrast"]
+            )
+            credit[n] = 0 if hidden else int(limits["per_slide"])
+        read = {n: head(text, limits["words"]) for n, text in self.texts.items()}
+        for item in self.items:
+            shown = [
+                n
+                for n in credit
+                if credit[n] and item.get("match") and all(self._entry(n, read[n], e) for e in item["match"])
+            ]
+            best = max(shown, key=lambda n: (credit[n], -n), default=None)
+            if best:
+                credit[best] -= 1
+            answers.append({"id": item["id"], "yes": best is not None, "slide": best})
+        return answers
+
+    def _entry(self, n, text, entry):
+        for option in entry.split("|"):
+            if option.startswith("@") and self.has(n, option[1:]):
+                return True
+            if not option.startswith("@") and fold(option) and fold(option) in text:
+                return True
+        return False
+
+    @cached_property
+    def tokens(self):
+        """The content words of each slide: 4 letters or more and no function words; pairs of letters in scripts
+        without blanks."""
+        return {n: content_words(text) for n, text in self.texts.items()}
+
+
+def fold(text):
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def _dense(letter):
+    return "\u2e80" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7af" or "\u0e00" <= letter <= "\u0e7f"
+
+
+def count(text):
+    dense = sum(map(_dense, text))
+    return len([w for w in text.split() if not all(map(_dense, w))]) + dense / 2
+
+
+def head(text, words):
+    """The beginning of a text, so many words long."""
+    out, used = [], 0.0
+    for word in text.split(" "):
+        dense = sum(map(_dense, word))
+        if used >= words:
+            break
+        out.append(word[: int(2 * (words - used)) or 1] if dense > 1 else word)
+        used += dense / 2 if dense else 1
+    return " ".join(out)
+
+
+def content_words(text):
+    found = set()
+    for word in "".join(c if c.isalnum() else " " for c in text).split():
+        if any(map(_dense, word)):
+            found.update(word[i : i + 2] for i in range(len(word) - 1))
+        elif len(word) >= 4 and not any(word in words for words in STOPWORDS.values()):
+            found.add(word[:6])  # a crude stem: plural and verb endings go
+    return found
+
+
+# --- design ----------------------------------------------------------------------------------------------------------
+
+
+def overflow(pages):
+    """How far content reaches past the canvas or its own clipping box, in px; the worst direction."""
+    return {
+        n: max((p.get("overflow") or {}).get("x") or 0, (p.get("overflow") or {}).get("y") or 0)
+        for n, p in pages.whole.items()
+    }
+
+
+def overlap(pages):
+    """Share of the canvas where elements lie on each other."""
+    return {n: p.get("overlap") or 0 for n, p in pages.whole.items()}
+
+
+def contrast(pages):
+    """The smallest WCAG contrast ratio of any text of the slide."""
+    return {n: p["contrast"] for n, p in pages.whole.items() if p.get("contrast") is not None}
+
+
+def smallest(pages):
+    """The smallest font size on the slide, in px of a canvas 980 px wide."""
+    return {n: p["font"]["min"] for n, p in pages.whole.items() if (p.get("font") or {}).get("min") is not None}
+
+
+def pictures(pages):
+    """Pictures that did not load."""
+    return {n: p.get("images_broken") or 0 for n, p in pages.whole.items()}
+
+
+def density(pages):
+    """Words on the slide; too few and too many both lose."""
+    return dict(pages.words) or None
+
+
+def whitespace(pages):
+    """Share of the canvas without content; slides without pictures, because a picture may fill a slide."""
+    return {
+        n: p["whitespace"] for n, p in pages.whole.items() if p.get("whitespace") is not None and not p.get("images")
+    } or None
+
+
+def hierarchy(pages):
+    """Size of the title relative to the commonest text size; slides with a title and other text."""
+    fonts = {n: p.get("font") or {} for n, p in pages.whole.items()}
+    both = {n: f for n, f in fonts.items() if f.get("title") and f.get("dominant")}
+    return {n: f["title"] / max(f["dominant"], 1) for n, f in both.items()} or 0
+
+
+def variety(pages):
+    """Kinds of slide: the effective number (the exponential of the entropy) of combinations of layout and elements
+    shown, over the square root of the number of slides, so that length by itself gains little."""
+    import math
+
+    elements = ("code", "mermaid", "katex", "table", "image", "quote", "two-cols")
+    kinds = Counter((p.get("layout"), *(pages.has(n, e) for e in elements)) for n, p in pages.whole.items())
+    total = sum(kinds.values())
+    entropy = -sum(c / total * math.log(c / total) for c in kinds.values())
+    return math.exp(entropy) / math.sqrt(total) if total else 0
+
+
+def visuals(pages):
+    """Share of the slides that show something besides running text: picture, diagram, table, code, formula or
+    quotation."""
+    shown = sum(
+        any(pages.has(n, e) for e in ("code", "mermaid", "katex", "table", "image", "quote")) for n in pages.whole
+    )
+    return shown / len(pages.numbers) if pages.numbers else 0
+
+
+# --- content ---------------------------------------------------------------------------------------------------------
+
+
+def checklist(pages):
+    """Share of the checklist that a text match finds, within the limits of this table."""
+    return sum(a["yes"] for a in pages.answers) / len(pages.answers) if pages.answers else None
+
+
+def slides(pages):
+    """Slides made against slides asked for: the smaller divided by the larger; empty slides are not made."""
+    asked, made = pages.asks.get("slides"), len(pages.whole)
+    return min(asked, made) / max(asked, made) if asked else None
+
+
+def features(pages):
+    """Share of the asked elements (code, diagram, formula, table, picture, columns, quotation, click steps, notes)
+    that are there."""
+    asked = pages.asks.get("features") or []
+    there = {
+        "notes": lambda: any(s.note for s in pages.deck.slides),
+        "clicks": lambda: any("v-click" in s.prose for s in pages.deck.slides),
+    }
+    found = [there[f]() if f in there else any(pages.has(n, f) for n in pages.whole) for f in asked]
+    return sum(found) / len(found) if found else None
+
+
+def theme(pages):
+    """Whether the deck uses the theme that was asked for."""
+    asked = pages.asks.get("theme")
+    return float(asked == (pages.record.get("deck") or {}).get("theme")) if asked else None
+
+
+def language(pages):
+    """Share of the text in the asked language: by script, or by its function words against the likeliest other
+    language's."""
+    asked, text = (pages.asks.get("language") or "").split("-")[0], " ".join(pages.texts.values())
+    if asked in SCRIPTS:
+        letters = [unicodedata.name(c, "") for c in text if c.isalpha()]
+        return sum(name.startswith(SCRIPTS[asked]) for name in letters) / len(letters) if letters else 0
+    if asked not in STOPWORDS:
+        return None
+    foreign = sum(
+        unicodedata.name(c, "").startswith(("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC"))
+        for c in text
+    )
+    if foreign * 2 > len(text):
+        return 0.0
+    words = Counter("".join(c if c.isalpha() else " " for c in text).split())
+    hits = {name: sum(words[w] for w in stop) for name, stop in STOPWORDS.items()}
+    return hits[asked] / max(hits.values()) if max(hits.values()) >= 3 else None
+
+
+def outline(pages):
+    """Share of the asked outline's headings that some slide's title covers by half of its words."""
+    asked = pages.asks.get("outline") or []
+    return sum(place is not None for place in _places(pages, asked)) / len(asked) if asked else None
+
+
+def _places(pages, asked):
+    titles = {n: set(t.split()) for n, t in pages.titles().items()}
+    places = []
+    for heading in asked:
+        want = set(fold(heading).split())
+        best = max(titles, key=lambda n: (len(want & titles[n]), -n), default=None)
+        places.append(best if best and len(want & titles[best]) * 2 >= len(want) > 0 else None)
+    return places
+
+
+def substance(pages):
+    """Words on the slide, counted up to what a slide needs; a slide with a diagram, table, code or formula has
+    enough."""
+    rich = {n: any(pages.has(n, e) for e in ("code", "mermaid", "katex", "table")) for n in pages.whole}
+    plain = [n for n in pages.numbers if n not in (pages.numbers[0], pages.numbers[-1])] or pages.numbers
+    return {n: 1e3 if rich.get(n) else pages.words.get(n, 0) for n in plain} or 0
+
+
+def leftovers(pages):
+    """Share of the slides that show raw markup, template syntax or filler text where they show no code."""
+    bad = [
+        n
+        for n, p in pages.whole.items()
+        if not pages.has(n, "code") and any(mark in "\n" + (p.get("text") or "") for mark in LEFTOVERS)
+    ]
+    return len(bad) / len(pages.numbers) if pages.numbers else 0
+
+
+# --- coherence -------------------------------------------------------------------------------------------------------
+
+
+def opening(pages):
+    """The first slide: 0.5 for a title, 0.25 for a cover layout, 0.25 for at most 40 words beside it."""
+    first = pages.whole.get(1)
+    if not first or not first.get("title"):
+        return 0.0
+    return 0.5 + 0.25 * pages.has(1, "cover") + 0.25 * (pages.words[1] <= 40)
+
+
+def close(pages):
+    """The last slide: 1 when it is laid out or titled as an ending, 0.7 when its text says so, 0.4 when it names the
+    deck's title again."""
+    if not pages.numbers or pages.numbers[-1] not in pages.whole or len(pages.whole) < 2:
+        return 0.0
+    last, titles = pages.numbers[-1], pages.titles()
+    if pages.has(last, "end") or any(word in titles[last] for word in CLOSING):
+        return 1.0
+    if any(word in pages.texts[last] for word in CLOSING):
+        return 0.7
+    return 0.4 if content_words(titles.get(1, "")) & pages.tokens[last] else 0.0
+
+
+def titles(pages):
+    """Share of the slides with a title that no other slide has."""
+    seen = Counter(pages.titles().values())
+    return sum(1 for title, times in seen.items() if title and times == 1) / len(pages.numbers) if pages.numbers else 0
+
+
+def thread(pages):
+    """Share of the slide's content words that an earlier slide brought up; slides from the second on that have any."""
+    known, shares = set(), {}
+    for n in pages.whole:
+        if words := pages.tokens[n]:
+            shares[n] = len(words & known) / len(words)
+            known |= words
+    return dict(list(shares.items())[1:]) or 0
+
+
+def order(pages):
+    """The longest run of the outline's headings that stand in the asked order, as a share of those found."""
+    places = [place for place in _places(pages, pages.asks.get("outline") or []) if place is not None]
+    best = []
+    for i, place in enumerate(places):
+        best.append(1 + max((best[j] for j in range(i) if places[j] < place), default=0))
+    return max(best) / len(places) if len(places) > 1 else None
+
+
+def evenness(pages):
+    """Spread of the words per slide between the first and the last: standard deviation over mean."""
+    import statistics
+
+    words = [pages.words.get(n, 0) for n in pages.numbers[1:-1]]
+    return statistics.pstdev(words) / statistics.mean(words) if len(words) > 1 and sum(words) else None
+
+
+# --- several dimensions ----------------------------------------------------------------------------------------------
+
+
+def repeats(pages):
+    """Share of the slides that repeat an earlier one: the same picture, or nine in ten words the same with digits
+    set aside."""
+    again, bags = 0, {}
+    for n in pages.whole:
+        bag = Counter("".join(c for c in text if not c.isdigit()) for text in pages.texts[n].split())
+        for m, other in bags.items():
+            union = (bag | other).total()
+            if (union >= 5 and (bag & other).total() >= 0.9 * union) or _alike(pages, m, n):
+                again += 1
+                break
+        bags[n] = bag
+    return again / len(pages.numbers) if pages.numbers else 0
+
+
+def _alike(pages, m, n):
+    if m not in pages.pictures or n not in pages.pictures:
+        return False
+    return abs(pages.thumbs[m] - pages.thumbs[n]).max() < 6
+
+
+def empty(pages):
+    """Share of the slides that show nothing: blank, of one colour, or replaced because they could not be rendered."""
+    return 1 - len(pages.whole) / len(pages.numbers) if pages.numbers else 1
+
+
+def hollow(pages):
+    """Share of the slides between the first and the last that show their title and at most five further words."""
+    inner = [n for n in pages.numbers[1:-1] if n in pages.whole]
+    elements = ("code", "mermaid", "katex", "table", "image", "quote")
+    bare = [n for n in inner if not any(pages.has(n, e) for e in elements)]
+    bad = [n for n in bare if pages.words[n] - count(pages.titles()[n]) <= 5]
+    return len(bad) / len(inner) if inner else None
+
+
+def errors(pages):
+    """Share of the slides with an error of the model's in them (accepted by the protocol, or the deck would not be
+    here)."""
+    bad = {error.get("slide") for error in pages.record["render"].get("errors") or [] if error.get("kind") == "model"}
+    return len(bad & {*pages.numbers}) / len(pages.numbers) if pages.numbers else 0
+
+
+MEASURES = {f.__name__: f for f in (
+    overflow, overlap, contrast, smallest, pictures, density, whitespace, hierarchy, variety, visuals,
+    checklist, slides, features, theme, language, outline, substance, leftovers,
+    opening, close, titles, thread, order, evenness,
+    repeats, empty, hollow, errors)}
+DIMENSIONS = ("content", "design", "coherence")
+
+
+def check(path, settings):
+    """Raise cli.BadConfig unless a protocol's [measures] sets every measure, and nothing else."""
+    for name in sorted({*MEASURES} ^ {*settings}):
+        what = "is not a measure" if name in settings else "is missing"
+        raise cli.BadConfig(f"{path}: measures.{name}: {what}")
+    own = {"checklist": {"words", "per_slide", "unreadable_px", "unreadable_contrast"}}
+    for name, setting in settings.items():
+        known = {"dimensions", "role", "ramp", "weight" if setting["role"] == "merit" else "least", *own.get(name, ())}
+        for key in sorted(known ^ {*setting}):
+            raise cli.BadConfig(f"{path}: measures.{name}.{key}: {'unknown key' if key in setting else 'is missing'}")
+        if len(setting["ramp"]) == 3:
+            raise cli.BadConfig(f"{path}: measures.{name}.ramp: two or four numbers")
+
+
+def quality(value, ramp):
+    """A value's place on a ramp, 0..1. Two numbers: where it is 0 and where it is 1 (either way round). Four: 0, 1,
+    1, 0."""
+    if len(ramp) == 4:
+        return min(quality(value, ramp[:2]), quality(value, [ramp[3], ramp[2]]))
+    low, high = ramp
+    return min(1.0, max(0.0, (value - low) / (high - low)))
+
+
+def judge(record, run, settings):
+    """The value of `judge` (docs/records.md) for a rendered record: deterministic, from render.xray, the pictures,
+    the deck and the asks.
+
+    run: the run folder. settings: a protocol's [measures]. Raises cli.BadData when a picture cannot be read.
+    """
+    pages = Pages(record, run, settings)
+    found = {name: _measure(function(pages), settings[name]) for name, function in MEASURES.items()}
+    scores, why = {}, {}
+    for dimension in DIMENSIONS:
+        here = {n: m for n, m in found.items() if m["quality"] is not None and dimension in settings[n]["dimensions"]}
+        merits = {n: settings[n]["weight"] for n in here if settings[n]["role"] == "merit"}
+        share = (
+            sum(here[n]["quality"] * w for n, w in merits.items()) / sum(merits.values())
+            if merits and pages.whole
+            else 0.0
+        )
+        losses = {n: w * (1 - here[n]["quality"]) for n, w in merits.items()}
+        for name, measure in here.items():
+            if name not in merits:
+                least = settings[name]["least"]
+                factor = least + (1 - least) * measure["quality"]
+                share *= factor
+                losses[name] = 10 * (1 - factor)
+        scores[dimension] = round(1 + 4 * share, 2)
+        why[dimension] = _why(here, losses)
+    return {
+        "judge": NAME,
+        "scores": scores,
+        "why": why,
+        "caps": [],
+        "checklist": pages.answers,
+        "usage": {},
+        "measures": found,
+    }
+
+
+def _measure(value, setting):
+    """{"value", "quality", "slide"}: over the slides, a merit is averaged; a fault is half the average and half the
+    worst slide, so that one bad slide among many shows. `value` and `slide` name the worst slide."""
+    if isinstance(value, dict):
+        if not value:
+            return {"value": None, "quality": None, "slide": None}
+        each = {n: quality(v, setting["ramp"]) for n, v in value.items()}
+        worst = min(each, key=lambda n: (each[n], n))
+        mean = sum(each.values()) / len(each)
+        return {
+            "value": round(float(value[worst]), 3),
+            "slide": worst,
+            "quality": round((mean + each[worst]) / 2 if setting["role"] == "fault" else mean, 4),
+        }
+    if value is None:
+        return {"value": None, "quality": None, "slide": None}
+    return {"value": round(float(value), 3), "quality": round(quality(value, setting["ramp"]), 4), "slide": None}
+
+
+def _why(here, losses):
+    """One sentence: the measures that cost most."""
+    worst = sorted((n for n in losses if losses[n] > 0.005), key=lambda n: (-losses[n], n))[:3]
+    said = [f"{n} {here[n]['value']:g}" + (f" on slide {here[n]['slide']}" if here[n]["slide"] else "") for n in worst]
+    return "lost most by " + ", ".join(said) if said else "no measure lost anything"
+
+
+def table(settings):
+    """The measures as a markdown table: what docs/protocol.md prints."""
+    lines = ["| measure | dimension | role | ramp | what it is |", "|---|---|---|---|---|"]
+    for name, function in MEASURES.items():
+        s = settings[name]
+        role = f"merit, weight {s['weight']:g}" if s["role"] == "merit" else f"fault, least {s['least']:g}"
+        ramp = ", ".join(f"{x:g}" for x in s["ramp"])
+        lines.append(
+            f"| `{name}` | {', '.join(s['dimensions'])} | {role} | {ramp} | {' '.join(function.__doc__.split())} |"
+        )
+    return "\n".join(lines)
