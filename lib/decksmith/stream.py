@@ -54,7 +54,7 @@ def write(path, data):
     """Write a whole file or nothing: `path.tmp`, flushed, then renamed. Folders are made."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     with open(temporary, "wb") as file:
         file.write(data if isinstance(data, bytes) else data.encode("utf-8", "replace"))
         file.flush()
@@ -318,7 +318,8 @@ class _Stage:
         if error := value.get("error"):
             final = error["kind"] == "infra" and error.get("retriable") is False
             self.tally["refused" if final else error["kind"]] += 1
-        self.tally["done"] += 1
+        else:
+            self.tally["done"] += 1
         return {**record, self.key: value}
 
     async def _make(self, record, inputs):

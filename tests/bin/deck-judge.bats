@@ -55,7 +55,7 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
 @test "a finished record is taken from the journal, and judged again when its pictures change" {
   deck-judge --run r < in.jsonl > /dev/null
   run deck-judge --run r < in.jsonl
-  assert_line --partial '1 from the journal'
+  assert_line --partial '1 of them from the journal'
   cp r/p1/slides/01.png r/p1/slides/02.png
   run deck-judge --run r < in.jsonl
   assert_line --partial '1 done'

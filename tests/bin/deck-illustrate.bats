@@ -1,0 +1,77 @@
+load ../helper
+
+setup() {
+  export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache
+  printf '%s\n' '{"id":"a","gen":{"text":"---\nlayout: image\nimage-query: jazz concert\n---\n\n# Hi\n\n![x](image-query://jazz%20concert)\n"}}' \
+    '{"id":"b","gen":{"text":"# No query"}}' '{"id":"c","gen":{"text":""}}' | deck-parse --run r > in.jsonl 2> /dev/null
+}
+
+# Print an expression over the records of a file, `r` being the list of them.
+show() { "$ROOT/.venv/bin/python3" -c 'import json, sys
+r = [json.loads(x) for x in open(sys.argv[2])]
+print(eval(sys.argv[1]))' "$@"; }
+
+@test "help is one sentence and a pipe" {
+  run deck-illustrate --help
+  assert_success
+  assert_line --index 0 "Put pictures where decks ask for them: image-query entries and image-query:// addresses become files."
+  assert_line --index 1 "  deck-parse --run results/runs/smol < gen.jsonl | deck-illustrate --run results/runs/smol"
+}
+
+@test "queries become drawn pictures on the same lines, other decks stay, faults pass" {
+  deck-illustrate --run r < in.jsonl > out.jsonl
+  run show '[x.get("images", {}).get("path") for x in r], [(i["query"], i["line"], i["provider"], i["fallback"]) for i in r[0]["images"]["items"]]' out.jsonl
+  assert_output "(['a/illustrated.md', 'b/deck.md', None], [('jazz concert', 3, 'drawn', None), ('jazz concert', 8, 'drawn', None)])"
+  picture=$(basename r/a/images/*.png)
+  run cat r/a/illustrated.md
+  assert_output "---
+layout: image
+image: images/$picture
+---
+
+# Hi
+
+![x](images/$picture)"
+  run cmp <(head -c 4 "r/a/images/$picture") <(printf '\x89PNG')
+  assert_success
+}
+
+@test "a rerun takes everything from the journal, unless a picture is gone" {
+  deck-illustrate --run r < in.jsonl > one
+  run --separate-stderr deck-illustrate --run r < in.jsonl
+  assert_success
+  assert_equal "$output" "$(cat one)"
+  [[ $stderr == *"2 of them from the journal, 1 passed through"* ]]
+  rm r/a/images/*.png
+  run --separate-stderr deck-illustrate --run r < in.jsonl
+  [[ $stderr == *" 1 of them from the journal"* ]]
+  [ -s r/a/images/*.png ]
+}
+
+@test "a service without its key is a configuration error that says what to do" {
+  run env -u PEXELS_API_KEY DECKSMITH_ENV_READ=1 deck-illustrate --provider pexels < in.jsonl
+  assert_failure 78
+  assert_output "deck-illustrate: PEXELS_API_KEY is not set; set it in .env, or use --provider drawn"
+}
+
+@test "a dead service costs a fallback with its reason, and the next run asks again" {
+  export PEXELS_API_KEY=k PEXELS_BASE_URL=http://127.0.0.1:9
+  deck-illustrate --run r --provider pexels < in.jsonl > out.jsonl
+  run show 'r[0]["images"]["items"][0]["provider"], r[0]["images"]["items"][0]["fallback"]' out.jsonl
+  assert_output "('drawn', {'reason': 'pexels: ConnectionError', 'transient': True})"
+  run --separate-stderr deck-illustrate --run r --provider pexels < in.jsonl
+  [[ $stderr == *" 1 of them from the journal"* ]]
+}
+
+@test "a run folder without the deck is named" {
+  run deck-illustrate --run elsewhere < in.jsonl
+  assert_failure 69
+  assert_line --partial "deck-illustrate: a: elsewhere/a/deck.md: No such file or directory; is --run the folder that deck-parse wrote to?"
+}
+
+@test "an unknown provider is a usage error, a record without a deck a bad record" {
+  run deck-illustrate --provider crayons < in.jsonl
+  assert_failure 2
+  run deck-illustrate --run r < <(echo '{"id":"x"}')
+  assert_failure 65
+}

@@ -1,0 +1,178 @@
+"""The two feature scans."""
+
+from pathlib import Path
+
+import pytest
+from decksmith.deck import Deck, craft, craft_v5, features, scan
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+DECKS = Path(__file__).parents[1] / "fixtures/decks"
+HONEST = {p.stem: p.read_text() for p in (DECKS / "honest").glob("*.md")}
+HOLLOW = {p.stem: p.read_text() for p in (DECKS / "hollow").glob("*.md")}
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("---\nlayout: cover\n---\n---\nlayout: Default\n---\n", {"layouts": 1}),
+        ("---\nlayout:\n  'two-cols'\n---\n", {"layouts": 1}),
+        ("---\nlayout: a\n---\n# x\n---\n# no frontmatter\n---\nlayout: b\n---\n", {"layouts": 1}),
+        ("layout: cover\n", {}),
+        ("---\nlayout: a\n---\n---\nlayout: b\n---\n---\nlayout: c\n---\n", {"layouts": 3}),
+        ("```js\n```", {"code": True}),
+        ("```md\n```text\n```plain\n```\n``` js", {}),
+        ("```mdc", {"code": True}),
+        ("```mermaid", {"code": True, "mermaid": True}),
+        ("$a_b$", {"katex": True}),
+        ("$5M and $6M", {}),
+        ("$5M + $6M", {}),
+        ("$5M+3 or$", {"katex": True}),
+        ("$$\n$$", {"katex": True}),
+        ("$$ $", {}),
+        ("<v-click>", {"clicks": True}),
+        ("<div v-click>", {}),
+        ("<p v-click=2>", {"clicks": True}),
+        (" click: 1", {"clicks": True}),
+        ("---\nnotes: x\n---\n", {"notes": True}),
+        ("# x\n<!-- a note -->", {}),
+        ("---\ntransition: fade\n---\n", {"transitions": True}),
+        ("---\ntheme: default\n---\n---\ntheme: seriph\n---\n", {}),
+        ("---\n theme: Seriph\n---\n", {"theme": True}),
+    ],
+)
+def test_craft_v5_sees_what_the_published_scan_sees(text, seen):
+    empty = {
+        "layouts": 0,
+        "code": False,
+        "mermaid": False,
+        "katex": False,
+        "clicks": False,
+        "notes": False,
+        "transitions": False,
+        "theme": False,
+    }
+    score, found = craft_v5(text)
+    assert found == empty | seen
+    assert score == min(5, 1 + min(2, found["layouts"]) + sum(v is True for v in found.values()))
+
+
+@pytest.mark.parametrize("hollow", HOLLOW)
+def test_a_hollow_deck_that_the_published_scan_gives_five_stays_low_and_below_every_honest_deck(hollow):
+    assert craft_v5(HOLLOW[hollow])[0] == 5
+    score, _ = craft(Deck.parse(HOLLOW[hollow]))
+    assert score < 1.1
+    assert all(score < craft(Deck.parse(text))[0] for text in HONEST.values())
+
+
+def test_counts_say_what_an_honest_deck_holds():
+    value = features(HONEST["tides"])
+    assert value == {
+        "scanner": "craft-v5 craft-1",
+        "craft_v5": 5.0,
+        "craft": 2.884,
+        "counts": {
+            "slides": 7,
+            "substantial": 6,
+            "words": 176,
+            "layouts": 4,
+            "notes": 3,
+            "code": 1,
+            "mermaid": 1,
+            "katex": 1,
+            "clicks": 1,
+            "transitions": 1,
+            "tables": 1,
+            "images": 2,
+            "v5": {
+                "layouts": 2,
+                "code": True,
+                "mermaid": True,
+                "katex": True,
+                "clicks": True,
+                "notes": False,
+                "transitions": True,
+                "theme": True,
+            },
+        },
+    }
+    # The documented formula, by hand.
+    parts = 4 / 7 + 3 / 6 + 1 / 2 + 1 / 2 + 1 / 3 + 1 / 3 + 1 / 2 + 1 / 2 + 2 / 4
+    assert value["craft"] == round(1 + 4 * parts / 9, 3)
+
+
+def test_the_same_slide_again_adds_nothing():
+    text = HONEST["tides"]
+    again = (
+        text + "\n---\n\n# Two bulges, one moon\n\n" + text.split("# Two bulges, one moon\n\n")[1].split("\n---\n")[0]
+    )
+    before, after = features(text), features(again)
+    assert after["counts"]["slides"] == 8
+    assert {k: after["counts"][k] for k in ("substantial", "words", "mermaid")} == {
+        k: before["counts"][k] for k in ("substantial", "words", "mermaid")
+    }
+
+
+def test_a_legal_slide_without_frontmatter_does_not_lower_craft_although_it_lowers_the_published_score():
+    deck = (
+        "---\ntheme: default\nlayout: cover\n---\n# One two\n\n{}"
+        "---\nlayout: center\n---\n# Three four\n\n---\nlayout: end\n---\n# Five six\n"
+    )
+    plain, more = deck.format(""), deck.format("---\n\n# A legal slide of eight words in all now\n\n")
+    assert craft_v5(more)[0] < craft_v5(plain)[0]
+    assert craft(Deck.parse(more))[0] >= craft(Deck.parse(plain))[0]
+
+
+def test_each_further_use_of_a_feature_gains_less_and_the_scale_never_ends():
+    def scored(n):
+        blocks = "".join(
+            f"---\n\n# Slide {i} has a title of eight words here\n\n"
+            f"Some line number {i} with {i} different words to read aloud\n\n"
+            f"```python\na = {i}\nb = {i} + 1\nprint(a, b)\n```\n\n"
+            for i in range(n)
+        )
+        rest = "".join(
+            f"---\n\n# Plain {i} slide\n\n" + " ".join(f"word{i}x{k}" for k in range(40)) + "\n\n" for i in range(5)
+        )
+        return craft(Deck.parse(rest + blocks))[0]
+
+    scores = [scored(n) for n in range(6)]
+    gains = [b - a for a, b in zip(scores, scores[1:], strict=False)]
+    assert all(g > 0 for g in gains) and gains == sorted(gains, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("layout", "body", "counted"),
+    [
+        ("two-cols", "left has three words\n\n::right::\n\nright has three words", 1),
+        ("two-cols", "only the left side has words here", 0),
+        ("image-right", "five words beside no picture", 0),
+        ("nowhere", "an unknown layout with words", 0),
+        ("quote", "Two words", 1),
+        ("quote", "", 0),
+        ("default", "default is no choice", 0),
+    ],
+)
+def test_a_layout_counts_when_its_slide_fills_it(layout, body, counted):
+    deck = Deck.parse(f"---\ntheme: default\n---\n# x\n\n---\nlayout: {layout}\n---\n\n{body}\n")
+    assert craft(deck)[1]["layouts"] == counted
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            "--- |```js|```mermaid|```|a-->b|layout: cover|theme: x|"
+            "$x^2$|| a | b |||---|---||v-click|# T|words on a line|![](x)|<!-- n -->||".split("|")
+        ),
+        max_size=40,
+    )
+)
+def test_both_scans_stay_on_their_scales_for_any_text(lines):
+    value = features("\n".join(lines))
+    assert value["craft_v5"] in (1, 2, 3, 4, 5) and 1 <= value["craft"] < 5
+
+
+def test_a_record_without_a_deck_gets_nulls(tmp_path):
+    value = scan(tmp_path, {"id": "a", "gen": {"error": {"kind": "infra"}}})
+    assert (value["craft_v5"], value["craft"], value["counts"]) == (None, None, {})
