@@ -1,0 +1,36 @@
+load ../helper
+
+setup_file() {
+  export RUNS=$BATS_FILE_TMPDIR
+  "$BATS_TEST_DIRNAME/../../.venv/bin/python3" "$BATS_TEST_DIRNAME/../web/synthetic.py" "$RUNS" 3 1
+}
+
+@test "writes a page with its pictures and plots, and makes no picture twice" {
+  run --separate-stderr run-report --out report "$RUNS/smol"
+  assert_success
+  assert_output report/index.html
+  assert [ -s report/plots/overall.svg ]
+  run --separate-stderr run-report --out report "$RUNS/smol"
+  assert_success
+  assert_regex "$stderr" '^run-report: 3 decks, [0-9]+ pictures \(0 made now\)$'
+}
+
+@test "names nothing of the network and nothing of this machine" {
+  run-report --out report "$RUNS/smol"
+  run grep -E "https?://|$RUNS" <(sed -n '1,/<style>/p; /<\/style>/,/type="application\/json"/p' report/index.html | grep -v '"application/json"')
+  assert_failure
+}
+
+@test "a run without protocol is named with the command that finishes it" {
+  cp -r "$RUNS/smol" half
+  rm half/protocol.json
+  run run-report --out report half
+  assert_failure 69
+  assert_output 'run-report: half has no protocol.json; `make baseline MODEL=half` makes it'
+}
+
+@test "help is the script's own header" {
+  run run-report --help
+  assert_success
+  assert_line --index 0 'Write a page to look through every deck of one or more runs.'
+}

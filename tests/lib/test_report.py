@@ -1,0 +1,259 @@
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from decksmith import cli, report, stream
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
+import synthetic  # noqa: E402
+
+
+def tiny():
+    """Four records: rendered, rendered in part and truncated, a model fault, a judge fault."""
+    model = {"name": "m", "slug": "lab/m", "params": {}}
+
+    def gen(tokens, finish="stop", took=2.0, at="2026-01-01T10:00:00+00:00"):
+        return {"text": "x", "finish_reason": finish, "model": model, "by": {"at": at, "took": took},
+                "usage": {"prompt_tokens": 10, "completion_tokens": tokens, "reasoning_tokens": 1, "cost": 0.01}}
+
+    def score(value, **more):
+        return {"overall": value, "judge_only": value, "checklist": None if value is None else 0.5, "dimensions": {
+            "viscraft": value, "design": value, "content": value, "coherence": value}, "rendered": True, "floored": False, "fault": None, **more}
+
+    judge = {"judge": "offline-v1", "usage": {}}
+    model_fault = {"kind": "model", "class": "yaml", "message": "bad indent", "line": 4}
+    judge_fault = {"kind": "judge", "class": "unparseable", "message": "no JSON"}
+    return [
+        {"id": "a", "gen": gen(100), "render": {"status": "ok"}, "judge": judge, "features": {"craft": 2.0, "craft_v5": 4.0}, "score": score(3.0)},
+        {"id": "b", "gen": gen(50, "length", at="2026-01-01T10:00:01+00:00"), "render": {"status": "partial"}, "judge": judge,
+         "features": {"craft": 1.0, "craft_v5": 2.0}, "score": score(2.0)},
+        {"id": "c", "gen": gen(10, at="2026-01-01T12:00:00+00:00"), "render": {"status": "failed", "error": model_fault},
+         "features": {"craft": 5.0, "craft_v5": 5.0},
+         "score": score(1, checklist=0.0, rendered=False, floored=True, fault={"stage": "render", **model_fault})},
+        {"id": "d", "gen": gen(40, at="2026-01-01T12:00:00+00:00"), "render": {"status": "ok"}, "judge": {"error": judge_fault},
+         "score": score(None, fault={"stage": "judge", **judge_fault})},
+    ]
+
+
+def test_a_summary_of_four_records_is_what_one_counts_by_hand():
+    three, two = {"mean": 2.0, "lo": 1.0, "hi": 3.0, "n": 3}, {"mean": 2.5, "lo": 2.0, "hi": 3.0, "n": 2}
+    names = ["overall", "judge_only", "viscraft", "design", "content", "coherence"]
+    assert report.summarize(enumerate(tiny(), 1)) == {
+        "model": {"name": "m", "slug": "lab/m", "params": {}}, "judge": "offline-v1",
+        "n": 4, "prompts": 4, "rendered": 3, "partial": 1, "truncated": 1,
+        "faults": {"kinds": {"model": 1, "renderer": 0, "judge": 1, "infra": 0},
+                   "classes": [{"kind": "judge", "stage": "judge", "class": "unparseable", "n": 1},
+                               {"kind": "model", "stage": "render", "class": "yaml", "n": 1}]},
+        "tokens": {"prompt": 40, "completion": 200, "reasoning": 4, "records": 4}, "cost": 0.04, "judge_cost": 0,
+        "means": {
+            "floor": {**dict.fromkeys(names, three), "checklist": {"mean": 0.3333, "lo": 0.0, "hi": 0.5, "n": 3},
+                      "craft": {"mean": 1.3333, "lo": 1.0, "hi": 2.0, "n": 3}, "craft_v5": {"mean": 2.3333, "lo": 1.0, "hi": 4.0, "n": 3}},
+            "renderable": {**dict.fromkeys(names, two), "checklist": {"mean": 0.5, "lo": 0.5, "hi": 0.5, "n": 2},
+                           "craft": {"mean": 1.5, "lo": 1.0, "hi": 2.0, "n": 2}, "craft_v5": {"mean": 3.0, "lo": 2.0, "hi": 4.0, "n": 2}}},
+        "interval": {"level": 0.95, "method": "percentile bootstrap over prompts", "resamples": 20_000, "seed": 0},
+        # 10:00:00 to 10:00:03 (overlapping), two hours of nothing, 12:00:00 to 12:00:02
+        "by": {"tool": "run-summarize", "version": "0.1.0", "generation_s": 8.0, "wall_s": 5.0, "stages_s": {"gen": 8.0}}}
+
+
+def test_samples_of_one_prompt_count_once():
+    records = [{**record, "id": f"a~{k}", "gen": {**record["gen"], "sample": {"of": "a", "k": k}}} for k, record in enumerate(tiny()[:2])]
+    summary = report.summarize(enumerate(records, 1))
+    assert (summary["n"], summary["prompts"]) == (2, 1)
+    assert summary["means"]["floor"]["overall"] == {"mean": 2.5, "lo": None, "hi": None, "n": 1}
+
+
+def test_an_unknown_price_makes_the_cost_unknown_not_zero():
+    records = tiny()
+    records[1]["gen"]["usage"]["cost"] = None
+    assert report.summarize(enumerate(records, 1))["cost"] is None
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda records: records.clear(), "no records on stdin; a summary needs the scores.jsonl of a run"),
+    (lambda records: records[1].pop("score"), 'stdin:2: b: no "score" in this record; deck-score writes it'),
+    (lambda records: records[1]["judge"].update(judge="gemini"),
+     'stdin:2: b: one summary is for one judge, here are two: a has "offline-v1", b has "gemini"'),
+    (lambda records: records[3]["gen"]["model"].update(name="n"), None),
+])
+def test_what_cannot_be_summarized_is_refused_in_a_sentence(change, words):
+    records = json.loads(json.dumps(tiny()))
+    change(records)
+    with pytest.raises(cli.BadData) as refusal:
+        report.summarize(enumerate(records, 1))
+    assert str(refusal.value) == (words or (
+        'stdin:4: d: one summary is for one model, here are two: a has {"name": "m", "params": {}, "slug": "lab/m"}, '
+        'd has {"name": "n", "params": {}, "slug": "lab/m"}'))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two runs of the same prompts; `low` is worse on every prompt."""
+    for name, shift in (("high", 0.0), ("low", -0.5)):
+        records = json.loads(json.dumps(tiny()))
+        for record in records:
+            record["gen"]["model"].update(name=name, slug=f"lab/{name}")
+            if record["id"] in "ab":
+                record["score"]["overall"] += shift
+        synthetic.write(tmp_path / name, records)
+    return tmp_path
+
+
+def test_the_table_states_everything_and_says_only_what_the_paired_interval_allows(runs):
+    said = report.markdown(report.load([runs / "low", runs / "high"]))
+    identity = json.loads((runs / "low" / "protocol.json").read_text())["hash"][:12]
+    assert said == f"""\
+Judge: offline-v1 (offline measures, no vision model looked at these pictures). Protocol {identity}.
+
+**What happened**
+
+| Model | n | Rendered | Truncated | Model faults | Renderer faults | Judge faults | Infra faults | Tokens in | Tokens out | Cost |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| high | 4 | 3 (1 in part) | 1 | 1 | 0 | 1 | 0 | 40 | 200 | $0.0400 |
+| low | 4 | 3 (1 in part) | 1 | 1 | 0 | 1 | 0 | 40 | 200 | $0.0400 |
+
+**Scores**
+
+| Model | Accounting | Prompts | Overall (offline measures) | Judge only | VisCraft (craft) | Design | Content | Coherence | Checklist | craft | craft-v5 |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| high | floor | 3 | 2.00 [1.00, 3.00] | 2.00 [1.00, 3.00] | 2.00 [1.00, 3.00] | 2.00 [1.00, 3.00] | 2.00 [1.00, 3.00] | 2.00 [1.00, 3.00] \
+| 0.33 [0.00, 0.50] | 1.33 [1.00, 2.00] | 2.33 [1.00, 4.00] |
+| high | renderable | 2 | 2.50 [2.00, 3.00] | 2.50 [2.00, 3.00] | 2.50 [2.00, 3.00] | 2.50 [2.00, 3.00] | 2.50 [2.00, 3.00] | 2.50 [2.00, 3.00] \
+| 0.50 [0.50, 0.50] | 1.50 [1.00, 2.00] | 3.00 [2.00, 4.00] |
+| low | floor | 3 | 1.67 [1.00, 2.50] | 2.00 [1.00, 3.00] | 2.00 [1.00, 3.00] | 2.00 [1.00, 3.00] | 2.00 [1.00, 3.00] | 2.00 [1.00, 3.00] \
+| 0.33 [0.00, 0.50] | 1.33 [1.00, 2.00] | 2.33 [1.00, 4.00] |
+| low | renderable | 2 | 2.00 [1.50, 2.50] | 2.50 [2.00, 3.00] | 2.50 [2.00, 3.00] | 2.50 [2.00, 3.00] | 2.50 [2.00, 3.00] | 2.50 [2.00, 3.00] \
+| 0.50 [0.50, 0.50] | 1.50 [1.00, 2.00] | 3.00 [2.00, 4.00] |
+
+{report.NOTES}
+
+**Paired by prompt**
+
+- Overall, floor: high and low: 3 shared prompts, too few to separate anything (difference 0.33)
+- Overall, both rendered: high and low: 2 shared prompts, too few to separate anything (difference 0.50)
+- Judge only, floor: high and low: 3 shared prompts, too few to separate anything (difference 0.00)
+
+{report.FAMILY}
+"""
+
+
+@pytest.mark.parametrize("difference, words", [
+    ({"mean": 0.33, "lo": 0.09, "hi": 0.56, "n": 30}, "A minus B: 0.33 [0.09, 0.56] over 30 shared prompts"),
+    ({"mean": -0.33, "lo": -0.56, "hi": -0.09, "n": 30}, "A minus B: -0.33 [-0.56, -0.09] over 30 shared prompts"),
+    ({"mean": 0.07, "lo": -0.3, "hi": 0.41, "n": 30}, "A and B: not separated (difference 0.07 [-0.30, 0.41] over 30 shared prompts)"),
+    ({"mean": 0.5, "lo": 0.0, "hi": 1.0, "n": 6}, "A and B: not separated (difference 0.50 [0.00, 1.00] over 6 shared prompts)"),
+    ({"mean": 3.0, "lo": 3.0, "hi": 3.0, "n": 5}, "A and B: 5 shared prompts, too few to separate anything (difference 3.00)"),
+    ({"mean": 3.0, "lo": None, "hi": None, "n": 1}, "A and B: 1 shared prompt, too few to separate anything (difference 3.00)"),
+    ({"mean": None, "lo": None, "hi": None, "n": 0}, "A and B: 0 shared prompts, too few to separate anything"),
+])
+def test_a_sentence_claims_no_more_than_its_interval(difference, words):
+    assert report.sentence("A", "B", difference) == words
+
+
+def test_runs_that_differ_in_more_than_the_model_are_refused_with_the_fields(runs):
+    path = runs / "low" / "protocol.json"
+    changed = json.loads(path.read_text())
+    changed["score"]["weights"]["design"] = 0.3
+    changed["hash"] = "0" * 64
+    path.write_text(json.dumps(changed))
+    with pytest.raises(cli.BadData) as refusal:
+        report.load([runs / "high", runs / "low"])
+    assert str(refusal.value) == (
+        f"{runs}/high and {runs}/low differ in more than the model; their scores do not belong in one table\n"
+        f"  {runs}/high/protocol.json != {runs}/low/protocol.json:\n  score.weights.design: 0.25 != 0.3")
+
+
+@pytest.mark.parametrize("name", ["summary.json", "scores.jsonl", "protocol.json"])
+def test_an_unfinished_run_names_the_command_that_finishes_it(runs, name):
+    (runs / "low" / name).unlink()
+    with pytest.raises(cli.Missing) as missing:
+        report.load([runs / "low"])
+    assert str(missing.value) == f"{runs}/low has no {name}; `make baseline MODEL=low` makes it"
+
+
+def test_a_summary_of_other_records_is_refused(runs):
+    path = runs / "low" / "scores.jsonl"
+    path.write_text("".join(path.read_text().splitlines(True)[:3]))
+    with pytest.raises(cli.BadData) as refusal:
+        report.load([runs / "low"])
+    assert str(refusal.value) == (f"{runs}/low: scores.jsonl has 3 records, summary.json counts 4; `make baseline MODEL=low` "
+                                  "brings them together")
+
+
+def digests(folder):
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_plots_are_drawn_as_png_and_svg_and_equal_runs_give_equal_bytes(runs, tmp_path):
+    loaded = report.load([runs / "low", runs / "high"])
+    names = report.plots(tmp_path / "one", loaded)
+    assert names == [f"{name}.{form}" for name in ("overall", "dimensions", "radar", "deltas") for form in ("png", "svg")]
+    report.plots(tmp_path / "two", report.load([runs / "low", runs / "high"]))
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+
+
+def test_one_run_has_no_differences_to_plot(runs, tmp_path):
+    assert "deltas.svg" not in report.plots(tmp_path, report.load([runs / "low"]), ("svg",))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    synthetic.run(folder / "one", "one", 0.6, 6)
+    synthetic.run(folder / "two", "two", 0.9, 6)
+    return folder
+
+
+def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp_path):
+    runs = report.load([small / "one", small / "two"])
+    first = report.page(tmp_path / "r", runs)
+    before = digests(tmp_path / "r")
+    assert first["decks"] == 12 and first["pictures"] > 20 and first["lost"] == 0
+    assert first["made"] == len(list((tmp_path / "r").glob("img/full/*"))) == len(list((tmp_path / "r").glob("img/thumb/*")))
+    assert report.page(tmp_path / "r", runs)["made"] == 0
+    assert digests(tmp_path / "r") == before
+
+    slides = [run["path"] / path for run in runs for record in run["records"] for path in (record.get("render") or {}).get("slides") or []]
+    path = next(path for path in slides if sum(other.read_bytes() == path.read_bytes() for other in slides) == 1)
+    old = path.read_bytes()
+    synthetic.slide(path, 2, "Another title", "seriph", "again")
+    try:
+        assert report.page(tmp_path / "r", runs)["made"] == 1
+        assert len(list((tmp_path / "r").glob("img/full/*"))) == first["made"], "the old picture is gone"
+    finally:
+        path.write_bytes(old)
+
+
+def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, tmp_path):
+    runs = report.load([small / "one"])
+    row = next(record for record in runs[0]["records"] if (record.get("render") or {}).get("slides"))
+    row["render"]["slides"][0], row["deck"]["path"] = "../two/p001/slides/01.png", "../../../../../../etc/hostname"
+    row["messages"][-1]["content"] = "</script><!-- <script> \ud800 \u2028"
+    done = report.page(tmp_path, runs)
+    html = (tmp_path / "index.html").read_text()
+    data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
+    shown = next(one for one in json.loads(data)["rows"] if one["id"] == row["id"])
+    assert "<" not in data
+    assert json.loads(data)["prompts"][row["id"]]["text"] == "</script><!-- <script> \ud800 \u2028"
+    assert (done["lost"], shown["slides"][0]["img"], shown["markdown"]) == (1, None, None)
+    assert html.count("<script") == 2 and "http://" not in html.split("<style>")[0]
+
+
+def test_the_policy_allows_exactly_the_page_s_own_script_and_style(small, tmp_path):
+    import base64
+    report.page(tmp_path, report.load([small / "one"]))
+    html = (tmp_path / "index.html").read_text()
+    for tag in ("style", "script"):
+        text = html.split(f"<{tag}>")[1].split(f"</{tag}>")[0]
+        assert f"{tag}-src &#39;sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}&#39;" in html
+    assert "unsafe" not in html.split("<style>")[0]
+
+
+def test_every_failure_class_of_the_records_keeps_its_name_on_the_page(small):
+    records = [record for _, record in stream.records(small / "one" / "scores.jsonl")]
+    rows = report._data(report.load([small / "one"]), {})["rows"]
+    assert [row["fault"] and row["fault"]["class"] for row in rows] == [
+        record["score"]["fault"] and record["score"]["fault"]["class"] for record in records]
+    assert all(row["reply"] is not None for row in rows if not row["slides"])

@@ -1,0 +1,245 @@
+// Drive a report in the pinned Chromium.
+//
+//   node tests/web/drive.mjs check REPORT                every behaviour; prints a JSON summary
+//   node tests/web/drive.mjs screenshot REPORT OUT.png   the picture for the README
+//   node tests/web/drive.mjs shots REPORT FOLDER         light, dark, phone, one deck, side by side
+//
+// REPORT is index.html or its folder. The browser is the renderer's; playwright-core comes from tests/node_modules (PLAYWRIGHT names
+// another folder that has it in its node_modules).
+import { createRequire } from "node:module";
+import { mkdirSync, mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { unpack } from "../../assets/renderer/browser.mjs";
+
+const tests = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..");
+const { chromium } = createRequire(path.join(process.env.PLAYWRIGHT || tests, "package.json"))("playwright-core");
+
+const [mode, target, out] = process.argv.slice(2);
+if (!["check", "screenshot", "shots"].includes(mode) || !target || (!out && mode !== "check")) {
+  console.error("drive.mjs: usage: drive.mjs check REPORT | screenshot REPORT OUT.png | shots REPORT FOLDER");
+  process.exit(2);
+}
+const file = statSync(target).isDirectory() ? path.join(target, "index.html") : target;
+const url = pathToFileURL(path.resolve(file)).href;
+
+const home = mkdtempSync(path.join(tmpdir(), "decksmith-drive-"));
+const folder = await unpack();
+const browser = await chromium.launch({
+  executablePath: path.join(folder, "chromium"),
+  args: ["--no-sandbox", "--no-zygote", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none", "--disable-lcd-text", "--force-color-profile=srgb"],
+  env: { HOME: home, XDG_CACHE_HOME: home, TMPDIR: home, TZ: "UTC", LANG: "C.UTF-8", FONTCONFIG_FILE: path.join(folder, "fonts.conf"), LD_LIBRARY_PATH: path.join(folder, "lib") },
+});
+
+const trouble = [];
+async function visit({ width = 1440, height = 900, scheme = "light", hash = "", scale = 1 } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, deviceScaleFactor: scale });
+  context.setDefaultTimeout(20000);
+  const page = await context.newPage();
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && trouble.push(`console ${message.type()}: ${message.text()}`));
+  page.on("pageerror", (error) => trouble.push(`page: ${error.message}`));
+  page.on("request", (request) => { if (!/^(file|data|blob):/.test(request.url())) trouble.push(`request: ${request.url()}`); });
+  // A picture whose element went away while it loaded is aborted: that is no failure.
+  page.on("requestfailed", (request) => { if (request.failure()?.errorText !== "net::ERR_ABORTED") trouble.push(`failed: ${request.url()} ${request.failure()?.errorText}`); });
+  page.on("dialog", (dialog) => { trouble.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
+  await page.goto(url + hash);
+  await page.waitForFunction(() => document.documentElement.dataset.ready);
+  return page;
+}
+// Pictures in the window are there (lazy ones outside it never load: not waited for), fonts too, two frames drawn.
+const settled = async (page) => {
+  await page.waitForFunction(() => document.fonts.status === "loaded" && [...document.images].every((image) => {
+    const box = image.getBoundingClientRect();
+    return !box.width || box.bottom < 0 || box.top > innerHeight || box.right < 0 || box.left > innerWidth || image.complete || image.closest(".film");
+  }), null, { timeout: 20000 });
+  await page.waitForTimeout(250);
+};
+const shoot = async (page, name) => { await settled(page); await page.screenshot({ path: name }); };
+
+async function shots(folder) {
+  mkdirSync(folder, { recursive: true });
+  const at = (name) => path.join(folder, `${name}.png`);
+  for (const scheme of ["light", "dark"]) {
+    const page = await visit({ scheme });
+    await shoot(page, at(`${scheme}-top`));
+    await page.locator("#comparison").scrollIntoViewIfNeeded();
+    await page.evaluate(() => document.getElementById("comparison").scrollIntoView());
+    await shoot(page, at(`${scheme}-comparison`));
+    await page.evaluate(() => document.getElementById("plots").scrollIntoView());
+    await shoot(page, at(`${scheme}-plots`));
+    await page.evaluate(() => document.getElementById("decks").scrollIntoView());
+    await page.waitForTimeout(150);
+    await shoot(page, at(`${scheme}-decks`));
+    await page.keyboard.press("j");
+    await page.keyboard.press("Enter");
+    await shoot(page, at(`${scheme}-deck`));
+    await page.keyboard.press("c");
+    await shoot(page, at(`${scheme}-beside`));
+    await page.context().close();
+  }
+  const page = await visit({ width: 390, height: 844, scale: 2 });
+  await shoot(page, at("phone-top"));
+  await page.evaluate(() => document.getElementById("decks").scrollIntoView());
+  await page.waitForTimeout(150);
+  await shoot(page, at("phone-decks"));
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await shoot(page, at("phone-deck"));
+  await page.context().close();
+}
+
+const rows = (page) => page.evaluate(() => JSON.parse(document.getElementById("data").textContent).rows.map((row) => ({ id: row.id, run: row.run, status: row.status, overall: row.overall, slides: row.slides.length, class: row.fault && row.fault.class, line: row.fault && row.fault.line })));
+const ids = (page) => page.evaluate(() => [...document.querySelectorAll(".deck")].map((node) => `${node.row.run} ${node.row.id}`));
+const expect = (what, is, want) => { if (JSON.stringify(is) !== JSON.stringify(want)) trouble.push(`${what}: ${JSON.stringify(is)?.slice(0, 300)} instead of ${JSON.stringify(want)?.slice(0, 300)}`); };
+
+async function check() {
+  const page = await visit();
+  const all = await rows(page);
+  const ready = Number(await page.evaluate(() => document.documentElement.dataset.ready));
+  const title = await page.title();
+  expect("decks listed", (await ids(page)).length, all.length);
+
+  // Filter, search, sort
+  await page.selectOption("#f-status", "failed");
+  expect("status filter", (await ids(page)).length, all.filter((row) => row.status === "failed").length);
+  expect("count", await page.textContent("#count"), `${all.filter((row) => row.status === "failed").length} of ${all.length}`);
+  await page.click("#clear");
+  expect("cleared", await page.textContent("#count"), `${all.length} decks`);
+  await page.keyboard.press("Escape");
+  await page.locator("body").click({ position: { x: 2, y: 2 } });
+  await page.keyboard.press("/");
+  expect("slash focuses the search", await page.evaluate(() => document.activeElement.id), "search");
+  await page.keyboard.type("p002");
+  await page.waitForFunction((n) => document.querySelectorAll(".deck").length < n, all.length);
+  const found = await ids(page);
+  expect("search", found, all.filter((row) => row.id === "p002").map((row) => `${row.run} p002`));
+  await page.keyboard.press("Escape");
+  expect("escape leaves the search", await page.evaluate(() => document.activeElement.id === "search"), false);
+  await page.fill("#search", "");
+  await page.waitForFunction((n) => document.querySelectorAll(".deck").length === n, all.length);
+  await page.selectOption("#sort", "low");
+  const scores = await page.evaluate(() => [...document.querySelectorAll(".deck")].map((node) => node.row.overall));
+  const known = scores.filter((score) => score !== null);
+  expect("sorted by overall, unscored last", scores, [...known.toSorted((a, b) => a - b), ...scores.filter((score) => score === null)]);
+  await page.selectOption("#sort", "request");
+  const button = page.locator(".classes button").first();
+  if (await button.count()) {
+    const name = await button.getAttribute("data-class");
+    await button.click();
+    expect("class button filters", await page.evaluate(() => document.getElementById("f-class").value), name);
+    await page.click("#clear");
+  }
+
+  // Keyboard: choose, open, turn slides, move, side by side, close
+  await page.locator("body").click({ position: { x: 2, y: 2 } });
+  await page.selectOption("#f-status", "rendered");
+  await page.evaluate(() => document.activeElement.blur());
+  const listed = await ids(page);
+  const chosen = () => page.evaluate(() => document.activeElement.row && `${document.activeElement.row.run} ${document.activeElement.row.id}`);
+  await page.keyboard.press("j");
+  expect("j chooses the first deck", await chosen(), listed[0]);
+  await page.keyboard.press("j");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("k");
+  expect("j, down, k", await chosen(), listed[1]);
+  await page.keyboard.press("Enter");
+  const head = () => page.textContent("#detail .head code");
+  expect("enter opens it", await head(), listed[1].split(" ")[1]);
+  const current = () => page.evaluate(() => [...document.querySelectorAll("#film .shot")].findIndex((node) => node.getAttribute("aria-current") === "true"));
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowLeft");
+  expect("arrows turn slides", await current(), 1);
+  expect("the slide's own lines are marked", await page.evaluate(() => document.querySelectorAll("#lines .here").length > 0), true);
+  expect("full picture", await page.evaluate(async () => { const image = document.getElementById("picture"); await image.decode(); return image.naturalWidth; }), 980);
+  await page.keyboard.press("j");
+  expect("j moves on inside", await head(), listed[2].split(" ")[1]);
+  if (await page.locator("#beside").count()) {
+    await page.keyboard.press("c");
+    expect("side by side shows every model", await page.locator(".columns > div").count(), all.filter((row) => row.id === listed[2].split(" ")[1]).length);
+  }
+  await page.keyboard.press("Escape");
+  expect("escape closes", await page.evaluate(() => document.getElementById("detail").open), false);
+  await page.waitForTimeout(200); // the dialog gives the focus back first, its close event moves it on
+  expect("and the deck keeps the focus", await chosen(), listed[2]);
+  await page.keyboard.press("?");
+  expect("question mark opens the help", await page.evaluate(() => document.getElementById("help").open), true);
+  await page.keyboard.press("Escape");
+  await page.click("#clear");
+
+  // A failure with a line: highlighted in the markdown
+  const wrong = all.findIndex((row) => row.line && row.slides);
+  if (wrong >= 0) {
+    await page.evaluate((at) => [...document.querySelectorAll(".deck")].find((node) => node.row.order === at).click(), wrong);
+    expect("the error's line is marked", await page.evaluate(() => document.querySelector("#lines .error > span").textContent), String(all[wrong].line));
+    await page.keyboard.press("Escape");
+  }
+
+  // Every deck opened once: nothing that a model wrote may act or break the page
+  const before = await page.evaluate(() => document.querySelectorAll("script, style, link, iframe, object, embed").length);
+  const shown = await page.evaluate(async () => {
+    let literal = 0, wide = 0;
+    for (const node of document.querySelectorAll(".deck")) {
+      node.click();
+      const detail = document.getElementById("detail");
+      if (detail.textContent.includes("</script><script>document.title")) literal += 1;
+      if (detail.scrollWidth > detail.clientWidth) wide += 1;
+      detail.close();
+      await null;
+    }
+    return { literal, wide, images: [...document.images].filter((image) => image.hasAttribute("onerror")).length };
+  });
+  expect("no element came from a text", await page.evaluate(() => document.querySelectorAll("script, style, link, iframe, object, embed").length), before);
+  expect("no deck is wider than the window", shown.wide, 0);
+  expect("no hostile picture", shown.images, 0);
+  expect("the title stayed", await page.title(), title);
+  expect("the page is not wider than the window", await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true);
+  const stored = await page.evaluate(() => document.getElementById("data").textContent.includes("document.title=\\\"taken"));
+  if (stored) expect("hostile text is shown literally", shown.literal > 0, true);
+
+  // How smooth: frames while the whole list is scrolled
+  await page.evaluate(() => document.getElementById("decks").scrollIntoView());
+  const frames = await page.evaluate(async () => {
+    const gaps = [];
+    let last = performance.now();
+    const end = document.documentElement.scrollHeight;
+    for (let y = scrollY, n = 0; y < end && n < 240; y += Math.max(300, end / 240), n += 1) {
+      scrollTo(0, y);
+      await new Promise(requestAnimationFrame);
+      const now = performance.now();
+      gaps.push(now - last);
+      last = now;
+    }
+    gaps.sort((a, b) => a - b);
+    return { median_ms: Math.round(gaps[gaps.length >> 1]), worst_ms: Math.round(gaps.at(-1)), steps: gaps.length };
+  });
+  await page.context().close();
+
+  const phone = await visit({ width: 390, height: 844 });
+  expect("a phone does not scroll sideways", await phone.evaluate(() => document.documentElement.scrollWidth), 390);
+  await phone.context().close();
+  return { decks: all.length, ready_ms: ready, literal: shown.literal, frames };
+}
+
+let status = 0;
+try {
+  if (mode === "shots") await shots(out);
+  if (mode === "screenshot") {
+    // The summary card row on top, then the list of decks: what a reader of the README should see.
+    const page = await visit({ width: 1440, height: 1240, scale: 1.5 });
+    await page.evaluate(() => { for (const id of ["comparison", "plots"]) document.getElementById(id).hidden = true; });
+    await page.waitForTimeout(200);
+    await shoot(page, out);
+  }
+  if (mode === "check") {
+    const summary = await check();
+    console.log(JSON.stringify({ ...summary, trouble }));
+    status = trouble.length ? 1 : 0;
+  }
+  if (mode !== "check" && trouble.length) { console.error(trouble.join("\n")); status = 1; }
+} finally {
+  await browser.close();
+  rmSync(home, { recursive: true, force: true });
+}
+process.exit(status);

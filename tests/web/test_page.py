@@ -1,0 +1,58 @@
+"""The report in the pinned Chromium, from disk: tests/web/drive.mjs does the looking, this file makes the runs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from decksmith import cli, report
+
+sys.path.insert(0, str(Path(__file__).parent))
+import synthetic  # noqa: E402
+
+TESTS = Path(os.environ.get("PLAYWRIGHT") or cli.ROOT / "tests")
+NODE = cli.ROOT / ".venv" / "bin" / "node"
+
+
+def drive(*words):
+    for needed in (TESTS / "node_modules" / "playwright-core", cli.ROOT / "assets" / "renderer" / "node_modules"):
+        assert needed.exists(), f"{needed} is missing: make setup"
+    return subprocess.run([NODE, Path(__file__).with_name("drive.mjs"), *words], capture_output=True, text=True, timeout=400)
+
+
+def made(folder, prompts, **how):
+    runs = [synthetic.run(folder / name, name, skill, prompts, **how) for name, skill in (("smol", 0.45), ("gpt-5.4", 0.9))]
+    report.page(folder / "report", report.load(runs))
+    return folder / "report"
+
+
+def test_the_page_works_from_disk_shows_hostile_text_literally_and_asks_the_network_for_nothing(tmp_path):
+    page = made(tmp_path, 24)
+    done = drive("check", page)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert (found["decks"], found["trouble"]) == (48, [])
+    assert found["literal"] > 0
+
+
+def test_six_hundred_decks_work_too_and_the_time_until_the_page_answers_is_printed(tmp_path, capsys):
+    page = made(tmp_path, 300, slides_too="plain")
+    done = drive("check", page)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert (found["decks"], found["trouble"]) == (600, [])
+    with capsys.disabled():
+        print(f"\n600 decks: the page answers after {found['ready_ms']} ms; frames while scrolling: {found['frames']}")
+
+
+def test_the_picture_for_the_readme_is_made_from_a_report(tmp_path):
+    from PIL import Image
+    page = made(tmp_path, 3)
+    done = drive("screenshot", page, tmp_path / "readme.png")
+    assert done.returncode == 0, done.stderr
+    with Image.open(tmp_path / "readme.png") as picture:
+        assert picture.size == (2160, 1860)
+        assert len(picture.convert("RGB").resize((60, 52)).getcolors(60 * 52)) > 50, "the picture is not blank"
