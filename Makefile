@@ -89,11 +89,12 @@ lint: .venv/.dev  ## ruff and shellcheck
 bench-self: setup .venv/.dev  ## our own speed, as ratios measured in one run: docs/speed.md
 	.venv/bin/python3 tests/bench_self.py | tee docs/speed.md
 
-readme: .venv/.python  ## write the table of scripts into README.md
+readme: .venv/.python tests/node_modules/.done $(REPORT)/index.html  ## write README's table of scripts, and its picture from the report
 	.venv/bin/python3 tests/readme.py
+	.venv/bin/node tests/web/drive.mjs screenshot $(REPORT) docs/report.png
 
 doctor:  ## what this machine has and what MODEL and PROTOCOL need; each lack with the command that mends it
-	PYTHONPATH=lib $(PYTHON) -m decksmith.doctor --protocol $(PROTOCOL) $(MODEL)
+	@PYTHONPATH=lib $(PYTHON) -m decksmith.doctor --protocol $(PROTOCOL) $(MODEL)
 
 ##@ Set up (every rule above does what it needs by itself)
 .PHONY: setup run-tools

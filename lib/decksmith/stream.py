@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from decksmith import __version__, cli
@@ -323,7 +323,7 @@ class _Stage:
         return {**record, self.key: value}
 
     async def _make(self, record, inputs):
-        started, at = time.monotonic(), datetime.now(timezone.utc).isoformat(timespec="seconds")
+        started, at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
         try:
             if asyncio.iscoroutinefunction(self.work):
                 value = await self.work(record)
@@ -339,7 +339,8 @@ class _Stage:
         error = value.get("error")
         if error:
             warn(record["id"], f"{error['kind']} fault, {error['class']}: {error['message']}")
-        lasting = not error or (error["kind"] != "infra" or error.get("retriable") is False)
+        # What our renderer, the judge or the network failed at deserves another try; only the model's own faults are results.
+        lasting = not error or error["kind"] == "model" or error.get("retriable") is False
         if self.journal and lasting:
             self.journal.put(record["id"], inputs, value)
         return value

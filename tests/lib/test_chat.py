@@ -4,7 +4,6 @@ import email.utils
 import time
 
 import pytest
-
 from decksmith import chat, cli
 
 

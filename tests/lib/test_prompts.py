@@ -6,7 +6,6 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-
 from decksmith import stream
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from decksmith import cli, report, stream
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))

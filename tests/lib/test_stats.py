@@ -1,6 +1,5 @@
 import numpy
 import pytest
-
 from decksmith import stats
 
 

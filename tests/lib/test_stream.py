@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from decksmith import cli, stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from decksmith import cli, stream
 
 ROOT = Path(__file__).resolve().parents[2]
 

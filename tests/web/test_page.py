@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from decksmith import cli, report
 
 sys.path.insert(0, str(Path(__file__).parent))

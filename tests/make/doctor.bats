@@ -1,0 +1,31 @@
+load ../helper
+
+doctor() { PYTHONPATH=$ROOT/lib python3 -m decksmith.doctor "$@"; }
+
+@test "says ready, one line per requirement, when the embedded model can answer" {
+  run doctor --protocol offline smol
+  assert_success
+  assert_line --regexp '^ok   python +3\.'
+  assert_line --regexp '^ok   renderer +3 of 3 slides rendered$'
+  assert_line --regexp '^ok   smol +answers$'
+  assert_line ready
+}
+
+@test "names what is lacking with the command that mends it, and never prints a key" {
+  OPENROUTER_API_KEY='' run doctor --protocol published gpt-5.4
+  assert_failure 69
+  assert_line "LACK gpt-5.4        OPENROUTER_API_KEY is not set   mend: echo 'OPENROUTER_API_KEY=...' >> .env"
+  assert_line '2 lacking'
+  export HTTPS_PROXY=http://127.0.0.1:9 OPENROUTER_API_KEY=sk-secret
+  run doctor --protocol published gpt-5.4
+  assert_failure 69
+  assert_line --partial 'OPENROUTER_API_KEY is set'
+  refute_output --partial sk-secret
+}
+
+@test "on a fresh clone it runs without any set-up and says what to do" {
+  mkdir -p lib assets && cp -r "$ROOT/lib/decksmith" lib/ && cp "$ROOT/assets/models.toml" assets/
+  PYTHONPATH=lib run python3 -m decksmith.doctor smol
+  assert_failure 69
+  assert_line 'LACK packages       not set up   mend: make setup'
+}
