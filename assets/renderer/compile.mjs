@@ -1,0 +1,406 @@
+/**
+ * A deck to the modules of its slides, slide by slide: a slide that does not compile becomes an error slide and costs no other.
+ *
+ * Slidev's own markdown pipeline makes the html, Vue's own compiler the render function; there is no bundler and no module resolver, so
+ * nothing in a deck can name a file: its modules import the runtime's fixed addresses and nothing else.
+ */
+import fs from 'node:fs'
+import path from 'node:path'
+import { compileStyleAsync, compileTemplate } from '@vue/compiler-sfc'
+import { detectFeatures, parseSync } from '@slidev/parser/core'
+import katex from 'katex'
+import lz from 'lz-string'
+import MagicString from 'magic-string'
+import nested from 'postcss-nested'
+import transformDirectives from '@unocss/transformer-directives'
+import { MODULES } from './browser.mjs'
+import { clean, frontmatter } from './policy.mjs'
+import { THEMES, loadRuntime, slidevOptions, stylesheet } from './runtime.mjs'
+
+const EMBED_LAYOUTS = ['iframe', 'iframe-left', 'iframe-right']
+const CONTEXT = ['$slidev', '$nav', '$clicksContext', '$clicks', '$page', '$renderContext', '$frontmatter', '$scale', '$zoom']
+const KNOWN = new Set(['$route', '$router', '$attrs', '$slots', '$refs', '$el', '$emit', '$props', '$root', '$parent', '$options', '$nextTick', '$forceUpdate', '$watch', '$data'])
+const MATHML = new Set('annotation math menclose mfrac mglyph mi mlabeledtr mn mo mover mpadded mphantom mroot mrow mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder munderover semantics'.split(' '))
+
+const themes = new Map()
+const markdowns = new Map()
+
+/** Everything that stays warm for a theme: its runtime, Slidev's options and UnoCSS's generator. */
+export async function warm(theme) {
+  if (!themes.has(theme)) {
+    themes.set(theme, (async () => {
+      const [runtime, options, { ViteSlidevPlugin }] = await Promise.all([loadRuntime(theme), slidevOptions(theme), import('@slidev/cli')])
+      options.data.features = { katex: false, monaco: false, tweet: false, bluesky: false, mermaid: true }
+      const plugins = (await ViteSlidevPlugin(options)).flat(9).filter(Boolean)
+      const context = plugins.find(plugin => plugin.name === 'unocss:api').api.getContext()
+      await context.ready
+      return { runtime, options, uno: context.uno, fonts: JSON.parse(fs.readFileSync(path.join(runtime.dir, 'fonts.json'), 'utf8')) }
+    })())
+  }
+  return themes.get(theme)
+}
+
+/** Slidev's markdown transform for a set of switches; `seen` receives what it meets on the way (formulas, diagrams, faults). */
+async function markdown(katexOn, comark) {
+  const key = `${katexOn}-${comark}`
+  if (!markdowns.has(key)) {
+    const { ViteSlidevPlugin } = await import('@slidev/cli')
+    const options = await slidevOptions('default')
+    options.data.features = { katex: katexOn, monaco: false, tweet: false, bluesky: false, mermaid: true }
+    options.data.config.comark = comark
+    options.data.watchFiles = {}
+    const entry = { options, seen: null }
+    const markdownSetup = (md) => {
+      md.block.ruler.disable('snippet_import', true)
+      watch(md, entry)
+    }
+    const plugin = (await ViteSlidevPlugin(options, { markdown: { markdownSetup } })).flat(9).filter(Boolean).find(p => p.name === 'unplugin-vue-markdown')
+    await (plugin.configResolved?.handler ?? plugin.configResolved)?.call({}, { root: options.userRoot, plugins: [] })
+    const transform = plugin.transform.handler ?? plugin.transform
+    entry.run = async (code, id) => {
+      const result = await transform.call({ addWatchFile() {}, warn() {}, error(error) { throw error } }, code, id)
+      return typeof result === 'string' ? result : result.code
+    }
+    markdowns.set(key, entry)
+  }
+  return markdowns.get(key)
+}
+
+/** Notes formulas and diagrams with their line while they are rendered; runs KaTeX strictly, because Slidev swallows its faults. */
+function watch(md, entry) {
+  const { math_inline: inline, math_block: block, fence } = md.renderer.rules
+  const strict = (display, original) => (tokens, idx, ...rest) => {
+    const { content, map } = tokens[idx]
+    entry.seen.formulas++
+    try {
+      katex.renderToString(content, { throwOnError: true, strict: false, displayMode: display, maxExpand: 1000 })
+    }
+    catch (error) {
+      entry.seen.faults.push({ class: 'katex', row: map ? map[0] : entry.seen.rowOf(content), message: error.message.replace(/^KaTeX parse error: /, '') })
+    }
+    return original(tokens, idx, ...rest)
+  }
+  if (inline)
+    md.renderer.rules.math_inline = strict(false, inline)
+  if (block)
+    md.renderer.rules.math_block = strict(true, block)
+  md.renderer.rules.fence = (tokens, idx, ...rest) => {
+    const token = tokens[idx]
+    if (/^mermaid\b/.test(token.info.trim()))
+      entry.seen.diagrams.push({ code: lz.compressToBase64(token.content.trim()), row: token.map?.[0] ?? 0 })
+    return fence(tokens, idx, ...rest)
+  }
+}
+
+const icons = new Map()
+function icon(tag) {
+  const name = tag.replace(/:/g, '-').replace(/([a-z0-9])([A-Z])/g, '$1-$2').replace(/([a-zA-Z])(\d)/g, '$1$2').toLowerCase().replace(/^i-/, '')
+  const collections = fs.readdirSync(path.join(MODULES, '@iconify-json'))
+  const prefix = collections.filter(c => name.startsWith(`${c}-`)).sort((a, b) => b.length - a.length)[0]
+  if (!prefix)
+    return null
+  if (!icons.has(prefix))
+    icons.set(prefix, JSON.parse(fs.readFileSync(path.join(MODULES, '@iconify-json', prefix, 'icons.json'), 'utf8')))
+  const set = icons.get(prefix)
+  let id = name.slice(prefix.length + 1)
+  const found = () => set.icons[id] ?? (set.aliases?.[id] && { ...set.icons[set.aliases[id].parent], ...set.aliases[id] })
+  // A tag written in one case cannot show where a digit was set apart: try the usual spellings.
+  for (const spelling of [id, id.replace(/([a-z])(\d)/g, '$1-$2'), id.replace(/(\d)-?([a-z])/g, '$1-$2')]) {
+    id = spelling
+    if (found())
+      break
+  }
+  const data = found()
+  if (!data?.body)
+    return { missing: `${prefix}:${id}` }
+  const { left = 0, top = 0, width = set.width ?? 16, height = set.height ?? 16 } = data
+  return { body: data.body, viewBox: `${left} ${top} ${width} ${height}`, ratio: width / height }
+}
+
+/** The line of `lines` (the markdown) most like `text` (a line of html): the longest piece they share decides. */
+function alike(lines, text, needle) {
+  let best = [-1, 0]
+  const target = text.trim()
+  for (let i = 0; i < lines.length; i++) {
+    const line = lines[i].trim()
+    if (!line || (needle && !line.includes(needle)))
+      continue
+    if (line === target)
+      return i
+    let score = 0
+    for (let size = Math.min(line.length, target.length); size > 3 && !score; size = size > 24 ? Math.floor(size * 0.8) : size - 1) {
+      for (let at = 0; at + size <= line.length; at++) {
+        if (target.includes(line.slice(at, at + size))) {
+          score = size
+          break
+        }
+      }
+    }
+    if (score > best[1] || best[0] < 0)
+      best = [i, score]
+  }
+  return best[0] >= 0 ? best[0] : needle ? alike(lines, text) : 0
+}
+
+const json = value => JSON.stringify(value ?? null).replace(/</g, '\\u003C').replace(/\u2028|\u2029/g, c => `\\u${c.charCodeAt(0).toString(16)}`)
+
+/**
+ * Compiles a deck that should have at least `least` slides.
+ * @returns {Promise<{fatal?: object, expected?: number, slides: object[], errors: object[], theme: string, files: Map<string, string>}>} `fatal` is the error that leaves nothing to
+ * render; `slides` hold {no, line, layout, title, diagrams, formulas, failed}; `files` are the deck's modules by address.
+ */
+export async function compile(text, least = 3) {
+  const { text: source, findings } = clean(text)
+  const lines = source.split('\n')
+  const deck = parseSync(source, '/deck.md', { noParseYAML: true })
+  const errors = []
+  const slideAt = (line, slides) => slides.findLast(slide => slide.start < line)?.no
+  const raw = []
+  let headmatter = {}
+  for (const slide of deck.slides) {
+    // The parser reads a first yaml fence as frontmatter too.
+    const first = slide.frontmatterStyle === 'yaml' ? lines.findIndex((l, i) => i >= slide.start && /^\s*```ya?ml/.test(l)) + 1 : slide.start + 2
+    const parsed = frontmatter(slide.frontmatterRaw?.replace(/^\n/, ''), first, raw.length)
+    if (raw.length === 0 && slide === deck.slides[0])
+      headmatter = parsed.data
+    if (parsed.data.hide || parsed.data.disabled)
+      continue
+    let row = slide.contentStart
+    const head = slide.content.split('\n')[0]
+    while (row < slide.end && lines[row].trim() !== head.trim())
+      row++
+    raw.push({ ...slide, no: raw.length + 1, parsed, row: row < slide.end ? row : slide.contentStart })
+  }
+  for (const slide of raw) {
+    for (const finding of slide.parsed.findings)
+      errors.push({ kind: 'model', slide: slide.no, ...finding })
+  }
+  for (const finding of findings)
+    errors.push({ kind: 'model', slide: slideAt(finding.line, raw) ?? 1, ...finding })
+
+  const fail = (cls, line, message, slide = null) => ({ fatal: { kind: 'model', class: cls, slide, line, message }, slides: [], expected: raw.length, errors, files: new Map() })
+  const fenced = raw.length <= 1 && /^\s*(?:```|~~~)/.test(lines.find(line => line.trim()) ?? '')
+  if (!source.trim() || !raw.length)
+    return fail('too-few-slides', 1, 'the deck is empty')
+  if (fenced)
+    return fail('fenced-deck', lines.findIndex(line => line.trim()) + 1, 'the whole deck stands inside a code fence')
+  const theme = headmatter.theme ?? 'default'
+  if (!THEMES.includes(theme))
+    return fail('unknown-theme', raw[0].parsed.where?.('theme') ?? 1, `the theme ${String(theme).slice(0, 60)} is not one of ${THEMES.join(', ')}`, 1)
+  if (raw.length < least)
+    errors.push({ kind: 'model', class: 'too-few-slides', slide: null, line: 1, message: `the deck has ${raw.length} slide${raw.length === 1 ? '' : 's'}, at least ${least} are needed` })
+
+  const { runtime, options, uno, fonts } = await warm(theme)
+  const features = detectFeatures(source)
+  const md = await markdown(features.katex, !!(headmatter.comark || headmatter.mdc))
+  const defaults = headmatter.defaults && typeof headmatter.defaults === 'object' ? headmatter.defaults : {}
+  const tokens = new Set()
+  const files = new Map()
+  const styles = []
+  const slides = []
+  md.options.data.slides = raw.map((slide, index) => ({ ...slide, index, frontmatter: slide.parsed.data, source: { filepath: '/deck.md', ...slide } }))
+  md.options.data.headmatter = headmatter
+  Object.assign(md.options.data.config, { lineNumbers: !!headmatter.lineNumbers })
+
+  for (const slide of raw) {
+    const data = { ...defaults, ...slide.parsed.data }
+    const result = await compileSlide({ slide, data, md, runtime, uno, lines, first: slide.no === 1, tokens })
+    errors.push(...result.errors.map(error => ({ kind: 'model', slide: slide.no, ...error })))
+    styles.push(result.css)
+    files.set(`/@deck/slide/${slide.no}.js`, result.code)
+    slides.push({ no: slide.no, line: slide.start + 1, row: slide.row + 1, layout: result.layout, title: title(slide, data), data, source: slide, diagrams: result.diagrams,
+      formulas: result.formulas, failed: result.failed })
+  }
+
+  // Han characters look different by language: kana or hangul tell which, and the deck's main script wins.
+  const count = pattern => source.match(pattern)?.length ?? 0
+  const han = [['sc', count(/[\u2E80-\u2FDF\u3000-\u303F\u3400-\u9FFF\uF900-\uFAFF\uFF00-\uFFEF]/g) ? 1 : 0], ['kr', count(/[\uAC00-\uD7AF\u1100-\u11FF\u3130-\u318F]/g)], ['jp', count(/[\u3040-\u30FF]/g)]]
+    .filter(([, n]) => n).sort((a, b) => a[1] - b[1]).map(([key]) => fonts[key])
+  let css = await stylesheet(runtime, uno, tokens)
+  if (features.katex)
+    css = css.replace(/^/, `${katexCss()}\n`)
+  files.set('/@deck/style.css', [fonts.base, ...han, css, ...styles].join('\n'))
+  files.set('/@deck/slides.js', slidesModule(slides))
+  files.set('/@deck/configs.js', configsModule(options.data.config, raw[0].parsed.config, slides[0]))
+  files.set('/@deck/titles.js', await titlesModule(slides, md, /<toc\b/i.test(source)))
+  for (const slide of slides) {
+    delete slide.source
+    delete slide.data
+  }
+  return { slides, errors, theme, files, lines }
+}
+
+function title(slide, data) {
+  if (data.title ?? data.name)
+    return String(data.title ?? data.name)
+  return slide.title ?? null
+}
+
+async function compileSlide({ slide, data, md, runtime, uno, lines, first, tokens }) {
+  const errors = []
+  const own = lines.slice(slide.row, slide.end)
+  const lineOf = row => slide.row + 1 + Math.max(0, Math.min(row, own.length - 1))
+  let layout = data.layout || (first ? 'cover' : 'default')
+  if (!runtime.layouts.includes(layout)) {
+    errors.push({ class: 'unknown-layout', line: slide.parsed.where?.('layout') ?? slide.start + 1, message: `the layout ${String(layout).slice(0, 60)} does not exist in the theme ${runtime.theme}` })
+    layout = 'default'
+  }
+  if (EMBED_LAYOUTS.includes(layout))
+    errors.push({ class: 'forbidden', line: slide.parsed.where?.('layout') ?? slide.start + 1, message: `the layout ${layout} shows another site, which is not allowed` })
+  const seen = { formulas: 0, diagrams: [], faults: [], rowOf: piece => Math.max(0, own.findIndex(line => line.includes(piece.split('\n')[0]))) }
+  const done = (code, css = '') => ({ code, css, layout, errors, formulas: seen.formulas, failed: css === null, diagrams: seen.diagrams.map(d => ({ code: d.code, line: lineOf(d.row) })) })
+  const broken = (error) => {
+    errors.push(error)
+    return { ...done(errorModule(slide.no, error), ''), failed: true }
+  }
+
+  md.seen = seen
+  let html
+  try {
+    html = await md.run(slide.content, `/deck.md__slidev_${slide.no}.md`)
+  }
+  catch (error) {
+    const language = /Language `([^`]*)`/.exec(error.message)?.[1]
+    const row = language ? own.findIndex(line => line.includes('```') && line.includes(language)) : 0
+    return broken({ class: 'vue-compile', line: lineOf(row), message: language ? `the code language ${language} is unknown` : error.message.split('\n')[0] })
+  }
+  errors.push(...seen.faults.map(({ row, ...fault }) => ({ ...fault, line: lineOf(row) })))
+
+  const styles = []
+  let body = html.slice(html.indexOf('<template>') + 10, html.lastIndexOf('</template>')).trim()
+  html.slice(html.lastIndexOf('</template>')).replace(/<style\b[^>]*>([\s\S]*?)<\/style>/g, (_, css) => styles.push(css))
+  if (body.startsWith('<div>') && body.endsWith('</div>'))
+    body = body.slice(5, -6)
+  const scope = `data-v-slide${slide.no}`
+  const source = `<InjectedLayout v-bind="_frontmatterToProps($frontmatter,${slide.no - 1})">\n${body}\n</InjectedLayout>`
+  await uno.applyExtractors(`${source}\n${JSON.stringify(data)}`, 'slide.md', tokens)
+  const out = template(source, { _frontmatterToProps: 'setup-const', InjectedLayout: 'setup-const', ...Object.fromEntries(CONTEXT.map(name => [name, 'setup-maybe-ref'])) }, styles.length ? scope : null)
+  if (out.error) {
+    const near = source.split('\n')[(out.error.loc?.start.line ?? 1) - 1] ?? ''
+    const tag = /^<\/?([\w:.-]+)/.exec(out.error.loc?.source ?? '')?.[1]
+    return broken({ class: 'vue-compile', line: lineOf(alike(own, near, tag ? tag : null)), message: out.error.message.split('\n')[0] })
+  }
+  const imports = []
+  const components = []
+  for (const tag of out.components) {
+    const pascal = tag.replace(/(?:^|-)(\w)/g, (_, c) => c.toUpperCase())
+    const known = runtime.components.find(name => name.toLowerCase() === pascal.toLowerCase())
+    if (known) {
+      imports.push(`import C${components.length} from '/@rt/component/${known}.js'`)
+      components.push(tag)
+      continue
+    }
+    if (/^(?:RouterLink|RouterView)$/.test(pascal) || /^(?:VMenu|VDropdown|VTooltip)$/i.test(pascal))
+      continue
+    const found = icon(tag)
+    if (found?.body) {
+      imports.push(`const C${components.length} = { render: () => h('svg', { xmlns: 'http://www.w3.org/2000/svg', width: '${1.2 * found.ratio}em', height: '1.2em', viewBox: '${found.viewBox}', class: 'slidev-icon', innerHTML: ${json(found.body)} }) }`)
+      components.push(tag)
+      continue
+    }
+    const row = own.findIndex(line => new RegExp(`<${tag.replace(/[^\w-]/g, '\\$&')}[\\s/>]|<${tag.replace(/[^\w-]/g, '\\$&')}$`, 'i').test(line))
+    errors.push({ class: 'unknown-component', line: lineOf(row), message: found?.missing ? `the icon ${found.missing} does not exist` : `the component <${tag}> does not exist` })
+  }
+  for (const name of out.unknown) {
+    const row = own.findIndex(line => new RegExp(`(?:\\{\\{|[:@]|v-)[^\\n]*(?<![\\w$])${name.replace(/\$/g, '\\$')}(?![\\w$])`).test(line))
+    errors.push({ class: 'vue-runtime', line: lineOf(row), message: `${name} is not defined` })
+  }
+  const css = []
+  for (const style of styles) {
+    const plain = style.replace(/\/\*[\s\S]*?\*\//g, '')
+    try {
+      const text = new MagicString(plain)
+      await transformDirectives(text, uno, {})
+      const { code, errors: [error] } = await compileStyleAsync({ source: text.toString(), filename: 'slide.css', id: scope, scoped: true, postcssPlugins: [nested()] })
+      if (error)
+        throw error
+      css.push(code)
+    }
+    catch (error) {
+      const row = own.findIndex(line => /<style\b/i.test(line))
+      return broken({ class: 'vue-compile', line: lineOf(row + (error.line ?? 1) - 1), message: `style: ${error.reason ?? error.message.split('\n')[0]}` })
+    }
+  }
+  const glyphs = [...new Set(seen.diagrams.flatMap(diagram => [...lz.decompressFromBase64(diagram.code)]))].sort().join('')
+  const code = [`__deck.glyphs = ${json(glyphs)}`, `import { h, onMounted } from '/@rt/vue.js'`, `import { useSlideContext, frontmatterToProps } from '/@rt/context.js'`, `import InjectedLayout from '/@rt/layout/${layout}.js'`, ...imports, out.code,
+    `export default { ${styles.length ? `__scopeId: '${scope}', ` : ''}components: { ${components.map((tag, i) => `${json(tag)}: C${i}`).join(', ')} },`,
+    `  setup() { const context = useSlideContext(); context.$clicksContext.setup(); onMounted(() => __deck.mounted = true); return { ...context, InjectedLayout, _frontmatterToProps: frontmatterToProps } }, render }`]
+  return done(code.join('\n'), css.join('\n'))
+}
+
+/** Vue's template compiler on one source: {code, components, unknown} or {error}. */
+function template(source, bindingMetadata, scope) {
+  const components = new Set()
+  let result
+  try {
+    result = compileTemplate({
+      source, filename: 'slide.vue', id: scope ?? 'data-v-slide', scoped: !!scope, transformAssetUrls: false, slotted: false,
+      compilerOptions: { mode: 'module', bindingMetadata, runtimeModuleName: '/@rt/vue.js', isCustomElement: tag => MATHML.has(tag), comments: false },
+    })
+  }
+  catch (error) {
+    return { error }
+  }
+  if (result.errors.length) {
+    const [error] = result.errors
+    return { error: typeof error === 'string' ? { message: error } : error }
+  }
+  for (const [, tag] of result.code.matchAll(/_resolveComponent\("([^"]+)"/g))
+    components.add(tag)
+  const bare = result.code.replace(/"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'/g, '""')
+  const unknown = new Set([...bare.matchAll(/_ctx\.([\w$]+)/g)].map(m => m[1]).filter(name => !KNOWN.has(name)))
+  return { code: result.code, components, unknown }
+}
+
+function errorModule(no, error) {
+  return [`import { h, onMounted } from '/@rt/vue.js'`, `export default { setup() { onMounted(() => __deck.mounted = true); return () => h('div', { class: 'decksmith-error' },`,
+    `  [h('h1', 'Slide ${no} could not be rendered'), h('p', ${json(`${error.class}, line ${error.line}`)}), h('pre', ${json(String(error.message).slice(0, 600))})]) } }`].join('\n')
+}
+
+/** The same error slide for faults that only show in the page. */
+export const errorSlide = errorModule
+
+function slidesModule(slides) {
+  const rows = slides.map(({ no, title, data, source }) => ({ no, frontmatter: data, slide: { title, level: source.level ?? 1, index: no - 1, start: source.start, images: [] } }))
+  return `import { defineAsyncComponent, shallowRef, reactive, shallowReactive } from '/@rt/vue.js'
+const current = Number(location.pathname.slice(1)) || 1
+const empty = { render: () => null }
+export const slides = shallowRef(${json(rows)}.map(({ no, frontmatter: data, slide }) => {
+  const frontmatter = reactive(data)
+  const load = async () => no === current ? import('/@deck/slide/' + no + '.js') : { default: empty }
+  const meta = shallowReactive({
+    get layout() { return frontmatter.layout }, get transition() { return undefined }, get class() { return frontmatter.class }, get clicks() { return frontmatter.clicks },
+    get name() { return frontmatter.name }, get preload() { return false },
+    slide: { ...slide, frontmatter, note: '', noteHTML: '', content: '', raw: '', filepath: '', id: no - 1, no }, __clicksContext: null, __preloaded: false })
+  const component = no === current ? defineAsyncComponent({ loader: load, suspensible: false, onError: (error) => { __deck.fault('load', error) } }) : empty
+  return { no, meta, load, component }
+}))`
+}
+
+function configsModule(base, wanted, first) {
+  const { fonts, ...config } = structuredClone(base)
+  void fonts
+  const plain = Object.fromEntries(Object.entries(wanted).filter(([key, value]) => key === 'themeConfig' ? value && typeof value === 'object' : typeof value !== 'object'))
+  Object.assign(config, plain, { colorSchema: ['light', 'dark'].includes(wanted.colorSchema) ? wanted.colorSchema : ['light', 'dark'].includes(base.colorSchema) ? base.colorSchema : 'light',
+    title: String(wanted.title ?? first?.title ?? ''), transition: null, remote: '', slidesTitle: String(wanted.title ?? first?.title ?? 'Slidev'), info: false })
+  return `export default ${json(config)}`
+}
+
+async function titlesModule(slides, md, used) {
+  if (!used)
+    return 'export default { render: () => null }'
+  md.seen = { formulas: 0, diagrams: [], faults: [], rowOf: () => 0 }
+  const source = slides.map(({ title }, i) => `<template ${i === 0 ? 'v-if' : 'v-else-if'}="no === ${i + 1}">\n\n${title ?? ''}\n\n</template>`).join('\n')
+  const html = await md.run(source, '/titles.md')
+  const out = template(html.slice(html.indexOf('<template>') + 10, html.lastIndexOf('</template>')), { no: 'setup-ref' }, null)
+  if (out.error)
+    return 'export default { render: () => null }'
+  return [`import { computed } from '/@rt/vue.js'`, `import { useSlideContext } from '/@rt/context.js'`, out.code,
+    `export default { props: ['no'], setup(props) { const { $page } = useSlideContext(); return { no: computed(() => +(props.no ?? $page.value)) } }, render }`].join('\n')
+}
+
+let katexText
+function katexCss() {
+  katexText ??= fs.readFileSync(path.join(MODULES, 'katex/dist/katex.min.css'), 'utf8').replace(/url\(fonts\//g, 'url(/@katex/fonts/').replace(/,url\([^)]*\.(?:woff|ttf)\) format\("(?:woff|truetype)"\)/g, '').replace(/font-display:\w+/g, 'font-display:block')
+  return katexText
+}

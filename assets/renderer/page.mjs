@@ -1,0 +1,210 @@
+/**
+ * One deck in one fresh browser context: loads each slide as its own page, waits for an explicit state of readiness, measures, takes the picture.
+ */
+import { errorSlide } from './compile.mjs'
+import { measure } from './xray.mjs'
+
+export const WIDTH = 980
+export const HEIGHT = 552
+
+/** Runs before anything of the page: the state the host waits for, no clock, no chance, no dialogs. */
+const PRELUDE = `(() => {
+  const deck = { mounted: false, pending: 0, faults: [], diagrams: [],
+    fault(where, error) { if (deck.faults.length < 20) deck.faults.push({ where: String(where), message: String(error?.message ?? error).slice(0, 500) }); deck.mounted ||= where !== 'page' && where !== 'promise' },
+    glyphs: '',
+    fonts: () => Promise.all([400, 700].flatMap(weight => ['Noto Sans Variable', 'Deck CJK', 'Noto Color Emoji'].map(family => document.fonts.load(weight + ' 16px "' + family + '"', deck.glyphs)))),
+    diagram(code, error) { if (deck.diagrams.length < 20) deck.diagrams.push({ code, message: String(error?.message ?? error).slice(0, 500) }) } }
+  Object.defineProperty(window, '__deck', { value: deck })
+  addEventListener('error', event => event.target === window && deck.fault('page', event.error ?? event.message), true)
+  addEventListener('unhandledrejection', event => deck.fault('promise', event.reason))
+  let seed = 1
+  Math.random = () => { seed = (seed * 16807) % 2147483647; return (seed - 1) / 2147483646 }
+  const NOW = Date.UTC(2024, 0, 1, 12), Native = Date
+  const Fixed = function (...args) { return new.target ? Reflect.construct(Native, args.length ? args : [NOW], new.target === Fixed ? Native : new.target) : new Native(NOW).toString() }
+  Object.setPrototypeOf(Fixed, Native); Fixed.prototype = Native.prototype; Fixed.now = () => NOW; window.Date = Fixed
+  window.alert = window.print = () => {}; window.confirm = () => false; window.prompt = () => null; window.open = () => null; window.close = window.stop = () => {}
+})()`
+
+/** Resolves when the slide stands still: mounted, diagrams drawn, fonts and pictures settled, two frames painted. */
+async function settle() {
+  const sleep = ms => new Promise(resolve => setTimeout(resolve, ms))
+  const deck = window.__deck
+  for (let waited = 0; !deck.mounted || deck.pending; waited += 10) {
+    if (waited > 60000)
+      return { ...state(), stuck: deck.mounted ? 'a diagram' : 'the slide' }
+    await sleep(10)
+  }
+  const frames = () => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))
+  await frames()
+  const images = root => [...root.querySelectorAll('*')].flatMap(el => [...(el.localName === 'img' ? [el] : []), ...(el.shadowRoot ? images(el.shadowRoot) : [])])
+  const all = images(document)
+  await Promise.race([Promise.all(all.map(img => img.complete ? (img.naturalWidth ? img.decode().catch(() => {}) : 0) : new Promise((resolve) => {
+    img.addEventListener('load', resolve)
+    img.addEventListener('error', resolve)
+  }))), sleep(5000)])
+  await Promise.race([document.fonts.ready, sleep(5000)])
+  for (const svg of document.querySelectorAll('svg')) {
+    svg.pauseAnimations?.()
+    svg.setCurrentTime?.(0)
+  }
+  await frames()
+  if (document.fonts.status !== 'loaded')
+    await Promise.race([document.fonts.ready, sleep(5000)])
+  return state()
+  function state() {
+    return { faults: deck.faults, diagrams: deck.diagrams }
+  }
+}
+
+/** A page of a context, ready to be sent to slides; `lost` rejects when it can do nothing more. */
+async function open(browser, browserContextId, scale) {
+  const { targetId } = await browser.send('Target.createTarget', { url: 'about:blank', browserContextId, width: WIDTH, height: HEIGHT })
+  const { sessionId } = await browser.send('Target.attachToTarget', { targetId, flatten: true })
+  let lose
+  const lost = new Promise((_, reject) => lose = reject)
+  lost.catch(() => {})
+  let loaded = () => {}
+  browser.listen(sessionId, (method, params) => {
+    if (method === 'Page.loadEventFired')
+      loaded()
+    else if (method === 'Page.javascriptDialogOpening')
+      browser.send('Page.handleJavaScriptDialog', { accept: false }, sessionId).catch(() => {})
+    else if (method === 'Inspector.targetCrashed')
+      lose(Object.assign(new Error('the page crashed'), { crash: true, page: true }))
+    else if (method === 'Inspector.detached')
+      lose(new Error('the page closed itself'))
+    else if (process.env.DECKSMITH_RENDER_DEBUG && /^(?:Runtime\.(?:console|exception)|Log\.|Network\.loadingFailed)/.test(method))
+      process.stderr.write(`${method} ${JSON.stringify(params).slice(0, 1500)}\n`)
+  })
+  const send = (method, params) => Promise.race([browser.send(method, params, sessionId), lost])
+  const [{ frameTree }] = await Promise.all([
+    send('Page.enable').then(() => send('Page.getFrameTree')), send('Inspector.enable'),
+    ...(process.env.DECKSMITH_RENDER_DEBUG ? [send('Runtime.enable'), send('Log.enable'), send('Network.enable')] : []),
+    send('Page.addScriptToEvaluateOnNewDocument', { source: PRELUDE }),
+    send('Emulation.setDeviceMetricsOverride', { width: WIDTH, height: HEIGHT, deviceScaleFactor: scale, mobile: false }),
+    send('Emulation.setEmulatedMedia', { media: 'screen', features: [{ name: 'prefers-color-scheme', value: 'light' }, { name: 'prefers-reduced-motion', value: 'reduce' }] }),
+    send('Emulation.setLocaleOverride', { locale: 'en-US' }), send('Emulation.setTimezoneOverride', { timezoneId: 'UTC' }),
+  ])
+  const run = async (contextId, fn, ...args) => {
+    const { result, exceptionDetails } = await send('Runtime.evaluate', { contextId, expression: `(${fn})(${args.map(arg => JSON.stringify(arg)).join(',')})`, awaitPromise: true, returnByValue: true })
+    if (exceptionDetails)
+      throw new Error(`in the page: ${exceptionDetails.exception?.description ?? exceptionDetails.text}`)
+    return result.value
+  }
+  return {
+    async visit(url) {
+      const load = new Promise(resolve => loaded = resolve)
+      const { errorText } = await send('Page.navigate', { url })
+      if (errorText)
+        throw new Error(`${url} did not load: ${errorText}`)
+      await Promise.race([load, lost])
+      return run(undefined, settle)
+    },
+    /** In a world of our own: the deck's scripts cannot reach what measures it. */
+    async measure(facts) {
+      const { executionContextId } = await send('Page.createIsolatedWorld', { frameId: frameTree.frame.id, worldName: 'xray' })
+      return run(executionContextId, measure, facts)
+    },
+    async picture() {
+      const clip = { x: 0, y: 0, width: WIDTH, height: HEIGHT, scale: 1 }
+      return (await send('Page.captureScreenshot', { format: 'png', optimizeForSpeed: true, captureBeyondViewport: false, clip })).data
+    },
+    close() {
+      browser.listen(sessionId, null)
+      browser.send('Target.closeTarget', { targetId }).catch(() => {})
+    },
+  }
+}
+
+/**
+ * Renders a compiled deck: {pictures (base64), xray, errors}.
+ * @param onSlide called with the slide's number before it is loaded (the host attributes a deadline to it).
+ */
+export async function shoot({ browser, server, deck, runtime, images, scale, onSlide }) {
+  server.deck = { files: deck.files, runtime, images }
+  const { browserContextId } = await browser.send('Target.createBrowserContext', { disposeOnDetach: true })
+  const errors = []
+  const pictures = []
+  const xrays = []
+  try {
+    await browser.send('Browser.setDownloadBehavior', { behavior: 'deny', browserContextId })
+    let page = await open(browser, browserContextId, scale)
+    for (const slide of deck.slides) {
+      onSlide(slide.no)
+      const error = (cls, message, line = slide.row) => errors.push({ kind: 'model', class: cls, slide: slide.no, line, message })
+      const found = cls => deck.errors.concat(errors).findLast(e => e.slide === slide.no && e.class === cls)
+      const once = async () => {
+        const state = await page.visit(`${server.origin}/${slide.no}?print=true&range=${slide.no}`)
+        const xray = await page.measure({ slide: slide.no, line: slide.line, layout: slide.layout, title: slide.title, formulas: slide.formulas, width: WIDTH, height: HEIGHT, replaced })
+        return { state, xray, picture: await page.picture() }
+      }
+      let replaced = !!slide.failed
+      const replace = (cls, message) => {
+        if (!found(cls))
+          error(cls, message)
+        deck.files.set(`/@deck/slide/${slide.no}.js`, errorSlide(slide.no, { class: cls, line: found(cls).line, message: found(cls).message }))
+        replaced = true
+        return once()
+      }
+      let shot
+      try {
+        shot = await once()
+      }
+      catch (failure) {
+        // A page that goes elsewhere, closes or breaks its own builtins under our hands was told to by the deck; anything else is ours.
+        if (failure.crash || replaced || !/^in the page|context was destroyed|navigated|closed|detached|not find context|Session with given id|frame/i.test(failure.message))
+          throw failure
+        page.close()
+        page = await open(browser, browserContextId, scale)
+        shot = await (/^in the page/.test(failure.message) ? replace('vue-runtime', 'the slide broke the page it stands in') : replace('forbidden', 'the slide tried to leave its page'))
+      }
+      for (const fault of shot.state.diagrams) {
+        const block = slide.diagrams.find(diagram => diagram.code === fault.code)
+        const inner = /(?:Parse error|Lexical error)[^\n]* line (\d+)/.exec(fault.message)
+        error('mermaid', fault.message.split('\n')[0], (block?.line ?? slide.row) + (inner ? Number(inner[1]) : 0))
+      }
+      if (shot.state.stuck)
+        error('deadline', `${shot.state.stuck} was not ready in 60 seconds`)
+      const fatal = shot.state.faults.find(fault => fault.where !== 'promise' && fault.where !== 'page') ?? shot.state.faults[0]
+      if (fatal && !replaced)
+        shot = await replace('vue-runtime', fatal.message)
+      const { missing, ...xray } = shot.xray
+      for (const source of new Set(missing.map(source => source.replace(server.origin, '').replace(/^\//, '')))) {
+        // What a theme's own layout would fetch from elsewhere (seriph's cover) is not the deck's fault.
+        const line = lineOf(deck, slide, source)
+        if (line)
+          error('missing-image', `the picture ${source.slice(0, 200)} is not there`, line)
+        else
+          xray.images_broken--
+      }
+      if (xray.blank && !replaced && !shot.state.diagrams.length)
+        error('blank', 'nothing can be seen on the slide')
+      pictures.push(shot.picture)
+      xrays.push(xray)
+    }
+    return { pictures, errors, xray: xrays }
+  }
+  finally {
+    server.deck = null
+    browser.send('Target.disposeBrowserContext', { browserContextId }).catch(() => {})
+  }
+}
+
+/** The line of the slide that names a picture, or undefined. */
+function lineOf(deck, slide, source) {
+  const next = deck.slides[slide.no]?.line ?? deck.lines.length + 1
+  const spellings = [source, safeDecode(source)].map(text => text.slice(0, 80))
+  for (let line = slide.line; line < next; line++) {
+    if (spellings.some(text => deck.lines[line - 1]?.includes(text)))
+      return line
+  }
+}
+
+function safeDecode(text) {
+  try {
+    return decodeURIComponent(text)
+  }
+  catch {
+    return text
+  }
+}

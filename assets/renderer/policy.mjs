@@ -1,0 +1,151 @@
+/**
+ * The first wall: what a deck may ask for. Works on the text before anything of Slidev sees it; keeps every line where it is.
+ *
+ * Takes away, with a `forbidden` finding on the line: script blocks, style blocks that import, event handlers, frames and embeds,
+ * file snippets, frontmatter keys that name code, files or servers. Leaves alone what fenced code shows.
+ */
+import YAML from 'yaml'
+
+/** Keys that name code, files or servers: taken away with a finding. */
+const NAMING = ['addons', 'addon', 'export', 'remoteAssets', 'src', 'plantUmlServer', 'monacoTypesAdditionalPackages', 'monacoRunAdditionalDeps', 'config', 'shiki', 'setup', 'vite', 'unocss']
+/** Keys of the first block that reach the configuration; the rest has no meaning in a picture or is pinned by the renderer. */
+const CONFIG = ['title', 'titleTemplate', 'info', 'author', 'keywords', 'lineNumbers', 'colorSchema', 'themeConfig', 'mdc', 'comark', 'magicMoveDuration', 'clickAnimation']
+
+const EMBEDS = 'script|iframe|object|embed|applet|frame|frameset|base|meta|link|portal|fencedframe|webview|Tweet|Youtube|BlueSky|PlantUml|Monaco|SlidevVideo'
+
+/**
+ * Findings and the cleaned text. `spans` of fenced code are told apart by the same rule as Slidev's parser (a line that begins with three
+ * or more backticks, up to a line that begins with as many).
+ */
+export function clean(text) {
+  const findings = []
+  const lines = text.replace(/^\uFEFF/, '').split(/\r?\n/)
+  const code = new Array(lines.length).fill(false)
+  for (let i = 0; i < lines.length; i++) {
+    const open = /^\s*(`{3,}|~{3,})\s*(.*)/.exec(lines[i])
+    if (!open)
+      continue
+    let end = i + 1
+    while (end < lines.length && !lines[end].trimStart().startsWith(open[1]))
+      end++
+    if (end === lines.length)
+      continue
+    const magic = /^(?:md|markdown)\s+magic-move/.test(open[2])
+    for (let j = i; j <= end; j++)
+      code[j] = true
+    // The lines between the inner blocks of a magic-move block are read by Slidev for snippets.
+    for (let j = i + 1; magic && j < end; j++) {
+      if (/^\s*<<</.test(lines[j]))
+        take(j, 'a snippet of a file', () => '')
+    }
+    i = end
+  }
+  function take(i, what, edit) {
+    lines[i] = edit(lines[i])
+    findings.push({ class: 'forbidden', line: i + 1, message: `${what} is not allowed and was taken out` })
+  }
+  const inside = { script: false }
+  for (let i = 0; i < lines.length; i++) {
+    if (code[i])
+      continue
+    if (/^\s*(?:>\s*|[-*+]\s+|\d+[.)]\s+)*<<</.test(lines[i]))
+      take(i, 'a snippet of a file', () => '')
+    if (inside.script) {
+      const end = lines[i].search(/<\/script\s*>/i)
+      lines[i] = end < 0 ? '' : lines[i].slice(end).replace(/<\/script\s*>/i, '')
+      inside.script = end < 0
+      if (inside.script)
+        continue
+    }
+  }
+  // Elements may begin on one line and end on another: edit the text between fences as a whole, keeping its line breaks.
+  const blank = found => found.replace(/[^\n]/g, '')
+  for (let from = 0; from < lines.length;) {
+    if (code[from]) {
+      from++
+      continue
+    }
+    let to = from
+    while (to < lines.length && !code[to])
+      to++
+    let part = protect(lines.slice(from, to).join('\n'))
+    const drop = (pattern, what, edit = blank) => {
+      part = part.replace(pattern, (...args) => {
+        const offset = args.find(arg => typeof arg === 'number')
+        const line = from + part.slice(0, offset).split('\n').length
+        findings.push({ class: 'forbidden', line, message: `${typeof what === 'function' ? what(args) : what} is not allowed and was taken out` })
+        return edit(...args)
+      })
+    }
+    drop(/<script\b[\s\S]*?(?:<\/script\s*>|$)/gi, 'a script block')
+    drop(/<style\b[^>]*\bsrc\s*=[^>]*>[\s\S]*?(?:<\/style\s*>|$)/gi, 'a style block from a file')
+    drop(/<template\b[^>]*\bsrc\s*=[^>]*>/gi, 'a template from a file')
+    drop(/@import\b[^;\n}]*;?/gi, 'a style import')
+    drop(new RegExp(`<(${EMBEDS})\\b[^>]*>[\\s\\S]*?</\\1\\s*>|</?(?:${EMBEDS})\\b[^>]*>`, 'gi'), args => `the element <${/[\w-]+/.exec(args[0])?.[0]}>`)
+    drop(/(<[a-z][^<>]*?)(\s(?:on[a-z]+|v-on:[\w.:-]+|@[a-z][\w.:-]*)\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]+))/gi, args => `the event handler ${args[2].trim().split('=')[0]}`,
+      (all, before, handler) => before + blank(handler))
+    drop(/(<[a-z][^<>]*?)(\s(?:v-html|:innerHTML|\.innerHTML|srcdoc|:srcdoc|formaction|:is|v-bind:is)\s*=\s*(?:"[^"]*"|'[^']*'))/gi, args => `the attribute ${args[2].trim().split('=')[0]}`,
+      (all, before, attribute) => before + blank(attribute))
+    drop(/\bimport\s*(?:\.\s*meta\b|\((?=\s*['"`/]))/g, 'an import', found => found.replace(/import/, 'imp0rt'))
+    lines.splice(from, to - from, ...unprotect(part).split('\n'))
+    from = to
+  }
+  return { text: lines.join('\n'), findings }
+}
+
+/** Inline code shows what is forbidden elsewhere: hide it from the patterns above. */
+let held = []
+function protect(text) {
+  held = []
+  return text.replace(/(`+)([^`\n]+?)\1(?!`)/g, found => `\u0001${held.push(found) - 1}\u0002`)
+}
+function unprotect(text) {
+  return text.replace(/\u0001(\d+)\u0002/g, (_, n) => held[n])
+}
+
+/** Frontmatter of one slide by our own parser: {data, findings}; a fault is a `yaml` finding with its line in the deck. */
+export function frontmatter(raw, first, index) {
+  const findings = []
+  if (raw == null || !raw.trim())
+    return { data: {}, findings, where: () => first, config: {} }
+  const counter = new YAML.LineCounter()
+  const doc = YAML.parseDocument(raw, { lineCounter: counter, maxAliasCount: 50, uniqueKeys: true })
+  for (const error of doc.errors.slice(0, 1))
+    findings.push({ class: 'yaml', line: first + counter.linePos(error.pos[0]).line - 1, message: error.message.split('\n')[0].replace(/ at line.*$/, '') })
+  let data = {}
+  try {
+    data = doc.toJS({ maxAliasCount: 50 })
+  }
+  catch (error) {
+    let at = 0
+    YAML.visit(doc, { Alias: (_, node) => {
+      at ||= node.range?.[0]
+    } })
+    if (!findings.length)
+      findings.push({ class: 'yaml', line: first + counter.linePos(at).line - 1, message: error.message })
+  }
+  if (data === null)
+    data = {}
+  if (typeof data !== 'object' || Array.isArray(data)) {
+    if (!findings.length)
+      findings.push({ class: 'yaml', line: first, message: 'the frontmatter is not a set of keys and values' })
+    data = {}
+  }
+  const where = key => {
+    const item = doc.contents?.items?.find(pair => pair.key?.value === key)
+    return item?.key?.range ? first + counter.linePos(item.key.range[0]).line - 1 : first
+  }
+  for (const key of NAMING) {
+    if (key in data) {
+      findings.push({ class: 'forbidden', line: where(key), message: `the frontmatter key ${key} is not allowed and was taken out` })
+      delete data[key]
+    }
+  }
+  for (const [key, value] of Object.entries(data)) {
+    if (/^on[a-z]|^\^?innerHTML$|^\.|^textContent$/i.test(key) || (key === 'class' && typeof value === 'object')) {
+      findings.push({ class: 'forbidden', line: where(key), message: `the frontmatter key ${key} is not allowed and was taken out` })
+      delete data[key]
+    }
+  }
+  return { data, findings, where, config: index === 0 ? Object.fromEntries(CONFIG.filter(key => key in data).map(key => [key, data[key]])) : {} }
+}

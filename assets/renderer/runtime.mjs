@@ -1,0 +1,168 @@
+/**
+ * The client runtime: everything of Slidev that is not the deck, bundled once per theme and kept on disk.
+ *
+ * A deck's own modules import it by fixed addresses (`/@rt/vue.js`, `/@rt/layout/cover.js`, ..); the runtime in turn leaves the deck's
+ * modules (`slides`, `configs`, `titles`) as external addresses. Places where UnoCSS puts its generated rules are left as markers in the
+ * stylesheet and filled per deck.
+ */
+import fs from 'node:fs'
+import path from 'node:path'
+import { CACHE, MODULES, ROOT, once, sha256 } from './browser.mjs'
+import { fontFaces } from './fonts.mjs'
+
+export const THEMES = ['default', 'seriph', 'apple-basic']
+const CLIENT = path.join(MODULES, '@slidev', 'client')
+const DIAGRAM_FONTS = '"Noto Sans Variable", "Deck CJK", "Noto Color Emoji", sans-serif'
+const LAYERS = ['preflights', 'typography', 'shortcuts']
+
+/** What a runtime depends on: the lock file and the sources that make it. */
+export const LOCK = sha256(fs.readFileSync(path.join(ROOT, 'package-lock.json')))
+const KEY = sha256(LOCK, ...['runtime.mjs', 'fonts.mjs'].map(name => fs.readFileSync(path.join(ROOT, name)))).slice(0, 16)
+
+/** Slidev's resolved options for a theme over an empty deck; the deck's data are put in by the compiler. */
+export async function slidevOptions(theme) {
+  const { resolveOptions } = await import('@slidev/cli')
+  const root = await once(path.join(MODULES, '.cache', 'decksmith', 'root'), tmp => fs.writeFileSync(path.join(tmp, 'deck.md'), '# Deck\n'))
+  const options = await resolveOptions({ entry: path.join(root, 'deck.md'), theme }, 'build')
+  const { config } = options.data
+  Object.assign(config, { title: '', remoteAssets: false, monaco: false, twoslash: false, editor: false, presenter: false, browserExporter: false, record: false, mcp: false,
+    wakeLock: false, contextMenu: false, download: true, favicon: '', plantUmlServer: '', preloadImages: false, selectable: true, codeCopy: false })
+  Object.assign(config.drawings, { enabled: false, persist: false })
+  const tail = generic => ['"Noto Sans Variable"', '"Deck CJK"', '"Noto Color Emoji"', generic]
+  const own = names => names.slice(0, Math.max(0, names.findIndex(name => name.startsWith('ui-'))))
+  const fonts = config.fonts
+  Object.assign(fonts, { provider: 'none', webfonts: [], sans: [...own(fonts.sans), ...tail('sans-serif')], serif: [...own(fonts.serif), ...tail('serif')],
+    mono: [...own(fonts.mono), ...tail('monospace')] })
+  const { createDataUtils } = await import('@slidev/cli')
+  options.utils = await createDataUtils(options)
+  return options
+}
+
+/** Layout and component names to files, as Slidev resolves them for this theme. */
+function catalogue(options) {
+  const layouts = {}
+  const components = {}
+  for (const root of [options.clientRoot, ...options.themeRoots]) {
+    for (const [folder, into] of [['layouts', layouts], [root === options.clientRoot ? 'builtin' : 'components', components]]) {
+      const at = path.join(root, folder)
+      for (const name of fs.existsSync(at) ? fs.readdirSync(at) : []) {
+        if (/^[\w-]+\.(?:vue|ts)$/.test(name) && !/\.test\.|^katex-lines|^Monaco\./.test(name))
+          into[name.replace(/\.\w+$/, '')] = path.join(at, name)
+      }
+    }
+  }
+  return { layouts, components }
+}
+
+const place = theme => path.join(CACHE, `runtime-${KEY}-${theme}`)
+
+/** Builds (once) and loads a theme's runtime: {dir, css, tokens, layouts, components}. */
+export async function loadRuntime(theme) {
+  const dir = await once(place(theme), tmp => build(theme, tmp))
+  const info = JSON.parse(fs.readFileSync(path.join(dir, 'runtime.json'), 'utf8'))
+  return { dir, ...info, css: fs.readFileSync(path.join(dir, 'style.css'), 'utf8') }
+}
+
+async function build(theme, out) {
+  const [{ ViteSlidevPlugin }, vite, { default: nested }] = await Promise.all([import('@slidev/cli'), import('vite'), import('postcss-nested')])
+  const options = await slidevOptions(theme)
+  options.data.features = { katex: false, monaco: false, tweet: false, bluesky: false, mermaid: true }
+  const { layouts, components } = catalogue(options)
+  const slidev = (await ViteSlidevPlugin(options)).flat(9).filter(Boolean)
+  const uno = await slidev.find(plugin => plugin.name === 'unocss:api').api.getContext()
+
+  const input = { main: path.join(CLIENT, 'main.ts'), vue: '/@rt/vue', context: path.join(CLIENT, 'context.ts') }
+  for (const [name, file] of Object.entries(layouts))
+    input[`layout/${name}`] = file
+  for (const [name, file] of Object.entries(components))
+    input[`component/${name}`] = file
+
+  const result = await vite.build({
+    configFile: false,
+    root: options.userRoot,
+    logLevel: 'error',
+    base: '/', // the router's base: a slide is at /3, so that relative addresses of a deck begin at the root
+    publicDir: false,
+    define: { __VUE_PROD_DEVTOOLS__: 'false', __VUE_OPTIONS_API__: 'true', __VUE_PROD_HYDRATION_MISMATCH_DETAILS__: 'false' },
+    css: { postcss: { plugins: [nested()] } },
+    plugins: [splitter(), ...slidev.filter(plugin => !/^unocss:(?:global|devtools|inspector)/.test(plugin.name))],
+    resolve: { alias: [{ find: /^vue$/, replacement: path.join(MODULES, 'vue/dist/vue.runtime.esm-bundler.js') }] },
+    build: {
+      write: false, minify: false, cssMinify: false, cssCodeSplit: false, modulePreload: false, target: 'esnext', assetsInlineLimit: 0, reportCompressedSize: false,
+      rolldownOptions: {
+        input, preserveEntrySignatures: 'strict',
+        output: { entryFileNames: '[name].js', chunkFileNames: 'chunk/[hash].js', assetFileNames: 'asset/[name]-[hash][extname]', codeSplitting: undefined, manualChunks: undefined },
+      },
+    },
+  })
+  let style = ''
+  for (const file of result.output) {
+    if (file.fileName.endsWith('.css')) {
+      style += file.source
+      continue
+    }
+    const to = path.join(out, file.fileName)
+    fs.mkdirSync(path.dirname(to), { recursive: true })
+    fs.writeFileSync(to, file.code ?? file.source)
+    if (file.moduleIds?.some(id => id.includes('/@slidev/')) && !file.moduleIds.some(id => id.includes('/mermaid/')))
+      await uno.uno.applyExtractors(file.code, file.fileName, uno.tokens)
+  }
+  const { matched } = await uno.uno.generate(new Set(uno.tokens), { preflights: false })
+  const tokens = [...matched].sort()
+  fs.writeFileSync(path.join(out, 'style.css'), style)
+  fs.writeFileSync(path.join(out, 'fonts.json'), JSON.stringify(fontFaces()))
+  fs.writeFileSync(path.join(out, 'runtime.json'), JSON.stringify({ theme, tokens, layouts: Object.keys(layouts), components: Object.keys(components) }))
+}
+
+/** Leaves the deck's modules external and UnoCSS's sheets as markers. */
+function splitter() {
+  const external = { '/@slidev/slides': '/@deck/slides.js', '/@slidev/configs': '/@deck/configs.js', '/@slidev/title-renderer': '/@deck/titles.js' }
+  return {
+    name: 'decksmith:splitter',
+    enforce: 'pre',
+    resolveId: { order: 'pre', handler(id) {
+      const clean = id.replace('#slidev/', '/@slidev/')
+      if (external[clean])
+        return { id: external[clean], external: 'absolute' }
+      if (id === '/@rt/vue')
+        return id
+      if (clean === '/@slidev/setups/main' || clean === '/@slidev/setups/mermaid')
+        return clean.replace('@slidev/setups', '@rt')
+      const sheet = id === 'uno.css' ? 'default' : id.match(/^uno:(\w+)\.css$/)?.[1]
+      if (sheet)
+        return `${CLIENT}/styles/decksmith-uno-${sheet}.css`
+      if (id.endsWith('/vue.esm-bundler.js'))
+        return id.replace('vue.esm', 'vue.runtime.esm')
+    } },
+    load(id) {
+      if (id === '/@rt/vue')
+        return `export * from 'vue'`
+      // Labels are measured while they are drawn: their fonts must be ours and must be there before.
+      if (id === '/@rt/mermaid')
+        return `export default [() => ({ fontFamily: ${JSON.stringify(DIAGRAM_FONTS)}, themeVariables: { fontFamily: ${JSON.stringify(DIAGRAM_FONTS)} } })]`
+      if (id === '/@rt/main')
+        return 'export default [({ app }) => { app.config.errorHandler = (error, _, info) => __deck.fault(info, error) }]'
+      const sheet = id.match(/decksmith-uno-(\w+)\.css$/)?.[1]
+      if (sheet)
+        return `#decksmith-uno-${sheet}{--layer:here}`
+    },
+    // The page waits for diagrams by count, and a diagram's fault is told with its source instead of being drawn as text only.
+    transform(code, id) {
+      if (!id.endsWith('/builtin/Mermaid.vue'))
+        return
+      const told = code
+        .replace('const svg = await renderMermaid(', '__deck.pending++\n    await __deck.fonts()\n    const svg = await renderMermaid(')
+        .replace('console.warn(e)', '__deck.diagram(props.codeLz, e)')
+        .replace(/__deck\.diagram\(props\.codeLz, e\)\s*\}/, '__deck.diagram(props.codeLz, e)\n  }\n  finally {\n    __deck.pending--\n  }')
+      if (told.split('__deck').length !== 5)
+        throw new Error('Mermaid.vue is not as expected')
+      return told
+    },
+  }
+}
+
+/** The stylesheet of one deck: the runtime's, with UnoCSS's rules for these tokens in their places. */
+export async function stylesheet(runtime, uno, tokens) {
+  const { getLayer, getLayers } = await uno.generate(new Set([...runtime.tokens, ...tokens]), { preflights: true, minify: false })
+  return runtime.css.replace(/#decksmith-uno-(\w+)\s*\{[^}]*\}/g, (_, sheet) => (sheet === 'default' ? getLayers(undefined, LAYERS) : getLayer(sheet)) ?? '')
+}

@@ -1,0 +1,62 @@
+load ../helper
+
+deck() {
+  mkdir -p "$1"
+  printf -- '---\ntheme: %s\n---\n\n# Cover\n\n---\n\n## Two\n\n- a\n\n---\n\n%s\n' "$2" "$3" > "$1/deck.md"
+  echo "{\"id\":\"$1\",\"deck\":{\"path\":\"$1/deck.md\"}}"
+}
+
+# The values of a jq program over the output, compact.
+of() { "$ROOT/.venv/bin/python3" -c 'import sys, json, jq
+for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(json.dumps(value, separators=(",", ":")))' "$1"; }
+
+@test "good and bad decks come out in order, with pictures, status and the line of the fault" {
+  { deck good default '## Three'; deck bad seriph 'an <open tag'; deck none nosuch '## Three'; } > in.jsonl
+  run --separate-stderr deck-render --run . < in.jsonl
+  assert_success
+  run of '[.id, .render.status, (.render.slides | length), (.render.errors | map([.class, .slide, .line]))]' <<< "$output"
+  assert_output '["good","ok",3,[]]
+["bad","partial",3,[["vue-compile",3,15]]]
+["none","failed",0,[["unknown-theme",1,2]]]'
+  assert [ -s good/slides/03.png ]
+  assert [ ! -e none/slides ]
+}
+
+@test "what was rendered is taken from the journal; a lost picture or another text is rendered again" {
+  deck x default '## Three' > in.jsonl
+  deck-render --run . < in.jsonl > first 2> /dev/null
+  run --separate-stderr deck-render --run . < in.jsonl
+  assert_output "$(cat first)"
+  [[ $stderr == *"1 from the journal"* ]]
+  rm x/slides/02.png
+  run --separate-stderr deck-render --run . < in.jsonl
+  assert [ -s x/slides/02.png ]
+  deck x default '## Another' > in.jsonl
+  run --separate-stderr deck-render --run . < in.jsonl
+  [[ $stderr == *"1 done"* ]]
+}
+
+@test "the illustrated deck is preferred, and a record that already failed passes through" {
+  deck x default '## Three' > /dev/null
+  sed 's/Cover/Illustrated/' x/deck.md > x/illustrated.md
+  echo '{"id":"x","deck":{"path":"x/deck.md"},"images":{"path":"x/illustrated.md","items":[]}}' > in.jsonl
+  echo '{"id":"y","gen":{"error":{"kind":"infra","class":"http","message":"503"}}}' >> in.jsonl
+  run --separate-stderr deck-render --run . < in.jsonl
+  assert_success
+  run of '[.id, .render.xray[0].title]' <<< "$output"
+  assert_output '["x","Illustrated"]
+["y",null]'
+}
+
+@test "a record whose deck cannot be read is a bad record" {
+  run deck-render --run . <<< '{"id":"x","deck":{"path":"x/deck.md"}}'
+  assert_failure 65
+  assert_output --partial 'deck-render: x: the deck of this record cannot be read'
+}
+
+@test "the engine names what decides the pixels" {
+  deck x default '## Three' > in.jsonl
+  run --separate-stderr deck-render --run . --scale 2 < in.jsonl
+  run of '.render.engine | [.slidev, .scale, .mode, (.lock | length), (.fonts | length), (.browser | test("chromium"))]' <<< "$output"
+  assert_output '["52.20.1",2,"page",64,64,true]'
+}
