@@ -6,7 +6,6 @@ SHELL := bash
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.SECONDARY:
 .ONESHELL:
 
 -include config.mk
@@ -14,7 +13,9 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 MODEL ?= smol smol-outline
 # The protocol: which prompts, sampling, judge and weights (assets/protocols).
 PROTOCOL ?= offline
-# At most so many of the protocol's prompts. The embedded pair, which writes on your CPU, takes a dozen unless told otherwise.
+# The prompts, of which the protocol takes some (make published-prompts fetches data/published.jsonl).
+PROMPTS ?= data/prompts.jsonl
+# At most so many of them. The embedded pair, which writes on your CPU, takes a dozen unless told otherwise.
 LIMIT ?= $(if $(filter file,$(origin MODEL)),12)
 # Requests in flight; each model has its own number in the registry.
 JOBS ?=
@@ -26,10 +27,9 @@ export IMAGES
 RUNS := $(MODEL:%=results/runs/%)
 REPORT := results/reports/$(NAME)
 CODE := $(wildcard lib/decksmith/*.py assets/renderer/*.mjs assets/prompts/*) assets/renderer/package-lock.json assets/models.toml
-# A run or a report is redone when its settings change: they stand in the name of an empty file beside it.
-comma := ,
+# A run or a report is redone when its settings change: they stand in the name of an empty file in its folder.
 space := $(subst ,, )
-FOR_RUN := .for-$(PROTOCOL)-$(or $(LIMIT),all)
+FOR_RUN := .for-$(PROTOCOL)-$(or $(LIMIT),all)-$(basename $(notdir $(PROMPTS)))
 FOR_REPORT := .for-$(subst $(space),+,$(strip $(MODEL)))
 
 ##@ Measure
@@ -42,12 +42,12 @@ $(REPORT)/index.html: $(RUNS:%=%/summary.json) assets/models.toml $(wildcard ass
 	bin/run-report --out $(@D) $(RUNS)
 	echo "Open the report: file://$(abspath $@)"
 
-results/runs/%/summary.json: results/runs/%/scores.jsonl
+$(RUNS:%=%/summary.json): %/summary.json: %/scores.jsonl
 	bin/run-summarize --protocol $(PROTOCOL) --run $(@D) < $< > $@.tmp
 	mv $@.tmp $@
 
 # The pipeline. Each stage keeps what it has finished in $(@D)/journal, so that a rerun repeats nothing.
-results/runs/%/scores.jsonl: results/runs/%/prompts.jsonl $(CODE) | run-tools
+$(RUNS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/prompts.jsonl $(CODE) | run-tools
 	export TOTAL=$$(wc -l < $<)
 	bin/chat-generate --model $* --protocol $(PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) < $< |
 	  bin/deck-parse --run $(@D) |
@@ -58,19 +58,14 @@ results/runs/%/scores.jsonl: results/runs/%/prompts.jsonl $(CODE) | run-tools
 	  bin/deck-score --protocol $(PROTOCOL) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
 
-results/runs/%/prompts.jsonl: data/prompts.jsonl assets/protocols/$(PROTOCOL).toml results/runs/%/$(FOR_RUN) | .venv/.python
+$(RUNS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) assets/protocols/$(PROTOCOL).toml %/$(FOR_RUN) | .venv/.python
 	bin/record-sample --protocol $(PROTOCOL) --limit $(or $(LIMIT),0) < $< > $@.tmp
 	mv $@.tmp $@
 
-define remember
-mkdir -p $(@D)
-rm -f $(@D)/.for-*
-touch $@
-endef
-results/runs/%/$(FOR_RUN):
-	$(remember)
-results/reports/%/$(FOR_REPORT):
-	$(remember)
+$(RUNS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT):
+	mkdir -p $(@D)
+	rm -f $(@D)/.for-*
+	touch $@
 
 .PHONY: published-prompts
 published-prompts: .venv/.hub  ## fetch the published test split into data/published.jsonl (needs the network)
@@ -99,7 +94,7 @@ doctor:  ## what this machine has and what MODEL and PROTOCOL need; each lack wi
 ##@ Set up (every rule above does what it needs by itself)
 .PHONY: setup run-tools
 setup: run-tools .venv/.local assets/engine/node_modules/.done  ## Python, Node, renderer, browser, fonts, embedded model: all pinned, nothing as root
-run-tools: .venv/.python assets/renderer/node_modules/.done
+run-tools: .venv/.python assets/renderer/node_modules/.built
 ifneq ($(filter smol smol-outline,$(MODEL)),)
 run-tools: .venv/.local assets/engine/node_modules/.done
 endif
@@ -138,6 +133,11 @@ assets/engine/node_modules/.done: NPM += --omit=optional
 %/node_modules/.done: %/package-lock.json %/package.json .venv/.node
 	cd $* && $(NPM)
 	touch node_modules/.done
+
+# The renderer's browser is unpacked and Slidev's runtime bundled here, so that no deck pays for it.
+assets/renderer/node_modules/.built: assets/renderer/node_modules/.done $(wildcard assets/renderer/*.mjs)
+	.venv/bin/node assets/renderer/build.mjs
+	touch $@
 
 .PHONY: clean
 clean:  ## remove the toolchain, never results

@@ -1,7 +1,8 @@
-"""Rendering: a pool of long-lived Node workers (assets/renderer), each with its own browser, its own clock and its own memory.
+"""Rendering: a pool of long-lived Node workers (assets/renderer), each with its own browser, clock and memory.
 
-A worker is given the deck's text and pictures and gives back pictures and measures; it reads and writes no file of the run. What a
-deck does to its worker (never ends, eats the memory, crashes the page) costs that worker only: it is killed and replaced.
+A worker is given the deck's text and pictures and gives back pictures and measures; it reads and writes no file of the
+run. What a deck does to its worker (never ends, eats the memory, crashes the page) costs that worker only: it is
+killed and replaced.
 """
 
 import asyncio
@@ -35,28 +36,40 @@ def node():
 
 
 def engine(scale=1):
-    """What decides the pixels, as the record keeps it: versions and hashes, no file of this machine. Raises cli.Missing."""
+    """What decides the pixels, as the record keeps it: versions and hashes. Raises cli.Missing."""
     return {**_engine(), "scale": scale, "mode": "page"}
 
 
 @functools.cache
 def _engine():
     modules = RENDERER / "node_modules"
-    if not (modules / "@slidev" / "cli" / "package.json").is_file() or not (modules / "@sparticuz" / "chromium" / "package.json").is_file():
+    if (
+        not (modules / "@slidev" / "cli" / "package.json").is_file()
+        or not (modules / "@sparticuz" / "chromium" / "package.json").is_file()
+    ):
         raise cli.Missing("the renderer is not installed; run: make setup")
 
     def version(package):
         return json.loads((modules / package / "package.json").read_text())["version"]
 
     lock = (RENDERER / "package-lock.json").read_bytes()
-    fonts = {name: data.get("integrity") for name, data in json.loads(lock)["packages"].items() if "fontsource" in name or "dejavu" in name}
+    fonts = {
+        name: data.get("integrity")
+        for name, data in json.loads(lock)["packages"].items()
+        if "fontsource" in name or "dejavu" in name
+    }
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(RENDERER.glob("*.mjs"))))
-    return {"slidev": version("@slidev/cli"), "lock": hashlib.sha256(lock).hexdigest(), "browser": f"chromium {version('@sparticuz/chromium')}",
-            "fonts": stream.fingerprint(fonts), "code": code.hexdigest()}
+    return {
+        "slidev": version("@slidev/cli"),
+        "lock": hashlib.sha256(lock).hexdigest(),
+        "browser": f"chromium {version('@sparticuz/chromium')}",
+        "fonts": stream.fingerprint(fonts),
+        "code": code.hexdigest(),
+    }
 
 
 def source(run, record):
-    """The deck of a record as `(text, {name: bytes})`: the pictures are the regular files of `images/` beside it that the text names."""
+    """The deck of a record as `(text, {name: bytes})`: pictures are regular files of `images/` that it names."""
     path = Path(run) / (record.get("images") or record.get("deck") or {}).get("path", "")
     try:
         data = path.read_bytes()
@@ -72,7 +85,12 @@ def source(run, record):
             continue
         with open(descriptor, "rb") as file:
             info = os.fstat(descriptor)
-            if stat.S_ISREG(info.st_mode) and not (place.parent.is_symlink()) and info.st_size <= MAX_PICTURE and total + info.st_size <= MAX_PICTURES:
+            if (
+                stat.S_ISREG(info.st_mode)
+                and not (place.parent.is_symlink())
+                and info.st_size <= MAX_PICTURE
+                and total + info.st_size <= MAX_PICTURES
+            ):
                 pictures[name] = file.read()
                 total += info.st_size
     return text, pictures
@@ -81,8 +99,12 @@ def source(run, record):
 def inputs(run, record, protocol):
     """Everything the rendering of a record depends on, for the journal."""
     text, pictures = source(run, record)
-    return [hashlib.sha256(text.encode()).hexdigest(), {name: hashlib.sha256(data).hexdigest() for name, data in pictures.items()},
-            engine(protocol.render["scale"]), protocol.render]
+    return [
+        hashlib.sha256(text.encode()).hexdigest(),
+        {name: hashlib.sha256(data).hexdigest() for name, data in pictures.items()},
+        engine(protocol.render["scale"]),
+        protocol.render,
+    ]
 
 
 def intact(run, value):
@@ -91,8 +113,8 @@ def intact(run, value):
 
 
 class Pool:
-    """`jobs` workers under the render settings of a protocol: `scale` (device pixels per CSS pixel), `deadline` (CPU seconds a deck
-    may use, and ten times as many on the clock), `memory` (MB it may add to its worker), `min_slides`."""
+    """`jobs` workers under the render settings of a protocol: `scale` (device pixels per CSS pixel), `deadline` (CPU
+    seconds a deck may use, and ten times as many on the clock), `memory` (MB it may add to a worker), `min_slides`."""
 
     def __init__(self, protocol, *, jobs=1):
         self.protocol, self.settings = protocol, protocol.render
@@ -118,13 +140,26 @@ class Pool:
         if len(text) > MAX_TEXT:
             result = _failure("memory", f"the deck has {len(text) >> 20} MB of text")
         else:
-            result = await self._result({"id": record["id"], "text": text, "scale": self.settings["scale"], "least": self.settings["min_slides"],
-                                         "images": {name: base64.b64encode(data).decode() for name, data in pictures.items()}})
+            result = await self._result(
+                {
+                    "id": record["id"],
+                    "text": text,
+                    "scale": self.settings["scale"],
+                    "least": self.settings["min_slides"],
+                    "images": {name: base64.b64encode(data).decode() for name, data in pictures.items()},
+                }
+            )
         names = await asyncio.to_thread(_publish, folder, result.pop("pictures", []))
         errors = result["errors"]
         few = next((error for error in errors if error["class"] == "too-few-slides"), None)
-        value = {"status": "failed" if few or not names else "partial" if errors else "ok", "slides": [f"{record['id']}/slides/{name}" for name in names],
-                 "expected": result["expected"], "errors": errors, "xray": result["xray"], "engine": self.engine}
+        value = {
+            "status": "failed" if few or not names else "partial" if errors else "ok",
+            "slides": [f"{record['id']}/slides/{name}" for name in names],
+            "expected": result["expected"],
+            "errors": errors,
+            "xray": result["xray"],
+            "engine": self.engine,
+        }
         if value["status"] == "failed":
             value["error"] = few or errors[0]
         elif error := rubric.refused(self.protocol, value):
@@ -141,7 +176,10 @@ class Pool:
                 kind = result["errors"][0]["kind"] if not result.get("pictures") and result["errors"] else None
                 if kind != "renderer" or attempt == 2:
                     return result
-                stream.warn(request["id"], f"renderer fault, {result['errors'][0]['message'].splitlines()[0]}; once more on a fresh worker")
+                stream.warn(
+                    request["id"],
+                    f"renderer fault, {result['errors'][0]['message'].splitlines()[0]}; once more on a fresh worker",
+                )
         finally:
             self.idle.put_nowait(worker)
 
@@ -174,19 +212,30 @@ def _publish(folder, pictures):
 
 
 def _environment():
-    kept = {name: os.environ[name] for name in ("DECKSMITH_RENDER_CACHE", "DECKSMITH_RENDER_DEBUG") if name in os.environ}
+    kept = {
+        name: os.environ[name] for name in ("DECKSMITH_RENDER_CACHE", "DECKSMITH_RENDER_DEBUG") if name in os.environ
+    }
     return {"LANG": "C.UTF-8", "TZ": "UTC", "PATH": "/usr/bin:/bin", "NODE_ENV": "production", **kept}
 
 
 def build():
-    """Unpack the browser and bundle the runtimes, where they are not there yet (half a minute, once). Raises cli.Missing."""
+    """Unpack the browser and bundle the runtimes, where they are not there yet (once). Raises cli.Missing."""
     import subprocess
+
     _engine()
     with tempfile.TemporaryDirectory(prefix="decksmith-build-") as home:
-        done = subprocess.run([node(), RENDERER / "build.mjs"], env={**_environment(), "HOME": home, "TMPDIR": home}, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [node(), RENDERER / "build.mjs"],
+            env={**_environment(), "HOME": home, "TMPDIR": home},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     if done.returncode:
-        raise cli.Missing(f"the renderer could not be made ready; run: make setup ({done.stderr.strip().splitlines()[-1:]})")
+        raise cli.Missing(
+            f"the renderer could not be made ready; run: make setup ({done.stderr.strip().splitlines()[-1:]})"
+        )
 
 
 def _die_with_parent():
@@ -206,13 +255,33 @@ class _Worker:
         root = RENDERER.resolve()
         readable = {root, root / "node_modules", Path(environment.get("DECKSMITH_RENDER_CACHE", root)), self.home}
         self.process = await asyncio.create_subprocess_exec(
-            node(), "--no-warnings", "--max-old-space-size=1536", "--permission", "--allow-addons", "--allow-child-process",
-            *(f"--allow-fs-read={place.resolve()}" for place in sorted(readable)), f"--allow-fs-write={self.home.resolve()}",
-            "--import", root / "wall.mjs", root / "worker.mjs", self.home, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE, env=environment, cwd=self.home, start_new_session=True, preexec_fn=_die_with_parent, limit=1 << 29)
+            node(),
+            "--no-warnings",
+            "--max-old-space-size=1536",
+            "--permission",
+            "--allow-addons",
+            "--allow-child-process",
+            *(f"--allow-fs-read={place.resolve()}" for place in sorted(readable)),
+            f"--allow-fs-write={self.home.resolve()}",
+            "--import",
+            root / "wall.mjs",
+            root / "worker.mjs",
+            self.home,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment,
+            cwd=self.home,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+            limit=1 << 29,
+        )
         self.words = bytearray()
         self.listener = asyncio.create_task(self._listen(self.process.stderr))
-        ready = await self._reply(None, None)
+        try:
+            ready = await asyncio.wait_for(self._reply(None, None), 180)
+        except TimeoutError:
+            ready = None
         if not ready or "ready" not in ready:
             self.kill()
             await self.reap()
@@ -228,7 +297,7 @@ class _Worker:
         return self.words.decode("utf-8", "replace").strip()[-800:] or "it said nothing"
 
     async def _reply(self, request, seen):
-        """The next reply that is not news about the slide in work (`seen` keeps that); None when the worker has ended."""
+        """The next reply that is not news about the slide in work (kept in `seen`); None when the worker has ended."""
         while line := await self.process.stdout.readline():
             reply = json.loads(line)
             if seen is not None and "slide" in reply:
@@ -238,7 +307,7 @@ class _Worker:
         return None
 
     async def ask(self, request, deadline, memory):
-        """One deck through this worker: {pictures, expected, errors, xray}; a fault that costs the worker is an error in it."""
+        """One deck through this worker: {pictures, expected, errors, xray}; what costs the worker is an error in it."""
         if self.process is None or self.process.returncode is not None:
             if not await self._start():
                 return _failure("crash", f"the render worker did not start: {self._last_words()}", kind="renderer")
@@ -256,7 +325,11 @@ class _Worker:
                 elif used - cpu > deadline:
                     verdict = ("model", "deadline", f"the deck took more than {deadline:g} CPU seconds")
                 elif time.monotonic() - began > 10 * deadline:
-                    verdict = ("renderer", "internal", f"no reply in {10 * deadline:g} seconds, {used - cpu:.1f} of them in use")
+                    verdict = (
+                        "renderer",
+                        "internal",
+                        f"no reply in {10 * deadline:g} seconds, {used - cpu:.1f} of them in use",
+                    )
                 if verdict:
                     break
             reply = None if verdict else answer.result()
@@ -302,7 +375,11 @@ def _tree(pid):
         parent = waiting.pop()
         try:
             tasks = os.listdir(f"/proc/{parent}/task")
-            children = [int(child) for task in tasks for child in Path(f"/proc/{parent}/task/{task}/children").read_text().split()]
+            children = [
+                int(child)
+                for task in tasks
+                for child in Path(f"/proc/{parent}/task/{task}/children").read_text().split()
+            ]
         except (FileNotFoundError, ProcessLookupError):
             continue
         found += children

@@ -11,7 +11,7 @@ of() { "$ROOT/.venv/bin/python3" -c 'import sys, json, jq
 for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(json.dumps(value, separators=(",", ":")))' "$1"; }
 
 @test "good and bad decks come out in order, with pictures, status and the line of the fault" {
-  { deck good default '## Three'; deck bad seriph 'an <open tag'; deck none nosuch '## Three'; } > in.jsonl
+  { deck good default '## Three'; deck bad seriph 'an <open> tag'; deck none nosuch '## Three'; } > in.jsonl
   run --separate-stderr deck-render --run . < in.jsonl
   assert_success
   run of '[.id, .render.status, (.render.slides | length), (.render.errors | map([.class, .slide, .line]))]' <<< "$output"
@@ -27,13 +27,13 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   deck-render --run . < in.jsonl > first 2> /dev/null
   run --separate-stderr deck-render --run . < in.jsonl
   assert_output "$(cat first)"
-  [[ $stderr == *"1 from the journal"* ]]
+  [[ $stderr == *"from the journal"* ]]
   rm x/slides/02.png
   run --separate-stderr deck-render --run . < in.jsonl
   assert [ -s x/slides/02.png ]
   deck x default '## Another' > in.jsonl
   run --separate-stderr deck-render --run . < in.jsonl
-  [[ $stderr == *"1 done"* ]]
+  [[ $stderr == *"1 done"* && $stderr != *"journal"* ]]
 }
 
 @test "the illustrated deck is preferred, and a record that already failed passes through" {

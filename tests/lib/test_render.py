@@ -1,4 +1,5 @@
 """The renderer on real decks: every feature in every theme, every defect with its class and line, the same bytes again, nothing left behind."""
+# ruff: noqa: E501 (decks stand in single lines here)
 
 import asyncio
 import hashlib
@@ -11,7 +12,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from decksmith import cli, render, rubric, stream
 
 HEAD = "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\ntext\n\n---\n\n"  # what follows begins on line 15
@@ -118,12 +118,24 @@ BROKEN = {  # name: (deck, class, line)
     "bad-element": (HEAD + '# Three\n\n<component is="a/b" />\n', "vue-runtime", 15),
     "unknown-component": (HEAD + '# Three\n\ntext\n\n<Nope a="1" />\n', "unknown-component", 19),
     "unknown-icon": (HEAD + "# Three\n\ntext <mdi-no-such-icon-xyz /> x\n", "unknown-component", 17),
-    "unknown-layout": ("---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nclass: a\nlayout: nosuch\n---\n\n# T\n", "unknown-layout", 13),
+    "unknown-layout": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nclass: a\nlayout: nosuch\n---\n\n# T\n",
+        "unknown-layout",
+        13,
+    ),
     "unknown-theme": ("---\ntitle: x\ntheme: nosuch\n---\n\n# Cover\n" + TAIL, "unknown-theme", 3),
     "theme-as-path": ("---\ntheme: ./here\n---\n\n# Cover\n" + TAIL, "unknown-theme", 2),
     "yaml-first": ("---\ntheme: default\ntitle: a: b\n---\n\n# Cover\n" + TAIL, "yaml", 3),
-    "yaml-later": ("---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: center\nimage: *foo\n---\n\n# T\n", "yaml", 13),
-    "yaml-emphasis": ("---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: center\ntitle: **Bold** x\n---\n\n# T\n", "yaml", 13),
+    "yaml-later": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: center\nimage: *foo\n---\n\n# T\n",
+        "yaml",
+        13,
+    ),
+    "yaml-emphasis": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: center\ntitle: **Bold** x\n---\n\n# T\n",
+        "yaml",
+        13,
+    ),
     "mermaid-syntax": (HEAD + "# Three\n\n```mermaid\ngraph LR\n  A --> --> B\n```\n", "mermaid", 19),
     "mermaid-kind": (HEAD + "# Three\n\n```mermaid\nnosuchdiagram\n  A --> B\n```\n", "mermaid", 17),
     "katex-inline": (HEAD + "# Three\n\ntext $\\frac{1}{$ more\n", "katex", 17),
@@ -131,7 +143,11 @@ BROKEN = {  # name: (deck, class, line)
     "image-relative": (HEAD + "# Three\n\n![x](images/none.png)\n", "missing-image", 17),
     "image-absolute": (HEAD + '# Three\n\n<img src="/none.png" />\n', "missing-image", 17),
     "image-remote": (HEAD + "# Three\n\n![x](https://example.com/x.png)\n", "missing-image", 17),
-    "image-layout": ("---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: image-right\nimage: images/none.png\n---\n\n# T\n", "missing-image", 13),
+    "image-layout": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: image-right\nimage: images/none.png\n---\n\n# T\n",
+        "missing-image",
+        13,
+    ),
     "too-few": ("---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n", "too-few-slides", 1),
     "empty": ("\n", "too-few-slides", 1),
     "fenced": ("```markdown\n---\ntheme: default\n---\n\n# Cover\n" + TAIL + "```\n", "fenced-deck", 1),
@@ -140,7 +156,11 @@ BROKEN = {  # name: (deck, class, line)
     "handler": (HEAD + '# Three\n\n<button @click="go()">go</button>\n', "forbidden", 17),
     "frame": (HEAD + '# Three\n\n<iframe src="https://example.com"></iframe>\n', "forbidden", 17),
     "snippet": (HEAD + "# Three\n\n<<< @/snippets/a.ts\n", "forbidden", 17),
-    "other-file": ("---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nsrc: ./other.md\n---\n\n# T\n", "forbidden", 12),
+    "other-file": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nsrc: ./other.md\n---\n\n# T\n",
+        "forbidden",
+        12,
+    ),
     "addon": ("---\ntheme: default\naddons:\n  - x\n---\n\n# Cover\n" + TAIL, "forbidden", 3),
 }
 
@@ -148,9 +168,15 @@ BROKEN = {  # name: (deck, class, line)
 def png(width=8, height=8):
     """A small grey picture without any library."""
     import zlib
+
     chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))  # noqa: E731
     rows = b"".join(b"\0" + b"\x90" * width for _ in range(height))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
 
 
 def put(run, name, text, pictures=()):
@@ -218,15 +244,23 @@ def test_the_x_ray_counts_what_stands_on_each_slide(features, theme):
     assert (picture["images"], picture["images_broken"]) == (2, 0)
     for slide in (cover, code, diagram, formula, table, clicks, columns, picture):
         assert slide["overflow"] == {"x": 0, "y": 0} and not slide["blank"]
-        assert 8 <= slide["font"]["min"] <= slide["font"]["title"] and (slide["contrast"] or 21) > 1.2  # over a picture it is not judged
+        assert (
+            8 <= slide["font"]["min"] <= slide["font"]["title"] and (slide["contrast"] or 21) > 1.2
+        )  # over a picture it is not judged
         assert 0 < slide["text_area"] < 1 - slide["whitespace"] + 0.001
 
 
 def test_what_runs_off_the_slide_overlaps_or_is_hard_to_read_is_measured(tmp_path):
-    bad = HEAD + "# Three\n\n" + "\n".join(f"- point {n}" for n in range(40)) + (
-        "\n\n---\n\n<div style='position:absolute;left:100px;top:100px'>first text here</div><div style='position:absolute;left:100px;top:100px'>second text there</div>\n"
-        "\n---\n\n<p style='color:#ddd;background:#fff;font-size:7px;opacity:1'>faint and small</p>\n")
-    value, = rendered(tmp_path, [put(tmp_path, "bad", bad)])
+    bad = (
+        HEAD
+        + "# Three\n\n"
+        + "\n".join(f"- point {n}" for n in range(40))
+        + (
+            "\n\n---\n\n<div style='position:absolute;left:100px;top:100px'>first text here</div><div style='position:absolute;left:100px;top:100px'>second text there</div>\n"
+            "\n---\n\n<p style='color:#ddd;background:#fff;font-size:7px;opacity:1'>faint and small</p>\n"
+        )
+    )
+    (value,) = rendered(tmp_path, [put(tmp_path, "bad", bad)])
     tall, over, faint = value["xray"][2:]
     assert tall["overflow"]["y"] > 300 and tall["bullets"] == 40
     assert over["overlap"] > 0
@@ -237,12 +271,14 @@ def test_the_same_deck_gives_the_same_bytes_in_other_order_and_on_other_workers(
     first, values = features
     records = [put(tmp_path, theme, FEATURES.replace("THEME", theme), ["images/a.png"]) for theme in reversed(THEMES)]
     again = dict(zip(reversed(THEMES), rendered(tmp_path, records, jobs=2), strict=True))
-    assert {theme: hashes(tmp_path, again[theme]) for theme in THEMES} == {theme: hashes(first, values[theme]) for theme in THEMES}
+    assert {theme: hashes(tmp_path, again[theme]) for theme in THEMES} == {
+        theme: hashes(first, values[theme]) for theme in THEMES
+    }
     assert [again[theme]["xray"] for theme in THEMES] == [values[theme]["xray"] for theme in THEMES]
 
 
 def test_double_scale_doubles_the_pixels_and_leaves_the_measures(features, tmp_path):
-    value, = rendered(tmp_path, [put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"])], scale=2)
+    (value,) = rendered(tmp_path, [put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"])], scale=2)
     assert struct.unpack(">II", (tmp_path / value["slides"][0]).read_bytes()[16:24]) == (1960, 1104)
     assert [slide["words"] for slide in value["xray"]] == [slide["words"] for slide in features[1]["default"]["xray"]]
     assert value["engine"] == features[1]["default"]["engine"] | {"scale": 2}
@@ -264,16 +300,31 @@ def test_one_bad_slide_does_not_cost_the_others(broken):
 
 
 def test_the_published_protocol_refuses_what_does_not_compile(tmp_path):
-    value, other = rendered(tmp_path, [put(tmp_path, "a", BROKEN["stray-tag"][0]), put(tmp_path, "b", BROKEN["katex-inline"][0])], "published")
-    assert (value["status"], value["error"]["class"], value["error"]["line"], len(value["slides"])) == ("partial", "vue-compile", 17, 3)
+    value, other = rendered(
+        tmp_path,
+        [put(tmp_path, "a", BROKEN["stray-tag"][0]), put(tmp_path, "b", BROKEN["katex-inline"][0])],
+        "published",
+    )
+    assert (value["status"], value["error"]["class"], value["error"]["line"], len(value["slides"])) == (
+        "partial",
+        "vue-compile",
+        17,
+        3,
+    )
     assert (other["status"], "error" in other) == ("partial", False)
 
 
 def test_code_that_shows_forbidden_things_is_left_alone(tmp_path):
-    text = HEAD + "# Three\n\n```html\n<script src=\"x\"></script>\n<iframe></iframe> {{ name }}\n```\n\nUse `<script>` and `{{ x }}` and `@click=\"a\"` with care, or import (maybe) a file.\n"
-    value, = rendered(tmp_path, [put(tmp_path, "x", text)])
+    text = (
+        HEAD
+        + '# Three\n\n```html\n<script src="x"></script>\n<iframe></iframe> {{ name }}\n```\n\nUse `<script>` and `{{ x }}` and `@click="a"` with care, or import (maybe) a file.\n'
+    )
+    (value,) = rendered(tmp_path, [put(tmp_path, "x", text)])
     assert (value["status"], value["errors"]) == ("ok", [])
-    assert "<script src=\"x\"></script>" in value["xray"][2]["text"] and "Use <script> and {{ x }}" in value["xray"][2]["text"]
+    assert (
+        '<script src="x"></script>' in value["xray"][2]["text"]
+        and "Use <script> and {{ x }}" in value["xray"][2]["text"]
+    )
 
 
 def test_pictures_come_from_the_deck_s_own_folder_only(tmp_path):
@@ -284,11 +335,14 @@ def test_pictures_come_from_the_deck_s_own_folder_only(tmp_path):
 
 
 def test_stale_pictures_go_and_the_journal_s_inputs_follow_text_and_pictures(tmp_path):
-    record, protocol = put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"]), rubric.Protocol.load("offline")
+    record, protocol = (
+        put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"]),
+        rubric.Protocol.load("offline"),
+    )
     (tmp_path / "x" / "slides").mkdir()
     (tmp_path / "x" / "slides" / "99.png").write_bytes(b"")
     before = render.inputs(tmp_path, record, protocol)
-    value, = rendered(tmp_path, [record])
+    (value,) = rendered(tmp_path, [record])
     assert sorted(os.listdir(tmp_path / "x" / "slides")) == [f"{n:02}.png" for n in range(1, 9)]
     assert sorted(os.listdir(tmp_path / "x")) == ["deck.md", "images", "slides"]
     assert render.inputs(tmp_path, record, protocol) == before and render.intact(tmp_path, value)
@@ -334,15 +388,22 @@ def commands(pids):
 @pytest.mark.parametrize("end", ["stdin closes", "the parent is killed"])
 def test_nothing_is_left_running(tmp_path, end):
     record = put(tmp_path, "x", HEAD + '# Three\n\n<div :ref="() => { while (true) {} }" />\n')
-    stage = subprocess.Popen([cli.ROOT / "bin/deck-render", "--run", tmp_path, "--deadline", "4" if end == "stdin closes" else "60"],
-                             env=dict(os.environ, IMAGES="off"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    stage = subprocess.Popen(
+        [cli.ROOT / "bin/deck-render", "--run", tmp_path, "--deadline", "4" if end == "stdin closes" else "60"],
+        env=dict(os.environ, IMAGES="off"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     stage.stdin.write(stream.dumps(record) + b"\n")
     stage.stdin.flush()
     began, family = time.monotonic(), []
     while not any("--type=renderer" in command for command in commands(family)) and time.monotonic() < began + 60:
         time.sleep(0.02)
         family = render._tree(stage.pid)
-    assert {"worker.mjs", "--type=renderer"} <= {word for command in commands(family) for word in ("worker.mjs", "--type=renderer") if word in command}
+    assert {"worker.mjs", "--type=renderer"} <= {
+        word for command in commands(family) for word in ("worker.mjs", "--type=renderer") if word in command
+    }
     if end == "stdin closes":
         stage.stdin.close()
         assert json.loads(stage.stdout.read())["render"]["error"]["class"] == "deadline"
