@@ -245,7 +245,7 @@ def identity(protocol, records):
     reached the renderer has a null `renderer`, which agrees with any. Raises cli.BadData when the run contradicts
     itself: two renderers, two judges, other sampling in some records.
     """
-    from decksmith import deck
+    from decksmith import craft
 
     records = list(records)
     prompts, systems = {}, set()
@@ -276,7 +276,7 @@ def identity(protocol, records):
         "judge": {k: v for k, v in judging.items() if k not in ("caps", "measures")},
         "rubric": stream.fingerprint([judging.get("caps"), judging.get("measures")]),
         "score": {k: v for k, v in protocol.score.items()},
-        "scanner": scanner or deck.SCANNER,
+        "scanner": scanner or craft.SCANNER,
     }
     return {**same, "hash": stream.fingerprint(same)}
 

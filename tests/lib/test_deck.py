@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from decksmith import stream
-from decksmith.deck import Deck, clean, parse_reply
+from decksmith.deck import Deck
+from decksmith.reply import clean, parse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -364,7 +365,7 @@ def test_clean_never_raises_and_cleaning_twice_changes_nothing_for_a_deck(text):
 
 
 def test_parse_reply_writes_the_files_and_the_value(tmp_path):
-    value = parse_reply(
+    value = parse(
         tmp_path, {"id": "p1", "gen": {"text": f"<think>plan</think>```markdown\n{DECK}```", "reasoning": ""}}
     )
     assert value.pop("sha256") and value == {"path": "p1/deck.md", "slides": 2, "theme": "seriph"}
@@ -386,12 +387,12 @@ def test_parse_reply_writes_the_files_and_the_value(tmp_path):
     ],
 )
 def test_a_reply_without_a_deck_is_a_fault_of_the_model_and_leaves_no_old_deck(tmp_path, gen, cls):
-    parse_reply(tmp_path, {"id": "p1", "gen": {"text": DECK, "reasoning": "r"}})
+    parse(tmp_path, {"id": "p1", "gen": {"text": DECK, "reasoning": "r"}})
     with pytest.raises(stream.Fault) as fault:
-        parse_reply(tmp_path, {"id": "p1", "gen": gen})
+        parse(tmp_path, {"id": "p1", "gen": gen})
     assert (fault.value.error["kind"], fault.value.error["class"]) == ("model", cls)
     assert not (tmp_path / "p1/deck.md").exists()
 
 
 def test_lone_surrogates_do_not_stop_a_reply(tmp_path):
-    assert parse_reply(tmp_path, {"id": "p1", "gen": {"text": "---\ntheme: a\n---\n# \ud800 x"}})["slides"] == 1
+    assert parse(tmp_path, {"id": "p1", "gen": {"text": "---\ntheme: a\n---\n# \ud800 x"}})["slides"] == 1

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from decksmith import cli, report, stream
+from decksmith.plots import plots
+from decksmith.runs import FAMILY, NOTES, load, markdown, sentence, summarize
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402
@@ -40,7 +42,7 @@ def tiny():
 def test_a_summary_of_four_records_is_what_one_counts_by_hand():
     three, two = {"mean": 2.0, "lo": 1.0, "hi": 3.0, "n": 3}, {"mean": 2.5, "lo": 2.0, "hi": 3.0, "n": 2}
     names = ["overall", "judge_only", "viscraft", "design", "content", "coherence"]
-    assert report.summarize(enumerate(tiny(), 1)) == {
+    assert summarize(enumerate(tiny(), 1)) == {
         "model": {"name": "m", "slug": "lab/m", "params": {}}, "judge": "offline-v1",
         "n": 4, "prompts": 4, "rendered": 3, "partial": 1, "truncated": 1,
         "faults": {"kinds": {"model": 1, "renderer": 0, "judge": 1, "infra": 0},
@@ -59,7 +61,7 @@ def test_a_summary_of_four_records_is_what_one_counts_by_hand():
 
 def test_samples_of_one_prompt_count_once():
     records = [{**record, "id": f"a~{k}", "gen": {**record["gen"], "sample": {"of": "a", "k": k}}} for k, record in enumerate(tiny()[:2])]
-    summary = report.summarize(enumerate(records, 1))
+    summary = summarize(enumerate(records, 1))
     assert (summary["n"], summary["prompts"]) == (2, 1)
     assert summary["means"]["floor"]["overall"] == {"mean": 2.5, "lo": None, "hi": None, "n": 1}
 
@@ -67,7 +69,7 @@ def test_samples_of_one_prompt_count_once():
 def test_an_unknown_price_makes_the_cost_unknown_not_zero():
     records = tiny()
     records[1]["gen"]["usage"]["cost"] = None
-    assert report.summarize(enumerate(records, 1))["cost"] is None
+    assert summarize(enumerate(records, 1))["cost"] is None
 
 
 @pytest.mark.parametrize("change, words", [
@@ -81,7 +83,7 @@ def test_what_cannot_be_summarized_is_refused_in_a_sentence(change, words):
     records = json.loads(json.dumps(tiny()))
     change(records)
     with pytest.raises(cli.BadData) as refusal:
-        report.summarize(enumerate(records, 1))
+        summarize(enumerate(records, 1))
     assert str(refusal.value) == (words or (
         'stdin:4: d: one summary is for one model, here are two: a has {"name": "m", "params": {}, "slug": "lab/m"}, '
         'd has {"name": "n", "params": {}, "slug": "lab/m"}'))
@@ -101,7 +103,7 @@ def runs(tmp_path):
 
 
 def test_the_table_states_everything_and_says_only_what_the_paired_interval_allows(runs):
-    said = report.markdown(report.load([runs / "low", runs / "high"]))
+    said = markdown(load([runs / "low", runs / "high"]))
     identity = json.loads((runs / "low" / "protocol.json").read_text())["hash"][:12]
     assert said == f"""\
 Judge: offline-v1 (offline measures, no vision model looked at these pictures). Protocol {identity}.
@@ -126,7 +128,7 @@ Judge: offline-v1 (offline measures, no vision model looked at these pictures). 
 | low | renderable | 2 | 2.00 [1.50, 2.50] | 2.50 [2.00, 3.00] | 2.50 [2.00, 3.00] | 2.50 [2.00, 3.00] | 2.50 [2.00, 3.00] | 2.50 [2.00, 3.00] \
 | 0.50 [0.50, 0.50] | 1.50 [1.00, 2.00] | 3.00 [2.00, 4.00] |
 
-{report.NOTES}
+{NOTES}
 
 **Paired by prompt**
 
@@ -134,7 +136,7 @@ Judge: offline-v1 (offline measures, no vision model looked at these pictures). 
 - Overall, both rendered: high and low: 2 shared prompts, too few to separate anything (difference 0.50)
 - Judge only, floor: high and low: 3 shared prompts, too few to separate anything (difference 0.00)
 
-{report.FAMILY}
+{FAMILY}
 """
 
 
@@ -148,7 +150,7 @@ Judge: offline-v1 (offline measures, no vision model looked at these pictures). 
     ({"mean": None, "lo": None, "hi": None, "n": 0}, "A and B: 0 shared prompts, too few to separate anything"),
 ])
 def test_a_sentence_claims_no_more_than_its_interval(difference, words):
-    assert report.sentence("A", "B", difference) == words
+    assert sentence("A", "B", difference) == words
 
 
 def test_runs_that_differ_in_more_than_the_model_are_refused_with_the_fields(runs):
@@ -158,7 +160,7 @@ def test_runs_that_differ_in_more_than_the_model_are_refused_with_the_fields(run
     changed["hash"] = "0" * 64
     path.write_text(json.dumps(changed))
     with pytest.raises(cli.BadData) as refusal:
-        report.load([runs / "high", runs / "low"])
+        load([runs / "high", runs / "low"])
     assert str(refusal.value) == (
         f"{runs}/high and {runs}/low differ in more than the model; their scores do not belong in one table\n"
         f"  {runs}/high/protocol.json != {runs}/low/protocol.json:\n  score.weights.design: 0.25 != 0.3")
@@ -168,7 +170,7 @@ def test_runs_that_differ_in_more_than_the_model_are_refused_with_the_fields(run
 def test_an_unfinished_run_names_the_command_that_finishes_it(runs, name):
     (runs / "low" / name).unlink()
     with pytest.raises(cli.Missing) as missing:
-        report.load([runs / "low"])
+        load([runs / "low"])
     assert str(missing.value) == f"{runs}/low has no {name}; `make baseline MODEL=low` makes it"
 
 
@@ -176,7 +178,7 @@ def test_a_summary_of_other_records_is_refused(runs):
     path = runs / "low" / "scores.jsonl"
     path.write_text("".join(path.read_text().splitlines(True)[:3]))
     with pytest.raises(cli.BadData) as refusal:
-        report.load([runs / "low"])
+        load([runs / "low"])
     assert str(refusal.value) == (f"{runs}/low: scores.jsonl has 3 records, summary.json counts 4; `make baseline MODEL=low` "
                                   "brings them together")
 
@@ -186,15 +188,15 @@ def digests(folder):
 
 
 def test_plots_are_drawn_as_png_and_svg_and_equal_runs_give_equal_bytes(runs, tmp_path):
-    loaded = report.load([runs / "low", runs / "high"])
-    names = report.plots(tmp_path / "one", loaded)
+    loaded = load([runs / "low", runs / "high"])
+    names = plots(tmp_path / "one", loaded)
     assert names == [f"{name}.{form}" for name in ("overall", "dimensions", "radar", "deltas") for form in ("png", "svg")]
-    report.plots(tmp_path / "two", report.load([runs / "low", runs / "high"]))
+    plots(tmp_path / "two", load([runs / "low", runs / "high"]))
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
 
 
 def test_one_run_has_no_differences_to_plot(runs, tmp_path):
-    assert "deltas.svg" not in report.plots(tmp_path, report.load([runs / "low"]), ("svg",))
+    assert "deltas.svg" not in plots(tmp_path, load([runs / "low"]), ("svg",))
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +208,7 @@ def small(tmp_path_factory):
 
 
 def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp_path):
-    runs = report.load([small / "one", small / "two"])
+    runs = load([small / "one", small / "two"])
     first = report.page(tmp_path / "r", runs)
     before = digests(tmp_path / "r")
     assert first["decks"] == 12 and first["pictures"] > 20 and first["lost"] == 0
@@ -226,7 +228,7 @@ def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp
 
 
 def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, tmp_path):
-    runs = report.load([small / "one"])
+    runs = load([small / "one"])
     row = next(record for record in runs[0]["records"] if (record.get("render") or {}).get("slides"))
     row["render"]["slides"][0], row["deck"]["path"] = "../two/p001/slides/01.png", "../../../../../../etc/hostname"
     row["messages"][-1]["content"] = "</script><!-- <script> \ud800 \u2028"
@@ -242,7 +244,7 @@ def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, 
 
 def test_the_policy_allows_exactly_the_page_s_own_script_and_style(small, tmp_path):
     import base64
-    report.page(tmp_path, report.load([small / "one"]))
+    report.page(tmp_path, load([small / "one"]))
     html = (tmp_path / "index.html").read_text()
     for tag in ("style", "script"):
         text = html.split(f"<{tag}>")[1].split(f"</{tag}>")[0]
@@ -252,7 +254,7 @@ def test_the_policy_allows_exactly_the_page_s_own_script_and_style(small, tmp_pa
 
 def test_every_failure_class_of_the_records_keeps_its_name_on_the_page(small):
     records = [record for _, record in stream.records(small / "one" / "scores.jsonl")]
-    rows = report._data(report.load([small / "one"]), {})["rows"]
+    rows = report._data(load([small / "one"]), {})["rows"]
     assert [row["fault"] and row["fault"]["class"] for row in rows] == [
         record["score"]["fault"] and record["score"]["fault"]["class"] for record in records]
     assert all(row["reply"] is not None for row in rows if not row["slides"])

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from decksmith.deck import Deck, craft, craft_v5, features, scan
+from decksmith.craft import craft, craft_v5, features, scan
+from decksmith.deck import Deck
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lib"))
 
-from decksmith import report, rubric, stream  # noqa: E402
+from decksmith import rubric, stream  # noqa: E402
+from decksmith.runs import summarize  # noqa: E402
 
 TOPICS = [
     ("biology", "students", "Coral reefs and the slow recovery after bleaching", ["Why reefs matter", "What bleaching is", "Heat stress in numbers",
@@ -184,7 +185,7 @@ def run(folder, model, skill, prompts, **how):
 def write(folder, records):
     """Write scores.jsonl, summary.json and protocol.json of these records."""
     stream.write(folder / "scores.jsonl", b"".join(stream.dumps(record) + b"\n" for record in records))
-    stream.write(folder / "summary.json", json.dumps(report.summarize(enumerate(records, 1))))
+    stream.write(folder / "summary.json", json.dumps(summarize(enumerate(records, 1))))
     stream.write(folder / "protocol.json", json.dumps(rubric.identity(rubric.Protocol.load("offline"), records)))
     return folder
 

@@ -1,0 +1,227 @@
+"""Plots of runs as PNG and SVG; equal runs give equal bytes."""
+
+import itertools
+from functools import lru_cache
+from pathlib import Path
+
+from decksmith import cli, stats, stream
+from decksmith.runs import TITLES, caption, columns, interval, separated, titles
+
+INKS = {"light": {"ink": "#1f2328", "soft": "#6a7078", "line": "#e3e1db", "paper": "#ffffff"},
+        "dark": {"ink": "#e8e6e1", "soft": "#9aa0a8", "line": "#34383e", "paper": "none"}}
+
+
+def plots(out, runs, formats=("png", "svg"), inks=("light",)):
+    """Draw the plots of `runs` into the folder `out`; returns the file names. Equal runs give equal bytes."""
+    import io
+
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    _fonts()
+    names = []
+    for ink, (name, draw) in itertools.product(inks, (("overall", _plot_overall), ("dimensions", _plot_dimensions),
+                                                      ("radar", _plot_radar), ("deltas", _plot_deltas))):
+        tone = INKS[ink]
+        style = {"font.family": ["Deck", "DejaVu Sans"], "font.size": 10, "svg.hashsalt": "decksmith", "svg.fonttype": "path",
+                 "text.color": tone["ink"], "axes.labelcolor": tone["soft"], "xtick.color": tone["soft"],
+                 "ytick.color": tone["ink"], "axes.edgecolor": tone["line"], "axes.facecolor": "none",
+                 "figure.facecolor": tone["paper"], "axes.spines.top": False, "axes.spines.right": False,
+                 "axes.spines.left": False, "xtick.major.size": 0, "ytick.major.size": 0, "axes.axisbelow": True}
+        with pyplot.rc_context(style):
+            figure = draw(pyplot, runs, tone)
+            for form in formats if figure else ():
+                buffer = io.BytesIO()
+                figure.savefig(buffer, format=form, dpi=200, bbox_inches="tight", pad_inches=0.15,
+                               metadata={"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[form])
+                file = f"{name}{'' if ink == 'light' else '-' + ink}.{form}"
+                stream.write(Path(out) / file, buffer.getvalue())
+                names.append(file)
+            pyplot.close(figure)
+    return names
+
+
+@lru_cache
+def _fonts():
+    """Give matplotlib the committed WOFF fonts, as TrueType, under the family names Deck and Deck Bold."""
+    import tempfile
+
+    from fontTools.ttLib import TTFont
+    from matplotlib import font_manager
+
+    folder = tempfile.TemporaryDirectory()
+    for weight, family in ((400, "Deck"), (600, "Deck Bold")):
+        font = TTFont(cli.ROOT / "assets" / "web" / "fonts" / f"inter-{weight}.woff", recalcTimestamp=False)
+        font.flavor, font["name"].names = None, []
+        for ident, text in ((1, family), (2, "Regular"), (4, family), (6, family.replace(" ", ""))):
+            font["name"].setName(text, ident, 3, 1, 0x409)
+        font["OS/2"].usWeightClass = 400
+        path = Path(folder.name) / f"{weight}.ttf"
+        font.save(path)
+        font_manager.fontManager.addfont(path)
+    return folder  # kept until the process ends: matplotlib reads the files late
+
+
+BOLD = {"family": ["Deck Bold", "DejaVu Sans"]}
+
+
+def _wrapped(label, width=26):
+    import textwrap
+    return "\n".join(textwrap.wrap(label, width)) or label
+
+
+def _titled(figure, tone, title, note, top):
+    """A title and a note at the upper left, `top` inches of room above the axes."""
+    height = figure.get_figheight()
+    figure.subplots_adjust(top=1 - top / height)
+    left = min(axes.get_position().x0 for axes in figure.axes)
+    figure.text(left, 1 - 0.12 / height, title, size=14, **BOLD, va="top")
+    figure.text(left, 1 - 0.42 / height, note, size=9, color=tone["soft"], va="top", linespacing=1.45)
+
+
+def _scale(axes, tone, axis="x"):
+    getattr(axes, f"set_{axis}lim")(1, 5)
+    getattr(axes, f"set_{axis}ticks")([1, 2, 3, 4, 5])
+    axes.grid(axis=axis, color=tone["line"], linewidth=0.8)
+
+
+def _bar_with_interval(axes, y, value, color, tone, height, hollow=False):
+    axes.barh(y, (value["mean"] or 1) - 1, left=1, height=height, color=color, alpha=0.14 if hollow else 0.30, linewidth=0)
+    if value["lo"] is not None:
+        axes.plot([value["lo"], value["hi"]], [y, y], color=color, linewidth=2.2, solid_capstyle="round", clip_on=False)
+    if value["mean"] is not None:
+        axes.plot([value["mean"]], [y], "o", markersize=7, markerfacecolor=tone["paper"] if hollow and tone["paper"] != "none"
+                  else color, markeredgecolor=color, markeredgewidth=1.6, fillstyle="none" if hollow else "full", clip_on=False, zorder=3)
+
+
+def _plot_overall(pyplot, runs, tone):
+    empty = {"mean": None, "lo": None, "hi": None, "n": 0}
+    means = [(run, *(run["summary"]["means"][a].get("overall", empty) for a in ("floor", "renderable"))) for run in runs]
+    means.sort(key=lambda item: (item[1]["mean"] or 0, item[0]["label"]))
+    figure, axes = pyplot.subplots(figsize=(8.8, 1.5 + 0.95 * len(runs)))
+    for y, (run, floor, renderable) in enumerate(means):
+        _bar_with_interval(axes, y + 0.19, floor, run["color"], tone, 0.30)
+        _bar_with_interval(axes, y - 0.19, renderable, run["color"], tone, 0.30, hollow=True)
+        for offset, value, word in ((0.19, floor, "floor"), (-0.19, renderable, "rendered")):
+            axes.text(5.12, y + offset, word, va="center", size=9, color=tone["soft"])
+            axes.text(5.78, y + offset, f"{interval(value)}  n = {value['n']}", va="center", size=9, color=tone["ink"])
+    axes.set_yticks(range(len(means)), [_wrapped(run["label"]) for run, *_ in means])
+    axes.set_ylim(-0.6, len(means) - 0.4)
+    _scale(axes, tone)
+    figure.subplots_adjust(left=0.23, right=0.71, bottom=0.35 / figure.get_figheight())
+    _titled(figure, tone, titles(runs)["overall"], f"{caption(runs)}. Filled: floor. Hollow: rendered decks.\n"
+            "Lines are 95 % intervals. The order alone says little: read the paired differences.", 1.0)
+    return figure
+
+
+def measured(runs):
+    return [name for name in dict.fromkeys(itertools.chain(*(run["summary"]["means"]["floor"] for run in runs)))
+            if name not in ("overall", "judge_only", "checklist", "craft", "craft_v5")]
+
+
+def _plot_dimensions(pyplot, runs, tone):
+    names = measured(runs)
+    if not names:
+        return None
+    step = 0.34
+    group = step * len(runs) + 0.42
+    figure, axes = pyplot.subplots(figsize=(8.4, 1.6 + 0.62 * group * len(names)))
+    for index, name in enumerate(names):
+        for place, run in enumerate(runs):
+            value = run["summary"]["means"]["floor"].get(name)
+            if value and value["mean"] is not None:
+                y = -index * group - place * step
+                _bar_with_interval(axes, y, value, run["color"], tone, 0.24)
+                axes.text(5.12, y, interval(value), va="center", size=9)
+    middle = step * (len(runs) - 1) / 2
+    axes.set_yticks([-index * group - middle for index in range(len(names))], [TITLES.get(name, name) for name in names])
+    axes.set_ylim(-len(names) * group + group - 2 * middle - 0.35, 0.35)
+    _scale(axes, tone)
+    figure.subplots_adjust(left=0.14, right=0.82, bottom=0.35 / figure.get_figheight())
+    lines = (len(runs) + 2) // 3
+    _titled(figure, tone, "Each dimension, floor", "A model fault counts 1. Lines are 95 % intervals.", 0.85 + 0.22 * lines)
+    _legend(figure, axes, runs, 0.66)
+    return figure
+
+
+def _legend(figure, axes, runs, below):
+    from matplotlib.lines import Line2D
+
+    marks = [Line2D([], [], marker="o", linestyle="", markersize=7, color=run["color"]) for run in runs]
+    figure.legend(marks, [run["label"] for run in runs], loc="upper left", ncols=min(3, len(runs)), frameon=False, fontsize=9,
+                  bbox_to_anchor=(axes.get_position().x0 - 0.015, 1 - below / figure.get_figheight()), handletextpad=0.1,
+                  columnspacing=1.4, borderaxespad=0)
+
+
+def _plot_radar(pyplot, runs, tone):
+    import numpy
+
+    names = measured(runs)
+    if len(names) < 3:
+        return None
+    angles = numpy.linspace(0, 2 * numpy.pi, len(names), endpoint=False)
+    lines = (len(runs) + 2) // 3
+    figure = pyplot.figure(figsize=(6.4, 6.15 + 0.24 * lines))
+    height = figure.get_figheight()
+    axes = figure.add_axes([0.14, 0.3 / height, 0.72, 4.6 / height], projection="polar")
+    axes.set_theta_offset(numpy.pi / 2)
+    axes.set_theta_direction(-1)
+    for run in runs:
+        means = [run["summary"]["means"]["floor"].get(name, {}).get("mean") for name in names]
+        if None in means:
+            continue
+        closed = [*means, means[0]], [*angles, angles[0]]
+        axes.plot(closed[1], closed[0], color=run["color"], linewidth=2, marker="o", markersize=5)
+        axes.fill(closed[1], closed[0], color=run["color"], alpha=0.08)
+    axes.set_ylim(1, 5)
+    axes.set_yticks([2, 3, 4, 5], ["2", "3", "4", "5"], size=8, color=tone["soft"])
+    axes.set_rlabel_position(180 / len(names))
+    axes.set_xticks(angles, [TITLES.get(name, name) for name in names])
+    axes.tick_params(axis="x", pad=10)
+    axes.grid(color=tone["line"], linewidth=0.8)
+    axes.spines["polar"].set_visible(False)
+    figure.text(0.04, 1 - 0.12 / height, "Profile, floor means", size=14, **BOLD, va="top")
+    figure.text(0.04, 1 - 0.42 / height, "Shape only: a radar shows no intervals.", size=9, color=tone["soft"], va="top")
+    _legend(figure, axes, runs, 0.7)
+    figure.legends[0].set_bbox_to_anchor((0.025, 1 - 0.7 / height))
+    return figure
+
+
+def _plot_deltas(pyplot, runs, tone):
+    """Each later run minus the base, paired by prompt; the base is the run that was named first."""
+    if len(runs) < 2:
+        return None
+    base = min(runs, key=lambda run: run["order"])
+    others = [run for run in runs if run is not base]
+    shown = ["overall", "judge_only", *measured(runs)]
+    tables = {run["name"]: columns(run["records"], "floor") for run in runs}
+    step = 0.34
+    group = step * len(others) + 0.42
+    figure, axes = pyplot.subplots(figsize=(8.4, 1.75 + 0.62 * group * len(shown)))
+    reach = 0.5
+    for index, name in enumerate(shown):
+        for place, run in enumerate(others):
+            value = stats.paired(tables[run["name"]].get(name, {}), tables[base["name"]].get(name, {}))
+            if value["mean"] is None:
+                continue
+            y = -index * group - place * step
+            reach = max(reach, *(abs(value[key]) for key in ("lo", "hi") if value[key] is not None), abs(value["mean"]))
+            if value["lo"] is not None:
+                axes.plot([value["lo"], value["hi"]], [y, y], color=run["color"], linewidth=2.2, solid_capstyle="round")
+            axes.plot([value["mean"]], [y], "o", markersize=7, color=run["color"], markeredgewidth=1.6,
+                      fillstyle="full" if separated(value) else "none")
+            axes.text(1.03, y, interval(value) + {True: "", False: "  not separated", None: f"  n = {value['n']}, too few"}[separated(value)], va="center", size=9,
+                      transform=axes.get_yaxis_transform(), color=tone["ink"] if separated(value) else tone["soft"])
+    axes.axvline(0, color=tone["soft"], linewidth=1)
+    axes.set_xlim(-1.1 * reach, 1.1 * reach)
+    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
+    middle = step * (len(others) - 1) / 2
+    axes.set_yticks([-index * group - middle for index in range(len(shown))], [TITLES.get(name, name) for name in shown])
+    axes.set_ylim(-len(shown) * group + group - 2 * middle - 0.35, 0.35)
+    figure.subplots_adjust(left=0.14, right=0.70, bottom=0.35 / figure.get_figheight())
+    lines = (len(others) + 2) // 3
+    _titled(figure, tone, f"Difference to {base['label']}, floor",
+            "Paired by prompt, 95 % intervals. Hollow: not separated.", 0.85 + 0.22 * lines)
+    _legend(figure, axes, others, 0.66)
+    return figure
