@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from decksmith import cli, report
+from decksmith.runs import load
 
 sys.path.insert(0, str(Path(__file__).parent))
 import synthetic  # noqa: E402
@@ -23,7 +24,7 @@ def drive(*words):
 
 def made(folder, prompts, **how):
     runs = [synthetic.run(folder / name, name, skill, prompts, **how) for name, skill in (("smol", 0.45), ("gpt-5.4", 0.9))]
-    report.page(folder / "report", report.load(runs))
+    report.page(folder / "report", load(runs))
     return folder / "report"
 
 
