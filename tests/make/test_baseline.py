@@ -4,7 +4,7 @@ import json
 import subprocess
 
 import pytest
-from shadow import core, endpoint, environment, make
+from shadow import ROOT, core, endpoint, environment, make
 
 REGISTRY = '[fake]\nlabel = "Fake"\ncolor = "#336699"\nbase_url = "{url}"\nslug = "fake"\njobs = 4\n'
 
@@ -31,8 +31,8 @@ def lines(folder, key):
     return len((folder / f"results/runs/fake/journal/{key}.jsonl").read_text().splitlines())
 
 
-def scores(folder):
-    return [json.loads(line) for line in (folder / "results/runs/fake/scores.jsonl").read_text().splitlines()]
+def scores(folder, model="fake"):
+    return [json.loads(line) for line in (folder / f"results/runs/{model}/scores.jsonl").read_text().splitlines()]
 
 
 def test_it_makes_a_report_once_and_then_has_nothing_to_do(root):
@@ -82,7 +82,53 @@ def test_a_dead_endpoint_fails_with_its_reason_and_the_next_run_completes(root):
 
 
 def test_help_lists_the_targets_and_what_is_chosen():
-    from shadow import ROOT
     said = subprocess.run(["make", "MODEL=gpt-5.4", "LIMIT=7"], cwd=ROOT, text=True, capture_output=True).stdout
     assert "make baseline" in said and "make test" in said and "make doctor" in said
     assert "MODEL    = gpt-5.4" in said and "LIMIT    = 7" in said
+
+
+def test_the_published_protocol_runs_over_an_api_that_misbehaves(tmp_path):
+    rows = core(6)
+    for row in rows:
+        row["checklist"] = [{"id": "c1", "ask": "Is there a title?", "match": ["deck"]}]
+    dimension = {"why": "plain", "evidence": [{"slide": 1, "seen": "a title"}]}
+    verdict = {name: {**dimension, "score": score} for name, score in (("content", 2), ("design", 3), ("coherence", 4))}
+    verdict |= {"observations": [], "checklist": [{"id": "c1", "yes": True, "slide": 1}]}
+    (tmp_path / "verdict.json").write_text(json.dumps(verdict))
+    faults = "429=0.2,500=0.15,drop=0.15,garbage=0.15,slow=0.1,think=0.1"
+    writer, writer_url = endpoint(tmp_path, "--plan", faults, "--times", "2", "--storm", "4", "--log", "asked.jsonl")
+    judge, judge_url = endpoint(tmp_path, "--plan", faults, "--reply", "verdict.json")
+    try:
+        entry = '[{}]\nlabel = "X"\ncolor = "#336699"\nbase_url = "{}"\nslug = "x"\nkey_env = "SOME_KEY"\n'
+        root = make(tmp_path / "root", rows, entry.format("gpt-x", writer_url) + entry.format("judge", judge_url))
+        command = ["make", "baseline", "MODEL=gpt-x", "PROTOCOL=published"]
+        options = {"cwd": root, "text": True, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        keyless = subprocess.run(command, env=environment(root), **options)
+        assert keyless.returncode != 0 and "set SOME_KEY in the environment or in .env" in keyless.stdout
+        done = subprocess.run(command, env=environment(root, SOME_KEY="sk-not-to-be-seen"), **options)
+        assert done.returncode == 0, done.stdout
+        assert "sk-not-to-be-seen" not in done.stdout
+        found = scores(root, "gpt-x")
+        assert [row["score"]["dimensions"] | {"viscraft": None} for row in found] == [
+            {"viscraft": None, "design": 3, "content": 2, "coherence": 4}] * 6
+        assert len((tmp_path / "asked.jsonl").read_text().splitlines()) > 6
+        protocol = json.loads((root / "results/runs/gpt-x/protocol.json").read_text())
+        assert protocol["judge"]["slug"] == "x"
+        kept = "".join(path.read_text(errors="replace") for path in (root / "results").rglob("*") if path.suffix in (".json", ".jsonl", ".html"))
+        assert "sk-not-to-be-seen" not in kept
+    finally:
+        writer.kill()
+        judge.kill()
+
+
+def test_the_embedded_model_needs_no_key_and_no_network(tmp_path):
+    registry = (ROOT / "assets/models.toml").read_text()
+    root = make(tmp_path / "root", core(1), registry)
+    env = environment(root, HTTP_PROXY="http://127.0.0.1:9", HTTPS_PROXY="http://127.0.0.1:9", NO_PROXY="127.0.0.1")
+    done = subprocess.run(["make", "baseline", "MODEL=smol-outline"], cwd=root, env=env, text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout
+    found, = scores(root, "smol-outline")
+    assert found["render"]["status"] == "ok" and len(found["render"]["slides"]) >= 4
+    assert found["judge"]["judge"] == "offline-v1"
+    assert not found["score"]["floored"]
