@@ -108,8 +108,10 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 
 .venv/.python: pyproject.toml uv.lock
 	$(PYTHON) -c 'import sys; sys.exit("decksmith needs Python 3.11 or later; name one: make PYTHON=/path/to/python3") if sys.version_info < (3, 11) else 0'
-	[ -x .venv/bin/python3 ] || $(PYTHON) -m venv .venv
-	[ -x .venv/bin/uv ] || .venv/bin/python3 -m pip install --quiet --disable-pip-version-check "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
+	if [ ! -x .venv/bin/uv ]; then
+	  $(PYTHON) -m venv --clear .venv
+	  .venv/bin/python3 -m pip install --quiet --disable-pip-version-check "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
+	fi
 	$(UV)
 	touch $@
 
