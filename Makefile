@@ -73,7 +73,7 @@ published-prompts: .venv/.hub  ## fetch the published test split into data/publi
 	mv data/published.jsonl.tmp data/published.jsonl
 
 ##@ Check
-.PHONY: test lint bench-self readme doctor
+.PHONY: test lint bench-self bench-render readme doctor
 test: setup .venv/.dev tests/node_modules/.done  ## all tests: Python, scripts, pages in a browser
 	.venv/bin/python3 -m pytest $(TESTS)
 
@@ -83,6 +83,10 @@ lint: .venv/.dev  ## ruff and shellcheck
 
 bench-self: setup .venv/.dev  ## our own speed, as ratios measured in one run: docs/speed.md
 	.venv/bin/python3 tests/bench_self.py | tee docs/speed.md
+
+bench-render: setup .venv/.dev  ## what a rendered deck costs, stock Slidev and ours in one run: docs/render-speed.md
+	.venv/bin/python3 tests/bench_render.py > docs/render-speed.md.tmp
+	mv docs/render-speed.md.tmp docs/render-speed.md
 
 readme: .venv/.python tests/node_modules/.done $(REPORT)/index.html  ## write README's table of scripts, and its picture from the report
 	.venv/bin/python3 tests/readme.py

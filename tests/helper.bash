@@ -1,3 +1,4 @@
+# shellcheck disable=SC2034  # what the tests read is set here
 # Loaded by every .bats file: the scripts on the path, the assertions, a folder of the test's own.
 bats_require_minimum_version 1.5.0
 ROOT=$(cd "$BATS_TEST_DIRNAME/../.." && pwd -P)

@@ -79,7 +79,23 @@ export async function unpack() {
  * answers for our origin alone: no other port, host or protocol can be reached (`<-loopback>` takes away the built-in exception).
  */
 export async function launch({ port, home, memory = 1024 }) {
+  // The cell says whether the kernel lets the browser build its own sandbox; a browser that cannot after all ends at once.
+  const browser = await start({ port, home, memory, sandbox: process.env.BROWSER_SANDBOX === '1' })
+  try {
+    await browser.send('Browser.getVersion')
+    return browser
+  }
+  catch (error) {
+    if (process.env.BROWSER_SANDBOX !== '1')
+      throw error
+    process.stderr.write(`worker: the browser did not start in its own sandbox: ${error.message} ${browser.stderr.slice(-300)}\n`)
+    return start({ port, home, memory, sandbox: false })
+  }
+}
+
+async function start({ port, home, memory, sandbox }) {
   const folder = await unpack()
+  const own = process.env.DECKSMITH_CHROMIUM
   const args = [
     '--headless', '--remote-debugging-pipe', `--user-data-dir=${home}/profile`, '--no-first-run', '--no-default-browser-check', '--hide-scrollbars', '--mute-audio',
     `--proxy-server=http://127.0.0.1:${port}`, '--proxy-bypass-list=<-loopback>', '--disable-quic', '--disable-background-networking',
@@ -90,12 +106,12 @@ export async function launch({ port, home, memory = 1024 }) {
     '--disable-background-timer-throttling', '--disable-renderer-backgrounding', '--disable-backgrounding-occluded-windows', '--disable-hang-monitor',
     '--disable-popup-blocking', '--disable-prompt-on-repost', '--lang=en-US', '--accept-lang=en-US', '--metrics-recording-only', '--password-store=basic',
     '--use-mock-keychain', '--disable-features=Translate,MediaRouter,OptimizationHints,WebBluetooth,PaintHolding,WebRtcHideLocalIpsWithMdns,ServiceWorker',
-    `--js-flags=--max-old-space-size=${memory}`, '--disk-cache-size=1', '--no-zygote', '--no-sandbox', 'about:blank',
+    `--js-flags=--max-old-space-size=${memory}`, '--disk-cache-size=1', ...(sandbox ? [] : ['--no-zygote', '--no-sandbox']), 'about:blank',
   ]
-  const child = spawn(path.join(folder, 'chromium'), args, {
+  const child = spawn(own || path.join(folder, 'chromium'), args, {
     stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'],
     cwd: home,
-    env: { HOME: home, XDG_CACHE_HOME: home, TMPDIR: home, TZ: 'UTC', LANG: 'C.UTF-8', FONTCONFIG_FILE: path.join(folder, 'fonts.conf'), LD_LIBRARY_PATH: path.join(folder, 'lib') },
+    env: { HOME: home, XDG_CACHE_HOME: home, TMPDIR: home, TZ: 'UTC', LANG: 'C.UTF-8', FONTCONFIG_FILE: path.join(folder, 'fonts.conf'), ...(own ? {} : { LD_LIBRARY_PATH: path.join(folder, 'lib') }) },
   })
   return new Browser(child)
 }

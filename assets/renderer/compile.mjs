@@ -14,7 +14,7 @@ import MagicString from 'magic-string'
 import nested from 'postcss-nested'
 import transformDirectives from '@unocss/transformer-directives'
 import { MODULES } from './browser.mjs'
-import { clean, frontmatter } from './policy.mjs'
+import { clean, frontmatter, guard } from './policy.mjs'
 import { THEMES, loadRuntime, slidevOptions, stylesheet } from './runtime.mjs'
 
 const EMBED_LAYOUTS = ['iframe', 'iframe-left', 'iframe-right']
@@ -208,7 +208,7 @@ export async function compile(text, least = 3) {
     errors.push(...result.errors.map(error => ({ kind: 'model', slide: slide.no, ...error })))
     styles.push(result.css)
     files.set(`/@deck/slide/${slide.no}.js`, result.code)
-    slides.push({ no: slide.no, line: slide.start + 1, row: slide.row + 1, layout: result.layout, title: title(slide, data), data, source: slide, diagrams: result.diagrams,
+    slides.push({ no: slide.no, line: slide.start + 1, row: slide.row + 1, layout: result.layout, title: title(slide, data), note: slide.note ?? '', data, source: slide, diagrams: result.diagrams,
       formulas: result.formulas, failed: result.failed })
   }
 
@@ -280,6 +280,8 @@ async function compileSlide({ slide, data, md, runtime, uno, lines, first, token
     const tag = /^<\/?([\w:.-]+)/.exec(out.error.loc?.source ?? '')?.[1]
     return broken({ class: 'vue-compile', line: lineOf(alike(own, near, tag ? tag : null)), message: out.error.message.split('\n')[0] })
   }
+  for (const { what, near } of out.taken)
+    errors.push({ class: 'forbidden', line: lineOf(alike(own, near.split('\n')[0])), message: `${what} is not allowed and was taken out` })
   const imports = []
   const components = []
   for (const tag of out.components) {
@@ -331,11 +333,12 @@ async function compileSlide({ slide, data, md, runtime, uno, lines, first, token
 /** Vue's template compiler on one source: {code, components, unknown} or {error}. */
 function template(source, bindingMetadata, scope) {
   const components = new Set()
+  const taken = []
   let result
   try {
     result = compileTemplate({
       source, filename: 'slide.vue', id: scope ?? 'data-v-slide', scoped: !!scope, transformAssetUrls: false, slotted: false,
-      compilerOptions: { mode: 'module', bindingMetadata, runtimeModuleName: '/@rt/vue.js', isCustomElement: tag => MATHML.has(tag), comments: false },
+      compilerOptions: { mode: 'module', bindingMetadata, runtimeModuleName: '/@rt/vue.js', isCustomElement: tag => MATHML.has(tag), comments: false, nodeTransforms: [guard(taken)] },
     })
   }
   catch (error) {
@@ -349,7 +352,7 @@ function template(source, bindingMetadata, scope) {
     components.add(tag)
   const bare = result.code.replace(/"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'/g, '""')
   const unknown = new Set([...bare.matchAll(/_ctx\.([\w$]+)/g)].map(m => m[1]).filter(name => !KNOWN.has(name)))
-  return { code: result.code, components, unknown }
+  return { code: result.code, components, unknown, taken }
 }
 
 function errorModule(no, error) {
@@ -363,16 +366,16 @@ export const errorSlide = errorModule
 function slidesModule(slides) {
   const rows = slides.map(({ no, title, data, source }) => ({ no, frontmatter: data, slide: { title, level: source.level ?? 1, index: no - 1, start: source.start, images: [] } }))
   return `import { defineAsyncComponent, shallowRef, reactive, shallowReactive } from '/@rt/vue.js'
-const current = Number(location.pathname.slice(1)) || 1
+const current = __deck.all ? 0 : Number(location.pathname.slice(1)) || 1
 const empty = { render: () => null }
 export const slides = shallowRef(${json(rows)}.map(({ no, frontmatter: data, slide }) => {
   const frontmatter = reactive(data)
-  const load = async () => no === current ? import('/@deck/slide/' + no + '.js') : { default: empty }
+  const load = async () => !current || no === current ? import('/@deck/slide/' + no + '.js') : { default: empty }
   const meta = shallowReactive({
     get layout() { return frontmatter.layout }, get transition() { return undefined }, get class() { return frontmatter.class }, get clicks() { return frontmatter.clicks },
     get name() { return frontmatter.name }, get preload() { return false },
     slide: { ...slide, frontmatter, note: '', noteHTML: '', content: '', raw: '', filepath: '', id: no - 1, no }, __clicksContext: null, __preloaded: false })
-  const component = no === current ? defineAsyncComponent({ loader: load, suspensible: false, onError: (error) => { __deck.fault('load', error) } }) : empty
+  const component = !current || no === current ? defineAsyncComponent({ loader: load, suspensible: false, onError: (error) => { __deck.fault('load', error) } }) : empty
   return { no, meta, load, component }
 }))`
 }

@@ -57,7 +57,7 @@ async function settle() {
 }
 
 /** A page of a context, ready to be sent to slides; `lost` rejects when it can do nothing more. */
-async function open(browser, browserContextId, scale) {
+export async function open(browser, browserContextId, scale) {
   const { targetId } = await browser.send('Target.createTarget', { url: 'about:blank', browserContextId, width: WIDTH, height: HEIGHT })
   const { sessionId } = await browser.send('Target.attachToTarget', { targetId, flatten: true })
   let lose
@@ -106,8 +106,13 @@ async function open(browser, browserContextId, scale) {
       return run(executionContextId, measure, facts)
     },
     async picture() {
-      const clip = { x: 0, y: 0, width: WIDTH, height: HEIGHT, scale: 1 }
-      return (await send('Page.captureScreenshot', { format: 'png', optimizeForSpeed: true, captureBeyondViewport: false, clip })).data
+      return (await send('Page.captureScreenshot', { format: 'png', optimizeForSpeed: true, captureBeyondViewport: false })).data
+    },
+    /** One page of the canvas's size, its text as text. */
+    async print() {
+      const { data } = await send('Page.printToPDF', { printBackground: true, paperWidth: WIDTH / 96, paperHeight: HEIGHT / 96, marginTop: 0, marginBottom: 0, marginLeft: 0, marginRight: 0, pageRanges: '1',
+        generateTaggedPDF: false })
+      return data
     },
     close() {
       browser.listen(sessionId, null)
@@ -118,13 +123,15 @@ async function open(browser, browserContextId, scale) {
 
 /**
  * Renders a compiled deck: {pictures (base64), xray, errors}.
+ * @param print whether each slide is also printed: `prints` (base64 of one-page PDF files).
  * @param onSlide called with the slide's number before it is loaded (the host attributes a deadline to it).
  */
-export async function shoot({ browser, server, deck, runtime, images, scale, onSlide }) {
+export async function shoot({ browser, server, deck, runtime, images, scale, print = false, onSlide }) {
   server.deck = { files: deck.files, runtime, images }
   const { browserContextId } = await browser.send('Target.createBrowserContext', { disposeOnDetach: true })
   const errors = []
   const pictures = []
+  const prints = []
   const xrays = []
   try {
     await browser.send('Browser.setDownloadBehavior', { behavior: 'deny', browserContextId })
@@ -136,7 +143,7 @@ export async function shoot({ browser, server, deck, runtime, images, scale, onS
       const once = async () => {
         const state = await page.visit(`${server.origin}/${slide.no}?print=true&range=${slide.no}`)
         const xray = await page.measure({ slide: slide.no, line: slide.line, layout: slide.layout, title: slide.title, formulas: slide.formulas, width: WIDTH, height: HEIGHT, replaced })
-        return { state, xray, picture: await page.picture() }
+        return { state, xray, picture: await page.picture(), print: print && await page.print() }
       }
       let replaced = !!slide.failed
       const replace = (cls, message) => {
@@ -180,9 +187,11 @@ export async function shoot({ browser, server, deck, runtime, images, scale, onS
       if (xray.blank && !replaced && !shot.state.diagrams.length)
         error('blank', 'nothing can be seen on the slide')
       pictures.push(shot.picture)
+      if (print)
+        prints.push(shot.print)
       xrays.push(xray)
     }
-    return { pictures, errors, xray: xrays }
+    return { pictures, prints, errors, xray: xrays }
   }
   finally {
     server.deck = null

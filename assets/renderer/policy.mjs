@@ -93,6 +93,42 @@ export function clean(text) {
   return { text: lines.join('\n'), findings }
 }
 
+const EMBEDDED = new RegExp(`^(?:${EMBEDS}|style)$`, 'i')
+const ATTRIBUTE = /^(?:on.*|srcdoc|formaction|(?:inner|outer)HTML)$/i
+const IMPORT = /\bimport\s*(?:\(|\.\s*meta)/
+
+/**
+ * The same rules once more where nothing can be disguised: on the tree of elements that Vue compiles, whatever the text above took for code.
+ * A transform for Vue's compiler; `taken` receives {what, near} with the source text of what was taken out.
+ */
+export function guard(taken) {
+  return (node) => {
+    const take = what => taken.push({ what, near: node.loc.source })
+    if (node.type === 5 && IMPORT.test(node.loc.source)) {
+      take('an import')
+      node.content = { type: 4, content: "''", isStatic: false, constType: 3, loc: node.content.loc }
+    }
+    if (node.type !== 1)
+      return
+    const is = node.props.find(prop => prop.type === 6 && prop.name === 'is')?.value?.content
+    if (EMBEDDED.test(node.tag) || EMBEDDED.test(is ?? '')) {
+      take(`the element <${is ?? node.tag}>`)
+      Object.assign(node, { tag: 'div', tagType: 0, props: [], children: [] })
+    }
+    node.props = node.props.filter((prop) => {
+      const name = prop.type === 6 ? prop.name : prop.arg?.isStatic ? prop.arg.content : ''
+      const bad = prop.type === 7 && ['on', 'html'].includes(prop.name) ? `the event handler or html of ${prop.loc.source.split('=')[0]}`
+        : ATTRIBUTE.test(name) || (prop.type === 7 && name === 'is') ? `the attribute ${name}`
+          : prop.type === 7 && IMPORT.test(prop.loc.source) ? 'an import' : null
+      if (bad)
+        take(bad)
+      if (bad && node.tag === 'component')
+        Object.assign(node, { tag: 'div', tagType: 0 })
+      return !bad
+    })
+  }
+}
+
 /** Inline code shows what is forbidden elsewhere: hide it from the patterns above. */
 let held = []
 function protect(text) {

@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto'
 import fs from 'node:fs'
 import http from 'node:http'
 import path from 'node:path'
+import { minifySync } from 'vite'
 import { MODULES } from './browser.mjs'
 import { PACKAGES } from './fonts.mjs'
 
@@ -76,7 +77,7 @@ export class Server {
     if (pathname === '/@deck/frame.css')
       return [FRAME, TYPES['.css'], true]
     if (files.has(pathname))
-      return [files.get(pathname), TYPES[path.extname(pathname)], pathname === '/@deck/style.css']
+      return [files.get(pathname), TYPES[path.extname(pathname)], !pathname.startsWith('/@deck/slide/')] // a slide may be replaced by an error slide
     if (pathname.startsWith('/asset/'))
       return this.#file(runtime, pathname.slice(1))
     if (pathname.startsWith('/@rt/'))
@@ -98,6 +99,9 @@ export class Server {
     let body = this.cache.get(file)
     if (!body) {
       body = fs.readFileSync(file)
+      // Every page parses this again: whitespace and comments go, names stay.
+      if (file.endsWith('.js'))
+        body = Buffer.from(minifySync(file, body.toString(), { mangle: false, compress: false, codegen: { removeWhitespace: true } }).code)
       this.cache.set(file, body)
     }
     return [body, TYPES[path.extname(file)] ?? 'application/octet-stream', true]

@@ -1,7 +1,8 @@
 /**
  * The long-lived worker: one JSON request per line on stdin, one JSON reply per line on stdout; ends when stdin does.
  *
- * Requests: {"id", "text", "images": {"images/x.png": base64}, "scale": 1|2, "least": 3}. Replies: {"ready": {...}} once, {"id", "slide": n, "line", "of"} while a deck is on, then
+ * Requests: {"id", "text", "images": {"images/x.png": base64}, "scale": 1|2, "least": 3, "formats": [] or
+ * null}. Replies: {"ready": {...}} once, {"id", "slide": n, "line", "of"} while a deck is on, then
  * {"id", "result": {...}} or {"id", "crash": "why"}. Whoever starts the worker keeps its time and memory and kills it.
  */
 import fs from 'node:fs'
@@ -12,6 +13,7 @@ import { compile, warm } from './compile.mjs'
 import { HEIGHT, WIDTH, shoot } from './page.mjs'
 import { LOCK } from './runtime.mjs'
 import { Server } from './server.mjs'
+import { site } from './site.mjs'
 
 const out = value => process.stdout.write(`${JSON.stringify(value)}\n`)
 const note = (...parts) => process.stderr.write(`${parts.join(' ')}\n`)
@@ -33,15 +35,16 @@ const { product } = await browser.send('Browser.getVersion')
 out({ ready: { slidev: JSON.parse(fs.readFileSync(path.join(MODULES, '@slidev/cli/package.json'), 'utf8')).version, lock: LOCK, browser: product, canvas: [WIDTH, HEIGHT] } })
 
 /** Slides whose picture is what the deck is scored on come out even when something on them failed; a deck is `failed` when it cannot count as rendered. */
-async function render({ id, text, images = {}, scale = 1, least = 3 }) {
+async function render({ id, text, images = {}, scale = 1, least = 3, formats }) {
   const deck = await compile(text, least)
   if (deck.fatal)
     return { pictures: [], expected: deck.expected, errors: [deck.fatal, ...deck.errors], xray: [] }
   const { runtime } = await warm(deck.theme)
   const pictures = new Map(Object.entries(images).map(([name, data]) => [name, Buffer.from(data, 'base64')]))
-  const shot = await shoot({ browser, server, deck, runtime: runtime.dir, images: pictures, scale, onSlide: slide => out({ id, slide, line: deck.slides[slide - 1].line, of: deck.slides.length }) })
+  const shot = await shoot({ browser, server, deck, runtime: runtime.dir, images: pictures, scale, print: formats?.includes('pdf'), onSlide: slide => out({ id, slide, line: deck.slides[slide - 1].line, of: deck.slides.length }) })
   const errors = [...deck.errors, ...shot.errors].sort((a, b) => (a.slide ?? 0) - (b.slide ?? 0) || (a.line ?? 0) - (b.line ?? 0))
-  return { pictures: shot.pictures, expected: deck.slides.length, errors, xray: shot.xray }
+  const more = formats && { prints: shot.prints, notes: deck.slides.map(slide => slide.note), site: formats.includes('site') ? site(deck, runtime, [...pictures.keys()]) : null }
+  return { ...more, pictures: shot.pictures, expected: deck.slides.length, errors, xray: shot.xray }
 }
 
 const queue = readline.createInterface({ input: process.stdin, terminal: false })

@@ -1,7 +1,11 @@
-/** Runs in the page: what can be measured of the slide that stands there. Lengths in CSS px, shares of the canvas. */
+/**
+ * Runs in the page: what can be measured of the slide that stands there. Lengths in CSS px, shares of the canvas.
+ * `boxes` are the elements that a finding can point at (docs/records.md), at most MOST of them: those with a defect first.
+ */
 export function measure({ slide, line, layout, title, formulas, width, height, replaced }) {
   const none = { slide, line, layout, title: title ?? '', text: '', words: 0, bullets: 0, images: 0, images_broken: 0, code_lines: 0, table_cells: 0, diagrams: 0, formulas: 0, quotes: 0, columns: 1,
-    overflow: { x: 0, y: 0 }, overlap: 0, font: { min: null, dominant: null, title: null }, contrast: null, text_area: 0, whitespace: 1, blank: true, missing: [] }
+    overflow: { x: 0, y: 0 }, overlap: 0, font: { min: null, dominant: null, title: null }, contrast: null, text_area: 0, whitespace: 1, blank: true, boxes: [], missing: [] }
+  const MOST = 60
   const root = document.querySelector(`[data-slidev-no="${slide}"]`)
   if (replaced || !root)
     return none
@@ -18,13 +22,13 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   const styles = new Map()
   const style = el => styles.get(el) ?? styles.set(el, getComputedStyle(el)).get(el)
   const parent = el => el.parentElement ?? el.getRootNode().host
+  const showing = new Map([[root.parentElement, true], [null, true], [undefined, true]])
   const shown = (el) => {
-    for (let at = el; at && at !== root.parentElement; at = parent(at)) {
-      const s = style(at)
-      if (s.display === 'none' || s.visibility === 'hidden' || +s.opacity < 0.05)
-        return false
+    if (!showing.has(el)) {
+      const s = style(el)
+      showing.set(el, s.display !== 'none' && s.visibility !== 'hidden' && +s.opacity >= 0.05 && shown(parent(el)))
     }
-    return true
+    return showing.get(el)
   }
 
   // Text: one entry per text node that can be seen, with the rectangles of its lines.
@@ -39,7 +43,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
       range.selectNodeContents(node)
       const rects = [...range.getClientRects()].filter(rect => rect.width > 0.5 && rect.height > 0.5)
       if (rects.length)
-        pieces.push({ el, text: node.data.replace(/\s+/g, ' '), rects, style: style(el), svg: !!el.ownerSVGElement, katex: !!el.closest('.katex') })
+        pieces.push({ el, node, text: node.data.replace(/\s+/g, ' '), rects, style: style(el), svg: !!el.ownerSVGElement, katex: !!el.closest('.katex') })
     }
   }
   const visible = elements.filter(el => el.getClientRects().length && shown(el))
@@ -92,16 +96,17 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   const cell = 4
   const columns = Math.ceil(width / cell)
   const rows = Math.ceil(height / cell)
-  const grid = new Uint8Array(columns * rows)
   const ink = new Uint8Array(columns * rows)
-  const paint = (target, rect, once) => {
-    const x1 = Math.min(columns, Math.floor(rect.right / cell))
-    const y1 = Math.min(rows, Math.floor(rect.bottom / cell))
+  let inkCells = 0
+  const each = (rect, visit) => {
+    const [x1, y1] = [Math.min(columns, Math.floor(rect.right / cell)), Math.min(rows, Math.floor(rect.bottom / cell))]
+    const x0 = Math.max(0, Math.ceil(rect.left / cell))
     for (let y = Math.max(0, Math.ceil(rect.top / cell)); y < y1; y++) {
-      for (let x = Math.max(0, Math.ceil(rect.left / cell)); x < x1; x++)
-        once ? target[y * columns + x] = 1 : target[y * columns + x]++
+      for (let at = y * columns + x0, end = y * columns + x1; at < end; at++)
+        visit(at)
     }
   }
+  const paint = at => ink[at] || (ink[at] = 1, inkCells++)
   const blockOf = el => el.closest('p,li,h1,h2,h3,h4,h5,h6,td,th,pre,blockquote,figcaption,text,foreignObject,.katex-display,.katex') ?? el
   const blocks = new Map()
   for (const piece of pieces) {
@@ -110,32 +115,45 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
       blocks.set(block, [])
     blocks.get(block).push(...piece.rects.map(rect => ({ left: rect.left, right: rect.right, top: rect.top + rect.height * 0.15, bottom: rect.bottom - rect.height * 0.15 })))
   }
+  // A cell belongs to the last block painted there; a second block on it is an overlap.
+  const last = new Uint32Array(columns * rows)
+  const twice = new Uint8Array(columns * rows)
+  let overlapCells = 0
+  let id = 0
   for (const rects of blocks.values()) {
-    const mask = new Uint8Array(columns * rows)
-    rects.forEach(rect => paint(mask, rect, true))
-    for (let i = 0; i < mask.length; i++)
-      grid[i] += mask[i]
+    id++
+    for (const rect of rects) {
+      each(rect, (at) => {
+        if (last[at] && last[at] !== id && !twice[at])
+          overlapCells += twice[at] = 1
+        last[at] = id
+      })
+    }
   }
   for (const piece of pieces)
-    piece.rects.forEach(rect => paint(ink, rect, true))
-  const textCells = ink.reduce((sum, value) => sum + value, 0)
-  let overlapCells = 0
-  for (let i = 0; i < grid.length; i++)
-    overlapCells += grid[i] > 1
+    piece.rects.forEach(rect => each(rect, paint))
+  const textCells = inkCells
   for (const el of visible) {
     if (/^(?:img|svg|pre|table|canvas|video)$/.test(el.localName) && !el.ownerSVGElement && !(el.localName === 'svg' && el.closest('.katex')))
-      paint(ink, el.getBoundingClientRect(), true)
+      each(el.getBoundingClientRect(), paint)
     else if (el.localName !== 'html' && /url\(/.test(style(el).backgroundImage))
-      paint(ink, el.getBoundingClientRect(), true)
+      each(el.getBoundingClientRect(), paint)
   }
-  const inkCells = ink.reduce((sum, value) => sum + value, 0)
 
   // Type: sizes by the characters set in them; what a transform or a diagram's scale does to them counts.
+  const factors = new Map()
+  // offsetWidth is rounded to whole pixels: only more than that is a transform.
+  const scaled = (el) => {
+    if (!factors.has(el)) {
+      const { width: drawn } = el.getBoundingClientRect()
+      factors.set(el, el.offsetWidth && Math.abs(drawn - el.offsetWidth) > 1 ? drawn / el.offsetWidth : 1)
+    }
+    return factors.get(el)
+  }
   const sizes = new Map()
   let smallest = Infinity
   for (const piece of pieces) {
-    const box = piece.el.getBoundingClientRect()
-    const factor = piece.svg ? (piece.el.getScreenCTM?.()?.a ?? 1) : piece.el.offsetWidth ? box.width / piece.el.offsetWidth : 1
+    const factor = piece.svg ? (piece.el.getScreenCTM?.()?.a ?? 1) : scaled(blockOf(piece.el))
     const size = Number.parseFloat(piece.style.fontSize) * (factor > 0.05 && factor < 20 ? factor : 1)
     const count = piece.text.trim().length
     if (!count)
@@ -150,7 +168,122 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   const heading = visible.find(el => /^h[1-3]$/.test(el.localName) && el.textContent.trim())
   const titleSize = heading ? Number.parseFloat(style(heading).fontSize) : null
 
-  // Contrast: text colour over the colours behind it; where a picture or gradient lies behind, it is not judged.
+  // Elements a finding can point at: blocks of text with their lines, pictures, diagrams, tables; in document order.
+  const clips = new Map()
+  const clipped = (el) => {
+    if (!clips.has(el)) {
+      const up = el === root || !el ? null : clipped(parent(el))
+      const s = style(el)
+      const hides = axis => /hidden|clip|auto|scroll/.test(axis)
+      let clip = up
+      if (el !== root && el.clientWidth && (hides(s.overflowX) || hides(s.overflowY))) {
+        const r = el.getBoundingClientRect()
+        // What is as large as the canvas is the canvas.
+        if (r.width < width * 0.98 || r.height < height * 0.98) {
+          const none = { left: -Infinity, right: Infinity, top: -Infinity, bottom: Infinity }
+          const outer = up ?? none
+          clip = { ...outer }
+          if (hides(s.overflowX))
+            Object.assign(clip, { left: Math.max(outer.left, r.left), right: Math.min(outer.right, r.right) })
+          if (hides(s.overflowY))
+            Object.assign(clip, { top: Math.max(outer.top, r.top), bottom: Math.min(outer.bottom, r.bottom) })
+        }
+      }
+      clips.set(el, clip)
+    }
+    return clips.get(el)
+  }
+  const union = rects => rects.reduce((all, r) => ({ left: Math.min(all.left, r.left), right: Math.max(all.right, r.right), top: Math.min(all.top, r.top), bottom: Math.max(all.bottom, r.bottom) }))
+  const found = new Map()
+  const note = (el, kind) => found.get(el) ?? found.set(el, { el, kind, tag: el.localName, rects: [], pieces: [] }).get(el)
+  const owner = (el) => {
+    const whole = el.closest('pre.slidev-code, .katex-display')
+    if (whole)
+      return whole
+    let at = el.closest('.katex') ?? el
+    while (at !== root && (/^(?:inline$|contents|ruby|math)/.test(style(at).display) || at.closest('.katex')) && parent(at) && parent(at) !== root)
+      at = parent(at)
+    return at
+  }
+  const kindOf = el => el.matches('.katex-display') ? 'formula' : el.matches('pre') ? 'code' : /^h[1-6]$/.test(el.localName) ? 'title' : /^t[dh]$/.test(el.localName) ? 'cell' : el.closest('blockquote') ? 'quote' : el.closest('li') ? 'item' : 'text'
+  const drawing = (el) => {
+    while (el.getRootNode() !== document)
+      el = el.getRootNode().host
+    return el.closest('.mermaid') ?? el.closest('svg') ?? el
+  }
+  // As the source has it: formulas as TeX, lines of code apart.
+  const read = ({ kind, pieces }) => {
+    let text = ''
+    let before
+    for (const piece of pieces) {
+      const unit = piece.katex ? piece.el.closest('.katex') : kind === 'code' ? piece.el.closest('.line') : kind === 'diagram' ? piece.el : null
+      if (piece.katex)
+        text += unit === before ? '' : ` ${unit.querySelector('annotation')?.textContent ?? piece.text} `
+      else
+        text += unit === before ? piece.text : ` ${piece.text}`
+      before = unit
+      if (text.length > 160)
+        break
+    }
+    return text.replace(/\s+/g, ' ').trim()
+  }
+  for (const piece of pieces) {
+    const inside = piece.svg || piece.el.getRootNode() !== document
+    const el = inside ? drawing(piece.el) : owner(piece.el)
+    const entry = note(el, inside ? (el.classList.contains('mermaid') ? 'diagram' : 'image') : kindOf(el))
+    entry.pieces.push(piece)
+    piece.box = entry
+    if (!inside)
+      entry.rects.push(...piece.rects)
+  }
+  for (const el of visible) {
+    const name = el.localName
+    if (el.ownerSVGElement || el.getRootNode() !== document || el.closest('.katex'))
+      continue
+    if (name === 'img' || name === 'video' || name === 'canvas')
+      Object.assign(note(el, 'image'), { src: el.getAttribute('src') ?? '', broken: name === 'img' && (!el.complete || !el.naturalWidth) })
+    else if (el.shadowRoot && el.classList.contains('mermaid'))
+      note(el, 'diagram')
+    else if (name === 'svg' && !el.classList.contains('slidev-icon'))
+      note(el, 'image')
+    else if (name === 'table')
+      note(el, 'table')
+  }
+  for (const el of [root, ...visible]) {
+    const source = !/^i-|slidev-icon/.test(String(el.className)) && /url\("?(?!data:)(.*?)"?\)/.exec(style(el).backgroundImage)?.[1]
+    if (source && !found.has(el) && !el.ownerSVGElement)
+      Object.assign(note(el, 'background'), { src: source, broken: missing.includes(source) })
+  }
+  // A block that its own box or one around it cuts off, and what of it can still be seen.
+  const entries = [...found.values()].filter(({ el, kind }) => !(kind === 'background' && el === root))
+  const past = r => Math.max(r.right - width, -r.left, r.bottom - height, -r.top)
+  for (const entry of entries) {
+    const { el, kind } = entry
+    if (kind !== 'diagram' && entry.pieces.length > 1)
+      entry.pieces.sort((a, b) => a.node.compareDocumentPosition(b.node) & 4 ? -1 : 1)
+    entry.text = read(entry)
+    const own = el.getBoundingClientRect()
+    const drawn = el.shadowRoot?.querySelector('svg')?.getBoundingClientRect()
+    const all = drawn ?? (entry.rects.length ? union(kind === 'code' ? [...entry.rects, own] : entry.rects) : own)
+    const clip = clipped(el)
+    entry.seen = all
+    if (clip) {
+      entry.seen = { left: Math.max(all.left, Math.min(clip.left, all.right)), right: Math.min(all.right, Math.max(clip.right, all.left)), top: Math.max(all.top, Math.min(clip.top, all.bottom)), bottom: Math.min(all.bottom, Math.max(clip.bottom, all.top)) }
+      const cut = [Math.max(0, all.right - clip.right, clip.left - all.left), Math.max(0, all.bottom - clip.bottom, clip.top - all.top)].map(Math.round)
+      if (kind !== 'background' && (cut[0] > 1 || cut[1] > 1))
+        entry.cut = cut
+    }
+    // Of code, the line that is too long or the first below the edge.
+    if (kind === 'code' && (entry.cut || past(entry.seen) > 1)) {
+      const edge = { right: Math.min(clip?.right ?? width, width), bottom: Math.min(clip?.bottom ?? height, height) }
+      const line = entry.pieces.find(piece => piece.rects.some(r => r.right > edge.right + 1 || r.bottom > edge.bottom + 1))
+      entry.part = (line?.el.closest('.line') ?? line?.el)?.textContent.trim().slice(0, 120)
+    }
+    const sizes = entry.pieces.filter(piece => !piece.katex && piece.size).map(piece => piece.size)
+    entry.size = sizes.length ? Math.min(...sizes) : null
+  }
+
+  // Contrast: what is painted under a text, layer by layer, until something covers the rest; over a picture or gradient it is not judged.
   const parse = (value) => {
     const m = /rgba?\(([^)]+)\)/.exec(value)
     if (!m)
@@ -158,41 +291,139 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     const [r, g, b, a = 1] = m[1].split(/[\s,/]+/).filter(Boolean).map(Number)
     return [r, g, b, a]
   }
-  const over = ([r, g, b, a], base) => [r * a + base[0] * (1 - a), g * a + base[1] * (1 - a), b * a + base[2] * (1 - a), 1]
+  const over = ([r, g, b, a], [x, y, z, c]) => {
+    const alpha = a + c * (1 - a)
+    const mix = (top, below) => alpha ? (top * a + below * c * (1 - a)) / alpha : 0
+    return [mix(r, x), mix(g, y), mix(b, z), alpha]
+  }
   const luminance = ([r, g, b]) => {
     const [x, y, z] = [r, g, b].map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
     return 0.2126 * x + 0.7152 * y + 0.0722 * z
   }
-  let contrast = null
-  for (const piece of pieces) {
-    // Lines of code that a highlight pushes back are dim on purpose.
-    if (piece.svg || piece.el.getRootNode() !== document || piece.el.closest('.slidev-code-dishonored'))
-      continue
-    const stack = []
-    let opacity = 1
-    let judged = true
-    for (let at = piece.el; at; at = parent(at)) {
-      const s = style(at)
-      opacity *= +s.opacity
-      if (/url\(|gradient/.test(s.backgroundImage)) {
-        judged = false
-        break
+  const solid = el => /^(?:img|video|canvas)$/.test(el.localName) || /url\(|gradient/.test(style(el).backgroundImage)
+  const chain = (el) => {
+    const all = []
+    for (let at = el; at; at = parent(at))
+      all.push(at)
+    return all
+  }
+  // The layers under a point of a block, from the block down, and whether something lies on it.
+  const under = (entry, rect) => {
+    const [x, y] = [(rect.left + rect.right) / 2, (rect.top + rect.bottom) / 2]
+    const up = chain(entry.el)
+    if (x < 0 || y < 0 || x >= width || y >= height)
+      return up
+    const hits = document.elementsFromPoint(x, y)
+    const first = hits.findIndex(el => el === entry.el || entry.el.contains(el))
+    if (first < 0)
+      return up
+    for (const el of hits.slice(0, first)) {
+      if (!el.contains(entry.el) && (solid(el) || parse(style(el).backgroundColor)?.[3] > 0.9) && shown(el))
+        entry.covered = true
+    }
+    const below = hits.slice(first).filter(el => !entry.el.contains(el))
+    // What a pointer goes through is not among the hits.
+    return [entry.el, ...below, ...up.slice(1).filter(el => !below.includes(el))]
+  }
+  const ratioOf = (piece, layers) => {
+    const colour = parse(piece.style.color)
+    if (!colour || /text/.test(piece.style.webkitBackgroundClip))
+      return null
+    const inner = []
+    for (let at = piece.el; at && at !== layers[0]; at = parent(at))
+      inner.push(at)
+    const ancestors = new Set([...inner, ...chain(layers[0])])
+    let front = colour
+    let behind = [0, 0, 0, 0]
+    for (const el of [...inner, ...layers]) {
+      const s = style(el)
+      const own = ancestors.has(el)
+      if (own ? solid(el) : solid(el) && shown(el))
+        return null
+      let layer = parse(s.backgroundColor)
+      if (layer?.[3] && (own || shown(el))) {
+        layer = own ? layer : [layer[0], layer[1], layer[2], layer[3] * s.opacity]
+        front = over(front, layer)
+        behind = over(behind, layer)
       }
-      const colour = parse(s.backgroundColor)
-      if (colour?.[3])
-        stack.push(colour)
-      if (colour?.[3] === 1)
+      if (own && +s.opacity < 1) {
+        front = [front[0], front[1], front[2], front[3] * s.opacity]
+        behind = [behind[0], behind[1], behind[2], behind[3] * s.opacity]
+      }
+      if (behind[3] > 0.999)
         break
     }
-    const colour = parse(piece.style.color)
-    if (!judged || !colour || /text/.test(piece.style.webkitBackgroundClip))
-      continue
-    const behind = stack.reverse().reduce((base, layer) => over(layer, base), [255, 255, 255, 1])
-    const front = over([colour[0], colour[1], colour[2], colour[3] * opacity], behind)
-    const [a, b] = [luminance(front), luminance(behind)].sort((x, y) => y - x)
-    const ratio = (a + 0.05) / (b + 0.05)
-    contrast = contrast === null ? ratio : Math.min(contrast, ratio)
+    const [a, b] = [front, behind].map(c => luminance(over(c, [255, 255, 255, 1]))).sort((x, y) => y - x)
+    return (a + 0.05) / (b + 0.05)
   }
+  let contrast = null
+  for (const entry of entries) {
+    if (!entry.rects.length)
+      continue
+    const seen = new Map()
+    const points = [entry.rects[0], entry.rects.at(-1)].map(rect => under(entry, rect))
+    for (const piece of entry.pieces) {
+      // Lines of code that a highlight pushes back are dim on purpose.
+      if (piece.el.closest('.slidev-code-dishonored'))
+        continue
+      const key = piece.el === entry.el ? '' : `${piece.style.color} ${piece.style.backgroundColor} ${piece.style.opacity} ${parent(piece.el) === entry.el ? '' : seen.size}`
+      if (seen.has(key))
+        continue
+      seen.set(key, true)
+      for (const layers of points) {
+        const ratio = ratioOf(piece, layers)
+        if (ratio === null)
+          entry.unjudged = true
+        else
+          entry.contrast = Math.min(entry.contrast ?? 21, ratio)
+      }
+    }
+    if (entry.contrast !== undefined)
+      contrast = Math.min(contrast ?? 21, entry.contrast)
+  }
+
+  // Pairs of texts that lie on each other, line by line; the share is of the smaller text.
+  const texts = entries.filter(entry => entry.rects.length).slice(0, 200)
+  for (const entry of texts) {
+    entry.lines = entry.rects.map(r => ({ left: r.left, right: r.right, top: r.top + (r.bottom - r.top) * 0.15, bottom: r.bottom - (r.bottom - r.top) * 0.15 }))
+    entry.area = entry.lines.reduce((sum, r) => sum + (r.right - r.left) * (r.bottom - r.top), 0)
+  }
+  for (const [i, a] of texts.entries()) {
+    for (const b of texts.slice(i + 1)) {
+      if (a.seen.right <= b.seen.left || b.seen.right <= a.seen.left || a.seen.bottom <= b.seen.top || b.seen.bottom <= a.seen.top || a.cut || b.cut)
+        continue
+      let shared = 0
+      for (const r of a.lines) {
+        for (const q of b.lines)
+          shared += Math.max(0, Math.min(r.right, q.right) - Math.max(r.left, q.left)) * Math.max(0, Math.min(r.bottom, q.bottom) - Math.max(r.top, q.top))
+      }
+      const share = round(Math.min(1, shared / Math.min(a.area, b.area)), 2)
+      if (share >= 0.02)
+        (b.on ??= []).push([a, share])
+    }
+  }
+  const bad = entry => entry.cut || entry.covered || entry.on || entry.broken || past(entry.seen) > 1 || entry.size < 12 || entry.contrast < 3
+  const order = [...entries.keys()].sort((i, j) => !!bad(entries[j]) - !!bad(entries[i]) || (entries[i].kind === 'cell') - (entries[j].kind === 'cell') || i - j)
+  // The last bad one is usually the farthest out.
+  const final = order.findLast(i => bad(entries[i]))
+  const kept = [...new Set([...(final === undefined ? [] : [final]), ...order])].slice(0, MOST).map(i => entries[i])
+    .sort((a, b) => a.el.compareDocumentPosition(b.el) & 4 ? -1 : 1)
+  const boxes = kept.map(({ kind, tag, seen, text, part, src, size, contrast, cut, covered, on, broken, unjudged }) => {
+    const [x, y, right, bottom] = [seen.left, seen.top, seen.right, seen.bottom].map(Math.round)
+    const box = { kind, tag, box: [x, y, right - x, bottom - y] }
+    const say = (name, value) => value && (box[name] = value)
+    say('text', text.slice(0, 80))
+    say('part', part)
+    say('src', src?.startsWith('data:') ? '' : src?.replace(location.origin, '').slice(0, 200))
+    say('size', size && round(size, 1))
+    say('contrast', contrast && round(contrast, 2))
+    say('unjudged', unjudged)
+    say('cut', cut)
+    say('covered', covered)
+    say('broken', broken)
+    say('on', on?.map(([other, share]) => [kept.indexOf(other), share]).filter(([other]) => other >= 0).slice(0, 5))
+    return box
+  })
 
   const diagrams = elements.filter(el => el.classList?.contains('mermaid') && el.shadowRoot?.querySelector('svg')).length
   const tables = visible.filter(el => /^t[dh]$/.test(el.localName))
@@ -209,6 +440,6 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     quotes: visible.filter(el => el.localName === 'blockquote').length, columns: Math.max(1, ...grids, ...flexes),
     overflow: { x: Math.max(0, Math.round(overX)), y: Math.max(0, Math.round(overY)) }, overlap: round(overlapCells / (columns * rows)),
     font: { min: Number.isFinite(smallest) ? round(smallest, 1) : null, dominant, title: titleSize === null ? null : round(titleSize, 1) },
-    contrast: contrast === null ? null : round(contrast, 2), text_area: round(textCells / (columns * rows)), whitespace: round(1 - inkCells / (columns * rows)), blank: !seen, missing,
+    contrast: contrast === null ? null : round(contrast, 2), text_area: round(textCells / (columns * rows)), whitespace: round(1 - inkCells / (columns * rows)), blank: !seen, boxes, missing,
   }
 }

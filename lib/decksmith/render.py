@@ -1,13 +1,13 @@
 """Rendering: a pool of long-lived Node workers (assets/renderer), each with its own browser, clock and memory.
 
 A worker is given the deck's text and pictures and gives back pictures and measures; it reads and writes no file of the
-run. What a deck does to its worker (never ends, eats the memory, crashes the page) costs that worker only: it is
-killed and replaced.
+run, and lives in a cell (cell.py) that has none. What a deck does to its worker (never ends, eats the memory, crashes
+the page) costs that worker only: it is killed and replaced.
 """
 
 import asyncio
 import base64
-import ctypes
+import fcntl
 import functools
 import hashlib
 import json
@@ -16,6 +16,8 @@ import re
 import shutil
 import signal
 import stat
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,7 +25,11 @@ from pathlib import Path
 from decksmith import cli, rubric, stream
 
 RENDERER = cli.ROOT / "assets" / "renderer"
-MAX_TEXT, MAX_PICTURE, MAX_PICTURES = 2 << 20, 32 << 20, 96 << 20
+CELL = Path(__file__).with_name("cell.py")
+# From strongest to weakest: the walls of the cell, and whether root becomes another user in it.
+WALLS = [(walls, other) for other in (True, False) for walls in ("full", "shared-pids")]
+WALLS += [("plain", True), ("plain", False)]
+MAX_TEXT, MAX_PICTURE, MAX_PICTURES, MAX_ERRORS = 2 << 20, 32 << 20, 96 << 20, 200
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -62,10 +68,23 @@ def _engine():
     return {
         "slidev": version("@slidev/cli"),
         "lock": hashlib.sha256(lock).hexdigest(),
-        "browser": f"chromium {version('@sparticuz/chromium')}",
+        "browser": _chromium_version() or f"chromium {version('@sparticuz/chromium')}",
         "fonts": stream.fingerprint(fonts),
         "code": code.hexdigest(),
     }
+
+
+def _chromium_version():
+    """What the browser of DECKSMITH_CHROMIUM says of itself, or None where the one of the lock is used."""
+    if not (path := os.environ.get("DECKSMITH_CHROMIUM")):
+        return None
+    try:
+        done = subprocess.run([path, "--version"], env=_environment(), capture_output=True, text=True, timeout=60)
+        if os.path.isabs(path) and done.returncode == 0 and done.stdout.strip():
+            return done.stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        pass
+    raise cli.Missing(f"DECKSMITH_CHROMIUM={path} is not the absolute path of a browser that runs; mend or unset it")
 
 
 def source(run, record):
@@ -119,7 +138,7 @@ class Pool:
     def __init__(self, protocol, *, jobs=1):
         self.protocol, self.settings = protocol, protocol.render
         self.engine = engine(self.settings["scale"])
-        self.home = Path(tempfile.mkdtemp(prefix="decksmith-render-"))
+        self.home, self._lock = _folder()
         self.ready = None
         self.idle = asyncio.LifoQueue()
         self.workers = [_Worker(self.home / str(number)) for number in range(jobs)]
@@ -128,10 +147,12 @@ class Pool:
 
     async def close(self):
         """End every worker and its browser."""
-        for worker in self.workers:
-            worker.kill()
+        if self.ready:
+            self.ready.cancel()
+            await asyncio.gather(self.ready, return_exceptions=True)
         await asyncio.gather(*(worker.reap() for worker in self.workers))
         shutil.rmtree(self.home, ignore_errors=True)
+        os.close(self._lock)
 
     async def render(self, run, record):
         """Render one record and return its `render` value; pictures are written to `<run>/<id>/slides`."""
@@ -150,7 +171,7 @@ class Pool:
                 }
             )
         names = await asyncio.to_thread(_publish, folder, result.pop("pictures", []))
-        errors = result["errors"]
+        errors = result["errors"][:MAX_ERRORS]  # in the order of the slides
         few = next((error for error in errors if error["class"] == "too-few-slides"), None)
         value = {
             "status": "failed" if few or not names else "partial" if errors else "ok",
@@ -167,12 +188,12 @@ class Pool:
         return value
 
     async def _result(self, request):
-        self.ready = self.ready or asyncio.ensure_future(asyncio.to_thread(build))
-        await asyncio.shield(self.ready)
+        self.ready = self.ready or asyncio.ensure_future(_prepare(self.home))
+        walls = await asyncio.shield(self.ready)
         worker = await self.idle.get()
         try:
             for attempt in (1, 2):
-                result = await worker.ask(request, self.settings["deadline"], self.settings["memory"])
+                result = await worker.ask(request, self.settings["deadline"], self.settings["memory"], walls)
                 kind = result["errors"][0]["kind"] if not result.get("pictures") and result["errors"] else None
                 if kind != "renderer" or attempt == 2:
                     return result
@@ -212,81 +233,174 @@ def _publish(folder, pictures):
 
 
 def _environment():
-    kept = {
-        name: os.environ[name] for name in ("DECKSMITH_RENDER_CACHE", "DECKSMITH_RENDER_DEBUG") if name in os.environ
-    }
+    kept = {name: os.environ[name] for name in ("DECKSMITH_CHROMIUM", "DECKSMITH_RENDER_DEBUG") if name in os.environ}
+    if "DECKSMITH_RENDER_CACHE" in os.environ:
+        kept["DECKSMITH_RENDER_CACHE"] = str(Path(os.environ["DECKSMITH_RENDER_CACHE"]).resolve())
     return {"LANG": "C.UTF-8", "TZ": "UTC", "PATH": "/usr/bin:/bin", "NODE_ENV": "production", **kept}
+
+
+def _folder():
+    """(a private folder for temporary files, an open lock on it); folders whose owner was killed are swept first.
+
+    A folder is swept when its owner (the pid in its name) is gone and nobody holds its lock: pids mean nothing across
+    containers that share a TMPDIR, and the lock is not yet held in the moment after a folder is made.
+    """
+    base = tempfile.gettempdir()
+    for name in os.listdir(base):
+        if not (match := re.fullmatch(r"decksmith-render-(\d+)-\w+", name)) or _alive(int(match[1])):
+            continue
+        try:
+            descriptor = os.open(os.path.join(base, name), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            info = os.fstat(descriptor)
+            if info.st_uid == os.geteuid() and time.time() - info.st_mtime > 5:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(os.path.join(base, name), ignore_errors=True)
+        except OSError:
+            pass
+        finally:
+            os.close(descriptor)
+    folder = tempfile.mkdtemp(prefix=f"decksmith-render-{os.getpid()}-")
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if os.geteuid() == 0:
+        os.chmod(folder, 0o711)  # the workers are other users
+    return Path(os.path.realpath(folder)), lock
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
+
+
+def _cell(walls, become, home, command, readable=()):
+    """The command line that runs `command` in a cell, as a child of this process."""
+    spec = {"home": str(home), "read": [str(path) for path in readable], "walls": walls, "become": become}
+    return [sys.executable, "-IS", CELL, json.dumps(spec | {"parent": os.getpid()}), *command]
+
+
+def _readable():
+    """What a worker reads: the renderer, Node, and where they are elsewhere the cache and the browser."""
+    root = RENDERER.resolve()
+    places = {root, (root / "node_modules").resolve(), node().resolve()}
+    for name, of in (("DECKSMITH_RENDER_CACHE", lambda path: path), ("DECKSMITH_CHROMIUM", lambda path: path.parent)):
+        if name in os.environ:
+            places |= {of(Path(os.environ[name])), of(Path(os.environ[name]).resolve())}
+    return sorted(place for place in places if place.exists())
 
 
 def build():
     """Unpack the browser and bundle the runtimes, where they are not there yet (once). Raises cli.Missing."""
-    import subprocess
+    asyncio.run(_build())
 
+
+async def _build():
     _engine()
-    with tempfile.TemporaryDirectory(prefix="decksmith-build-") as home:
-        done = subprocess.run(
-            [node(), RENDERER / "build.mjs"],
-            env={**_environment(), "HOME": home, "TMPDIR": home},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    if done.returncode:
-        raise cli.Missing(
-            f"the renderer could not be made ready; run: make setup ({done.stderr.strip().splitlines()[-1:]})"
-        )
+    folder, lock = _folder()
+    try:
+        status, words = await _run(_cell("none", False, folder, [node(), RENDERER / "build.mjs"]), folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+    if status:
+        raise cli.Missing(f"the renderer could not be made ready; run: make setup (status {status}; {words[-300:]})")
 
 
-def _die_with_parent():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+async def _run(command, home):
+    """(status, what it said on stderr) of a command; ended at once when this is cancelled, tried again when killed."""
+    environment = {**_environment(), "HOME": str(home), "TMPDIR": str(home)}
+    for attempt in (1, 2, 3):
+        with tempfile.TemporaryFile() as words:
+            process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words
+            )
+            try:
+                while process.poll() is None:
+                    await asyncio.sleep(0.02)
+            finally:
+                process.kill()
+                process.wait()
+            if attempt == 3 or 0 <= process.returncode < 128:
+                words.seek(0)
+                return process.returncode, words.read().decode("utf-8", "replace").strip()
+
+
+async def _prepare(home):
+    """Build what is missing and find the strongest walls this host grants: an element of WALLS."""
+    _, walls = await asyncio.gather(_build(), _walls(home))
+    return walls
+
+
+async def _walls(home):
+    refusals = []
+    for walls, become in WALLS if os.geteuid() == 0 else [pair for pair in WALLS if pair[1]]:
+        trial = Path(tempfile.mkdtemp(dir=home))
+        status, words = await _run(_cell(walls, become, trial, [node().resolve(), "--version"], _readable()), trial)
+        if status == 0:
+            return walls, become
+        refusals.append(f"{walls}: {words[-200:]}")
+    raise cli.Missing(f"Node does not run in any cell: {'; '.join(refusals)}")
 
 
 class _Worker:
     """One Node process and its browser, started when first asked and again after it was killed."""
 
     def __init__(self, home):
-        self.home, self.process = home, None
+        self.home, self.process, self.listener, self.pipes = home, None, None, []
 
-    async def _start(self):
+    async def _start(self, walls):
+        await self.reap()
         shutil.rmtree(self.home, ignore_errors=True)
-        self.home.mkdir(parents=True, mode=0o700)
-        environment = {**_environment(), "HOME": str(self.home), "TMPDIR": str(self.home)}
-        root = RENDERER.resolve()
-        readable = {root, root / "node_modules", Path(environment.get("DECKSMITH_RENDER_CACHE", root)), self.home}
-        self.process = await asyncio.create_subprocess_exec(
-            node(),
+        self.home.mkdir(mode=0o700)
+        root, readable = RENDERER.resolve(), _readable()
+        command = [
+            node().resolve(),
             "--no-warnings",
             "--max-old-space-size=1536",
             "--permission",
             "--allow-addons",
             "--allow-child-process",
-            *(f"--allow-fs-read={place.resolve()}" for place in sorted(readable)),
-            f"--allow-fs-write={self.home.resolve()}",
+            *(f"--allow-fs-read={place}" for place in [*readable, self.home]),
+            f"--allow-fs-write={self.home}",
             "--import",
             root / "wall.mjs",
             root / "worker.mjs",
             self.home,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment,
-            cwd=self.home,
+        ]
+        # Not asyncio's own subprocesses: their wait() lasts until every pipe is closed, and for ever when they are
+        # cancelled before the pipes are connected (base_subprocess.py of 3.11).
+        self.process = subprocess.Popen(
+            _cell(*walls, self.home, command, readable),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**_environment(), "HOME": str(self.home), "TMPDIR": str(self.home)},
+            cwd="/",
             start_new_session=True,
-            preexec_fn=_die_with_parent,
-            limit=1 << 29,
+            bufsize=0,
         )
-        self.words = bytearray()
-        self.listener = asyncio.create_task(self._listen(self.process.stderr))
+        loop, self.words = asyncio.get_running_loop(), bytearray()
+        self.replies, mutter = asyncio.StreamReader(limit=1 << 29), asyncio.StreamReader()
+        for reader, pipe in ((self.replies, self.process.stdout), (mutter, self.process.stderr)):
+            protocol = asyncio.StreamReaderProtocol(reader)
+            self.pipes += (await loop.connect_read_pipe(lambda protocol=protocol: protocol, pipe))[:1]
+        self.pipes += (await loop.connect_write_pipe(asyncio.BaseProtocol, self.process.stdin))[:1]
+        self.listener = asyncio.create_task(self._listen(mutter))
         try:
             ready = await asyncio.wait_for(self._reply(None, None), 180)
         except TimeoutError:
             ready = None
-        if not ready or "ready" not in ready:
-            self.kill()
-            await self.reap()
-            return False
-        return True
+        if ready and "ready" in ready:
+            return True
+        await self.reap()
+        return False
 
     async def _listen(self, pipe):
         while data := await pipe.read(1 << 16):
@@ -298,7 +412,7 @@ class _Worker:
 
     async def _reply(self, request, seen):
         """The next reply that is not news about the slide in work (kept in `seen`); None when the worker has ended."""
-        while line := await self.process.stdout.readline():
+        while (line := await self.replies.readline()).endswith(b"\n"):  # else it was killed in the middle of it
             reply = json.loads(line)
             if seen is not None and "slide" in reply:
                 seen.update(slide=reply["slide"], line=reply["line"], of=reply["of"])
@@ -306,17 +420,17 @@ class _Worker:
                 return reply
         return None
 
-    async def ask(self, request, deadline, memory):
+    async def ask(self, request, deadline, memory, walls):
         """One deck through this worker: {pictures, expected, errors, xray}; what costs the worker is an error in it."""
-        if self.process is None or self.process.returncode is not None:
-            if not await self._start():
+        if self.process is None or self.process.poll() is not None:
+            if not await self._start(walls):
                 return _failure("crash", f"the render worker did not start: {self._last_words()}", kind="renderer")
         seen, peak = {"slide": None, "line": None, "of": 0}, 0
         began, (cpu, resident) = time.monotonic(), _usage(self.process.pid)
         answer = asyncio.ensure_future(self._reply(request, seen))
         verdict = None
         try:
-            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+            self.pipes[-1].write(json.dumps(request).encode() + b"\n")
             while not (await asyncio.wait([answer], timeout=0.1))[0]:
                 used, now = _usage(self.process.pid)
                 peak = max(peak, now - resident)
@@ -333,15 +447,12 @@ class _Worker:
                 if verdict:
                     break
             reply = None if verdict else answer.result()
-        except (BrokenPipeError, ConnectionResetError):
-            reply = None
         finally:
             answer.cancel()
             if not answer.done() or verdict:
                 self.kill()
         if reply and "result" in reply:
             return reply["result"]
-        self.kill()
         await self.reap()
         if not verdict and reply and reply.get("page") and peak > 256 << 20:
             verdict = ("model", "memory", "the page ran out of memory")
@@ -362,10 +473,20 @@ class _Worker:
                 pass
 
     async def reap(self):
-        if self.process is not None:
-            await self.process.wait()
+        """Kill it and wait until it has ended."""
+        if self.process is None:
+            return
+        self.kill()
+        while self.process.poll() is None:
+            await asyncio.sleep(0.01)
+            self.kill()
+        if self.listener:  # what it said last
+            await asyncio.wait([self.listener], timeout=1)
             self.listener.cancel()
-            self.process = None
+        for pipe in self.pipes:
+            pipe.close()
+        self.process = self.listener = None
+        self.pipes = []
 
 
 def _tree(pid):

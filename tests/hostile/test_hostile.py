@@ -6,12 +6,8 @@ notices being called, a canary in the environment, and marks in the browser's st
 # ruff: noqa: E501 (decks stand in single lines here)
 
 import asyncio
-import contextlib
 import hashlib
 import json
-import os
-import socket
-import threading
 from pathlib import Path
 
 import pytest
@@ -51,57 +47,6 @@ def code(javascript):
         HEAD
         + f'# Three\n\n<div :ref="el => {{ const w = el && el.ownerDocument.defaultView; if (w) {{ {javascript} }} }}">text</div>\n'
     )
-
-
-class Canary:
-    """A loopback server that counts whoever connects or sends, by TCP and UDP on one port."""
-
-    def __init__(self):
-        self.hits = []
-        self.tcp = socket.create_server(("127.0.0.1", 0))
-        self.port = self.tcp.getsockname()[1]
-        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.udp.bind(("127.0.0.1", self.port))
-        threading.Thread(target=self._tcp, daemon=True).start()
-        threading.Thread(target=self._udp, daemon=True).start()
-
-    def _tcp(self):
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self.tcp.accept()
-                self.hits.append("tcp")
-                connection.close()
-
-    def _udp(self):
-        with contextlib.suppress(OSError):
-            while True:
-                self.hits.append(self.udp.recvfrom(100))
-
-    def close(self):
-        self.tcp.close()
-        self.udp.close()
-
-
-class Tripwire:
-    """A named pipe: whoever opens it to read is seen, because only then can it be opened to write."""
-
-    def __init__(self, path):
-        self.path, self.opened, self.over = path, False, threading.Event()
-        os.mkfifo(path)
-        self.thread = threading.Thread(target=self._watch, daemon=True)
-        self.thread.start()
-
-    def _watch(self):
-        while not self.over.wait(0.02):
-            with contextlib.suppress(OSError):
-                descriptor = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
-                self.opened = True
-                os.write(descriptor, b"CANARY")
-                os.close(descriptor)
-
-    def close(self):
-        self.over.set()
-        self.thread.join()
 
 
 def reads(file):
@@ -185,12 +130,79 @@ STATES = {
     "yaml-bomb": "---\ntheme: default\na: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c]\n"
     "e: [*d,*d,*d,*d,*d,*d,*d]\n---\n\n# Cover\n\n---\n\n# Two\n\n---\n\n# Three\n",
     "huge-text": "x" * (3 << 20),
+    "huge-deck": "---\n\n# Slide\n\ntext\n\n" * (50 << 20 >> 4),
+}
+ENVIRONMENT = {
+    "environment-expression": HEAD + "# Three\n\n{{ process.env }} {{ process.env.CANARY_ENV }}\n",
+    "environment-import": HEAD + "# Three\n\n{{ import.meta.env }} <b :a=\"import.meta.env.CANARY_ENV\" />\n",
+    "environment-constructor": HEAD
+    + "# Three\n\n{{ ''.constructor.constructor('return process.env.CANARY_ENV')() }} {{ [].at.constructor('return this')().process }}\n",
+    "environment-frontmatter": "---\ntheme: default\ntitle: ${CANARY_ENV} %CANARY_ENV% <%= process.env.CANARY_ENV %>\n---\n\n# {{ $slidev.configs.title }}\n",
+    "environment-code": HEAD + "# Three\n\n```js {monaco-run}\nconsole.log(process.env)\n```\n",
+}
+# What a deck leaves behind for the next one, if it could.
+KEPT = {
+    "keep-history": code("for (let i = 0; i < 300; i++) w.history.pushState({ i }, '', '/' + i)"),
+    "keep-cache": code(
+        "w.caches && w.caches.open('x').then(c => c.put('/x', new w.Response('x'))); w.navigator.storage && w.navigator.storage.persist && w.navigator.storage.persist()"
+    ),
+    "keep-files": code(
+        "w.navigator.storage && w.navigator.storage.getDirectory && w.navigator.storage.getDirectory().then(d => d.getFileHandle('x', { create: true }))"
+    ),
+    "keep-worker": code(
+        "const s = w.navigator.serviceWorker; s && s.register('/@rt/main.js', { scope: '/' }); try { new w.SharedWorker('/@rt/main.js') } catch (e) {}"
+    ),
+    "keep-channel": code("const c = new w.BroadcastChannel('x'); c.onmessage = () => 1; c.postMessage('x')"),
+    "keep-cookies": code("for (let i = 0; i < 200; i++) w.document.cookie = 'c' + i + '=1; max-age=99999; path=/'"),
+    "keep-unload": code("w.addEventListener('beforeunload', e => { e.preventDefault(); e.returnValue = 'x' })"),
+    "keep-download": code(
+        "const a = w.document.createElement('a'); a.href = 'data:application/octet-stream,x'; a.download = 'x'; w.document.body.append(a); a.click()"
+    ),
+    "keep-fullscreen": code("w.document.documentElement.requestFullscreen(); w.resizeTo(1, 1); w.scrollTo(0, 9999)"),
+}
+# Text that is only strange: it renders, or names what does not, and ends in time.
+STRANGE = {
+    "unicode-marks": HEAD + "# " + "a" + "\u0301\u0316\u0489" * 20000 + "\n\ntext\n",
+    "unicode-directions": HEAD + "# \u202e" + "abc \u2066\u202b" * 3000 + "\n\ntext\n",
+    "unicode-joiners": HEAD + "# " + "\U0001f468\u200d" * 8000 + "\n\ntext\n",
+    "unicode-noncharacters": HEAD + "# \ufffe\uffff\u0001\u0002\u0000\u2028\u2029\ufeff" + "\U000e0041" * 2000 + "\n\ntext\n",
+    "nest-quotes": HEAD + "# Three\n\n" + ">" * 20000 + " x\n",
+    "nest-lists": HEAD + "# Three\n\n" + "".join("  " * n + "- x\n" for n in range(400)),
+    "nest-elements": HEAD + "# Three\n\n" + "<div>" * 3000 + "x" + "</div>" * 3000 + "\n",
+    "nest-brackets": HEAD + "# Three\n\n" + "[" * 20000 + "x" + "](" * 20000 + "\n",
+    "nest-formula": HEAD + "# Three\n\n$" + "{" * 5000 + "x" + "}" * 5000 + "$\n",
+    "nest-expression": HEAD + "# Three\n\n{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}\n",
+    "nest-yaml": "---\ntheme: default\na: " + "[" * 20000 + "\n---\n\n# Three\n",
+    "nest-diagram": HEAD + "# Three\n\n```mermaid\ngraph LR\n" + "subgraph x\n" * 300 + "```\n",
+    "macro-formula": HEAD + "# Three\n\n$\\def\\a{\\b\\b}\\def\\b{\\c\\c}\\def\\c{\\a\\a}\\a$\n",
+    "wide-table": HEAD + "# Three\n\n" + ("|" + " x |" * 300 + "\n|" + " - |" * 300 + "\n") + ("|" + " x |" * 300 + "\n") * 20,
+    "pattern-elements": HEAD + "# Three\n\n" + "<iframe " * 4000 + "\n",
+    "pattern-frames": HEAD + "# Three\n\n" + "<iframe> " * 40000 + "\n",
+    "pattern-handlers": HEAD + "# Three\n\n<a" + " on" * 4000 + " " * 4000 + "\n",
+    "pattern-emphasis": HEAD + "# Three\n\n" + "*a **b " * 4000 + "\n",
+    "pattern-imports": HEAD + "# Three\n\n" + "import " * 4000 + " " * 20000 + "\n",
+    "css-variables": HEAD
+    + "# Three\n\n<style>\nh1 {\n" + "".join(f"--a{n}: var(--a{n + 1}) var(--a{n + 1});\n" for n in range(40)) + "--a40: x;\ncontent: var(--a0) }\n</style>\n",
+    "css-selectors": HEAD + "# Three\n\n<style>\n" + "".join(f"h{n % 6 + 1}:has(* ~ :nth-child({n}n + 1) *) {{ color: red }}\n" for n in range(300)) + "</style>\n",
+    "canvas-large": code("for (let i = 0; i < 30; i++) { const c = w.document.createElement('canvas'); c.width = c.height = 16000; w.document.body.append(c) }"),
+    "canvas-webgl": code(
+        "for (let i = 0; i < 200; i++) for (const kind of ['webgl', 'webgl2', 'webgpu']) { const c = w.document.createElement('canvas').getContext(kind); c && c.createBuffer() } w.navigator.gpu && w.navigator.gpu.requestAdapter()"
+    ),
+    "picture-large": HEAD
+    + "# Three\n\n<img src=\"data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='60000' height='60000'><rect width='60000' height='60000' fill='red'/></svg>\">\n",
+    "css-huge": HEAD + "# Three\n\n<div style=\"width: 1e9px; height: 1e9px; box-shadow: 0 0 9999px 9999px red; filter: blur(9999px)\">x</div>\n",
 }
 ENDLESS = {
     "loop-code": code("while (true) {}"),
     "loop-template": HEAD + '# Three\n\n<div v-for="i in 100000000">{{ i }}</div>\n',
     "loop-regex": HEAD + "# Three\n\n{{ /^(a+)+$/.test('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!') }}\n",
     "loop-watch": code("const f = () => w.Promise.resolve().then(f); f()"),
+    "loop-css": HEAD
+    + "# Three\n\n<style>\n@keyframes x { to { left: 1px } }\n* { animation: x 1ms infinite; position: relative }\n</style>\n\n<div :ref=\"el => { const f = () => { el && (el.style.width = el.offsetWidth + 1 + 'px'); w.requestAnimationFrame(f) }, w = el && el.ownerDocument.defaultView; const r = new w.ResizeObserver(() => { while (true) el.offsetWidth }); r.observe(el) }\">x</div>\n",
+    "loop-svg": HEAD
+    + "# Three\n\n<svg viewBox='0 0 9 9'><g id='a0'><rect width='1' height='1'/></g>"
+    + "".join(f"<g id='a{n}'>" + f"<use href='#a{n - 1}'/>" * 10 + "</g>" for n in range(1, 9))
+    + "<use href='#a8'/></svg>\n",
     "many-slides": "---\ntheme: default\n---\n" + "\n---\n\n".join(f"# Slide {i}\n" for i in range(400)),
 }
 BOMBS = {
@@ -272,25 +284,19 @@ def check_neighbours(run, values, reference):
 
 
 @pytest.mark.timeout(300)
-def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(tmp_path, monkeypatch, reference):
-    monkeypatch.setenv("CANARY_ENV", "CANARY")
-    wire, inside = Tripwire(str(tmp_path / "canary.txt")), Tripwire(str(tmp_path / "run.json"))
-    canary = Canary()
-    try:
-        decks = reads(wire.path) | {
-            f"{name}-run": text
-            for name, text in reads(inside.path).items()
-            if "style" in name or "image" in name or "snippet" in name
-        }
-        decks |= calls(f"http://127.0.0.1:{canary.port}/") | STATES
-        values = batch(tmp_path / "run", between(decks, 4))
-        assert not wire.opened and not inside.opened, "a file was opened"
-        assert canary.hits == []
-    finally:
-        wire.close()
-        inside.close()
-        canary.close()
-    assert "CANARY" not in json.dumps(values)
+def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(tmp_path, monkeypatch, reference, canary, tripwire):
+    monkeypatch.setenv("CANARY_ENV", "CANARY")  # several decks say its name, none its value
+    wire, inside = tripwire(tmp_path / "canary.txt"), tripwire(tmp_path / "run.json")
+    decks = reads(wire.path) | {
+        f"{name}-run": text
+        for name, text in reads(inside.path).items()
+        if "style" in name or "image" in name or "snippet" in name
+    }
+    decks |= calls(f"http://127.0.0.1:{canary.port}/") | STATES | KEPT | ENVIRONMENT
+    values = batch(tmp_path / "run", between(decks, 4))
+    assert not wire.opened and not inside.opened, "a file was opened"
+    assert canary.hits == []
+    assert "CANARY" not in json.dumps(values).replace("CANARY_ENV", "")
     wrong = {}
     for name, value in values.items():
         kind = name.split("-")[0]
@@ -303,10 +309,19 @@ def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(tmp_path, monkeypat
             wrong[name] = value["errors"]
         assert not [error for error in value["errors"] if error["kind"] != "model"], (name, value["errors"])
     assert not wrong
-    assert values["huge-text"]["error"]["class"] == "memory"
+    assert values["huge-text"]["error"]["class"] == values["huge-deck"]["error"]["class"] == "memory"
     assert values["yaml-bomb"]["errors"][0]["class"] == "yaml"
     assert values["reload"]["errors"][0]["class"] == "forbidden"
     check_neighbours(tmp_path / "run", values, reference)
+
+
+@pytest.mark.timeout(300)
+def test_a_strange_deck_ends_in_time_with_a_name_and_costs_only_itself(tmp_path, reference):
+    values = batch(tmp_path, between(STRANGE, 6), jobs=2, deadline=8)
+    for name, value in values.items():
+        assert all((error["kind"], bool(error["class"])) == ("model", True) for error in value["errors"]), (name, value["errors"])
+        assert value["status"] == "ok" or 0 < len(value["errors"]) <= 200, name
+    check_neighbours(tmp_path, values, reference)
 
 
 @pytest.mark.timeout(300)

@@ -362,7 +362,9 @@ def test_a_worker_that_is_killed_is_replaced_and_the_deck_rendered_once_more(tmp
             while not (pool.workers[0].process and render._tree(pool.workers[0].process.pid)):
                 await asyncio.sleep(0.05)
             await asyncio.sleep(1)
-            os.kill(render._tree(pool.workers[0].process.pid)[0], signal.SIGKILL)  # the browser, under a deck
+            family = render._tree(pool.workers[0].process.pid)
+            browser = next(pid for pid in family if any("--remote-debugging-pipe" in text for text in commands([pid])))
+            os.kill(browser, signal.SIGKILL)  # under a deck
 
         try:
             return (await asyncio.gather(murder(), *(pool.render(tmp_path, record) for record in records)))[1:]
@@ -417,6 +419,30 @@ def test_nothing_is_left_running(tmp_path, end):
         time.sleep(0.05)
     assert commands(family) == []
     assert not list(tmp_path.glob("x/*.tmp"))
+
+
+def test_another_browser_is_named_in_the_record_and_a_missing_one_ends_the_stage(tmp_path, monkeypatch):
+    """The browser of the lock again, in a wrapper that gives itself out for another."""
+    place = max((render.RENDERER / "node_modules/.cache/decksmith").glob("chromium-*/chromium"), key=os.path.getmtime)
+    (tmp_path / "bin").mkdir()
+    other = tmp_path / "bin" / "other"
+    other.write_text(
+        f'#!/bin/sh\n[ "$1" != --version ] || {{ echo "Chromium 1.2 of somebody"; exit; }}\n'
+        f'export LD_LIBRARY_PATH="{place.parent}/lib"\nexec "{place}" "$@"\n'
+    )
+    for path in (other, other.parent, tmp_path):
+        path.chmod(0o755)
+    monkeypatch.setenv("DECKSMITH_CHROMIUM", str(other))
+    render._engine.cache_clear()
+    try:
+        (value,) = rendered(tmp_path, [put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"])])
+        assert (value["status"], value["engine"]["browser"]) == ("ok", "Chromium 1.2 of somebody")
+        render._engine.cache_clear()
+        monkeypatch.setenv("DECKSMITH_CHROMIUM", str(tmp_path / "none"))
+        with pytest.raises(cli.Missing, match="DECKSMITH_CHROMIUM=.*mend or unset it"):
+            render.engine()
+    finally:
+        render._engine.cache_clear()
 
 
 def test_a_missing_installation_names_the_command_that_mends_it(monkeypatch, tmp_path):

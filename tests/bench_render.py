@@ -1,0 +1,269 @@
+"""What a rendered deck costs, stock Slidev and ours in one run over the same decks: prints a markdown page (docs/render-speed.md).
+
+  tests/bench_render.py [--decks N] [--ours]
+
+CPU seconds are of the whole process tree: every command runs under a reaper that adopts and waits for all that it leaves
+behind. Stock Slidev comes from tests/fixtures/bench/stock and is installed outside the repository; it drives the same
+Chromium, with the same fonts.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FIXTURES = ROOT / "tests" / "fixtures" / "bench"
+NODE = ROOT / ".venv" / "bin" / "node"
+SCALE = 2
+
+
+def reap(report, command):
+    """Run a command as its reaper: every orphan of the tree becomes our child, so that its CPU seconds reach our account."""
+    import resource
+
+    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+    began = time.monotonic()
+    status = subprocess.call(command)
+    wall = time.monotonic() - began
+    for _ in range(100):
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.1)
+        except ChildProcessError:
+            break
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    Path(report).write_text(json.dumps({"cpu": used.ru_utime + used.ru_stime, "wall": wall}))
+    return status
+
+
+def memory(pid):
+    """MiB of the tree of a process, shared pages counted once (PSS)."""
+    total, waiting = 0, [pid]
+    while waiting:
+        member = waiting.pop()
+        try:
+            for task in os.listdir(f"/proc/{member}/task"):
+                waiting += map(int, Path(f"/proc/{member}/task/{task}/children").read_text().split())
+            total += int(re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{member}/smaps_rollup").read_text(), re.M)[1])
+        except (OSError, TypeError):
+            continue
+    return total / 1024
+
+
+def measured(command, *, watch=0.5, trace=None, **options):
+    """Run a command to its end: {cpu, wall, peak (MiB), out}; `trace` receives (seconds, MiB) on the way."""
+    with tempfile.NamedTemporaryFile() as report, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            [sys.executable, __file__, "--reap", report.name, *map(str, command)], stdout=out, stderr=err, **options
+        )
+        peak, began = 0, time.monotonic()
+        while process.poll() is None:
+            now = memory(process.pid)
+            peak = max(peak, now)
+            if trace is not None:
+                trace.append((time.monotonic() - began, now))
+            time.sleep(watch)
+        out.seek(0)
+        err.seek(0)
+        text, words = out.read().decode(), err.read().decode("utf-8", "replace")
+        if process.returncode:
+            sys.exit(f"{' '.join(map(str, command))} failed ({process.returncode}):\n{text[-1000:]}\n{words[-3000:]}")
+        return {**json.loads(Path(report.name).read_text()), "peak": peak, "out": text}
+
+
+# --- the decks ------------------------------------------------------------------------------------
+
+
+def decks(count, folder):
+    """Lay out the first `count` decks with their drawn pictures, as run `folder`; returns their records."""
+    from decksmith import drawing
+
+    records = []
+    for path in sorted(FIXTURES.glob("*.md"))[:count]:
+        place = folder / path.stem
+        (place / "images").mkdir(parents=True)
+        shutil.copy(path, place / "deck.md")
+        for name in set(re.findall(r"images/([\w-]+)\.png", path.read_text())):
+            (place / "images" / f"{name}.png").write_bytes(drawing.draw(name.replace("-", " ")))
+        records.append({"id": path.stem, "deck": {"path": f"{path.stem}/deck.md"}})
+    return records
+
+
+def slides(text):
+    """How many slides a deck of ours has: its `---` lines, less one for each block of frontmatter."""
+    return len(re.split(r"^---\n(?:(?:[\w-]+:.*\n)+---\n)?", text, flags=re.M)) - 1
+
+
+# --- stock ----------------------------------------------------------------------------------------
+
+
+def toolchain():
+    """Folder of the stock toolchain, installed from the lock when it is not there yet."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "decksmith" / "stock-slidev"
+    if not (cache / ".done").exists() or (cache / "package-lock.json").read_bytes() != (
+        FIXTURES / "stock" / "package-lock.json"
+    ).read_bytes():
+        shutil.rmtree(cache, ignore_errors=True)
+        shutil.copytree(FIXTURES / "stock", cache)
+        environment = {**os.environ, "PATH": f"{NODE.parent}:/usr/bin:/bin", "PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD": "1"}
+        subprocess.run(
+            ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"],
+            cwd=cache, env=environment, check=True, stdout=sys.stderr,
+        )
+        (cache / ".done").touch()
+    return cache
+
+
+def browser():
+    """Folder of our pinned Chromium."""
+    script = f"console.log(await (await import({json.dumps(str(ROOT / 'assets/renderer/browser.mjs'))})).unpack())"
+    done = subprocess.run([NODE, "--input-type=module", "-e", script], stdout=subprocess.PIPE, text=True, check=True)
+    return Path(done.stdout.strip())
+
+
+def stock(records, source, *options):
+    """`slidev export` of every deck, one process each, one after the other."""
+    tools, chromium = toolchain(), browser()
+    work = tools / f"decks-{os.getpid()}"
+    home = work / "home"
+    home.mkdir(parents=True)
+    environment = {
+        "PATH": f"{NODE.parent}:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", "TZ": "UTC",
+        "LD_LIBRARY_PATH": str(chromium / "lib"), "FONTCONFIG_FILE": str(chromium / "fonts.conf"),
+    }  # fmt: skip
+    total = {"cpu": 0, "wall": 0, "peak": 0, "slides": 0}
+    try:
+        for record in records:
+            place = work / record["id"]
+            shutil.copytree(source / record["id"] / "images", place / "public" / "images")
+            # As a careful user does: no request for web fonts, which this comparison leaves out.
+            text = (source / record["deck"]["path"]).read_text()
+            (place / "slides.md").write_text(text.replace("---\n", "---\nfonts:\n  provider: none\n", 1))
+            done = measured(
+                [NODE, tools / "node_modules/@slidev/cli/bin/slidev.mjs", "export", "slides.md", "--format", "png", "--output", "out",
+                 "--scale", SCALE, "--timeout", 120000, "--executable-path", chromium / "chromium", *options],
+                cwd=place, env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+            made = len(list((place / "out").rglob("*.png"))) or len(list(place.glob("out*.png")))
+            if made != slides(text):
+                sys.exit(f"stock {options}: {record['id']} has {made} pictures of {slides(text)}\n{done['out'][-2000:]}")
+            total = {key: max(total[key], done[key]) if key == "peak" else total[key] + done[key] for key in ("cpu", "wall", "peak")} | {
+                "slides": total["slides"] + made
+            }
+            print(f"stock {options}: {record['id']} {done['cpu']:.1f} CPU s", file=sys.stderr)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return total
+
+
+# --- ours -----------------------------------------------------------------------------------------
+
+
+def ours(records, run, *options, cache=None, trace=None):
+    """One deck-render over all decks."""
+    environment = {**os.environ, "IMAGES": "off", **({"DECKSMITH_RENDER_CACHE": str(cache)} if cache else {})}
+    with tempfile.TemporaryFile("w+") as source:
+        source.writelines(json.dumps(record) + "\n" for record in records)
+        source.seek(0)
+        done = measured([ROOT / "bin" / "deck-render", "--run", run, *options], stdin=source, env=environment, trace=trace)
+    rows = [json.loads(line) for line in done.pop("out").splitlines()]
+    for row in rows:
+        wanted = slides((run / row["deck"]["path"]).read_text())
+        if row["render"]["status"] != "ok" or len(row["render"]["slides"]) != wanted:
+            sys.exit(f"{row['id']}: {len(row['render']['slides'])} slides of {wanted}: {row['render']['errors']}")
+    print(f"ours {options}: {done['cpu'] / len(rows):.2f} CPU s a deck", file=sys.stderr)
+    return {**done, "slides": sum(len(row["render"]["slides"]) for row in rows)}
+
+
+def floor(run, records, scale):
+    """Pictures of pages that are already loaded: CPU seconds of browser and Node."""
+    done = subprocess.run(
+        [NODE, FIXTURES / "floor.mjs", str(scale), str(run), *[record["id"] for record in records]],
+        stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
+    return {**json.loads(done.stdout.splitlines()[-1]), "peak": None}
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--decks", type=int, default=100, help="the first N decks only")
+    options.add_argument("--ours", action="store_true", help="leave stock Slidev out")
+    options.add_argument("--many", type=int, default=10, help="how often the decks are repeated in the run for memory; 0: not at all")
+    args = options.parse_args()
+    rows = {}
+    with tempfile.TemporaryDirectory(prefix="bench-render-") as folder:
+        folder = Path(folder)
+        records = decks(args.decks, folder / "source")
+        count = len(records)
+
+        def run(name):
+            shutil.copytree(folder / "source", folder / name)
+            return folder / name
+
+        at = ["--scale", SCALE]
+        if not args.ours:
+            rows["stock, `slidev export --per-slide`, a process per deck"] = stock(records, folder / "source", "--per-slide")
+            rows["stock, `slidev export` in one piece, a process per deck"] = stock(records, folder / "source")
+        rows["ours, nothing kept (browser unpacked, runtimes of three themes built)"] = ours(records, run("cold"), *at, cache=folder / "cache")
+        ours(records[:1], run("first"), *at)
+        rows["**ours**"] = ours(records, run("warm"), *at)
+        rows["ours, all from the journal"] = ours(records, folder / "warm", *at)
+        rows["ours, `--jobs 2`"] = ours(records, run("two"), *at, "--jobs", "2")
+        rows["floor: pictures of loaded pages"] = floor(folder / "warm", records, SCALE)
+        rows["ours, scale 1"] = ours(records, run("one"), "--scale", "1")
+        rows["floor, scale 1"] = floor(folder / "warm", records, 1)
+        same = all(
+            (folder / "warm" / path.relative_to(folder / name)).read_bytes() == path.read_bytes()
+            for name in ("cold", "two")
+            for path in (folder / name).glob("*/slides/*.png")
+        )
+        if not same:
+            sys.exit("the pictures of ours differ between runs")
+
+        trace = []
+        if args.many:
+            many = folder / "many"
+            copies = []
+            for turn in range(args.many):
+                for record in records:
+                    name = f"{record['id']}-{turn}"
+                    shutil.copytree(folder / "source" / record["id"], many / name)
+                    deck = many / name / "deck.md"
+                    deck.write_text(re.sub(r"^title: (.*)$", rf"title: \1, {turn}", deck.read_text(), count=1, flags=re.M))
+                    copies.append({"id": name, "deck": {"path": f"{name}/deck.md"}})
+            long = ours(copies, many, *at, trace=trace)
+
+    first = next(iter(rows.values()))
+    print("# What a rendered deck costs\n")
+    print(f"Written by `make bench-render` on {os.cpu_count()} cores, Python {platform.python_version()}, Linux {platform.release().split('-')[0]}: {count} decks, "
+          f"{first['slides']} slides, three themes, every deck with code, Mermaid and KaTeX. Device scale {SCALE} unless said, one picture per page load, the same Chromium. "
+          "CPU seconds are of the whole process tree, memory is the peak of the tree with shared pages counted once.\n")  # fmt: skip
+    print("| | CPU s per deck | times less than the first | wall s per deck | slides per wall s | peak MiB |\n|---|---:|---:|---:|---:|---:|")
+    for name, row in rows.items():
+        peak = f"{row['peak']:.0f}" if row["peak"] else ""
+        print(f"| {name} | {row['cpu'] / count:.2f} | {first['cpu'] / row['cpu']:.1f} | {row['wall'] / count:.2f} | {row['slides'] / row['wall']:.1f} | {peak} |")
+    print("\nThe pictures of ours are the same bytes in every run of a scale: cold, warm and on two workers.")
+    if trace:
+        print(f"\n## {len(copies)} decks in one process\n")
+        print(f"{long['cpu'] / len(copies):.2f} CPU s and {long['wall'] / len(copies):.2f} wall s per deck. Memory of the tree, the mean of each tenth of the time:\n")
+        tenths = [[size for second, size in trace if turn <= second / (trace[-1][0] + 1e-9) * 10 < turn + 1] for turn in range(10)]
+        print("| " + " | ".join(f"{turn * 10} %" for turn in range(1, 11)) + " |\n|" + "---:|" * 10)
+        print("| " + " | ".join(f"{sum(part) / len(part):.0f}" if part else "" for part in tenths) + " |")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--reap"]:
+        sys.exit(reap(sys.argv[2], sys.argv[3:]))
+    sys.path.insert(0, str(ROOT / "lib"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    main()

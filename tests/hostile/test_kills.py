@@ -1,0 +1,207 @@
+"""Whatever is killed, and whenever: the same command again completes with the same bytes, and nothing is left over."""
+
+import asyncio
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from decksmith import cli, render, rubric, stream
+
+HEAD = "---\ntheme: default\n---\n\n"
+DECK = HEAD + "# Deck {n}\n\n---\n\n# Two\n\n- a\n- b\n\n---\n\n# Three\n\n```js\nlet a = {n}\n```\n"
+LOOP = '---\ntheme: default\n---\n\n# One\n\n<div :ref="() => {{ while (true) {{}} }}" />\n'
+ROUNDS = 10
+
+
+def prepare(folder, count=5, deck=DECK):
+    records = []
+    for n in range(count):
+        (folder / f"d{n}").mkdir(parents=True)
+        (folder / f"d{n}" / "deck.md").write_text(deck.format(n=n))
+        records.append({"id": f"d{n}", "deck": {"path": f"d{n}/deck.md"}})
+    (folder / "in.jsonl").write_bytes(b"".join(stream.dumps(record) + b"\n" for record in records))
+
+
+def start(folder, *options, **environment):
+    (folder / "tmp").mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [cli.ROOT / "bin/deck-render", "--run", folder, *options],
+        env=os.environ | {"IMAGES": "off", "TMPDIR": str(folder / "tmp")} | environment,
+        stdin=open(folder / "in.jsonl", "rb"),
+        stdout=open(folder / "out.jsonl", "wb"),
+        stderr=open(folder / "err", "ab"),
+    )
+
+
+def command(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def family(pid, seen):
+    seen.update((child, command(child)) for child in [*render._tree(pid), pid])
+    return {word: [child for child in seen if word in command(child)] for word in ("chromium", "worker.mjs", "cell.py")}
+
+
+def left(seen):
+    """Those of the family that are still running the same program, after a moment to end in."""
+    deadline = time.monotonic() + 5
+    while rest := [text for pid, text in seen.items() if text and command(pid) == text]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    return rest
+
+
+def pictures(folder):
+    files = sorted(folder.glob("d*/slides/*.png"))
+    for file in files:
+        data = file.read_bytes()
+        assert data[:8] == b"\x89PNG\r\n\x1a\n" and data[-8:-4] == b"IEND", f"{file} is torn"
+    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@pytest.mark.timeout(300)
+def test_a_batch_that_is_killed_at_random_completes_with_the_same_bytes(tmp_path):
+    quiet = tmp_path / "quiet"
+    prepare(quiet)
+    began = time.monotonic()
+    assert start(quiet).wait() == 0
+    length, expected = time.monotonic() - began, pictures(quiet)
+    assert len(expected) == 15
+    chance = random.Random(3)
+    for number, victim in enumerate(chance.sample(["parent", "worker.mjs", "chromium", "cell.py"] * 3, ROUNDS)):
+        run = tmp_path / f"round{number}"
+        prepare(run)
+        stage, seen, members = start(run), {}, {}
+        moment = time.monotonic() + chance.uniform(0.1, length)
+        while time.monotonic() < moment and stage.poll() is None:
+            time.sleep(0.02)
+            members = family(stage.pid, seen)
+        if victim == "parent":
+            stage.kill()
+        elif members.get(victim):
+            try:
+                os.kill(chance.choice(members[victim]), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        stage.wait(60)
+        family(stage.pid, seen)
+        assert left(seen) == [], (number, victim)
+        pictures(run)
+        if victim == "parent":
+            for rest in (run / "tmp").iterdir():
+                os.utime(rest, (1, 1))
+            assert start(run).wait(60) == 0
+        assert pictures(run) == expected, (number, victim, (run / "err").read_text())
+        records = [json.loads(line) for line in (run / "out.jsonl").read_text().splitlines()]
+        assert [record["render"]["status"] for record in records] == ["ok"] * 5, (number, victim)
+        assert not list(run.glob("d*/*.tmp")) and not list((run / "tmp").iterdir()), (number, victim)
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["at the start", "while the worker starts", "while a deck never ends"])
+def test_an_interrupted_batch_ends_at_once_and_leaves_nothing(tmp_path, sign, moment):
+    prepare(tmp_path, 2, LOOP)
+    stage, seen = start(tmp_path, "--deadline", "60"), {}
+    waits = {"at the start": "decksmith-", "while the worker starts": "cell.py", "while a deck never ends": "chromium"}
+    began = time.monotonic()
+    while time.monotonic() < began + 60 and not any(waits[moment] in text for text in seen.values()):
+        time.sleep(0.01)
+        family(stage.pid, seen)
+        if moment == "at the start" and list((tmp_path / "tmp").iterdir()):
+            break
+    if moment == "while a deck never ends":
+        time.sleep(2)
+    family(stage.pid, seen)
+    stage.send_signal(sign)
+    began = time.monotonic()
+    assert stage.wait(20) == 130
+    assert time.monotonic() - began < 5
+    assert left(seen) == []
+    assert list((tmp_path / "tmp").iterdir()) == [] and not list(tmp_path.glob("d*/*.tmp"))
+    assert "Traceback" not in (tmp_path / "err").read_text()
+    assert "interrupted; run the same command again" in (tmp_path / "err").read_text()
+
+
+@pytest.mark.parametrize(
+    "script, message",
+    [
+        ('case "$*" in *worker.mjs*) echo out of luck >&2; exit 3 ;; esac', "out of luck"),
+        ('case "$*" in *worker.mjs*) kill -9 $$ ;; esac', "it said nothing"),
+        ('case "$*" in *worker.mjs*) printf %s \'{"ready":\' ;; esac', "it said nothing"),
+    ],
+)
+def test_a_worker_that_dies_at_its_start_is_a_renderer_fault_and_holds_nothing_up(
+    tmp_path, monkeypatch, script, message
+):
+    """Node answers for its version, and ends when it should work."""
+    prepare(tmp_path, 2)
+    (tmp_path / "node").write_text(f"#!/bin/sh\n{script}\n")
+    for path in (tmp_path / "node", tmp_path):
+        path.chmod(0o755)
+    monkeypatch.setattr(render, "node", lambda: tmp_path / "node")
+
+    async def go():
+        pool = render.Pool(rubric.Protocol.load("offline"))
+        try:
+            records = stream.records(tmp_path / "in.jsonl")
+            return await asyncio.gather(*(pool.render(tmp_path, record) for _, record in records))
+        finally:
+            await pool.close()
+            assert not pool.home.exists()
+
+    values = asyncio.run(asyncio.wait_for(go(), 30))
+    assert [(value["error"]["kind"], value["error"]["class"]) for value in values] == [("renderer", "crash")] * 2
+    assert message in values[0]["error"]["message"]
+
+
+def test_a_renderer_without_node_names_the_command_that_mends_it(tmp_path, monkeypatch):
+    prepare(tmp_path, 1)
+    monkeypatch.setattr(render, "node", lambda: tmp_path / "nothing")
+
+    async def go():
+        pool = render.Pool(rubric.Protocol.load("offline"))
+        try:
+            await pool.render(tmp_path, {"id": "d0", "deck": {"path": "d0/deck.md"}})
+        finally:
+            await pool.close()
+
+    with pytest.raises(cli.Missing, match="run: make setup"):
+        asyncio.run(asyncio.wait_for(go(), 30))
+
+
+def test_what_a_killed_owner_left_is_swept_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(render.tempfile, "tempdir", str(tmp_path))
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    stale, fresh, link, alien, file = (
+        tmp_path / f"decksmith-render-{os.getpid() if word == 'alive' else pid}-{word}"
+        for word, pid in dict.fromkeys(("stale", "fresh", "link", "alive", "file"), gone.pid).items()
+    )
+    kept = tmp_path / "kept"
+    for folder in (stale, fresh, alien, kept):
+        (folder / "inner").mkdir(parents=True)
+        (folder / "inner" / "x").write_text("x")
+    (stale / "inner" / "out").symlink_to(kept)
+    link.symlink_to(kept)
+    file.write_text("x")
+    locked = tmp_path / f"decksmith-render-{gone.pid}-locked"
+    locked.mkdir()
+    holder = os.open(locked, os.O_RDONLY)
+    render.fcntl.flock(holder, render.fcntl.LOCK_EX)
+    for path in (stale, kept, alien, locked):
+        os.utime(path, (1, 1))
+    mine, lock = render._folder()
+    assert set(tmp_path.iterdir()) == {fresh, link, alien, file, kept, locked, mine}
+    assert (kept / "inner" / "x").read_text() == "x"
+    os.close(lock)
+    os.close(holder)

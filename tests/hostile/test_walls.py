@@ -1,0 +1,206 @@
+"""Each wall alone: the policy without a cell or a browser, the cell without the policy, Node's permissions without the cell, the browser
+without any of them. What one wall would let through must not depend on another."""
+# ruff: noqa: E501 (decks stand in single lines here)
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from decksmith import cli, render, rubric
+
+HERE = Path(__file__).parent
+HEAD = "---\ntheme: default\n---\n\n# T\n\n"  # what follows begins on line 7
+FORBIDDEN = {  # name: (deck, what must not be left of it)
+    "frame": ('<iframe src="http://x/"></iframe>', "iframe"),
+    "frame-between-ticks": ('<div title="`"><iframe src="http://x/"></iframe><b title="`">x</b></div>', "iframe"),
+    "frame-between-fences-in-html": ('<div>\n```\n<iframe src="x"></iframe>\n```\n</div>', "iframe"),
+    "frame-by-component": ('<component is="iframe" src="x" />', "iframe"),
+    "frame-in-upper-case": ('<IFRAME\nsrc="x">', "(?i)iframe"),
+    "object-between-indented-fences": ('text\n\n    ```\n\n<object data="x"></object>\n\n    ```', "object data|data: \"x\""),
+    "embed-after-a-fence-that-is-not-closed": ('```js\n1\n```js\n\n<embed src="x">\n\n```\n2\n```', "embed"),
+    "handler": ('<b onclick="x()">a</b>', "onclick"),
+    "handler-between-ticks": ('<b title="`" onclick="x()">a</b><i title="`" />', "onclick"),
+    "handler-of-vue": ('<b title="`" @click.once="x()">a</b><i title="`" />', "(?i)onclick"),
+    "html": ('<b title="`" v-html="\'<i>\'">a</b><i title="`" />', "innerHTML"),
+    "html-by-name": ('<b title="`" :innerHTML="\'<i>\'">a</b><i title="`" />', "innerHTML"),
+    "document": ('<b title="`" srcdoc="x">a</b><i title="`" />', "srcdoc"),
+    "any-element": ('<component title="`" :is="\'iframe\'" src="x" /><i title="`" />', "iframe"),
+    "script": ("<script setup>\nimport x from 'y'\n</script>", "from 'y'"),
+    "import": ('<b title="`" :a="import(\'y\')">a</b><i title="`" />', r"import\('y'\)"),
+    "meta": ("<link rel=\"preconnect\" href=\"http://x/\"><base href=\"http://x/\"><meta http-equiv=refresh content=\"0;url=http://x/\">", "http://x"),
+    "snippet": ("<<< /etc/hostname", "<<<"),
+    "snippet-in-a-list": ("- a\n- <<< /etc/hostname", "hostname"),
+}
+
+
+def node(*args, **options):
+    return subprocess.run([render.node().resolve(), *args], capture_output=True, text=True, timeout=120, **options)
+
+
+def test_the_policy_alone_takes_out_what_is_forbidden_however_it_is_disguised():
+    done = node(HERE / "compile.mjs", input=json.dumps([HEAD + text + "\n" for text, _ in FORBIDDEN.values()]))
+    assert done.returncode == 0, done.stderr
+    for name, (_, rest), found in zip(FORBIDDEN, FORBIDDEN.values(), json.loads(done.stdout), strict=True):
+        assert {cls for cls, _ in found["errors"]} == {"forbidden"}, (name, found["errors"])
+        assert all(7 <= line <= 13 for _, line in found["errors"]), (name, found["errors"])
+        own = re.sub(r"^import .* from '/@rt/.*$", "", found["modules"], flags=re.M)
+        assert not re.search(rest, own), (name, own)
+
+
+def test_the_policy_alone_lets_no_key_of_the_frontmatter_name_code_a_file_or_a_server():
+    keys = "addons export remoteAssets src plantUmlServer config shiki setup vite unocss".split()
+    decks = [f"---\ntheme: default\n{key}: ./x\n---\n\n# T\n" for key in keys]
+    decks += [f"---\ntheme: {theme}\n---\n\n# T\n" for theme in ("./x", "/tmp/x", "'@slidev/theme-default'", "../..", "[default]")]
+    done = node(HERE / "compile.mjs", input=json.dumps(decks))
+    found = [value["errors"] for value in json.loads(done.stdout)]
+    assert found[: len(keys)] == [[["forbidden", 3]]] * len(keys)
+    assert found[len(keys) :] == [[["unknown-theme", 2]]] * 5
+
+
+PROBE = """
+import fs from 'node:fs'
+import net from 'node:net'
+import os from 'node:os'
+const [file, port, outside] = process.argv.slice(-3)
+const attempt = what => { try { return what() ?? 'did' } catch (error) { return error.code ?? String(error) } }
+const call = host => new Promise(resolve => net.connect(+port, host).on('connect', () => resolve('did')).on('error', error => resolve(error.code)).setTimeout(3000, () => resolve('slow')))
+const status = Object.fromEntries(fs.readFileSync('/proc/self/status', 'utf8').split('\\n').map(line => line.split(':\\t')))
+console.log(JSON.stringify({
+  read: attempt(() => fs.readFileSync(file, 'utf8')), folder: attempt(() => fs.readdirSync(outside)), write: attempt(() => fs.writeFileSync(outside + '/new', 'x')),
+  change: attempt(() => fs.writeFileSync(process.env.RENDERER + '/page.mjs', 'x', { flag: 'r+' })),
+  large: attempt(() => { const f = fs.openSync(process.env.HOME + '/large', 'w'); fs.ftruncateSync(f, 300 << 20) }),
+  call: await call('127.0.0.1'), out: await call('192.0.2.1'), uid: process.getuid(), caps: status.CapEff, bound: status.CapBnd, nnp: status.NoNewPrivs.trim(), environment: Object.keys(process.env).sort(),
+  processes: fs.readdirSync('/proc').filter(name => /^\\d+$/.test(name)).length, interfaces: Object.keys(os.networkInterfaces()) }))
+"""
+
+
+def granted(walls):
+    """Whether this host grants these walls."""
+    folder, lock = render._folder()
+    try:
+        command = render._cell(walls, True, folder, [render.node().resolve(), "--version"], render._readable())
+        return asyncio.run(render._run(command, folder))[0] == 0
+    finally:
+        os.rmdir(folder)
+        os.close(lock)
+
+
+@pytest.mark.parametrize("walls", ["full", "shared-pids", "plain"])
+def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_privileges(walls, canary, tmp_path, monkeypatch):
+    if not granted(walls):
+        pytest.skip(f"this host does not grant the walls {walls}")
+    monkeypatch.setenv("CANARY_ENV", "CANARY")
+    secret = tmp_path / "secret"
+    secret.write_text("CANARY")
+    secret.chmod(0o600)
+    before = (render.RENDERER / "page.mjs").read_bytes()
+    folder, lock = render._folder()
+    home = folder / "0"
+    home.mkdir(mode=0o700)
+    done = subprocess.run(
+        render._cell(walls, True, home, [render.node().resolve(), "--input-type=module", "-e", PROBE, secret, str(canary.port), tmp_path], render._readable()),
+        env={**render._environment(), "HOME": str(home), "RENDERER": str(render.RENDERER.resolve())}, capture_output=True, text=True, timeout=60,
+    )
+    os.close(lock)
+    subprocess.run(["rm", "-rf", folder], check=True)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    inside, root = walls != "plain", os.geteuid() == 0
+    assert said["environment"] == sorted({"HOME", "LANG", "NODE_ENV", "PATH", "RENDERER", "TZ"} | {"BROWSER_SANDBOX"} & set(said["environment"]) | set(render._environment()))
+    assert (int(said["caps"], 16), said["nnp"]) == (0, "1")
+    assert said["large"] == "EFBIG"
+    assert said["uid"] != 0 and (not root or 61184 <= said["uid"] < 65520)
+    if inside or root:
+        assert said["read"] in ("ENOENT", "EACCES") and said["folder"] in ("ENOENT", "EACCES") and said["write"] in ("ENOENT", "EACCES")
+        assert said["change"] in ("EROFS", "EACCES")
+        assert not (tmp_path / "new").exists()
+    if inside:
+        assert (said["call"], said["out"], said["interfaces"]) == ("ECONNREFUSED", "ENETUNREACH", ["lo"])
+        assert canary.hits == []
+    if walls == "full":
+        assert said["processes"] == 1
+    assert (render.RENDERER / "page.mjs").read_bytes() == before
+
+
+def test_node_s_permissions_alone_keep_the_worker_from_other_files(tripwire, tmp_path):
+    wire = tripwire(tmp_path / "canary")
+    script = f"""import fs from 'node:fs'
+      const attempt = what => {{ try {{ return what() ?? 'did' }} catch (error) {{ return error.code }} }}
+      console.log(JSON.stringify([attempt(() => fs.readFileSync({json.dumps(wire.path)})), attempt(() => fs.writeFileSync({json.dumps(str(tmp_path / "new"))}, 'x')),
+        attempt(() => fs.readFileSync({json.dumps(str(render.RENDERER.resolve() / "package.json"))}) && 'did'), fs.existsSync({json.dumps(wire.path)})]))"""
+    root = render.RENDERER.resolve()
+    done = node("--no-warnings", "--permission", f"--allow-fs-read={root}", "--import", root / "wall.mjs", "--input-type=module", "-e", script)
+    assert json.loads(done.stdout) == ["ENOENT", "ERR_ACCESS_DENIED", "did", False], done.stderr
+    assert not wire.opened and not (tmp_path / "new").exists()
+
+
+def test_the_browser_alone_reaches_nothing_but_our_origin(canary, tmp_path):
+    attack = """
+      const P = PORT, hosts = ['127.0.0.1', 'localhost', '[::1]', '0.0.0.0', '127.1', '2130706433', 'x.localhost'].map(host => host + ':' + P)
+      const attempt = what => { try { const made = what(); made?.catch?.(() => {}) } catch {} }
+      const add = (tag, set) => attempt(() => document.body.append(Object.assign(document.createElement(tag), set)))
+      for (const host of hosts) {
+        const url = 'http://' + host + '/'
+        attempt(() => fetch(url, { mode: 'no-cors' })); attempt(() => navigator.sendBeacon(url, 'x')); attempt(() => new WebSocket('ws://' + host)); attempt(() => new EventSource(url))
+        attempt(() => new WebTransport('https://' + host)); attempt(() => new Worker(url)); attempt(() => new SharedWorker(url)); attempt(() => importScripts(url)); attempt(() => import(url))
+        for (const rel of ['prefetch', 'preconnect', 'dns-prefetch', 'preload', 'modulepreload', 'stylesheet', 'icon', 'manifest', 'prerender']) add('link', { rel, href: url, as: 'image' })
+        add('img', { src: url, srcset: url + 'b 2x' }); add('iframe', { src: url }); add('object', { data: url }); add('embed', { src: url }); add('video', { src: url, poster: url }); add('audio', { src: url })
+        add('script', { src: url }); add('input', { type: 'image', src: url })
+        add('style', { textContent: `@import '${url}'; @font-face { font-family: x; src: url(${url}) } body { font-family: x; background: url(${url}) }` })
+        add('script', { type: 'speculationrules', textContent: JSON.stringify({ prefetch: [{ source: 'list', urls: [url] }], prerender: [{ source: 'list', urls: [url] }] }) })
+        attempt(() => { const form = document.createElement('form'); form.action = url; form.method = 'post'; form.target = 'x'; add('iframe', { name: 'x' }); document.body.append(form); form.submit() })
+        attempt(() => { const rtc = new RTCPeerConnection({ iceServers: [{ urls: 'stun:' + host }, { urls: 'turn:' + host + '?transport=tcp', username: 'x', credential: 'x' }] }); rtc.createDataChannel('x'); rtc.createOffer().then(offer => rtc.setLocalDescription(offer)) })
+        attempt(() => open(url)); attempt(() => fetch('file:///etc/hostname')); add('iframe', { src: 'file:///etc/hostname' })
+      }
+      const kept = []
+      const service = navigator.serviceWorker ? navigator.serviceWorker.register('/sw.js').then(() => kept.push('service worker'), () => {}) : 0
+      setTimeout(() => fetch('/said?ran ' + kept), 2500)
+    """.replace("PORT", str(canary.port))
+    done = node(HERE / "browse.mjs", attack, tmp_path, env=render._environment())
+    assert done.stdout.strip() == "ran", (done.stdout, done.stderr[-500:])
+    assert canary.hits == []
+
+
+def test_the_browser_has_a_sandbox_of_its_own_where_the_kernel_allows_it(tmp_path):
+    if not granted("full"):
+        pytest.skip("no namespaces on this host")
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "deck.md").write_text(HEAD + '<div :ref="() => { while (true) {} }" />\n')
+
+    def said(pid):
+        return dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+
+    async def go():
+        pool = render.Pool(rubric.Protocol.load("offline"))
+        work = asyncio.ensure_future(pool.render(tmp_path, {"id": "x", "deck": {"path": "x/deck.md"}}))
+        try:
+            began = time.monotonic()
+            while time.monotonic() < began + 60:
+                await asyncio.sleep(0.1)
+                for pid in render._tree(pool.workers[0].process.pid) if pool.workers[0].process else []:
+                    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                    if b"--type=renderer" in command:
+                        return said(pid), [os.readlink(f"/proc/{process}/ns/net") for process in (pid, "self")]
+        finally:
+            work.cancel()
+            await pool.close()
+
+    status, (theirs, ours) = asyncio.run(go())
+    assert (status["Seccomp"], status["NoNewPrivs"], int(status["CapEff"], 16)) == ("2", "1", 0)
+    assert "0" not in status["Uid"].split() and theirs != ours
+
+
+def test_a_cell_that_cannot_be_had_is_refused_before_the_command_runs(tmp_path):
+    spec = {"home": str(tmp_path), "read": [], "walls": "full", "parent": os.getpid() + 1, "become": True}
+    done = subprocess.run([sys.executable, "-IS", render.CELL, json.dumps(spec), "/bin/echo", "ran"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (125, "")
+    spec |= {"parent": os.getpid(), "walls": "plain"}
+    done = subprocess.run([sys.executable, "-IS", render.CELL, json.dumps(spec), cli.ROOT / "nothing"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (125, 1)
+    assert re.fullmatch(r"cell: .*(nothing: No such file|Permission denied).*\n", done.stderr)
