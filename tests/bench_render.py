@@ -110,15 +110,19 @@ def slides(text):
 def toolchain():
     """Folder of the stock toolchain, installed from the lock when it is not there yet."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "decksmith" / "stock-slidev"
-    if not (cache / ".done").exists() or (cache / "package-lock.json").read_bytes() != (
-        FIXTURES / "stock" / "package-lock.json"
-    ).read_bytes():
+    if (
+        not (cache / ".done").exists()
+        or (cache / "package-lock.json").read_bytes() != (FIXTURES / "stock" / "package-lock.json").read_bytes()
+    ):
         shutil.rmtree(cache, ignore_errors=True)
         shutil.copytree(FIXTURES / "stock", cache)
         environment = {**os.environ, "PATH": f"{NODE.parent}:/usr/bin:/bin", "PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD": "1"}
         subprocess.run(
             ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"],
-            cwd=cache, env=environment, check=True, stdout=sys.stderr,
+            cwd=cache,
+            env=environment,
+            check=True,
+            stdout=sys.stderr,
         )
         (cache / ".done").touch()
     return cache
@@ -156,10 +160,13 @@ def stock(records, source, *options):
             )  # fmt: skip
             made = len(list((place / "out").rglob("*.png"))) or len(list(place.glob("out*.png")))
             if made != slides(text):
-                sys.exit(f"stock {options}: {record['id']} has {made} pictures of {slides(text)}\n{done['out'][-2000:]}")
-            total = {key: max(total[key], done[key]) if key == "peak" else total[key] + done[key] for key in ("cpu", "wall", "peak")} | {
-                "slides": total["slides"] + made
-            }
+                sys.exit(
+                    f"stock {options}: {record['id']} has {made} pictures of {slides(text)}\n{done['out'][-2000:]}"
+                )
+            total = {
+                key: max(total[key], done[key]) if key == "peak" else total[key] + done[key]
+                for key in ("cpu", "wall", "peak")
+            } | {"slides": total["slides"] + made}
             print(f"stock {options}: {record['id']} {done['cpu']:.1f} CPU s", file=sys.stderr)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -175,7 +182,9 @@ def ours(records, run, *options, cache=None, trace=None):
     with tempfile.TemporaryFile("w+") as source:
         source.writelines(json.dumps(record) + "\n" for record in records)
         source.seek(0)
-        done = measured([ROOT / "bin" / "deck-render", "--run", run, *options], stdin=source, env=environment, trace=trace)
+        done = measured(
+            [ROOT / "bin" / "deck-render", "--run", run, *options], stdin=source, env=environment, trace=trace
+        )
     rows = [json.loads(line) for line in done.pop("out").splitlines()]
     for row in rows:
         wanted = slides((run / row["deck"]["path"]).read_text())
@@ -198,7 +207,9 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--decks", type=int, default=100, help="the first N decks only")
     options.add_argument("--ours", action="store_true", help="leave stock Slidev out")
-    options.add_argument("--many", type=int, default=10, help="how often the decks are repeated in the run for memory; 0: not at all")
+    options.add_argument(
+        "--many", type=int, default=10, help="how often the decks are repeated in the run for memory; 0: not at all"
+    )
     args = options.parse_args()
     rows = {}
     with tempfile.TemporaryDirectory(prefix="bench-render-") as folder:
@@ -212,9 +223,13 @@ def main():
 
         at = ["--scale", SCALE]
         if not args.ours:
-            rows["stock, `slidev export --per-slide`, a process per deck"] = stock(records, folder / "source", "--per-slide")
+            rows["stock, `slidev export --per-slide`, a process per deck"] = stock(
+                records, folder / "source", "--per-slide"
+            )
             rows["stock, `slidev export` in one piece, a process per deck"] = stock(records, folder / "source")
-        rows["ours, nothing kept (browser unpacked, runtimes of three themes built)"] = ours(records, run("cold"), *at, cache=folder / "cache")
+        rows["ours, nothing kept (browser unpacked, runtimes of three themes built)"] = ours(
+            records, run("cold"), *at, cache=folder / "cache"
+        )
         ours(records[:1], run("first"), *at)
         rows["**ours**"] = ours(records, run("warm"), *at)
         rows["ours, all from the journal"] = ours(records, folder / "warm", *at)
@@ -239,7 +254,9 @@ def main():
                     name = f"{record['id']}-{turn}"
                     shutil.copytree(folder / "source" / record["id"], many / name)
                     deck = many / name / "deck.md"
-                    deck.write_text(re.sub(r"^title: (.*)$", rf"title: \1, {turn}", deck.read_text(), count=1, flags=re.M))
+                    deck.write_text(
+                        re.sub(r"^title: (.*)$", rf"title: \1, {turn}", deck.read_text(), count=1, flags=re.M)
+                    )
                     copies.append({"id": name, "deck": {"path": f"{name}/deck.md"}})
             long = ours(copies, many, *at, trace=trace)
 
@@ -248,15 +265,24 @@ def main():
     print(f"Written by `make bench-render` on {os.cpu_count()} cores, Python {platform.python_version()}, Linux {platform.release().split('-')[0]}: {count} decks, "
           f"{first['slides']} slides, three themes, every deck with code, Mermaid and KaTeX. Device scale {SCALE} unless said, one picture per page load, the same Chromium. "
           "CPU seconds are of the whole process tree, memory is the peak of the tree with shared pages counted once.\n")  # fmt: skip
-    print("| | CPU s per deck | times less than the first | wall s per deck | slides per wall s | peak MiB |\n|---|---:|---:|---:|---:|---:|")
+    print(
+        "| | CPU s per deck | times less than the first | wall s per deck | slides per wall s | peak MiB |\n|---|---:|---:|---:|---:|---:|"
+    )
     for name, row in rows.items():
         peak = f"{row['peak']:.0f}" if row["peak"] else ""
-        print(f"| {name} | {row['cpu'] / count:.2f} | {first['cpu'] / row['cpu']:.1f} | {row['wall'] / count:.2f} | {row['slides'] / row['wall']:.1f} | {peak} |")
+        print(
+            f"| {name} | {row['cpu'] / count:.2f} | {first['cpu'] / row['cpu']:.1f} | {row['wall'] / count:.2f} | {row['slides'] / row['wall']:.1f} | {peak} |"
+        )
     print("\nThe pictures of ours are the same bytes in every run of a scale: cold, warm and on two workers.")
     if trace:
         print(f"\n## {len(copies)} decks in one process\n")
-        print(f"{long['cpu'] / len(copies):.2f} CPU s and {long['wall'] / len(copies):.2f} wall s per deck. Memory of the tree, the mean of each tenth of the time:\n")
-        tenths = [[size for second, size in trace if turn <= second / (trace[-1][0] + 1e-9) * 10 < turn + 1] for turn in range(10)]
+        print(
+            f"{long['cpu'] / len(copies):.2f} CPU s and {long['wall'] / len(copies):.2f} wall s per deck. Memory of the tree, the mean of each tenth of the time:\n"
+        )
+        tenths = [
+            [size for second, size in trace if turn <= second / (trace[-1][0] + 1e-9) * 10 < turn + 1]
+            for turn in range(10)
+        ]
         print("| " + " | ".join(f"{turn * 10} %" for turn in range(1, 11)) + " |\n|" + "---:|" * 10)
         print("| " + " | ".join(f"{sum(part) / len(part):.0f}" if part else "" for part in tenths) + " |")
 
