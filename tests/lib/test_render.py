@@ -358,13 +358,18 @@ def test_a_worker_that_is_killed_is_replaced_and_the_deck_rendered_once_more(tmp
     async def go():
         pool = render.Pool(rubric.Protocol.load("offline"))
 
+        def browser():
+            process = pool.workers[0].process
+            family = render._tree(process.pid) if process else []
+            return next((pid for pid in family if any("--remote-debugging-pipe" in text for text in commands([pid]))), None)
+
         async def murder():
-            while not (pool.workers[0].process and render._tree(pool.workers[0].process.pid)):
+            while not browser():
                 await asyncio.sleep(0.05)
             await asyncio.sleep(1)
-            family = render._tree(pool.workers[0].process.pid)
-            browser = next(pid for pid in family if any("--remote-debugging-pipe" in text for text in commands([pid])))
-            os.kill(browser, signal.SIGKILL)  # under a deck
+            while not (pid := browser()):
+                await asyncio.sleep(0.05)
+            os.kill(pid, signal.SIGKILL)  # under a deck
 
         try:
             return (await asyncio.gather(murder(), *(pool.render(tmp_path, record) for record in records)))[1:]
