@@ -35,12 +35,12 @@ FOR_REPORT := .for-$(subst $(space),+,$(strip $(MODEL)))
 ##@ Measure
 .PHONY: baseline
 baseline: $(REPORT)/index.html  ## decks by MODEL: asked for, rendered, judged, scored, compared, reported
+	@bin/run-compare $(RUNS)
+	echo "Open the report: file://$(abspath $<)"
 
 $(REPORT)/index.html: $(RUNS:%=%/summary.json) assets/models.toml $(wildcard assets/web/*) $(REPORT)/$(FOR_REPORT)
-	bin/run-compare $(RUNS)
-	bin/run-plot --out $(@D)/plots $(RUNS)
-	bin/run-report --out $(@D) $(RUNS)
-	echo "Open the report: file://$(abspath $@)"
+	bin/run-plot --out $(@D)/plots $(RUNS) > /dev/null
+	bin/run-report --out $(@D) $(RUNS) > /dev/null
 
 $(RUNS:%=%/summary.json): %/summary.json: %/scores.jsonl
 	bin/run-summarize --protocol $(PROTOCOL) --run $(@D) < $< > $@.tmp

@@ -4,15 +4,15 @@ import itertools
 from functools import lru_cache
 from pathlib import Path
 
-from decksmith import cli, stats, stream
-from decksmith.runs import TITLES, caption, columns, interval, separated, titles
+from decksmith import claims, cli, stream
+from decksmith.runs import TITLES, caption, interval, titles
 
 INKS = {"light": {"ink": "#1f2328", "soft": "#6a7078", "line": "#e3e1db", "paper": "#ffffff"},
         "dark": {"ink": "#e8e6e1", "soft": "#9aa0a8", "line": "#34383e", "paper": "none"}}
 
 
-def plots(out, runs, formats=("png", "svg"), inks=("light",)):
-    """Draw the plots of `runs` into the folder `out`; returns the file names. Equal runs give equal bytes."""
+def plots(out, runs, compared, formats=("png", "svg"), inks=("light",)):
+    """Draw the plots of `runs`, `compared` by claims.compare, into the folder `out`; returns the file names."""
     import io
 
     import matplotlib
@@ -30,7 +30,7 @@ def plots(out, runs, formats=("png", "svg"), inks=("light",)):
                  "figure.facecolor": tone["paper"], "axes.spines.top": False, "axes.spines.right": False,
                  "axes.spines.left": False, "xtick.major.size": 0, "ytick.major.size": 0, "axes.axisbelow": True}
         with pyplot.rc_context(style):
-            figure = draw(pyplot, runs, tone)
+            figure = draw(pyplot, runs, compared, tone)
             for form in formats if figure else ():
                 buffer = io.BytesIO()
                 figure.savefig(buffer, format=form, dpi=200, bbox_inches="tight", pad_inches=0.15,
@@ -95,11 +95,13 @@ def _bar_with_interval(axes, y, value, color, tone, height, hollow=False):
                   else color, markeredgecolor=color, markeredgewidth=1.6, fillstyle="none" if hollow else "full", clip_on=False, zorder=3)
 
 
-def _plot_overall(pyplot, runs, tone):
+def _plot_overall(pyplot, runs, compared, tone):
     empty = {"mean": None, "lo": None, "hi": None, "n": 0}
     means = [(run, *(run["summary"]["means"][a].get("overall", empty) for a in ("floor", "renderable"))) for run in runs]
-    means.sort(key=lambda item: (item[1]["mean"] or 0, item[0]["label"]))
-    figure, axes = pyplot.subplots(figsize=(8.8, 1.5 + 0.95 * len(runs)))
+    means.reverse()  # by name from the top: the order of the means would read as a ranking
+    said = _said(compared)
+    top = 1.0 + 0.2 * len(said)
+    figure, axes = pyplot.subplots(figsize=(8.8, 0.5 + top + 0.95 * len(runs)))
     for y, (run, floor, renderable) in enumerate(means):
         _bar_with_interval(axes, y + 0.19, floor, run["color"], tone, 0.30)
         _bar_with_interval(axes, y - 0.19, renderable, run["color"], tone, 0.30, hollow=True)
@@ -111,8 +113,24 @@ def _plot_overall(pyplot, runs, tone):
     _scale(axes, tone)
     figure.subplots_adjust(left=0.23, right=0.71, bottom=0.35 / figure.get_figheight())
     _titled(figure, tone, titles(runs)["overall"], f"{caption(runs)}. Filled: floor. Hollow: rendered decks.\n"
-            "Lines are 95 % intervals. The order alone says little: read the paired differences.", 1.0)
+            "Lines are 95 % intervals.", top)
+    height = figure.get_figheight()
+    for place, line in enumerate(said):
+        figure.text(axes.get_position().x0, 1 - (0.86 + 0.2 * place) / height, line, size=9.5, va="top")
     return figure
+
+
+def _said(compared):
+    """The headline in at most three lines of a plot."""
+    import textwrap
+
+    if compared["refused"]:
+        lines = ["No headline: " + compared["refused"][0] + (f" (and {more} more)" if (more := len(compared["refused"]) - 1) else "")]
+    elif len(compared["runs"]) < 2:
+        return []
+    else:
+        lines = compared["headlines"] if len(compared["headlines"]) < 4 else [claims.ranked(compared)]
+    return [textwrap.shorten(line, 125, placeholder=" ..") for line in lines]
 
 
 def measured(runs):
@@ -120,7 +138,7 @@ def measured(runs):
             if name not in ("overall", "judge_only", "checklist", "craft", "craft_v5")]
 
 
-def _plot_dimensions(pyplot, runs, tone):
+def _plot_dimensions(pyplot, runs, compared, tone):
     names = measured(runs)
     if not names:
         return None
@@ -154,7 +172,7 @@ def _legend(figure, axes, runs, below):
                   columnspacing=1.4, borderaxespad=0)
 
 
-def _plot_radar(pyplot, runs, tone):
+def _plot_radar(pyplot, runs, compared, tone):
     import numpy
 
     names = measured(runs)
@@ -188,31 +206,30 @@ def _plot_radar(pyplot, runs, tone):
     return figure
 
 
-def _plot_deltas(pyplot, runs, tone):
+def _plot_deltas(pyplot, runs, compared, tone):
     """Each later run minus the base, paired by prompt; the base is the run that was named first."""
     if len(runs) < 2:
         return None
     base = min(runs, key=lambda run: run["order"])
     others = [run for run in runs if run is not base]
     shown = ["overall", "judge_only", *measured(runs)]
-    tables = {run["name"]: columns(run["records"], "floor") for run in runs}
     step = 0.34
     group = step * len(others) + 0.42
     figure, axes = pyplot.subplots(figsize=(8.4, 1.75 + 0.62 * group * len(shown)))
     reach = 0.5
     for index, name in enumerate(shown):
         for place, run in enumerate(others):
-            value = stats.paired(tables[run["name"]].get(name, {}), tables[base["name"]].get(name, {}))
-            if value["mean"] is None:
+            value, verdict = claims.difference(compared, run["label"], base["label"], "floor", name)
+            if value is None or value["mean"] is None:
                 continue
             y = -index * group - place * step
             reach = max(reach, *(abs(value[key]) for key in ("lo", "hi") if value[key] is not None), abs(value["mean"]))
             if value["lo"] is not None:
                 axes.plot([value["lo"], value["hi"]], [y, y], color=run["color"], linewidth=2.2, solid_capstyle="round")
             axes.plot([value["mean"]], [y], "o", markersize=7, color=run["color"], markeredgewidth=1.6,
-                      fillstyle="full" if separated(value) else "none")
-            axes.text(1.03, y, interval(value) + {True: "", False: "  not separated", None: f"  n = {value['n']}, too few"}[separated(value)], va="center", size=9,
-                      transform=axes.get_yaxis_transform(), color=tone["ink"] if separated(value) else tone["soft"])
+                      fillstyle="full" if verdict == "beats" else "none")
+            axes.text(1.03, y, interval(value) + ("" if verdict == "beats" else f"  {verdict}"), va="center", size=9,
+                      transform=axes.get_yaxis_transform(), color=tone["ink"] if verdict == "beats" else tone["soft"])
     axes.axvline(0, color=tone["soft"], linewidth=1)
     axes.set_xlim(-1.1 * reach, 1.1 * reach)
     axes.grid(axis="x", color=tone["line"], linewidth=0.8)
@@ -222,6 +239,6 @@ def _plot_deltas(pyplot, runs, tone):
     figure.subplots_adjust(left=0.14, right=0.70, bottom=0.35 / figure.get_figheight())
     lines = (len(others) + 2) // 3
     _titled(figure, tone, f"Difference to {base['label']}, floor",
-            "Paired by prompt, 95 % intervals. Hollow: not separated.", 0.85 + 0.22 * lines)
+            "Paired by prompt, 95 % intervals. Filled: separated by the corrected test.", 0.85 + 0.22 * lines)
     _legend(figure, axes, others, 0.66)
     return figure

@@ -5,14 +5,13 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from decksmith import cli, stream
+from decksmith import claims, cli, stream
 from decksmith.plots import measured, plots
 from decksmith.runs import (
-    FAMILY,
     NOTES,
+    ROWS,
     TITLES,
     caption,
-    claims,
     fault_of,
     figure_text,
     interval,
@@ -21,7 +20,6 @@ from decksmith.runs import (
     prompt_of,
     spent,
     status_of,
-    table,
     titles,
 )
 
@@ -40,9 +38,12 @@ def page(out, runs):
 
     import jinja2
 
+    if rows := next((run for run in runs if run["protocol"].get("protocol") == ROWS), None):
+        raise cli.BadData(f"{rows['path']} has scores only; a report needs the decks of runs")
     out, web = Path(out), cli.ROOT / "assets" / "web"
     pictures, done = _pictures(out, runs)
-    drawn = plots(out / "plots", runs, ("svg",), ("light", "dark"))
+    compared = claims.compare(runs)
+    drawn = plots(out / "plots", runs, compared, ("svg",), ("light", "dark"))
     data = json.dumps(_data(runs, pictures), ensure_ascii=False, separators=(",", ":"))
     # In a script element only `<` can end or change what follows; lone surrogates are not UTF-8.
     data = data.replace("<", "\\u003c").encode("utf-8", "backslashreplace").decode()
@@ -62,8 +63,10 @@ def page(out, runs):
         counted=f"{decks} deck{'s' * (decks != 1)} by {len(runs)} model{'s' * (len(runs) != 1)}",
         honest=_honest(runs), overall=titles(runs)["overall"],
         title=" and ".join(run["label"] for run in runs) if len(runs) < 3 else f"{len(runs)} models", caption=caption(runs),
-        protocol=runs[0]["protocol"].get("hash") or "unknown", cards=[_card(run) for run in runs], tables=table(runs),
-        claims=claims(runs), notes=NOTES, family=FAMILY, plots=[(name, name.replace(".svg", "-dark.svg"), _ALT[name[:-4]])
+        protocol=runs[0]["protocol"].get("hash") or "unknown", cards=[_card(run) for run in runs], tables=claims.tables(runs, compared),
+        headlines=[(pair["verdict"], pair["sentence"]) for pair in compared["pairs"] if (pair["accounting"], pair["measure"]) == claims.HEADLINE],
+        refused=compared["refused"], ranked=claims.ranked(compared) if len(runs) > 1 and compared["ranks"] else None,
+        notes=NOTES, family=claims.FAMILY if len(runs) > 1 else "", plots=[(name, name.replace(".svg", "-dark.svg"), _ALT[name[:-4]])
                                                                 for name in drawn if "-dark" not in name],
         policy=policy, style=jinja2.utils.markupsafe.Markup(style), script=jinja2.utils.markupsafe.Markup(script),
         data=jinja2.utils.markupsafe.Markup(data)))

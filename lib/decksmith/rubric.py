@@ -25,6 +25,7 @@ class Protocol:
     render: dict
     judge: dict
     score: dict
+    claim: dict
     measures: dict
 
     @classmethod
@@ -275,7 +276,8 @@ def identity(protocol, records):
         "renderer": renderer,
         "judge": {k: v for k, v in judging.items() if k not in ("caps", "measures")},
         "rubric": stream.fingerprint([judging.get("caps"), judging.get("measures")]),
-        "score": {k: v for k, v in protocol.score.items()},
+        "score": protocol.score,
+        "claim": protocol.claim,
         "scanner": scanner or craft.SCANNER,
     }
     return {**same, "hash": stream.fingerprint(same)}

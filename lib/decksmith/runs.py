@@ -16,6 +16,7 @@ from decksmith import __version__, cli, stats, stream
 TITLES = {"overall": "Overall", "judge_only": "Judge only", "viscraft": "VisCraft", "design": "Design", "content": "Content",
           "coherence": "Coherence", "checklist": "Checklist", "craft": "craft", "craft_v5": "craft-v5"}
 OFFLINE = "offline measures, no vision model looked at these pictures"
+ROWS = "scores of another tool"
 FILES = {"summary.json", "scores.jsonl", "protocol.json"}
 COLORS = ("#2f6f9f", "#c8553d", "#4f8a5b", "#8a5a9e", "#c2912b", "#4b5563", "#b0567f", "#2a8c8c")
 
@@ -51,6 +52,7 @@ def summarize(numbered):
         "rendered": sum(bool(record["score"].get("rendered")) for record in records),
         "partial": sum(status_of(record) == "partial" for record in records),
         "truncated": sum(gen.get("finish_reason") == "length" for gen in generated),
+        "capped": sum(bool((record.get("judge") or {}).get("caps")) for record in records),
         "faults": {"kinds": {kind: sum(fault["kind"] == kind for fault in faults) for kind in stream.KINDS},
                    "classes": [{"kind": kind, "stage": stage, "class": name, "n": n}
                                for (kind, stage, name), n in sorted(classes.items(), key=lambda item: (-item[1], item[0]))]},
@@ -60,28 +62,39 @@ def summarize(numbered):
                             if isinstance(record.get("judge"), dict) and not record["judge"].get("error")),
         "means": {accounting: {measure: stats.mean(values.values()) for measure, values in columns(records, accounting).items()}
                   for accounting in ("floor", "renderable")},
-        "interval": {"level": stats.LEVEL, "method": "percentile bootstrap over prompts", "resamples": stats.RESAMPLES,
+        "interval": {"level": stats.LEVEL, "method": "expanded percentile bootstrap over prompts", "resamples": stats.RESAMPLES,
                      "seed": stats.SEED},
         "by": {"tool": "run-summarize", "version": __version__, **_seconds(records)},
     }
 
 
-def columns(records, accounting):
-    """The values behind the means: `{measure: {prompt: value}}` under one accounting, samples of one prompt averaged."""
-    table = {measure: {} for measure in ["overall", "judge_only", *_dimensions(records), "checklist", "craft", "craft_v5"]}
+def columns(records, accounting, excluded=None):
+    """The values behind the means: `{measure: {prompt: value}}` under one accounting, samples of one prompt averaged.
+
+    Decks that lack a score through no fault of the model are left out; with `excluded` 0 or 1 they get the lowest or the highest
+    score there is, to see what they could change.
+    """
+    known = {measure for record in records for measure, value in _found(record).items() if value is not None}
+    table = {measure: {} for measure in ["overall", "judge_only", *_dimensions(records), "checklist", "craft", "craft_v5"] if measure in known}
     for record in records:
         fault, score = fault_of(record), record["score"]
-        if fault and (fault["kind"] != "model" or accounting == "renderable") or not fault and not score.get("rendered"):
+        theirs = fault and fault["kind"] != "model"
+        if theirs and excluded is None or fault and accounting == "renderable" or not fault and not score.get("rendered"):
             continue
-        features = record.get("features") or {}
-        found = {"overall": score.get("overall"), "judge_only": score.get("judge_only"), **(score.get("dimensions") or {}),
-                 "checklist": score.get("checklist"), "craft": features.get("craft"), "craft_v5": features.get("craft_v5")}
+        found = _found(record)
         for measure, cells in table.items():
-            value = (0 if measure == "checklist" else 1) if fault else found.get(measure)
-            if value is not None:
+            least, most = (0, 1) if measure == "checklist" else (1, 5)
+            value = (most if excluded else least) if theirs else least if fault else found[measure]
+            if value is not None and (measure != "checklist" or found[measure] is not None or record.get("checklist")):
                 cells.setdefault(prompt_of(record), []).append(value)
     return {measure: {prompt: sum(values) / len(values) for prompt, values in cells.items()}
             for measure, cells in table.items() if cells}
+
+
+def _found(record):
+    score, features = record["score"], record.get("features") or {}
+    return {"overall": score.get("overall"), "judge_only": score.get("judge_only"), **(score.get("dimensions") or {}),
+            "checklist": score.get("checklist"), "craft": features.get("craft"), "craft_v5": features.get("craft_v5")}
 
 
 def _dimensions(records):
@@ -143,19 +156,21 @@ def _seconds(records):
 
 # Several runs
 
-def load(folders):
-    """The runs in these folders, ordered by label; each `{"path", "name", "order", "label", "color", "summary", "records", "protocol"}`.
+def load(paths):
+    """The runs in these folders, ordered by label; each `{"path", "name", "order", "label", "color", "summary", "records", "protocol",
+    "remedy"}`. A file is read as scores of another tool (docs/records.md), one run for each model in it.
 
     Raises cli.Missing when a folder lacks a file, cli.BadData when its files disagree, or when the runs differ in anything but
     the model: such numbers do not belong in one table.
     """
-    runs = [{"order": order, **_run(Path(folder))} for order, folder in enumerate(folders)]
-    if twice := [path for path, n in Counter(run["path"].resolve() for run in runs).items() if n > 1]:
-        raise cli.BadData(f"{twice[0]} is named twice; a run cannot be compared with itself")
+    found = [run for path in map(Path, paths) for run in (_rows(path) if path.is_file() else [_run(path)])]
+    runs = [{"order": order, **run} for order, run in enumerate(found)]
+    if twice := [key for key, n in Counter((str(run["path"].resolve()), run["name"]) for run in runs).items() if n > 1]:
+        raise cli.BadData(f"{twice[0][0]} is named twice; a run cannot be compared with itself")
     labels = Counter(run["label"] for run in runs)
     for run in runs:
         if labels[run["label"]] > 1:
-            run["label"] += f" ({run['name']})"
+            run["label"] += f" ({run['path'] if sum(other['name'] == run['name'] for other in runs) > 1 else run['name']})"
     taken = {run["color"] for run in runs}
     spare = (color for color in itertools.cycle(COLORS) if color not in taken or taken >= set(COLORS))
     for run in sorted(runs, key=lambda run: run["name"]):
@@ -187,7 +202,46 @@ def _run(folder):
     model = read["summary"]["model"]["name"] or folder.name
     known = _registry().get(model, {})
     return {"path": folder, "name": folder.name, "label": known.get("label", model), "color": known.get("color"), **read,
-            "records": records}
+            "records": records, "remedy": f"`{make}` does these again and nothing else"}
+
+
+def _rows(path):
+    """The runs in a file of `{"model", "id", "scores": {dimension: 1..5 or null}, "rendered", "error_kind"}`, one for each model."""
+    models, dimensions = {}, None
+    for number, row in stream.records(path):
+        where, scores, kind = f"{path}:{number}: {row['id']}", row.get("scores"), row.get("error_kind")
+        if not isinstance(row.get("model"), str) or not isinstance(row.get("rendered"), bool) or not isinstance(scores, dict):
+            raise cli.BadData(f'{where}: a row of scores needs "model" (a name), "rendered" (true or false) and "scores" (an object)')
+        if kind not in (None, *stream.KINDS):
+            raise cli.BadData(f"{where}: error_kind is {json.dumps(kind)}; it is null or one of {', '.join(stream.KINDS)}")
+        dimensions = dimensions or set(scores)
+        if set(scores) != dimensions:
+            raise cli.BadData(f"{where}: scores for {', '.join(sorted(scores))}, and for {', '.join(sorted(dimensions))} in the first row")
+        for name, value in scores.items():
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 5):
+                raise cli.BadData(f"{where}: scores.{name} is {json.dumps(value)}; it is a number from 1 to 5, or null")
+        if not row["rendered"]:
+            kind = kind or "model"
+        elif None in scores.values():
+            kind = kind or "judge"
+        samples = models.setdefault(row["model"], {}).setdefault(row["id"], [])
+        samples.append({"id": row["id"], "gen": {"model": {"name": row["model"]}, "sample": {"of": row["id"], "k": len(samples)}},
+                        "score": _foreign(scores, kind, row["rendered"])})
+    if not models:
+        raise cli.BadData(f"{path} is empty; a file of scores has one row for each deck")
+    for model, prompts in models.items():
+        records = [record for samples in prompts.values() for record in samples]
+        yield {"path": path, "name": model, "label": model, "color": None, "records": records, "summary": summarize(enumerate(records, 1)),
+               "protocol": {"protocol": ROWS, "score": {"overall": "Mean of the dimensions"}}, "remedy": "have these scored again"}
+
+
+def _foreign(scores, kind, rendered):
+    fault = kind and {"stage": "judge" if rendered else "render", "kind": kind, "class": "as-reported", "message": "reported by the other tool"}
+    if kind == "model":
+        scores = dict.fromkeys(scores, 1)
+    whole = None if kind and kind != "model" else sum(scores.values()) / len(scores)
+    return {"overall": whole, "judge_only": None, "checklist": None, "dimensions": scores, "rendered": rendered and kind != "model",
+            "floored": kind == "model", "fault": fault}
 
 
 def _registry():
@@ -204,50 +258,20 @@ def _registry():
 def _same_protocol(first, other):
     from decksmith import rubric
 
+    if (first["protocol"].get("protocol") == ROWS) != (other["protocol"].get("protocol") == ROWS):
+        raise cli.BadData(f"{first['path']} and {other['path']}: one is a run and one a file of scores of another tool; nothing says that "
+                          "both were made alike, so they do not belong in one table")
     if differing := rubric.differences(first["protocol"], other["protocol"]):
         raise cli.BadData("\n".join([
             f"{first['path']} and {other['path']} differ in more than the model; their scores do not belong in one table",
             f"  {first['path']}/protocol.json != {other['path']}/protocol.json:", *(f"  {line}" for line in differing)]))
 
 
-def compare(runs):
-    """The comparison as data: the judge, the protocol, each run's summary, and for each pair the paired differences by prompt."""
-    pairs = []
-    tables = {(run["name"], accounting): columns(run["records"], accounting)
-              for run in runs for accounting in ("floor", "renderable")}
-    for a, b in itertools.combinations(runs, 2):
-        for accounting in ("floor", "renderable"):
-            ours, theirs = tables[a["name"], accounting], tables[b["name"], accounting]
-            for measure in ours:
-                if measure in theirs:
-                    difference = stats.paired(ours[measure], theirs[measure])
-                    pairs.append({"a": a["label"], "b": b["label"], "accounting": accounting, "measure": measure,
-                                  "difference": difference, "separated": separated(difference),
-                                  "sentence": sentence(a["label"], b["label"], difference)})
-    return {"judge": judged_by(runs), "caption": caption(runs), "protocol": runs[0]["protocol"].get("hash"),
-            "runs": [{"run": str(run["path"]), "label": run["label"], **run["summary"]} for run in runs], "pairs": pairs}
-
-
-def separated(difference):
-    """Whether the interval of a difference excludes 0; None where there are too few pairs to tell."""
-    return None if difference["n"] < stats.FEWEST else not difference["lo"] <= 0 <= difference["hi"]
-
-
-def sentence(a, b, difference):
-    """What may be said about a paired difference, and nothing more."""
-    n, verdict = difference["n"], separated(difference)
-    if verdict is None:
-        shown = f" (difference {figure_text(difference['mean'])})" if n else ""
-        return f"{a} and {b}: {n} shared prompt{'' if n == 1 else 's'}, too few to separate anything{shown}"
-    figures = interval(difference)
-    if verdict:
-        return f"{a} minus {b}: {figures} over {n} shared prompts"
-    return f"{a} and {b}: not separated (difference {figures} over {n} shared prompts)"
-
-
 def caption(runs):
     """Who judged, in words."""
     judge = judged_by(runs)
+    if runs[0]["protocol"].get("protocol") == ROWS:
+        return f"Scores as {' and '.join(sorted({run['path'].name for run in runs}))} gives them"
     if judge is None:
         return "No deck was judged"
     return f"Judge: {judge}" + (f" ({OFFLINE})" if offline(runs) else "")
@@ -289,51 +313,45 @@ def table(runs):
     for run in runs:
         summary, faults = run["summary"], run["summary"]["faults"]["kinds"]
         partial = f" ({summary['partial']} in part)" if summary["partial"] else ""
-        happened.append([run["label"], str(summary["n"]), f"{summary['rendered']}{partial}", str(summary["truncated"]),
-                         *(str(faults[kind]) for kind in stream.KINDS), *spent(summary)])
+        cut = f" ({100 * summary['truncated'] / summary['n']:.0f} %)" if summary["truncated"] else ""
+        happened.append([run["label"], str(summary["n"]), f"{summary['rendered']}{partial}", f"{summary['truncated']}{cut}",
+                         *(str(faults[kind]) for kind in stream.KINDS), str(summary["capped"]), *spent(summary)])
     measures = [measure for measure in dict.fromkeys(itertools.chain(*(run["summary"]["means"]["floor"] for run in runs)))]
-    for run, accounting in itertools.product(runs, ("floor", "renderable")):
-        means = run["summary"]["means"][accounting]
-        n = means.get("overall", {}).get("n", 0)
-        scores.append([run["label"], accounting, str(n), *(interval(means.get(measure)) for measure in measures)])
+    for run, common in zip(runs, _scored_by_all(runs), strict=True):
+        for accounting, means in [*run["summary"]["means"].items(), *([("all scored", common)] if len(runs) > 1 else [])]:
+            n = means.get("overall", {}).get("n", 0)
+            scores.append([run["label"], accounting, str(n), *(interval(means.get(measure)) for measure in measures)])
     return [("What happened", ["Model", "n", "Rendered", "Truncated", *(f"{kind.capitalize()} faults" for kind in stream.KINDS),
-                               "Tokens in", "Tokens out", "Cost"], happened),
+                               "Capped", "Tokens in", "Tokens out", "Cost", "Wall"], happened),
             ("Scores", ["Model", "Accounting", "Prompts", *(named.get(measure, measure) for measure in measures)], scores)]
 
 
+def _scored_by_all(runs):
+    """For each run its means over the prompts for which every run has a rendered and scored deck."""
+    tables = [columns(run["records"], "renderable") for run in runs]
+    common = set.intersection(*(set(cells.get("overall", {})) for cells in tables))
+    return [{measure: stats.mean(cells[prompt] for prompt in sorted(common) if prompt in cells) for measure, cells in found.items()}
+            for found in tables]
+
+
 def spent(summary):
-    tokens, cost = summary["tokens"], summary["cost"]
+    """Tokens in, tokens out, cost and wall time as text."""
+    tokens, cost, wall = summary["tokens"], summary["cost"], summary["by"]["wall_s"]
     known = [f"{tokens[name]:,}" for name in ("prompt", "completion")] if tokens["records"] else ["unknown", "unknown"]
-    return [*known, "unknown" if cost is None else f"${cost:.4f}" if 0 < cost < 1 else f"${cost:.2f}"]
+    money = "unknown" if cost is None else f"${cost:.4f}" if 0 < cost < 1 else f"${cost:.2f}"
+    return [*known, money, f"{wall:.0f} s" if wall < 90 else f"{wall / 60:.0f} min" if wall < 5400 else f"{wall / 3600:.1f} h"]
 
 
-NOTES = ("Means over prompts with 95 % percentile bootstrap intervals, 1 to 5 (Checklist: share of the items, 0 to 1). "
-         "floor: a model fault counts 1 (Checklist 0). renderable: only decks that rendered. "
-         "Renderer, judge and infra faults are in neither. With fewer than about 20 prompts such intervals are too narrow. "
+NOTES = ("Means over prompts with 95 % bootstrap intervals, 1 to 5 (Checklist: share of the items, 0 to 1). "
+         "floor: a model fault counts 1 (Checklist 0). renderable: only decks that rendered. all scored: prompts for which every model's "
+         "deck rendered. Renderer, judge and infra faults are in none. With fewer than about 20 prompts such intervals are too narrow. "
+         "Truncated: cut off at the token limit. Capped: decks in which something the judge saw limits a score. "
          "VisCraft counts features of the markdown; Judge only leaves it out.")
-FAMILY = "Intervals of differences stand each for itself; they are not corrected for the number of pairs."
 
 
-def claims(runs):
-    """The sentences about pairs that belong under a table: `[(accounting in words, sentence)]`."""
-    words = {("floor", "overall"): "Overall, floor", ("renderable", "overall"): "Overall, both rendered",
-             ("floor", "judge_only"): "Judge only, floor"}
-    found = {(pair["a"], pair["b"], pair["accounting"], pair["measure"]): pair["sentence"] for pair in compare(runs)["pairs"]}
-    return [(word, found[a["label"], b["label"], *which]) for a, b in itertools.combinations(runs, 2)
-            for which, word in words.items() if (a["label"], b["label"], *which) in found]
-
-
-def markdown(runs):
-    """The comparison as markdown, ordered by the models' names."""
-    lines = [f"{caption(runs)}. Protocol {(runs[0]['protocol'].get('hash') or 'unknown')[:12]}.", ""]
-    for title, header, rows in table(runs):
-        text = 1 + (title == "Scores")  # columns of words
-        lines += [f"**{title}**", "", _row(header), _row(["---"] * text + ["---:"] * (len(header) - text)),
-                  *(_row(row) for row in rows), ""]
-    lines += [NOTES, ""]
-    if len(runs) > 1:
-        lines += ["**Paired by prompt**", "", *(f"- {words}: {said}" for words, said in claims(runs)), "", FAMILY, ""]
-    return "\n".join(lines)
+def markdown_table(header, rows, words):
+    """A markdown table; the first `words` columns are text, the others stand to the right."""
+    return [_row(header), _row(["---"] * words + ["---:"] * (len(header) - words)), *map(_row, rows)]
 
 
 def _row(cells):
