@@ -67,13 +67,24 @@ $(RUNS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT):
 	rm -f $(@D)/.for-*
 	touch $@
 
+.PHONY: plan
+plan: .venv/.python  ## what a comparison like that of MODEL's runs can detect and costs; EFFECT=0.3: the design that finds it
+	@bin/run-plan $(EFFECT:%=--effect %) $(RUNS)
+
+.PHONY: capsule replay
+capsule: .venv/.python  ## one tar of RUN="results/runs/a ..", from which every number can be derived again
+	@bin/run-pack --out results/capsules $(or $(RUN),$(RUNS))
+
+replay: run-tools  ## derive every number of CAPSULE again, offline; fails and names each that differs
+	@IMAGES=off bin/run-replay $(CAPSULE)
+
 .PHONY: published-prompts
 published-prompts: .venv/.hub  ## fetch the published test split into data/published.jsonl (needs the network)
 	bin/bench-prepare published > data/published.jsonl.tmp
 	mv data/published.jsonl.tmp data/published.jsonl
 
 ##@ Check
-.PHONY: test lint bench-self bench-render readme doctor
+.PHONY: test lint bench-self bench-render bench-stats judge-card numbers readme doctor
 test: setup .venv/.dev tests/node_modules/.done  ## all tests: Python, scripts, pages in a browser
 	.venv/bin/python3 -m pytest $(TESTS)
 
@@ -88,8 +99,14 @@ bench-render: setup .venv/.dev  ## what a rendered deck costs, stock Slidev and 
 	.venv/bin/python3 tests/bench_render.py > docs/render-speed.md.tmp
 	mv docs/render-speed.md.tmp docs/render-speed.md
 
-readme: .venv/.python tests/node_modules/.done $(REPORT)/index.html  ## write README's table of scripts, and its picture from the report
+bench-stats: .venv/.dev  ## coverage, false positives and the planner against simulation: docs/statistics-bench.md
+	.venv/bin/python3 tests/bench_stats.py > docs/statistics-bench.md.tmp
+	mv docs/statistics-bench.md.tmp docs/statistics-bench.md
+
+numbers: .venv/.python  ## figures into docs/numbers.json and the pages, README's table of scripts
 	.venv/bin/python3 tests/readme.py
+
+readme: numbers tests/node_modules/.done $(REPORT)/index.html  ## the same, and README's picture from the report
 	.venv/bin/node tests/web/drive.mjs screenshot $(REPORT) docs/report.png
 
 doctor:  ## what this machine has and what MODEL and PROTOCOL need; each lack with the command that mends it
@@ -131,7 +148,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 	fi
 	touch $@
 
-.venv/.local .venv/.hub .venv/.dev: .venv/.%: .venv/.python
+.venv/.local .venv/.hub .venv/.corpus .venv/.synth .venv/.dev: .venv/.%: .venv/.python
 	$(UV) --group $*
 	touch $@
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+os.environ["DECKSMITH_RENDERS"] = "off"  # a test renders what it looks at
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on a busy machine a second thread waits more than it works
 BATS = ROOT / "tests" / "node_modules" / "bats" / "bin" / "bats"
 
 

@@ -8,6 +8,7 @@ import itertools
 
 from decksmith import stats
 from decksmith.runs import (
+    HAPPENED,
     NOTES,
     TITLES,
     caption,
@@ -164,12 +165,11 @@ def _excluded(run):
 # As text
 
 def markdown(runs, compared):
-    """The comparison as markdown, ordered by the models' names."""
+    """The comparison as markdown, models by their names; the headline comes last."""
     lines = [f"{caption(runs)}. Protocol {(runs[0]['protocol'].get('hash') or 'unknown')[:12]}.", ""]
-    for title, header, rows in tables(runs, compared):
-        words = {"What happened": 1}.get(title, 2)
-        lines += [f"**{title}**", "", *markdown_table(header, rows, words), ""]
-    lines += [NOTES, *([FAMILY] if len(runs) > 1 else []), ""]
+    for title, header, rows, note in tables(runs, compared):
+        words = {"What happened": 1, "How far the ranking holds": 1, "What swaps two models": 3}.get(title, 2)
+        lines += [f"**{title}**", "", *markdown_table(header, rows, words), "", *([note, ""] if note else [])]
     return "\n".join([*lines, *headline(compared)]) + "\n"
 
 
@@ -183,8 +183,19 @@ def headline(compared):
 
 
 def tables(runs, compared):
-    """Every table of a comparison, `[(title, header, rows)]`, cells as text."""
-    return [*table(runs), *([paired_table(compared)] if len(runs) > 1 else [])]
+    """Every table of a comparison, `[(title, header, rows, note)]`, cells as text."""
+    from decksmith import checklist, robust
+
+    happened, scores = table(runs)
+    found = [(*happened, HAPPENED), (*scores, NOTES)]
+    if len(runs) > 1:
+        found.append((*paired_table(compared), FAMILY))
+    if card := robust.card(runs, compared["ranks"]):
+        ranking, swaps = robust.tables(card)
+        found += [(*ranking, robust.NOTE), (*swaps, "")]
+    families = [checklist.table(runs, kind) for kind in ("item", "feature", "language")]
+    return found + [(*family, "Items answered yes with the slide that shows each, and the mean share over prompts." if not index else "")
+                    for index, family in enumerate(family for family in families if len(family[2]) > 1)]
 
 
 SHOWN = [("floor", "overall"), ("renderable", "overall"), ("scored", "overall"), ("floor", "judge_only")]

@@ -8,7 +8,6 @@ from pathlib import Path
 from decksmith import claims, cli, stream
 from decksmith.plots import measured, plots
 from decksmith.runs import (
-    NOTES,
     ROWS,
     TITLES,
     caption,
@@ -66,7 +65,7 @@ def page(out, runs):
         protocol=runs[0]["protocol"].get("hash") or "unknown", cards=[_card(run) for run in runs], tables=claims.tables(runs, compared),
         headlines=[(pair["verdict"], pair["sentence"]) for pair in compared["pairs"] if (pair["accounting"], pair["measure"]) == claims.HEADLINE],
         refused=compared["refused"], ranked=claims.ranked(compared) if len(runs) > 1 and compared["ranks"] else None,
-        notes=NOTES, family=claims.FAMILY if len(runs) > 1 else "", plots=[(name, name.replace(".svg", "-dark.svg"), _ALT[name[:-4]])
+        plots=[(name, name.replace(".svg", "-dark.svg"), _ALT[name[:-4]])
                                                                 for name in drawn if "-dark" not in name],
         policy=policy, style=jinja2.utils.markupsafe.Markup(style), script=jinja2.utils.markupsafe.Markup(script),
         data=jinja2.utils.markupsafe.Markup(data)))

@@ -60,12 +60,25 @@ def summarize(numbered):
         "cost": _cost(gen.get("usage") for gen in generated),
         "judge_cost": _cost(record["judge"].get("usage") or {"cost": 0} for record in records
                             if isinstance(record.get("judge"), dict) and not record["judge"].get("error")),
-        "means": {accounting: {measure: stats.mean(values.values()) for measure, values in columns(records, accounting).items()}
+        "means": {accounting: _means(columns(records, accounting))
                   for accounting in ("floor", "renderable")},
         "interval": {"level": stats.LEVEL, "method": "expanded percentile bootstrap over prompts", "resamples": stats.RESAMPLES,
                      "seed": stats.SEED},
         "by": {"tool": "run-summarize", "version": __version__, **_seconds(records)},
     }
+
+
+def _means(table):
+    """`stats.mean` of every column, all columns resampled by the same prompts."""
+    import numpy
+
+    place = {prompt: index for index, prompt in enumerate(sorted({prompt for cells in table.values() for prompt in cells}))}
+    values = numpy.full((len(place), len(table)), numpy.nan)
+    for column, cells in enumerate(table.values()):
+        values[[place[prompt] for prompt in cells], column] = list(cells.values())
+    found = stats.means(values)
+    return {measure: {**{name: stats.number(found[name][column]) for name in ("mean", "lo", "hi")}, "n": int(found["n"][column])}
+            for column, measure in enumerate(table)}
 
 
 def columns(records, accounting, excluded=None):
@@ -330,7 +343,7 @@ def _scored_by_all(runs):
     """For each run its means over the prompts for which every run has a rendered and scored deck."""
     tables = [columns(run["records"], "renderable") for run in runs]
     common = set.intersection(*(set(cells.get("overall", {})) for cells in tables))
-    return [{measure: stats.mean(cells[prompt] for prompt in sorted(common) if prompt in cells) for measure, cells in found.items()}
+    return [_means({measure: {prompt: value for prompt, value in cells.items() if prompt in common} for measure, cells in found.items()})
             for found in tables]
 
 
@@ -342,10 +355,11 @@ def spent(summary):
     return [*known, money, f"{wall:.0f} s" if wall < 90 else f"{wall / 60:.0f} min" if wall < 5400 else f"{wall / 3600:.1f} h"]
 
 
+HAPPENED = ("Truncated: cut off at the token limit. Faults: whose doing it was that a deck has no score. Capped: decks in which something the "
+            "judge saw limits a score.")
 NOTES = ("Means over prompts with 95 % bootstrap intervals, 1 to 5 (Checklist: share of the items, 0 to 1). "
          "floor: a model fault counts 1 (Checklist 0). renderable: only decks that rendered. all scored: prompts for which every model's "
          "deck rendered. Renderer, judge and infra faults are in none. With fewer than about 20 prompts such intervals are too narrow. "
-         "Truncated: cut off at the token limit. Capped: decks in which something the judge saw limits a score. "
          "VisCraft counts features of the markdown; Judge only leaves it out.")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from decksmith import claims, cli, report, stream
 from decksmith.plots import plots
-from decksmith.runs import NOTES, load, summarize
+from decksmith.runs import HAPPENED, NOTES, load, summarize
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402
@@ -120,6 +120,8 @@ Judge: offline-v1 (offline measures, no vision model looked at these pictures). 
 | high | 4 | 3 (1 in part) | 1 (25 %) | 1 | 0 | 1 | 0 | 0 | 40 | 200 | $0.0400 | 5 s |
 | low | 4 | 3 (1 in part) | 1 (25 %) | 1 | 0 | 1 | 0 | 0 | 40 | 200 | $0.0400 | 5 s |
 
+{HAPPENED}
+
 **Scores**
 
 | Model | Accounting | Prompts | Overall (offline measures) | Judge only | VisCraft (craft) | Design | Content | Coherence | Checklist | craft | craft-v5 |
@@ -131,6 +133,8 @@ Judge: offline-v1 (offline measures, no vision model looked at these pictures). 
 | low | renderable | 2 | {low["renderable"]} | {" | ".join([two] * 5)} | {rest} |
 | low | all scored | 2 | {low["renderable"]} | {" | ".join([two] * 5)} | {rest} |
 
+{NOTES}
+
 **Paired by prompt**
 
 | Difference | Of | Prompts | Mean | Bounds | p | p corrected | Win/tie/loss | d |
@@ -140,7 +144,6 @@ Judge: offline-v1 (offline measures, no vision model looked at these pictures). 
 | high minus low | Overall, renderable only | 2 | 0.50 | – | – | – | 2/0/0 | – |
 | high minus low | Overall, both scored | 2 | 0.50 | – | – | – | 2/0/0 | – |
 
-{NOTES}
 {claims.FAMILY}
 
 **No headline**

@@ -1,0 +1,21 @@
+load ../helper
+
+@test "a run that is not whole is named with the file it lacks" {
+  mkdir r
+  run run-pack --out caps r
+  assert_failure 69
+  assert_output 'run-pack: r/scores.jsonl: No such file or directory; `make baseline MODEL=<run>` makes a run whole'
+  assert [ ! -e caps ]
+}
+
+@test "two runs of one name are refused" {
+  run run-pack --out caps a/r b/r
+  assert_failure 65
+  assert_output 'run-pack: two of these runs have one name; a capsule tells them apart by it'
+}
+
+@test "help is the script's own header" {
+  run run-pack --help
+  assert_success
+  assert_line --index 0 'Pack finished runs into a capsule: one tar from which every number can be derived again, offline.'
+}

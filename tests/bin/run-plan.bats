@@ -1,0 +1,45 @@
+load ../helper
+
+setup_file() {
+  export RUNS=$BATS_FILE_TMPDIR
+  "$BATS_TEST_DIRNAME/../../.venv/bin/python3" "$BATS_TEST_DIRNAME/../web/synthetic.py" "$RUNS" 12 2
+}
+
+@test "prints where the variance lies, and designs with what they find and cost" {
+  run run-plan --effect 0.5 "$RUNS/smol" "$RUNS/smol-outline"
+  assert_success
+  assert_line --index 0 --regexp '^Planned from SmolLM2 135M and SmolLM2 135M, outline and template: [0-9]+ shared prompts\.$'
+  assert_line --partial '| Prompt, common to the models (cancels in a pair) |'
+  assert_line --regexp '^\*\*To find a difference of 0\.5\*\*, the cheapest design is [0-9]+ prompts x 1 sample x 1 judging: price \$0\.00, time [0-9]+ s\.$'
+  assert_line '| Prompts | Samples | Judgings | MDE | Finds it | Requests | Tokens | Price | Time |'
+}
+
+@test "one run gives an upper bound and says so" {
+  run run-plan "$RUNS/smol-outline"
+  assert_success
+  assert_line --partial 'every MDE is an upper bound'
+  refute_output --partial 'To find a difference'
+}
+
+@test "too few prompts are refused in one line" {
+  "$ROOT/.venv/bin/python3" "$ROOT/tests/web/synthetic.py" few 3 2
+  run run-plan few/smol-outline
+  assert_failure 65
+  assert_output --regexp '^run-plan: SmolLM2 135M, outline and template: [0-3] prompts? with a score; a plan needs at least 6$'
+}
+
+@test "a card that is no card, and a run that is not there, are named" {
+  echo '{"judge":"offline-v1"' > card.json
+  run run-plan --card card.json "$RUNS/smol"
+  assert_failure 65
+  assert_output --partial 'run-plan: card.json: not JSON'
+  run run-plan results/runs/nobody
+  assert_failure 69
+  assert_output 'run-plan: there is no run results/runs/nobody; `make baseline MODEL=nobody` makes it'
+}
+
+@test "help is the script's own header" {
+  run run-plan --help
+  assert_success
+  assert_line --index 0 'Say what a comparison of two models could detect, and what it would cost, before it is run.'
+}

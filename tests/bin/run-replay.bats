@@ -1,0 +1,32 @@
+load ../helper
+
+@test "a capsule that reaches out of its folder is refused" {
+  mkdir in
+  echo '{}' > evil
+  (cd in && tar --format=ustar -P -cf ../x.tar ../evil)
+  rm evil
+  run run-replay x.tar
+  assert_failure 65
+  assert_output "run-replay: x.tar: '../evil' has no place in a capsule"
+  assert [ ! -e evil ]
+}
+
+@test "a capsule of another format is refused" {
+  echo '{"format":99}' > capsule.json
+  tar --format=ustar -cf x.tar capsule.json
+  run run-replay x.tar
+  assert_failure 65
+  assert_output 'run-replay: x.tar: a capsule of format 99; this reads 1'
+}
+
+@test "a capsule that is not there is said to be missing" {
+  run run-replay x.tar
+  assert_failure 69
+  assert_output 'run-replay: x.tar: No such file or directory; `make capsule RUN=results/runs/<run>` makes one'
+}
+
+@test "help is the script's own header" {
+  run run-replay --help
+  assert_success
+  assert_line --index 0 'Derive every number of a capsule again, offline, and name each that differs.'
+}
