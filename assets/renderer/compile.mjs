@@ -15,7 +15,8 @@ import nested from 'postcss-nested'
 import transformDirectives from '@unocss/transformer-directives'
 import { MODULES } from './browser.mjs'
 import { clean, frontmatter, guard } from './policy.mjs'
-import { THEMES, loadRuntime, slidevOptions, stylesheet } from './runtime.mjs'
+import { ALLOWED, loadRuntime, slidevOptions, stylesheet } from './runtime.mjs'
+import { bundled } from './site.mjs'
 
 const EMBED_LAYOUTS = ['iframe', 'iframe-left', 'iframe-right']
 const CONTEXT = ['$slidev', '$nav', '$clicksContext', '$clicks', '$page', '$renderContext', '$frontmatter', '$scale', '$zoom']
@@ -34,18 +35,19 @@ export async function warm(theme) {
       const plugins = (await ViteSlidevPlugin(options)).flat(9).filter(Boolean)
       const context = plugins.find(plugin => plugin.name === 'unocss:api').api.getContext()
       await context.ready
-      return { runtime, options, uno: context.uno, fonts: JSON.parse(fs.readFileSync(path.join(runtime.dir, 'fonts.json'), 'utf8')) }
+      const code = options.themeRoots.some(root => fs.existsSync(path.join(root, 'setup', 'shiki.ts'))) ? theme : 'default'
+      return { runtime, options, code, uno: context.uno, fonts: JSON.parse(fs.readFileSync(path.join(runtime.dir, 'fonts.json'), 'utf8')) }
     })())
   }
   return themes.get(theme)
 }
 
-/** Slidev's markdown transform for a set of switches; `seen` receives what it meets on the way (formulas, diagrams, faults). */
-async function markdown(katexOn, comark) {
-  const key = `${katexOn}-${comark}`
+/** Slidev's markdown transform for a set of switches, with the code colours of `theme`; `seen` receives what it meets on the way (formulas, diagrams, faults). */
+async function markdown(theme, katexOn, comark) {
+  const key = `${theme}-${katexOn}-${comark}`
   if (!markdowns.has(key)) {
     const { ViteSlidevPlugin } = await import('@slidev/cli')
-    const options = await slidevOptions('default')
+    const options = await slidevOptions(theme)
     options.data.features = { katex: katexOn, monaco: false, tweet: false, bluesky: false, mermaid: true }
     options.data.config.comark = comark
     options.data.watchFiles = {}
@@ -185,14 +187,19 @@ export async function compile(text, least = 3) {
   if (fenced)
     return fail('fenced-deck', lines.findIndex(line => line.trim()) + 1, 'the whole deck stands inside a code fence')
   const theme = headmatter.theme ?? 'default'
-  if (!THEMES.includes(theme))
-    return fail('unknown-theme', raw[0].parsed.where?.('theme') ?? 1, `the theme ${String(theme).slice(0, 60)} is not one of ${THEMES.join(', ')}`, 1)
+  if (!ALLOWED.includes(theme))
+    return fail('unknown-theme', raw[0].parsed.where?.('theme') ?? 1, `the theme ${String(theme).slice(0, 60)} is not one of ${ALLOWED.join(', ')}`, 1)
+  // A worker can write nothing: whoever started it bundles the theme and asks again.
+  if (process.permission && !bundled(theme)) {
+    const failure = fail('internal', null, `the theme ${theme} is not bundled`)
+    return { ...failure, fatal: { ...failure.fatal, kind: 'renderer', unbundled: theme } }
+  }
   if (raw.length < least)
     errors.push({ kind: 'model', class: 'too-few-slides', slide: null, line: 1, message: `the deck has ${raw.length} slide${raw.length === 1 ? '' : 's'}, at least ${least} are needed` })
 
-  const { runtime, options, uno, fonts } = await warm(theme)
+  const { runtime, options, code, uno, fonts } = await warm(theme)
   const features = detectFeatures(source)
-  const md = await markdown(features.katex, !!(headmatter.comark || headmatter.mdc))
+  const md = await markdown(code, features.katex, !!(headmatter.comark || headmatter.mdc))
   const defaults = headmatter.defaults && typeof headmatter.defaults === 'object' ? headmatter.defaults : {}
   const tokens = new Set()
   const files = new Map()
@@ -222,7 +229,7 @@ export async function compile(text, least = 3) {
   files.set('/@deck/style.css', [fonts.base, ...han, css, ...styles].join('\n'))
   files.set('/@deck/slides.js', slidesModule(slides))
   files.set('/@deck/configs.js', configsModule(options.data.config, raw[0].parsed.config, slides[0]))
-  files.set('/@deck/titles.js', await titlesModule(slides, md, /<toc\b/i.test(source)))
+  files.set('/@deck/titles.js', await titlesModule(slides, md, /<toc\b/i.test(source) || slides.some(slide => runtime.contents.includes(slide.layout))))
   for (const slide of slides) {
     delete slide.source
     delete slide.data

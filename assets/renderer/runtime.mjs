@@ -8,8 +8,12 @@
 import fs from 'node:fs'
 import path from 'node:path'
 import { CACHE, MODULES, ROOT, once, sha256 } from './browser.mjs'
-import { fontFaces } from './fonts.mjs'
+import { PACKAGES, fontFaces } from './fonts.mjs'
 
+/** The themes a deck may name: those among our dependencies. */
+export const ALLOWED = Object.keys(JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8')).dependencies)
+  .map(name => /^(?:@slidev\/|slidev-)theme-(.+)/.exec(name)?.[1]).filter(Boolean).sort()
+/** The ones that are bundled at set-up; each of the others when a deck first names it. */
 export const THEMES = ['default', 'seriph', 'apple-basic']
 const CLIENT = path.join(MODULES, '@slidev', 'client')
 const DIAGRAM_FONTS = '"Noto Sans Variable", "Deck CJK", "Noto Color Emoji", sans-serif'
@@ -30,9 +34,10 @@ export async function slidevOptions(theme) {
   Object.assign(config.drawings, { enabled: false, persist: false })
   const tail = generic => ['"Noto Sans Variable"', '"Deck CJK"', '"Noto Color Emoji"', generic]
   const own = names => names.slice(0, Math.max(0, names.findIndex(name => name.startsWith('ui-'))))
+  const ours = name => [...PACKAGES].some(font => font.endsWith(`/${name.replaceAll('"', '').replaceAll(' ', '-').toLowerCase()}`))
   const fonts = config.fonts
   Object.assign(fonts, { provider: 'none', webfonts: [], sans: [...own(fonts.sans), ...tail('sans-serif')], serif: [...own(fonts.serif), ...tail('serif')],
-    mono: [...own(fonts.mono), ...tail('monospace')] })
+    mono: [...own(fonts.mono), ...(own(fonts.mono).some(ours) ? [] : ['"Fira Code"']), ...tail('monospace')] }) // code stands in columns whatever font a theme wished for
   const { createDataUtils } = await import('@slidev/cli')
   options.utils = await createDataUtils(options)
   return options
@@ -54,9 +59,9 @@ function catalogue(options) {
   return { layouts, components }
 }
 
-const place = theme => path.join(CACHE, `runtime-${KEY}-${theme}`)
+export const place = theme => path.join(CACHE, `runtime-${KEY}-${theme}`)
 
-/** Builds (once) and loads a theme's runtime: {dir, css, tokens, layouts, components}. */
+/** Builds (once) and loads a theme's runtime: {dir, css, tokens, layouts, contents (the layouts that list the slides), components}. */
 export async function loadRuntime(theme) {
   const dir = await once(place(theme), tmp => build(theme, tmp))
   const info = JSON.parse(fs.readFileSync(path.join(dir, 'runtime.json'), 'utf8'))
@@ -104,14 +109,16 @@ async function build(theme, out) {
     const to = path.join(out, file.fileName)
     fs.mkdirSync(path.dirname(to), { recursive: true })
     fs.writeFileSync(to, file.code ?? file.source)
-    if (file.moduleIds?.some(id => id.includes('/@slidev/')) && !file.moduleIds.some(id => id.includes('/mermaid/')))
+    if (file.moduleIds?.some(id => /\/(?:@slidev\/|slidev-theme-)/.test(id)) && !file.moduleIds.some(id => id.includes('/mermaid/')))
       await uno.uno.applyExtractors(file.code, file.fileName, uno.tokens)
   }
   const { matched } = await uno.uno.generate(new Set(uno.tokens), { preflights: false })
   const tokens = [...matched].sort()
-  fs.writeFileSync(path.join(out, 'style.css'), style)
+  // No font or sheet comes from elsewhere; what a theme asks for there, ours stand in for.
+  fs.writeFileSync(path.join(out, 'style.css'), style.replace(/@import\s+(?:url\()?["']?(?:https?:)?\/\/[^;]*;?/g, ''))
+  const contents = Object.keys(layouts).filter(name => /<toc\b/i.test(fs.readFileSync(layouts[name], 'utf8')))
   fs.writeFileSync(path.join(out, 'fonts.json'), JSON.stringify(fontFaces()))
-  fs.writeFileSync(path.join(out, 'runtime.json'), JSON.stringify({ theme, tokens, layouts: Object.keys(layouts), components: Object.keys(components) }))
+  fs.writeFileSync(path.join(out, 'runtime.json'), JSON.stringify({ theme, tokens, layouts: Object.keys(layouts), contents, components: Object.keys(components) }))
 }
 
 /** Leaves the deck's modules external and UnoCSS's sheets as markers. */

@@ -7,7 +7,7 @@ import fs from 'node:fs'
 import path from 'node:path'
 import { CACHE, MODULES, once, sha256 } from './browser.mjs'
 import { PACKAGES } from './fonts.mjs'
-import { loadRuntime } from './runtime.mjs'
+import { loadRuntime, place as runtimeOf } from './runtime.mjs'
 
 /** From `<run>/<id>/build/` to what the decks of a run share. No id begins with `_` (docs/records.md). */
 const SHARED = '../../_runtime'
@@ -121,7 +121,10 @@ const MOVES = [
   [/(["'`])https:\/\/source\.unsplash\.com\/[^"'`]*\1/g, `"${EMPTY}"`, 0],
 ]
 
-const place = runtime => path.join(CACHE, `site-${KEY}-${path.basename(runtime)}`)
+const place = dir => path.join(CACHE, `site-${KEY}-${path.basename(dir)}`)
+
+/** Whether a theme's runtime, and what its sites share, is there. */
+export const bundled = theme => fs.existsSync(place(runtimeOf(theme)))
 
 /** Makes (once) the files that every site of a theme shares: a folder with `name` (the hash of its contents) and `files/`. */
 export async function shareRuntime(theme) {
@@ -225,4 +228,11 @@ export function site(deck, runtime, pictures) {
 <body><div id="app"></div><script type="module" src="${SHARED}/${name}/main.js"></script><div id="mermaid-rendering-container"></div></body></html>
 `
   return { files, fonts, pictures, runtime: { name, folder: path.basename(shared) } }
+}
+
+// `node site.mjs THEME ..` bundles themes.
+if (process.argv[1] === import.meta.filename) {
+  for (const theme of process.argv.slice(2))
+    await shareRuntime(theme)
+  process.exit(0)
 }

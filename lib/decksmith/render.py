@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from decksmith import cli, rubric, stream
+from decksmith import cli, renders, rubric, stream
 
 RENDERER = cli.ROOT / "assets" / "renderer"
 CELL = Path(__file__).with_name("cell.py")
@@ -44,6 +44,12 @@ def node():
 def engine(scale=1):
     """What decides the pixels, as the record keeps it: versions and hashes. Raises cli.Missing."""
     return {**_engine(), "scale": scale, "mode": "page"}
+
+
+def themes():
+    """The names a deck may give its theme: those among the renderer's dependencies."""
+    names = json.loads((RENDERER / "package.json").read_text())["dependencies"]
+    return sorted(found[1] for name in names if (found := re.fullmatch(r"(?:@slidev/|slidev-)theme-(.+)", name)))
 
 
 @functools.cache
@@ -120,7 +126,7 @@ def inputs(run, record, protocol):
     text, pictures = source(run, record)
     return [
         hashlib.sha256(text.encode()).hexdigest(),
-        {name: hashlib.sha256(data).hexdigest() for name, data in pictures.items()},
+        _hashes(pictures),
         engine(protocol.render["scale"]),
         protocol.render,
     ]
@@ -133,13 +139,14 @@ def intact(run, value):
 
 class Pool:
     """`jobs` workers under the render settings of a protocol: `scale` (device pixels per CSS pixel), `deadline` (CPU
-    seconds a deck may use, and ten times as many on the clock), `memory` (MB it may add to a worker), `min_slides`."""
+    seconds a deck may use, and ten times as many on the clock), `memory` (MB it may add to a worker), `min_slides`.
+    `kept` is a folder of finished renders (renders.py): what it holds needs no worker."""
 
-    def __init__(self, protocol, *, jobs=1):
+    def __init__(self, protocol, *, jobs=1, kept=None):
         self.protocol, self.settings = protocol, protocol.render
         self.engine = engine(self.settings["scale"])
         self.home, self._lock = _folder()
-        self.ready = None
+        self.ready, self.bundles, self.kept = None, {}, kept
         self.idle = asyncio.LifoQueue()
         self.workers = [_Worker(self.home / str(number)) for number in range(jobs)]
         for worker in self.workers:
@@ -147,31 +154,19 @@ class Pool:
 
     async def close(self):
         """End every worker and its browser."""
-        if self.ready:
-            self.ready.cancel()
-            await asyncio.gather(self.ready, return_exceptions=True)
+        tasks = [task for task in (self.ready, *self.bundles.values()) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(worker.reap() for worker in self.workers))
         shutil.rmtree(self.home, ignore_errors=True)
         os.close(self._lock)
 
     async def render(self, run, record):
         """Render one record and return its `render` value; pictures are written to `<run>/<id>/slides`."""
-        text, pictures = source(run, record)
-        folder = Path(run) / record["id"] / "slides"
-        if len(text) > MAX_TEXT:
-            result = _failure("memory", f"the deck has {len(text) >> 20} MB of text")
-        else:
-            result = await self._result(
-                {
-                    "id": record["id"],
-                    "text": text,
-                    "scale": self.settings["scale"],
-                    "least": self.settings["min_slides"],
-                    "images": {name: base64.b64encode(data).decode() for name, data in pictures.items()},
-                }
-            )
-        names = await asyncio.to_thread(_publish, folder, result.pop("pictures", []))
-        errors = result["errors"][:MAX_ERRORS]  # in the order of the slides
+        result, cached = await self._kept_result(record["id"], *source(run, record))
+        names = await asyncio.to_thread(_publish, Path(run) / record["id"] / "slides", result["pictures"])
+        errors = result["errors"]  # in the order of the slides
         few = next((error for error in errors if error["class"] == "too-few-slides"), None)
         value = {
             "status": "failed" if few or not names else "partial" if errors else "ok",
@@ -185,7 +180,30 @@ class Pool:
             value["error"] = few or errors[0]
         elif error := rubric.refused(self.protocol, value):
             value["error"] = error
-        return value
+        return value | ({"by": {"cached": True}} if cached else {})
+
+    async def _kept_result(self, ident, text, pictures):
+        """(the result for a deck, its pictures as bytes; whether an earlier run kept it)."""
+        if len(text) > MAX_TEXT:
+            return _failure("memory", f"the deck has {len(text) >> 20} MB of text"), False
+        settings = {name: self.settings[name] for name in ("scale", "min_slides", "deadline", "memory")}
+        key = stream.fingerprint(["render 1", text, _hashes(pictures), self.engine, settings])
+        if self.kept and (result := await asyncio.to_thread(renders.load, self.kept, key)):
+            return result, True
+        result = await self._result(
+            {
+                "id": ident,
+                "text": text,
+                "scale": self.settings["scale"],
+                "least": self.settings["min_slides"],
+                "images": {name: base64.b64encode(data).decode() for name, data in pictures.items()},
+            }
+        )
+        result["pictures"] = [base64.b64decode(data) for data in result["pictures"]]
+        result["errors"] = _first(result["errors"])
+        if self.kept:
+            await asyncio.to_thread(renders.keep, self.kept, key, result)
+        return result, False
 
     async def _result(self, request):
         self.ready = self.ready or asyncio.ensure_future(_prepare(self.home))
@@ -193,7 +211,7 @@ class Pool:
         worker = await self.idle.get()
         try:
             for attempt in (1, 2):
-                result = await worker.ask(request, self.settings["deadline"], self.settings["memory"], walls)
+                result = await self._ask(worker, request, walls)
                 kind = result["errors"][0]["kind"] if not result.get("pictures") and result["errors"] else None
                 if kind != "renderer" or attempt == 2:
                     return result
@@ -204,6 +222,36 @@ class Pool:
         finally:
             self.idle.put_nowait(worker)
 
+    async def _ask(self, worker, request, walls):
+        """One deck through a worker; a theme that no deck has named before is bundled first, at nobody's expense."""
+        ask = functools.partial(worker.ask, request, self.settings["deadline"], self.settings["memory"], walls)
+        result = await ask()
+        theme = result["errors"][0].get("unbundled") if result["errors"] else None
+        if theme and theme in themes():
+            if theme not in self.bundles:
+                self.bundles[theme] = asyncio.ensure_future(_build(theme))
+            try:
+                await asyncio.shield(self.bundles[theme])
+            except cli.Missing as error:
+                return _failure("internal", f"the theme {theme}: {error}", kind="renderer")
+            result = await ask()
+        return result
+
+
+def _hashes(pictures):
+    return {name: hashlib.sha256(data).hexdigest() for name, data in pictures.items()}
+
+
+def _first(errors):
+    """At most MAX_ERRORS of them, the first of every class among them; the last then says how many are left out."""
+    if len(errors) <= MAX_ERRORS:
+        return errors
+    firsts = {error["class"]: number for number, error in reversed([*enumerate(errors)])}.values()
+    others = [number for number in range(len(errors)) if number not in firsts]
+    *chosen, last = [*firsts, *others][:MAX_ERRORS]
+    note = f"{errors[last]['message']} (and {len(errors) - MAX_ERRORS} more errors, not listed)"
+    return [*(errors[number] for number in sorted(chosen)), {**errors[last], "message": note}]
+
 
 def _failure(cls, message, kind="model", slide=None, line=None, expected=0):
     error = {"kind": kind, "class": cls, "slide": slide, "line": line, "message": message}
@@ -211,7 +259,7 @@ def _failure(cls, message, kind="model", slide=None, line=None, expected=0):
 
 
 def _publish(folder, pictures):
-    """Put the pictures in place all at once; whatever lay there before is gone. Returns their names."""
+    """Put the pictures (bytes) in place all at once; whatever lay there before is gone. Returns their names."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     for rest in folder.parent.glob("slides.*.tmp"):
         shutil.rmtree(rest, ignore_errors=True)
@@ -221,7 +269,7 @@ def _publish(folder, pictures):
         fresh.mkdir()
         for name, data in zip(names, pictures, strict=True):
             with open(fresh / name, "wb") as file:
-                file.write(base64.b64decode(data))
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
     if folder.exists():
@@ -243,11 +291,13 @@ def _folder():
     """(a private folder for temporary files, an open lock on it); folders whose owner was killed are swept first.
 
     A folder is swept when its owner (the pid in its name) is gone and nobody holds its lock: pids mean nothing across
-    containers that share a TMPDIR, and the lock is not yet held in the moment after a folder is made.
+    containers that share a TMPDIR, and the lock is not yet held in the moment after a folder is made. One that names no
+    owner (an earlier version's, which took no lock) is swept after a day.
     """
     base = tempfile.gettempdir()
     for name in os.listdir(base):
-        if not (match := re.fullmatch(r"decksmith-render-(\d+)-\w+", name)) or _alive(int(match[1])):
+        match = re.fullmatch(r"decksmith-render-(?:(\d+)-)?\w+", name)
+        if not match or (match[1] and _alive(int(match[1]))):
             continue
         try:
             descriptor = os.open(os.path.join(base, name), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -255,7 +305,7 @@ def _folder():
             continue
         try:
             info = os.fstat(descriptor)
-            if info.st_uid == os.geteuid() and time.time() - info.st_mtime > 5:
+            if info.st_uid == os.geteuid() and time.time() - info.st_mtime > (5 if match[1] else 86400):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(os.path.join(base, name), ignore_errors=True)
         except OSError:
@@ -301,11 +351,12 @@ def build():
     asyncio.run(_build())
 
 
-async def _build():
+async def _build(theme=None):
     _engine()
     folder, lock = _folder()
+    command = [node(), RENDERER.resolve() / "site.mjs", theme] if theme else [node(), RENDERER / "build.mjs"]
     try:
-        status, words = await _run(_cell("none", False, folder, [node(), RENDERER / "build.mjs"]), folder)
+        status, words = await _run(_cell("none", False, folder, command), folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)

@@ -1,5 +1,7 @@
 load ../helper
 
+setup() { export DECKSMITH_RENDERS=off; }
+
 deck() {
   mkdir -p "$1"
   printf -- '---\ntheme: %s\n---\n\n# Cover\n\n---\n\n## Two\n\n- a\n\n---\n\n%s\n' "$2" "$3" > "$1/deck.md"
@@ -34,6 +36,33 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   deck x default '## Another' > in.jsonl
   run --separate-stderr deck-render --run . < in.jsonl
   [[ $stderr == *"1 done"* && $stderr != *"journal"* ]]
+}
+
+@test "what any run rendered is taken from there by the next, also while another process renders it" {
+  unset DECKSMITH_RENDERS
+  export XDG_CACHE_HOME=$PWD/cache
+  deck x seriph 'an <open> tag' > in.jsonl
+  mkdir a b c
+  cp -r x a; cp -r x b; cp -r x c
+  deck-render --run a < in.jsonl > a.jsonl 2> /dev/null &
+  deck-render --run b < in.jsonl > b.jsonl 2> /dev/null
+  wait $!
+  deck-render --run c < in.jsonl > c.jsonl 2> /dev/null
+  run of 'del(.render.by)' < a.jsonl
+  expected=$output
+  run of 'del(.render.by)' < b.jsonl
+  assert_output "$expected"
+  run of 'del(.render.by)' < c.jsonl
+  assert_output "$expected"
+  run of '.render.by.cached' < c.jsonl
+  assert_output true
+  diff -r a/x b/x
+  diff -r a/x c/x
+  run ls cache/decksmith/renders
+  assert_output --regexp '^[0-9a-f]{64}$'
+  DECKSMITH_RENDERS=off deck-render --run c --deadline 31 < in.jsonl > d.jsonl 2> /dev/null
+  run of '.render.by.cached' < d.jsonl
+  assert_output null
 }
 
 @test "the illustrated deck is preferred, and a record that already failed passes through" {

@@ -30,6 +30,22 @@ setup() {
   assert_line --partial 'record-sample: stdin:4: not JSON'
 }
 
+@test "an input without a record is named, be it a file or a pipe" {
+  : > empty.jsonl
+  run record-sample < empty.jsonl
+  assert_failure 65
+  assert_output "record-sample: $PWD/empty.jsonl: no record in it"
+  run record-sample --limit 2 < <(echo)
+  assert_failure 65
+  assert_output 'record-sample: stdin: no record in it'
+}
+
+@test "a program that is true of no record is told, with the input" {
+  run record-sample --where '.n > 7' < in.jsonl
+  assert_failure 65
+  assert_output "record-sample: $PWD/in.jsonl: --where is true of no record in it: .n > 7"
+}
+
 @test "help is the script's own header" {
   run record-sample --help
   assert_success

@@ -103,6 +103,132 @@ image: images/a.png
 ![again](images/a.png)
 """
 
+COMMUNITY = {  # theme: (slides in its own layouts, what is to be seen on each)
+    "academic": (
+        """# Cover
+
+Somebody
+
+---
+layout: figure
+figureUrl: images/a.png
+figureCaption: A caption
+---
+
+# A figure
+
+---
+layout: table-of-contents
+---
+
+# Contents
+
+---
+
+## Code
+
+```ts
+const tide: number = 12
+```
+
+<Footnotes separator><Footnote :number=1>A footnote</Footnote></Footnotes>
+""",
+        ["Cover|Somebody", "A figure|A caption", "Contents|Cover|A figure|Code", "Code|const tide: number = 12|1A footnote"],
+    ),
+    "bricks": (
+        """# Cover
+
+Somebody
+
+---
+layout: items
+cols: 2
+---
+
+# Items
+
+::items::
+
+<div>One</div><div>Two</div>
+
+---
+layout: fact
+---
+
+# 25 %
+
+of the sea
+
+---
+layout: image-right
+image: images/a.png
+---
+
+# Picture
+""",
+        ["Cover|Somebody", "Items|One|Two", "25 %|of the sea", "Picture"],
+    ),
+    "dracula": (
+        """# Cover
+
+Somebody
+
+---
+layout: author
+---
+
+# The author
+
+---
+layout: image-left
+image: images/a.png
+---
+
+# Picture
+
+```ts
+const tide: number = 12
+```
+
+---
+layout: quote
+---
+
+# "The sea"
+
+Somebody
+""",
+        ["Cover|Somebody", "The author", "Picture|const tide: number = 12", '"The sea"|Somebody'],
+    ),
+    "purplin": (
+        """# Cover
+
+Somebody
+
+<BarBottom title="A bar"><Item text="below" /></BarBottom>
+
+---
+layout: image-x
+image: images/a.png
+imageOrder: 1
+---
+
+# Picture
+
+beside
+
+---
+layout: quote
+---
+
+# "The sea"
+
+Somebody
+""",
+        ["Cover|Somebody|A bar|below", "Picture|beside", '"The sea"|Somebody'],
+    ),
+}
+
 BROKEN = {  # name: (deck, class, line)
     "unclosed-tag": (HEAD + '# Three\n\n<div class="x">\n\ntext\n', "vue-compile", 17),
     "stray-tag": (HEAD + "# Three\n\ntext </div> more\n", "vue-compile", 17),
@@ -250,6 +376,50 @@ def test_the_x_ray_counts_what_stands_on_each_slide(features, theme):
         assert 0 < slide["text_area"] < 1 - slide["whitespace"] + 0.001
 
 
+def test_every_theme_of_the_lock_has_its_test():
+    assert render.themes() == sorted([*THEMES, *COMMUNITY])
+
+
+def test_community_themes_render_their_own_layouts_the_same_each_time(tmp_path):
+    decks = [(theme, n) for theme in COMMUNITY for n in (1, 2)]
+    records = [
+        put(tmp_path, f"{theme}{n}", f"---\ntheme: {theme}\n---\n\n{COMMUNITY[theme][0]}", ["images/a.png"])
+        for theme, n in decks
+    ]
+    values = dict(zip(decks, rendered(tmp_path, records, jobs=2), strict=True))
+    for theme, (_, words) in COMMUNITY.items():
+        value, again = values[theme, 1], values[theme, 2]
+        assert (value["status"], value["errors"]) == ("ok", []), theme
+        for slide, seen in zip(value["xray"], words, strict=True):
+            assert all(word in slide["text"] for word in seen.split("|")), (theme, slide["text"])
+            assert slide["overflow"] == {"x": 0, "y": 0} and not slide["blank"] and not slide["images_broken"]
+            assert (slide["contrast"] or 21) > 2.5, theme  # a comment in code has 2.6
+        assert hashes(tmp_path, value) == hashes(tmp_path, again), theme
+        assert len(set(hashes(tmp_path, value))) == len(words), theme
+
+
+def test_a_theme_is_bundled_when_a_deck_first_names_it(tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    for place in (render.RENDERER / "node_modules/.cache/decksmith").iterdir():
+        if not place.name.endswith("-purplin"):
+            (cache / place.name).symlink_to(place)
+    for path in (tmp_path, cache):
+        path.chmod(0o755)
+    monkeypatch.setenv("DECKSMITH_RENDER_CACHE", str(cache))
+    text = "---\ntheme: purplin\n---\n\n# A\n\n---\n\n# B\n\n---\n\n# C\n"
+    values = rendered(tmp_path, [put(tmp_path, name, text) for name in "ab"], jobs=2)
+    assert [value["status"] for value in values] == ["ok", "ok"]
+    assert sorted(place.name.split("-")[0] for place in cache.glob("*-purplin")) == ["runtime", "site"]
+
+
+def test_code_stands_in_columns_in_every_theme(tmp_path):
+    text = "---\ntheme: {}\n---\n\n# Code\n\nfirst\n\n`iiiiiiii`\n\n`MMMMMMMM`\n"
+    for value in rendered(tmp_path, [put(tmp_path, theme, text.format(theme)) for theme in render.themes()]):
+        thin, wide = (box["box"][2] for box in value["xray"][0]["boxes"][-2:])
+        assert thin == pytest.approx(wide, rel=0.1), value["slides"]  # in letters of different width: 3 to 1
+
+
 def test_what_runs_off_the_slide_overlaps_or_is_hard_to_read_is_measured(tmp_path):
     bad = (
         HEAD
@@ -290,6 +460,19 @@ def test_a_defect_has_its_class_and_line(broken, name):
     assert [(error["kind"], error["class"], error["line"]) for error in value["errors"]] == [("model", cls, line)]
     assert value["status"] == ("failed" if cls in ("unknown-theme", "too-few-slides", "fenced-deck") else "partial")
     assert ("error" in value) == (value["status"] == "failed")
+
+
+def test_an_unknown_theme_is_told_which_there_are(broken):
+    (error,) = broken[1]["unknown-theme"]["errors"]
+    assert error["message"] == f"the theme nosuch is not one of {', '.join(render.themes())}"
+
+
+def test_of_very_many_errors_the_first_and_one_of_each_class_are_listed_and_the_rest_counted(tmp_path):
+    many = HEAD + "# Three\n\n" + "".join(f"<mdi-none-{n} />\n" for n in range(230)) + "\n---\n\nvalue {{ a + }} here\n"
+    (value,) = rendered(tmp_path, [put(tmp_path, "x", many)], "published")
+    assert [error["class"] for error in value["errors"]] == ["unknown-component"] * 198 + ["vue-compile", "unknown-component"]
+    assert value["errors"][-1]["message"] == "the icon mdi:none-198 does not exist (and 31 more errors, not listed)"
+    assert value["error"] == value["errors"][198]
 
 
 def test_one_bad_slide_does_not_cost_the_others(broken):
@@ -350,6 +533,56 @@ def test_stale_pictures_go_and_the_journal_s_inputs_follow_text_and_pictures(tmp
     assert render.inputs(tmp_path, record, protocol) != before
     (tmp_path / "x" / "slides" / "01.png").unlink()
     assert not render.intact(tmp_path, value)
+
+
+def test_a_deck_that_was_rendered_before_needs_no_worker_and_gives_the_same_record_and_bytes(tmp_path):
+    kept, protocol = tmp_path / "renders", rubric.Protocol.load("offline")
+    first, text = put(tmp_path, "first", FEATURES.replace("THEME", "default"), ["images/a.png"]), BROKEN["stray-tag"][0]
+    (tmp_path / "again").mkdir()
+
+    def session(*asked, **settings):
+        protocol.render.update(settings)
+
+        async def go():
+            pool = render.Pool(protocol, kept=kept)
+            try:
+                values = await asyncio.gather(*(pool.render(run, record) for run, record in asked))
+                return values, pool.ready is not None or any(worker.process for worker in pool.workers)
+            finally:
+                await pool.close()
+
+        return asyncio.run(go())
+
+    (value, bad), worked = session((tmp_path, first), (tmp_path, put(tmp_path, "bad", text)))
+    assert worked and value["status"] == "ok" and bad["status"] == "partial" and len(os.listdir(kept)) == 2
+    second = put(tmp_path / "again", "second", FEATURES.replace("THEME", "default"), ["images/a.png"])
+    (same, poor), worked = session((tmp_path / "again", second), (tmp_path / "again", put(tmp_path / "again", "bad", text)))
+    assert not worked and same.pop("by") == poor.pop("by") == {"cached": True}
+    assert same == value | {"slides": [f"second/slides/{n:02}.png" for n in range(1, 9)]} and poor == bad
+    assert hashes(tmp_path / "again", same) == hashes(tmp_path, value)
+    assert os.listdir(tmp_path / "again" / "second") == os.listdir(tmp_path / "first")
+
+    before = {name: (kept / name).read_bytes() for name in os.listdir(kept)}
+    for name, data in before.items():
+        (kept / name).write_bytes(data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
+    (tmp_path / "again" / "second" / "images" / "a.png").write_bytes(png(9))
+    (value_again, other), worked = session((tmp_path, first), (tmp_path / "again", second))
+    assert worked and "by" not in value_again and value_again == value and "by" not in other
+    assert hashes(tmp_path / "again", other)[:7] == hashes(tmp_path, value)[:7]
+    assert hashes(tmp_path / "again", other) != hashes(tmp_path, value)
+    assert len(os.listdir(kept)) == 3 and [(kept / name).read_bytes() == data for name, data in before.items()].count(True) == 1
+    (double,), worked = session((tmp_path, first), scale=2)
+    assert worked and struct.unpack(">II", (tmp_path / double["slides"][0]).read_bytes()[16:24]) == (1960, 1104)
+
+
+def test_scratch_folders_that_name_no_owner_are_swept_after_a_day(tmp_path, monkeypatch):
+    monkeypatch.setattr(render.tempfile, "tempdir", str(tmp_path))
+    for name, age in (("decksmith-render-a_b1c2d3", 90000), ("decksmith-render-12345678", 5000), ("decksmith-other", 90000)):
+        (tmp_path / name / "inner").mkdir(parents=True)
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    mine, lock = render._folder()
+    assert set(tmp_path.iterdir()) == {mine, tmp_path / "decksmith-render-12345678", tmp_path / "decksmith-other"}
+    os.close(lock)
 
 
 def test_a_worker_that_is_killed_is_replaced_and_the_deck_rendered_once_more(tmp_path):
