@@ -84,7 +84,7 @@ published-prompts: .venv/.hub  ## fetch the published test split into data/publi
 	mv data/published.jsonl.tmp data/published.jsonl
 
 ##@ Check
-.PHONY: test lint bench-self bench-render bench-stats judge-card numbers readme doctor
+.PHONY: test lint bench-self bench-render bench-stats judge-card gaming gold-check numbers readme doctor
 test: setup .venv/.dev tests/node_modules/.done  ## all tests: Python, scripts, pages in a browser
 	.venv/bin/python3 -m pytest $(TESTS)
 
@@ -98,6 +98,21 @@ bench-self: setup .venv/.dev  ## our own speed, as ratios measured in one run: d
 bench-render: setup .venv/.dev  ## what a rendered deck costs, stock Slidev and ours in one run: docs/render-speed.md
 	.venv/bin/python3 tests/bench_render.py > docs/render-speed.md.tmp
 	mv docs/render-speed.md.tmp docs/render-speed.md
+
+judge-card: run-tools  ## put known defects into gold decks and write what the offline judge notices: docs/judge-card.md
+	run=results/judge-card
+	mkdir -p $$run
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.exam 16 | bin/deck-parse --run $$run |
+	  bin/deck-illustrate --run $$run | bin/deck-render --run $$run > $$run/rendered.jsonl
+	bin/deck-judge --run $$run --exam page < $$run/rendered.jsonl > docs/judge-card.md.tmp
+	mv docs/judge-card.md.tmp docs/judge-card.md
+
+gaming: run-tools  ## score the adversarial decks and write the table of docs/protocol.md
+	.venv/bin/python3 tests/gaming.py
+
+gold-check: run-tools  ## every draft of data/gold against the strict rules, rendered
+	mkdir -p results
+	bin/draft-check --run results/gold --jobs 2 data/gold/* > results/gold.jsonl
 
 bench-stats: .venv/.dev  ## coverage, false positives and the planner against simulation: docs/statistics-bench.md
 	.venv/bin/python3 tests/bench_stats.py > docs/statistics-bench.md.tmp

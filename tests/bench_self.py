@@ -6,6 +6,7 @@ CPU seconds are of the process and its children; the median of a few runs is pri
 import json
 import os
 import platform
+import random
 import resource
 import statistics
 import subprocess
@@ -28,6 +29,29 @@ async def main():
     for line in await asyncio.gather(*[ask(json.loads(line)) for line in sys.stdin]):
         print(line)
 asyncio.run(main())
+'''
+
+
+SCIPY = '''
+import itertools, json, sys, numpy
+from scipy.stats import bootstrap, permutation_test
+table = {}
+for line in open(sys.argv[1]):
+    row = json.loads(line)
+    table.setdefault(row["model"], {})[row["id"]] = numpy.mean(list(row["scores"].values())) if row["rendered"] else 1.0
+for a, b in itertools.combinations(table, 2):
+    gap = numpy.array([table[a][key] - table[b][key] for key in table[a]])
+    print(a, b, bootstrap((gap,), numpy.mean, n_resamples=20_000, batch=1000, method="percentile").confidence_interval,
+          permutation_test((gap,), numpy.mean, permutation_type="samples", n_resamples=20_000, batch=1000, vectorized=True).pvalue)
+'''
+
+SETS = '''
+import json, sys
+def grams(line):
+    text = " ".join(json.loads(line)["messages"][-1]["content"].casefold().split())
+    return {text[i:i + 5] for i in range(max(1, len(text) - 4))}
+rows, held = ([grams(line) for line in open(path)] for path in sys.argv[1:])
+print(sum(len(a & b) >= 0.5 * len(a | b) for a in rows for b in held))
 '''
 
 
@@ -79,11 +103,38 @@ def main():
             resumed, _ = cost([*ours, "--run", Path(folder, "run0")], stdin=source)
         finally:
             server.kill()
-    print("| client | CPU s | ratio | peak MiB |\n|---|---|---|---|")
-    print(f"| openai package, its default transport | {plain:.2f} | 1.0 | {plain_memory:.0f} |")
-    print(f"| chat-generate | {piped:.2f} | {piped / plain:.2f} | {piped_memory:.0f} |")
-    print(f"| chat-generate with a journal | {statistics.median(kept):.2f} | {statistics.median(kept) / plain:.2f} | |")
-    print(f"| chat-generate, all from the journal | {resumed:.2f} | {resumed / plain:.2f} | |")
+    replies = [("openai package, its default transport", plain, plain_memory), ("chat-generate", piped, piped_memory),
+               ("chat-generate with a journal", statistics.median(kept), None), ("chat-generate, all from the journal", resumed, None)]
+    table("client", replies)
+
+    with tempfile.TemporaryDirectory() as folder:
+        scores, some, many = (Path(folder, f"{name}.jsonl") for name in ("scores", "some", "many"))
+        dice = random.Random(0)
+        scores.write_text("".join(json.dumps({"model": f"m{m}", "id": f"p{p}", "rendered": dice.random() < 0.95, "error_kind": None, "scores": {
+            name: min(5.0, max(1.0, dice.gauss(3.3, 0.8))) for name in ("viscraft", "design", "content", "coherence")}}) + "\n"
+            for m in range(6) for p in range(600)))
+        held = ROOT / "data/prompts.jsonl"
+        words = sorted({word for line in held.read_text().splitlines() for word in json.loads(line)["messages"][-1]["content"].split()})
+        rows = [json.dumps({"id": f"s{n}", "messages": [{"role": "user", "content": " ".join(dice.choices(words, k=70))}]}) + "\n" for n in range(20_000)]
+        some.write_text("".join(rows[:2000]))
+        many.write_text("".join(rows))
+        print("\n## Six models, 600 prompts, 20,000 resamples\n")
+        scipy, compared = cost([sys.executable, "-c", SCIPY, scores]), cost([ROOT / "bin/run-compare", scores])
+        table("", [("scipy, bootstrap and permutation test of the 15 headline pairs", *scipy),
+                   ("run-compare: all measures, accountings, bounds, robustness", *compared)])
+        print("\n## Leak check, letters only\n")
+        sets = cost([sys.executable, "-c", SETS, some, held])
+        overlap = [ROOT / "bin/chat-overlap", "--lexical", "--against", held]
+        table("", [("Python sets, 2,000 rows against 132 prompts", *sets),
+                   ("chat-overlap, the same and the rows against each other", *cost(overlap, stdin=some)),
+                   ("chat-overlap, 20,000 rows against 132 prompts and each other", *cost(overlap, repeats=1, stdin=many))])
+
+
+def table(name, rows):
+    """Print `(what, CPU seconds, peak MiB or None)` as a table of ratios to the first."""
+    print(f"| {name} | CPU s | ratio | peak MiB |\n|---|---|---|---|")
+    for what, used, memory in rows:
+        print(f"| {what} | {used:.2f} | {used / rows[0][1]:.2f} | {'' if memory is None else f'{memory:.0f}'} |")
 
 
 if __name__ == "__main__":

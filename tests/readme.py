@@ -1,11 +1,173 @@
-"""Write the table of scripts into README.md from the scripts' own first sentences; with --check, only say whether it is right."""
+"""Keep what the pages say of the code right: README's table of scripts, and every figure that docs/numbers.json knows.
+
+  tests/readme.py           write the table, the figures into docs/numbers.json, and from there into the pages
+  tests/readme.py --check   only say what is behind, and which figure of a page nobody vouches for
+
+docs/numbers.json has `figures`, name to value, which are computed here (FIGURES), and `said`, page to phrases, which people write: where
+the page says "the 30 core prompts" the phrase is "the {core} core prompts". A phrase without a name in braces allows a figure that is
+no result of ours ("Python 3.11"). Line breaks in a page do not matter. Pages that begin with "Written by `make" are left alone.
+"""
 
 import ast
+import json
 import re
 import sys
+import tomllib
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+NUMBERS = ROOT / "docs/numbers.json"
+NUMBER = r"\d(?:[\d.,]*\d)?"
+UNITS = ("%|×|x(?! ?\\d)|times|fold|px|ms|s|seconds?|minutes?|hours?|days?|[kMG]i?B|million|billion|USD|cores?|prompts?|decks?|slides?|"
+         "models?|languages?|themes?|domains?|measures|values|items?|words|pairs|tests?|tokens?|resamples|rows|records|runs|"
+         "points?|scripts")
+# A figure that claims something: a number with a unit (a word may stand between), or a decimal fraction. No versions, names, addresses.
+FIGURE = re.compile(rf"(?<![\w.:/#=])(?<!\w-)(?:{NUMBER}[ -]?(?:[a-z]+ )?(?:{UNITS})(?!\w)|\d[\d,]*\.\d+(?!\d|\.\d))")
+
+
+@cache
+def prompts():
+    return [json.loads(line) for line in (ROOT / "data/prompts.jsonl").read_text().splitlines()]
+
+
+@cache
+def protocol(name):
+    return tomllib.loads((ROOT / f"assets/protocols/{name}.toml").read_text())
+
+
+@cache
+def constants(path):
+    """The literals that a Python file gives names to at its top, and the keys of its dicts whose values are none."""
+    found = {}
+    for node in ast.parse((ROOT / path).read_text()).body:
+        if isinstance(node, ast.Assign):
+            pairs = zip(*([t.elts, v.elts] if isinstance(t := node.targets[0], ast.Tuple) and isinstance(v := node.value, ast.Tuple)
+                          else [[t], [node.value]]), strict=True)
+            for target, value in pairs:
+                try:
+                    found[ast.unparse(target)] = ast.literal_eval(value)
+                except ValueError:
+                    if isinstance(value, ast.Dict):
+                        found[ast.unparse(target)] = value.keys
+    return found
+
+
+def asked(key):
+    return len({row["asks"][key] for row in prompts()})
+
+
+def cell(page, header, row, column):
+    """A cell of a page that a bench wrote: of the table under `header`, in the row that begins with `row`. None without such a row."""
+    path = ROOT / "docs" / page
+    table = (path.read_text() if path.exists() else "").partition(f"\n{header}")[2].partition("\n\n")[0]
+    line = next((line for line in table.splitlines() if line.startswith(f"| {row} |")), None)
+    return line and line.split("|")[1 + column].strip()
+
+
+def stat(name):
+    return constants("lib/decksmith/stats.py")[name]
+
+
+# What a figure is called, and where it comes from. Cheap to compute: the test does it each time.
+FIGURES = {
+    "prompts": lambda: len(prompts()),
+    "core": lambda: sum("core" in row["sets"] for row in prompts()),
+    "languages": lambda: asked("language"),
+    "domains": lambda: asked("domain"),
+    "themes": lambda: asked("theme"),
+    "items": lambda: sum(len(row["checklist"]) for row in prompts()),
+    "scripts": lambda: len(list((ROOT / "bin").glob("*-*"))),
+    "broken_decks": lambda: len(constants("tests/lib/test_render.py")["BROKEN"]),
+    "gaming_decks": lambda: len(list((ROOT / "tests/fixtures/gaming").glob("*.md"))) or None,
+    "smol_millions": lambda: re.search(r'label = "SmolLM2 (\d+)M"', (ROOT / "assets/models.toml").read_text())[1],
+    "measures": lambda: len(protocol("offline")["measures"]),
+    "weight_viscraft": lambda: f"{protocol('published')['score']['weights']['viscraft']:.2f}",
+    "weight_design": lambda: f"{protocol('published')['score']['weights']['design']:.2f}",
+    "weight_content": lambda: f"{protocol('published')['score']['weights']['content']:.2f}",
+    "weight_coherence": lambda: f"{protocol('published')['score']['weights']['coherence']:.2f}",
+    "fewest_slides": lambda: protocol("published")["render"]["min_slides"],
+    "searched_words": lambda: protocol("offline")["measures"]["checklist"]["words"],
+    "items_per_slide": lambda: protocol("offline")["measures"]["checklist"]["per_slide"],
+    "unreadable_px": lambda: protocol("offline")["measures"]["checklist"]["unreadable_px"],
+    "unreadable_contrast": lambda: protocol("offline")["measures"]["checklist"]["unreadable_contrast"],
+    "width": lambda: constants("lib/decksmith/xray.py")["CANVAS"][0],
+    "height": lambda: constants("lib/decksmith/xray.py")["CANVAS"][1],
+    "resamples": lambda: f"{stat('RESAMPLES'):,}",
+    "level": lambda: round(100 * stat("LEVEL")),
+    "alpha": lambda: round(100 * (1 - stat("LEVEL"))),
+    "fewest_pairs": lambda: stat("FEWEST"),
+    "render_times_less_cpu": lambda: cell("render-speed.md", "| | CPU s per deck |", "**ours**", 2),
+    "client_cpu_ratio": lambda: cell("speed.md", "| client |", "chat-generate", 2),
+}
+
+
+def figures():
+    return {name: str(value) for name, make in FIGURES.items() if (value := make()) is not None}
+
+
+def pages():
+    """The pages that people write, by name: README, CONTRIBUTING, docs."""
+    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in found}
+    return {name: text for name, text in texts.items() if not any("Written by `make" in line for line in text.splitlines()[:6])}
+
+
+def pattern(phrase):
+    """A phrase as a regular expression: `{name}` matches any number, a blank any white space. And the names, in order."""
+    parts = re.split(r"\{(\w+)\}", phrase)
+    words = [r"\s+".join(re.escape(word) for word in part.split(" ")) for part in parts[::2]]
+    start, end = (r"(?<!\w)" if re.match(r"[\w{]", phrase) else ""), (r"(?!\w)" if re.search(r"[\w}]\Z", phrase) else "")
+    return re.compile(start + f"({NUMBER})".join(words) + end), parts[1::2]
+
+
+def written(text, phrases, values):
+    """A page with the figures of its phrases as they are now."""
+    for phrase in phrases:
+        found, names = pattern(phrase)
+
+        for match in reversed(list(found.finditer(text))):
+            for number, name in reversed(list(enumerate(names, 1))):
+                text = text[:match.start(number)] + values[name] + text[match.end(number):]
+    return text
+
+
+def unvouched(text, phrases):
+    """`(line, figure)` of each figure of a page that no phrase covers. JSON examples, links and code spans are no claims; nor are
+    the tables whose header a phrase gives whole (they are generated, and checked where they are made)."""
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match[0])
+
+    bare = re.sub(r"^```json\n.*?^```", blank, text, flags=re.S | re.M)
+    for phrase in phrases:
+        if phrase.startswith("| "):
+            bare = re.sub(rf"^{re.escape(phrase)}\n(\|.*\n)*", blank, bare, flags=re.M)
+    bare = re.sub(r"(?<!`)`[^`\n]+`(?!`)|\]\([^)\n]*\)|https?://\S+", blank, bare)
+    covered = [match.span() for phrase in phrases for match in pattern(phrase)[0].finditer(text)]
+    return [(text.count("\n", 0, match.start()) + 1, match[0]) for match in FIGURE.finditer(bare)
+            if not any(start <= match.start() and match.start() < end for start, end in covered)]
+
+
+def behind(numbers, texts):
+    """What is wrong with the figures, a sentence each."""
+    values, wrong = figures(), []
+    for name in sorted({*values, *numbers["figures"]}):
+        if values.get(name) != numbers["figures"].get(name):
+            wrong.append(f"docs/numbers.json: {name} is {numbers['figures'].get(name)}, and now {values.get(name)}: run make numbers")
+    for name, phrases in numbers["said"].items():
+        for phrase in phrases:
+            found, names = pattern(phrase)
+            if unknown := [n for n in names if n not in values]:
+                wrong.append(f"docs/numbers.json: {name}: {phrase!r} names a figure that nobody computes: {unknown[0]}")
+            elif not (said := list(found.finditer(texts.get(name, "")))):
+                wrong.append(f"{name} no longer says {phrase!r}: mend or delete the phrase in docs/numbers.json")
+            for match in said if not unknown else ():
+                wrong += [f"{name} says {got} in {phrase!r}, and {n} is {values[n]}: run make numbers"
+                          for n, got in zip(names, match.groups(), strict=True) if got != values[n]]
+    for name, text in texts.items():
+        wrong += [f"{name}:{line}: {figure!r} is a figure that nobody vouches for: give docs/numbers.json a phrase for it"
+                  for line, figure in unvouched(text, numbers["said"].get(name, ()))]
+    return wrong
 
 
 def table():
@@ -16,13 +178,21 @@ def table():
     return "\n".join(lines)
 
 
+def with_table(readme):
+    return re.sub(r"\| script \| what it does \|\n\|---\|---\|\n(\|.*\n|@SCRIPTS@\n)*", lambda _: table() + "\n", readme)
+
+
 def main():
-    readme = ROOT / "README.md"
-    old = readme.read_text()
-    new = re.sub(r"\| script \| what it does \|\n\|---\|---\|\n(\|.*\n|@SCRIPTS@\n)*", lambda _: table() + "\n", old)
+    numbers, texts = json.loads(NUMBERS.read_text()), pages()
     if "--check" in sys.argv:
-        sys.exit(new != old and "README.md is behind bin/: run make readme")
-    readme.write_text(new)
+        wrong = ["README.md is behind bin/: run make readme"] if with_table(texts["README.md"]) != texts["README.md"] else []
+        sys.exit("\n".join([*wrong, *behind(numbers, texts)]) or None)
+    numbers["figures"] = figures()
+    NUMBERS.write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
+    for name, text in texts.items():
+        new = written(with_table(text) if name == "README.md" else text, numbers["said"].get(name, ()), numbers["figures"])
+        if new != text:
+            (ROOT / name).write_text(new)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import re
 
 from decksmith.deck import LAYOUTS, SLOT, Deck, visible
 
-SCANNER = "craft-v5 craft-1"  # raise it when a score changes: it is part of a run's identity
+SCANNER = "craft-v5 craft-2"  # raise it when a score changes: it is part of a run's identity
 
 
 def features(text):
@@ -92,8 +92,9 @@ def craft(deck):
 
     score = 1 + 4 * substance * mean(nine categories), rounded to 3 digits; every part lies in 0..1.
 
-    Only shown slides count, and slides with the same words, code and pictures count once. words = visible words (two
-    CJK characters are one) in distinct lines. A slide is substantial with 8 words, or with 3 words and one qualifying
+    Only shown slides count, and slides with the same words, code and pictures count once; so do equal elements and
+    lines. What differs in its digits only, or in the title above five words or more, is the same. words = visible words
+    (two CJK characters are one) in distinct lines. A slide is substantial with 8 words, or with 3 words and one qualifying
     code block, diagram, table, formula or picture.
 
         substance   = min(1, substantial slides / 5) * min(1, words / 150)
@@ -116,7 +117,9 @@ def craft(deck):
     """
     seen, slides, lines = set(), [], set()
     for slide in deck.shown:
-        identity = (slide.text, tuple(f.text for f in slide.fences), tuple(i.url for i in slide.images))
+        below = slide.text.replace(visible(slide.title or ""), "", 1)
+        words = below if _words(below) >= 5 else slide.text
+        identity = (_same(words), tuple(_same(f.text) for f in slide.fences), tuple(i.url for i in slide.images))
         if identity not in seen:
             seen.add(identity)
             slides.append(_Scanned(slide))
@@ -124,8 +127,8 @@ def craft(deck):
     for s in slides:
         for line in s.slide.prose.split("\n"):
             line = visible(line)
-            if line and line not in lines:
-                lines.add(line)
+            if line and _same(line) not in lines:
+                lines.add(_same(line))
                 words += _words(line)
     solid = [s for s in slides if s.solid]
     notes = {}
@@ -136,7 +139,7 @@ def craft(deck):
             + _words(s.slide.note) // 4 * bool(_CJK.search(s.slide.note))
             >= 5
         ):
-            notes.setdefault(" ".join(s.slide.note.split()), s)
+            notes.setdefault(_same(s.slide.note), s)
     moves = {}
     default_move = deck.headmatter.get("transition")
     for s in solid:
@@ -149,12 +152,12 @@ def craft(deck):
         "words": words,
         "layouts": len({s.slide.layout for s in slides if s.slide.layout != "default" and s.fills}),
         "notes": len(notes),
-        "code": len({f for s in slides for f in s.code}),
-        "mermaid": len({f for s in slides for f in s.diagrams}),
-        "katex": len({f for s in solid for f in s.formulas}),
+        "code": len({_same(f) for s in slides for f in s.code}),
+        "mermaid": len({_same(f) for s in slides for f in s.diagrams}),
+        "katex": len({_same(f) for s in solid for f in s.formulas}),
         "clicks": sum(bool(_CLICK.search(s.slide.prose)) for s in solid),
         "transitions": sum(name in TRANSITIONS and len(on) > 1 for name, on in moves.items()),
-        "tables": len({t for s in slides for t in s.tables}),
+        "tables": len({_same(t) for s in slides for t in s.tables}),
         "images": len({p for s in slides if s.solid or s.slide.layout == "image" for p in s.pictures}),
     }
     parts = [
@@ -173,6 +176,11 @@ def craft(deck):
     parts.append(counts["notes"] / len(solid) if solid else 0.0)
     substance = min(1, len(solid) / 5) * min(1, words / 150)
     return round(1 + 4 * substance * sum(parts) / 9, 3), counts
+
+
+def _same(text):
+    """A text without its digits and line breaks."""
+    return " ".join(re.sub(r"\d+", "", text).split())
 
 
 def _words(text):

@@ -43,11 +43,15 @@ class Offline:
         self.run, self.jobs, self.measures = run, jobs, protocol.measures
         self.judging = protocol.judging()
         self.rubric = stream.fingerprint(self.judging)
+        # What was judged by other code is judged again: it costs little.
+        self.code = hashlib.sha256(Path(__file__).with_name("offline.py").read_bytes()).hexdigest()
 
     def inputs(self, record):
         render = {key: record["render"].get(key) for key in ("slides", "expected", "errors", "xray")}
         return [
             self.judging,
+            self.code,
+            _request(record),
             record.get("asks"),
             record.get("checklist"),
             record.get("deck", {}).get("sha256"),
@@ -55,7 +59,7 @@ class Offline:
             _digests(self.run, record),
         ]
 
-    def work(self, record):
+    def work(self, record, seed=0):
         from decksmith import offline
 
         return {**offline.judge(record, self.run, self.measures), "rubric": self.rubric}
@@ -87,7 +91,8 @@ class Vision:
     def valid(self, record, value):
         return all((self.run / path).is_file() for path in value.get("replies") or [])
 
-    async def work(self, record):
+    async def work(self, record, seed=0):
+        """The judge's value for a record. `seed`: which of several independent judgings this is (decksmith.exam)."""
         import asyncio
 
         if not record["render"].get("slides"):
@@ -101,8 +106,11 @@ class Vision:
             {"role": "user", "content": self._question(record, shown, seen)},
         ]
         messages, usage, replies, problem = first, {}, [], None
-        for attempt in range(self.protocol.judge["retries"] + 1):
-            reply = await self.client.ask(messages, self.protocol.judge["sampling"], schema=self.schema, seed=attempt)
+        tries = self.protocol.judge["retries"] + 1
+        for attempt in range(tries):
+            reply = await self.client.ask(
+                messages, self.protocol.judge["sampling"], schema=self.schema, seed=seed * tries + attempt
+            )
             for key, value in reply.usage.items():
                 usage[key] = None if value is None else (usage.get(key) or 0) + value
             replies.append(f"{record['id']}/judge/{attempt + 1}.txt")

@@ -1,4 +1,4 @@
-"""The offline measures, `offline-v1`: what a program can say about a rendered deck without seeing it as a person would.
+"""The offline measures, `offline-v2`: what a program can say about a rendered deck without seeing it as a person would.
 
 Each function in MEASURES takes a Pages and returns its value: a number for the deck, `{slide number: number}` for a
 measure of single slides, or None where the measure does not apply. The protocol's [measures] table turns values into
@@ -6,6 +6,7 @@ qualities, and those into the three dimensions (`judge`). The docstrings are the
 prints them (`table`).
 """
 
+import re
 import unicodedata
 from collections import Counter
 from functools import cached_property
@@ -13,9 +14,14 @@ from pathlib import Path
 
 from decksmith import cli
 
-NAME = "offline-v1"
+NAME = "offline-v2"
 THUMB = (98, 55)  # a tenth of the canvas, in pixels
 LONGEST = 20_000  # characters of a slide's text that are read
+CANVAS = (980, 552)
+BOXES, LETTERS = 60, 80  # a record keeps so many boxes of a slide, and so many letters of each
+PICTURE = 0.01  # of the canvas: what is smaller shows nothing
+CODE_CONTRAST = 1.5  # the shipped themes colour code down to 1.75
+RUN = 5  # words in a row that make a quotation
 
 # The commonest function words, enough to tell these languages apart in a few dozen words of slide text.
 STOPWORDS = {name: set(words.split()) for name, words in (row.split(":") for row in """
@@ -46,6 +52,7 @@ dziękuj|pytania|sammanfattning|tack|frågor|opsummering|konklusion|özet|sonuç
 kết luận|cảm ơn|まとめ|結論|ありがとう|質問|总结|結語|结论|谢谢|感谢|요약|결론|감사|итог|вывод|заключение|спасибо|
 вопрос|підсумок|дякую|συμπέρασμα|ευχαριστ|निष्कर्ष|धन्यवाद|الخلاصة|شكرا
 """.splitlines()).split("|")
+STATEMENTS = ("center", "fact", "quote", "section", "statement", "cover")
 # Marks that a renderer should have consumed, and text that an author should have replaced.
 LEFTOVERS = ("```", "{{", "}}", "](", "image-query:", "\nlayout: ", "v-click", "::right::", "**", "<br", "</", "\n## ",
              "\n# ", "\n- [", "[object Object]", "Lorem ipsum", "lorem ipsum", "[Insert", "[insert", "Your text here",
@@ -86,8 +93,8 @@ class Pages:
 
     @cached_property
     def texts(self):
-        """Visible text by slide number, in one form: NFKC, case-folded, single blanks; bounded."""
-        return {n: fold((page.get("text") or "")[:LONGEST]) for n, page in self.whole.items()}
+        """What can be read on each slide, in one form: NFKC, case-folded, single blanks; bounded."""
+        return {n: fold(readable(page, self.settings["checklist"])) for n, page in self.whole.items()}
 
     @cached_property
     def words(self):
@@ -99,21 +106,7 @@ class Pages:
 
     def has(self, n, element):
         """Whether slide n shows an element (`mermaid`, `two-cols`, `cover` ...; docs/records.md)."""
-        page = self.whole.get(n)
-        if not page:
-            return False
-        layout = page.get("layout") or ""
-        return {
-            "code": lambda: page.get("code_lines", 0) > 0,
-            "mermaid": lambda: page.get("diagrams", 0) > 0,
-            "katex": lambda: page.get("formulas", 0) > 0,
-            "table": lambda: page.get("table_cells", 0) > 0,
-            "image": lambda: page.get("images", 0) > page.get("images_broken", 0),
-            "quote": lambda: page.get("quotes", 0) > 0 or layout == "quote",
-            "two-cols": lambda: page.get("columns", 1) > 1 or layout.startswith("two-cols"),
-            "cover": lambda: layout in ("cover", "intro"),
-            "end": lambda: layout == "end",
-        }.get(element, lambda: False)()
+        return n in self.whole and shows(self.whole[n], element)
 
     @cached_property
     def deck(self):
@@ -160,6 +153,64 @@ class Pages:
         """The content words of each slide: 4 letters or more and no function words; pairs of letters in scripts
         without blanks."""
         return {n: content_words(text) for n, text in self.texts.items()}
+
+
+def shows(page, element):
+    """Whether the measures of a slide (one of render.xray) show an element, by its name in docs/records.md."""
+    layout = page.get("layout") or ""
+    return {
+        "code": lambda: page.get("code_lines", 0) > 0,
+        "mermaid": lambda: page.get("diagrams", 0) > 0,
+        "katex": lambda: page.get("formulas", 0) > 0,
+        "table": lambda: page.get("table_cells", 0) > 0,
+        "image": lambda: page.get("images", 0) > page.get("images_broken", 0) and _large(page),
+        "quote": lambda: page.get("quotes", 0) > 0 or layout == "quote",
+        "two-cols": lambda: page.get("columns", 1) > 1 or layout.startswith("two-cols"),
+        "cover": lambda: layout in ("cover", "intro"),
+        "end": lambda: layout == "end",
+    }.get(element, lambda: False)()
+
+
+def _large(page):
+    """Whether a picture of the slide is large enough to show something; a slide whose boxes were cut off is believed."""
+    boxes = page.get("boxes") or []
+    sizes = [b["box"][2] * b["box"][3] for b in boxes if b["kind"] in ("image", "background") and not b.get("broken")]
+    return not boxes or len(boxes) >= BOXES or max(sizes, default=0) >= PICTURE * CANVAS[0] * CANVAS[1]
+
+
+def readable(page, limits):
+    """The lines of a slide's text that a reader can make out: not those that are transparent, off the canvas, covered,
+    below `unreadable_px` or below `unreadable_contrast`. A measured page without boxes is believed."""
+    text, boxes = (page.get("text") or "")[:LONGEST], [b for b in page.get("boxes") or [] if b.get("text")]
+    if not page.get("boxes"):
+        return text
+    seen, hidden = [], []
+    for box in boxes:
+        x, y, width, height = box["box"]
+        gone = x >= CANVAS[0] or y >= CANVAS[1] or x + width <= 0 or y + height <= 0 or not width or not height
+        pale = box.get("contrast", 21) < limits["unreadable_contrast"] or box.get("covered")
+        unread = gone or pale or box.get("size", LETTERS) < limits["unreadable_px"]
+        (hidden if unread else seen).append(_letters(box["text"]))
+    # Lines of code, formulas and diagrams are in no box line by line.
+    vouched = len(page["boxes"]) >= BOXES or any(page.get(key) for key in ("code_lines", "formulas", "diagrams"))
+    kept = []
+    for line in text.split("\n"):
+        letters = _letters(line)
+        if not letters or _among(letters, seen) or (vouched and not _among(letters, hidden)):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _letters(text):
+    return "".join(c for c in fold(text) if c.isalnum())
+
+
+def _among(line, boxes):
+    """Whether one of the boxes holds the line or, cut off as boxes are, begins it, or several make up half of it."""
+    parts = {box for box in boxes if box and box in line}
+    return any(line in box for box in boxes) or 2 * sum(map(len, parts)) >= len(line) or any(
+        len(box) > LETTERS // 2 and line.startswith(box) for box in boxes
+    )
 
 
 def fold(text):
@@ -214,8 +265,14 @@ def overlap(pages):
 
 
 def contrast(pages):
-    """The smallest WCAG contrast ratio of any text of the slide."""
-    return {n: p["contrast"] for n, p in pages.whole.items() if p.get("contrast") is not None}
+    """The smallest WCAG contrast ratio of any text of the slide; code, which themes colour, counts below 1.5."""
+    found = {}
+    for n, p in pages.whole.items():
+        ratios = [(b["contrast"], b["kind"]) for b in p.get("boxes") or [] if b.get("contrast") is not None]
+        ratios = [ratio for ratio, kind in ratios if kind != "code" or ratio < CODE_CONTRAST]
+        if p.get("contrast") is not None:
+            found[n] = p["contrast"] if not p.get("boxes") else min(ratios, default=21)
+    return found
 
 
 def smallest(pages):
@@ -354,6 +411,44 @@ def leftovers(pages):
     return len(bad) / len(pages.numbers) if pages.numbers else 0
 
 
+def figures(pages):
+    """Share of the request's figures (two digits or more; not the number of slides, nor the numbering of a list) that the
+    deck shows."""
+    request = re.sub(r"(?m)^\s*\d{1,2}[.):]?\s", "", _request(pages))
+    asked = _figures(request) - {str(pages.asks.get("slides"))}
+    shown = set().union(*map(_figures, pages.texts.values()))
+    return len(asked & shown) / len(asked) if asked else None
+
+
+def _figures(text):
+    """The numbers of a text without the signs that group their digits: 10,000 and 10.000 are one, and so is 10 000, which
+    is also two."""
+    text = unicodedata.normalize("NFKC", text)
+    found = re.findall(r"(?<!\w)\d+(?:[.,:']\d+)*", text) + re.findall(r"(?<!\w)\d{1,3}(?: \d{3})+(?!\d)", text)
+    return {digits for number in found if len(digits := "".join(c for c in number if c.isdigit())) > 1}
+
+
+def _request(pages):
+    return "\n".join(m["content"] for m in pages.record.get("messages") or [] if m.get("role") == "user")
+
+
+def echo(pages):
+    """Share of the words that stand in the request in the same order, five or more in a row."""
+    asked = _units(_request(pages))
+    runs, words, said = {tuple(asked[i : i + RUN]) for i in range(len(asked) - RUN + 1)}, 0, 0
+    for text in pages.texts.values():
+        units = _units(text)
+        at = {i + k for i in range(len(units) - RUN + 1) if tuple(units[i : i + RUN]) in runs for k in range(RUN)}
+        words, said = words + len(units), said + len(at)
+    return said / words if runs and words else None
+
+
+def _units(text):
+    """Words without their punctuation; single letters in scripts without blanks."""
+    spaced = "".join(f" {c} " if _dense(c) else c if c.isalnum() else " " for c in fold(text))
+    return spaced.split()
+
+
 # --- coherence -------------------------------------------------------------------------------------------------------
 
 
@@ -366,14 +461,14 @@ def opening(pages):
 
 
 def close(pages):
-    """The last slide: 1 when it is laid out or titled as an ending, 0.7 when its text says so, 0.4 when it names the
-    deck's title again."""
+    """The last slide: 1 when it is laid out or titled as an ending, 0.7 when its text says so or it stands as a
+    statement, 0.4 when it names the deck's title again."""
     if not pages.numbers or pages.numbers[-1] not in pages.whole or len(pages.whole) < 2:
         return 0.0
     last, titles = pages.numbers[-1], pages.titles()
     if pages.has(last, "end") or any(word in titles[last] for word in CLOSING):
         return 1.0
-    if any(word in pages.texts[last] for word in CLOSING):
+    if any(word in pages.texts[last] for word in CLOSING) or pages.whole[last].get("layout") in STATEMENTS:
         return 0.7
     return 0.4 if content_words(titles.get(1, "")) & pages.tokens[last] else 0.0
 
@@ -411,15 +506,30 @@ def evenness(pages):
     return statistics.pstdev(words) / statistics.mean(words) if len(words) > 1 and sum(words) else None
 
 
+def grammar(pages):
+    """Share of function words in the text beside the titles, on slides without code, diagram and formula: words without
+    any are a list that says nothing. From 30 words on, in the languages that the measure `language` tells by them."""
+    asked, words = (pages.asks.get("language") or "").split("-")[0], []
+    for n in pages.whole:
+        if not any(pages.has(n, e) for e in ("code", "mermaid", "katex")):
+            text = pages.texts[n].replace(pages.titles()[n], " ", 1)
+            words += "".join(c if c.isalpha() else " " for c in text).split()
+    if asked not in STOPWORDS or len(words) < 30:
+        return None
+    return sum(word in STOPWORDS[asked] for word in words) / len(words)
+
+
 # --- several dimensions ----------------------------------------------------------------------------------------------
 
 
 def repeats(pages):
-    """Share of the slides that repeat an earlier one: the same picture, or nine in ten words the same with digits
-    set aside."""
+    """Share of the slides that repeat an earlier one: the same picture, or nine in ten words the same with digits and
+    the words of the titles set aside."""
     again, bags = 0, {}
     for n in pages.whole:
-        bag = Counter("".join(c for c in text if not c.isdigit()) for text in pages.texts[n].split())
+        titled = {*_units(pages.titles()[n])}
+        words = [word for word in pages.texts[n].split() if not titled.issuperset(_units(word))]
+        bag = Counter("".join(c for c in word if not c.isdigit()) for word in words)
         for m, other in bags.items():
             union = (bag | other).total()
             if (union >= 5 and (bag & other).total() >= 0.9 * union) or _alike(pages, m, n):
@@ -458,8 +568,8 @@ def errors(pages):
 
 MEASURES = {f.__name__: f for f in (
     overflow, overlap, contrast, smallest, pictures, density, whitespace, hierarchy, variety, visuals,
-    checklist, slides, features, theme, language, outline, substance, leftovers,
-    opening, close, titles, thread, order, evenness,
+    checklist, slides, features, theme, language, outline, substance, figures, leftovers, echo,
+    opening, close, titles, thread, order, evenness, grammar,
     repeats, empty, hollow, errors)}
 DIMENSIONS = ("content", "design", "coherence")
 

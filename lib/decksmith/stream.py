@@ -20,7 +20,7 @@ from pathlib import Path
 
 from decksmith import __version__, cli
 
-KEYS = ("gen", "deck", "images", "render", "judge", "features", "score")
+KEYS = ("draft", "check", "gen", "deck", "images", "render", "judge", "features", "score")
 KINDS = ("model", "renderer", "judge", "infra")
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\Z")
 

@@ -47,7 +47,7 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   rm -r r/journal
   deck-judge --run r --protocol offline --jobs 2 < in.jsonl > second.jsonl
   run each '.judge|[.judge,.caps,.checklist,(.scores|map_values(. > 1 and . <= 5))]' first.jsonl
-  assert_output '["offline-v1",[],[{"id":"c1","yes":true,"slide":1}],{"content":true,"design":true,"coherence":true}]'
+  assert_output '["offline-v2",[],[{"id":"c1","yes":true,"slide":1}],{"content":true,"design":true,"coherence":true}]'
   run diff <(each 'del(..|.by?)' first.jsonl) <(each 'del(..|.by?)' second.jsonl)
   assert_success
 }
@@ -123,6 +123,15 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   run deck-judge --run r --protocol mine.toml < in.jsonl
   assert_failure 78
   assert_line --partial 'mine.toml: measures.overflow'
+}
+
+@test "an exam names the deck that another renderer rendered, and what it needs" {
+  run deck-judge --run r --exam < in.jsonl
+  assert_failure 65
+  assert_output 'deck-judge: p1: rendered by another renderer or at another scale; render it again'
+  run deck-judge --run r --exam page < /dev/null
+  assert_failure 65
+  assert_output 'deck-judge: 0 good decks among 0 records; a card needs two or more'
 }
 
 @test "help is the script's own header" {

@@ -240,7 +240,7 @@ def test_the_published_numbers_stand_in_the_protocol_file():
         ('accepts = "partial"', 'accepts = "most"', "render.accepts: 'most'"),
         ("design = 0.25", "", "score.weights: 'design' is a required property"),
         ("design = 0.25", "design = 0.25\nbeauty = 1", "score.weights: .*'beauty'"),
-        ('name = "offline-v1"', 'name = "offline-v2"', "judge.name"),
+        ('name = "offline-v2"', 'name = "offline-v1"', "judge.name"),
         ("[measures.overlap]", "[measures.overlay]", "measures.overlap: is missing"),
         ("least = 0.15", "least = 2", "measures.overflow.least: 2 is greater"),
         ("[prompts]", "[prompt]", "top level: .*prompt"),

@@ -69,7 +69,7 @@ def test_a_hollow_deck_that_the_published_scan_gives_five_stays_low_and_below_ev
 def test_counts_say_what_an_honest_deck_holds():
     value = features(HONEST["tides"])
     assert value == {
-        "scanner": "craft-v5 craft-1",
+        "scanner": "craft-v5 craft-2",
         "craft_v5": 5.0,
         "craft": 2.884,
         "counts": {
@@ -114,6 +114,20 @@ def test_the_same_slide_again_adds_nothing():
     }
 
 
+@pytest.mark.parametrize(
+    ("again", "solid", "tables"),
+    [
+        ("# A title\n\nThere is a lot to say about point 2 of it\n\n| a | b |\n|---|---|\n| x 2 | 1 |\n| y | 2 |", 1, 1),
+        ("# Another one\n\nThere is a lot to say about point 1 of it\n\n| a | b |\n|---|---|\n| x 1 | 1 |\n| y | 2 |", 1, 1),
+        ("# A title\n\nThere is a word to say about point 1 of it\n\n| a | b |\n|---|---|\n| z | 1 |\n| y | 2 |", 2, 2),
+    ],
+)
+def test_a_slide_that_differs_in_digits_or_title_only_is_the_same_slide(again, solid, tables):
+    first = "# A title\n\nThere is a lot to say about point 1 of it\n\n| a | b |\n|---|---|\n| x 1 | 1 |\n| y | 2 |"
+    counts = craft(Deck.parse(f"---\ntheme: default\n---\n\n# x\n\n---\n\n{first}\n\n---\n\n{again}\n"))[1]
+    assert (counts["substantial"], counts["tables"]) == (solid, tables)
+
+
 def test_a_legal_slide_without_frontmatter_does_not_lower_craft_although_it_lowers_the_published_score():
     deck = (
         "---\ntheme: default\nlayout: cover\n---\n# One two\n\n{}"
@@ -129,11 +143,12 @@ def test_each_further_use_of_a_feature_gains_less_and_the_scale_never_ends():
         blocks = "".join(
             f"---\n\n# Slide {i} has a title of eight words here\n\n"
             f"Some line number {i} with {i} different words to read aloud\n\n"
-            f"```python\na = {i}\nb = {i} + 1\nprint(a, b)\n```\n\n"
-            for i in range(n)
+            f"```python\na{i} = 0\nb{i} = a{i} + 1\nprint(a{i}, b{i})\n```\n\n"
+            for i in "klmnop"[:n]
         )
         rest = "".join(
-            f"---\n\n# Plain {i} slide\n\n" + " ".join(f"word{i}x{k}" for k in range(40)) + "\n\n" for i in range(5)
+            f"---\n\n# Plain {i} slide\n\n" + " ".join(f"word{i}{k}" for k in "abcdefghijklmnopqrstuvwxyz" * 2) + "\n\n"
+            for i in "vwxyz"
         )
         return craft(Deck.parse(rest + blocks))[0]
 

@@ -133,5 +133,5 @@ def test_the_embedded_model_needs_no_key_and_no_network(tmp_path):
     assert done.returncode == 0, done.stdout
     found, = scores(root, "smol-outline")
     assert found["render"]["status"] == "ok" and len(found["render"]["slides"]) >= 4
-    assert found["judge"]["judge"] == "offline-v1"
+    assert found["judge"]["judge"] == "offline-v2"
     assert not found["score"]["floored"]

@@ -1,0 +1,82 @@
+load ../helper
+
+setup() {
+  cp -r "$FIXTURES/drafts/kept" kept
+  cp -r kept cold
+  sed -i 's/layout: fact/layout: facts/; s/Air from below/{{ air }}/' cold/deck.md
+}
+
+# A record as seed-author leaves it.
+record() { printf '{"id":"%s","seed":%s,"draft":{"path":"%s"}}\n' "$1" "$(tr -d '\n' < kept/seed.json)" "$2"; }
+
+
+@test "help is one sentence and a pipe" {
+  run draft-check --help
+  assert_success
+  assert_line --index 0 "Check drafts (PROMPT.md, think.md, deck.md) against the rules of the corpus, by text and rendered."
+}
+
+@test "folders are checked: every fault with file, line, rule and remedy, a table, and 65" {
+  run --separate-stderr draft-check --no-render kept cold
+  assert_failure 65
+  assert_equal "$(echo "$output" | grep -o '"id":"[a-z]*"\|"path":"[a-z]*"\|"class":"[a-z-]*"' | xargs)" \
+    "id:kept path:kept id:cold path:cold class:interpolation"
+  assert_equal "$(echo "$stderr" | grep -v records)" \
+"draft-check: cold: deck.md:31: the layout facts does not exist (unknown-layout); use a layout of Slidev or of the theme
+draft-check: cold: model fault, interpolation: deck.md:23: {{ stands outside of code; write \`{{\` only inside of code; Vue evaluates it elsewhere
+drafts 1 kept, 1 dropped, 0 never written
+       interpolation     1
+      unknown-layout     1"
+}
+
+@test "a draft without a fault is kept" {
+  run draft-check --no-render kept
+  assert_success
+}
+
+@test "in a pipe every record goes on, one that was never written untouched, and a rerun takes verdicts from the journal" {
+  { record a kept; record b cold; echo '{"id":"c","seed":{},"draft":{"error":{"kind":"model","class":"timeout","message":"late"}}}'; } > in.jsonl
+  run --separate-stderr draft-check --no-render --run . < in.jsonl
+  assert_success
+  first=$output
+  assert_equal "$(echo "$output" | wc -l)" 3
+  assert_line --index 2 "$(tail -1 in.jsonl)"
+  [[ $stderr == *"drafts 1 kept, 1 dropped, 1 never written"* ]]
+  run --separate-stderr draft-check --no-render --run . < in.jsonl
+  assert_output "$first"
+  [[ $stderr == *"2 of them from the journal, 1 passed through"* ]]
+  [[ $stderr == *"draft-check: b: deck.md:23: {{ stands"* ]]
+  sed -i 's/facts/fact/; s/{{ air }}/Air/' cold/deck.md
+  run --separate-stderr draft-check --no-render --run . < in.jsonl
+  [[ $stderr == *"drafts 2 kept, 0 dropped, 1 never written"* ]]
+}
+
+@test "--fix mends the files and says so" {
+  { printf '\357\273\277```markdown\r\n'; sed 's/$/\r/' kept/deck.md; printf '\r\n---\r\n```\r\n'; } > deck.md
+  mv deck.md kept/deck.md
+  run --separate-stderr draft-check --no-render --fix kept
+  assert_success
+  assert_equal "$(echo "$stderr" | grep mended)" \
+"draft-check: kept: deck.md:1: mended: byte order mark taken away (encoding)
+draft-check: kept: deck.md:1: mended: line ends made LF (encoding)
+draft-check: kept: deck.md:1: mended: what stood around the deck taken away (wrapped)
+draft-check: kept: deck.md:$(($(wc -l < "$FIXTURES/drafts/kept/deck.md") + 1)): mended: trailing \`---\` taken away (empty-slide)"
+  run diff "$FIXTURES/drafts/kept/deck.md" kept/deck.md
+  assert_success
+}
+
+@test "the published profile has gates of its own" {
+  sed -i 's/layout: cover/layout: "cover"/' kept/deck.md
+  run --separate-stderr draft-check --profile published kept
+  assert_failure 65
+  [[ $stderr == *"deck.md:1: the first frontmatter has no layout: cover; write layout: cover, without quotes"* ]]
+  run draft-check --no-render kept
+  assert_success
+}
+
+@test "a folder without a seed is bad data" {
+  rm kept/seed.json
+  run draft-check kept
+  assert_failure 65
+  assert_output "draft-check: kept/seed.json: [Errno 2] No such file or directory: 'kept/seed.json'"
+}
