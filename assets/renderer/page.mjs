@@ -25,7 +25,7 @@ const PRELUDE = `(() => {
   window.alert = window.print = () => {}; window.confirm = () => false; window.prompt = () => null; window.open = () => null; window.close = window.stop = () => {}
 })()`
 
-/** Resolves when the slide stands still: mounted, diagrams drawn, fonts and pictures settled, two frames painted. */
+/** Resolves when the slide stands still: mounted, diagrams drawn, fonts and pictures settled, two frames passed. */
 async function settle() {
   const sleep = ms => new Promise(resolve => setTimeout(resolve, ms))
   const deck = window.__deck
@@ -38,7 +38,7 @@ async function settle() {
   await frames()
   const images = root => [...root.querySelectorAll('*')].flatMap(el => [...(el.localName === 'img' ? [el] : []), ...(el.shadowRoot ? images(el.shadowRoot) : [])])
   const all = images(document)
-  await Promise.race([Promise.all(all.map(img => img.complete ? (img.naturalWidth ? img.decode().catch(() => {}) : 0) : new Promise((resolve) => {
+  await Promise.race([Promise.all(all.map(img => img.complete ? 0 : new Promise((resolve) => {
     img.addEventListener('load', resolve)
     img.addEventListener('error', resolve)
   }))), sleep(5000)])
@@ -56,9 +56,12 @@ async function settle() {
   }
 }
 
-/** A page of a context, ready to be sent to slides; `lost` rejects when it can do nothing more. */
+/**
+ * A page of a context, ready to be sent to slides; `lost` rejects when it can do nothing more. It is laid out in CSS pixels and drawn `scale` times as large
+ * in a window of that size, one frame per picture: with the scale as a device's, the browser would draw it once more to show it small.
+ */
 export async function open(browser, browserContextId, scale) {
-  const { targetId } = await browser.send('Target.createTarget', { url: 'about:blank', browserContextId, width: WIDTH, height: HEIGHT })
+  const { targetId } = await browser.send('Target.createTarget', { url: 'about:blank', browserContextId, width: WIDTH * scale, height: HEIGHT * scale, enableBeginFrameControl: true })
   const { sessionId } = await browser.send('Target.attachToTarget', { targetId, flatten: true })
   let lose
   const lost = new Promise((_, reject) => lose = reject)
@@ -81,15 +84,27 @@ export async function open(browser, browserContextId, scale) {
     send('Page.enable').then(() => send('Page.getFrameTree')), send('Inspector.enable'),
     ...(process.env.DECKSMITH_RENDER_DEBUG ? [send('Runtime.enable'), send('Log.enable'), send('Network.enable')] : []),
     send('Page.addScriptToEvaluateOnNewDocument', { source: PRELUDE }),
-    send('Emulation.setDeviceMetricsOverride', { width: WIDTH, height: HEIGHT, deviceScaleFactor: scale, mobile: false }),
+    send('Emulation.setDeviceMetricsOverride', { width: WIDTH, height: HEIGHT, deviceScaleFactor: 1, scale, mobile: false, dontSetVisibleSize: true }),
     send('Emulation.setEmulatedMedia', { media: 'screen', features: [{ name: 'prefers-color-scheme', value: 'light' }, { name: 'prefers-reduced-motion', value: 'reduce' }] }),
     send('Emulation.setLocaleOverride', { locale: 'en-US' }), send('Emulation.setTimezoneOverride', { timezoneId: 'UTC' }),
   ])
-  const run = async (contextId, fn, ...args) => {
-    const { result, exceptionDetails } = await send('Runtime.evaluate', { contextId, expression: `(${fn})(${args.map(arg => JSON.stringify(arg)).join(',')})`, awaitPromise: true, returnByValue: true })
+  const run = async (executionContextId, fn, ...args) => {
+    const { result, exceptionDetails } = await (executionContextId
+      ? send('Runtime.callFunctionOn', { executionContextId, functionDeclaration: `${fn}`, arguments: args.map(value => ({ value })), returnByValue: true })
+      : send('Runtime.evaluate', { expression: `(${fn})()`, awaitPromise: true, returnByValue: true }))
     if (exceptionDetails)
       throw new Error(`in the page: ${exceptionDetails.exception?.description ?? exceptionDetails.text}`)
     return result.value
+  }
+  /** Frames for the page, which draws none by itself, until `work` is done; they lay out and run what waits for a frame, and paint nothing. */
+  const frames = async (work) => {
+    let done = false
+    const failed = work.then(() => done = true).then(() => new Promise(() => {}))
+    for (let n = 0; !done; n++) {
+      await Promise.race([send('HeadlessExperimental.beginFrame', { noDisplayUpdates: true }), failed])
+      await Promise.race([new Promise(resolve => setTimeout(resolve, Math.min(20, n))), work])
+    }
+    return work
   }
   return {
     async visit(url) {
@@ -98,15 +113,22 @@ export async function open(browser, browserContextId, scale) {
       if (errorText)
         throw new Error(`${url} did not load: ${errorText}`)
       await Promise.race([load, lost])
-      return run(undefined, settle)
+      return frames(run(undefined, settle))
     },
-    /** In a world of our own: the deck's scripts cannot reach what measures it. */
+    /** In a world of our own: the deck's scripts cannot reach what measures it. The same source every time: the browser compiles it once a deck. */
     async measure(facts) {
       const { executionContextId } = await send('Page.createIsolatedWorld', { frameId: frameTree.frame.id, worldName: 'xray' })
-      return run(executionContextId, measure, facts)
+      const xray = JSON.parse(await run(executionContextId, `(facts) => JSON.stringify((${measure})(facts))`, facts))
+      xray.words = xray.text.match(/[\p{L}\p{N}]+(?:['’.-][\p{L}\p{N}]+)*/gu)?.length ?? 0
+      return xray
     },
     async picture() {
-      return (await send('Page.captureScreenshot', { format: 'png', optimizeForSpeed: true, captureBeyondViewport: false })).data
+      for (let attempt = 0; attempt < 3; attempt++) {
+        const { screenshotData } = await send('HeadlessExperimental.beginFrame', { screenshot: { format: 'png', optimizeForSpeed: true } })
+        if (screenshotData)
+          return screenshotData
+      }
+      throw new Error('the browser took no picture')
     },
     /** One page of the canvas's size, its text as text. */
     async print() {
@@ -159,7 +181,7 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
       }
       catch (failure) {
         // A page that goes elsewhere, closes or breaks its own builtins under our hands was told to by the deck; anything else is ours.
-        if (failure.crash || replaced || !/^in the page|context was destroyed|navigated|closed|detached|not find context|Session with given id|frame/i.test(failure.message))
+        if (failure.crash || replaced || !/^in the page|context was destroyed|navigated|closed|detached|not find context|Session with given id|frame (?:with|for) /i.test(failure.message))
           throw failure
         page.close()
         page = await open(browser, browserContextId, scale)

@@ -9,11 +9,7 @@ import fs from 'node:fs'
 import path from 'node:path'
 import readline from 'node:readline'
 import { MODULES, launch } from './browser.mjs'
-import { compile, warm } from './compile.mjs'
-import { HEIGHT, WIDTH, shoot } from './page.mjs'
-import { LOCK } from './runtime.mjs'
 import { Server } from './server.mjs'
-import { site } from './site.mjs'
 
 const out = value => process.stdout.write(`${JSON.stringify(value)}\n`)
 const note = (...parts) => process.stderr.write(`${parts.join(' ')}\n`)
@@ -24,7 +20,9 @@ const home = process.argv[2]
 let ending = false
 const server = new Server()
 const port = await server.listen()
-const browser = await launch({ port, home, memory: Number(process.env.DECKSMITH_PAGE_MEMORY || 1024) })
+// The browser starts while Slidev is loaded.
+const [browser, { compile, warm }, { HEIGHT, WIDTH, shoot }, { LOCK }, { site }] = await Promise.all([
+  launch({ port, home, memory: Number(process.env.DECKSMITH_PAGE_MEMORY || 1024) }), import('./compile.mjs'), import('./page.mjs'), import('./runtime.mjs'), import('./site.mjs')])
 browser.closed.then((why) => {
   if (!ending)
     process.exit(note(`worker: ${why}`, browser.stderr.slice(-500)) ?? 3)

@@ -1,5 +1,6 @@
 /**
- * Runs in the page: what can be measured of the slide that stands there. Lengths in CSS px, shares of the canvas.
+ * Runs in the page: what can be measured of the slide that stands there. Lengths in CSS px, shares of the canvas; the host counts the `words`.
+ * Every page runs this code cold: what the browser does in one call is cheaper than a loop here, and a property of a style is read once.
  * `boxes` are the elements that a finding can point at (docs/records.md), at most MOST of them: those with a defect first.
  */
 export function measure({ slide, line, layout, title, formulas, width, height, replaced }) {
@@ -10,15 +11,17 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   if (replaced || !root)
     return none
   const round = (value, digits = 3) => Math.round(value * 10 ** digits) / 10 ** digits
-  const walk = function* (node) {
-    for (const child of node.children) {
-      yield child
-      yield* walk(child)
-      if (child.shadowRoot)
-        yield* walk(child.shadowRoot)
+  const elements = []
+  const collect = (node) => {
+    for (const el of node.querySelectorAll('*')) {
+      elements.push(el)
+      if (el.shadowRoot)
+        collect(el.shadowRoot)
     }
   }
-  const elements = [...walk(root)]
+  collect(root)
+  const mathematical = !!root.querySelector('.katex')
+  const katexOf = el => mathematical ? el.closest('.katex') : null
   const styles = new Map()
   const style = el => styles.get(el) ?? styles.set(el, getComputedStyle(el)).get(el)
   const parent = el => el.parentElement ?? el.getRootNode().host
@@ -33,23 +36,33 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
 
   // Text: one entry per text node that can be seen, with the rectangles of its lines.
   const pieces = []
+  const unseen = new Set(['style', 'script', 'title', 'desc', 'annotation', 'noscript'])
+  const range = document.createRange()
   for (const el of [root, ...elements]) {
-    if (/^(?:style|script|title|desc|annotation|noscript)$/.test(el.localName) || el.closest?.('.katex-mathml'))
-      continue
-    for (const node of el.childNodes) {
-      if (node.nodeType !== 3 || !node.data.trim() || !shown(el))
+    for (let node = el.firstChild; node; node = node.nextSibling) {
+      if (node.nodeType !== 3 || !node.data.trim() || unseen.has(el.localName) || !shown(el) || (mathematical && el.closest('.katex-mathml')))
         continue
-      const range = document.createRange()
       range.selectNodeContents(node)
-      const rects = [...range.getClientRects()].filter(rect => rect.width > 0.5 && rect.height > 0.5)
+      const rects = []
+      for (const rect of range.getClientRects()) {
+        if (rect.width > 0.5 && rect.height > 0.5)
+          rects.push({ left: rect.left, right: rect.right, top: rect.top, bottom: rect.bottom })
+      }
       if (rects.length)
-        pieces.push({ el, node, text: node.data.replace(/\s+/g, ' '), rects, style: style(el), svg: !!el.ownerSVGElement, katex: !!el.closest('.katex') })
+        pieces.push({ el, node, text: node.data.replace(/\s+/g, ' '), rects, style: style(el), svg: !!el.ownerSVGElement, katex: !!katexOf(el) })
     }
   }
   const visible = elements.filter(el => el.getClientRects().length && shown(el))
   const text = (root.innerText ?? '').replace(/[ \t]+/g, ' ').replace(/\n\s*\n+/g, '\n').trim()
   const svgText = pieces.filter(p => p.svg || p.el.getRootNode() !== document).map(p => p.text.trim()).join(' ')
   const full = [text, svgText].filter(Boolean).join('\n')
+
+  const backgroundOf = new Map()
+  for (const el of [root, ...visible]) {
+    const image = style(el).backgroundImage
+    if (image !== 'none')
+      backgroundOf.set(el, image)
+  }
 
   // Pictures: elements and backgrounds; a picture without natural size did not arrive.
   const imgs = visible.filter(el => el.localName === 'img' || el.localName === 'image')
@@ -59,8 +72,8 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
       missing.push(img.getAttribute('src') ?? '')
   }
   let backgrounds = 0
-  for (const el of [root, ...visible]) {
-    for (const [, source] of style(el).backgroundImage.matchAll(/url\("?(.*?)"?\)/g)) {
+  for (const [el, image] of backgroundOf) {
+    for (const [, source] of image.matchAll(/url\("?(.*?)"?\)/g)) {
       if (source.startsWith('data:') || el.closest?.('.slidev-icon') || /^i-/.test(el.className))
         continue
       backgrounds++
@@ -79,12 +92,13 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   }
   for (const piece of pieces)
     piece.rects.forEach(reach)
+  const solids = new Set(['img', 'svg', 'table', 'pre', 'video', 'canvas'])
   for (const el of visible) {
-    if (/^(?:img|svg|table|pre|video|canvas)$/.test(el.localName) && !el.ownerSVGElement)
+    if (solids.has(el.localName) && !el.ownerSVGElement)
       reach(el.getBoundingClientRect())
     const s = style(el)
     // What KaTeX and the insides of a diagram clip is their own business.
-    if (el !== root && /hidden|clip|auto|scroll/.test(s.overflowX + s.overflowY) && el.clientWidth && el.getRootNode() === document && !el.ownerSVGElement && !el.closest('.katex')) {
+    if (s.overflow !== 'visible' && el !== root && el.clientWidth && el.getRootNode() === document && !el.ownerSVGElement && !katexOf(el)) {
       if (/hidden|clip|auto|scroll/.test(s.overflowX))
         overX = Math.max(overX, el.scrollWidth - el.clientWidth)
       if (/hidden|clip|auto|scroll/.test(s.overflowY))
@@ -96,49 +110,56 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   const cell = 4
   const columns = Math.ceil(width / cell)
   const rows = Math.ceil(height / cell)
+  /** The cells that lie wholly in a rectangle: [x0, x1, y0, y1]. */
+  const cellsOf = rect => [Math.max(0, Math.ceil(rect.left / cell)), Math.min(columns, Math.floor(rect.right / cell)), Math.max(0, Math.ceil(rect.top / cell)), Math.min(rows, Math.floor(rect.bottom / cell))]
   const ink = new Uint8Array(columns * rows)
-  let inkCells = 0
-  const each = (rect, visit) => {
-    const [x1, y1] = [Math.min(columns, Math.floor(rect.right / cell)), Math.min(rows, Math.floor(rect.bottom / cell))]
-    const x0 = Math.max(0, Math.ceil(rect.left / cell))
-    for (let y = Math.max(0, Math.ceil(rect.top / cell)); y < y1; y++) {
-      for (let at = y * columns + x0, end = y * columns + x1; at < end; at++)
-        visit(at)
-    }
+  const paint = (grid, [x0, x1, y0, y1]) => {
+    for (let y = y0; x0 < x1 && y < y1; y++)
+      grid.fill(1, y * columns + x0, y * columns + x1)
   }
-  const paint = at => ink[at] || (ink[at] = 1, inkCells++)
+  const painted = (grid) => {
+    let count = 0
+    for (let from = grid.indexOf(1), to; from >= 0; from = grid.indexOf(1, to)) {
+      to = grid.indexOf(0, from)
+      count += (to < 0 ? to = grid.length : to) - from
+    }
+    return count
+  }
   const blockOf = el => el.closest('p,li,h1,h2,h3,h4,h5,h6,td,th,pre,blockquote,figcaption,text,foreignObject,.katex-display,.katex') ?? el
   const blocks = new Map()
   for (const piece of pieces) {
     const block = blockOf(piece.el)
     if (!blocks.has(block))
       blocks.set(block, [])
-    blocks.get(block).push(...piece.rects.map(rect => ({ left: rect.left, right: rect.right, top: rect.top + rect.height * 0.15, bottom: rect.bottom - rect.height * 0.15 })))
+    blocks.get(block).push(...piece.rects.map(rect => ({ left: rect.left, right: rect.right, top: rect.top + (rect.bottom - rect.top) * 0.15, bottom: rect.bottom - (rect.bottom - rect.top) * 0.15 })))
   }
-  // A cell belongs to the last block painted there; a second block on it is an overlap.
-  const last = new Uint32Array(columns * rows)
+  // An overlap is a cell that two blocks cover.
+  const once = new Uint8Array(columns * rows)
   const twice = new Uint8Array(columns * rows)
-  let overlapCells = 0
-  let id = 0
   for (const rects of blocks.values()) {
-    id++
-    for (const rect of rects) {
-      each(rect, (at) => {
-        if (last[at] && last[at] !== id && !twice[at])
-          overlapCells += twice[at] = 1
-        last[at] = id
-      })
+    const areas = rects.map(cellsOf)
+    for (const [x0, x1, y0, y1] of areas) {
+      for (let y = y0; x0 < x1 && y < y1; y++) {
+        const to = y * columns + x1
+        for (let at = once.indexOf(1, y * columns + x0), end; at >= 0 && at < to; at = once.indexOf(1, end)) {
+          end = once.indexOf(0, at)
+          end = end < 0 || end > to ? to : end
+          twice.fill(1, at, end)
+        }
+      }
     }
+    areas.forEach(area => paint(once, area))
   }
+  const overlapCells = painted(twice)
   for (const piece of pieces)
-    piece.rects.forEach(rect => each(rect, paint))
-  const textCells = inkCells
+    piece.rects.forEach(rect => paint(ink, cellsOf(rect)))
+  const textCells = painted(ink)
   for (const el of visible) {
-    if (/^(?:img|svg|pre|table|canvas|video)$/.test(el.localName) && !el.ownerSVGElement && !(el.localName === 'svg' && el.closest('.katex')))
-      each(el.getBoundingClientRect(), paint)
-    else if (el.localName !== 'html' && /url\(/.test(style(el).backgroundImage))
-      each(el.getBoundingClientRect(), paint)
+    const name = el.localName
+    if (solids.has(name) ? !el.ownerSVGElement && !(name === 'svg' && katexOf(el)) : name !== 'html' && backgroundOf.get(el)?.includes('url('))
+      paint(ink, cellsOf(el.getBoundingClientRect()))
   }
+  const inkCells = painted(ink)
 
   // Type: sizes by the characters set in them; what a transform or a diagram's scale does to them counts.
   const factors = new Map()
@@ -176,7 +197,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
       const s = style(el)
       const hides = axis => /hidden|clip|auto|scroll/.test(axis)
       let clip = up
-      if (el !== root && el.clientWidth && (hides(s.overflowX) || hides(s.overflowY))) {
+      if (el !== root && s.overflow !== 'visible' && el.clientWidth) {
         const r = el.getBoundingClientRect()
         // What is as large as the canvas is the canvas.
         if (r.width < width * 0.98 || r.height < height * 0.98) {
@@ -249,8 +270,8 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     else if (name === 'table')
       note(el, 'table')
   }
-  for (const el of [root, ...visible]) {
-    const source = !/^i-|slidev-icon/.test(String(el.className)) && /url\("?(?!data:)(.*?)"?\)/.exec(style(el).backgroundImage)?.[1]
+  for (const [el, image] of backgroundOf) {
+    const source = !/^i-|slidev-icon/.test(String(el.className)) && /url\("?(?!data:)(.*?)"?\)/.exec(image)?.[1]
     if (source && !found.has(el) && !el.ownerSVGElement)
       Object.assign(note(el, 'background'), { src: source, broken: missing.includes(source) })
   }
@@ -284,12 +305,14 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   }
 
   // Contrast: what is painted under a text, layer by layer, until something covers the rest; over a picture or gradient it is not judged.
+  const colours = new Map()
   const parse = (value) => {
-    const m = /rgba?\(([^)]+)\)/.exec(value)
-    if (!m)
-      return null
-    const [r, g, b, a = 1] = m[1].split(/[\s,/]+/).filter(Boolean).map(Number)
-    return [r, g, b, a]
+    if (!colours.has(value)) {
+      const m = /rgba?\(([^)]+)\)/.exec(value)
+      const [r, g, b, a = 1] = m ? m[1].split(/[\s,/]+/).filter(Boolean).map(Number) : []
+      colours.set(value, m && [r, g, b, a])
+    }
+    return colours.get(value)
   }
   const over = ([r, g, b, a], [x, y, z, c]) => {
     const alpha = a + c * (1 - a)
@@ -300,7 +323,15 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     const [x, y, z] = [r, g, b].map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
     return 0.2126 * x + 0.7152 * y + 0.0722 * z
   }
-  const solid = el => /^(?:img|video|canvas)$/.test(el.localName) || /url\(|gradient/.test(style(el).backgroundImage)
+  // What an element paints behind what it holds.
+  const paints = new Map()
+  const paintOf = (el) => {
+    if (!paints.has(el)) {
+      const s = style(el)
+      paints.set(el, { solid: /^(?:img|video|canvas)$/.test(el.localName) || /url\(|gradient/.test(s.backgroundImage), colour: parse(s.backgroundColor), opacity: +s.opacity })
+    }
+    return paints.get(el)
+  }
   const chain = (el) => {
     const all = []
     for (let at = el; at; at = parent(at))
@@ -318,7 +349,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     if (first < 0)
       return up
     for (const el of hits.slice(0, first)) {
-      if (!el.contains(entry.el) && (solid(el) || parse(style(el).backgroundColor)?.[3] > 0.9) && shown(el))
+      if (!el.contains(entry.el) && (paintOf(el).solid || paintOf(el).colour?.[3] > 0.9) && shown(el))
         entry.covered = true
     }
     const below = hits.slice(first).filter(el => !entry.el.contains(el))
@@ -336,19 +367,18 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     let front = colour
     let behind = [0, 0, 0, 0]
     for (const el of [...inner, ...layers]) {
-      const s = style(el)
+      const { solid, colour: layer, opacity } = paintOf(el)
       const own = ancestors.has(el)
-      if (own ? solid(el) : solid(el) && shown(el))
+      if (solid && (own || shown(el)))
         return null
-      let layer = parse(s.backgroundColor)
       if (layer?.[3] && (own || shown(el))) {
-        layer = own ? layer : [layer[0], layer[1], layer[2], layer[3] * s.opacity]
-        front = over(front, layer)
-        behind = over(behind, layer)
+        const through = own ? layer : [layer[0], layer[1], layer[2], layer[3] * opacity]
+        front = over(front, through)
+        behind = over(behind, through)
       }
-      if (own && +s.opacity < 1) {
-        front = [front[0], front[1], front[2], front[3] * s.opacity]
-        behind = [behind[0], behind[1], behind[2], behind[3] * s.opacity]
+      if (own && opacity < 1) {
+        front = [front[0], front[1], front[2], front[3] * opacity]
+        behind = [behind[0], behind[1], behind[2], behind[3] * opacity]
       }
       if (behind[3] > 0.999)
         break
@@ -361,7 +391,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     if (!entry.rects.length)
       continue
     const seen = new Map()
-    const points = [entry.rects[0], entry.rects.at(-1)].map(rect => under(entry, rect))
+    const points = [...new Set([entry.rects[0], entry.rects.at(-1)])].map(rect => under(entry, rect))
     for (const piece of entry.pieces) {
       // Lines of code that a highlight pushes back are dim on purpose.
       if (piece.el.closest('.slidev-code-dishonored'))
@@ -403,9 +433,10 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     }
   }
   const bad = entry => entry.cut || entry.covered || entry.on || entry.broken || past(entry.seen) > 1 || entry.size < 12 || entry.contrast < 3
-  const order = [...entries.keys()].sort((i, j) => !!bad(entries[j]) - !!bad(entries[i]) || (entries[i].kind === 'cell') - (entries[j].kind === 'cell') || i - j)
+  const defects = entries.map(entry => !!bad(entry))
+  const order = [...entries.keys()].sort((i, j) => defects[j] - defects[i] || (entries[i].kind === 'cell') - (entries[j].kind === 'cell') || i - j)
   // The last bad one is usually the farthest out.
-  const final = order.findLast(i => bad(entries[i]))
+  const final = order.findLast(i => defects[i])
   const kept = [...new Set([...(final === undefined ? [] : [final]), ...order])].slice(0, MOST).map(i => entries[i])
     .sort((a, b) => a.el.compareDocumentPosition(b.el) & 4 ? -1 : 1)
   const boxes = kept.map(({ kind, tag, seen, text, part, src, size, contrast, cut, covered, on, broken, unjudged }) => {
@@ -426,18 +457,28 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   })
 
   const diagrams = elements.filter(el => el.classList?.contains('mermaid') && el.shadowRoot?.querySelector('svg')).length
-  const tables = visible.filter(el => /^t[dh]$/.test(el.localName))
-  const code = visible.filter(el => el.localName === 'pre' && el.classList.contains('slidev-code'))
-  const icons = visible.filter(el => el.localName === 'svg' && !el.closest('.katex')).length
+  const count = { li: 0, td: 0, th: 0, blockquote: 0 }
+  let [icons, codeLines, across] = [0, 0, 1]
+  for (const el of visible) {
+    const name = el.localName
+    const { display } = style(el)
+    if (name in count)
+      count[name]++
+    else if (name === 'svg')
+      icons += !katexOf(el)
+    else if (name === 'pre' && el.classList.contains('slidev-code'))
+      codeLines += el.querySelectorAll('.line').length
+    if (display.includes('grid') && el.clientWidth > width * 0.5)
+      across = Math.max(across, style(el).gridTemplateColumns.split(' ').filter(size => Number.parseFloat(size) > width * 0.12).length)
+    else if (display === 'flex' && el.clientWidth > width * 0.5 && style(el).flexDirection.startsWith('row'))
+      across = Math.max(across, [...el.children].filter(child => child.getBoundingClientRect().width > width * 0.2 && child.getBoundingClientRect().height > 60).length)
+  }
   const seen = full.length > 0 || imgs.length > 0 || backgrounds > 0 || diagrams > 0 || icons > 0
-  const grids = visible.filter(el => /grid/.test(style(el).display) && el.clientWidth > width * 0.5).map(el => style(el).gridTemplateColumns.split(' ').filter(size => Number.parseFloat(size) > width * 0.12).length)
-  const flexes = visible.filter(el => style(el).display === 'flex' && /^row/.test(style(el).flexDirection) && el.clientWidth > width * 0.5)
-    .map(el => [...el.children].filter(child => child.getBoundingClientRect().width > width * 0.2 && child.getBoundingClientRect().height > 60).length)
   return {
-    slide, line, layout, title: (heading?.innerText ?? title ?? '').replace(/\s+/g, ' ').trim(), text: full, words: (full.match(/[\p{L}\p{N}]+(?:['’.-][\p{L}\p{N}]+)*/gu) ?? []).length,
-    bullets: visible.filter(el => el.localName === 'li').length, images: imgs.length + backgrounds, images_broken: missing.length,
-    code_lines: code.reduce((sum, el) => sum + el.querySelectorAll('.line').length, 0), table_cells: tables.length, diagrams, formulas,
-    quotes: visible.filter(el => el.localName === 'blockquote').length, columns: Math.max(1, ...grids, ...flexes),
+    slide, line, layout, title: (heading?.innerText ?? title ?? '').replace(/\s+/g, ' ').trim(), text: full, words: 0,
+    bullets: count.li, images: imgs.length + backgrounds, images_broken: missing.length,
+    code_lines: codeLines, table_cells: count.td + count.th, diagrams, formulas,
+    quotes: count.blockquote, columns: across,
     overflow: { x: Math.max(0, Math.round(overX)), y: Math.max(0, Math.round(overY)) }, overlap: round(overlapCells / (columns * rows)),
     font: { min: Number.isFinite(smallest) ? round(smallest, 1) : null, dominant, title: titleSize === null ? null : round(titleSize, 1) },
     contrast: contrast === null ? null : round(contrast, 2), text_area: round(textCells / (columns * rows)), whitespace: round(1 - inkCells / (columns * rows)), blank: !seen, boxes, missing,
