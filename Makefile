@@ -83,9 +83,32 @@ published-prompts: .venv/.hub  ## fetch the published test split into data/publi
 	bin/bench-prepare published > data/published.jsonl.tmp
 	mv data/published.jsonl.tmp data/published.jsonl
 
+##@ Make a corpus
+# How many seeds; who writes the drafts: llm:NAME of assets/models.toml, or a command (bin/seed-author --help).
+N ?= 6
+AUTHOR ?= llm:smol
+SEED_MODEL ?= $(if $(filter llm:%,$(AUTHOR)),$(AUTHOR:llm:%=%),smol)
+CORPUS := results/corpus
+
+.PHONY: corpus push
+corpus: run-tools .venv/.synth .venv/.local assets/engine/node_modules/.done  ## N seeds, a draft for each by AUTHOR, checked, packed, held apart from the prompts, split
+	mkdir -p $(CORPUS)
+	bin/seed-sample --n $(N) --model $(SEED_MODEL) --run $(CORPUS) |
+	  TOTAL=$(N) bin/seed-author --author '$(AUTHOR)' --run $(CORPUS) $(AUTHOR_FLAGS) > $(CORPUS)/drafts.jsonl.tmp
+	mv $(CORPUS)/drafts.jsonl.tmp $(CORPUS)/drafts.jsonl
+	bin/draft-check --run $(CORPUS) < $(CORPUS)/drafts.jsonl |
+	  bin/draft-pack --run $(CORPUS) |
+	  bin/chat-overlap --run $(CORPUS) --against data/prompts.jsonl > $(CORPUS)/chat.jsonl.tmp
+	mv $(CORPUS)/chat.jsonl.tmp $(CORPUS)/chat.jsonl
+	if [ -s $(CORPUS)/chat.jsonl ]; then bin/chat-split --out data/chat < $(CORPUS)/chat.jsonl
+	else echo "No draft of $(N) was kept: the reasons stand above. data/chat is as it was."; fi
+
+push: .venv/.hub  ## how data/chat differs from REPO=owner/name on the Hub; PUSH=1 sends it (HF_TOKEN; private unless PUBLIC=1)
+	@bin/hub-push data/chat --repo $(REPO) $(if $(PUSH),--push) $(if $(PUBLIC),--public)
+
 ##@ Check
 .PHONY: test lint bench-self bench-render bench-stats judge-card gaming gold-check numbers readme doctor
-test: setup .venv/.dev tests/node_modules/.done  ## all tests: Python, scripts, pages in a browser
+test: setup .venv/.dev .venv/.synth tests/node_modules/.done  ## all tests: Python, scripts, pages in a browser
 	.venv/bin/python3 -m pytest $(TESTS)
 
 lint: .venv/.dev  ## ruff and shellcheck

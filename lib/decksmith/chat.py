@@ -225,13 +225,18 @@ class Client:
 
     async def _once(self, body):
         """One request: the parsed JSON, or _Trouble."""
+        import httpx2
         import openai
         sdk = await self._connect()
         try:
             async with asyncio.timeout(self.model.timeout):
                 response = await sdk.post("/chat/completions", body=body, cast_to=self.raw)
             data = json.loads(response.content)
-        except (TimeoutError, openai.APITimeoutError):
+        except (TimeoutError, openai.APITimeoutError) as error:
+            # The aiohttp transport calls a refused connection a timeout of connecting.
+            if isinstance(error.__cause__, httpx2.ConnectTimeout):
+                await self._engine_is_gone(sdk)
+                raise _Trouble("connection", f"{self.model.base_url}: {error.__cause__}") from None
             raise _Trouble("timeout", f"no reply in {self.model.timeout:.0f} s") from None
         except openai.APIStatusError as error:
             raise _Trouble.status_error(error.status_code, error.response.text, error.response.headers) from None

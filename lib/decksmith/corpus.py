@@ -881,7 +881,9 @@ def row(run, record, *, cheatsheet=CHEATSHEET, counter=None):
         ],
         "seed": record["seed"],
         "tokens": {**tokens, "total": sum(tokens.values()), "estimated": counter is None},
-        "by": {"cheatsheet": sheet, "system": hashlib.sha256(instructions.encode()).hexdigest()},
+        "by": {"author": record["draft"].get("author"), "usage": record["draft"].get("usage"),
+               "seed": {key: (record.get("by") or {}).get(key) for key in ("model", "cost")} if record.get("by") else None,
+               "cheatsheet": sheet, "system": hashlib.sha256(instructions.encode()).hexdigest()},
     }
 
 

@@ -52,13 +52,23 @@ def read(path):
     return found
 
 
-def report(rows, sides):
-    """What a split holds: rows, clusters and counts by theme, domain and language of each side."""
+def report(rows, sides, share):
+    """What a split holds and how it was made: rows, clusters and counts of each side; authors, cost where all of it is known, thresholds."""
+    from decksmith import overlap
+
     done = {"left_out": sum(side is None for side in sides.values())}
     for side in ("train", "test"):
         here = [row for row in rows if sides[row["id"]] == side]
         done[side] = {"rows": len(here), "clusters": len({(row.get("overlap") or {}).get("cluster", row["id"]) for row in here}),
                       **{key: dict(sorted(Counter(_asked(row, key) for row in here).items())) for key in ("theme", "domain", "language")}}
+    made = [row.get("by") or {} for row in rows if sides[row["id"]]]
+    seeded = [by["seed"] for by in made if by.get("seed")]
+    done["models"] = sorted({str(name) for name in (*(by.get("author") for by in made), *(by.get("model") for by in seeded)) if name})
+    costs = [(by.get("usage") or {}).get("cost") for by in made] + [by.get("cost") for by in seeded]
+    if costs and None not in costs:
+        done["cost"] = round(sum(costs), 6)
+    done["generation"] = {"instructions": sorted({by["system"][:12] for by in made if by.get("system")}), "held out": share}
+    done["dedup"] = {f"{overlap.N}-grams of characters, Jaccard at least": overlap.NGRAM, "all-MiniLM-L6-v2, cosine at least": overlap.COSINE}
     return done
 
 

@@ -9,7 +9,7 @@ def rows(n, first=0, **more):
 
 def test_each_theme_gives_its_share_spread_over_the_domains():
     sides = split.assign(rows(630), 0.1, {})
-    report = split.report(rows(630), sides)
+    report = split.report(rows(630), sides, 0.1)
     assert report["test"]["theme"] == {"apple-basic": 21, "default": 21, "seriph": 21}
     assert all(8 <= n <= 10 for n in report["test"]["domain"].values())
 
