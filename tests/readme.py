@@ -5,7 +5,7 @@
 
 docs/numbers.json has `figures`, name to value, which are computed here (FIGURES), and `said`, page to phrases, which people write: where
 the page says "the 30 core prompts" the phrase is "the {core} core prompts". A phrase without a name in braces allows a figure that is
-no result of ours ("Python 3.11"). Line breaks in a page do not matter. Pages that begin with "Written by `make" are left alone.
+no result of ours ("Python 3.11"). Line breaks in a page do not matter. Pages that a command writes, and say so at the top, are left alone.
 """
 
 import ast
@@ -110,7 +110,7 @@ def pages():
     """The pages that people write, by name: README, CONTRIBUTING, docs."""
     found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in found}
-    return {name: text for name, text in texts.items() if not any("Written by `make" in line for line in text.splitlines()[:6])}
+    return {name: text for name, text in texts.items() if not any("Written by `make" in line or "writes this page" in line for line in text.splitlines()[:6])}
 
 
 def pattern(phrase):
