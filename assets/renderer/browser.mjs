@@ -161,6 +161,9 @@ class Browser {
     }
     else {
       this.#listeners.get(message.sessionId ?? '')?.(message.method, message.params)
+      // However a page ended: its listener holds every reply it ever had, pictures too.
+      if (message.method === 'Target.detachedFromTarget')
+        this.#listeners.delete(message.params.sessionId)
     }
   }
 

@@ -45,6 +45,16 @@ async function render({ id, text, images = {}, scale = 1, least = 3, formats }) 
   return { ...more, pictures: shot.pictures, expected: deck.slides.length, errors, xray: shot.xray }
 }
 
+// V8 lets its heap grow long before it cleans up: between decks, what is this far over the last clean level goes (0.2 CPU seconds).
+const SLACK = 128 << 20
+let level = -Infinity
+function tidy() {
+  if (process.memoryUsage().heapTotal < level + SLACK)
+    return
+  gc({ type: 'major', execution: 'sync', flavor: 'last-resort' })
+  level = process.memoryUsage().heapTotal
+}
+
 const queue = readline.createInterface({ input: process.stdin, terminal: false })
 let busy = Promise.resolve()
 queue.on('line', (line) => {
@@ -56,6 +66,7 @@ queue.on('line', (line) => {
     catch (error) {
       out({ id: request.id, crash: error.crash ? `${error.message}` : `${error.stack}`, page: !!error.page })
     }
+    tidy()
   })
 })
 queue.on('close', () => {

@@ -415,6 +415,7 @@ class _Worker:
             node().resolve(),
             "--no-warnings",
             "--max-old-space-size=1536",
+            "--expose-gc",
             "--permission",
             "--allow-addons",
             "--allow-child-process",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from decksmith import cli, render, rubric, stream
+from PIL import Image
 
 HEAD = "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\ntext\n\n---\n\n"  # what follows begins on line 15
 TAIL = "\n---\n\n# Cover\n\n---\n\n# Two\n"
@@ -612,6 +613,39 @@ def test_a_worker_that_is_killed_is_replaced_and_the_deck_rendered_once_more(tmp
     values = asyncio.run(go())
     assert [value["status"] for value in values] == ["ok"] * 3
     assert len({tuple(hashes(tmp_path, value)) for value in values}) == 1
+
+
+def test_a_worker_keeps_nothing_of_a_deck_that_is_done(tmp_path):
+    noise = Image.frombytes("RGB", (900, 500), os.urandom(900 * 500 * 3))
+    noise.save(tmp_path / "a.png")
+    script = """
+      const [root, home, picture] = process.argv.slice(1)
+      console.log = console.warn = console.error
+      const load = name => import(`${root}/${name}.mjs`)
+      const { launch } = await load('browser'), { Server } = await load('server'), { compile, warm } = await load('compile'), { shoot } = await load('page')
+      const server = new Server(), browser = await launch({ port: await server.listen(), home })
+      const image = (await import('node:fs')).readFileSync(picture)
+      const { runtime } = await warm('default')
+      const sizes = []
+      for (let turn = 0; turn < 6; turn++) {
+        const deck = await compile('# A\\n\\n![a](images/a.png)\\n\\n---\\n\\n![a](images/a.png)\\n', 2)
+        const { pictures } = await shoot({ browser, server, deck, runtime: runtime.dir, images: new Map([['images/a.png', image]]), scale: 1, onSlide() {} })
+        const taken = pictures.join('').length
+        pictures.length = 0
+        await browser.send('Target.getTargets') // what the end of the deck sends has come
+        await new Promise(resolve => setTimeout(resolve, 100))
+        gc()
+        sizes.push([process.memoryUsage().heapUsed, taken])
+      }
+      browser.kill()
+      process.stdout.write(JSON.stringify(sizes))
+      process.exit(0)
+    """
+    command = [render.node(), "--expose-gc", "--no-warnings", "--input-type=module", "-e", script, "--", render.RENDERER]
+    done = subprocess.run([*command, tmp_path, tmp_path / "a.png"], stdout=subprocess.PIPE, check=True)
+    (first, taken), *_, (last, _) = json.loads(done.stdout)
+    assert taken > 2 << 20
+    assert last - first < taken  # five decks later, less than one deck's pictures
 
 
 def commands(pids):
