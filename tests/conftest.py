@@ -2,12 +2,14 @@
 
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs us with `&` has it ignored, and children inherit that
 os.environ["DECKSMITH_RENDERS"] = "off"  # a test renders what it looks at
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on a busy machine a second thread waits more than it works
 BATS = ROOT / "tests" / "node_modules" / "bats" / "bin" / "bats"

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -89,6 +90,12 @@ def _status(inner):
     except Exception:
         traceback.print_exc()
         return 1
+
+
+def ends_its_children():
+    """Make SIGTERM end this script as Ctrl-C does, children first; both also where a shell's `&` or nohup has SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def say(message):

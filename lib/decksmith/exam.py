@@ -517,9 +517,7 @@ def gold(number):
 
 def main(run, protocol, judge, repeats, form):
     """`deck-judge --exam`: records on stdin, the card on stdout as JSON or as the page of docs."""
-    import signal
-
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # both end the render workers first
+    cli.ends_its_children()
     found = examine((record for _, record in stream.records("/dev/stdin")), run, protocol, judge, repeats)
     print(page(found) if form == "page" else json.dumps(found, ensure_ascii=False))
 
