@@ -179,16 +179,14 @@ def stock(records, source, *options):
                     done = measured(
                         command, cwd=place, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
                     )
+                    made = len(list((place / "out").rglob("*.png"))) or len(list(place.glob("out*.png")))
+                    if made != slides(text):
+                        raise SystemExit(f"{record['id']} has {made} pictures of {slides(text)}: {done['out'][-300:]}")
                     break
                 except SystemExit as error:
                     if attempt == 3:
                         raise
                     print(f"stock {options}: {record['id']} once more: {str(error)[-300:]}", file=sys.stderr)
-            made = len(list((place / "out").rglob("*.png"))) or len(list(place.glob("out*.png")))
-            if made != slides(text):
-                sys.exit(
-                    f"stock {options}: {record['id']} has {made} pictures of {slides(text)}\n{done['out'][-2000:]}"
-                )
             if not turn:
                 continue
             total = {

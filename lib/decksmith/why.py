@@ -140,8 +140,9 @@ class _Run:
     def _judge(self, record):
         from decksmith import judge
         protocol = self.protocol()
-        kind = judge.Offline if protocol.judge["kind"] == "offline" else judge.Vision
-        return kind.inputs(SimpleNamespace(run=self.run, judging=protocol.judging()), record)
+        if protocol.judge["kind"] == "offline":
+            return judge.Offline(protocol, self.run, 1).inputs(record)
+        return judge.Vision.inputs(SimpleNamespace(run=self.run, judging=protocol.judging()), record)
 
     def whole(self, stage, record, value):
         """Whether the files of a kept value are still there, as the stage's script asks."""

@@ -53,7 +53,7 @@ def test_every_stage_of_a_finished_run_is_kept_on_a_rerun(root):
     done = script(root, "bin/run-why results/runs/fake $(head -1 data/prompts.jsonl | cut -d'\"' -f4)")
     assert done.returncode == 0, done.stderr
     kept = [line.split(": ", 1)[1] for line in done.stdout.splitlines() if line.startswith("  ") and ": kept: " in line]
-    assert kept == ["kept: its inputs are the same"] * 5
+    assert kept == ["kept: its inputs are the same"] * 5, done.stdout
 
 
 def test_a_capsule_of_the_same_run_has_the_same_bytes_and_no_address(packed, root):
