@@ -93,9 +93,11 @@ def _without_the_scan(pair, found):
     """What the same pair's Judge only says, where it does not say the same: VisCraft counts features and can be stuffed."""
     for other in found:
         if (other["a"], other["b"], other["accounting"], other["measure"]) == (pair["a"], pair["b"], "floor", "judge_only"):
-            turn = 1 if pair["difference"]["mean"] > 0 else -1
-            if turn * other["difference"]["mean"] <= 0 or other["difference"]["lo"] <= 0 <= other["difference"]["hi"]:
-                return f"; without VisCraft the two are not separated ({turn * other['difference']['mean']:.2f})"
+            found, turn = other["difference"], 1 if pair["difference"]["mean"] > 0 else -1
+            if found["lo"] is None or found["lo"] <= 0 <= found["hi"]:
+                return f"; without VisCraft the two are not separated ({figure_text(turn * (found['mean'] or 0))})"
+            if turn * found["mean"] < 0:
+                return f"; without VisCraft the difference turns round ({figure_text(turn * found['mean'])})"
     return ""
 
 

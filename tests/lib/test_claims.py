@@ -121,6 +121,12 @@ def test_a_headline_that_hangs_on_the_scan_says_so(runs):
     assert said(runs(a=stuffed, b=honest)) == ["a beats b by 0.50 [0.50, 0.50]; without VisCraft the two are not separated (0.00)"]
 
 
+def test_a_headline_that_the_judge_contradicts_says_so(runs):
+    stuffed = [{"overall": 3.5 + step, "judge_only": 2 + step} for step in STEPS * 2]
+    honest = [{"overall": 3.0 + step, "judge_only": 3 + step} for step in STEPS * 2]
+    assert said(runs(a=stuffed, b=honest)) == ["a beats b by 0.50 [0.50, 0.50]; without VisCraft the difference turns round (-1.00)"]
+
+
 def test_ranks_are_the_ranges_that_the_pairs_leave_open(runs):
     base = [3 + step for step in STEPS * 2]
     compared = claims.compare(runs(a=[value + 1 for value in base], b=base, c=[value + wobble for value, wobble in zip(
