@@ -403,13 +403,12 @@ class Command:
 
     async def _run(self, home, order, env, walls, log):
         """(what the desk delivered or {}, what the cell said, its exit status); everything is ended on the way out."""
-        spec = {"home": str(home), "read": self.shown, "walls": walls[0], "become": walls[1], "parent": os.getpid()}
+        spec = {"home": str(home), "read": self.shown, "walls": walls[0], "become": walls[1], "net": self.net, "parent": os.getpid()}
         reads, writes = os.pipe()
         python = os.path.realpath(sys.executable)
-        cell = [str(DESK), "net"] if self.net else [str(CELL)]
         owner = os.stat(home)
         process = subprocess.Popen(
-            [python, "-IS", *cell, json.dumps(spec), python, "-IS", str(DESK), str(writes)], env=env, cwd="/", bufsize=0,
+            [python, "-IS", str(CELL), json.dumps(spec), python, "-IS", str(DESK), str(writes)], env=env, cwd="/", bufsize=0,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=[writes], start_new_session=True)
         os.close(writes)
         loop, pipes, said = asyncio.get_running_loop(), [], bytearray()

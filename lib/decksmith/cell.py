@@ -3,7 +3,7 @@
     {"home": folder, "read": [path..], "walls": "full" | "shared-pids" | "plain", "parent": pid}
 
 The command sees `home` (empty, in memory, its own), the paths of `read` and the system's programs, all read-only, and a
-loopback of its own; nothing else of files, processes or network. It is unprivileged, whoever starts it: root becomes a
+loopback of its own (with "net": true, the host's network); nothing else of files, processes or network. It is unprivileged, whoever starts it: root becomes a
 user that owns nothing. It dies with whoever started it, and everything it started dies with it.
 
 full needs user namespaces or root; shared-pids does without a fresh /proc (nested containers); plain keeps only what
@@ -180,7 +180,8 @@ def _enter(spec, home, walls, become):
     """In the process that becomes the command: the new root, no privileges, the limits."""
     uid, gid = (become, become) if become else (os.getuid(), os.getgid())
     if walls != "plain":
-        _loopback()
+        if not spec.get("net"):
+            _loopback()
         _new_root(home, spec["read"], uid, gid, walls == "full")
     elif become:
         os.chown(home, uid, gid)
@@ -224,7 +225,7 @@ def main():
             _write("/proc/self/setgroups", "deny")
             _write("/proc/self/uid_map", f"{uid} {uid} 1")
             _write("/proc/self/gid_map", f"{gid} {gid} 1")
-        _unshare(_NEWNS | _NEWNET | _NEWIPC | _NEWUTS | (_NEWPID if walls == "full" else 0))
+        _unshare(_NEWNS | _NEWIPC | _NEWUTS | (0 if spec.get("net") else _NEWNET) | (_NEWPID if walls == "full" else 0))
         waits, holds = os.pipe()
         child = os.fork()
         if child:

@@ -6,8 +6,7 @@ It lays the files out in the working folder, runs the command there, and ends it
 after the grace KILL to everything it started, also what left the group. What the command leaves running ends with it.
 FD gets {"rc", "timeout", "left": processes ended, "files": {name: base64}, "odd": {name: why it was not taken}} or
 {"cannot": why the command does not start}. When stdin ends, whoever wants the draft is gone: everything is ended.
-
-`python3 -IS desk.py net SPEC COMMAND..` is cell.py with the network of the host. No import of this package.
+No import of this package.
 """
 
 import base64
@@ -165,23 +164,5 @@ def main(descriptor):
         view = view[os.write(descriptor, view):]
 
 
-def _cell_with_network():
-    """cell.py keeps the network out by one bit of unshare: here that bit stays off."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("cell", os.path.join(os.path.dirname(os.path.abspath(__file__)), "cell.py"))
-    cell = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(cell)
-    unshare = cell._unshare
-    cell._unshare = lambda flags: unshare(flags & ~cell._NEWNET)
-    cell._loopback = lambda: None
-    del sys.argv[1]
-    try:
-        cell.main()
-    except OSError as error:
-        print(f"cell: {error.strerror or error}", file=sys.stderr)
-        os._exit(cell.REFUSED)
-
-
 if __name__ == "__main__":
-    _cell_with_network() if sys.argv[1] == "net" else main(int(sys.argv[1]))
+    main(int(sys.argv[1]))
