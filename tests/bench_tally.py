@@ -96,16 +96,19 @@ def stopped(wanted, repeats, look=5):
     return held / repeats, used / repeats
 
 
-def claims(repeats):
-    """Pairs of equal models of which claims.verdict separates the two (should be at most 5 %), and pairs 1 apart (power)."""
+def claims(repeats, raters, lean=0.4):
+    """Shares of studies of so many raters in which claims.verdict separates two equal models (should be at most 5 %), two that are 0.6
+    apart (power), and in which a sentence says that it speaks for these people only."""
     found = []
     for strength in (numpy.zeros(2), numpy.array([0.3, -0.3])):
-        said = 0
+        said = limited = 0
         for seed in range(repeats):
-            codes = simulated(numpy.random.default_rng([seed, 9]), 0.4, 0.4, 20, 30, 30, strength)
-            said += tally.preferences(ballots(codes))[0]["verdict"] == "beats"
+            codes = simulated(numpy.random.default_rng([seed, 9]), lean, lean, raters, 30, 30, strength)
+            pair, = tally.preferences(ballots(codes))
+            said += pair["verdict"] == "beats"
+            limited += pair["sentence"].endswith(" people only")
         found.append(said / repeats)
-    return found
+    return *found, limited / repeats
 
 
 def main():
@@ -127,9 +130,14 @@ def main():
         held, used = stopped(wanted, REPEATS // 5)
         print(f"| {wanted} | {held:.1%} | {used:.0f} |", flush=True)
     print("\n## Sentences\n")
-    equal, apart = claims(REPEATS // 2)
-    print(f"Of two equal models one is said to beat the other in {equal:.1%} of {REPEATS // 2} studies (20 raters, 30 prompts, 30 votes each; leanings 0.4); "
-          f"of two that are 0.6 apart in {apart:.1%}.")
+    print(f"How often one of two models is said to beat the other, in {REPEATS // 2} studies of 30 prompts and 30 votes each; prompts and raters lean as "
+          "said. Fewer than five raters do not show how people differ, so of other people the sentence is wrong too often: it says itself that it speaks "
+          "for these people only.\n")
+    print("| raters | leanings (sd) | equal models | 0.6 apart | sentences that say so |\n|---:|---:|---:|---:|---:|")
+    for raters, lean in ((20, 0.4), (8, 0.4), (5, 0.4), (4, 0.4), (4, 0.2), (3, 0.4)):
+        equal, apart, limited = claims(REPEATS // 2, raters, lean)
+        print(f"| {raters} | {lean} | {equal:.1%} | {apart:.1%} | {limited:.0%} |", flush=True)
+
 
 if __name__ == "__main__":
     main()

@@ -2,7 +2,7 @@
 
   .venv/bin/python3 tests/bench_vote.py [RATERS [VOTES]]
 
-Each rater joins by name and sends one vote after the other as fast as the server answers, over HTTP to the real vote-serve. The first
+Each rater has a link of the owner's and sends one vote after the other as fast as the server answers, over HTTP to the real vote-serve. The first
 round measures; in the second the server is killed (SIGKILL) when a third of the votes are acknowledged, what the disk has is looked at,
 and it is started again while the raters keep trying, each vote under its own key.
 """
@@ -26,13 +26,13 @@ CHOICES = ("left", "right", "tie", "bad")
 class Server:
     """The real vote-serve of one study; `kill` is SIGKILL."""
 
-    def __init__(self, study):
-        self.study = study
+    def __init__(self, study, *options):
+        self.study, self.options = study, options
 
     def __enter__(self):
         self.facts = self.study / "server.json"
         self.facts.unlink(missing_ok=True)
-        self.process = subprocess.Popen([ROOT / "bin" / "vote-serve", "--study", self.study], env={**os.environ, "IMAGES": "off"}, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen([ROOT / "bin" / "vote-serve", "--study", self.study, *self.options], env={**os.environ, "IMAGES": "off"}, stderr=subprocess.PIPE)
         while not self.facts.exists():
             if self.process.poll() is not None:
                 raise RuntimeError(self.process.stderr.read().decode())
@@ -56,10 +56,14 @@ class Server:
         self.process.stderr.close()
 
 
-async def rater(session, url, number, votes, times, acknowledged):
-    """Join and vote; returns {pair: choice} as it was meant."""
-    async with session.post(f"{url}/join", json={"name": f"rater {number}"}) as answer:
-        link = url + (await answer.json())["link"]
+async def invited(session, server, names):
+    """The links that the owner's page makes for people of these names."""
+    async with session.post(f"{server.owner}raters", json={"names": names}) as answer:
+        return [server.url + one["link"] for one in (await answer.json())["links"]]
+
+
+async def rater(session, link, number, votes, times, acknowledged):
+    """Vote; returns {pair: choice} as it was meant."""
     async with session.get(f"{link}sheet") as answer:
         pairs = [pair["id"] for pair in (await answer.json())["pairs"]][:votes]
     meant = {}
@@ -101,7 +105,8 @@ def rush(study, raters, votes, *, kill=False):
 
     async def all_of_them(server):
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=raters), timeout=aiohttp.ClientTimeout(30)) as session:
-            people = [asyncio.create_task(rater(session, server.url, number, votes, times, acknowledged)) for number in range(raters)]
+            links = await invited(session, server, [f"rater {number}" for number in range(raters)])
+            people = [asyncio.create_task(rater(session, link, number, votes, times, acknowledged)) for number, link in enumerate(links)]
             if kill:
                 while len(acknowledged) < raters * votes // 3:
                     await asyncio.sleep(0.01)

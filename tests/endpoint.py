@@ -7,6 +7,7 @@ fault hits the first `--times` attempts, a 400 hits always. A reply is a deck ma
 folder the file that the request's model names (`FOLDER/MODEL.md`). With "stream" in the request it comes in words, `--pace` seconds
 apart (`--pace 0.02,slow=0.1`: of the model `slow`); that of the model `endless` never ends; at the word {{hold}} it waits for a POST to
 /go. Streams that the client left are counted.
+With `--context N` a request with more tokens is refused, in the words of the server that its model names (`vllm`, `openai`, ..).
 Each request is logged as {"key", "status"}, the key being the hash of the last message.
 """
 
@@ -29,6 +30,7 @@ options.add_argument("--reply")
 options.add_argument("--pace", default="0")
 options.add_argument("--retry-after", default="0.05")
 options.add_argument("--storm", type=int, default=0, help="answer the first N requests of all with 429")
+options.add_argument("--context", type=int, help="tokens that a prompt (four letters each) and its max_tokens may have together")
 options.add_argument("--model", help="list this model, as a router does")
 options.add_argument("--weights", help="a file with the weight_version that /model_info gives")
 args = options.parse_args()
@@ -37,6 +39,39 @@ PLAN = [(name, float(share)) for name, _, share in (part.partition("=") for part
 attempts, flight, total = Counter(), Counter(), Counter()
 go = asyncio.Event()
 log = open(args.log, "a", buffering=1) if args.log else None
+
+
+def refusal(server, most, prompt, asked):
+    """(status, body) with which a server refuses `asked` tokens after a prompt, or None; the sentences are theirs."""
+    said = {"type": "invalid_request_error", "param": None, "code": 400}
+    if server == "llama.cpp":  # it stops writing where the context ends
+        words = f"request ({prompt} tokens) exceeds the available context size ({most} tokens), try increasing it"
+        return (400, {"error": {"code": 400, "message": words, "type": "exceed_context_size_error", "n_prompt_tokens": prompt,
+                                "n_ctx": most}}) if prompt >= most else None
+    if server == "sglang":  # one token stays free
+        words = f"The input ({prompt} tokens) is longer than the model's context length ({most} tokens)."
+        if prompt < most:
+            words = (f"Requested token count exceeds the model's maximum context length of {most} tokens. You requested a total of "
+                     f"{prompt + asked} tokens: {prompt} tokens from the input messages and {asked} tokens for the completion. Please reduce "
+                     "the number of tokens in the input messages or the completion to fit within the limit.")
+        return (400, {"object": "error", "message": words, "type": "BadRequestError", "param": None, "code": 400}) if prompt + asked >= most else None
+    if prompt + asked <= most:
+        return None
+    head = f"This model's maximum context length is {most} tokens. However, "
+    words = {
+        "vllm": f"{head}you requested {asked} output tokens and your prompt contains at least {max(0, most - asked) + 1} input tokens, for a "
+                f"total of at least {most + 1} tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
+        "vllm-0.9": f"'max_tokens' or 'max_completion_tokens' is too large: {asked}. This model's maximum context length is {most} tokens and "
+                    f"your request has {prompt} input tokens ({asked} > {most} - {prompt}).",
+        "openrouter": f"This endpoint's maximum context length is {most} tokens. However, you requested about {prompt + asked} tokens ({prompt} of "
+                      f"text input, {asked} in the output). Please reduce the length of either one, or use the \"middle-out\" transform.",
+        "total": f"{head}you requested {prompt + asked} tokens. Please reduce the length of the messages or completion.",
+        "mute": "the maximum context length of this model is exceeded",
+    }.get(server, f"{head}you requested {prompt + asked} tokens ({prompt} in the messages, {asked} in the completion). Please reduce the "
+                  "length of the messages or completion.")
+    if server == "openai":
+        said["code"] = "context_length_exceeded"
+    return (200, {"error": {"message": words, "code": 400}}) if server == "openrouter" else (400, {"error": {**said, "message": words}})
 
 
 def planned(key):
@@ -74,6 +109,8 @@ async def streamed(request, body, reply, fault):
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
 
+    head = {name: reply[name] for name in ("id", "model", "created", "system_fingerprint")}
+
     async def send(value):
         await response.write(b"data: " + (value if isinstance(value, bytes) else json.dumps(value).encode()) + b"\n\n")
 
@@ -90,7 +127,7 @@ async def streamed(request, body, reply, fault):
                 await go.wait()
                 go.clear()
             else:
-                await send({"choices": [{"index": 0, "delta": pieces[at % len(pieces)], "finish_reason": None}]})
+                await send({**head, "choices": [{"index": 0, "delta": pieces[at % len(pieces)], "finish_reason": None}]})
             at += 1
             await asyncio.sleep(pace)
         await send({"choices": [{"index": 0, "delta": {}, "finish_reason": reply["choices"][0]["finish_reason"]}]})
@@ -123,8 +160,12 @@ async def chat(request):
             fault = None
         if fault in ("307", "400", "401", "404", "429", "500", "503"):
             status = int(fault)
-            return web.json_response({"error": {"message": f"planned {fault}", "code": status}}, status=status,
+            quoted = f", by {request.headers.get('Authorization')}" if status == 401 else ""  # as careless endpoints do
+            return web.json_response({"error": {"message": f"planned {fault}{quoted}", "code": status}}, status=status,
                                      headers={"429": {"Retry-After": args.retry_after}, "307": {"Location": "/v1/elsewhere"}}.get(fault, {}))
+        if args.context and (refused := refusal(body["model"], args.context, len(text) // 4, body.get("max_tokens", 0))):
+            status = 400
+            return web.json_response(refused[1], status=refused[0])
         await asyncio.sleep(args.latency)
         if fault == "drop":
             status = "drop"
@@ -133,7 +174,16 @@ async def chat(request):
         if fault == "hang":
             status = "hang"
             await asyncio.sleep(3600)
-        reply = {"id": "r", "object": "chat.completion", "model": body["model"],
+        if fault in ("stall", "drip"):
+            status = fault
+            response = web.StreamResponse(headers={"Content-Type": "application/json"})
+            await response.prepare(request)
+            await response.write(b'{"choices": [')
+            while True:
+                await asyncio.sleep(0.1 if fault == "drip" else 3600)
+                await response.write(b" ")
+        reply = {"id": f"chatcmpl-{total['asked']}", "object": "chat.completion", "model": body["model"], "created": 1700000000,
+                 "system_fingerprint": "fp_44709d6fcb",
                  "choices": [{"index": 0, "finish_reason": "stop",
                               "message": {"role": "assistant", "content": reply_to(body, text)}}],
                  "usage": {"prompt_tokens": len(text) // 4, "completion_tokens": 100, "total_tokens": 100 + len(text) // 4}}

@@ -1,12 +1,12 @@
 # shellcheck disable=SC2034  # what the tests read is set here
-# Loaded by every .bats file: the scripts on the path, the assertions, a folder of the test's own.
+# Loaded by every .bats file: the scripts on the path, jq and curl as far as tests use them, the assertions, a folder of the test's own.
 bats_require_minimum_version 1.5.0
 ROOT=$(cd "$BATS_TEST_DIRNAME/../.." && pwd -P)
 BIN=$ROOT/bin
 FIXTURES=$ROOT/tests/fixtures
 load "$ROOT/tests/node_modules/bats-support/load"
 load "$ROOT/tests/node_modules/bats-assert/load"
-export PATH=$BIN:$PATH IMAGES=off
+export PATH=$BIN:$ROOT/tests/tools:$PATH IMAGES=off
 cd "$BATS_TEST_TMPDIR" || exit 1
 
 # Start the misbehaving endpoint with the given options; sets $URL, stops with the test.
@@ -18,3 +18,14 @@ start_endpoint() {
 }
 
 stop_endpoint() { [ -z "${ENDPOINT:-}" ] || kill "$ENDPOINT" 2>/dev/null || true; }
+
+# A house whose benchmark stages do nothing, in no time (tests/fixtures/eval/stage); tests/lib/test_delegate.py runs the real ones.
+idle_stages() {
+  export DECKSMITH_ROOT=$PWD/house PATH=$ROOT/.venv/bin:$PATH
+  mkdir -p house/bin
+  for name in lib assets data .venv; do ln -s "$ROOT/$name" house; done
+  for name in bench-prepare record-sample bench-prompt chat-generate bench-grade bench-summarize; do
+    ln -s "$ROOT/tests/fixtures/eval/stage" "house/bin/$name"
+  done
+  echo 0 > house/pace
+}

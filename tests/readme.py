@@ -69,6 +69,14 @@ def stat(name):
     return constants("lib/decksmith/stats.py")[name]
 
 
+def entries(path, *names):
+    """How many entries the dictionaries of these names have in a module, as they stand in its text."""
+    held = {node.targets[0].id: node.value for node in ast.parse((ROOT / path).read_text()).body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}
+    return sum(len(held[name].keys) for name in names)
+
+
+GRADERS = "lib/decksmith/benchmarks/graders"
 # What a figure is called, and where it comes from. Cheap to compute: the test does it each time.
 FIGURES = {
     "prompts": lambda: len(prompts()),
@@ -86,6 +94,11 @@ FIGURES = {
     "weight_design": lambda: f"{protocol('published')['score']['weights']['design']:.2f}",
     "weight_content": lambda: f"{protocol('published')['score']['weights']['content']:.2f}",
     "weight_coherence": lambda: f"{protocol('published')['score']['weights']['coherence']:.2f}",
+    **{f"offline_{name}": lambda name=name: f"{protocol('offline')['score']['weights'][name]:.2f}"
+       for name in ("viscraft", "design", "content", "coherence")},
+    "unlike": lambda: protocol("offline")["measures"]["checklist"]["unlike"],
+    "gold": lambda: len(list((ROOT / "data/gold").glob("*/deck.md"))),
+    "margin": lambda: constants("tests/gaming.py")["MARGIN"],
     "fewest_slides": lambda: protocol("published")["render"]["min_slides"],
     "searched_words": lambda: protocol("offline")["measures"]["checklist"]["words"],
     "items_per_slide": lambda: protocol("offline")["measures"]["checklist"]["per_slide"],
@@ -93,13 +106,21 @@ FIGURES = {
     "unreadable_contrast": lambda: protocol("offline")["measures"]["checklist"]["unreadable_contrast"],
     "width": lambda: constants("lib/decksmith/xray.py")["CANVAS"][0],
     "height": lambda: constants("lib/decksmith/xray.py")["CANVAS"][1],
-    "resamples": lambda: f"{stat('RESAMPLES'):,}",
+    "resamples": lambda: f"{stat('EXCHANGES'):,}",
     "level": lambda: round(100 * stat("LEVEL")),
     "alpha": lambda: round(100 * (1 - stat("LEVEL"))),
     "fewest_pairs": lambda: stat("FEWEST"),
     "vote_resamples": lambda: f"{constants('lib/decksmith/tally.py')['RESAMPLES']:,}",
     "render_times_less_cpu": lambda: cell("render-speed.md", "| | CPU s per deck |", "**ours**", 2),
     "client_cpu_ratio": lambda: cell("speed.md", "| client |", "chat-generate", 2),
+    "sandbox_attacks": lambda: entries("tests/hostile/test_sandbox_attacks.py", "EXHAUST", "LOOK", "CHANGE"),
+    "forgeries": lambda: entries("tests/lib/test_forgery.py", "ATTACKS", "BOMBS"),
+    "grader_seconds": lambda: f"{constants('lib/decksmith/grade.py')['SECONDS']:g}",
+    "code_call": lambda: f"{constants(f'{GRADERS}/code.py')['CALL']:g}",
+    "code_case": lambda: f"{constants(f'{GRADERS}/code.py')['CASE']:g}",
+    "code_clock": lambda: f"{3 * constants(f'{GRADERS}/code.py')['CASE']:g}",
+    "plus_call": lambda: f"{constants(f'{GRADERS}/plus.py')['CALL']:g}",
+    "plus_task": lambda: f"{constants(f'{GRADERS}/plus.py')['TASK']:g}",
 }
 
 

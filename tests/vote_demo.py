@@ -33,12 +33,10 @@ def choice(dice, lean):
     return dice.choices(["left", "right", "tie"], weights)[0]
 
 
-async def person(session, url, number, pairs, leaning):
+async def person(session, link, number, pairs, leaning):
     """One person's visit, as the page makes it; returns the votes that the server said are stored, {pair: choice}."""
     dice, stored = random.Random(f"person {number}"), {}
     taste = {model: dice.gauss(0, TASTE) for model in STRENGTH}
-    async with session.post(f"{url}/join", json={"name": f"Person {number}"}) as answer:
-        link = url + (await answer.json())["link"]
     async with session.get(f"{link}sheet") as answer:
         sheet = await answer.json()
     for pair in sheet["pairs"]:
@@ -65,7 +63,9 @@ async def visit(url, owner, pairs):
     dice = random.Random("prompts")
     leaning = {(f"p{n + 1:03d}", model): dice.gauss(0, TASTE) for n in range(PROMPTS) for model in STRENGTH}
     async with aiohttp.ClientSession() as session:
-        done = await asyncio.gather(*(person(session, url, number, pairs, leaning) for number in range(PEOPLE)))
+        async with session.post(f"{owner}raters", json={"names": [f"Person {number}" for number in range(PEOPLE)]}) as answer:
+            links = [url + one["link"] for one in (await answer.json())["links"]]
+        done = await asyncio.gather(*(person(session, link, number, pairs, leaning) for number, link in enumerate(links)))
         async with session.post(f"{owner}close", json={}) as answer:
             assert answer.status == 200
     return done

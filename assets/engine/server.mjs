@@ -16,7 +16,8 @@ import {parseArgs} from "node:util";
 import {ApiError, bad, parse} from "./request.mjs";
 import * as outline from "./outline.mjs";
 
-const LINGER_MS = 2000,
+const IDLE_MS = 1000 * (Number(process.env.DECKSMITH_IDLE) || 60), // until a connection must have asked something whole
+  LINGER_MS = 2000,
   UNLEASED_MS = 30000,
   LOADING_MS = 170000,
   BODY_BYTES = 8 << 20;
@@ -238,7 +239,12 @@ const routes = {
 };
 
 const server = http.createServer(
-  {requestTimeout: 60000, keepAliveTimeout: 30000},
+  {
+    requestTimeout: IDLE_MS,
+    headersTimeout: IDLE_MS,
+    keepAliveTimeout: IDLE_MS,
+    connectionsCheckingInterval: IDLE_MS / 4,
+  },
   async (request, response) => {
     try {
       // A page in somebody's browser must not be able to use the machine: it cannot forge these two headers.

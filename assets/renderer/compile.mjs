@@ -15,10 +15,9 @@ import nested from 'postcss-nested'
 import transformDirectives from '@unocss/transformer-directives'
 import { MODULES } from './browser.mjs'
 import { clean, frontmatter, guard } from './policy.mjs'
-import { ALLOWED, loadRuntime, slidevOptions, stylesheet } from './runtime.mjs'
+import { ALLOWED, loadRuntime, slidevOptions, stylesheet, withoutWebFonts } from './runtime.mjs'
 import { bundled } from './site.mjs'
 
-const EMBED_LAYOUTS = ['iframe', 'iframe-left', 'iframe-right']
 const CONTEXT = ['$slidev', '$nav', '$clicksContext', '$clicks', '$page', '$renderContext', '$frontmatter', '$scale', '$zoom']
 const KNOWN = new Set(['$route', '$router', '$attrs', '$slots', '$refs', '$el', '$emit', '$props', '$root', '$parent', '$options', '$nextTick', '$forceUpdate', '$watch', '$data'])
 const MATHML = new Set('annotation math menclose mfrac mglyph mi mlabeledtr mn mo mover mpadded mphantom mroot mrow mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder munderover semantics'.split(' '))
@@ -36,7 +35,7 @@ export async function warm(theme) {
       const context = plugins.find(plugin => plugin.name === 'unocss:api').api.getContext()
       await context.ready
       const code = options.themeRoots.some(root => fs.existsSync(path.join(root, 'setup', 'shiki.ts'))) ? theme : 'default'
-      return { runtime, options, code, uno: context.uno, fonts: JSON.parse(fs.readFileSync(path.join(runtime.dir, 'fonts.json'), 'utf8')) }
+      return { runtime, options, code, uno: withoutWebFonts(context.uno), fonts: JSON.parse(fs.readFileSync(path.join(runtime.dir, 'fonts.json'), 'utf8')) }
     })())
   }
   return themes.get(theme)
@@ -50,6 +49,7 @@ async function markdown(theme, katexOn, comark) {
     const options = await slidevOptions(theme)
     options.data.features = { katex: katexOn, monaco: false, tweet: false, bluesky: false, mermaid: true }
     options.data.config.comark = comark
+    options.utils.shikiOptions.tokenizeTimeLimit = 0 // or the rest of a line has no colours where half a second went by on a busy machine
     options.data.watchFiles = {}
     const entry = { options, seen: null }
     const markdownSetup = (md) => {
@@ -144,14 +144,33 @@ function alike(lines, text, needle) {
   return best[0] >= 0 ? best[0] : needle ? alike(lines, text) : 0
 }
 
+const shown = value => (typeof value === 'string' ? value : `${JSON.stringify(value)}`).slice(0, 60)
 const json = value => JSON.stringify(value ?? null).replace(/</g, '\\u003C').replace(/\u2028|\u2029/g, c => `\\u${c.charCodeAt(0).toString(16)}`)
 
+/** Compiles unless we are broken: what fails where this does not is the deck's doing. */
+const KNOWN_GOOD = '# A\n\n- one\n\n$a^2$\n\n---\n\n# B\n\n```js\n1\n```\n'
+const about = error => `the deck breaks its compiler: ${String(error?.message ?? error).split('\n')[0].slice(0, 300)}`
+
 /**
- * Compiles a deck that should have at least `least` slides.
+ * Compiles a deck that should have at least `least` slides. What its text breaks in the compiler is the deck's fault, a `compile-error`
+ * on the slide or, where no slide can be told, of the deck; raises only what a known good deck brings about too.
  * @returns {Promise<{fatal?: object, expected?: number, slides: object[], errors: object[], theme: string, files: Map<string, string>}>} `fatal` is the error that leaves nothing to
  * render; `slides` hold {no, line, layout, title, diagrams, formulas, failed}; `files` are the deck's modules by address.
  */
 export async function compile(text, least = 3) {
+  try {
+    const deck = await compileDeck(text, least)
+    if (deck.errors.some(error => error.class === 'compile-error'))
+      await compileDeck(KNOWN_GOOD, 1)
+    return deck
+  }
+  catch (error) {
+    await compileDeck(KNOWN_GOOD, 1)
+    return { fatal: { kind: 'model', class: 'compile-error', slide: null, line: 1, message: about(error) }, slides: [], expected: 0, errors: [], files: new Map() }
+  }
+}
+
+async function compileDeck(text, least) {
   const { text: source, findings } = clean(text)
   const lines = source.split('\n')
   const deck = parseSync(source, '/deck.md', { noParseYAML: true })
@@ -186,9 +205,10 @@ export async function compile(text, least = 3) {
     return fail('too-few-slides', 1, 'the deck is empty')
   if (fenced)
     return fail('fenced-deck', lines.findIndex(line => line.trim()) + 1, 'the whole deck stands inside a code fence')
-  const theme = headmatter.theme ?? 'default'
-  if (!ALLOWED.includes(theme))
-    return fail('unknown-theme', raw[0].parsed.where?.('theme') ?? 1, `the theme ${String(theme).slice(0, 60)} is not one of ${ALLOWED.join(', ')}`, 1)
+  const wanted = headmatter.theme ?? 'default'
+  const theme = ALLOWED.includes(wanted) ? wanted : 'default'
+  if (theme !== wanted)
+    errors.push({ kind: 'model', class: 'unknown-theme', slide: 1, line: raw[0].parsed.where?.('theme') ?? 1, message: `the theme ${shown(wanted)} is not one of ${ALLOWED.join(', ')}; the deck is shown in the theme default` })
   // A worker can write nothing: whoever started it bundles the theme and asks again.
   if (process.permission && !bundled(theme)) {
     const failure = fail('internal', null, `the theme ${theme} is not bundled`)
@@ -211,7 +231,14 @@ export async function compile(text, least = 3) {
 
   for (const slide of raw) {
     const data = { ...defaults, ...slide.parsed.data }
-    const result = await compileSlide({ slide, data, md, runtime, uno, lines, first: slide.no === 1, tokens })
+    let result
+    try {
+      result = await compileSlide({ slide, data, md, runtime, uno, lines, first: slide.no === 1, tokens })
+    }
+    catch (error) {
+      const fault = { class: 'compile-error', line: slide.row + 1, message: about(error) }
+      result = { code: errorModule(slide.no, fault), css: '', layout: 'default', errors: [fault], formulas: 0, diagrams: [], failed: true }
+    }
     errors.push(...result.errors.map(error => ({ kind: 'model', slide: slide.no, ...error })))
     styles.push(result.css)
     files.set(`/@deck/slide/${slide.no}.js`, result.code)
@@ -229,7 +256,7 @@ export async function compile(text, least = 3) {
   files.set('/@deck/style.css', [fonts.base, ...han, css, ...styles].join('\n'))
   files.set('/@deck/slides.js', slidesModule(slides))
   files.set('/@deck/configs.js', configsModule(options.data.config, raw[0].parsed.config, slides[0]))
-  files.set('/@deck/titles.js', await titlesModule(slides, md, /<toc\b/i.test(source) || slides.some(slide => runtime.contents.includes(slide.layout))))
+  files.set('/@deck/titles.js', await titlesModule(slides, md, /<(?:toc|title-?renderer)\b/i.test(source) || slides.some(slide => runtime.contents.includes(slide.layout))))
   for (const slide of slides) {
     delete slide.source
     delete slide.data
@@ -249,11 +276,9 @@ async function compileSlide({ slide, data, md, runtime, uno, lines, first, token
   const lineOf = row => slide.row + 1 + Math.max(0, Math.min(row, own.length - 1))
   let layout = data.layout || (first ? 'cover' : 'default')
   if (!runtime.layouts.includes(layout)) {
-    errors.push({ class: 'unknown-layout', line: slide.parsed.where?.('layout') ?? slide.start + 1, message: `the layout ${String(layout).slice(0, 60)} does not exist in the theme ${runtime.theme}` })
+    errors.push({ class: 'unknown-layout', line: slide.parsed.where?.('layout') ?? slide.start + 1, message: `the layout ${shown(layout)} does not exist in the theme ${runtime.theme}` })
     layout = 'default'
   }
-  if (EMBED_LAYOUTS.includes(layout))
-    errors.push({ class: 'forbidden', line: slide.parsed.where?.('layout') ?? slide.start + 1, message: `the layout ${layout} shows another site, which is not allowed` })
   const seen = { formulas: 0, diagrams: [], faults: [], rowOf: piece => Math.max(0, own.findIndex(line => line.includes(piece.split('\n')[0]))) }
   const done = (code, css = '') => ({ code, css, layout, errors, formulas: seen.formulas, failed: css === null, diagrams: seen.diagrams.map(d => ({ code: d.code, line: lineOf(d.row) })) })
   const broken = (error) => {
@@ -296,6 +321,11 @@ async function compileSlide({ slide, data, md, runtime, uno, lines, first, token
     const known = runtime.components.find(name => name.toLowerCase() === pascal.toLowerCase())
     if (known) {
       imports.push(`import C${components.length} from '/@rt/component/${known}.js'`)
+      components.push(tag)
+      continue
+    }
+    if (pascal === 'TitleRenderer') {
+      imports.push(`import C${components.length} from '/@deck/titles.js'`)
       components.push(tag)
       continue
     }

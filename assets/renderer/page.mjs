@@ -37,22 +37,42 @@ async function settle() {
   const frames = () => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))
   await frames()
   const images = root => [...root.querySelectorAll('*')].flatMap(el => [...(el.localName === 'img' ? [el] : []), ...(el.shadowRoot ? images(el.shadowRoot) : [])])
-  const all = images(document)
-  await Promise.race([Promise.all(all.map(img => img.complete ? 0 : new Promise((resolve) => {
-    img.addEventListener('load', resolve)
-    img.addEventListener('error', resolve)
-  }))), sleep(5000)])
-  await Promise.race([document.fonts.ready, sleep(5000)])
+  // What is waited for ends by itself, since our server answers everything at once: no clock decides what is in the picture.
+  for (let waited = 0; waited < 60000 && images(document).some(img => !img.complete); waited += 10) {
+    images(document).forEach(img => img.loading = 'eager')
+    await sleep(10)
+  }
+  await document.fonts.ready
   for (const svg of document.querySelectorAll('svg')) {
     svg.pauseAnimations?.()
     svg.setCurrentTime?.(0)
   }
   await frames()
-  if (document.fonts.status !== 'loaded')
-    await Promise.race([document.fonts.ready, sleep(5000)])
+  // A font that is first asked for in a frame changes what is laid out in the next.
+  for (let turn = 0; document.fonts.status !== 'loaded' && turn < 10; turn++) {
+    await document.fonts.ready
+    await frames()
+  }
   return state()
   function state() {
     return { faults: deck.faults, diagrams: deck.diagrams }
+  }
+}
+
+/** Every animation at its end, or where it has none at its beginning; and what began since the page settled, settled too. */
+function hold() {
+  for (const animation of document.getAnimations()) {
+    if (Number.isFinite(Number(animation.effect?.getComputedTiming().endTime))) {
+      animation.finish()
+    }
+    else {
+      animation.pause()
+      animation.currentTime = 0
+    }
+  }
+  for (const svg of document.querySelectorAll('svg')) {
+    svg.pauseAnimations?.()
+    svg.setCurrentTime?.(0)
   }
 }
 
@@ -101,6 +121,8 @@ export async function open(browser, browserContextId, scale) {
     let done = false
     const failed = work.then(() => done = true).then(() => new Promise(() => {}))
     for (let n = 0; !done; n++) {
+      if (n > 6000) // two minutes on an idle machine, by its own pace on a busy one
+        throw new Error('in the page: the slide was not ready after 6000 frames')
       await Promise.race([send('HeadlessExperimental.beginFrame', { noDisplayUpdates: true }), failed])
       await Promise.race([new Promise(resolve => setTimeout(resolve, Math.min(20, n))), work])
     }
@@ -108,6 +130,7 @@ export async function open(browser, browserContextId, scale) {
   }
   return {
     async visit(url) {
+      await send('Emulation.setScriptExecutionDisabled', { value: false })
       const load = new Promise(resolve => loaded = resolve)
       const { errorText } = await send('Page.navigate', { url })
       if (errorText)
@@ -115,9 +138,14 @@ export async function open(browser, browserContextId, scale) {
       await Promise.race([load, lost])
       return frames(run(undefined, settle))
     },
-    /** In a world of our own: the deck's scripts cannot reach what measures it. The same source every time: the browser compiles it once a deck. */
+    /**
+     * In a world of our own: the deck's scripts cannot reach what measures it. From here on they do not run, and nothing moves, until the next
+     * visit: what is measured is what is drawn. The same source every time: the browser compiles it once a deck.
+     */
     async measure(facts) {
       const { executionContextId } = await send('Page.createIsolatedWorld', { frameId: frameTree.frame.id, worldName: 'xray' })
+      await send('Emulation.setScriptExecutionDisabled', { value: true })
+      await run(executionContextId, `${hold}`)
       const xray = JSON.parse(await run(executionContextId, `(facts) => JSON.stringify((${measure})(facts))`, facts))
       xray.words = xray.text.match(/[\p{L}\p{N}]+(?:['’.-][\p{L}\p{N}]+)*/gu)?.length ?? 0
       return xray

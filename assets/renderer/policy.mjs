@@ -11,7 +11,11 @@ const NAMING = ['addons', 'addon', 'export', 'remoteAssets', 'src', 'plantUmlSer
 /** Keys of the first block that reach the configuration; the rest has no meaning in a picture or is pinned by the renderer. */
 const CONFIG = ['title', 'titleTemplate', 'info', 'author', 'keywords', 'lineNumbers', 'colorSchema', 'themeConfig', 'mdc', 'comark', 'magicMoveDuration', 'clickAnimation']
 
-const EMBEDS = 'script|iframe|object|embed|applet|frame|frameset|base|meta|link|portal|fencedframe|webview|Tweet|Youtube|BlueSky|PlantUml|Monaco|SlidevVideo'
+/** Keys that Slidev, its layouts and the page take for text. */
+const TEXTS = ['title', 'name', 'titleTemplate', 'layout', 'routeAlias', 'colorSchema']
+
+/** `Link` in that spelling is Slidev's component, in any other the element of HTML. */
+const EMBEDS = '(?!(?-i:Link)\\b)(?:script|iframe|object|embed|applet|frame|frameset|base|meta|link|portal|fencedframe|webview)'
 
 /**
  * Findings and the cleaned text. `spans` of fenced code are told apart by the same rule as Slidev's parser (a line that begins with three
@@ -60,9 +64,10 @@ export function clean(text) {
   }
   // Elements may begin on one line and end on another: edit the text between fences as a whole, keeping its line breaks.
   const blank = found => found.replace(/[^\n]/g, '')
+  const kept = []
   for (let from = 0; from < lines.length;) {
     if (code[from]) {
-      from++
+      kept.push(lines[from++])
       continue
     }
     let to = from
@@ -87,10 +92,10 @@ export function clean(text) {
     drop(/(<[a-z][^<>]*?)(\s(?:v-html|:innerHTML|\.innerHTML|srcdoc|:srcdoc|formaction|:is|v-bind:is)\s*=\s*(?:"[^"]*"|'[^']*'))/gi, args => `the attribute ${args[2].trim().split('=')[0]}`,
       (all, before, attribute) => before + blank(attribute))
     drop(/\bimport\s*(?:\.\s*meta\b|\((?=\s*['"`/]))/g, 'an import', found => found.replace(/import/, 'imp0rt'))
-    lines.splice(from, to - from, ...unprotect(part).split('\n'))
+    kept.push(unprotect(part))
     from = to
   }
-  return { text: lines.join('\n'), findings }
+  return { text: kept.join('\n'), findings }
 }
 
 const EMBEDDED = new RegExp(`^(?:${EMBEDS}|style)$`, 'i')
@@ -148,20 +153,30 @@ export function frontmatter(raw, first, index) {
   const doc = YAML.parseDocument(raw, { lineCounter: counter, maxAliasCount: 50, uniqueKeys: true })
   for (const error of doc.errors.slice(0, 1))
     findings.push({ class: 'yaml', line: first + counter.linePos(error.pos[0]).line - 1, message: error.message.split('\n')[0].replace(/ at line.*$/, '') })
+  const aliased = () => {
+    let at = 0
+    YAML.visit(doc, { Alias: (_, node) => {
+      at ||= node.range?.[0]
+    } })
+    return first + counter.linePos(at).line - 1
+  }
   let data = {}
   try {
     data = doc.toJS({ maxAliasCount: 50 })
   }
   catch (error) {
-    let at = 0
-    YAML.visit(doc, { Alias: (_, node) => {
-      at ||= node.range?.[0]
-    } })
     if (!findings.length)
-      findings.push({ class: 'yaml', line: first + counter.linePos(at).line - 1, message: error.message })
+      findings.push({ class: 'yaml', line: aliased(), message: error.message })
   }
-  if (data === null)
+  // Values that text can hold: an alias of itself has no end.
+  try {
+    data = JSON.parse(JSON.stringify(data ?? {}, (key, value) => key === '__proto__' ? undefined : typeof value === 'bigint' ? String(value) : value))
+  }
+  catch (error) {
+    if (!findings.length)
+      findings.push({ class: 'yaml', line: aliased(), message: /circular/i.test(error.message) ? 'an alias of the frontmatter refers to itself' : error.message })
     data = {}
+  }
   if (typeof data !== 'object' || Array.isArray(data)) {
     if (!findings.length)
       findings.push({ class: 'yaml', line: first, message: 'the frontmatter is not a set of keys and values' })
@@ -171,8 +186,15 @@ export function frontmatter(raw, first, index) {
     const item = doc.contents?.items?.find(pair => pair.key?.value === key)
     return item?.key?.range ? first + counter.linePos(item.key.range[0]).line - 1 : first
   }
+  for (const key of TEXTS) {
+    if (Object.hasOwn(data, key) && typeof data[key] === 'object') {
+      if (data[key] !== null && !findings.length)
+        findings.push({ class: 'yaml', line: where(key), message: `the ${key} is ${Array.isArray(data[key]) ? 'a list' : 'a set of keys and values'}, not text` })
+      delete data[key]
+    }
+  }
   for (const key of NAMING) {
-    if (key in data) {
+    if (Object.hasOwn(data, key)) {
       findings.push({ class: 'forbidden', line: where(key), message: `the frontmatter key ${key} is not allowed and was taken out` })
       delete data[key]
     }

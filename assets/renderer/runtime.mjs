@@ -10,11 +10,11 @@ import path from 'node:path'
 import { CACHE, MODULES, ROOT, once, sha256 } from './browser.mjs'
 import { PACKAGES, fontFaces } from './fonts.mjs'
 
-/** The themes a deck may name: those among our dependencies. */
-export const ALLOWED = Object.keys(JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8')).dependencies)
-  .map(name => /^(?:@slidev\/|slidev-)theme-(.+)/.exec(name)?.[1]).filter(Boolean).sort()
-/** The ones that are bundled at set-up; each of the others when a deck first names it. */
-export const THEMES = ['default', 'seriph', 'apple-basic']
+const TABLE = JSON.parse(fs.readFileSync(path.join(ROOT, 'themes.json'), 'utf8'))
+/** The themes a deck may name. */
+export const ALLOWED = Object.keys(TABLE).sort()
+/** The ones that our seeds ask for are bundled at set-up; each of the others when a deck first names it. */
+export const THEMES = ALLOWED.filter(name => TABLE[name].seeds)
 const CLIENT = path.join(MODULES, '@slidev', 'client')
 const DIAGRAM_FONTS = '"Noto Sans Variable", "Deck CJK", "Noto Color Emoji", sans-serif'
 const LAYERS = ['preflights', 'typography', 'shortcuts']
@@ -30,7 +30,8 @@ export async function slidevOptions(theme) {
   const options = await resolveOptions({ entry: path.join(root, 'deck.md'), theme }, 'build')
   const { config } = options.data
   Object.assign(config, { title: '', remoteAssets: false, monaco: false, twoslash: false, editor: false, presenter: false, browserExporter: false, record: false, mcp: false,
-    wakeLock: false, contextMenu: false, download: true, favicon: '', plantUmlServer: '', preloadImages: false, selectable: true, codeCopy: false })
+    wakeLock: false, contextMenu: false, download: true, favicon: '', plantUmlServer: '', preloadImages: false, selectable: true, codeCopy: false,
+    aspectRatio: 16 / 9, canvasWidth: 980 })
   Object.assign(config.drawings, { enabled: false, persist: false })
   const tail = generic => ['"Noto Sans Variable"', '"Deck CJK"', '"Noto Color Emoji"', generic]
   const own = names => names.slice(0, Math.max(0, names.findIndex(name => name.startsWith('ui-'))))
@@ -73,7 +74,7 @@ async function build(theme, out) {
   const options = await slidevOptions(theme)
   options.data.features = { katex: false, monaco: false, tweet: false, bluesky: false, mermaid: true }
   const { layouts, components } = catalogue(options)
-  const slidev = (await ViteSlidevPlugin(options)).flat(9).filter(Boolean)
+  const slidev = [...await ViteSlidevPlugin(options), ...await Promise.all(options.themeRoots.map(themePlugins))].flat(9).filter(Boolean)
   const uno = await slidev.find(plugin => plugin.name === 'unocss:api').api.getContext()
 
   const input = { main: path.join(CLIENT, 'main.ts'), vue: '/@rt/vue', context: path.join(CLIENT, 'context.ts') }
@@ -90,7 +91,7 @@ async function build(theme, out) {
     publicDir: false,
     define: { __VUE_PROD_DEVTOOLS__: 'false', __VUE_OPTIONS_API__: 'true', __VUE_PROD_HYDRATION_MISMATCH_DETAILS__: 'false' },
     css: { postcss: { plugins: [nested()] } },
-    plugins: [splitter(), ...slidev.filter(plugin => !/^unocss:(?:global|devtools|inspector)/.test(plugin.name))],
+    plugins: [splitter(options.themeRoots), ...slidev.filter(plugin => !/^unocss:(?:global|devtools|inspector)/.test(plugin.name))],
     resolve: { alias: [{ find: /^vue$/, replacement: path.join(MODULES, 'vue/dist/vue.runtime.esm-bundler.js') }] },
     build: {
       write: false, minify: false, cssMinify: false, cssCodeSplit: false, modulePreload: false, target: 'esnext', assetsInlineLimit: 0, reportCompressedSize: false,
@@ -112,17 +113,58 @@ async function build(theme, out) {
     if (file.moduleIds?.some(id => /\/(?:@slidev\/|slidev-theme-)/.test(id)) && !file.moduleIds.some(id => id.includes('/mermaid/')))
       await uno.uno.applyExtractors(file.code, file.fileName, uno.tokens)
   }
+  // Attributes that are classes (`h-1.5em` of PoweredBySlidev) are seen in the sources only.
+  for (const file of Object.values({ ...layouts, ...components }))
+    await uno.uno.applyExtractors(fs.readFileSync(file, 'utf8'), file, uno.tokens)
   const { matched } = await uno.uno.generate(new Set(uno.tokens), { preflights: false })
   const tokens = [...matched].sort()
   // No font or sheet comes from elsewhere; what a theme asks for there, ours stand in for.
-  fs.writeFileSync(path.join(out, 'style.css'), style.replace(/@import\s+(?:url\()?["']?(?:https?:)?\/\/[^;]*;?/g, ''))
+  const own = style.replace(/@import\s+(?:url\()?["']?(?:https?:)?\/\/[^;]*;?/g, '')
+    .replace(/@font-face\s*\{[^}]*\}/g, face => /url\((?!["']?(?:\/asset\/|data:))/.test(face) ? '' : face)
+  fs.writeFileSync(path.join(out, 'style.css'), own)
   const contents = Object.keys(layouts).filter(name => /<toc\b/i.test(fs.readFileSync(layouts[name], 'utf8')))
   fs.writeFileSync(path.join(out, 'fonts.json'), JSON.stringify(fontFaces()))
   fs.writeFileSync(path.join(out, 'runtime.json'), JSON.stringify({ theme, tokens, layouts: Object.keys(layouts), contents, components: Object.keys(components) }))
 }
 
+/** A theme's UnoCSS without what it would fetch to set its fonts. */
+export function withoutWebFonts(uno) {
+  const fetched = uno.config.presets.filter(preset => preset.name === '@unocss/preset-web-fonts').flatMap(preset => preset.preflights ?? [])
+  uno.config.preflights = uno.config.preflights.filter(preflight => !fetched.some(each => each.getCSS === preflight.getCSS))
+  return uno
+}
+
+/** What a theme's own vite.config adds to the build (penguin: pictures as components). */
+async function themePlugins(root) {
+  const file = path.join(root, 'vite.config.ts')
+  if (!fs.existsSync(file))
+    return []
+  const { loadConfigFromFile } = await import('vite')
+  return (await loadConfigFromFile({ command: 'build', mode: 'production' }, file, root, 'silent', undefined, 'runner')).config.plugins ?? []
+}
+
+/** A module that exports the theme's own setups of a kind (`setup/main.ts`) as a list, and after them ours. */
+function setups(roots, kind, ours) {
+  const files = roots.map(root => path.join(root, 'setup', `${kind}.ts`)).filter(file => fs.existsSync(file))
+  return [...files.map((file, i) => `import own${i} from ${JSON.stringify(file)}`), `const own = [${files.map((_, i) => `own${i}`).join(', ')}]`, ours].join('\n')
+}
+
+const EMBEDS = /\/builtin\/(?:BlueSky|Monaco|PlantUml|SlidevVideo|Tweet|Youtube)\.vue$/
+/** What stands where Slidev would show something of another site: a box of the size that was asked for. Nothing is fetched, and no deck pays for it. */
+const BOX = '<div class="decksmith-embed"><svg viewBox="0 0 24 24"><path d="M8 5v14l11-7z" /></svg></div>'
+const EMBED = `<script setup>
+const size = value => /^\\d+(?:\\.\\d+)?$/.test(value ?? '') ? value + 'px' : value
+defineOptions({ inheritAttrs: false })
+</script>
+<template>${BOX.replace('class="decksmith-embed"', `class="decksmith-embed" :class="$attrs.class" :style="[{ width: size($attrs.width), height: size($attrs.height) }, $attrs.style]"`)}</template>
+<style>
+:where(.decksmith-embed) { width: 300px; height: 150px; display: flex; align-items: center; justify-content: center; background: #8883; color: #888; border-radius: 6px; }
+:where(.decksmith-embed svg) { width: 48px; height: 48px; fill: currentColor; }
+:where(.decksmith-embed.slidev-layout-iframe) { width: 100%; height: 100%; }
+</style>`
+
 /** Leaves the deck's modules external and UnoCSS's sheets as markers. */
-function splitter() {
+function splitter(roots) {
   const external = { '/@slidev/slides': '/@deck/slides.js', '/@slidev/configs': '/@deck/configs.js', '/@slidev/title-renderer': '/@deck/titles.js' }
   return {
     name: 'decksmith:splitter',
@@ -146,15 +188,28 @@ function splitter() {
         return `export * from 'vue'`
       // Labels are measured while they are drawn: their fonts must be ours and must be there before.
       if (id === '/@rt/mermaid')
-        return `export default [() => ({ fontFamily: ${JSON.stringify(DIAGRAM_FONTS)}, themeVariables: { fontFamily: ${JSON.stringify(DIAGRAM_FONTS)} } })]`
+        return setups(roots, 'mermaid', `const fontFamily = ${JSON.stringify(DIAGRAM_FONTS)}
+export default [async () => {
+  const wished = Object.assign({}, ...await Promise.all(own.map(setup => setup())))
+  return { ...wished, fontFamily, themeVariables: { ...wished.themeVariables, fontFamily } }
+}]`)
       if (id === '/@rt/main')
-        return 'export default [({ app }) => { app.config.errorHandler = (error, _, info) => __deck.fault(info, error) }]'
+        return setups(roots, 'main', 'export default [...own, ({ app }) => { app.config.errorHandler = (error, _, info) => __deck.fault(info, error) }]')
       const sheet = id.match(/decksmith-uno-(\w+)\.css$/)?.[1]
       if (sheet)
         return `#decksmith-uno-${sheet}{--layer:here}`
     },
+    // A link's title is text; what shows another site is a box; what cannot be written back to a source still stands where it is put.
     // The page waits for diagrams by count, and a diagram's fault is told with its source instead of being drawn as text only.
     transform(code, id) {
+      if (EMBEDS.test(id))
+        return EMBED
+      if (id.startsWith(CLIENT) && /\/layouts\/iframe[\w-]*\.vue$/.test(id))
+        return code.replace(/<iframe[\s\S]*?\/>/, BOX.replace('class="', 'class="slidev-layout-iframe '))
+      if (id.endsWith('/builtin/Link.vue'))
+        return code.replaceAll('v-html="title"', 'v-text="title"')
+      if (id.endsWith('/composables/useDragElements.ts'))
+        return code.replace(`if (dataSource !== 'frontmatter' && !markdownSource)`, 'if (false)')
       if (!id.endsWith('/builtin/Mermaid.vue'))
         return
       const told = code

@@ -93,13 +93,26 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   for (const piece of pieces)
     piece.rects.forEach(reach)
   const solids = new Set(['img', 'svg', 'table', 'pre', 'video', 'canvas'])
+  // Whether anything is lost at the sides of a clipping box: a bar behind a heading that runs on (frankfurt) is not.
+  const hides = (el) => {
+    const { left, right } = el.getBoundingClientRect()
+    const past = rect => rect.right > right + 1 || rect.left < left - 1
+    const inside = (child) => {
+      for (let at = child; at; at = parent(at)) {
+        if (at === el)
+          return true
+      }
+      return false
+    }
+    return pieces.some(piece => piece.rects.some(past) && inside(piece.el)) || visible.some(child => !/^(?:h[1-6]|header|footer)$/.test(child.localName) && past(child.getBoundingClientRect()) && child !== el && inside(child))
+  }
   for (const el of visible) {
     if (solids.has(el.localName) && !el.ownerSVGElement)
       reach(el.getBoundingClientRect())
     const s = style(el)
     // What KaTeX and the insides of a diagram clip is their own business.
     if (s.overflow !== 'visible' && el !== root && el.clientWidth && el.getRootNode() === document && !el.ownerSVGElement && !katexOf(el)) {
-      if (/hidden|clip|auto|scroll/.test(s.overflowX))
+      if (/hidden|clip|auto|scroll/.test(s.overflowX) && el.scrollWidth > el.clientWidth && hides(el))
         overX = Math.max(overX, el.scrollWidth - el.clientWidth)
       if (/hidden|clip|auto|scroll/.test(s.overflowY))
         overY = Math.max(overY, el.scrollHeight - el.clientHeight)
@@ -328,7 +341,11 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   const paintOf = (el) => {
     if (!paints.has(el)) {
       const s = style(el)
-      paints.set(el, { solid: /^(?:img|video|canvas)$/.test(el.localName) || /url\(|gradient/.test(s.backgroundImage), colour: parse(s.backgroundColor), opacity: +s.opacity })
+      // A theme may draw a heading's bar as its ::before (the-unnamed): where that is as large as the heading, it is what lies behind the text.
+      const bar = /^h[1-6]$/.test(el.localName) && getComputedStyle(el, '::before')
+      const covers = bar && bar.position === 'absolute' && Number.parseFloat(bar.width) > el.offsetWidth * 0.8 && Number.parseFloat(bar.height) > el.offsetHeight * 0.8
+      const colour = parse((covers && parse(bar.backgroundColor)?.[3] && bar.opacity === '1' ? bar : s).backgroundColor)
+      paints.set(el, { solid: /^(?:img|video|canvas)$/.test(el.localName) || /url\(|gradient/.test(s.backgroundImage), colour, opacity: +s.opacity })
     }
     return paints.get(el)
   }
@@ -439,7 +456,89 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
   const final = order.findLast(i => defects[i])
   const kept = [...new Set([...(final === undefined ? [] : [final]), ...order])].slice(0, MOST).map(i => entries[i])
     .sort((a, b) => a.el.compareDocumentPosition(b.el) & 4 ? -1 : 1)
-  const boxes = kept.map(({ kind, tag, seen, text, part, src, size, contrast, cut, covered, on, broken, unjudged }) => {
+
+  // How the widest line of a block looks where it can be read: its first letters drawn plainly in their own font. Whoever has the picture can
+  // compare (lib/decksmith/legible.py). Two bands, upper and lower half, each a row of cells of a sixteenth of the font's size; a hexadecimal
+  // digit is the share of ink in a cell.
+  const [EM, CELL, SAMPLE] = [32, 2, 24]
+  const paper = new OffscreenCanvas(EM * SAMPLE * 2, EM * 3).getContext('2d', { willReadFrequently: true })
+  const inkOf = (entry) => {
+    let best = null
+    for (const piece of entry.pieces) {
+      for (const rect of piece.katex || piece.svg ? [] : piece.rects) {
+        if (!best || rect.right - rect.left > best.rect.right - best.rect.left)
+          best = { piece, rect }
+      }
+    }
+    if (!best || tilted(best.piece.el))
+      return null
+    const { piece: { node, style: s, rects }, rect } = best
+    const rectsOf = (from, to) => {
+      range.setStart(node, from)
+      range.setEnd(node, to)
+      return [...range.getClientRects()]
+    }
+    const here = r => r.width > 0 && Math.abs(r.top - rect.top) < 2 && r.left >= rect.left - 1 && r.right <= rect.right + 1
+    let start = 0
+    while (start < node.length && (!node.data[start].trim() || (rects.length > 1 && start < 2000 && !rectsOf(start, start + 1).some(here))))
+      start++
+    let end = Math.min(node.length, start + SAMPLE)
+    while (end > start && (!node.data[end - 1].trim() || (rects.length > 1 && !rectsOf(end - 1, end).some(here))))
+      end--
+    const line = end > start && rectsOf(start, end).find(here)
+    let words = node.data.slice(start, end)
+    if (!/^pre|break-spaces/.test(s.whiteSpace))
+      words = words.replace(/\s+/g, ' ')
+    if (!line || words.replace(/\s/g, '').length < 4)
+      return null
+    words = s.textTransform === 'uppercase' ? words.toUpperCase() : s.textTransform === 'lowercase' ? words.toLowerCase() : s.textTransform === 'capitalize' ? words.replace(/(^|\s)\S/g, c => c.toUpperCase()) : words
+    const size = Number.parseFloat(s.fontSize)
+    const spacing = Number.parseFloat(s.letterSpacing) / size || 0
+    paper.font = `${s.fontStyle} ${s.fontWeight} ${EM}px ${s.fontFamily}`
+    // Letters that stand on each other or far apart make no words.
+    paper.letterSpacing = `${spacing > -0.12 && spacing < 0.6 ? spacing * EM : 0}px`
+    paper.direction = s.direction
+    paper.textAlign = 'left'
+    const { width: wide, fontBoundingBoxAscent: up, fontBoundingBoxDescent: down } = paper.measureText(words)
+    const [across, high] = [Math.round(wide / CELL), Math.round(up + down)]
+    if (across < 8 || across * CELL > paper.canvas.width || high > paper.canvas.height)
+      return null
+    paper.clearRect(0, 0, paper.canvas.width, paper.canvas.height)
+    paper.fillText(words, 0, up)
+    const { data } = paper.getImageData(0, 0, across * CELL, high)
+    let digits = ''
+    for (const [top, bottom] of [[0, high >> 1], [high >> 1, high]]) {
+      for (let column = 0; column < across; column++) {
+        let sum = 0
+        for (let y = top; y < bottom; y++) {
+          for (let x = column * CELL; x < (column + 1) * CELL; x++)
+            sum += data[(y * across * CELL + x) * 4 + 3]
+        }
+        digits += Math.min(15, Math.round(sum / 255 / CELL / (bottom - top) * 24)).toString(16)
+      }
+    }
+    return { line: [line.left, line.top, line.width, line.height].map(v => round(v, 1)), ink: digits }
+  }
+  // Text that leans a little is read as it stands, and so is text in columns; what is turned farther or mirrored is compared, and does not pass.
+  const tilted = (el) => {
+    let matrix = new DOMMatrix()
+    for (let at = el; at && at !== root; at = parent(at)) {
+      const { transform, rotate, writingMode, filter } = style(at)
+      if (filter !== 'none')
+        return false
+      if (!/^horizontal/.test(writingMode))
+        return true
+      if (rotate && rotate !== 'none')
+        matrix = new DOMMatrix(`rotate(${rotate})`).multiply(matrix)
+      if (transform !== 'none')
+        matrix = new DOMMatrix(transform).multiply(matrix)
+    }
+    const angle = Math.abs(Math.atan2(matrix.b, matrix.a)) * 180 / Math.PI
+    return angle > 0.3 && angle < 20
+  }
+
+  const boxes = kept.map((entry) => {
+    const { kind, tag, seen, text, part, src, size, contrast, cut, covered, on, broken, unjudged } = entry
     const [x, y, right, bottom] = [seen.left, seen.top, seen.right, seen.bottom].map(Math.round)
     const box = { kind, tag, box: [x, y, right - x, bottom - y] }
     const say = (name, value) => value && (box[name] = value)
@@ -452,6 +551,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     say('cut', cut)
     say('covered', covered)
     say('broken', broken)
+    Object.assign(box, inkOf(entry))
     say('on', on?.map(([other, share]) => [kept.indexOf(other), share]).filter(([other]) => other >= 0).slice(0, 5))
     return box
   })

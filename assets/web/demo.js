@@ -8,20 +8,6 @@ const kept = { // what a private window or a full disk refuses is done without
   set(name, value) { try { value === null ? localStorage.removeItem(`decksmith.${name}`) : localStorage.setItem(`decksmith.${name}`, JSON.stringify(value)); } catch {} },
 };
 
-// h("p.soft", {title: ".."}, "text", node, ..): an element. Strings become text nodes; null and false are left out.
-function h(what, props, ...children) {
-  const [tag, ...classes] = what.split(".");
-  const node = document.createElement(tag);
-  if (classes.length) node.className = classes.join(" ");
-  for (const [key, value] of Object.entries(props || {})) {
-    if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-    else if (key.startsWith("--")) node.style.setProperty(key, value);
-    else node.setAttribute(key, value === true ? "" : value);
-  }
-  for (const child of children.flat(Infinity)) if (child !== null && child !== undefined && child !== false && child !== "") node.append(child);
-  return node;
-}
 function sign(path, size = 16) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg"), line = document.createElementNS("http://www.w3.org/2000/svg", "path");
   for (const [key, value] of Object.entries({ viewBox: "0 0 16 16", width: size, height: size, fill: "none", stroke: "currentColor", "stroke-width": "1.8", "stroke-linecap": "round", "stroke-linejoin": "round", "aria-hidden": "true" })) svg.setAttribute(key, value);
@@ -307,9 +293,9 @@ class Side {
     play.disabled = !can;
     play.title = can ? "" : live ? "When the deck is written" : "There is no deck to play";
     if (!can && this.view === "play") this.view = "pictures";
-    const address = `${facts.decks}/${this.ask.id}.${this.at}.${this.rendered}/build/index.html#/${this.slide}`;
+    const deck = `${facts.decks}/${this.ask.id}.${this.at}.${this.rendered}/build/index.html`, address = `${deck}?framed#/${this.slide}`;
     e.alone.hidden = !can;
-    if (can) e.alone.href = address;
+    if (can) e.alone.href = `${deck}#/${this.slide}`;
     this.drawStage(current, address, live);
 
     e.turn.hidden = e.film.hidden = !slides.length || this.view === "play";

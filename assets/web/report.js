@@ -1,23 +1,9 @@
 // The report's page. Models wrote most of what is shown here: it only ever becomes text (textContent), never markup.
-"use strict";
 (() => {
+  "use strict";
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
 
-  // h("p.soft", {title: ".."}, "text", node, ..): an element. Strings become text nodes; null and false are left out.
-  function h(what, props, ...children) {
-    const [tag, ...classes] = what.split(".");
-    const node = document.createElement(tag);
-    if (classes.length) node.className = classes.join(" ");
-    for (const [key, value] of Object.entries(props || {})) {
-      if (value === null || value === undefined || value === false) continue;
-      if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-      else if (key.startsWith("--")) node.style.setProperty(key, value);
-      else node.setAttribute(key, value === true ? "" : value);
-    }
-    for (const child of children.flat(Infinity)) if (child !== null && child !== undefined && child !== false && child !== "") node.append(child);
-    return node;
-  }
   function sign(path) {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     const line = document.createElementNS("http://www.w3.org/2000/svg", "path");

@@ -8,8 +8,8 @@
 //   picture(pair, side, index)   the address of a slide
 //   link                         the rater's own address, or ""
 //   finished(element)            may add to the closing page
-"use strict";
 (() => {
+  "use strict";
   const $ = (id) => document.getElementById(id);
   const memory = new Map(); // where storage is full or closed to a page
   const keep = (name, value) => { try { localStorage.setItem(name, JSON.stringify(value)); memory.delete(name); } catch { memory.set(name, value); } };
@@ -18,32 +18,18 @@
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
   const many = (n, one) => `${n} ${one}${n === 1 ? "" : "s"}`;
 
-  /** An element: h("div.name", {attribute: value, onclick: f}, ...children); children are nodes or text. */
-  function h(what, attributes, ...children) {
-    const [tag, ...classes] = what.split(".");
-    const node = document.createElement(tag);
-    if (classes.length) node.className = classes.join(" ");
-    for (const [name, value] of Object.entries(attributes || {})) {
-      if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-      else if (value === true) node.setAttribute(name, "");
-      else if (value !== false && value != null) node.setAttribute(name, value);
-    }
-    node.append(...children.flat().filter((child) => child != null && child !== false));
-    return node;
-  }
-
   // Light or dark: as the system says, until the button says otherwise.
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const paint = () => { document.documentElement.dataset.theme = kept("decksmith-theme") || (dark.matches ? "dark" : "light"); };
   paint();
   dark.addEventListener("change", paint);
 
-  /** Ask the server; resolves to {status, body}, with status 0 when it cannot be reached or is not well. */
+  /** Ask the server; resolves to {status, body}, with status 0 when it cannot be reached, is not well, or wants us to wait. */
   async function ask(path, body) {
     try {
       const answer = await fetch(path, { method: body ? "POST" : "GET", body: body && JSON.stringify(body), signal: AbortSignal.timeout(15000), credentials: "omit", cache: "no-store",
         headers: body ? { "Content-Type": "application/json" } : {} });
-      if (answer.status >= 500 || answer.status === 429) return { status: 0, wait: Number(answer.headers.get("Retry-After")) || 0 };
+      if (answer.status >= 500 || answer.status === 429) return { status: 0, wait: Number(answer.headers.get("Retry-After")) || 0, body: await answer.json().catch(() => null) };
       return { status: answer.status, body: await answer.json() };
     } catch {
       return { status: 0, wait: 0 };
@@ -61,7 +47,7 @@
       button.disabled = false;
       if (status === 200) { location.assign(body.link); return; }
       $("trouble").hidden = false;
-      $("trouble").textContent = status ? sentence(body.error) : "The server does not answer. Try again in a moment.";
+      $("trouble").textContent = body?.error ? sentence(body.error) : "The server does not answer. Try again in a moment.";
       $("name").focus();
     });
   }

@@ -29,6 +29,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from decksmith import cli, corpus, stream
+from decksmith.core import masking
 from decksmith.render import WALLS
 from decksmith.stream import Fault
 
@@ -49,7 +50,6 @@ ENFORCED = {
     "plain": "this host grants no namespaces: authors can read what this user can, the network is open to them, one runs at "
              "a time, and what it changes in the home, the working and the run's folders is found by comparison",
 }
-_SECRET = re.compile(r"(?i)(?:^|_)(?:api)?(?:key|token|secret|password|passwd|credentials?|auth)s?(?:_|$)")
 
 
 # --- folders ----------------------------------------------------------------------------------------------------------
@@ -284,8 +284,8 @@ class Command:
         if lacking := [name for name in names if name not in os.environ]:
             raise cli.BadConfig(f"--pass-env {lacking[0]}: it is not set in the environment or in .env")
         self.passed = {name: os.environ[name] for name in names}
-        self.secrets = {line: name for name, value in os.environ.items() if name in names or _SECRET.search(name)
-                        for line in value.splitlines() if len(line) >= 8}
+        for name, value in self.passed.items():
+            masking.add(value, name)
         self.find(show)
         self.probing, self.alone = asyncio.Lock(), asyncio.Lock()
 
@@ -335,7 +335,7 @@ class Command:
         order = {"files": files, "argv": argv, "timeout": self.timeout, "grace": GRACE, "take": corpus.FILES,
                  "most": corpus.LARGEST}
         status.update(walls=self.walls[0])
-        log = _Log(folder / "run.log", self.secrets)
+        log = _Log(folder / "run.log")
         log.line(f"--- attempt {number}, {_now()}: {self.name}")
         foreign = self.walls[1] and os.geteuid() == 0
         before = _snapshot(folder, foreign) if self.walls[0] == "plain" else None
@@ -357,7 +357,7 @@ class Command:
     def _outcome(self, out, escaped, tail):
         done = {"rc": out["rc"], "files": {}, "reasons": [], "noted": [], "class": None, "said": _last(tail)}
         for name, text in _texts(out):
-            clear = _redacted(text, {value: var for value, var in self.secrets.items() if var in self.passed or len(value) >= 16})
+            clear = masking.mask(text)
             if clear != text:
                 done["class"] = "secret"
                 done["reasons"].append(f"{name}:1: a secret of our environment stands in the file; take it out")
@@ -387,8 +387,8 @@ class Command:
 
     async def _probe(self, parent):
         """The strongest walls in which an interpreter runs here."""
-        refusals = []
-        for walls in WALLS if os.geteuid() == 0 else [pair for pair in WALLS if pair[1]]:
+        refusals, root = [], os.geteuid() == 0
+        for walls in [pair for pair in WALLS if (root or pair[1]) and pair[0] != "bubblewrap"]:
             trial = parent / f".trial-{os.getpid()}"
             trial.mkdir(exist_ok=True)
             try:
@@ -473,18 +473,11 @@ def _signal(number):
         return f"signal {number}"
 
 
-def _redacted(text, secrets):
-    for value in sorted(secrets, key=len, reverse=True):
-        if value in text:
-            text = text.replace(value, f"[{secrets[value]}]")
-    return text
-
-
 class _Log:
     """What an author says, in run.log: whole lines without our secrets, so many of an attempt and no more."""
 
-    def __init__(self, path, secrets):
-        self.secrets, self.rest, self.left, self.dropped, self.tail = secrets, b"", LOG["attempt"], 0, ""
+    def __init__(self, path):
+        self.rest, self.left, self.dropped, self.tail = b"", LOG["attempt"], 0, ""
         if path.is_symlink():
             path.unlink()
         if path.exists() and path.stat().st_size > LOG["file"]:
@@ -499,13 +492,13 @@ class _Log:
         for line in lines:
             self._keep(line)
         if len(self.rest) > 2 * LOG["line"]:  # a line without end; its second half may end within a secret
-            self.rest = _redacted(self.rest.decode("utf-8", "replace"), self.secrets).encode()
+            self.rest = masking.mask(self.rest.decode("utf-8", "replace")).encode()
         while len(self.rest) > 2 * LOG["line"]:
             self._keep(self.rest[: LOG["line"]])
             self.rest = self.rest[LOG["line"]:]
 
     def _keep(self, line):
-        text = _redacted(line.decode("utf-8", "replace"), self.secrets)
+        text = masking.mask(line.decode("utf-8", "replace"))
         self.tail = (self.tail + text + "\n")[-4000:]
         if len(text) < self.left:
             self.left -= len(text) + 1

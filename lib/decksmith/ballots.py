@@ -12,6 +12,7 @@ import re
 import unicodedata
 
 from decksmith import blindtest, cli, stream
+from decksmith.study import outside
 
 LARGEST = 4 << 20  # bytes of a file that comes back; 10,000 answers have 2 MiB
 HEAVY = 100 << 20  # bytes of a ballot that mail and phones have trouble with
@@ -36,6 +37,7 @@ def export(study, name, out):
     blindtest.Closed when the study is closed, cli.BadData for a name that is none."""
     from decksmith import booth
 
+    outside.refuse(study)
     if study.closed:
         raise blindtest.Closed("the study is closed")
     rater = study.rater(study.add_rater(name, source="ballot"))

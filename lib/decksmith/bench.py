@@ -16,7 +16,8 @@ from pathlib import Path
 from decksmith import cli, stream
 
 FIELDS = {"title", "source", "row", "prompt", "where", "decode", "template", "system", "shuffle", "grader", "metric", "extract", "samples",
-          "max_tokens", "temperature", "judge", "licence", "gated", "note"}
+          "max_tokens", "temperature", "judge", "licence", "gated", "note", "margin"}
+MARGIN = 0.02  # the largest loss that bench-compare lets pass unseen, of a benchmark that names none
 SOURCES = {"hub": {"hub", "config", "split", "revision", "files", "join"}, "package": {"package", "file", "revision"},
            "generated": {"generated", "rows", "seed"}, "own": {"own"}}
 GRADERS = ("math", "choice", "instructions", "exact", "contains", "code", "equal", "pairwise", "rubric", "deck")
@@ -48,6 +49,9 @@ def load(name):
         raise cli.BadConfig(f"{path}: grader {spec['grader']!r} is none of {', '.join(GRADERS)}")
     if spec.get("grader") in ("equal", "pairwise", "rubric") and not (spec.get("judge") or {}).get("model"):
         raise cli.BadConfig(f"{path}: grader {spec['grader']!r} needs judge = {{ model = .. }}, an entry of assets/models.toml")
+    margin = spec.get("margin", MARGIN)
+    if not isinstance(margin, int | float) or not 0 < margin < 1:
+        raise cli.BadConfig(f"{path}: margin is {margin!r}; it is a share between 0 and 1")
     return {"name": name, "kind": kind, "samples": 1, "metric": "accuracy", **spec}
 
 
@@ -68,7 +72,7 @@ def prepare(name, folder):
     if "prompt" in spec or spec["kind"] == "own":  # prompts of the deck pipeline: nothing to grade here, nothing to keep
         yield from _rows(spec, {})
         return
-    made, rows = stream.fingerprint(spec), home / "rows.jsonl"
+    made, rows = stream.fingerprint({key: value for key, value in spec.items() if key != "margin"}), home / "rows.jsonl"
     if card := _card(home):
         if card["description"] == made and rows.is_file() and _sha(rows) == card["sha256"]:
             yield from (record for _, record in stream.records(rows))
@@ -113,16 +117,15 @@ def _rows(spec, card):
         card["revision"], rows = f"seed {spec['source']['seed']}", getattr(quiz, spec["source"]["generated"])(spec["source"])
     else:
         card["revision"], rows = (_package if spec["kind"] == "package" else _hub)(spec)
-    import jq
-    keep = jq.compile(spec["where"]) if "where" in spec else None
-    program = jq.compile(spec.get("row") or spec.get("prompt") or ".")
+    keep = stream.program(spec["where"]) if "where" in spec else None
+    program = stream.program(spec.get("row") or spec.get("prompt") or ".")
     for number, row in enumerate(rows, 1):
-        row = _decoded(row) if spec.get("decode") else row
+        row = DECODERS[spec["decode"]](row) if "decode" in spec else row
         try:
-            if keep and not keep.input_value(row).first():
+            if keep and not keep(row):
                 continue
-            made = program.input_value(row).first()
-        except (ValueError, StopIteration, TypeError) as error:
+            made = program(row)
+        except (ValueError, TypeError) as error:
             raise cli.BadData(f"{spec['name']}: row {number}: assets/benchmarks/{spec['name']}.toml does not fit it: {error}") from None
         source = {"path": spec["source"].get("hub"), "revision": card["revision"], "split": spec["source"].get("split")}
         if "prompt" in spec:
@@ -222,6 +225,13 @@ def _decoded(row):
         tests = json.loads(Plain(io.BytesIO(zlib.decompress(base64.b64decode(hidden)))).load())
     return {**row, "tests": json.loads(row["public_test_cases"]) + tests}
 
+
+def _plus(row):
+    from decksmith.benchmarks.graders import plus
+    return plus.row(row)
+
+
+DECODERS = {"livecodebench": _decoded, "evalplus": _plus}
 
 # Prompts
 

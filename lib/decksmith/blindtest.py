@@ -19,10 +19,11 @@ import threading
 import unicodedata
 from base64 import b32encode
 from collections import Counter, defaultdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from decksmith import cli, stream
+from decksmith.study import crowds
 
 CHOICES = {"left": "Left is better", "right": "Right is better", "tie": "About the same", "bad": "Both are bad"}
 DIMENSIONS = {"content": "Content", "design": "Design", "coherence": "Coherence"}
@@ -46,6 +47,14 @@ class Closed(Conflict):
     """The study is closed: votes neither come nor go."""
 
 
+class TooSoon(Exception):
+    """So many names were chosen from one network of late that the next has to wait, for `seconds`."""
+
+    def __init__(self, message, seconds):
+        super().__init__(message)
+        self.seconds = seconds
+
+
 # The pairs
 
 def build(folder, runs, *, title=None, question=None, seed=None, prompts=30, raters_per_pair=None, per_rater=None, repeats=0.1, gold=0.05,
@@ -64,11 +73,13 @@ def build(folder, runs, *, title=None, question=None, seed=None, prompts=30, rat
     wait for each other; one that is killed leaves the study as it was. Raises cli.BadData when runs differ in more than the model, when
     their requests differ, when the seed is another, and when there is nothing to compare."""
     folder = Path(folder)
+    if "outside" in (about_of(folder) or {}):
+        raise cli.BadData(f"{folder} has votes from elsewhere (vote-import --votes); a study to vote in needs a folder of its own")
     decks = {run["name"]: run for run in map(_run, _distinct(runs))}
     _comparable(list(decks.values()))
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # raters may have an account here too
-    with _locked(folder) as secret:
-        study = _study(folder) or {"title": "Two decks, one request", "question": QUESTION, "seed": None, "raters_per_pair": 3, "per_rater": 40,
+    with locked(folder) as secret:
+        study = about_of(folder) or {"title": "Two decks, one request", "question": QUESTION, "seed": None, "raters_per_pair": 3, "per_rater": 40,
                                    "runs": [], "made": []}
         if seed is not None and study["seed"] not in (None, seed):
             raise cli.BadData(f"{folder} was made with seed {study['seed']}; another seed is another study")
@@ -107,8 +118,9 @@ def build(folder, runs, *, title=None, question=None, seed=None, prompts=30, rat
             "added": {kind: kinds[kind] for kind in ("vote", "repeat", "gold")}, "seed": study["seed"]}
 
 
-def _now():
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def _now(before=0):
+    """The time so many seconds ago, as text that sorts."""
+    return (datetime.now(UTC) - timedelta(seconds=before)).isoformat(timespec="milliseconds")
 
 
 def _keyed(secret, *words, size=16):
@@ -122,7 +134,7 @@ def _dice(*words):
 
 
 @contextlib.contextmanager
-def _locked(folder):
+def locked(folder):
     """The study's secret, made on the first call; one process at a time has it."""
     with open(os.open(folder / "secret", os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         try:
@@ -143,7 +155,8 @@ def _locked(folder):
         yield secret
 
 
-def _study(folder):
+def about_of(folder):
+    """study.json of a folder, or None; raises cli.BadData for one that is damaged."""
     path = folder / "study.json"
     if not path.exists():
         return None
@@ -416,7 +429,8 @@ def _broken(picture, other, index):
 # The people and their votes
 
 _SCHEMA = """
-CREATE TABLE raters (id TEXT PRIMARY KEY, name TEXT NOT NULL, folded TEXT NOT NULL UNIQUE, source TEXT NOT NULL, at TEXT NOT NULL);
+CREATE TABLE raters (id TEXT PRIMARY KEY, name TEXT NOT NULL, folded TEXT NOT NULL UNIQUE, source TEXT NOT NULL, at TEXT NOT NULL,
+  network TEXT);
 CREATE TABLE given (rater TEXT NOT NULL, place INTEGER NOT NULL, pair TEXT NOT NULL, skipped INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (rater, pair), UNIQUE (rater, place)) WITHOUT ROWID;
 CREATE TABLE votes (rater TEXT NOT NULL, pair TEXT NOT NULL, ballot TEXT NOT NULL, source TEXT NOT NULL, at TEXT NOT NULL,
@@ -424,9 +438,10 @@ CREATE TABLE votes (rater TEXT NOT NULL, pair TEXT NOT NULL, ballot TEXT NOT NUL
 CREATE TABLE events (n INTEGER PRIMARY KEY, rater TEXT NOT NULL, key TEXT NOT NULL, what TEXT NOT NULL, pair TEXT NOT NULL, ballot TEXT,
   at TEXT NOT NULL, UNIQUE (rater, key));
 CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 """
 MOST_RATERS = 20_000
+NAMES, SPAN = 5, 3600  # so many names may be chosen from one network within so many seconds; links of the owner's have no such limit
 
 
 def checked(ballot):
@@ -485,8 +500,9 @@ class Study:
                 if version == 0:
                     for statement in _SCHEMA.split(";\n"):
                         self._db.execute(statement)
-            if version not in (0, 1):
-                raise cli.BadData(f"{self.folder}/votes.db is of another version of decksmith ({version})")
+            if version not in (0, 2):
+                raise cli.BadData(f"{self.folder}/votes.db is of another version of decksmith ({version}): count its votes with that one, or "
+                                  "let pair-build make a study in another folder")
         except sqlite3.DatabaseError as error:
             raise cli.BadData(f"{self.folder}/votes.db cannot be used: {error}") from None
 
@@ -558,7 +574,7 @@ class Study:
         if stamp != self._stamp:
             pairs = _pairs(self.folder)
             repeats = {pair["of"]: pair["id"] for pair in pairs.values() if pair["kind"] == "repeat"}
-            self._read = {"about": _study(self.folder), "pairs": pairs, "repeats": repeats,
+            self._read = {"about": about_of(self.folder), "pairs": pairs, "repeats": repeats,
                           "votes": [pair["id"] for pair in pairs.values() if pair["kind"] == "vote"],
                           "gold": [pair["id"] for pair in pairs.values() if pair["kind"] == "gold"]}
             self._stamp = stamp
@@ -585,8 +601,9 @@ class Study:
 
     # Raters
 
-    def add_rater(self, name, *, source="link", fresh=False):
+    def add_rater(self, name, *, source="link", fresh=False, address=None):
         """The token of the rater of this name, who is added unless there. fresh: raises Conflict for a name that is taken.
+        address: of whoever chose the name; a keyed hash of its network is kept, and TooSoon raised when NAMES of it came within SPAN.
         A name that somebody chose for themselves is taken for everybody else: an invitation would be to vote as them. The same name has the same token in this study, whatever happens to votes.db."""
         name = handle(name)
         folded = unicodedata.normalize("NFKC", name).casefold()
@@ -601,9 +618,20 @@ class Study:
                 self._open_only()
                 if self._rows("SELECT count(*) FROM raters")[0][0] >= MOST_RATERS:
                     raise Conflict("this study has as many raters as it can take")
-                self._db.execute("INSERT INTO raters VALUES (?, ?, ?, ?, ?)", (rater, name, folded, source, _now()))
+                network = None if address is None else self._paced(_keyed(self.secret, "network", crowds.network(address), size=8))
+                self._db.execute("INSERT INTO raters VALUES (?, ?, ?, ?, ?, ?)", (rater, name, folded, source, _now(), network))
                 self._give(rater, self.about["per_rater"])
         return self.token(rater)
+
+    def _paced(self, network):
+        """`network`, unless NAMES of it came within SPAN: raises TooSoon then. The names are counted on the disk: a server that starts
+        again has not forgotten them."""
+        late = self._rows("SELECT at FROM raters WHERE network = ? AND at > ? ORDER BY at DESC LIMIT 1 OFFSET ?", network, _now(SPAN), NAMES - 1)
+        if late:
+            wait = SPAN - (datetime.now(UTC) - datetime.fromisoformat(late[0][0])).total_seconds()
+            raise TooSoon(f"{NAMES} people chose a name from your network within the last hour. The owner of this study can give you a personal "
+                          f"link, which works at once; or come back in {math.ceil(wait / 60)} minutes", wait)
+        return network
 
     def token(self, rater):
         """The signed token of a rater's id: the last part of the personal link."""
@@ -615,9 +643,10 @@ class Study:
         return rater if isinstance(rater, str) and self._rows("SELECT 1 FROM raters WHERE id = ?", rater) else None
 
     def raters(self):
-        """Every rater in the order in which they came: {"id", "name", "source", "at", "given", "votes", "skipped", "last"}."""
-        return [dict(zip(("id", "name", "source", "at", "given", "votes", "skipped", "last"), row, strict=True)) for row in self._rows(
-            "SELECT id, name, source, at, (SELECT count(*) FROM given WHERE rater = id), (SELECT count(*) FROM votes WHERE rater = id), "
+        """Every rater in the order in which they came: {"id", "name", "source", "at", "network", "given", "votes", "skipped", "last"}.
+        network: a keyed hash of where a name was chosen; None of whom the owner gave a link or a ballot."""
+        return [dict(zip(("id", "name", "source", "at", "network", "given", "votes", "skipped", "last"), row, strict=True)) for row in self._rows(
+            "SELECT id, name, source, at, network, (SELECT count(*) FROM given WHERE rater = id), (SELECT count(*) FROM votes WHERE rater = id), "
             "(SELECT count(*) FROM given WHERE rater = id AND skipped), (SELECT max(at) FROM votes WHERE rater = id) FROM raters ORDER BY rowid")]
 
     def name(self, rater):
@@ -790,6 +819,21 @@ class Study:
                 yield {"pair": pair, "kind": about["kind"], "of": about["of"], "expect": about["expect"], "rater": rater,
                        "prompt": about["prompt"], "left": about["left"]["model"], "right": about["right"]["model"], **json.loads(ballot),
                        "source": source, "at": at, "order": place}
+
+    def enter(self, votes):
+        """Store votes that were cast elsewhere, [(rater's name, pair, ballot, time)], all or none; returns how many were not there yet.
+        A rater's id is the name, and the ballot has "left" and "right", the models that stood there."""
+        with self._writing():
+            self._open_only()
+            stored, places = 0, dict(self._rows("SELECT rater, max(place) FROM given GROUP BY rater"))
+            for rater, pair, ballot, at in votes:
+                self._db.execute("INSERT OR IGNORE INTO raters VALUES (?, ?, ?, 'outside', ?, NULL)", (rater, rater, rater, at))
+                if not self._rows("SELECT 1 FROM votes WHERE rater = ? AND pair = ?", rater, pair):
+                    places[rater] = places.get(rater, 0) + 1
+                    self._db.execute("INSERT INTO given (rater, place, pair) VALUES (?, ?, ?)", (rater, places[rater], pair))
+                    self._db.execute("INSERT INTO votes VALUES (?, ?, ?, 'outside', ?)", (rater, pair, json.dumps(ballot), at))
+                    stored += 1
+        return stored
 
     # Open and closed
 

@@ -5,17 +5,16 @@ page can act for a rater, and several people can vote in one browser. What goes 
 """
 
 import asyncio
-import base64
 import contextlib
 import functools
 import hashlib
-import json
 import re
 from collections import defaultdict
 
 from aiohttp import web as http
 
-from decksmith import blindtest, cli, stream, web
+from decksmith import blindtest, cli, pages, stream, web
+from decksmith.study import outside
 
 PICTURE = re.compile(r"[a-z2-7]{26}\.webp\Z")
 TOGETHER = 256  # votes that share one wait for the disk
@@ -28,42 +27,28 @@ def page(title, kind="rater", *, inline=None, message="", question="", handles=T
 
     inline   None for a page that a server gives. Else {"script": text that runs before vote.js and sets window.booth, "data": what it
              finds as JSON in the element #data}: then the page is one file that needs nothing else, under a policy of hashes."""
-    import jinja2
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-                                     loader=jinja2.FileSystemLoader(cli.ROOT / "assets" / "web"))
     files = _files()
     given = {"title": title, "kind": kind, "message": message, "question": question, "handles": handles, "inline": None,
              "names": {name.rpartition(".")[2]: name for name in files}}
     if inline:
-        script, style = inline.get("script", "") + "\n" + _text("vote.js"), _style()
-        digest = {name: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for name, text in (("script", script), ("style", style))}
-        data = json.dumps(inline.get("data"), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-        policy = (f"default-src 'none'; script-src 'sha256-{digest['script']}'; style-src 'sha256-{digest['style']}'; img-src data:; font-src data:; "
-                  "base-uri 'none'; form-action 'none'")
-        # In a script element only `<` can end or change what follows; lone surrogates are not UTF-8.
-        given["inline"] = {"policy": policy, **{name: jinja2.utils.markupsafe.Markup(text.encode("utf-8", "backslashreplace").decode())
-                                                for name, text in (("script", script), ("style", style), ("data", data))}}
-    return environment.get_template("vote.html.j2").render(given)
-
-
-def _text(name):
-    return (cli.ROOT / "assets" / "web" / name).read_text()
+        script, style = inline.get("script", "") + "\n" + pages.script("vote.js"), _style()
+        given["inline"] = {"policy": pages.policy(script, style, "data:"), "script": pages.as_is(script), "style": pages.as_is(style),
+                           "data": pages.data(inline.get("data"))}
+    return pages.template("vote.html.j2").render(given)
 
 
 @functools.cache
 def _style():
     """vote.css with the fonts in it and the colours of the report."""
-    fonts = {weight: base64.b64encode((cli.ROOT / "assets" / "web" / "fonts" / f"inter-{weight}.woff").read_bytes()).decode() for weight in (400, 600)}
-    faces = "".join(f"@font-face{{font-family:Inter;font-weight:{weight};font-display:block;src:url(data:font/woff;base64,{font})}}"
-                    for weight, font in fonts.items())
-    return faces + "\n".join(re.findall(r"^:root[^{]*\{[^}]*\}", _text("report.css"), re.M)) + "\n" + _text("vote.css")
+    colours = re.findall(r"^:root[^{]*\{[^}]*\}", (pages.WEB / "report.css").read_text(), re.M)
+    return pages.faces() + "\n".join(colours) + "\n" + (pages.WEB / "vote.css").read_text()
 
 
 @functools.cache
 def _files():
     """What the pages load, by names that change with the content."""
     return {f"vote-{hashlib.sha256(text.encode()).hexdigest()[:12]}.{kind}": (text.encode(), mime) for kind, text, mime in (
-        ("css", _style(), "text/css"), ("js", _text("vote.js"), "text/javascript"))}
+        ("css", _style(), "text/css"), ("js", pages.script("vote.js"), "text/javascript"))}
 
 
 # The server
@@ -95,11 +80,11 @@ class _Writer:
                     future.set_exception(value) if isinstance(value, Exception) else future.set_result(value)
 
 
-def application(study, *, hosts=None, handles=True):
-    """The aiohttp application that serves `study`. hosts: by which names it may be called (web.application); handles: whether people may
-    choose a name themselves, or need a link from the owner."""
+def application(study, *, hosts=None, public=None, handles=True):
+    """The aiohttp application that serves `study`. hosts, public: by which names it may be called (web.application); handles: whether people
+    may choose a name themselves, or need a link from the owner."""
     app = web.application(csp=web.policy(script_src="'self'", style_src="'self'", img_src="'self' data:", font_src="data:", connect_src="'self'"),
-                          hosts=hosts, body=1 << 16)
+                          hosts=hosts, public=public, body=1 << 16)
     writer, known = _Writer(study), {}
     joins, misses, actions, looks = web.Rate(60, 600), web.Rate(60, 60), web.Rate(240, 120), web.Rate(3000, 300)
     routes = http.RouteTableDef()
@@ -115,7 +100,7 @@ def application(study, *, hosts=None, handles=True):
         token = request.match_info["token"]
         if token not in known:
             if (rater := await asyncio.to_thread(study.rater, token)) is None:
-                misses.check(request.remote)
+                misses.check(web.remote(request))
                 raise http.HTTPNotFound(text="this link is not complete, or of another study")
             if len(known) < blindtest.MOST_RATERS:
                 known[token] = rater
@@ -124,7 +109,7 @@ def application(study, *, hosts=None, handles=True):
 
     def owned(request):
         if not study.owned(request.match_info["token"]):
-            misses.check(request.remote)
+            misses.check(web.remote(request))
             raise http.HTTPNotFound(text="this is not the owner's link")
 
     async def changed(call):
@@ -158,8 +143,12 @@ def application(study, *, hosts=None, handles=True):
         body = await web.asked(request, name=str)
         if not handles:
             raise http.HTTPForbidden(text="this study is by invitation: its owner gives you a link")
-        joins.check(request.remote)
-        token = await changed(lambda: study.add_rater(body.get("name"), source="handle", fresh=True))
+        joins.check(web.remote(request))
+        address = web.remote(request)
+        try:
+            token = await changed(lambda: study.add_rater(body.get("name"), source="handle", fresh=True, address=address))
+        except blindtest.TooSoon as error:
+            raise http.HTTPTooManyRequests(text=str(error), headers={"Retry-After": str(int(error.seconds) + 1)}) from None
         return token if isinstance(token, http.Response) else http.json_response({"link": f"/r/{token}/"})
 
     @routes.get("/r/{token}")
@@ -287,25 +276,27 @@ def progress(study):
             "covered": [sum(min(covered[pair], each) == n for pair in asked) for n in range(each + 1)], "raters": raters, "results": study.results()}
 
 
-def serve(folder, *, host="127.0.0.1", port=None, handles=True, adaptive=False):
+def serve(folder, *, host="127.0.0.1", port=None, public=None, handles=True, adaptive=False):
     """Serve the study in `folder` until SIGTERM or Ctrl-C; while it lasts, `server.json` in it says where. Without a port it listens where
-    it did the last time, because people keep their links. adaptive: who comes is given the pairs that tell most (tally.adaptive)."""
+    it did the last time, because people keep their links. public: the origin that people open where a proxy stands between. adaptive: who comes is given the pairs that tell most (tally.adaptive)."""
     if adaptive:
         from decksmith import tally
     study = blindtest.Study(folder, tally.adaptive if adaptive else None)
+    outside.refuse(study)
     if port is None:
         port = int(study.recall("port") or 0)
     local = host in web.LOOPBACK
 
     @contextlib.asynccontextmanager
     async def make(url):
-        owner = f"{url}/owner/{study.owner}/"
         study.remember("port", url.rpartition(":")[2])
+        url = public or url
+        owner = f"{url}/owner/{study.owner}/"
         with web.announced(study.folder / "server.json", {"url": url, "owner": owner}):
             cli.say(f"{study.folder}: {len(study.pairs)} pairs; people vote at {url}/" if handles else
                     f"{study.folder}: {len(study.pairs)} pairs; by invitation")
             cli.say(f"the owner's page, which makes links and closes the study: {owner}")
-            yield application(study, hosts=web.LOOPBACK if local else None, handles=handles)
+            yield application(study, hosts=web.LOOPBACK if local else None, public=public, handles=handles)
         study.close_file()
 
     web.run(make, host, port)

@@ -34,7 +34,7 @@ _MEMBER = re.compile(
 def toolchain():
     """What decides the numbers besides the capsule: `{name: sha256}` of locks and code, and the git revision where there is one."""
     found = {name: _sha((cli.ROOT / name).read_bytes()) for name in LOCKS if (cli.ROOT / name).is_file()}
-    code = sorted([*cli.ROOT.glob("lib/decksmith/*.py"), *cli.ROOT.glob("assets/renderer/*.mjs"), *cli.ROOT.glob("bin/*-*")])
+    code = sorted([*cli.ROOT.glob("lib/decksmith/**/*.py"), *cli.ROOT.glob("assets/renderer/*.mjs"), *cli.ROOT.glob("bin/*-*")])
     found["code"] = stream.fingerprint([[str(path.relative_to(cli.ROOT)), _sha(path.read_bytes())] for path in code])
     try:
         done = subprocess.run(["git", "-C", cli.ROOT, "rev-parse", "HEAD"], capture_output=True, text=True)
@@ -85,7 +85,7 @@ def pack(folders, out):
                 entries[f"runs/{name}/{path}"] = folder / path
             slides[name] |= {path: _sha(_read(folder / path)) for path in value["render"].get("slides") or []}
     if len(names) > 1:
-        entries["compare.json"] = _dumps(_compared({name: folder.resolve() for name, folder in zip(names, folders, strict=True)}))
+        entries["compare.json"] = _dumps(_compared({name: folder.resolve() for name, folder in zip(names, folders, strict=True)}, cli.ROOT))
     if (cli.ROOT / LOCKS[-1]).is_file():
         entries[LOCKS[-1]] = cli.ROOT / LOCKS[-1]
     entries["capsule.json"] = _dumps({"format": FORMAT, "version": __version__, "runs": names, "toolchain": toolchain(),
@@ -148,15 +148,16 @@ def _replies(folder, records):
     return b"".join(lines[key] + b"\n" for key in keys if key in lines)
 
 
-def _compared(places):
-    """What run-compare says of runs, `{"status", "said"}`; places: {name: absolute folder}. Paths in it are the names alone."""
+def _compared(places, root):
+    """What run-compare of `root` says of runs, `{"status", "said"}`; places: {name: absolute folder}. Paths in it are the names alone."""
     with tempfile.TemporaryDirectory() as folder:
         for name, place in places.items():
             Path(folder, name).symlink_to(place)
-        done = subprocess.run([cli.ROOT / "bin/run-compare", "--json", *places], cwd=folder, capture_output=True, text=True,
-                              env=_environment(cli.ROOT))
+        done = subprocess.run([root / "bin/run-compare", "--json", *places], cwd=folder, capture_output=True, text=True,
+                              env=_environment(root))
     try:
         said = json.loads(done.stdout)
+        said.pop("looks", None)  # the folders' memory, which a replay does not have
     except ValueError:
         said = done.stderr.strip()[-2000:]
     return {"status": done.returncode, "said": said}
@@ -365,7 +366,7 @@ class Replay:
             self._same(name, "", "summary", *(_json(place / "summary.json") for place in (stored, now)), "numbers of summaries")
             self._fixed(name, *(_json(place / "protocol.json") for place in (stored, now)))
         if len(runs) > 1:
-            then, now = _json(self.stored / "compare.json"), _compared({name: self.into / "now" / name for name in runs})
+            then, now = _json(self.stored / "compare.json"), _compared({name: self.into / "now" / name for name in runs}, self.root)
             # The protocol's hash takes the renderer in, which was looked at above; everything else of it by _fixed.
             old, new = (_json(folder / runs[0] / "protocol.json").get("hash") for folder in (self.stored / "runs", self.into / "now"))
             if isinstance(old, str) and re.fullmatch("[0-9a-f]{64}", old):

@@ -3,8 +3,9 @@
     {"home": folder, "read": [path..], "walls": "full" | "shared-pids" | "plain", "parent": pid, "space": "size=1g"}
 
 The command sees `home` (empty, in memory, its own, of that tmpfs(5) size), the paths of `read` and the system's programs,
-all read-only, and a loopback of its own (with "net": true, the host's network); nothing else of files, processes or
-network. It is unprivileged, whoever starts it: root becomes a user that owns nothing. It dies with whoever started it,
+all read-only, and a loopback of its own (with "net": true, the host's network; with "loopback": false, none that is up);
+nothing else of files, processes or network. Folders are shown through an overlay where the kernel grants one: a lock that the
+command takes on a file there, or a watch, is on the overlay's own inode and touches nobody outside. It is unprivileged, whoever starts it: root becomes a user that owns nothing. It dies with whoever started it,
 and everything it started dies with it. guard.py enters by `enter`, without a command.
 
 full needs user namespaces or root; shared-pids does without a fresh /proc (nested containers); plain keeps only what
@@ -87,8 +88,24 @@ def _show(new, path):
         os.mkdir(target)
     else:
         _write(target, "")
-    _mount(path, target, flags=_BIND | _REC)
-    _read_only(target)
+    if not os.path.isdir(path) or not _overlay(path, target, f"{new}/.none"):
+        _mount(path, target, flags=_BIND | _REC)
+        _read_only(target)
+
+
+def _overlay(path, target, nothing):
+    """Show a folder by inodes of our own; whether the kernel grants that (to users since Linux 5.11, and two deep at most).
+    It would hide what is mounted further down."""
+    with open("/proc/self/mountinfo") as mounts:
+        deeper = any(line.split(" ", 5)[4].startswith(f"{path}/") for line in mounts)
+    if deeper or any(character in path for character in ":,\\"):  # they separate its options
+        return False
+    os.makedirs(nothing, exist_ok=True)
+    try:
+        _mount("overlay", target, "overlay", _RDONLY | _NOSUID | _NODEV, f"lowerdir={path}:{nothing}")
+    except OSError:
+        return False
+    return True
 
 
 def _new_root(home, read, uid, gid, fresh_proc, space):
@@ -181,7 +198,7 @@ def _enter(spec, home, walls, become):
     """In the process that becomes the command: the new root, no privileges, the limits."""
     uid, gid = (become, become) if become else (os.getuid(), os.getgid())
     if walls != "plain":
-        if not spec.get("net"):
+        if not spec.get("net") and spec.get("loopback", True):
             _loopback()
         _new_root(home, spec["read"], uid, gid, walls == "full", spec.get("space", "size=1g"))
     elif become:

@@ -7,6 +7,7 @@ The wire is the `openai` package with its aiohttp transport; its default transpo
 import asyncio
 import email.utils
 import functools
+import itertools
 import json
 import os
 import random
@@ -15,15 +16,20 @@ import tomllib
 from dataclasses import dataclass, field
 
 from decksmith import cli
-from decksmith.stream import Fault
+from decksmith.core import masking
+from decksmith.models import context
+from decksmith.stream import Fault, fingerprint
 
 REGISTRY = cli.ROOT / "assets" / "models.toml"
 FIELDS = {"label", "color", "base_url", "slug", "key_env", "params", "rename", "drop", "extra_body", "price", "reports_cost",
-          "jobs", "timeout"}
+          "jobs", "timeout", "shorten"}
+# What a protocol or a client decides for every model alike. An entry that set one of these would ask its model something else, unseen.
+OWNED = {"messages", "prompt", "input", "model", "models", "n", "best_of", "seed", "stream", "stream_options", "response_format"}
 RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
 PULSE = float(os.environ.get("DECKSMITH_PULSE") or 2)  # of several servers: seconds between looks
 PULSE_LIMIT, MISSES = 5 * PULSE, 3  # seconds for an answer; unanswered looks until a server is given up
 NEW = "not asked yet"
+NAMED = ("id", "model", "created", "system_fingerprint")  # what an endpoint says of a reply (OpenAI's API reference, chat completions)
 ENDS_ALL = {401: "the key is refused", 402: "the account has no credit", 403: "access is refused", 404: "no such model or path"}
 
 
@@ -45,11 +51,16 @@ class Model:
     reports_cost: bool = False  # the endpoint says what a call cost (usage.cost)
     jobs: int = 8
     timeout: float = 1200.0  # seconds for one request
+    shorten: bool = False  # a request that does not fit the context is asked with fewer max_tokens
 
 
 @dataclass
 class Reply:
-    """text and reasoning apart; finish_reason as the endpoint said it; usage with tokens and cost in USD (None: unknown)."""
+    """text and reasoning apart; finish_reason as the endpoint said it; usage with tokens and cost in USD (None: unknown).
+
+    response: what the endpoint calls this reply, of `id`, `model`, `created`, `system_fingerprint` what it said.
+    shortened: {"asked", "sent"}, the max_tokens that did not fit the context and those that did; None where nothing was shortened.
+    """
 
     text: str
     reasoning: str
@@ -57,6 +68,34 @@ class Reply:
     usage: dict
     took: float
     attempts: int
+    response: dict = field(default_factory=dict)
+    shortened: dict | None = None
+
+    def value(self):
+        """What of it stands in a record (docs/records.md, gen)."""
+        said = {"text": self.text, "reasoning": self.reasoning, "finish_reason": self.finish_reason, "usage": self.usage}
+        return said | ({"shortened": self.shortened} if self.shortened else {})
+
+
+def stands(value, shorten):
+    """Whether a kept value of gen is what asking with or without `shorten` would give."""
+    error = value.get("error") or {}
+    if error.get("class") == "context-overflow":
+        return not shorten or bool(error.get("shortened"))  # else it may fit now
+    return shorten or not value.get("shortened")
+
+
+class Overflow(Fault):
+    """A request that does not fit the model's context; its error has `context`, `prompt_tokens` and `max_tokens` as far as known."""
+
+    def __init__(self, kind, said, limit, words):
+        known = {"context": said.context, "prompt_tokens": said.prompt, "max_tokens": limit}
+        where = f"the request does not fit the model's context{f' of {said.context} tokens' if said.context else ''}"
+        if said.most is not None:
+            where = f"the model writes at most {said.most} tokens"
+        parts = [f"the prompt has {said.prompt}"] * (said.prompt is not None) + [f"max_tokens asks for {limit}"] * (limit is not None)
+        super().__init__(kind, "context-overflow", f"{where}{': ' * bool(parts)}{', '.join(parts)} ({words})", retriable=False, **known)
+        self.said = said
 
 
 def models():
@@ -70,7 +109,28 @@ def models():
             raise cli.BadConfig(f"{REGISTRY}: [{name}] has an unknown key {sorted(unknown)[0]!r}")
         if missing := {"base_url", "slug"} - set(entry):
             raise cli.BadConfig(f"{REGISTRY}: [{name}] lacks {sorted(missing)[0]!r}")
+        if owned := _owned(entry):
+            raise cli.BadConfig(f"{REGISTRY}: [{name}] {owned}: not a model's to set; the protocol decides it for every model alike")
     return {name: Model(name=name, **entry) for name, entry in entries.items()}
+
+
+def _owned(entry):
+    """The first place where a registry entry sets, renames or drops a key of OWNED, as text, or None. What an endpoint cannot take of a
+    stream, a seed or a schema may be dropped."""
+    rename = entry.get("rename") or {}
+    for where, keys in (("params", entry.get("params") or {}), ("extra_body", entry.get("extra_body") or {}),
+                        ("rename", [*rename, *rename.values()]),
+                        ("drop", set(entry.get("drop") or []) - {"stream", "stream_options", "seed", "response_format"})):
+        if taken := sorted(OWNED & set(keys)):
+            return f"{where}.{taken[0]}"
+    return None
+
+
+def asked(body):
+    """What of a request's body `gen` keeps: `sampling`, all but model and messages as it was posted, and `request`, the fingerprint of
+    the whole body less the model's name: two models with equal ones were asked the same."""
+    return {"sampling": {key: value for key, value in body.items() if key not in ("model", "messages")},
+            "request": fingerprint({key: value for key, value in body.items() if key != "model"})}
 
 
 def model(name=None, base_url=None, slug=None, key_env=None):
@@ -103,9 +163,11 @@ class Client:
     """Asks one model. All requests share one gate (rate and concurrency), one budget and one circuit breaker; of several servers each
     request goes to the least busy one that answers."""
 
-    def __init__(self, model, *, jobs=None, budget=None, retries=5, patience=900.0, breaker=10):
-        self.model, self.jobs, self.budget = model, jobs or model.jobs, budget
-        self.retries, self.patience, self.breaker = retries, patience, breaker
+    def __init__(self, model, *, jobs=None, budget=None, retries=5, patience=None, breaker=10, blame="infra"):
+        """patience: seconds for all attempts at a request, from the first on; None: 900, or the entry's timeout where that is more.
+        blame: the kind of fault of a request that does not fit the context (docs/records.md)."""
+        self.model, self.jobs, self.budget, self.blame = model, jobs or model.jobs, budget, blame
+        self.retries, self.patience, self.breaker = retries, max(900.0, model.timeout) if patience is None else patience, breaker
         self.spent, self.reserved, self.dearest = 0.0, 0.0, 0.0
         self.failed_in_a_row, self.broken = 0, None
         self.gate = _Gate(self.jobs)
@@ -115,6 +177,7 @@ class Client:
             raise cli.BadConfig(f"{model.name} needs a key: set {model.key_env} in the environment or in .env")
         elif model.key_env:
             self.key = key
+            masking.add(key, model.key_env)
         if budget is not None and not (model.price or model.reports_cost):
             raise cli.BadConfig(f"--budget needs a price, and [{model.name}] in {REGISTRY} has neither `price` nor `reports_cost`")
 
@@ -157,17 +220,59 @@ class Client:
         return await self.post(self.request(messages, sampling, schema=schema, seed=seed), _Ear(heard))
 
     async def post(self, body, ear=None):
-        """`ask` for a body made by `request`."""
-        started, failures, wait = time.monotonic(), 0, 0.0
+        """`ask` for a body made by `request`. Raises Overflow for one that does not fit the context, unless the entry says `shorten`."""
+        clock = _Clock(self.patience)
+        try:
+            return await self._patiently(body, ear, clock)
+        except Overflow as over:
+            if not self.model.shorten:
+                over.error["message"] += "; `shorten` in the entry, or --shorten, asks for as many tokens as fit"
+                raise
+            return await self._shortened(body, over, ear, clock)
+
+    async def _shortened(self, body, over, ear, clock):
+        """The reply to `body` with the most max_tokens that fit, as far as the endpoint says how many that are."""
+        name, asked = context.limit_of(body)
+        limit, paid = asked, 0.0
+        for refusals in itertools.count(1):
+            try:
+                room = over.said.room()
+                if limit is not None and room is None and over.said.least is not None and over.said.context:
+                    # vLLM names a prompt's least number of tokens; the usage of the shortest reply has the true one.
+                    probe = await self._patiently({**body, name: 1}, None, clock)
+                    paid += probe.usage["cost"] or 0.0
+                    room = over.said.context - probe.usage["prompt_tokens"]
+                limit = _fewer(limit, room, refusals)
+                if limit < 1:
+                    break
+                reply = await self._patiently({**body, name: limit}, ear, clock)
+            except Overflow as again:
+                over = again
+                continue
+            if reply.usage["cost"] is not None:
+                reply.usage["cost"] = round(reply.usage["cost"] + paid, 8)
+            reply.shortened = {"asked": asked, "sent": limit}
+            return reply
+        over.error["shortened"] = True  # it was tried
+        raise over
+
+    async def _patiently(self, body, ear, clock):
+        """One body, asked until there is a reply, a refusal, or no patience left."""
+        failures, wait, trouble = 0, 0.0, None
         for attempt in range(1, 1_000_000):
-            await self.gate.enter(wait)
+            try:
+                async with asyncio.timeout(clock.left() if clock.started else None):
+                    await self.gate.enter(wait)
+            except TimeoutError:
+                raise self._give_up(trouble or _Trouble("timeout", f"not asked again in {clock.patience:.0f} s"), attempt) from None
             try:
                 if self.broken:
                     raise Fault("infra", "circuit-open", self.broken)
                 reserve = self._reserve(body)
+                clock.start()
                 begun, reply = time.monotonic(), None
                 try:
-                    data = await self._once(body, ear)
+                    data = await self._once(body, min(self.model.timeout, clock.left()), ear)
                     reply = self._reply(data, time.monotonic() - begun, attempt)
                 finally:
                     self.reserved -= reserve
@@ -176,19 +281,22 @@ class Client:
                 self.gate.widen()
                 self.failed_in_a_row = 0
                 return reply
-            except _Trouble as trouble:
+            except _Trouble as error:
+                trouble = error
                 if ear and ear.letters:
                     raise Fault("infra", "cut-off", f"the reply was cut off: {trouble}") from None
+                if trouble.overflow:
+                    raise Overflow(self.blame, trouble.overflow, context.limit_of(body)[1], str(trouble)) from None
                 if trouble.final:
                     raise self._give_up(trouble) from None
-                if trouble.elsewhere and time.monotonic() - started < self.patience:  # another server takes it, at once
+                if trouble.elsewhere and clock.left() > 0:  # another server takes it, at once
                     wait = 0.0
                     continue
                 failures += trouble.status != 429
                 wait = trouble.after if trouble.after is not None else random.uniform(0.5, 1) * min(60, 0.5 * 2 ** min(attempt, 8))
                 if trouble.status == 429:
                     self.gate.narrow(wait)
-                if failures > self.retries or time.monotonic() + wait - started > self.patience:
+                if failures > self.retries or wait >= clock.left():
                     raise self._give_up(trouble, attempt) from None
             finally:
                 self.gate.leave()
@@ -256,14 +364,15 @@ class Client:
                 self.pool = pool
             return self.pool
 
-    async def _once(self, body, ear=None):
-        """One request: the parsed JSON, or _Trouble."""
+    async def _once(self, body, seconds, ear=None):
+        """One request within `seconds`, whatever the endpoint does meanwhile: the parsed JSON, or _Trouble."""
         import httpx2
         import openai
         pool = await self._connect()
         server = pool.choose()
+        asked = context.limit_of(body)[1]
         try:
-            async with asyncio.timeout(self.model.timeout):
+            async with asyncio.timeout(seconds):
                 data, headers = await server.during(self._listen(server, body, ear) if ear else self._fetch(server, body))
         except asyncio.CancelledError:
             if not server.trouble or asyncio.current_task().cancelling():
@@ -273,19 +382,19 @@ class Client:
             # The aiohttp transport calls a refused connection a timeout of connecting.
             if isinstance(error.__cause__, httpx2.ConnectTimeout):
                 raise await self._lost(pool, server, error) from None
-            raise _Trouble("timeout", f"no reply in {self.model.timeout:.0f} s") from None
+            raise _Trouble("timeout", f"no whole reply in {seconds:.3g} s") from None
         except openai.APIStatusError as error:
-            raise _Trouble.status_error(error.status_code, error.response.text, error.response.headers) from None
+            raise _Trouble.status_error(error.status_code, error.response.text, error.response.headers, asked) from None
         except openai.APIConnectionError as error:
             raise await self._lost(pool, server, error) from None
         except openai.APIError as error:  # a failure that came as an event of the stream
             code = error.body.get("code") if isinstance(error.body, dict) else None
-            raise _Trouble.status_error(code if isinstance(code, int) else 502, error.message, {}) from None
+            raise _Trouble.status_error(code if isinstance(code, int) else 502, error.message, {}, asked) from None
         except ValueError as error:
             raise _Trouble("malformed", f"the endpoint's reply is not JSON ({error})") from None
         if isinstance(data, dict) and isinstance(data.get("error"), dict) and not data.get("choices"):
             code = data["error"].get("code")  # some gateways wrap a failure in a 200
-            raise _Trouble.status_error(code if isinstance(code, int) else 502, json.dumps(data), headers)
+            raise _Trouble.status_error(code if isinstance(code, int) else 502, json.dumps(data), headers, asked)
         return data
 
     async def _fetch(self, server, body):
@@ -308,11 +417,12 @@ class Client:
                     ear.hear(choice.get("message"))
                     ear.end()
                 return data, headers
-            finish, usage = None, None
+            finish, usage, named = None, None, {}
             async for chunk in stream:
                 if not isinstance(chunk, dict):
                     raise ValueError("an event that is no object")
                 usage = chunk.get("usage") or usage
+                named |= {name: chunk[name] for name in NAMED if chunk.get(name)}
                 for choice in (chunk.get("choices") or [])[:1]:
                     ear.hear(choice.get("delta"))
                     finish = choice.get("finish_reason") or finish
@@ -320,7 +430,7 @@ class Client:
                 raise _Trouble("connection", f"{server.url}: the stream ended before the reply did")
             ear.end()
             message = {"content": "".join(ear.content), "reasoning": "".join(ear.reasoning)}
-            return {"choices": [{"message": message, "finish_reason": finish}], "usage": usage}, headers
+            return {**named, "choices": [{"message": message, "finish_reason": finish}], "usage": usage}, headers
         except (AttributeError, TypeError, KeyError) as error:
             raise ValueError(f"an event of another form, {error!r}") from None
         except httpx2.TimeoutException as error:
@@ -364,21 +474,45 @@ class Client:
             usage["cost"] = round(self._price(usage["prompt_tokens"], usage["completion_tokens"]), 8)
         self.spent += usage["cost"] or 0.0
         self.dearest = max(self.dearest, usage["cost"] or 0.0)
-        return Reply(text, reasoning or thought, choice.get("finish_reason"), usage, took, attempts)
+        named = {name: data[name][:200] if isinstance(data[name], str) else data[name] for name in NAMED
+                 if isinstance(data.get(name), str | int) and not isinstance(data[name], bool)}
+        return Reply(text, reasoning or thought, choice.get("finish_reason"), usage, took, attempts, named)
+
+
+def _fewer(limit, room, refusals):
+    """The next number of tokens to ask for after so many refusals, the last of `limit`; `room` fit as far as the endpoint said."""
+    if limit is None or (room is not None and room < 1):
+        return 0
+    if room is None or refusals > 3:
+        return limit // 2
+    return room if room < limit else limit - 1  # sglang wants one token more than it says
 
 
 class _Trouble(Exception):
     """A request that failed; `final` when asking again cannot help, `after` the seconds the endpoint wants us to wait, `elsewhere` when
-    its server is gone and another one is there."""
+    its server is gone and another one is there, `overflow` (context.Overflow) when the request does not fit the context."""
 
-    def __init__(self, cls, message, status=None, after=None, final=False, elsewhere=False):
+    def __init__(self, cls, message, status=None, after=None, final=False, elsewhere=False, overflow=None):
         super().__init__(message)
-        self.cls, self.status, self.after, self.final, self.elsewhere = cls, status, after, final, elsewhere
+        self.cls, self.status, self.after, self.final, self.elsewhere, self.overflow = cls, status, after, final, elsewhere, overflow
 
     @classmethod
-    def status_error(cls, status, text, headers):
-        said = " ".join(str(text).split())[:300]
-        return cls(f"http-{status}", f"HTTP {status}: {said}", status, _retry_after(headers), status not in RETRIED)
+    def status_error(cls, status, text, headers, asked=None):
+        said, over = " ".join(str(text).split())[:300], context.overflow(status, str(text), asked)
+        return cls(f"http-{status}", f"HTTP {status}: {said}", status, _retry_after(headers), status not in RETRIED, overflow=over)
+
+
+class _Clock:
+    """The patience with one request, in seconds; it runs from the first attempt on, and not while that waits for its turn."""
+
+    def __init__(self, patience):
+        self.patience, self.started = patience, None
+
+    def start(self):
+        self.started = self.started or time.monotonic()
+
+    def left(self):
+        return max(0.0, self.patience - (time.monotonic() - self.started)) if self.started else self.patience
 
 
 def _retry_after(headers):
@@ -587,7 +721,11 @@ class _Gate:
             elif self.inside >= int(self.width):
                 turn = asyncio.get_running_loop().create_future()
                 self.waiting.append(turn)
-                await turn
+                try:
+                    await turn
+                except asyncio.CancelledError:  # the turn that came too late is another's
+                    self._wake()
+                    raise
             else:
                 self.inside += 1
                 return

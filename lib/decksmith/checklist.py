@@ -37,7 +37,7 @@ def families(records, kind="item"):
             shares.setdefault(family, {}).setdefault(runs.prompt_of(record), []).append(sum(answers) / len(answers))
     order = sorted(counts, key=lambda family: (-counts[family][1], family))
     return {family: {"yes": counts[family][0], "n": counts[family][1], "prompts": len(shares[family]),
-                     "share": stats.mean(sum(v) / len(v) for v in shares[family].values())} for family in order}
+                     "share": stats.mean((sum(v) / len(v) for v in shares[family].values()), (0, 1))} for family in order}
 
 
 def _families(record, item, kind):

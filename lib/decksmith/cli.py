@@ -1,5 +1,6 @@
 """What every script shares on the command line: help from the docstring, exit codes from exceptions, the common options."""
 
+import errno
 import functools
 import os
 import signal
@@ -8,6 +9,8 @@ import traceback
 from pathlib import Path
 
 import click
+
+from decksmith.core import masking
 
 ROOT = Path(os.environ.get("DECKSMITH_ROOT") or Path(__file__).resolve().parents[2])
 # Where .venv and the folders node_modules are: the checkout; in an image (containers/*.def), a folder of its own.
@@ -58,15 +61,18 @@ def command(doc):
         @functools.wraps(function)
         def quietly(**options):
             try:
-                return function(**options)
+                status = function(**options)
+                sys.stdout.flush()
+                return status
             except BrokenPipeError:  # the reader has seen enough (`| head`); click would make this exit 1
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+                _forget(1)
                 return 0
 
         quietly.__doc__ = doc
         inner = click.command(cls=_Command, context_settings={"max_content_width": 110})(quietly)
 
         def main():
+            sys.stderr = masking.Stream(sys.stderr)
             sys.exit(_status(inner))
 
         main.command = inner
@@ -77,7 +83,9 @@ def command(doc):
 
 def _status(inner):
     try:
-        return inner.main(prog_name=NAME, standalone_mode=False) or 0
+        status = inner.main(prog_name=NAME, standalone_mode=False) or 0
+        sys.stdout.flush()
+        return status
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
@@ -89,9 +97,31 @@ def _status(inner):
     except (KeyboardInterrupt, click.Abort):
         say("interrupted; run the same command again to go on")
         return 130
-    except Exception:
-        traceback.print_exc()
-        return 1
+    except BrokenPipeError:
+        _forget(1)
+        return 0
+    except Exception as error:
+        if not (sentence := full(error)):
+            traceback.print_exc()
+            return 1
+        say(sentence)
+        _forget(1)
+        return TryAgain.status
+
+
+def full(error):
+    """The sentence for an exception that says that a disk has no room, or None for any other."""
+    number = getattr(error, "errno", None) if isinstance(error, OSError) else None
+    if number not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and getattr(error, "sqlite_errorname", "") != "SQLITE_FULL":
+        return None
+    place = getattr(error, "filename", None)
+    what = "a file would be larger than this process may write (ulimit -f)" if number == errno.EFBIG else "no room is left on the disk"
+    return f"{what}{f': {place}' if place else ''}; make room and run the same command again, what is finished is kept"
+
+
+def _forget(descriptor):
+    """Let what is still to be written there go nowhere: the interpreter's own last flush would fail, and change the exit status."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def ends_its_children():
@@ -102,7 +132,15 @@ def ends_its_children():
 
 def say(message):
     """Print one line on stderr, the script's name first."""
-    print(f"{NAME}: {message}", file=sys.stderr, flush=True)
+    tell(f"{NAME}: {message}")
+
+
+def tell(line):
+    """Print one line on stderr; where it cannot be written (a full disk), nobody hears it, and the work goes on."""
+    try:
+        print(masking.mask(line), file=sys.stderr, flush=True)
+    except OSError:
+        _forget(2)
 
 
 run_option = click.option(

@@ -12,13 +12,14 @@ import os
 import re
 import stat
 from pathlib import Path
+from urllib.parse import unquote
 
-from decksmith import cli, stream
-from decksmith.deck import LAYOUTS, SLOT, Deck
+from decksmith import cli, stream, words
+from decksmith.deck import LAYOUTS, SLOT, THEMES, Deck
 
-VERSION = "check-1"  # raise it when a verdict changes: journals keep verdicts
+VERSION = "check-2"  # raise it when a verdict changes: journals keep verdicts
 FILES = ("PROMPT.md", "think.md", "deck.md")
-THEMES = ("default", "seriph", "apple-basic")
+SEED_THEMES = tuple(name for name, theme in THEMES.items() if theme["seeds"])
 FEATURES = ("code", "mermaid", "katex", "table", "image", "two-cols", "quote", "clicks", "notes")
 HEADINGS = ("Reading the user prompt", "Theme fit", "Narrative arc", "Key slide mapping", "Image & feature choices",
             "Self-review")
@@ -138,8 +139,7 @@ PUBLISHED = {
     "deck-image-url": "write image-query: in place of an address",
     "deck-slides": "write at least 4 slides, each with a frontmatter that begins with layout:",
 }
-PUBLISHED_THEMES = ("default", "seriph", "apple-basic", "geist", "academic", "the-unnamed", "nord", "penguin",
-                    "dracula", "frankfurt", "scholarly", "takahashi")
+PUBLISHED_THEMES = tuple(name for name, theme in THEMES.items() if theme["published"])
 PUBLISHED_LAYOUTS = ("cover", "default", "center", "section", "statement", "fact", "intro", "end", "two-cols",
                      "image-right", "image-left", "image", "quote", "full")
 _PREFIX = {"PROMPT.md": "prompt", "think.md": "think", "deck.md": "deck"}
@@ -170,11 +170,11 @@ def _published_think(text):
     for heading in HEADINGS:  # anywhere, in any order
         if f"## {heading}" not in text:
             yield _fault("think.md", 1, "think-headings", f"no heading {heading!r}")
-    words = len(text.split())
-    if words < WORDS[0]:
-        yield _fault("think.md", 1, "think-short", f"{words} words")
-    if words > WORDS[1]:
-        yield _fault("think.md", 1, "think-long", f"{words} words")
+    length = len(text.split())
+    if length < WORDS[0]:
+        yield _fault("think.md", 1, "think-short", f"{length} words")
+    if length > WORDS[1]:
+        yield _fault("think.md", 1, "think-long", f"{length} words")
     low = text.lower()
     if "seed" in low and "user prompt" not in low:  # never alone: the first heading has these words
         yield _fault("think.md", _line(text, low.index("seed")), "think-seed", "a seed is named, the user prompt is not")
@@ -262,7 +262,7 @@ STRICT = {
     "missing-image": "ask for the picture by image-query:",
     "vue-compile": "close every HTML tag that is opened; keep blank lines around markdown inside of tags",
     "vue-runtime": "use no variables in the deck",
-    "unknown-theme": "name the theme default, seriph or apple-basic",
+    "unknown-theme": f"name one of the themes {', '.join(THEMES)}",
     "mermaid": "write a diagram that Mermaid reads; quote labels with brackets or colons",
     "katex": "write a formula that KaTeX reads",
     "too-few-slides": "come to the number of slides that was asked for",
@@ -270,7 +270,6 @@ STRICT = {
     "deadline": "make the deck cheaper to draw",
     "memory": "make the deck smaller",
 }
-_THEME_LAYOUTS = {"apple-basic": ("3-images", "bullets", "intro-image", "intro-image-right")}
 _PICTURE_LAYOUTS = ("image", "image-left", "image-right", "intro-image", "intro-image-right")
 _KEYS = {"layout", "theme", "title", "class", "image-query", "image", "background", "transition", "zoom", "clicks",
          "layoutClass", "level", "hideInToc"}
@@ -316,8 +315,8 @@ titlerenderer toc transform vafter vclick vclickgap vclicks vdrag vdragarrow vsw
 transitiongroup keepalive teleport suspense routerlink""".split())
 _BANNED = frozenset("""script iframe object embed applet frame frameset base meta link tweet youtube bluesky plantuml
 monaco slidevvideo""".split())
-_ICONS = ("carbon-", "fa6-solid-", "heroicons-", "logos-", "lucide-", "mdi-", "ph-", "ri-", "simple-icons-", "tabler-",
-          "i-")
+_ICONS = ("carbon-", "fa6-solid-", "heroicons-", "logos-", "lucide-", "mdi-", "ph-", "ri-", "simple-icons-", "svg-spinners-",
+          "tabler-", "twemoji-", "uim-", "i-")
 _CODE = re.compile(r"(`+)[^`\n]{1,500}?\1")
 _STEPS = re.compile(r"\{[^}|]*\|[^}]*\}")
 
@@ -375,9 +374,19 @@ def _prompt(text, seed):
     if (match := _TRAINING.search(text)) and not _OF_TRAINING.search(about):
         message = f"the prompt says {match[0]!r} and its topic is another"
         yield _fault("PROMPT.md", _line(text, match.start()), "prompt-leak", message)
-    named = {theme for theme in THEMES[1:] if re.search(rf"(?i)\b{theme.replace('-', '[- ]')}\b", text)}
+    named = {theme for theme in THEMES if theme != "default" and re.search(_naming(theme), text)}
     if named and seed.get("theme") not in named:
         yield _fault("PROMPT.md", 1, "prompt-theme", f"the prompt names {', '.join(sorted(named))}, the seed another")
+
+
+def _naming(theme):
+    """A pattern for the name of a theme in a prompt. Other names than those of the seeds are words too: they count
+    beside the word theme, or as code."""
+    name = theme.replace("-", "[- ]")
+    if theme in SEED_THEMES:
+        return rf"(?i)\b{name}\b"
+    word = r"(?:theme|Thema|thème|tema|テーマ|主题|主題)"
+    return rf"(?i)`{name}`|\b{name}[- ]{word}|{word}\W{{1,3}}{name}\b"
 
 
 def _fenced(text):
@@ -435,7 +444,7 @@ def _agree(text, sections, deck):
     """What think.md says of the deck and the deck does not have."""
     counts = found_features(deck)
     layouts = {s.layout for s in deck.shown}
-    known = {*LAYOUTS, *_THEME_LAYOUTS.get(deck.theme, ())}
+    known = {*LAYOUTS, *THEMES.get(deck.theme, THEMES["default"])["layouts"]}
     start, mapping = sections.get("Key slide mapping", (0, ""))
 
     def said(pattern, begin=0, end=None, of=lambda m: True):
@@ -520,7 +529,7 @@ def _deck(raw, deck, seed):
         yield _fault("deck.md", _key_line(deck, 0, "theme"), "theme", f"the theme is {deck.theme}, asked was {asked}")
     if isinstance(seed.get("slides"), int) and abs(len(deck.shown) - seed["slides"]) > SLIDES_OFF:
         yield _fault("deck.md", 1, "slides", f"{len(deck.shown)} slides, asked were {seed['slides']}")
-    known = {*LAYOUTS, *_THEME_LAYOUTS.get(deck.theme, ())}
+    known = {*LAYOUTS, *THEMES.get(deck.theme, THEMES["default"])["layouts"]}
     for slide in deck.slides:
         yield from _slide(slide, known, deck)
     counts = found_features(deck)
@@ -552,7 +561,7 @@ def _slide(slide, known, deck):
     for name in LAYOUTS.get(slide.layout, ()):
         if name not in slots:
             yield _fault("deck.md", where, "slots", f"the layout {slide.layout} has nothing under ::{name}::")
-    if slots and not LAYOUTS.get(slide.layout):
+    if slots and not LAYOUTS.get(slide.layout, known):
         yield _fault("deck.md", where, "slots", f"the layout {slide.layout} has no slots, the slide has ::{min(slots)}::")
 
     # frontmatter that is none, and empty slides
@@ -584,7 +593,7 @@ def _slide(slide, known, deck):
     query = slide.frontmatter.get("image-query")
     if "image-query" in slide.frontmatter:
         line = slide._marks.get("image-query", (slide.start,))[0]
-        if not isinstance(query, str) or not 2 <= len(query.split()) or len(query) > QUERY_LENGTH:
+        if not isinstance(query, str) or words.count(query) < 2 or len(query) > QUERY_LENGTH:
             yield _fault("deck.md", line, "picture", f"image-query is not 2 words to {QUERY_LENGTH} letters")
         if slide.layout not in _PICTURE_LAYOUTS:
             yield _fault("deck.md", line, "picture", f"the layout {slide.layout} shows no picture")
@@ -593,8 +602,7 @@ def _slide(slide, known, deck):
     for image in slide.images:
         local = not re.match(r"(?i)[a-z][a-z+.-]*://|//", image.url)
         if image.url.startswith("image-query://"):
-            words = re.split(r"[+\s]|%20", image.url[14:])
-            if len([w for w in words if w]) < 2 or re.search(r"\s", image.url):
+            if words.count(unquote(image.url[14:])) < 2 or re.search(r"\s", image.url):
                 yield _fault("deck.md", image.line, "picture", "an image-query:// wants 2 words or more, joined by +")
         elif local and not (image.kind == "url" and image.url.startswith("#")):
             yield _fault("deck.md", image.line, "picture", f"there is no file {image.url[:60]}")
@@ -607,7 +615,7 @@ def _slide(slide, known, deck):
     for comment in [slide.note or "", *(comment for _, comment in slide.comments)]:
         if re.search(r"(?m)^---\s*$|^layout:", comment):
             yield _fault("deck.md", slide.start, "comment", "a comment runs on into the next slide")
-    if slide.note is not None and len(slide.note.split()) < 2 and len(slide.note) < 6:
+    if slide.note is not None and words.count(slide.note) < 2:
         yield _fault("deck.md", slide.end, "note", "the note is empty")
     for fence in slide.fences:
         if not fence.closed:

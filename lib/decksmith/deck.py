@@ -6,8 +6,10 @@ linear in the text, and never raises on any text: what is wrong with a deck is r
 
 import functools
 import itertools
+import json
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 # What JavaScript's trim() and \s mean by white space; Python's own set differs (it lacks U+FEFF and has U+001C to
 # U+001F, U+0085).
@@ -15,6 +17,10 @@ JS_SPACE = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".jo
 
 # Bounds against hostile frontmatter. The largest block in an honest deck is below 2 kB.
 YAML_BLOCK, YAML_DECK, YAML_NODES, YAML_DEPTH = 16_384, 262_144, 5_000, 40
+
+# The themes that we ship, by the name a deck gives: {package, published (a theme of the published corpus), seeds (our seeds
+# ask for it, and set-up bundles it), layouts (its own, besides Slidev's)}. `make theme` adds one.
+THEMES = json.loads((Path(__file__).resolve().parents[2] / "assets/renderer/themes.json").read_bytes())
 
 # Slidev's built-in layouts; the slots are the `::name::` parts that a layout shows besides its default one.
 LAYOUTS = {

@@ -17,7 +17,6 @@ import json
 import math
 import os
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -912,8 +911,6 @@ def serve(settings, *, address, host="127.0.0.1", port=0):
         raise cli.BadConfig(f"the router's key: set {settings.key_env} in the environment or in .env")
     for name in names():  # what is wrong with them is said now, and none is read while somebody waits
         defaults(name, settings)
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # where 1024 is usual, so many idle connections would stop the queue
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 1 << 16) if most >= 0 else 1 << 16, most))
     port = port or _last_port(root, host)
 
     @contextlib.asynccontextmanager

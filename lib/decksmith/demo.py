@@ -25,7 +25,7 @@ from pathlib import Path
 
 from aiohttp import web as http
 
-from decksmith import chat, cli, illustrate, reply, rubric, site, stream, web, xray
+from decksmith import chat, cli, illustrate, pages, reply, rubric, site, stream, web, xray
 from decksmith.deck import Deck
 
 # What a visitor may ask for.
@@ -253,7 +253,7 @@ class Studio:
         return min(model.jobs, 8)
 
     def _open(self, model):
-        return chat.Client(model, jobs=self.lines[model.base_url].width, retries=2, patience=60, budget=self.budget)
+        return chat.Client(model, jobs=self.lines[model.base_url].width, retries=2, patience=SECONDS, budget=self.budget)
 
     async def client(self, name):
         """The client of a model; one whose last request failed is replaced: its endpoint may have been mended, moved, or serve another adapter."""
@@ -541,9 +541,9 @@ def _fault(value):
 # --- the web ------------------------------------------------------------------------------------------------------------
 
 
-def serve(folder, models, *, host="127.0.0.1", port=0, **options):
-    """Serve the demo until SIGTERM or Ctrl-C, the page on `port` and the decks on the next one; `options` as of Studio. While it runs,
-    `<folder>/address.json` has {"url", "decks", "pid"}. Raises cli.Missing for ports in use, and where there is no renderer."""
+def serve(folder, models, *, host="127.0.0.1", port=0, public=(None, None), **options):
+    """Serve the demo until SIGTERM or Ctrl-C, the page on `port` and the decks on the next one; `options` as of Studio. public: the origins
+    that a reverse proxy gives the two. While it runs, `<folder>/address.json` has {"url", "decks", "pid"}. Raises cli.Missing for ports in use, and where there is no renderer."""
     folder = Path(folder)
 
     @contextlib.asynccontextmanager
@@ -553,57 +553,66 @@ def serve(folder, models, *, host="127.0.0.1", port=0, **options):
         except OSError as error:
             raise cli.Missing(f"{host} port {port + 1}, where the decks run: {str(error.strerror).partition(' (while')[0]}; give another with --port") from None
         studio = Studio(folder, models, **options)
-        main, decks = int(url.rpartition(":")[2]), listening.getsockname()[1]
+        main, decks = (origin or place for origin, place in zip(public, (int(url.rpartition(":")[2]), listening.getsockname()[1]), strict=True))
         hosts = web.LOOPBACK if host in web.LOOPBACK else None
-        runner = http.AppRunner(_decks(studio, hosts, main), access_log=None, shutdown_timeout=0.5)
-        await runner.setup()
-        await http.SockSite(runner, listening).start()
-        warming = asyncio.create_task(studio.warm())
-        try:
-            with web.announced(folder / "address.json", {"url": url, "decks": f"{url.rpartition(':')[0]}:{decks}"}):
-                cli.say(f"{url} makes decks with {' and '.join(models)}; Ctrl-C ends it")
-                yield _pages(studio, hosts, decks)
-        finally:
-            warming.cancel()
-            await asyncio.gather(warming, return_exceptions=True)
-            await studio.close()
-            await runner.cleanup()
+        beside = decks if isinstance(decks, str) else f"{url.rpartition(':')[0]}:{decks}"
+        async with web.serving(_decks(studio, hosts, main, public[1]), listening):
+            warming = asyncio.create_task(studio.warm())
+            try:
+                with web.announced(folder / "address.json", {"url": public[0] or url, "decks": beside}):
+                    cli.say(f"{public[0] or url} makes decks with {' and '.join(models)}; Ctrl-C ends it")
+                    yield _pages(studio, hosts, decks, public[0])
+            finally:
+                warming.cancel()
+                await asyncio.gather(warming, return_exceptions=True)
+                await studio.close()
 
     web.run(make, host, port)
 
 
-def _beside(request, port):
-    """The address of another port of this server, under the name by which the browser called it."""
+def _beside(request, place):
+    """The other origin of this server: the one that a proxy gives it, else its port under the name by which the browser called."""
+    if isinstance(place, str):
+        return place
     name = request.url.host or "localhost"
-    return f"http://{f'[{name}]' if ':' in name else name}:{port}" if re.fullmatch(r"[\w.:-]+", name) else "'none'"
+    return f"http://{f'[{name}]' if ':' in name else name}:{place}" if re.fullmatch(r"[\w.:-]+", name) else "'none'"
 
 
-def _decks(studio, hosts, main):
+# A deck is only ever shown in a frame, because only the page around a frame can forbid that it goes elsewhere (CSP frame-src). Whoever
+# opens its address by itself gets this page around it.
+_ALONE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A deck</title>
+<style>html,body,iframe{margin:0;border:0;width:100%;height:100%;display:block;overflow:hidden;background:#000}</style>
+<iframe sandbox="allow-scripts" referrerpolicy="no-referrer" allow="" allowfullscreen title="A deck"></iframe>
+<script>document.querySelector("iframe").src = "?framed" + location.hash</script></html>
+"""
+
+
+def _decks(studio, hosts, main, public=None):
     """The second origin: built decks and nothing else, by names that cannot be guessed. Even on its own such a page is sandboxed."""
-    app = web.application(hosts=hosts)
+    app = web.application(hosts=hosts, public=public)
+    alone = web.policy(frame_src="'self'", **{f"{tag}_src": f"'sha256-{pages.sha256(text)}'" for tag, text in re.findall(
+        "<(style|script)>(.*?)</", _ALONE)})
 
     async def file(request):
         path = request.match_info["path"]
         place = (studio.folder / path).resolve() if _SITE.match(path) and ".." not in path else None
         if not place or not place.is_relative_to(studio.folder.resolve()) or not place.is_file() or place.suffix not in TYPES:
             raise http.HTTPNotFound(text="there is no such deck")
+        if place.suffix == ".html" and ("framed" not in request.query or request.headers.get("Sec-Fetch-Dest") == "document"):
+            return http.Response(text=_ALONE, content_type="text/html", headers={"Content-Security-Policy": alone})
         return http.FileResponse(place, headers={
             "Content-Type": TYPES[place.suffix] + "; charset=utf-8" * (place.suffix in (".html", ".js", ".css")),
-            "Content-Security-Policy": f"sandbox allow-scripts; frame-ancestors {_beside(request, main)}",
+            "Content-Security-Policy": f"sandbox allow-scripts; frame-ancestors 'self' {_beside(request, main)}",
             "Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin", "Cache-Control": "private, max-age=86400, immutable"})
 
     app.router.add_get("/{path:.+}", file)
     return app
 
 
-def _pages(studio, hosts, decks):
+def _pages(studio, hosts, decks, public=None):
     """The first origin: the page, and what it asks for."""
-    import jinja2
-
-    folder = cli.ROOT / "assets" / "web"
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-                                     loader=jinja2.FileSystemLoader(folder))
-    app = web.application(hosts=hosts, body=4 * TEXT + 4096)
+    template = pages.template("demo.html.j2")
+    app = web.application(hosts=hosts, public=public, body=4 * TEXT + 4096)
     asking, everybody = web.Rate(20, 600), web.Rate(200, 600)
     editing, making, looking = web.Rate(60, 600), web.Rate(40, 600), web.Rate(600, 60)
     streams, fresh = defaultdict(int), http.RequestKey("fresh", str)
@@ -621,7 +630,7 @@ def _pages(studio, hosts, decks):
         return hashlib.sha256(token.encode()).hexdigest()[:24]
 
     def known(request):
-        looking.check(visitor(request) or request.remote)
+        looking.check(visitor(request) or web.remote(request))
         return studio.find(visitor(request), request.match_info["ask"])
 
     def side(request, ask):
@@ -633,7 +642,7 @@ def _pages(studio, hosts, decks):
     def answer(request, value, status=200):
         response = http.json_response(value, status=status)
         if fresh in request:
-            response.set_cookie(COOKIE, request[fresh], max_age=MONTH, httponly=True, samesite="Strict", secure=request.secure, path="/")
+            response.set_cookie(COOKIE, request[fresh], max_age=MONTH, httponly=True, samesite="Strict", secure=(public or "").startswith("https:"), path="/")
         return response
 
     @routes.get("/")
@@ -641,18 +650,17 @@ def _pages(studio, hosts, decks):
         frames = _beside(request, decks)
         facts = {"models": [{"name": name, "label": model.label or name, "color": model.color} for name, model in studio.models.items()],
                  "themes": themes, "decks": frames, "limits": {"prompt": PROMPT, "words": WORDS, "slides": SLIDES, "text": TEXT}}
-        data = json.dumps(facts, ensure_ascii=False).replace("<", "\\u003c")
-        return http.Response(text=environment.get_template("demo.html.j2").render(data=jinja2.utils.markupsafe.Markup(data), limits=facts["limits"]),
+        return http.Response(text=template.render(data=pages.data(facts), limits=facts["limits"]),
                              content_type="text/html", headers={"Content-Security-Policy": web.policy(
                                  script_src="'self'", style_src="'self'", font_src="'self'", img_src="'self' data:", connect_src="'self'",
                                  frame_src=frames)})
 
     def asset(name, kind):
         async def send(request):
-            return http.FileResponse(folder / name, headers={"Content-Type": kind, "Cache-Control": "no-cache"})
+            return http.FileResponse(pages.WEB / name, headers={"Content-Type": kind, "Cache-Control": "no-cache"})
         app.router.add_get(f"/{Path(name).name}", send)
 
-    for name, kind in (("demo.css", "text/css; charset=utf-8"), ("demo.js", "text/javascript; charset=utf-8"),
+    for name, kind in (("demo.css", "text/css; charset=utf-8"), ("element.js", "text/javascript; charset=utf-8"), ("demo.js", "text/javascript; charset=utf-8"),
                        ("fonts/inter-400.woff", "font/woff"), ("fonts/inter-600.woff", "font/woff")):
         asset(name, kind)
 
@@ -663,7 +671,7 @@ def _pages(studio, hosts, decks):
 
     @routes.get("/asks")
     async def history(request):
-        looking.check(request.remote)
+        looking.check(web.remote(request))
         return answer(request, studio.history(visitor(request, new=True)))
 
     @routes.post("/asks")
@@ -686,7 +694,7 @@ def _pages(studio, hosts, decks):
         if asked.get("theme") and asked["theme"] not in themes:
             raise http.HTTPBadRequest(text=f"theme: one of {', '.join(themes)}")
         asking.check(who)
-        everybody.check(request.remote)
+        everybody.check(web.remote(request))
         wanted |= {"slides": asked.get("slides"), "theme": asked.get("theme") or ""}
         return answer(request, {"id": studio.begin(who, wanted, names).id}, 201)
 

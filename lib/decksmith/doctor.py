@@ -6,6 +6,7 @@ Runs on the bare Python of a fresh machine, before any set-up: the standard libr
 import argparse
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -18,15 +19,16 @@ DECK = '---\ntheme: default\n---\n\n# One\n\n---\n\n# Two\n\n---\n\n# Three\n'
 
 
 def run(command, timeout=300, **options):
-    """(exit status, last line of output) of a command; 127 when it cannot be started."""
+    """(exit status, last line of output, or with `whole` all of it) of a command; 127 when it cannot be started."""
+    whole = options.pop("whole", False)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=options.pop("stdin", subprocess.DEVNULL), **options)
     except FileNotFoundError:
         return 127, "not found"
     except subprocess.TimeoutExpired:
         return 124, f"no answer in {timeout} s"
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    return done.returncode, lines[-1] if lines else ""
+    said = (done.stdout + done.stderr).strip()
+    return done.returncode, said if whole else said.rpartition("\n")[2]
 
 
 class Report:
@@ -69,9 +71,19 @@ def renderer(report):
         record.write_text('{"id":"x","images":{"path":"x/deck.md","items":[]}}\n')
         with open(record) as source:
             fresh = os.environ | {"DECKSMITH_RENDERS": "off"}
-            status, said = run([ROOT / "bin/deck-render", "--run", folder], stdin=source, env=fresh)
+            status, said = run([ROOT / "bin/deck-render", "--run", folder], stdin=source, env=fresh, whole=True)
         pictures = len(list(Path(folder, "x").glob("slides/*.png")))
-    report.line(status == 0 and pictures == 3, "renderer", f"{pictures} of 3 slides rendered" if status == 0 else said, "make setup")
+    done = status == 0 and pictures == 3
+    walls = re.search(r'"walls":"([a-z-]+)"', said)
+    said = f"{pictures} of 3 slides rendered, walls: {walls[1] if walls else 'unknown'}" if done else said.splitlines()[-1]
+    report.line(done, "renderer", said, "make setup")
+
+
+def sandbox(report):
+    """In which walls programs run that a model wrote: the strongest of sandbox.WALLS that works here."""
+    ask = "from decksmith import sandbox; pool = sandbox.Pool(warm=1); print(pool.open()); pool.close()"
+    status, said = run([ROOT / ".venv/bin/python3", "-c", ask], env=os.environ | {"PYTHONPATH": str(ROOT / "lib")})
+    report.line(status == 0, "sandbox", f"walls: {said}" if status == 0 else said, "make image-sandbox", needed=False)
 
 
 def models(report, names):
@@ -92,6 +104,14 @@ def models(report, names):
         report.line(status == 0, name, "answers" if status == 0 else said, "make setup" if entry["base_url"] == "engine:" else "see the line above")
 
 
+def secrets(report):
+    """Keys in a file that others of this machine may read are no secrets."""
+    path = ROOT / ".env"
+    if path.exists():
+        alone = not path.stat().st_mode & 0o077
+        report.line(alone, ".env", "read by you alone" if alone else "others of this machine may read it", "chmod 600 .env")
+
+
 def cluster(report):
     for command, what in (("apptainer", "Apptainer"), ("sbatch", "Slurm"), ("nvidia-smi", "NVIDIA GPU")):
         status, said = run([command, "--version" if command != "nvidia-smi" else "-L"])
@@ -106,8 +126,10 @@ def main():
     _read_env()
     report = Report()
     machine(report)
+    secrets(report)
     if toolchain(report):
         renderer(report)
+        sandbox(report)
         protocol = ROOT / f"assets/protocols/{options.protocol}.toml"
         names = list(options.models)
         if report.line(protocol.exists(), "protocol", options.protocol, f"choose one of {', '.join(p.stem for p in protocol.parent.glob('*.toml'))}"):

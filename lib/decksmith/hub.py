@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from decksmith import __version__, cli, stream
+from decksmith.core import masking
 
 SPLITS = ("train", "test")
 FILES = {"dataset": ("train.jsonl", "test.jsonl", "report.json", "split.tsv"),
@@ -65,8 +66,7 @@ def _object(path):
 
 def _no_secrets(made):
     """Refuse to publish the value of a key or token that this process was given; note a path of this machine."""
-    secrets = {name: value.encode() for name, value in os.environ.items()
-               if re.search(r"_(KEY|TOKEN|SECRET|PASSWORD)\Z", name) and len(value) >= 8}
+    secrets = {name: value.encode() for value, name in masking.known(masking.SHORTEST).items()}
     for name, path in made.files.items():
         if path.suffix not in (".safetensors", ".gguf", ".png"):
             data = path.read_bytes()
@@ -268,8 +268,8 @@ def _adapter(made, out):
     compared = None
     if "comparison.json" in made.files:
         compared = _object(made.files["comparison.json"])
-        if not all(isinstance(compared.get(key), list) for key in ("refused", "headlines", "runs")):
-            raise cli.BadData(f"{made.files['comparison.json']}: not what `run-compare --json` prints (refused, headlines, runs)")
+        if not all(isinstance(compared.get(key), list) for key in ("caveats", "headlines", "runs")):
+            raise cli.BadData(f"{made.files['comparison.json']}: not what `run-compare --json` prints (caveats, headlines, runs)")
     else:
         made.notes.append("no comparison.json (run-compare --json): the card makes no claim")
     base = config.get("base_model_name_or_path")
@@ -387,6 +387,7 @@ class Hub:
     def __init__(self, made):
         self.made = made
         self.token = os.environ.get("HF_TOKEN", "").strip()
+        masking.add(self.token, "HF_TOKEN")
         if not self.token:
             raise cli.BadConfig("HF_TOKEN is not set; make a token with write permission on the Hub's page settings/tokens and export it")
         if not re.fullmatch(r"[!-~]+", self.token):
@@ -411,7 +412,7 @@ class Hub:
             if type(error) is RuntimeError and error.__cause__:  # what an upload's thread raised
                 error = error.__cause__
             status = getattr(getattr(error, "response", None), "status_code", None)
-            said = str(error).replace(self.token, "HF_TOKEN")
+            said = masking.mask(str(error))
             for sha256, name in self.names.items():  # a refused upload is named by its hash alone
                 said = said.replace(sha256, name)
             said = " ".join(said.split())[:300]

@@ -19,11 +19,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from decksmith import cli, stream
+from decksmith.core import masking
 
 CODE = ("assets", "bin", "containers", "lib", "slurm")
 LINKED = (".venv", ".env", "results", "assets/renderer/node_modules", "assets/engine/node_modules", "containers/*.sif*", "data/*")
 OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED"}
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS", re.I)
 POLL_S = float(os.environ.get("DECKSMITH_POLL_S") or 5)
 
 
@@ -53,8 +53,9 @@ class There(Here):
         self.name, _, folder = host.partition(":")
         self.folder = folder or "decksmith"
         self.ssh = shlex.split(os.environ.get("DECKSMITH_SSH") or "ssh")
-        # One connection for all polls, and no question that nobody answers.
-        self.ssh += ["-o", "BatchMode=yes", "-o", "ControlMaster=auto", "-o", f"ControlPath={tempfile.gettempdir()}/ds-%C", "-o", "ControlPersist=60"]
+        # One connection for all polls, through a socket that nobody else reaches, and no question that nobody answers.
+        self.sockets = tempfile.mkdtemp(prefix="ds-")
+        self.ssh += ["-o", "BatchMode=yes", "-o", "ControlMaster=auto", "-o", f"ControlPath={self.sockets}/%C", "-o", "ControlPersist=60"]
 
     @property
     def root(self):
@@ -82,6 +83,7 @@ class There(Here):
 
     def close(self):
         subprocess.run([*self.ssh, "-O", "exit", self.name], capture_output=True)
+        shutil.rmtree(self.sockets, ignore_errors=True)
 
     def far(self, run):
         return self.root / _below_root(run)
@@ -203,7 +205,7 @@ class Job:
             settings[name] = (value or "yes", ("recipe.yaml" if name in ("nodes", "gres") else "job-submit") if number < derived else "the command line")
         yield from ((f"--{name}", *settings[name]) for name in sorted(settings))
         for source, values in (("slurm/site.env", {k: v for k, v in site.items() if not k.startswith("SBATCH_")}), ("job.env", self._assignments())):
-            yield from ((name, "(set)" if SECRET.search(name) else value, source) for name, value in values.items())
+            yield from ((name, masking.shown(name, str(value)), source) for name, value in values.items())
         if self.place.name:
             yield "site", f"slurm/site.env of {self.home}", self.place.name
         for name, image in self._images().items():
@@ -268,7 +270,7 @@ class Job:
         shutil.rmtree(old, ignore_errors=True)
         new.rename(old)
         record = {"job": None, "nodes": None, "name": self.name, "argv": self.argv, "submitted": datetime.now(UTC).isoformat(timespec="seconds"),
-                  "by": f"{getpass.getuser()}@{socket.gethostname()}", "place": self.place.name, "env": {k: "(set)" if SECRET.search(k) else v for k, v in self.env},
+                  "by": f"{getpass.getuser()}@{socket.gethostname()}", "place": self.place.name, "env": dict(self.env),
                   "revision": self._revision(), "snapshot": {"files": len(files), "sha256": total.hexdigest()}, "images": self._images()}
         if self.recipe:
             record |= {"recipe": {"sha256": _hash(self.recipe["text"].encode()), "steps": self.recipe["steps"]}, "seeds": self.recipe["seeds"],
@@ -288,7 +290,7 @@ class Job:
         if self.place.name:  # what is there, not what is here
             links = "; ".join(f"for f in {pattern}; do [ ! -e \"$f\" ] || [ -e {far}/snapshot/\"$f\" ] || {{ mkdir -p {far}/snapshot/\"$(dirname \"$f\")\"; "
                               f"ln -s {home}/\"$f\" {far}/snapshot/\"$f\"; }}; done" for pattern in LINKED)
-            self.place._must(self.place.shell(f"cd {home} && {{ {links}; }}; [ ! -f slurm/site.env ] || cp slurm/site.env {far}/snapshot/slurm/"))
+            self.place._must(self.place.shell(f"cd {home} && {{ {links}; }}; [ ! -f slurm/site.env ] || install -m 600 slurm/site.env {far}/snapshot/slurm/"))
         done = self.place.shell(f"command -v sbatch > /dev/null || {{ echo 'sbatch: not found' >&2; exit 69; }}; set -a; "
                                 f"[ ! -f {home}/slurm/site.env ] || . {home}/slurm/site.env; set +a; exec env {shlex.join([*mine, *self.argv])}")
         if done.returncode:
@@ -364,6 +366,7 @@ def _link(root, new, old):
                 (new / place).symlink_to(os.path.relpath(source, (old / place).parent))
     if (root / "slurm/site.env").exists():
         shutil.copy2(root / "slurm/site.env", new / "slurm/site.env")
+        (new / "slurm/site.env").chmod(0o600)  # the proxy's address may hold a password
 
 
 def _tracked():
@@ -394,7 +397,10 @@ def _seeds(value, where=""):
 def _assignment(text):
     name, equals, value = text.partition("=")
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\n" in value:
-        raise cli.BadConfig(f"--env {text!r}: write NAME=value, on one line")
+        raise cli.BadConfig(f"--env {masking.mask(repr(text))}: write NAME=value, on one line")
+    if masking.secret_name(name) or masking.mask(value) != value:
+        raise cli.BadConfig(f"--env {name}: a secret does not travel by argument or in a snapshot; write it into .env of the checkout "
+                            "where the job runs (mode 600), which jobs read")
     return name, value
 
 

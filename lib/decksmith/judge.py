@@ -40,11 +40,12 @@ class Offline:
     valid = close = None
 
     def __init__(self, protocol, run, jobs):
-        self.run, self.jobs, self.measures = run, jobs, protocol.measures
+        self.run, self.jobs, self.protocol = run, jobs, protocol
         self.judging = protocol.judging()
         self.rubric = stream.fingerprint(self.judging)
         # What was judged by other code is judged again: it costs little.
-        self.code = hashlib.sha256(Path(__file__).with_name("offline.py").read_bytes()).hexdigest()
+        code = b"".join(Path(__file__).with_name(name).read_bytes() for name in ("offline.py", "legible.py"))
+        self.code = hashlib.sha256(code).hexdigest()
 
     def inputs(self, record):
         render = {key: record["render"].get(key) for key in ("slides", "expected", "errors", "xray")}
@@ -62,7 +63,7 @@ class Offline:
     def work(self, record, seed=0):
         from decksmith import offline
 
-        return {**offline.judge(record, self.run, self.measures), "rubric": self.rubric}
+        return {**offline.judge(record, self.run, self.protocol.measures, self.protocol.judge["needed"]), "rubric": self.rubric}
 
 
 class Vision:
@@ -72,7 +73,7 @@ class Vision:
         from decksmith import chat
 
         self.run, self.protocol, self.judging = run, protocol, protocol.judging()
-        self.client = chat.Client.open(protocol.judge["model"], base_url=base_url, key_env=key_env, jobs=jobs)
+        self.client = chat.Client.open(protocol.judge["model"], base_url=base_url, key_env=key_env, jobs=jobs, blame="judge")
         self.jobs, self.close, self.rubric = self.client.jobs, self.client.close, stream.fingerprint(self.judging)
         self.system, self.schema = protocol.prompt, protocol.schema
 

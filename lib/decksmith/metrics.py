@@ -60,6 +60,8 @@ def read(numbered):
                 raise cli.BadData(f"{where}: {json.dumps(setting)}, but records before it have {json.dumps(models[name])}")
         if (judge := _judge(record)) and judges.setdefault(name, judge) != judge:
             raise cli.BadData(f"{where}: judged by {judge}, but records before it by {judges[name]}")
+        if (fault := stream.fault(record)) and fault["kind"] == "model":  # no reply, and nobody's fault but the model's
+            record = {**record, "grade": {"verdict": "no_answer", "score": 0.0, "answer": None, "truncated": False, "detail": {}}}
         found.setdefault(name, {}).setdefault(bench.question(record), []).append(record)
     if not found:
         raise cli.BadData("no records on stdin; a summary needs what bench-grade prints")
@@ -96,14 +98,14 @@ def summarize(questions, of=None):
     return {"benchmark": spec["name"], "title": spec["title"], "metric": spec["metric"], "model": (gens[0].get("model") if gens else None),
             "sampling": {k: v for k, v in (gens[0].get("sampling") or {}).items() if k != "seed"} if gens else None,
             "revision": first["task"].get("revision"), "prompts": _prompts(questions), "rows": of,
-            "judge": next(filter(None, map(_judge, records)), None), "rules": sorted({grade["rules"] for grade in judged if "rules" in grade}),
+            "judge": next(filter(None, map(_judge, records)), None), "rules": sorted({grade["rules"] for grade in judged if "rules" in grade}, key=str),
             "num_questions": len(questions), "samples": len(first and next(iter(questions.values()))),
             "coverage": _share(len(judged), len(records)),
             "truncated": _share(sum(gen.get("finish_reason") == "length" for gen in gens), len(records)),
             "errors": {"n": len(errors), "classes": [{"kind": kind, "stage": stage, "class": cls, "n": n}
                                                      for (kind, stage, cls), n in classes.most_common()]},
             "tokens": {name: sum((gen.get("usage") or {}).get(f"{name}_tokens") or 0 for gen in gens) for name in ("prompt", "completion")},
-            "cost": _cost(gens, judged), **_extra(spec, judged), "modes": whole,
+            "cost": _cost(gens, judged), **_extra(spec, records), "modes": whole,
             "subsets": {subset: _modes(spec, {ident: samples for ident, samples in questions.items() if samples[0]["task"].get("subset") == subset})
                         for subset in subsets},
             "by": {"tool": "bench-summarize", "version": __version__}}
@@ -135,21 +137,12 @@ def _modes(spec, questions, interval=False):
 
 def _mode(metric, values, silent, interval=False):
     """One mode: the mean over questions, its standard error clustered by question (the questions' means are what is independent: Miller
-    2024, arXiv 2411.00640), and, for the mode that is reported first, its bootstrap interval."""
+    2024, arXiv 2411.00640), and, for the mode that is reported first, its 95 % interval (`stats.mean`, strict)."""
     present = [value for value in values if value is not None]
-    found = stats.mean(present) if interval and present else {}
-    if len(present) > 1 and found and len(set(present)) == 1:
-        found["lo"], found["hi"] = map(_rounded, _edges(present[0], len(present), 0.0, 1.0))
+    found = stats.mean(present, (0, 1), strict=True) if interval and present else {}
     error = _sd(present) / math.sqrt(len(present)) if len(present) > 1 else None
     return {metric: _rounded(_mean(present)), "std_err": _rounded(error), "interval": [found.get("lo"), found.get("hi")],
             "scored": len(present), "no_answer": _rounded(_mean([value for value in silent if value is not None]))}
-
-
-def _edges(value, n, least, most):
-    """The 95 % interval of a mean over `n` questions that all have the same value, where resampling knows of no spread: another value can
-    hide in at most 1 - 0.025 ** (1 / n) of all questions (Clopper and Pearson 1934, at 0 of n)."""
-    share = 1 - 0.025 ** (1 / n)
-    return value - share * (value - least), value + share * (most - value)
 
 
 def _statistics(scores, n):
@@ -181,9 +174,9 @@ def _share(part, whole):
 
 
 def fault_of(record):
-    """The error that kept a record from a verdict, with its stage, or None."""
+    """The error that kept a record from a verdict, with its stage, or None. What the model brought about is a verdict (`read`)."""
     if fault := stream.fault(record):
-        return fault
+        return None if fault["kind"] == "model" else fault
     error = (record.get("grade") or {}).get("error")
     return {"stage": "grade", **error} if error else None
 
@@ -199,12 +192,17 @@ def _cost(gens, judged):
     return None if None in costs or not costs else round(sum(costs), 6)
 
 
-def _extra(spec, judged):
-    details = [grade.get("detail") or {} for grade in judged]
+def _extra(spec, records):
+    judged = [record for record in records if (record.get("grade") or {}).get("verdict")]
+    details = [record["grade"].get("detail") or {} for record in judged]
     if spec["grader"] == "instructions":
-        kept = [ok for detail in details for ok in (detail.get("kept") or {}).values()]
-        loose = [detail["loose"] for detail in details if "loose" in detail]
-        return {"instruction_strict": _rounded(_mean(kept)), "prompt_loose": _rounded(_mean(loose))}
+        # Of a blank reply, or one on which a checker stalled, no instruction is followed.
+        lengths = [len(record["task"]["expected"]["instructions"]) for record in judged]
+        strict, loose = ([detail.get(mode) or [False] * length for detail, length in zip(details, lengths, strict=True)]
+                         for mode in ("strict", "loose"))
+        return {"prompt_loose": _rounded(_mean(list(map(all, loose)))),
+                "instruction_strict": _rounded(_mean([followed for row in strict for followed in row])),
+                "instruction_loose": _rounded(_mean([followed for row in loose for followed in row]))}
     if spec["grader"] == "pairwise":
         return {"position_flips": _rounded(_mean([detail["flipped"] for detail in details if "flipped" in detail]))}
     return {}
@@ -226,11 +224,15 @@ def score(summary):
     return text(main_mode(summary)[1][summary["metric"]]) if summary else "–"
 
 
+ALSO = ("prompt_loose", "instruction_strict", "instruction_loose")  # beside prompt_strict, as IFEval and IFBench report
+
+
 def table(summaries):
     """The metrics as a table of text cells: `(header, rows)`."""
     rows = []
     for found in summaries:
         rows += _lines(found, found["benchmark"], found["modes"])
+        rows += [["", also, "", text(found[also]), *[""] * 8] for also in ALSO if also in found]
         for subset, modes in found["subsets"].items():
             rows += _lines(found, f"  {subset}", dict([next(iter(modes.items()))]))
     return ["benchmark", "mode", "questions", "score", "std err", "95 %", "no answer", "truncated", "coverage", "tokens", "seconds", "cost"], rows
@@ -277,13 +279,16 @@ def load(folder):
 
 
 NOTHING = {"n": 0, "mean": None, "lo": None, "hi": None, "p": None, "sd": None}
+COUNTS = ("n", "clusters", "wins", "ties", "losses")
 
 
-def compare(ours, base):
-    """Two models paired by question, one entry for each benchmark: `{"benchmark", "difference", "p_holm", "refused", ..}`; of one that only
-    one of them has, "ours" or "base" is None.
+def compare(ours, base, margin=None):
+    """Two models paired by question, one entry for each benchmark: `{"benchmark", "difference", "p_holm", "refused", "margin", "needed",
+    ..}`; of one that only one of them has, "ours" or "base" is None.
 
-    The difference is ours minus base, of the questions' means over samples (stats.differences); p is corrected over the benchmarks.
+    The difference is ours minus base, of the questions' means over samples (stats.differences, strict); p is corrected over the
+    benchmarks. margin: the largest loss that may stay open; without it each benchmark's own. needed: about how many questions would
+    rule out a loss of more than that with a chance of 80 %, if the two were equally good; None without a difference.
     """
     import numpy
 
@@ -292,7 +297,7 @@ def compare(ours, base):
     for name in sorted(set(ours) ^ set(base)):
         sides = [summarize(side[name]) if name in side else None for side in (ours, base)]
         found.append({"benchmark": name, "metric": (sides[0] or sides[1])["metric"], "ours": sides[0], "base": sides[1], "difference": NOTHING,
-                      "refused": "only one of the two has results"})
+                      "margin": None, "needed": None, "refused": "only one of the two has results"})
     for name in sorted(set(ours) & set(base)):
         sides = [summarize(side[name]) for side in (ours, base)]
         entry = {"benchmark": name, "metric": sides[0]["metric"], "ours": sides[0], "base": sides[1]}
@@ -301,12 +306,11 @@ def compare(ours, base):
                  for side in (ours, base)]
         shared = [ident for ident in means[0] if means[0][ident] is not None and means[1].get(ident) is not None]
         columns = [numpy.array([[side[ident]] for ident in shared], dtype=float).reshape(-1, 1) for side in means]
-        result = {key: value[0] for key, value in stats.differences(*columns).items()} if shared else {}
-        entry["difference"] = {key: int(result[key]) if key in ("n", "wins", "ties", "losses") else stats.number(result[key], 6 if key == "p" else 4)
+        result = {key: value[0] for key, value in stats.differences(*columns, (0, 1), strict=True).items()} if shared else {}
+        entry["difference"] = {key: int(result[key]) if key in COUNTS else stats.number(result[key], 6 if key == "p" else 4)
                                for key in result} or NOTHING
-        gaps = set((columns[0] - columns[1]).ravel().tolist())
-        if len(gaps) == 1 and len(shared) > 1:
-            entry["difference"]["lo"], entry["difference"]["hi"] = map(_rounded, _edges(gaps.pop(), len(shared), -1.0, 1.0))
+        entry["margin"] = bench.load(name).get("margin", bench.MARGIN) if margin is None else margin
+        entry["needed"] = _needed(columns[0] - columns[1], entry["margin"]) if shared else None
         found.append(entry)
     found.sort(key=lambda entry: entry["benchmark"])
     usable = [entry for entry in found if not entry["refused"]]
@@ -314,6 +318,13 @@ def compare(ours, base):
     for entry, p in zip(usable, adjusted, strict=True):
         entry["p_holm"], entry["family"] = stats.number(p, 6), len(usable)
     return found
+
+
+def _needed(gaps, margin):
+    """The questions that a margin needs: as for finding a difference of its size, by the spread of these differences around 0 and of one
+    question won and one lost more, since few questions show less than there is."""
+    spread = math.sqrt((float((gaps**2).sum()) + 2) / (len(gaps) + 2))
+    return max(len(gaps) + 1, stats.needed(margin, spread))
 
 
 def _refused(name, sides, ours, base, limit):

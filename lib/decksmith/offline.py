@@ -1,4 +1,4 @@
-"""The offline measures, `offline-v2`: what a program can say about a rendered deck without seeing it as a person would.
+"""The offline measures, `offline-v3`: what a program can say about a rendered deck without seeing it as a person would.
 
 Each function in MEASURES takes a Pages and returns its value: a number for the deck, `{slide number: number}` for a
 measure of single slides, or None where the measure does not apply. The protocol's [measures] table turns values into
@@ -12,16 +12,17 @@ from collections import Counter
 from functools import cached_property
 from pathlib import Path
 
-from decksmith import cli
+from decksmith import cli, words
 
-NAME = "offline-v2"
+NAME = "offline-v3"
 THUMB = (98, 55)  # a tenth of the canvas, in pixels
 LONGEST = 20_000  # characters of a slide's text that are read
 CANVAS = (980, 552)
 BOXES, LETTERS = 60, 80  # a record keeps so many boxes of a slide, and so many letters of each
 PICTURE = 0.01  # of the canvas: what is smaller shows nothing
 CODE_CONTRAST = 1.5  # the shipped themes colour code down to 1.75
-RUN = 5  # words in a row that make a quotation
+RUN = 3  # words in a row that make a quotation
+LARGE = 40  # px: the few words of a slide set so large are what the slide shows
 
 # The commonest function words, enough to tell these languages apart in a few dozen words of slide text.
 STOPWORDS = {name: set(words.split()) for name, words in (row.split(":") for row in """
@@ -52,6 +53,16 @@ dziękuj|pytania|sammanfattning|tack|frågor|opsummering|konklusion|özet|sonuç
 kết luận|cảm ơn|まとめ|結論|ありがとう|質問|总结|結語|结论|谢谢|感谢|요약|결론|감사|итог|вывод|заключение|спасибо|
 вопрос|підсумок|дякую|συμπέρασμα|ευχαριστ|निष्कर्ष|धन्यवाद|الخلاصة|شكرا
 """.splitlines()).split("|")
+# Words that a noun follows, sooner or later, but never at once a function word or the end of a line.
+ARTICLES = {name: set(words.split()) for name, words in (row.split(":") for row in """
+en: the a an my your our their its
+fr: le la les un une des du ce cette
+es: el la los las un una del
+it: il la le gli un una del della dei nel
+pt: o os as um uma do da dos das
+nl: de het een
+de: der den dem des ein eine im zum zur
+""".strip().splitlines())}
 STATEMENTS = ("center", "fact", "quote", "section", "statement", "cover")
 # Marks that a renderer should have consumed, and text that an author should have replaced.
 LEFTOVERS = ("```", "{{", "}}", "](", "image-query:", "\nlayout: ", "v-click", "::right::", "**", "<br", "</", "\n## ",
@@ -77,24 +88,55 @@ class Pages:
         return n in self.pictures and self.thumbs[n].max() - self.thumbs[n].min() < 4
 
     @cached_property
-    def thumbs(self):
-        """Each picture as THUMB grey values, an int16 array."""
+    def _looked(self):
+        """{slide number: (its picture as THUMB grey values, an int16 array; the places in `boxes` of the lines that cannot
+        be made out in it)}."""
         import numpy as np
         from PIL import Image
 
-        thumbs = {}
+        from decksmith import legible
+
+        limits, looked = self.settings["checklist"], {}
         for n, path in self.pictures.items():
             try:
                 with Image.open(self.run / path) as picture:
-                    thumbs[n] = np.asarray(picture.convert("L").resize(THUMB, Image.Resampling.BOX), dtype=np.int16)
+                    picture = picture.convert("L")
             except OSError as error:
                 raise cli.BadData(f"{self.record['id']}: {error}; render it again") from None
-        return thumbs
+            lost = set()
+            for i, box in enumerate(self.pages[n].get("boxes") or []):
+                if box.get("ink"):
+                    likeness, contrast = legible.look(picture, box)
+                    if likeness < limits["unlike"] or contrast < limits["unreadable_contrast"]:
+                        lost.add(i)
+            looked[n] = np.asarray(picture.resize(THUMB, Image.Resampling.BOX), dtype=np.int16), lost
+        return looked
+
+    @property
+    def thumbs(self):
+        """{slide number: its picture as THUMB grey values}."""
+        return {n: thumb for n, (thumb, _) in self._looked.items()}
+
+    def lost(self, n):
+        """The places in `boxes` of the lines of slide n that cannot be made out in its picture."""
+        return self._looked[n][1] if n in self._looked else set()
 
     @cached_property
     def texts(self):
         """What can be read on each slide, in one form: NFKC, case-folded, single blanks; bounded."""
-        return {n: fold(readable(page, self.settings["checklist"])) for n, page in self.whole.items()}
+        limits = self.settings["checklist"]
+        return {n: fold(readable(page, limits, self.lost(n))) for n, page in self.whole.items()}
+
+    @cached_property
+    def request(self):
+        """What the user asked for, in words."""
+        return "\n".join(m["content"] for m in self.record.get("messages") or [] if m.get("role") == "user")
+
+    @cached_property
+    def own(self):
+        """The content words of each slide without those of the headings that were asked for."""
+        headings = content_words(fold(" ".join(self.asks.get("outline") or [])))
+        return {n: words - headings for n, words in self.tokens.items()}
 
     @cached_property
     def words(self):
@@ -102,7 +144,9 @@ class Pages:
         return {n: count(text) for n, text in self.texts.items()}
 
     def titles(self):
-        return {n: fold(page.get("title") or "") for n, page in self.whole.items()}
+        """The title of each slide, as far as it can be read."""
+        said = {n: fold(page.get("title") or "") for n, page in self.whole.items()}
+        return {n: title if _letters(title) in _letters(self.texts[n]) else "" for n, title in said.items()}
 
     def has(self, n, element):
         """Whether slide n shows an element (`mermaid`, `two-cols`, `cover` ...; docs/records.md)."""
@@ -155,6 +199,9 @@ class Pages:
         return {n: content_words(text) for n, text in self.texts.items()}
 
 
+ELEMENTS = ("code", "mermaid", "katex", "table", "image", "quote")
+
+
 def shows(page, element):
     """Whether the measures of a slide (one of render.xray) show an element, by its name in docs/records.md."""
     layout = page.get("layout") or ""
@@ -178,18 +225,21 @@ def _large(page):
     return not boxes or len(boxes) >= BOXES or max(sizes, default=0) >= PICTURE * CANVAS[0] * CANVAS[1]
 
 
-def readable(page, limits):
+def readable(page, limits, lost=()):
     """The lines of a slide's text that a reader can make out: not those that are transparent, off the canvas, covered,
-    below `unreadable_px` or below `unreadable_contrast`. A measured page without boxes is believed."""
-    text, boxes = (page.get("text") or "")[:LONGEST], [b for b in page.get("boxes") or [] if b.get("text")]
-    if not page.get("boxes"):
+    below `unreadable_px` or below `unreadable_contrast`, nor those of the boxes whose places are in `lost`. A measured page
+    without boxes is believed."""
+    text, boxes = (page.get("text") or "")[:LONGEST], page.get("boxes") or []
+    if not boxes:
         return text
     seen, hidden = [], []
-    for box in boxes:
+    for place, box in enumerate(boxes):
+        if not box.get("text"):
+            continue
         x, y, width, height = box["box"]
         gone = x >= CANVAS[0] or y >= CANVAS[1] or x + width <= 0 or y + height <= 0 or not width or not height
         pale = box.get("contrast", 21) < limits["unreadable_contrast"] or box.get("covered")
-        unread = gone or pale or box.get("size", LETTERS) < limits["unreadable_px"]
+        unread = gone or pale or place in lost or box.get("size", LETTERS) < limits["unreadable_px"]
         (hidden if unread else seen).append(_letters(box["text"]))
     # Lines of code, formulas and diagrams are in no box line by line.
     vouched = len(page["boxes"]) >= BOXES or any(page.get(key) for key in ("code_lines", "formulas", "diagrams"))
@@ -218,34 +268,42 @@ def fold(text):
 
 
 def _dense(letter):
-    return "\u2e80" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7af" or "\u0e00" <= letter <= "\u0e7f"
+    return bool(words.DENSE.match(letter))
 
 
 def count(text):
-    dense = sum(map(_dense, text))
-    return len([w for w in text.split() if not all(map(_dense, w))]) + dense / 2
+    """Words between blanks; letters of a script without them by their share of a word."""
+    dense = "".join(words.DENSE.findall(text))
+    return len([w for w in text.split() if not all(map(_dense, w))]) + words.count(dense)
 
 
-def head(text, words):
+def head(text, most):
     """The beginning of a text, so many words long."""
     out, used = [], 0.0
     for word in text.split(" "):
         dense = sum(map(_dense, word))
-        if used >= words:
+        if used >= most:
             break
-        out.append(word[: int(2 * (words - used)) or 1] if dense > 1 else word)
+        out.append(word[: int(2 * (most - used)) or 1] if dense > 1 else word)
         used += dense / 2 if dense else 1
     return " ".join(out)
 
 
 def content_words(text):
+    """What a text is about: words of 4 letters or more (3 in scripts that write no vowels or join them) without function
+    words; pairs of letters in scripts without blanks."""
     found = set()
-    for word in "".join(c if c.isalnum() else " " for c in text).split():
+    for word in "".join(c if _inside(c) else " " for c in text).split():
         if any(map(_dense, word)):
             found.update(word[i : i + 2] for i in range(len(word) - 1))
-        elif len(word) >= 4 and not any(word in words for words in STOPWORDS.values()):
+        elif len(word) >= (3 if "\u0590" <= word[0] <= "\u0dff" else 4) and not any(word in stop for stop in STOPWORDS.values()):
             found.add(word[:6])  # a crude stem: plural and verb endings go
     return found
+
+
+def _inside(letter):
+    """Whether a character belongs to a word; vowel signs do."""
+    return letter.isalnum() or unicodedata.category(letter)[0] == "M"
 
 
 # --- design ----------------------------------------------------------------------------------------------------------
@@ -286,7 +344,7 @@ def pictures(pages):
 
 
 def density(pages):
-    """Words on the slide; too few and too many both lose."""
+    """Words on the slide; too many lose, few do not: a slide may show one thing."""
     return dict(pages.words) or None
 
 
@@ -317,12 +375,15 @@ def variety(pages):
 
 
 def visuals(pages):
-    """Share of the slides that show something besides running text: picture, diagram, table, code, formula or
-    quotation."""
-    shown = sum(
-        any(pages.has(n, e) for e in ("code", "mermaid", "katex", "table", "image", "quote")) for n in pages.whole
-    )
+    """Share of the slides that show something besides running text: picture, diagram, table, quotation, code, formula, or
+    a few words set large (40 px)."""
+    shown = sum(any(pages.has(n, e) for e in ELEMENTS) or _displays(pages.whole[n]) for n in pages.whole)
     return shown / len(pages.numbers) if pages.numbers else 0
+
+
+def _displays(page):
+    font = page.get("font") or {}
+    return max(font.get("title") or 0, font.get("dominant") or 0) >= LARGE and (page.get("layout") or "") not in ("cover", "intro")
 
 
 # --- content ---------------------------------------------------------------------------------------------------------
@@ -372,9 +433,27 @@ def language(pages):
     )
     if foreign * 2 > len(text):
         return 0.0
-    words = Counter("".join(c if c.isalpha() else " " for c in text).split())
-    hits = {name: sum(words[w] for w in stop) for name, stop in STOPWORDS.items()}
+    hits = _hits(text)
     return hits[asked] / max(hits.values()) if max(hits.values()) >= 3 else None
+
+
+def _hits(text):
+    words = Counter("".join(c if c.isalpha() else " " for c in text).split())
+    return {name: sum(words[w] for w in stop) for name, stop in STOPWORDS.items()}
+
+
+def _tongue(text):
+    """The likeliest language of a text by its script or function words, or None where neither says."""
+    text = fold(text)
+    letters = [unicodedata.name(c, "") for c in text if c.isalpha()]
+    if letters and sum(name.startswith("LATIN") for name in letters) * 2 < len(letters):
+        shares = {code: sum(name.startswith(scripts) for name in letters) for code, scripts in SCRIPTS.items()}
+        best = [code for code, share in shares.items() if share == max(shares.values())]
+        kana = any(name.startswith(("HIRAGANA", "KATAKANA")) for name in letters)
+        return {("zh", "ja"): "ja", ("ja",): "ja" if kana else "zh"}.get(tuple(best), best[0] if len(best) == 1 else None)
+    hits = _hits(text)
+    best, second = sorted(hits.values())[-1], sorted(hits.values())[-2]
+    return max(hits, key=hits.get) if best >= 5 and best > 1.3 * second else None
 
 
 def outline(pages):
@@ -393,12 +472,23 @@ def _places(pages, asked):
     return places
 
 
-def substance(pages):
-    """Words on the slide, counted up to what a slide needs; a slide with a diagram, table, code or formula has
-    enough."""
-    rich = {n: any(pages.has(n, e) for e in ("code", "mermaid", "katex", "table")) for n in pages.whole}
-    plain = [n for n in pages.numbers if n not in (pages.numbers[0], pages.numbers[-1])] or pages.numbers
-    return {n: 1e3 if rich.get(n) else pages.words.get(n, 0) for n in plain} or 0
+def topic(pages):
+    """Share of the request's content words that the slides take up, beside the headings that were asked for: little is
+    another topic or none, all of it is the request itself. Null where the deck is asked for in another language."""
+    headings = content_words(fold(" ".join(pages.asks.get("outline") or [])))
+    asked = content_words(fold(pages.request)) - headings
+    spoken, wanted = _tongue(pages.request), (pages.asks.get("language") or "").split("-")[0]
+    if len(asked) < 3 or (spoken and wanted and spoken != wanted):
+        return None
+    return len(asked & set().union(*pages.own.values())) / len(asked)
+
+
+def aside(pages):
+    """Share of the slides with code or formulas, where `asks.features` is given and has them not."""
+    if not pages.asks.get("features"):
+        return None
+    unasked = [e for e in ("code", "katex") if e not in pages.asks["features"]]
+    return sum(any(pages.has(n, e) for e in unasked) for n in pages.whole) / len(pages.numbers) if pages.numbers else 0
 
 
 def leftovers(pages):
@@ -414,8 +504,7 @@ def leftovers(pages):
 def figures(pages):
     """Share of the request's figures (two digits or more; not the number of slides, nor the numbering of a list) that the
     deck shows."""
-    request = re.sub(r"(?m)^\s*\d{1,2}[.):]?\s", "", _request(pages))
-    asked = _figures(request) - {str(pages.asks.get("slides"))}
+    asked = _asked_figures(pages.record)
     shown = set().union(*map(_figures, pages.texts.values()))
     return len(asked & shown) / len(asked) if asked else None
 
@@ -428,13 +517,26 @@ def _figures(text):
     return {digits for number in found if len(digits := "".join(c for c in number if c.isdigit())) > 1}
 
 
-def _request(pages):
-    return "\n".join(m["content"] for m in pages.record.get("messages") or [] if m.get("role") == "user")
+def _asked_figures(record):
+    """The figures of a request. A number at a word for slides in the request's language is how many there shall be."""
+    request = "\n".join(m["content"] for m in record.get("messages") or [] if m.get("role") == "user")
+    request = re.sub(r"(?m)^\s*\d{1,2}[.):]?\s", "", request)
+    slides = {digits for pair in _SLIDES.findall(unicodedata.normalize("NFKC", request).casefold()) for digits in pair if digits}
+    return _figures(request) - slides - {str((record.get("asks") or {}).get("slides"))}
+
+
+# 12 slides, a 12-slide deck, 10-12 pages, slides: 12, 12枚のスライド, 12张幻灯片 ..
+_SLIDES = re.compile(
+    r"(?<!\d)(\d{1,3})(?:\s?(?:-|–|to|bis|à|a|bis zu)\s?(\d{1,3}))?[\s-]?(?:[^\W\d_]{1,12}\s){0,1}(?:の)?"
+    r"(?:slid|page|seite|foli|diapo|diaposit|lámin|pantall|planche|pagin|páginas|dia'?s|sider|sidor|bild|slajd|snímk|strán|"
+    r"слайд|διαφάνει|slayt|salind|trang|स्लाइड|شرائح|شريحة|枚|张|張|页|頁|ページ|장|슬라이드|쪽)"
+    r"|(?:slides?|folien|diapositiv\w*|スライド|幻灯片|슬라이드)\s*[:=]\s*(\d{1,3})"
+)
 
 
 def echo(pages):
-    """Share of the words that stand in the request in the same order, five or more in a row."""
-    asked = _units(_request(pages))
+    """Share of the words that stand in the request in the same order, three or more in a row."""
+    asked = _units(pages.request)
     runs, words, said = {tuple(asked[i : i + RUN]) for i in range(len(asked) - RUN + 1)}, 0, 0
     for text in pages.texts.values():
         units = _units(text)
@@ -445,7 +547,7 @@ def echo(pages):
 
 def _units(text):
     """Words without their punctuation; single letters in scripts without blanks."""
-    spaced = "".join(f" {c} " if _dense(c) else c if c.isalnum() else " " for c in fold(text))
+    spaced = "".join(f" {c} " if _dense(c) else c if _inside(c) else " " for c in fold(text))
     return spaced.split()
 
 
@@ -474,19 +576,22 @@ def close(pages):
 
 
 def titles(pages):
-    """Share of the slides with a title that no other slide has."""
-    seen = Counter(pages.titles().values())
-    return sum(1 for title, times in seen.items() if title and times == 1) / len(pages.numbers) if pages.numbers else 0
+    """Share of the slides with a title that no other slide has; a picture or a few large words need none."""
+    titles = pages.titles()
+    seen = Counter(titles.values())
+    free = [n for n, title in titles.items() if not title and (_displays(pages.whole[n]) or pages.words[n] <= 5 and pages.has(n, "image"))]
+    good = sum(1 for title, times in seen.items() if title and times == 1)
+    return (good + len(free)) / len(pages.numbers) if pages.numbers else 0
 
 
 def thread(pages):
-    """Share of the slide's content words that an earlier slide brought up; slides from the second on that have any."""
-    known, shares = set(), {}
+    """Share of the slides with words that take up a word of the request or of an earlier slide; from the second on."""
+    known, linked = content_words(fold(pages.request)), []
     for n in pages.whole:
         if words := pages.tokens[n]:
-            shares[n] = len(words & known) / len(words)
+            linked.append(bool(words & known))
             known |= words
-    return dict(list(shares.items())[1:]) or 0
+    return sum(linked[1:]) / len(linked[1:]) if linked[1:] else 0
 
 
 def order(pages):
@@ -498,25 +603,35 @@ def order(pages):
     return max(best) / len(places) if len(places) > 1 else None
 
 
-def evenness(pages):
-    """Spread of the words per slide between the first and the last: standard deviation over mean."""
-    import statistics
-
-    words = [pages.words.get(n, 0) for n in pages.numbers[1:-1]]
-    return statistics.pstdev(words) / statistics.mean(words) if len(words) > 1 and sum(words) else None
-
-
 def grammar(pages):
     """Share of function words in the text beside the titles, on slides without code, diagram and formula: words without
-    any are a list that says nothing. From 30 words on, in the languages that the measure `language` tells by them."""
+    any are a list that says nothing. From 60 words on, in the languages that the measure `language` tells by them."""
     asked, words = (pages.asks.get("language") or "").split("-")[0], []
     for n in pages.whole:
         if not any(pages.has(n, e) for e in ("code", "mermaid", "katex")):
             text = pages.texts[n].replace(pages.titles()[n], " ", 1)
             words += "".join(c if c.isalpha() else " " for c in text).split()
-    if asked not in STOPWORDS or len(words) < 30:
+    if asked not in STOPWORDS or len(words) < 60:
         return None
     return sum(word in STOPWORDS[asked] for word in words) / len(words)
+
+
+def articles(pages):
+    """Share of the articles with a function word, a mark or nothing behind them: words in no order. From 8 articles on, in
+    seven languages, on slides without code and formula."""
+    language, found, bad = (pages.asks.get("language") or "").split("-")[0], 0, 0
+    if language not in ARTICLES:
+        return None
+    for n, page in pages.whole.items():
+        if pages.has(n, "code") or pages.has(n, "katex"):
+            continue
+        for line in readable(page, pages.settings["checklist"], pages.lost(n)).split("\n"):
+            words = re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)*|[.,;:!?()—–\"]", fold(line))
+            for word, behind in zip(words, [*words[1:], "."], strict=False):
+                if word in ARTICLES[language]:
+                    found += 1
+                    bad += behind in STOPWORDS[language] or not behind[0].isalnum()
+    return bad / found if found >= 8 else None
 
 
 # --- several dimensions ----------------------------------------------------------------------------------------------
@@ -551,12 +666,24 @@ def empty(pages):
 
 
 def hollow(pages):
-    """Share of the slides between the first and the last that show their title and at most five further words."""
+    """Share of the slides between the first and the last that show nothing but a heading that was asked for, or at most
+    two words beside it: no picture, no figure, nothing in place of a title of their own."""
+    headings = [set(_units(h)) for h in pages.asks.get("outline") or []]
     inner = [n for n in pages.numbers[1:-1] if n in pages.whole]
-    elements = ("code", "mermaid", "katex", "table", "image", "quote")
-    bare = [n for n in inner if not any(pages.has(n, e) for e in elements)]
-    bad = [n for n in bare if pages.words[n] - count(pages.titles()[n]) <= 5]
-    return len(bad) / len(inner) if inner else None
+    bad = 0
+    for n in inner:
+        title, said = set(_units(pages.titles()[n])), set(_units(pages.texts[n]))
+        asked = any(len(title & heading) * 2 >= len(heading) for heading in headings) or count(" ".join(title)) < 3
+        few = count(" ".join(said - title)) <= 2 and not any(c.isdigit() for c in pages.texts[n])
+        bad += asked and few and not any(pages.has(n, e) for e in ELEMENTS)
+    return bad / len(inner) if inner else None
+
+
+def unread(pages):
+    """Share of the slide's lines of text that cannot be made out in its picture: the pixels where a line stands are not
+    like its letters, or hardly differ from what is around them."""
+    lines = {n: sum(1 for box in page.get("boxes") or [] if box.get("ink")) for n, page in pages.whole.items()}
+    return {n: len(pages.lost(n)) / count for n, count in lines.items() if count} or None
 
 
 def errors(pages):
@@ -568,10 +695,13 @@ def errors(pages):
 
 MEASURES = {f.__name__: f for f in (
     overflow, overlap, contrast, smallest, pictures, density, whitespace, hierarchy, variety, visuals,
-    checklist, slides, features, theme, language, outline, substance, figures, leftovers, echo,
-    opening, close, titles, thread, order, evenness, grammar,
-    repeats, empty, hollow, errors)}
+    checklist, slides, features, theme, outline, figures, language, topic, aside, leftovers, echo,
+    opening, close, titles, thread, order, grammar, articles,
+    unread, repeats, empty, hollow, errors)}
 DIMENSIONS = ("content", "design", "coherence")
+# What a merit of the content needs in a prompt, by the names of docs/records.md.
+NEEDS = {"checklist": "checklist", "slides": "asks.slides", "features": "asks.features", "theme": "asks.theme", "outline": "asks.outline",
+         "figures": "figures in the request"}
 
 
 def check(path, settings):
@@ -579,7 +709,7 @@ def check(path, settings):
     for name in sorted({*MEASURES} ^ {*settings}):
         what = "is not a measure" if name in settings else "is missing"
         raise cli.BadConfig(f"{path}: measures.{name}: {what}")
-    own = {"checklist": {"words", "per_slide", "unreadable_px", "unreadable_contrast"}}
+    own = {"checklist": {"words", "per_slide", "unreadable_px", "unreadable_contrast", "unlike"}}
     for name, setting in settings.items():
         known = {"dimensions", "role", "ramp", "weight" if setting["role"] == "merit" else "least", *own.get(name, ())}
         for key in sorted(known ^ {*setting}):
@@ -597,9 +727,21 @@ def quality(value, ramp):
     return min(1.0, max(0.0, (value - low) / (high - low)))
 
 
-def judge(record, run, settings):
+def lacking(record, needed):
+    """What a prompt lacks for its decks' content to be measured, by the names of docs/records.md; [] where enough is there.
+
+    record: anything with `messages`, `asks` and `checklist`; a deck is not needed, so all decks of a prompt agree.
+    needed: how many of the content's merits must apply; a checklist counts for two.
+    """
+    asks = record.get("asks") or {}
+    has = {"checklist": record.get("checklist"), "figures": _asked_figures(record), **{k: asks.get(k) for k in ("slides", "features", "theme", "outline")}}
+    there = sum(bool(has[name]) for name in NEEDS) + bool(has["checklist"])
+    return [] if there >= needed else [NEEDS[name] for name in NEEDS if not has[name]]
+
+
+def judge(record, run, settings, needed):
     """The value of `judge` (docs/records.md) for a rendered record: deterministic, from render.xray, the pictures,
-    the deck and the asks.
+    the deck and the asks. `scores.content` is null where the prompt says too little of what it wants (`lacking`).
 
     run: the run folder. settings: a protocol's [measures]. Raises cli.BadData when a picture cannot be read.
     """
@@ -623,6 +765,9 @@ def judge(record, run, settings):
                 losses[name] = 10 * (1 - factor)
         scores[dimension] = round(1 + 4 * share, 2)
         why[dimension] = _why(here, losses)
+    if lacks := lacking(record, needed):
+        scores["content"] = None
+        why["content"] = f"not measured: the prompt lacks {', '.join(lacks)}"
     return {
         "judge": NAME,
         "scores": scores,

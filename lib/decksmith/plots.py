@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from decksmith import claims, cli, stream
-from decksmith.runs import TITLES, caption, interval, titles
+from decksmith.runs import caption, interval, titles
 
 INKS = {"light": {"ink": "#1f2328", "soft": "#6a7078", "line": "#e3e1db", "paper": "#ffffff"},
         "dark": {"ink": "#e8e6e1", "soft": "#9aa0a8", "line": "#34383e", "paper": "none"}}
@@ -23,7 +23,7 @@ def style(ink="light"):
     _fonts()
     tone = INKS[ink]
     with pyplot.rc_context({
-            "font.family": ["Deck", "DejaVu Sans"], "font.size": 10, "svg.hashsalt": "decksmith", "svg.fonttype": "path",
+            "font.family": ["Deck", "DejaVu Sans"], "font.size": 10, "svg.hashsalt": "decksmith", "svg.fonttype": "path", "text.parse_math": False,
             "text.color": tone["ink"], "axes.labelcolor": tone["soft"], "xtick.color": tone["soft"], "ytick.color": tone["ink"],
             "axes.edgecolor": tone["line"], "axes.facecolor": "none", "figure.facecolor": tone["paper"], "axes.spines.top": False,
             "axes.spines.right": False, "axes.spines.left": False, "xtick.major.size": 0, "ytick.major.size": 0, "axes.axisbelow": True}):
@@ -176,12 +176,9 @@ def _said(compared):
     """The headline in at most three lines of a plot."""
     import textwrap
 
-    if compared["refused"]:
-        lines = ["No headline: " + compared["refused"][0] + (f" (and {more} more)" if (more := len(compared["refused"]) - 1) else "")]
-    elif len(compared["runs"]) < 2:
+    if len(compared["runs"]) < 2:
         return []
-    else:
-        lines = compared["headlines"] if len(compared["headlines"]) < 4 else [claims.ranked(compared)]
+    lines = compared["headlines"] if len(compared["headlines"]) < 4 else [claims.ranked(compared)]
     return [textwrap.shorten(line, 125, placeholder=" ..") for line in lines]
 
 
@@ -205,7 +202,7 @@ def _plot_dimensions(pyplot, runs, compared, tone):
                 _bar_with_interval(axes, y, value, run["color"], tone, 0.24)
                 axes.text(5.12, y, interval(value), va="center", size=9)
     middle = step * (len(runs) - 1) / 2
-    axes.set_yticks([-index * group - middle for index in range(len(names))], [TITLES.get(name, name) for name in names])
+    axes.set_yticks([-index * group - middle for index in range(len(names))], [titles(runs).get(name, name) for name in names])
     axes.set_ylim(-len(names) * group + group - 2 * middle - 0.35, 0.35)
     _scale(axes, tone)
     figure.subplots_adjust(left=0.14, right=0.82, bottom=0.35 / figure.get_figheight())
@@ -247,7 +244,7 @@ def _plot_radar(pyplot, runs, compared, tone):
     axes.set_ylim(1, 5)
     axes.set_yticks([2, 3, 4, 5], ["2", "3", "4", "5"], size=8, color=tone["soft"])
     axes.set_rlabel_position(180 / len(names))
-    axes.set_xticks(angles, [TITLES.get(name, name) for name in names])
+    axes.set_xticks(angles, [titles(runs).get(name, name) for name in names])
     axes.tick_params(axis="x", pad=10)
     axes.grid(color=tone["line"], linewidth=0.8)
     axes.spines["polar"].set_visible(False)
@@ -286,7 +283,7 @@ def _plot_deltas(pyplot, runs, compared, tone):
     axes.set_xlim(-1.1 * reach, 1.1 * reach)
     axes.grid(axis="x", color=tone["line"], linewidth=0.8)
     middle = step * (len(others) - 1) / 2
-    axes.set_yticks([-index * group - middle for index in range(len(shown))], [TITLES.get(name, name) for name in shown])
+    axes.set_yticks([-index * group - middle for index in range(len(shown))], [titles(runs).get(name, name) for name in shown])
     axes.set_ylim(-len(shown) * group + group - 2 * middle - 0.35, 0.35)
     figure.subplots_adjust(left=0.14, right=0.70, bottom=0.35 / figure.get_figheight())
     lines = (len(others) + 2) // 3

@@ -7,7 +7,6 @@ import difflib
 import hashlib
 import json
 import os
-import re
 import shutil
 from array import array
 from collections import Counter
@@ -17,7 +16,6 @@ from decksmith import cli, sft, sizing, stream
 
 KEYS = sft.RECIPES / "nemo-rl-keys.txt"
 SHOWN = 10  # findings of one rule that are listed; the rest is counted
-HALF = re.compile("[\ud800-\udfff]")
 LOADED = 10 << 20  # the trainer's loader takes its columns from so many bytes
 
 # Each rule with what to do about it.
@@ -372,8 +370,8 @@ def _shape(row, late, columns):
         if not isinstance(message.get("content"), str) or not message["content"].strip() or not isinstance(thoughts, str | None):
             yield "messages", f"the content of {role} is empty or no text" if isinstance(thoughts, str | None) else "reasoning_content is no text"
             return
-        if HALF.search(message["content"] + (thoughts or "")):
-            yield "messages", f"what {role} says holds half a character (a lone surrogate)"
+        if "\ufffd" in message["content"] + (thoughts or ""):  # what stream.loads makes of a lone surrogate, too
+            yield "messages", f"what {role} says holds a broken character (U+FFFD, or half of a pair)"
             return
     paths = {key for key, _ in _leaves({**row, "messages": {str(index): message for index, message in enumerate(messages)}})}
     if late and (fresh := sorted(paths - columns)):

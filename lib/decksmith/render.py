@@ -10,6 +10,7 @@ import base64
 import fcntl
 import functools
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -23,13 +24,20 @@ import time
 from pathlib import Path
 
 from decksmith import cli, renders, rubric, stream
+from decksmith.cell import SYSTEM
+from decksmith.deck import THEMES
 
 RENDERER = cli.ROOT / "assets" / "renderer"
 MODULES = cli.TOOLCHAIN / "assets" / "renderer" / "node_modules"
 CELL = Path(__file__).with_name("cell.py")
 # From strongest to weakest: the walls of the cell, and whether root becomes another user in it.
 WALLS = [(walls, other) for other in (True, False) for walls in ("full", "shared-pids")]
-WALLS += [("plain", True), ("plain", False)]
+WALLS += [("bubblewrap", True), ("plain", True), ("plain", False)]
+NO_WALLS = (
+    "this machine grants no namespaces, so a deck would run as a program of yours, with your files and your network"
+)
+# What every worker renders unless we are broken: it tells whose fault it is when another deck does not.
+KNOWN_GOOD = "---\ntheme: {theme}\n---\n\n# A\n\n- one\n\n$a^2$\n\n---\n\n# B\n\n```js\n1\n```\n"
 MAX_TEXT, MAX_PICTURE, MAX_PICTURES, MAX_ERRORS = 2 << 20, 32 << 20, 96 << 20, 200
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -48,9 +56,8 @@ def engine(scale=1):
 
 
 def themes():
-    """The names a deck may give its theme: those among the renderer's dependencies."""
-    names = json.loads((RENDERER / "package.json").read_text())["dependencies"]
-    return sorted(found[1] for name in names if (found := re.fullmatch(r"(?:@slidev/|slidev-)theme-(.+)", name)))
+    """The names a deck may give its theme, sorted; the table is assets/renderer/themes.json."""
+    return sorted(THEMES)
 
 
 @functools.cache
@@ -165,7 +172,8 @@ class Pool:
     async def render(self, run, record):
         """Render one record and return its `render` value; pictures are written to `<run>/<id>/slides`."""
         result, cached = await self._kept_result(record["id"], *source(run, record))
-        return await self._value(run, record, result) | ({"by": {"cached": True}} if cached else {})
+        by = {"cached": True} if cached else {"walls": (await self.ready)[0]} if self.ready else {}
+        return await self._value(run, record, result) | ({"by": by} if by else {})
 
     async def _value(self, run, record, result):
         """The `render` value of a result whose pictures are bytes; they are published."""
@@ -214,17 +222,36 @@ class Pool:
         walls = await asyncio.shield(self.ready)
         worker = await self.idle.get()
         try:
-            for attempt in (1, 2):
+            result = await self._ask(worker, request, walls)
+            if not (stalled := _broken(result)):
+                return result
+            good = await self._known_good(worker, request, walls)
+            if good and stalled["class"] != "deadline":
                 result = await self._ask(worker, request, walls)
-                kind = result["errors"][0]["kind"] if not result.get("pictures") and result["errors"] else None
-                if kind != "renderer" or attempt == 2:
-                    return result
-                stream.warn(
-                    request["id"],
-                    f"renderer fault, {result['errors'][0]['message'].splitlines()[0]}; once more on a fresh worker",
-                )
+            if not (error := _broken(result)):
+                return result
+            if good:  # it alone breaks what serves others
+                error |= {"class": "crash"} if error["class"] == "internal" else {}
+                error.update(kind="model", message=f"the deck breaks what renders it: {error['message']}"[:1500])
+            else:
+                error.update({"class": "internal"} if error["class"] == "deadline" else {})
+                stream.warn(request["id"], f"renderer fault, of a deck known to be good too: {error['message'].splitlines()[0]}")
+            return result
         finally:
             self.idle.put_nowait(worker)
+
+    async def _known_good(self, worker, request, walls):
+        """Whether a deck that works unless we are broken works now, in the theme of `request`: on this worker, or on a fresh one."""
+        named = re.search(r"^theme:[ \t]*['\"]?([\w-]+)", request["text"], re.M)
+        theme = named[1] if named and named[1] in themes() else "default"
+        good = {**request, "id": f"{request['id']} (known good)", "text": KNOWN_GOOD.format(theme=theme), "images": {}, "least": 1}
+        for attempt in (1, 2):
+            result = await self._ask(worker, good, walls)
+            if result["pictures"]:
+                return True
+            if attempt == 1:
+                await worker.reap()
+        return False
 
     async def _ask(self, worker, request, walls):
         """One deck through a worker; a theme that no deck has named before is bundled first, at nobody's expense."""
@@ -255,6 +282,12 @@ def _first(errors):
     *chosen, last = [*firsts, *others][:MAX_ERRORS]
     note = f"{errors[last]['message']} (and {len(errors) - MAX_ERRORS} more errors, not listed)"
     return [*(errors[number] for number in sorted(chosen)), {**errors[last], "message": note}]
+
+
+def _broken(result):
+    """The error that says that the renderer failed, or None."""
+    first = result["errors"][0] if result["errors"] and not result["pictures"] else None
+    return first if first and first["kind"] == "renderer" else None
 
 
 def _failure(cls, message, kind="model", slide=None, line=None, expected=0):
@@ -337,6 +370,19 @@ def _alive(pid):
 def _cell(walls, become, home, command, readable=()):
     """The command line that runs `command` in a cell, as a child of this process."""
     spec = {"home": str(home), "read": [str(path) for path in readable], "walls": walls, "become": become}
+    if walls == "bubblewrap":  # has its walls where it is setuid and users may make no namespaces
+        spec |= {"walls": "plain", "parent": 1}
+        python = os.path.realpath(sys.executable)
+        shown = [*SYSTEM, sys.base_prefix, os.path.realpath(sys.base_prefix), python, str(CELL), *spec["read"]]
+        links = [("--symlink", os.readlink(path), path) for path in shown if os.path.islink(path)]
+        binds = [("--ro-bind", path, path) for path in shown if os.path.exists(path) and not os.path.islink(path)]
+        capable = ("--cap-add", "ALL") if os.geteuid() == 0 else ()  # what the cell needs, and gives up
+        divide = ["pid", "net", "ipc", "uts"]
+        walls = [f"--unshare-{what}" for what in divide] + ["--die-with-parent", *capable, "--proc", "/proc"]
+        above = sorted({str(folder) for path in [*shown, home] for folder in Path(path).parents} - {"/"})
+        open_ = itertools.chain(*(("--perms", "0755", "--dir", folder) for folder in above))  # else they are root's alone
+        walls += ["--dev", "/dev", "--tmpfs", "/tmp", *open_, *itertools.chain(*links, *binds), "--bind", home, home]
+        return ["bwrap", *map(str, walls), python, "-IS", CELL, json.dumps(spec), *command]
     return [sys.executable, "-IS", CELL, json.dumps(spec | {"parent": os.getpid()}), *command]
 
 
@@ -396,11 +442,25 @@ async def _prepare(home):
 
 
 async def _walls(home):
-    refusals = []
+    """The strongest of WALLS in which Node runs; none at all only where DECKSMITH_WALLS accepts that, or an image is a wall."""
+    refusals, image = [], os.environ.get("DECKSMITH_IMAGE")
+    accepted = os.environ.get("DECKSMITH_WALLS", "")
+    if accepted not in ("", "plain"):
+        raise cli.BadConfig(f"DECKSMITH_WALLS is {accepted!r}; it is unset, or plain to do without walls")
     for walls, become in WALLS if os.geteuid() == 0 else [pair for pair in WALLS if pair[1]]:
+        if walls == "bubblewrap" and not shutil.which("bwrap"):
+            continue
+        if walls == "plain" and not (accepted or image):
+            raise cli.Missing(
+                f"{NO_WALLS} ({'; '.join(refusals)[:300]}); let users make namespaces (sysctl "
+                "kernel.unprivileged_userns_clone=1), or use the image (make image-render) or bubblewrap; for decks that are "
+                "your own: --walls plain, or DECKSMITH_WALLS=plain"
+            )
         trial = Path(tempfile.mkdtemp(dir=home))
         status, words = await _run(_cell(walls, become, trial, [node().resolve(), "--version"], _readable()), trial)
         if status == 0:
+            if walls == "plain" and not image:
+                cli.say(NO_WALLS)
             return walls, become
         refusals.append(f"{walls}: {words[-200:]}")
     raise cli.Missing(f"Node does not run in any cell: {'; '.join(refusals)}")
@@ -499,24 +559,29 @@ class _Worker:
                 elif time.monotonic() - began > 10 * deadline:
                     verdict = (
                         "renderer",
-                        "internal",
+                        "deadline",
                         f"no reply in {10 * deadline:g} seconds, {used - cpu:.1f} of them in use",
                     )
                 if verdict:
                     break
-            reply = None if verdict else answer.result()
+            try:
+                reply = None if verdict else answer.result()
+            except ValueError:  # a line without an end
+                reply, verdict = None, ("model", "memory", "what is known of the deck is too large")
         finally:
             answer.cancel()
             if not answer.done() or verdict:
                 self.kill()
         if reply and "result" in reply:
             return reply["result"]
+        if reply and not reply.get("page"):  # what it threw leaves it in order; a known good deck tells
+            return _failure("internal", reply["crash"][:1500], "renderer", seen["slide"], seen["line"], seen["of"])
         await self.reap()
         if not verdict and reply and reply.get("page") and peak > 256 << 20:
             verdict = ("model", "memory", "the page ran out of memory")
         if not verdict:
             text = reply["crash"] if reply else f"the render worker ended: {self._last_words()}"
-            verdict = ("renderer", "internal" if reply and not reply.get("page") else "crash", text[:1500])
+            verdict = ("renderer", "crash", text[:1500])
         kind, cls, message = verdict
         return _failure(cls, message, kind=kind, slide=seen["slide"], line=seen["line"], expected=seen["of"])
 

@@ -1,15 +1,14 @@
 """The page to look through every deck of some runs."""
 
-import json
 import re
 from collections import Counter
 from pathlib import Path
 
-from decksmith import claims, cli, stream
+from decksmith import claims, cli, pages, stream
 from decksmith.plots import loss, measured, plots
+from decksmith.results import looks
 from decksmith.runs import (
     ROWS,
-    TITLES,
     caption,
     fault_of,
     figure_text,
@@ -34,46 +33,29 @@ def page(out, runs, training=None):
     The page opens from disk. Everything a model wrote reaches it as JSON or as escaped text, never as markup; a content
     security policy allows only this page's own script, style and pictures.
     """
-    import base64
-    import hashlib
-
-    import jinja2
-
     if rows := next((run for run in runs if run["protocol"].get("protocol") == ROWS), None):
         raise cli.BadData(f"{rows['path']} has scores only; a report needs the decks of runs")
-    out, web = Path(out), cli.ROOT / "assets" / "web"
+    out = Path(out)
     pictures, done = _pictures(out, runs)
-    compared = claims.compare(runs)
+    compared, seen = claims.compare(runs), looks.remember(runs)
     ways = {"formats": ("svg",), "inks": ("light", "dark")}
     drawn = plots(out / "plots", runs, compared, **ways)
     if training:
         drawn += loss(out / "plots", Path(training) / "metrics.jsonl", **ways)
-    data = json.dumps(_data(runs, pictures), ensure_ascii=False, separators=(",", ":"))
-    # In a script element only `<` can end or change what follows; lone surrogates are not UTF-8.
-    data = data.replace("<", "\\u003c").encode("utf-8", "backslashreplace").decode()
-    faces = "".join(f'@font-face{{font-family:Inter;font-weight:{weight};font-display:block;src:url(data:font/woff;base64,'
-                    f'{base64.b64encode((web / "fonts" / f"inter-{weight}.woff").read_bytes()).decode()})}}' for weight in (400, 600))
-    style, script = faces + (web / "report.css").read_text(), (web / "report.js").read_text()
-    digest = {name: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-              for name, text in (("style", style), ("script", script))}
-    policy = (f"default-src 'none'; script-src 'sha256-{digest['script']}'; style-src 'sha256-{digest['style']}'; "
-              "img-src 'self' file:; font-src data:; base-uri 'none'; form-action 'none'")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-                                     loader=jinja2.FileSystemLoader(web))
-    environment.filters["number"] = lambda value: "–" if value is None else figure_text(value)
-    environment.filters["place"] = lambda value: round(4 + 98 * (value - 1), 1)  # 1 to 5 on the card's track
+    style, script = pages.faces() + (pages.WEB / "report.css").read_text(), pages.script("report.js")
+    template = pages.template("report.html.j2", number=lambda value: "–" if value is None else figure_text(value),
+                              place=lambda value: round(4 + 98 * (value - 1), 1))  # 1 to 5 on the card's track
     decks = sum(len(run["records"]) for run in runs)
-    stream.write(out / "index.html", environment.get_template("report.html.j2").render(
+    stream.write(out / "index.html", template.render(
         counted=f"{decks} deck{'s' * (decks != 1)} by {len(runs)} model{'s' * (len(runs) != 1)}",
         honest=_honest(runs), overall=titles(runs)["overall"],
         title=" and ".join(run["label"] for run in runs) if len(runs) < 3 else f"{len(runs)} models", caption=caption(runs),
         protocol=runs[0]["protocol"].get("hash") or "unknown", cards=[_card(run) for run in runs], tables=claims.tables(runs, compared),
         headlines=[(pair["verdict"], pair["sentence"]) for pair in compared["pairs"] if (pair["accounting"], pair["measure"]) == claims.HEADLINE],
-        refused=compared["refused"], ranked=claims.ranked(compared) if len(runs) > 1 and compared["ranks"] else None,
-        plots=[(name, name.replace(".svg", "-dark.svg"), _ALT[name[:-4]])
+        limits=claims.limited(compared), ranked=claims.ranked(compared) if len(runs) > 1 else None,
+        seen=seen["said"], plots=[(name, name.replace(".svg", "-dark.svg"), _ALT[name[:-4]])
                                                                 for name in drawn if "-dark" not in name],
-        policy=policy, style=jinja2.utils.markupsafe.Markup(style), script=jinja2.utils.markupsafe.Markup(script),
-        data=jinja2.utils.markupsafe.Markup(data)))
+        policy=pages.policy(script, style, "'self' file:"), style=pages.as_is(style), script=pages.as_is(script), data=pages.data(_data(runs, pictures))))
     return {"decks": decks, **done}
 
 
@@ -172,7 +154,7 @@ def _data(runs, pictures):
             rows.append(_deck(index, run, record, pictures))
     dimensions = dict.fromkeys(name for run in runs for name in measured([run]))
     return {"judge": judged_by(runs), "caption": caption(runs),
-            "dimensions": [[name, TITLES.get(name, name)] for name in dimensions], "offline": offline(runs),
+            "dimensions": [[name, titles(runs).get(name, name)] for name in dimensions], "offline": offline(runs),
             "runs": [{"name": run["name"], "label": run["label"], "color": run["color"]} for run in runs],
             "prompts": prompts, "rows": rows}
 

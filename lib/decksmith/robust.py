@@ -16,7 +16,8 @@ KINDS = {"test": "Paired tests", "weights": "Any weights", "dimension": "A dimen
 
 
 def card(loaded, tested=None):
-    """The robustness card of several runs (`runs.load`), or None for fewer than two or too few prompts that all have.
+    """The robustness card of several runs (`runs.load`), or None for fewer than two runs, a single dimension (nothing can be weighed
+    otherwise) or too few prompts that all have.
 
     `tested`: `{label: [best, worst]}`, the ranks that the paired tests at the protocol's weights leave open (`claims.ranks`); None
     when they make no claim, which leaves every rank open. Weights are the protocol's, equal ones where it names none. Returns
@@ -24,7 +25,6 @@ def card(loaded, tested=None):
     - `models`, `prompts` (shared by all models), `tried` ({kind: changes tried}, kinds as in KINDS);
     - `ranks`: {label: {"any": [best, worst], kind: [best, worst]}}. `test` is `tested`; each other kind spans its changes and no
       change; `any` spans all of these;
-    - `first`: {label: share of the weight grid on which its mean is the highest}; grid: all weights in steps of 0.05;
     - `swaps`: per pair {"a", "b", "move", "of", "to", "where"}: the least share of the weight that must move for their means to
       change places (None: no weights do that), where most of it comes from and goes to, and the other changes that swap them.
     """
@@ -38,7 +38,7 @@ def card(loaded, tested=None):
         (name for record in loaded[0]["records"] for name in record["score"].get("dimensions") or {}), 1)
     names = list(weights)
     prompts = _shared(floor, names)
-    if len(prompts) < stats.FEWEST:
+    if len(names) < 2 or len(prompts) < stats.FEWEST:
         return None
     at = numpy.array(list(weights.values())) / sum(weights.values())
     cube = _cube(floor, prompts, names)  # (models, prompts, dimensions)
@@ -69,12 +69,8 @@ def card(loaded, tested=None):
     ranks = {kind: _ranks(numpy.array([base, *(values for _, values in changes)])) for kind, changes in tried.items() if changes}
     ranks = {"test": numpy.array([(tested or {}).get(label, [1, len(labels)]) for label in labels]).T, **ranks}
     ranks["any"] = numpy.array([numpy.min([r[0] for r in ranks.values()], axis=0), numpy.max([r[1] for r in ranks.values()], axis=0)])
-    top = grid @ means.T
-    top = top >= top.max(axis=1, keepdims=True) - TIE
-    first = (top / top.sum(axis=1, keepdims=True)).mean(axis=0)
     return {"models": labels, "prompts": len(prompts), "tried": {"test": 1, **{kind: len(changes) for kind, changes in tried.items()}},
             "ranks": {label: {kind: [int(ends[0][m]), int(ends[1][m])] for kind, ends in ranks.items()} for m, label in enumerate(labels)},
-            "first": {label: float(share) for label, share in zip(labels, first, strict=True)},
             "swaps": _swaps(labels, names, at, means, base, tried)}
 
 
@@ -167,16 +163,10 @@ def tables(found):
     from decksmith.claims import rank_text
 
     kinds = [kind for kind in KINDS if found["tried"].get(kind)]
-    ranks = [[label, *(rank_text(found["ranks"][label][kind]) for kind in ("any", *kinds)),
-              _share(found["first"][label])] for label in found["models"]]
+    ranks = [[label, *(rank_text(found["ranks"][label][kind]) for kind in ("any", *kinds))] for label in found["models"]]
     swaps = [[f"{pair['a']} / {pair['b']}", _moved(pair), "; ".join(pair["where"]) or "none"] for pair in found["swaps"]]
-    return [("How far the ranking holds", ["Model", "Rank, any change", *(KINDS[kind] for kind in kinds), "Highest mean on"], ranks),
+    return [("How far the ranking holds", ["Model", "Rank, any change", *(KINDS[kind] for kind in kinds)], ranks),
             ("What swaps two models", ["Pair", "Least weight to move", "Other changes that swap their means"], swaps)]
-
-
-def _share(value):
-    """A percentage that says 0 and 100 only where that is so."""
-    return f"{100 * value:.0f} %" if value in (0, 1) else "< 1 %" if value < 0.01 else "> 99 %" if value > 0.99 else f"{100 * value:.0f} %"
 
 
 def _moved(pair):
@@ -188,5 +178,4 @@ def _moved(pair):
 
 
 NOTE = ("Ranges of the place of a model's mean over the prompts that all models share, under each change and none. Paired tests: what "
-        "the tests at the protocol's weights leave open. Rank, any change: over all columns. Highest mean on: share of all weights, in "
-        "steps of 0.05, with which its mean is the highest; it says nothing about separation.")
+        "the tests at the protocol's weights leave open. Rank, any change: over all columns. Any weights: all, in steps of 0.05.")

@@ -50,6 +50,22 @@ class Protocol:
         data.setdefault("measures", {})
         return cls(**data)
 
+    @classmethod
+    def held(cls, identity):
+        """The protocol as far as an `identity` (protocol.json of a run) says it: enough to score by. Raises ValueError
+        with a sentence that names the key."""
+        from jsonschema import Draft202012Validator
+
+        schema = json.loads((cli.ROOT / "assets/schemas/protocol.json").read_text(encoding="utf-8"))
+        for key in ("sampling", "images", "render", "score", "claim"):
+            wanted = {"$ref": f"#/properties/{key}", "properties": schema["properties"], "$defs": schema["$defs"]}
+            if error := next(Draft202012Validator(wanted).iter_errors(identity.get(key)), None):
+                raise ValueError(f"{'.'.join([key, *map(str, error.absolute_path)])}: {error.message}")
+        if sum(identity["score"]["weights"].values()) <= 0:
+            raise ValueError("score.weights: they sum to 0")
+        parts = {key: identity[key] for key in ("sampling", "images", "render", "score", "claim")}
+        return cls(name=identity.get("protocol"), prompts={}, judge=identity.get("judge") or {}, measures={}, **parts)
+
     @property
     def prompt(self):
         """The vision judge's instructions, as the model gets them."""
@@ -181,16 +197,18 @@ def score(protocol, record):
     weights, floor = protocol.score["weights"], protocol.score["floor"]
     error = fault(protocol, record)
     items = len(record.get("checklist") or [])
+    lacks = unmeasured(protocol, record)
     if error and error["kind"] == "model":
-        dimensions = dict.fromkeys(DIMENSIONS, floor)
+        dimensions = dict.fromkeys(DIMENSIONS, floor) | ({"content": None} if lacks else {})
         return {
-            "overall": floor,
-            "judge_only": floor,
+            "overall": mean(dimensions, weights),
+            "judge_only": mean(dimensions, {name: weights[name] for name in JUDGED}),
             "checklist": 0.0 if items else None,
             "dimensions": dimensions,
             "rendered": _rendered(protocol, record),
             "floored": True,
             "fault": error,
+            **({"lacks": lacks} if lacks else {}),
         }
     if error:
         dimensions = dict.fromkeys(DIMENSIONS)
@@ -215,12 +233,26 @@ def score(protocol, record):
         "rendered": True,
         "floored": False,
         "fault": None,
+        **({"lacks": lacks} if lacks else {}),
     }
 
 
+def unmeasured(protocol, record):
+    """What the prompt of a record lacks for its content to be measured offline (`offline.lacking`), or []. It is a property
+    of the prompt: a deck that failed has no content score there either, or failing would be the only way to have one."""
+    if protocol.judge["kind"] != "offline":
+        return []
+    from decksmith import offline
+
+    return offline.lacking(record, protocol.judge["needed"])
+
+
 def mean(dimensions, weights):
-    """The weighted mean over the dimensions that have a weight, rounded to 4 digits; None when the weights sum to 0."""
+    """The weighted mean over the dimensions that have a weight, rounded to 4 digits; None when the weights sum to 0 or a
+    dimension with a weight is None."""
     total = sum(weights.values())
+    if any(dimensions[name] is None for name, weight in weights.items() if weight):
+        return None
     return round(sum(dimensions[name] * weight for name, weight in weights.items()) / total, 4) if total else None
 
 
@@ -249,51 +281,86 @@ def identity(protocol, records):
     from decksmith import craft
 
     records = list(records)
-    prompts, systems = {}, set()
-    for record in records:
-        ident = ((record.get("gen") or {}).get("sample") or {}).get("of") or record["id"]
-        messages = record.get("messages") or []
-        systems.update(m["content"] for m in messages if m.get("role") == "system")
-        rest = [m for m in messages if m.get("role") != "system"]
-        row = stream.fingerprint([ident, rest, record.get("asks"), record.get("checklist")])
-        if prompts.setdefault(ident, row) != row:
-            raise cli.BadData(f"{ident}: two different prompts under one id")
+    _agree(records, "judge.rubric", _rubric, stream.fingerprint(protocol.judging()))
+    same = {**fixed(protocol), **observed(protocol, records)}
+    same["scanner"] = same["scanner"] or craft.SCANNER
+    return {**same, "hash": stream.fingerprint(same)}
+
+
+def fixed(protocol):
+    """The part of an identity that the protocol alone decides, JSON-able."""
     judging = protocol.judging()
+    return {
+        "protocol": protocol.name,
+        "images": protocol.images,
+        "render": protocol.render,
+        "judge": {k: v for k, v in judging.items() if k not in ("caps", "measures")},
+        "rubric": stream.fingerprint([judging.get("caps"), judging.get("measures")]),
+        "score": protocol.score,
+        "claim": protocol.claim,
+    }
+
+
+def observed(protocol, records):
+    """The part of an identity that the finished records decide, JSON-able; None where no record says. Raises
+    cli.BadData when they contradict each other or the protocol."""
+    asked, systems = prompts(records), set()
+    for record in records:
+        systems.update(m["content"] for m in record.get("messages") or [] if m.get("role") == "system")
     scanner = _agree(records, "features.scanner", lambda r: (r.get("features") or {}).get("scanner"))
-    _agree(records, "judge.rubric", lambda r: (r.get("judge") or {}).get("rubric"), stream.fingerprint(judging))
+    _agree(records, "judge.rubric", _rubric)
     renderer = _agree(records, "render.engine", lambda r: (r.get("render") or {}).get("engine"))
     if renderer and renderer.get("scale", protocol.render["scale"]) != protocol.render["scale"]:
         scales = f"{renderer['scale']}, and the protocol {protocol.name} says {protocol.render['scale']}"
         raise cli.BadData(f"the decks were rendered at scale {scales}")
     sampling = _agree(records, "gen.sampling", lambda r: _sampling(protocol, r))
-    same = {
-        "protocol": protocol.name,
-        "prompts": {"count": len(prompts), "sha256": stream.fingerprint(sorted(prompts.items()))},
+    return {
+        "prompts": {"count": len(asked), "sha256": stream.fingerprint(sorted(asked.items()))},
         "system": stream.fingerprint(sorted(systems)),
         "sampling": sampling or protocol.sampling,
-        "images": protocol.images,
-        "render": protocol.render,
         "renderer": renderer,
-        "judge": {k: v for k, v in judging.items() if k not in ("caps", "measures")},
-        "rubric": stream.fingerprint([judging.get("caps"), judging.get("measures")]),
-        "score": protocol.score,
-        "claim": protocol.claim,
-        "scanner": scanner or craft.SCANNER,
+        "scanner": scanner,
     }
-    return {**same, "hash": stream.fingerprint(same)}
+
+
+def prompts(records):
+    """`{prompt's id: fingerprint of what was asked}`, the system message apart. Raises cli.BadData for two prompts
+    under one id."""
+    found = {}
+    for record in records:
+        ident = ((record.get("gen") or {}).get("sample") or {}).get("of") or record["id"]
+        rest = [m for m in record.get("messages") or [] if m.get("role") != "system"]
+        row = stream.fingerprint([ident, rest, record.get("asks"), record.get("checklist")])
+        if found.setdefault(ident, row) != row:
+            raise cli.BadData(f"{ident}: two different prompts under one id")
+    return found
+
+
+def unshipped(held, records):
+    """In what the identity `held` of these records differs from the protocol of its name in assets/protocols, one line
+    each. Empty: it is that one."""
+    known = {path.stem for path in (cli.ROOT / "assets/protocols").glob("*.toml")}
+    if held.get("protocol") not in known:
+        return [f"there is no {short(held.get('protocol'))} in assets/protocols"]
+    protocol = Protocol.load(held["protocol"])
+    shipped = {**fixed(protocol), "sampling": protocol.sampling}
+    ours, judged = stream.fingerprint(protocol.judging()), {str(rubric) for record in records if (rubric := _rubric(record))}
+    other = [f"judge.rubric: {short(theirs)} != {short(ours)}" for theirs in sorted(judged - {ours})]
+    return lines({key: held.get(key) for key in shipped}, shipped) + other
+
+
+def _rubric(record):
+    return (record.get("judge") or {}).get("rubric")
 
 
 def _sampling(protocol, record):
-    """The protocol's sampling as this record was asked. A model's own parameters (assets/models.toml) are part of
-    the model; a value that neither the protocol nor the model's entry explains was set by a flag, and counts. Sample k of
-    a prompt was asked with the seed plus k."""
-    from decksmith import chat
-
+    """The protocol's sampling as this record was asked. The model's own parameters (gen.model.params, from
+    assets/models.toml) are part of the model; a value that neither the protocol nor these explain was set by a flag,
+    and counts. Sample k of a prompt was asked with the seed plus k."""
     gen = record.get("gen") or {}
     if not gen.get("sampling"):
         return None
-    entry = chat.models().get((gen.get("model") or {}).get("name"))
-    own, asked = entry.params if entry else {}, dict(gen["sampling"])
+    own, asked = (gen.get("model") or {}).get("params") or {}, dict(gen["sampling"])
     if isinstance(asked.get("seed"), int):
         asked["seed"] -= (gen.get("sample") or {}).get("k", 0)
     return {key: value if asked.get(key, value) == own.get(key) else asked.get(key, value) for key, value in protocol.sampling.items()}
@@ -310,12 +377,12 @@ def _agree(records, what, get, expected=None):
         if first is None:
             first, holder = value, record["id"]
         elif value != first:
-            lines = (
-                _lines(first, value, what)
+            differing = (
+                lines(first, value, what)
                 if isinstance(value, dict)
-                else [f"{what}: {_short(first)} != {_short(value)}"]
+                else [f"{what}: {short(first)} != {short(value)}"]
             )
-            raise cli.BadData(f"two settings in one run, {holder} and {record['id']} differ: " + "; ".join(lines))
+            raise cli.BadData(f"two settings in one run, {holder} and {record['id']} differ: " + "; ".join(differing))
     return first
 
 
@@ -323,20 +390,22 @@ def differences(a, b):
     """The fields in which two identities differ, one line each: `judge.prompt: 3f2a.. != 9b1c..`. Empty: they may be
     compared."""
     skip = {"hash"} | ({"renderer"} if a.get("renderer") is None or b.get("renderer") is None else set())
-    return _lines({k: v for k, v in a.items() if k not in skip}, {k: v for k, v in b.items() if k not in skip})
+    return lines({k: v for k, v in a.items() if k not in skip}, {k: v for k, v in b.items() if k not in skip})
 
 
-def _lines(a, b, prefix=""):
-    lines = []
+def lines(a, b, prefix=""):
+    """Where two JSON objects differ, one line each: `judge.prompt: 3f2a.. != 9b1c..`."""
+    found = []
     for key in sorted({*a, *b}):
         x, y, name = a.get(key), b.get(key), f"{prefix}.{key}" if prefix else key
         if isinstance(x, dict) and isinstance(y, dict):
-            lines += _lines(x, y, name)
+            found += lines(x, y, name)
         elif x != y:
-            lines.append(f"{name}: {_short(x)} != {_short(y)}")
-    return lines
+            found.append(f"{name}: {short(x)} != {short(y)}")
+    return found
 
 
-def _short(value):
+def short(value):
+    """A value as text, of a hash its beginning."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text[:12] + ".." if len(text) == 64 and set(text) <= set("0123456789abcdef") else text

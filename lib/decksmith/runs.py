@@ -6,12 +6,14 @@ that rendered. Judge, renderer and infra faults are in neither; they are counted
 
 import itertools
 import json
+import math
 import tomllib
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
 from decksmith import __version__, cli, stats, stream
+from decksmith.results import verify
 
 TITLES = {"overall": "Overall", "judge_only": "Judge only", "viscraft": "VisCraft", "design": "Design", "content": "Content",
           "coherence": "Coherence", "checklist": "Checklist", "craft": "craft", "craft_v5": "craft-v5"}
@@ -23,8 +25,8 @@ COLORS = ("#2f6f9f", "#c8553d", "#4f8a5b", "#8a5a9e", "#c2912b", "#4b5563", "#b0
 
 # One run
 
-def summarize(numbered):
-    """One object for the records of one run, given as `(line number, record)` pairs: means, counts, faults, usage.
+def summarize(numbered, where="stdin"):
+    """One object for the records of one run, given as `(line number, record)` pairs of the file `where`: means, counts, faults, usage.
 
     Means are over prompts: several samples of a prompt are averaged first. Raises cli.BadData on empty input, a record without
     score, mixed models or mixed judges.
@@ -32,26 +34,29 @@ def summarize(numbered):
     records, seen = [], {}
     for number, record in numbered:
         if not isinstance(record.get("score"), dict):
-            raise cli.BadData(f"stdin:{number}: {record['id']}: no \"score\" in this record; deck-score writes it")
+            raise cli.BadData(f"{where}:{number}: {record['id']}: no \"score\" in this record; deck-score writes it")
         for what, value in (("model", _model(record)), ("judge", _judge(record))):
             first, other = seen.setdefault(what, (record["id"], value)) if value else (None, None)
             if value and other != value:
-                raise cli.BadData(f"stdin:{number}: {record['id']}: one summary is for one {what}, here are two: {first} has "
+                raise cli.BadData(f"{where}:{number}: {record['id']}: one summary is for one {what}, here are two: {first} has "
                                   f"{json.dumps(other, sort_keys=True)}, {record['id']} has {json.dumps(value, sort_keys=True)}")
         records.append(record)
     if not records:
         raise cli.BadData("no records on stdin; a summary needs the scores.jsonl of a run")
     faults = [fault for record in records if (fault := fault_of(record))]
     generated = [record["gen"] for record in records if isinstance(record.get("gen"), dict) and not record["gen"].get("error")]
+    lacks = Counter(what for record in records for what in record["score"].get("lacks") or ())
     classes = Counter((fault["kind"], fault["stage"], fault["class"]) for fault in faults)
     return {
-        "model": seen.get("model", (None, {"name": None, "slug": None, "params": {}}))[1],
+        "model": {**seen.get("model", (None, {"name": None, "slug": None}))[1], "params": _own(generated)},
+        "asked": _asked(records),
         "judge": seen.get("judge", (None, None))[1],
         "n": len(records),
         "prompts": len({prompt_of(record) for record in records}),
         "rendered": sum(bool(record["score"].get("rendered")) for record in records),
         "partial": sum(status_of(record) == "partial" for record in records),
         "truncated": sum(gen.get("finish_reason") == "length" for gen in generated),
+        **({"lacks": dict(sorted(lacks.items()))} if lacks else {}),
         "capped": sum(bool((record.get("judge") or {}).get("caps")) for record in records),
         "faults": {"kinds": {kind: sum(fault["kind"] == kind for fault in faults) for kind in stream.KINDS},
                    "classes": [{"kind": kind, "stage": stage, "class": name, "n": n}
@@ -60,25 +65,38 @@ def summarize(numbered):
         "cost": _cost(gen.get("usage") for gen in generated),
         "judge_cost": _cost(record["judge"].get("usage") or {"cost": 0} for record in records
                             if isinstance(record.get("judge"), dict) and not record["judge"].get("error")),
-        "means": {accounting: _means(columns(records, accounting))
+        "means": {accounting: _means(columns(records, accounting), domains(records))
                   for accounting in ("floor", "renderable")},
-        "interval": {"level": stats.LEVEL, "method": "expanded percentile bootstrap over prompts", "resamples": stats.RESAMPLES,
-                     "seed": stats.SEED},
+        "interval": {"level": stats.LEVEL, "method": stats.METHOD, "over": stats.rule(stats.groups(domains(records).values()))},
         "by": {"tool": "run-summarize", "version": __version__, **_seconds(records)},
     }
 
 
-def _means(table):
-    """`stats.mean` of every column, all columns resampled by the same prompts."""
+def domains(records):
+    """What intervals are clustered by: `{prompt: the domain that it asks for, or None}`."""
+    return {prompt_of(record): (record.get("asks") or {}).get("domain") for record in records}
+
+
+def scales(measures):
+    """The least and the most that these measures can be, two arrays."""
     import numpy
 
-    place = {prompt: index for index, prompt in enumerate(sorted({prompt for cells in table.values() for prompt in cells}))}
+    shares = numpy.array([measure == "checklist" for measure in measures])
+    return numpy.where(shares, 0.0, 1.0), numpy.where(shares, 1.0, 5.0)
+
+
+def _means(table, domains):
+    """`stats.means` of every column, clustered by the domains of the prompts."""
+    import numpy
+
+    prompts = sorted({prompt for cells in table.values() for prompt in cells})
+    place = {prompt: index for index, prompt in enumerate(prompts)}
     values = numpy.full((len(place), len(table)), numpy.nan)
     for column, cells in enumerate(table.values()):
         values[[place[prompt] for prompt in cells], column] = list(cells.values())
-    found = stats.means(values)
-    return {measure: {**{name: stats.number(found[name][column]) for name in ("mean", "lo", "hi")}, "n": int(found["n"][column])}
-            for column, measure in enumerate(table)}
+    found = stats.means(values, scales(table), [domains.get(prompt) for prompt in prompts])
+    return {measure: {**{name: stats.number(found[name][column]) for name in ("mean", "lo", "hi")},
+                      "n": int(found["n"][column])} for column, measure in enumerate(table)}
 
 
 def columns(records, accounting, excluded=None):
@@ -96,12 +114,21 @@ def columns(records, accounting, excluded=None):
             continue
         found = _found(record)
         for measure, cells in table.items():
+            if score.get("lacks") and measure in ("overall", "judge_only", "content"):
+                continue
             least, most = (0, 1) if measure == "checklist" else (1, 5)
-            value = (most if excluded else least) if theirs else least if fault else found[measure]
+            value = (most if excluded else least) if theirs else _floor(measure, score) if fault else found[measure]
             if value is not None and (measure != "checklist" or found[measure] is not None or record.get("checklist")):
                 cells.setdefault(prompt_of(record), []).append(value)
     return {measure: {prompt: sum(values) / len(values) for prompt, values in cells.items()}
             for measure, cells in table.items() if cells}
+
+
+def _floor(measure, score):
+    """What a measure counts where the model failed: the protocol's floor, of a checklist nothing."""
+    if measure == "checklist":
+        return 0
+    return next((value for value in score["dimensions"].values() if value is not None), score["overall"])
 
 
 def _found(record):
@@ -120,13 +147,46 @@ def fault_of(record):
 
 
 def prompt_of(record):
-    return ((record.get("gen") or {}).get("sample") or {}).get("of") or record["id"]
+    return verify.place(record)[0]
 
 
 def _model(record):
     model = (record.get("gen") or {}).get("model")
     served = {"served": model["served"]} if model and model.get("served") else {}
-    return model and {"name": model.get("name"), "slug": model.get("slug"), "params": model.get("params") or {}, **served}
+    return model and {"name": model.get("name"), "slug": model.get("slug"), **served}
+
+
+def _own(generated):
+    """The parameters that the registry set for the model, beside the protocol's."""
+    return next((gen["model"]["params"] for gen in generated if (gen.get("model") or {}).get("params")), {})
+
+
+def _asked(records):
+    """How the model was asked: the fingerprint of all requests less its name (None where some reply does not say), and every parameter,
+    `{"extra.inner": value}`, a list of values where records differ. Sample k of a prompt is asked with the seed plus k; that is none."""
+    gens = [(record, gen) for record in records if isinstance(gen := record.get("gen"), dict) and not gen.get("error")]
+    found = {}
+    for record, gen in gens:
+        sampling = dict(gen.get("sampling") or {})
+        if isinstance(sampling.get("seed"), int):
+            sampling["seed"] -= verify.place(record)[1]
+        for name, value in _flat(sampling):
+            if value not in (values := found.setdefault(name, [])):
+                values.append(value)
+    if cut := sum(bool(gen.get("shortened")) for _, gen in gens):
+        found["requests with fewer max_tokens, to fit the context"] = [cut]
+    requests = sorted((record["id"], gen.get("request")) for record, gen in gens)
+    known = requests and all(request for _, request in requests)
+    return {"sha256": stream.fingerprint(requests) if known else None,
+            "parameters": {name: values[0] if len(values) == 1 else values for name, values in sorted(found.items())}}
+
+
+def _flat(value, name=""):
+    if isinstance(value, dict) and (value or not name):
+        for key, part in value.items():
+            yield from _flat(part, f"{name}.{key}" if name else key)
+    else:
+        yield name, value
 
 
 def _judge(record):
@@ -152,7 +212,8 @@ def _cost(usages):
 
 
 def _seconds(records):
-    """Seconds of generation, of each stage, and of wall time: while at least one record was in work, so a pause between reruns is none."""
+    """Seconds of generation, of each stage, and of wall time: while at least one record was in work, so a pause between reruns is none.
+    None where no record says."""
     stages, spans = {}, []
     for record, key in itertools.product(records, stream.KEYS):
         by = (record.get(key) or {}).get("by") or {}
@@ -164,21 +225,22 @@ def _seconds(records):
     wall, end = 0.0, float("-inf")
     for start, stop in sorted(spans):
         wall, end = wall + max(0.0, stop - max(start, end)), max(end, stop)
-    return {"generation_s": round(stages.get("gen", 0), 1), "wall_s": round(wall, 1),
+    return {"generation_s": round(stages["gen"], 1) if "gen" in stages else None, "wall_s": round(wall, 1) if spans else None,
             "stages_s": {key: round(seconds, 1) for key, seconds in stages.items()}}
 
 
 # Several runs
 
-def load(paths):
+def load(paths, common=False):
     """The runs in these folders, ordered by label; each `{"path", "name", "order", "label", "color", "summary", "records", "protocol",
-    "remedy"}`. A file is read as scores of another tool (docs/records.md), one run for each model in it.
+    "unshipped", "left_out", "remedy"}`. A file is read as scores of another tool (docs/records.md), one run for each model in it.
+    `common`: keep of each run only the decks that all runs have, and name the others in `left_out` (None without).
 
-    Raises cli.Missing when a folder lacks a file, cli.BadData when its files disagree, or when the runs differ in anything but
-    the model: such numbers do not belong in one table.
+    Raises cli.Missing when a folder lacks a file, cli.BadData when its files contradict each other (results.verify), or when the runs
+    differ in anything but the model: such numbers do not belong in one table.
     """
     found = [run for path in map(Path, paths) for run in (_rows(path) if path.is_file() else [_run(path)])]
-    runs = [{"order": order, **run} for order, run in enumerate(found)]
+    runs = [{"order": order, "left_out": None, **run} for order, run in enumerate(found)]
     if twice := [key for key, n in Counter((str(run["path"].resolve()), run["name"]) for run in runs).items() if n > 1]:
         raise cli.BadData(f"{twice[0][0]} is named twice; a run cannot be compared with itself")
     labels = Counter(run["label"] for run in runs)
@@ -190,41 +252,84 @@ def load(paths):
     for run in sorted(runs, key=lambda run: run["name"]):
         run["color"] = run["color"] or next(spare)
     for other in runs[1:]:
-        _same_protocol(runs[0], other)
+        _same_protocol(runs[0], other, common)
+    if common:
+        _keep_common(runs)
     return sorted(runs, key=lambda run: (run["label"].casefold(), run["name"]))
 
 
+def unmatched(runs):
+    """Who lacks decks that another run has, as text, or None: whoever leaves out what failed looks better than it is."""
+    decks = [set(map(verify.place, run["records"])) for run in runs]
+    every = set().union(*decks)
+    prompts, said = {of for of, _ in every}, []
+    for run, own in zip(runs, decks, strict=True):
+        if lacking := every - own:
+            gone = sorted({of for of, _ in lacking} - {of for of, _ in own})
+            thin = sorted({of for of, _ in lacking} - set(gone))
+            said += [f"{run['label']} lacks {len(gone)} of {len(prompts)} prompts ({verify.few(gone)})"] if gone else []
+            said += [f"{run['label']} lacks samples of {len(thin)} of {len(prompts)} prompts ({verify.few(thin)})"] if thin else []
+    return "; ".join(said) or None
+
+
+def _keep_common(runs):
+    from decksmith import rubric
+
+    shared = set.intersection(*(set(map(verify.place, run["records"])) for run in runs))
+    if not shared:
+        raise cli.BadData(f"no deck is common to {' and '.join(run['label'] for run in runs)}; they have no prompt in common")
+    asked = {}
+    for run in runs:
+        records = [record for record in run["records"] if verify.place(record) in shared]
+        run["left_out"] = [record["id"] for record in run["records"] if verify.place(record) not in shared]
+        run["records"], run["summary"] = records, summarize(enumerate(records, 1), run["path"])
+        for ident, row in rubric.prompts(records).items():
+            first, holder = asked.setdefault(ident, (row, run["label"]))
+            if first != row:
+                raise cli.BadData(f"{ident} asks one thing in {holder} and another in {run['label']}; they have only its id in common")
+
+
 def _run(folder):
+    from decksmith import rubric
+
     make = f"make baseline MODEL={folder.name}"
     if not folder.is_dir():
         raise cli.Missing(f"there is no run {folder}; `{make}` makes it")
     for name in sorted(FILES):
         if not (folder / name).is_file():
             raise cli.Missing(f"{folder} has no {name}; `{make}` makes it")
-    read = {}
-    for name in ("summary", "protocol"):
-        try:
-            read[name] = json.loads((folder / f"{name}.json").read_text())
-        except ValueError as error:
-            raise cli.BadData(f"{folder}/{name}.json: not JSON ({error}); delete it and `{make}`") from None
-    records = [record for _, record in stream.records(folder / "scores.jsonl")]
+    summary, protocol = (_object(folder / f"{name}.json", make) for name in ("summary", "protocol"))
+    records, prompts = ([record for _, record in stream.records(folder / name)] if (folder / name).exists() else None
+                        for name in ("scores.jsonl", "prompts.jsonl"))
     if bare := next((record["id"] for record in records if not isinstance(record.get("score"), dict)), None):
         raise cli.BadData(f"{folder}/scores.jsonl: {bare}: no \"score\" in this record; `{make}` writes it")
-    if len(records) != read["summary"].get("n"):
-        raise cli.BadData(f"{folder}: scores.jsonl has {len(records)} records, summary.json counts {read['summary'].get('n')}; "
-                          f"`{make}` brings them together")
-    model = read["summary"]["model"]["name"] or folder.name
+    files = verify.Files(records, prompts, protocol, summary)
+    summary = verify.check(folder, files, lambda records: summarize(enumerate(records, 1), folder / "scores.jsonl"),
+                           f"to derive all of it again from what was paid for: rm {folder}/scores.jsonl && {make}")
+    model = summary["model"]["name"] or folder.name
     known = _registry().get(model, {})
-    return {"path": folder, "name": folder.name, "label": known.get("label", model), "color": known.get("color"), **read,
-            "records": records, "remedy": f"`{make}` does these again and nothing else"}
+    return {"path": folder, "name": folder.name, "label": known.get("label", model), "color": known.get("color"), "summary": summary,
+            "protocol": protocol, "unshipped": rubric.unshipped(protocol, records), "records": records,
+            "remedy": f"`{make}` does these again and nothing else"}
+
+
+def _object(path, make):
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise cli.BadData(f"{path}: not JSON ({error}); delete it and `{make}`") from None
+    if not isinstance(found, dict):
+        raise cli.BadData(f"{path}: not a JSON object; delete it and `{make}`")
+    return found
 
 
 def _rows(path):
-    """The runs in a file of `{"model", "id", "scores": {dimension: 1..5 or null}, "rendered", "error_kind"}`, one for each model."""
-    models, dimensions = {}, None
+    """The runs in a file of `{"model", "id", "scores": {dimension: 1..5 or null}, "weights", "rendered", "error_kind"}`, one for each
+    model. Without weights every dimension counts the same."""
+    models, dimensions, weights = {}, None, None
     for number, row in stream.records(path):
         where, scores, kind = f"{path}:{number}: {row['id']}", row.get("scores"), row.get("error_kind")
-        if not isinstance(row.get("model"), str) or not isinstance(row.get("rendered"), bool) or not isinstance(scores, dict):
+        if not isinstance(row.get("model"), str) or not isinstance(row.get("rendered"), bool) or not isinstance(scores, dict) or not scores:
             raise cli.BadData(f'{where}: a row of scores needs "model" (a name), "rendered" (true or false) and "scores" (an object)')
         if kind not in (None, *stream.KINDS):
             raise cli.BadData(f"{where}: error_kind is {json.dumps(kind)}; it is null or one of {', '.join(stream.KINDS)}")
@@ -234,26 +339,48 @@ def _rows(path):
         for name, value in scores.items():
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 5):
                 raise cli.BadData(f"{where}: scores.{name} is {json.dumps(value)}; it is a number from 1 to 5, or null")
+        weights = weights or _weights(where, row, dimensions)
+        if row.get("weights", weights) != weights:
+            raise cli.BadData(f"{where}: weights are {json.dumps(row['weights'])}, and {json.dumps(weights)} in the first row")
         if not row["rendered"]:
             kind = kind or "model"
         elif None in scores.values():
             kind = kind or "judge"
         samples = models.setdefault(row["model"], {}).setdefault(row["id"], [])
         samples.append({"id": row["id"], "gen": {"model": {"name": row["model"]}, "sample": {"of": row["id"], "k": len(samples)}},
-                        "score": _foreign(scores, kind, row["rendered"])})
+                        "score": _foreign(scores, weights, kind, row["rendered"])})
     if not models:
         raise cli.BadData(f"{path} is empty; a file of scores has one row for each deck")
     for model, prompts in models.items():
         records = [record for samples in prompts.values() for record in samples]
-        yield {"path": path, "name": model, "label": model, "color": None, "records": records, "summary": summarize(enumerate(records, 1)),
-               "protocol": {"protocol": ROWS, "score": {"overall": "Mean of the dimensions"}}, "remedy": "have these scored again"}
+        yield {"path": path, "name": model, "label": model, "color": None, "records": records,
+               "summary": summarize(enumerate(records, 1), path), "unshipped": [], "remedy": "have these scored again",
+               "protocol": {"protocol": ROWS, "score": {"overall": _overall(weights), "weights": weights}}}
 
 
-def _foreign(scores, kind, rendered):
+def _weights(where, row, dimensions):
+    """The weight of each dimension, as the first row gives them."""
+    weights = row.get("weights", dict.fromkeys(sorted(dimensions), 1))
+    usable = isinstance(weights, dict) and set(weights) == dimensions and all(
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf for value in weights.values())
+    if not usable or sum(weights.values()) <= 0:
+        raise cli.BadData(f"{where}: weights is {json.dumps(row.get('weights'))}; it has a number from 0 for each dimension of scores "
+                          f"({', '.join(sorted(dimensions))}), not all 0")
+    return weights
+
+
+def _overall(weights):
+    """What Overall is, in words."""
+    if len(weights) == 1:
+        return f"Overall ({next(iter(weights))})"
+    return "Mean of the dimensions" if len(set(weights.values())) == 1 else "Weighted mean of the dimensions"
+
+
+def _foreign(scores, weights, kind, rendered):
     fault = kind and {"stage": "judge" if rendered else "render", "kind": kind, "class": "as-reported", "message": "reported by the other tool"}
     if kind == "model":
         scores = dict.fromkeys(scores, 1)
-    whole = None if kind and kind != "model" else sum(scores.values()) / len(scores)
+    whole = None if kind and kind != "model" else sum(scores[name] * weight for name, weight in weights.items()) / sum(weights.values())
     return {"overall": whole, "judge_only": None, "checklist": None, "dimensions": scores, "rendered": rendered and kind != "model",
             "floored": kind == "model", "fault": fault}
 
@@ -269,13 +396,14 @@ def _registry():
     return data
 
 
-def _same_protocol(first, other):
+def _same_protocol(first, other, common):
     from decksmith import rubric
 
     if (first["protocol"].get("protocol") == ROWS) != (other["protocol"].get("protocol") == ROWS):
         raise cli.BadData(f"{first['path']} and {other['path']}: one is a run and one a file of scores of another tool; nothing says that "
                           "both were made alike, so they do not belong in one table")
-    if differing := rubric.differences(first["protocol"], other["protocol"]):
+    held = [{key: value for key, value in run["protocol"].items() if not (common and key == "prompts")} for run in (first, other)]
+    if differing := rubric.differences(*held):
         raise cli.BadData("\n".join([
             f"{first['path']} and {other['path']} differ in more than the model; their scores do not belong in one table",
             f"  {first['path']}/protocol.json != {other['path']}/protocol.json:", *(f"  {line}" for line in differing)]))
@@ -288,7 +416,13 @@ def caption(runs):
         return f"Scores as {' and '.join(sorted({run['path'].name for run in runs}))} gives them"
     if judge is None:
         return "No deck was judged"
-    return f"Judge: {judge}" + (f" ({OFFLINE})" if offline(runs) else "")
+    said = f"Judge: {judge}" + (f" ({OFFLINE})" if offline(runs) else "")
+    poor = {prompt_of(record) for run in runs for record in run["records"] if record["score"].get("lacks")}
+    if poor:
+        lacks = sorted({what for run in runs for what in run["summary"].get("lacks") or ()})
+        said += (f". {len(poor)} prompts say too little of what they want for Content and {titles(runs)['overall']} to be measured; "
+                 f"they lack {', '.join(lacks)}")
+    return said
 
 
 def judged_by(runs):
@@ -304,7 +438,7 @@ def titles(runs):
     """The measures' titles, with what this protocol means by Overall and by VisCraft."""
     score = runs[0]["protocol"].get("score") or {}
     scan = score.get("viscraft")
-    return {**TITLES, "overall": score.get("overall") or "Overall",
+    return {**TITLES, "overall": score.get("overall") or "Overall", "content": score.get("content") or TITLES["content"],
             "viscraft": f"VisCraft ({TITLES.get(scan, scan)})" if scan else "VisCraft"}
 
 
@@ -344,8 +478,8 @@ def _scored_by_all(runs):
     """For each run its means over the prompts for which every run has a rendered and scored deck."""
     tables = [columns(run["records"], "renderable") for run in runs]
     common = set.intersection(*(set(cells.get("overall", {})) for cells in tables))
-    return [_means({measure: {prompt: value for prompt, value in cells.items() if prompt in common} for measure, cells in found.items()})
-            for found in tables]
+    return [_means({measure: {prompt: value for prompt, value in cells.items() if prompt in common} for measure, cells in found.items()},
+                   domains(run["records"])) for run, found in zip(runs, tables, strict=True)]
 
 
 def spent(summary):
@@ -353,12 +487,18 @@ def spent(summary):
     tokens, cost, wall = summary["tokens"], summary["cost"], summary["by"]["wall_s"]
     known = [f"{tokens[name]:,}" for name in ("prompt", "completion")] if tokens["records"] else ["unknown", "unknown"]
     money = "unknown" if cost is None else f"${cost:.4f}" if 0 < cost < 1 else f"${cost:.2f}"
-    return [*known, money, f"{wall:.0f} s" if wall < 90 else f"{wall / 60:.0f} min" if wall < 5400 else f"{wall / 3600:.1f} h"]
+    return [*known, money, _time(wall)]
+
+
+def _time(seconds):
+    if seconds is None:
+        return "unknown"
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 HAPPENED = ("Truncated: cut off at the token limit. Faults: whose doing it was that a deck has no score. Capped: decks in which something the "
             "judge saw limits a score.")
-NOTES = ("Means over prompts with 95 % bootstrap intervals, 1 to 5 (Checklist: share of the items, 0 to 1). "
+NOTES = ("Means over prompts with 95 % intervals, clustered by domain where a domain has several, 1 to 5 (Checklist: share of the items, 0 to 1). "
          "floor: a model fault counts 1 (Checklist 0). renderable: only decks that rendered. all scored: prompts for which every model's "
          "deck rendered. Renderer, judge and infra faults are in none. With fewer than about 20 prompts such intervals are too narrow. "
          "VisCraft counts features of the markdown; Judge only leaves it out.")

@@ -1,14 +1,14 @@
 """Run generated code that nobody has read: sandbox.run(code) -> Result, or a Session in which variables persist.
 
 Each run has a cell of its own (cell.py: namespaces, a user that owns nothing, a read-only root in memory that shows the
-system's programs and Python's, a small folder /tmp, no network) and in it a guard (guard.py) that sets the limits and
+system's programs and Python's, a small folder /tmp, no network, not even to itself) and in it a guard (guard.py) that sets the limits and
 the system call filter, and reports. Cells stand ready: a run costs milliseconds more than its code. Around all cells
 there is one more wall where the host has it: Apptainer with containers/sandbox.sif, or else bubblewrap.
 
 What the code does is told by name: ok, error (it failed by itself), timeout, memory, output, processes, files (too many
 open, too large, no room), killed (by a signal, or its sandbox ended). Text and exit codes are whatever the code wanted;
 `finished` says that its last line was reached, so that exit(0) in front of the tests is no pass. Code that means to deceive
-shares its process with the tests that it is given, and can forge even that: what must not be forged is compared outside.
+shares its process with the tests that it is given, and can forge even that: what must not be forged runs in another cell (`pair`).
 """
 
 import atexit
@@ -38,6 +38,7 @@ STATUSES = ("ok", "error", "timeout", "memory", "output", "processes", "files", 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")  # what every cell shows
 LANGUAGES = ("python", "sh")
 GRACE = 5.0  # seconds that the guard has to report after its deadline
+LOST = "the sandbox of this run ended"
 _SEALS = 0x0F  # F_SEAL_SEAL, _SHRINK, _GROW, _WRITE
 
 
@@ -101,6 +102,11 @@ def run(code, *, language="python", stdin="", files=None, take=(), limits=None):
 _common, _guarding = None, threading.Lock()
 
 
+def pair(code, other, *, limits=None):
+    """As Pool.pair, in cells of this process's pool."""
+    return _pool().pair(code, other, limits=limits)
+
+
 def _pool():
     global _common
     with _guarding:
@@ -137,13 +143,20 @@ class Pool:
         """As sandbox.run."""
         limits = limits or self.limits
         order = _order(code, language, files or {}, take, limits)
-        leash = self._cell(limits)
-        began = time.monotonic()
-        with leash, _Pipes(limits.output) as pipes, contextlib.ExitStack() as held:
-            sent = [held.enter_context(_sealed(json.dumps(order).encode())), held.enter_context(_sealed(_bytes(stdin)))]
-            _send(leash, [file.fileno() for file in sent] + pipes.writes)
-            report = _follow(leash, pipes, began + limits.wall + GRACE)
-        return self._result(report, pipes, began, limits)
+        with _sealed(_bytes(stdin)) as given, _Running(self, order, limits, given) as running:
+            return running.result()
+
+    def pair(self, code, other, *, limits=None):
+        """Run two Python texts at once, each in a cell of its own, the standard input of each a socket to the other's: their two Results.
+        `other` is ended when `code` has ended. What either writes beyond the socket reaches us alone, and nothing joins them but that."""
+        limits = limits or self.limits
+        ours, theirs = socket.socketpair()
+        with ours, theirs, contextlib.ExitStack() as held:
+            asks, answers = (held.enter_context(_Running(self, _order(text, "python", {}, (), limits), limits, end))
+                             for text, end in ((code, ours), (other, theirs)))
+            ours.close()
+            theirs.close()
+            return asks.result(), answers.result(ended=True)
 
     def session(self, limits=None):
         """A Session: an interpreter that waits for the next piece of code."""
@@ -175,7 +188,7 @@ class Pool:
     def _result(self, report, pipes, began, limits):
         seconds = time.monotonic() - began
         out, err = pipes.texts()
-        report = report or {"status": "killed", "code": None, "message": "the sandbox of this run ended"}
+        report = report or {"status": "killed", "code": None, "message": LOST}
         status = "output" if pipes.over else report["status"]
         message = report.get("message") or {
             "timeout": f"no end within {limits.wall:g} seconds", "memory": f"more than {limits.memory >> 20} MiB of memory",
@@ -265,9 +278,9 @@ def _command(walls):
     """The command line that starts guard.py inside of these walls. Raises cli.Missing where the image is not ours."""
     python = os.path.realpath(sys.executable)
     shown = sorted({sys.base_prefix, os.path.realpath(sys.base_prefix), python})
-    shown = [path for path in shown if not _below(path, SYSTEM)]
+    shown = [path for path in shown if not _below(path, (*SYSTEM, *(top for top in shown if top != path)))]
     home = next(place for place in ("/tmp", "/mnt", "/srv", "/var/tmp") if os.path.isdir(place) and not any(_below(path, (place,)) for path in shown))
-    spec = {"home": home, "read": shown, "walls": "none" if walls == "none" else "full", "become": True}
+    spec = {"home": home, "read": shown, "walls": "none" if walls == "none" else "full", "become": True, "loopback": False}
     if walls == "apptainer":
         verified = subprocess.run([cli.ROOT / "containers/verify", "sandbox"], capture_output=True, text=True)
         if verified.returncode:
@@ -435,6 +448,32 @@ def _report(leash):
         return json.loads(os.pread(file.fileno(), 64 << 20, 0))
 
 
+class _Running:
+    """An order in its cell. `given` is its standard input."""
+
+    def __init__(self, pool, order, limits, given):
+        self.pool, self.limits = pool, limits
+        self.leash, self.began, self.pipes = pool._cell(limits), time.monotonic(), _Pipes(limits.output)
+        with _sealed(json.dumps(order).encode()) as file:
+            _send(self.leash, [file.fileno(), given.fileno(), *self.pipes.writes])
+        self.pipes.sent()
+
+    def result(self, ended=False):
+        """Its Result, when it ends, or `ended` here and now."""
+        if ended:
+            with contextlib.suppress(OSError):
+                self.leash.send(b"end")
+        report = _follow(self.leash, self.pipes, self.began + self.limits.wall + GRACE)
+        return self.pool._result(report, self.pipes, self.began, self.limits)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.pipes.__exit__()
+        self.leash.close()
+
+
 class Session:
     """An interpreter whose variables persist. It stands still between calls. `dead` is None, or says of what it died."""
 
@@ -525,7 +564,7 @@ class Server:
     """
 
     def __init__(self, pool, jobs, *, waiting=64, sessions=16, idle=600.0):
-        self.pool, self.jobs, self.most, self.idle = pool, jobs, sessions, idle
+        self.pool, self.jobs, self.waiting, self.most, self.idle = pool, jobs, waiting, sessions, idle
         self.turns, self.room, self.lock, self.sessions = threading.Semaphore(jobs), threading.Semaphore(jobs + waiting), threading.Lock(), {}
 
     def answer(self, method, path, body):
@@ -625,70 +664,42 @@ class Server:
         self.pool.close()
 
 
-def serve(port, token, *, jobs, unsafe=False, limits=None, started=None):
-    """Serve on loopback until interrupted. `started(url, walls)` is called when requests are answered. Raises cli.Missing."""
-    import hmac
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+def serve(port, token, *, jobs, address, unsafe=False, limits=None):
+    """Serve on loopback until SIGTERM or Ctrl-C; while requests are answered, `address` has {"url", "token", "walls", "pid"} for its
+    owner's eyes. Raises cli.Missing where nothing confines the code, and for a port in use."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    from aiohttp import web as http
+
+    from decksmith import web
 
     server = Server(Pool(limits, warm=jobs, unsafe=unsafe), jobs)
-    server.pool.open()
+    threads = ThreadPoolExecutor(server.waiting + jobs + 16, "answer")  # some more than may wait, so that one too many is told so
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version, timeout = "HTTP/1.1", 60
+    async def answer(request):
+        asked = request.method, request.path, await request.read()
+        try:
+            status, value = await asyncio.get_running_loop().run_in_executor(threads, server.answer, *asked)
+        except _Refusal as refusal:
+            status, value = refusal.args[0], {"error": refusal.args[1]}
+        except ValueError as error:
+            status, value = 400, {"error": str(error)}
+        except Dead as error:
+            status, value = 410, {"error": str(error)}
+        return http.Response(status=status, text=json.dumps(value) + "\n", content_type="application/json")
 
-        def _reply(self, status, value):
-            data = json.dumps(value).encode() + b"\n"
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            if status >= 400:  # what is left of the body is not read
-                self.close_connection = True
-                self.send_header("Connection", "close")
-            self.end_headers()
-            self.wfile.write(data)
+    @contextlib.asynccontextmanager
+    async def make(url):
+        try:
+            server.pool.open()
+            app, walls = web.application(token=token, body=BODY), server.pool.walls
+            app.router.add_route("*", "/{path:.*}", answer)
+            with web.announced(address, {"url": url, "token": token, "walls": walls}):
+                cli.say(f"{url} runs code {'WITHOUT ANY WALLS' if walls == 'none' else f'in {walls}'}; the token is in {address}")
+                yield app
+        finally:
+            server.close()
+            threads.shutdown(wait=False, cancel_futures=True)
 
-        def _serve(self):
-            try:
-                given = self.headers.get("Authorization", "").encode("utf-8", "replace")
-                if self.path != "/health" and not hmac.compare_digest(given, f"Bearer {token}".encode()):
-                    raise _Refusal(401, "the token is missing or wrong: Authorization: Bearer TOKEN")
-                length = self.headers.get("Content-Length", "0")
-                if not length.isdecimal() or self.headers.get("Transfer-Encoding"):
-                    raise _Refusal(411, "say Content-Length")
-                if int(length) > BODY:
-                    raise _Refusal(413, f"more than {BODY} bytes")
-                reply = server.answer(self.command, self.path, self.rfile.read(int(length)))
-            except _Refusal as refusal:
-                reply = refusal.args[0], {"error": refusal.args[1]}
-            except ValueError as error:
-                reply = 400, {"error": str(error)}
-            except Dead as error:
-                reply = 410, {"error": str(error)}
-            except cli.Missing as error:
-                reply = 503, {"error": str(error)}
-            self._reply(*reply)
-
-        do_GET = do_POST = do_DELETE = _serve
-
-        def log_message(self, *_):
-            """Silence: what was run is nobody's business."""
-
-    class Http(ThreadingHTTPServer):
-        daemon_threads, request_queue_size = True, 128
-
-        def handle_error(self, *_):
-            if not isinstance(sys.exc_info()[1], OSError):
-                super().handle_error(*_)
-
-    try:
-        http = Http(("127.0.0.1", port), Handler)
-    except OSError as error:
-        server.close()
-        raise cli.Missing(f"port {port}: {error.strerror}; give another with --port") from None
-    try:
-        if started:
-            started(f"http://127.0.0.1:{http.server_port}", server.pool.walls)
-        http.serve_forever(0.1)
-    finally:
-        http.server_close()
-        server.close()
+    web.run(make, port=port)

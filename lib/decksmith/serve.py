@@ -410,8 +410,8 @@ def same_but_model(a, b):
     for ident in first.keys() & second.keys():
         one, other = first[ident], second[ident]
         if one.get("sampling") and other.get("sampling"):
-            found |= dict.fromkeys(rubric._lines(one["sampling"], other["sampling"], "gen.sampling"))
+            found |= dict.fromkeys(rubric.lines(one["sampling"], other["sampling"], "gen.sampling"))
         served = [(gen.get("model") or {}).get("served") for gen in (one, other)]
         if all(served):
-            found |= dict.fromkeys(rubric._lines(*({name: each[name] for name in ("engine", "base")} for each in served), "server"))
+            found |= dict.fromkeys(rubric.lines(*({name: each[name] for name in ("engine", "base")} for each in served), "server"))
     return lines + sorted(found)

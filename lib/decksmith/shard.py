@@ -62,7 +62,7 @@ def merge(run, prompts, protocol):
     ordered = [samples[ident][k] for ident in wanted for k in kinds]
     if not graded:
         rubric.identity(protocol, ordered)
-    for what, get in (("gen.model", lambda gen: gen.get("model")),
+    for what, get in (("gen.model", lambda gen: {k: v for k, v in (gen.get("model") or {}).items() if k != "params"} or None),
                       ("gen.sampling", lambda gen: {k: v for k, v in (gen.get("sampling") or {}).items() if k != "seed"} or None)):
         rubric._agree(ordered, what, lambda record, get=get: get(record.get("gen") or {}))
     for number, folder in shards.items():

@@ -5,6 +5,7 @@ stands in an append-only journal, so that a process killed at any moment repeats
 """
 
 import asyncio
+import concurrent.futures
 import fcntl
 import hashlib
 import json
@@ -19,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from decksmith import __version__, cli
+from decksmith.core import masking
 
 KEYS = ("draft", "check", "gen", "deck", "images", "render", "judge", "features", "score")
 KINDS = ("model", "renderer", "judge", "infra")
@@ -41,6 +43,11 @@ def fingerprint(data):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def shuffled(ident):
+    """What ids are sorted by where their order may have nothing to do with what they name; the same for ever."""
+    return hashlib.sha256(f"order {ident}".encode()).hexdigest()
+
+
 def fault(record):
     """The decisive error of a record as `{"stage", "kind", ...}`, or None: the first in the order of the stages."""
     for key in KEYS:
@@ -50,30 +57,48 @@ def fault(record):
     return None
 
 
+def whole(text):
+    """`text` with U+FFFD for each half of a surrogate pair that stands alone: no UTF-8 can say it (RFC 3629), and jq, Arrow and others
+    refuse JSON that has one (RFC 7493)."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def write(path, data):
     """Write a whole file or nothing: `path.tmp`, flushed, then renamed. Folders are made."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(data if isinstance(data, bytes) else data.encode("utf-8", "replace"))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data if isinstance(data, bytes) else whole(masking.mask(data)).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def dumps(record):
-    """One record as a line of bytes, without the newline."""
+    """One record as a line of bytes, without the newline; it has no lone surrogates (`whole`) and no known secret."""
+    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
     try:
-        return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # a lone surrogate in model output
-        return json.dumps(record, separators=(",", ":")).encode()
+        line = text.encode()
+    except UnicodeEncodeError:
+        line = whole(text).encode()
+    return masking.mask(line)
+
+
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")  # of a surrogate pair, escaped or as bytes
 
 
 def loads(line):
-    """Parse one line into a record; raises ValueError with a sentence that names what is wrong."""
+    """Parse one line into a record without lone surrogates (`whole`); raises ValueError with a sentence that names what is wrong."""
+    line = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
     try:
         record = json.loads(line, parse_constant=_no_constant)
+        if _HALF.search(line):
+            record = json.loads(whole(json.dumps(record, ensure_ascii=False)))
     except RecursionError:
         raise ValueError("JSON nested too deeply") from None
     except ValueError as error:
@@ -87,6 +112,21 @@ def loads(line):
 
 def _no_constant(name):
     raise ValueError(f"{name} is not JSON")
+
+
+def program(text):
+    """A jq program as a function of one value, that gives its first result. Raises ValueError, with jq's words, for a program that does
+    not compile; the function does for a value that the program fails on or has no result for."""
+    import jq
+    compiled = jq.compile(text)
+
+    def first(value):
+        try:
+            return compiled.input_text(dumps(value).decode()).first()
+        except StopIteration:
+            raise ValueError("it has no result") from None
+
+    return first
 
 
 def records(path):
@@ -112,7 +152,7 @@ def warn(ident, message):
     if _Progress.bar is not None:
         _Progress.bar.write(line, file=sys.stderr)
     else:
-        print(line, file=sys.stderr, flush=True)
+        cli.tell(line)
 
 
 class Journal:
@@ -160,8 +200,12 @@ class Journal:
         line = dumps({"id": ident, "inputs": inputs, self.key: value}) + b"\n"
         offset = os.lseek(self.file.fileno(), 0, os.SEEK_END)
         view = memoryview(line)
-        while view:
-            view = view[self.file.write(view):]
+        try:
+            while view:
+                view = view[self.file.write(view):]
+        except OSError:  # a full disk: the next line must not follow half a line
+            self.file.truncate(offset)
+            raise
         self.index[ident, inputs] = (offset, len(line))
 
     def close(self):
@@ -206,7 +250,12 @@ async def _lines(descriptor=0):
         chunk = True
         while chunk:
             chunk = os.read(descriptor, 1 << 18)
-            asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
+            taken = chunks.put(chunk)
+            try:
+                asyncio.run_coroutine_threadsafe(taken, loop).result()
+            except (RuntimeError, concurrent.futures.CancelledError):  # the stage has ended
+                taken.close()
+                return
 
     # A daemon, because a read that never returns must not keep a stage alive whose own reader has gone.
     threading.Thread(target=read, daemon=True).start()
@@ -295,8 +344,13 @@ class _Stage:
             for record in records:
                 task = asyncio.create_task(self._one(record))
                 self.tasks.add(task)
-                task.add_done_callback(self.tasks.discard)
+                task.add_done_callback(self._ended)
                 await window.put(task)
+
+    def _ended(self, task):
+        self.tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen here: of several that stop the stage the first in order is said, once
 
     def _check(self, record):
         if record["id"] in self.seen:

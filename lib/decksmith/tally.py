@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 
 from decksmith import claims, cli, plots, stats, stream
 from decksmith.runs import COLORS, TITLES, interval, markdown_table
+from decksmith.study import crowds, outside
 
 RESAMPLES = 2000
 RATERS = 5  # with fewer, how raters differ cannot be estimated: prompts alone are resampled, and the tally says so
@@ -272,9 +273,15 @@ def preferred(vote):
     return vote[vote["choice"]] if vote["choice"] in ("left", "right") else None
 
 
+def _turned(vote, left):
+    """The choice of a vote as it is where the deck of `left` stands left."""
+    return vote["choice"] if vote["left"] == left else {"left": "right", "right": "left"}.get(vote["choice"], vote["choice"])
+
+
 def agreement(votes):
     """How far people agree with each other, over pairs that several saw: Krippendorff's alpha (prompts resampled), and how often another
-    person, or the majority of the others, prefers the deck that a person prefers (a tie counts a half): the ceiling of any judge."""
+    person, or the majority of the others, prefers the deck that a person prefers (a tie counts a half). `at_most`: the most that any judge
+    can reach on these pairs, as far as people's agreement tells (see `most`)."""
     import krippendorff
     import numpy
 
@@ -285,7 +292,8 @@ def agreement(votes):
     found = {"pairs": len(shared), "raters": len({vote["rater"] for pair in shared for vote in pair})}
     for level, kinds in (("ordinal", {"right": 0, "tie": 1, "bad": 1, "left": 2}), ("nominal", dict(zip(CHOICES, range(4), strict=True)))):
         size = 1 + max(kinds.values())
-        counts = numpy.array([numpy.bincount([kinds[vote["choice"]] for vote in pair], minlength=size) for pair in shared]).reshape(-1, size)
+        counts = numpy.array([numpy.bincount([kinds[_turned(vote, pair[0]["left"])] for vote in pair], minlength=size) for pair in shared])
+        counts = counts.reshape(-1, size)
         prompts = _codes([pair[0]["prompt"] for pair in shared]) if shared else numpy.array([], dtype=int)
 
         def alpha(rows, counts=counts, level=level):
@@ -302,14 +310,25 @@ def agreement(votes):
         found[f"alpha_{level}"] = figure(value, error, max(clusters - 1, 0), len(shared), -1, 1)
     another, majority = [], []
     for pair in shared:
-        signs = [{"left": 1, "right": -1}.get(vote["choice"], 0) for vote in pair]
+        signs = [{"left": 1, "right": -1}.get(_turned(vote, pair[0]["left"]), 0) for vote in pair]
         for vote, sign in zip(pair, signs, strict=True):
             if sign:
                 others = sum(signs) - sign
                 another.append((vote, (1 + sign * others / (len(pair) - 1)) / 2))
                 if len(pair) > 2:
                     majority.append((vote, (1 + sign * ((others > 0) - (others < 0))) / 2))
-    return {**found, "another": _credit(another), "majority": _credit(majority)}
+    person, untied = _credit(another), len(another) / sum(map(len, shared)) if shared else 0
+    at_most = {**person, **{end: stats.number(most(value, untied)) for end in ("mean", "lo", "hi") if (value := person[end]) is not None}}
+    return {**found, "another": person, "majority": _credit(majority), "at_most": at_most}
+
+
+def most(another, untied):
+    """The most votes that a judge can follow where another person follows the share `another` of them, and `untied` of all have a side.
+
+    A judge who knows what most people prefer says one thing where people say several. If a person's vote on pair i is d_i for one side on
+    average, another person follows (1 + mean d_i^2 / untied) / 2 and that judge (1 + mean |d_i| / untied) / 2, and mean |d_i| is between
+    the mean and the root of the mean of d_i^2 (Jensen): so he is at `another` or above it, and at this value or below it."""
+    return (1 + min(1, (max(0, 2 * another - 1) / untied) ** 0.5)) / 2
 
 
 def _credit(pairs):
@@ -323,29 +342,28 @@ def judged(votes, decks):
     """How often each of the judge's numbers is higher for the deck that a person prefers (equal numbers count a half), over the untied
     votes: `{measure: {"choice": figure, "own": figure, "equal": share of equal numbers, "shared": figure}}`.
 
-    decks: {pair: (measures of the left deck, of the right deck)}. "choice": the vote itself. "own": what people said of the dimension of
-    that name, where they did. "shared": "choice" over those votes that agreement() has its ceiling from.
+    decks: {pair: {model: measures of its deck}}. "choice": the vote itself. "own": what people said of the dimension of
+    that name, where they did. "shared": "choice" over those votes that agreement() is made of.
     """
     seen = Counter(vote["pair"] for vote in votes)
-    measures = list(dict.fromkeys(name for pair in decks.values() for side in pair for name in side))
+    measures = list(dict.fromkeys(name for pair in decks.values() for deck in pair.values() for name in deck))
     found = {}
     for name in measures:
-        gap = {pair: left[name] - right[name] for pair, (left, right) in decks.items()
-               if left.get(name) is not None and right.get(name) is not None}
-        if not gap:
+        gaps = [(vote, left[name] - right[name]) for vote in votes if (left := decks.get(vote["pair"], {}).get(vote["left"]))
+                and (right := decks[vote["pair"]].get(vote["right"])) and left.get(name) is not None and right.get(name) is not None]
+        if not gaps:
             continue
-        choice = [(vote, credit) for vote in votes if (credit := _sides(vote["choice"], gap.get(vote["pair"]))) is not None]
-        own = [(vote, credit) for vote in votes
-               if (credit := _sides((vote.get("dimensions") or {}).get(name), gap.get(vote["pair"]))) is not None]
+        choice = [(vote, credit) for vote, gap in gaps if (credit := _sides(vote["choice"], gap)) is not None]
+        own = [(vote, credit) for vote, gap in gaps if (credit := _sides((vote.get("dimensions") or {}).get(name), gap)) is not None]
         found[name] = {"choice": _credit(choice), "own": _credit(own), "equal": round(sum(c == 0.5 for _, c in choice) / len(choice), 4)
                        if choice else None, "shared": _credit([(vote, credit) for vote, credit in choice if seen[vote["pair"]] > 1])}
     return found
 
 
 def _sides(choice, gap):
-    """1 where the number's difference, left minus right, has the side of the choice, a half where it is 0; None without choice or number."""
+    """1 where the number's difference, left minus right, has the side of the choice, a half where it is 0; None without a choice."""
     sign = {"left": 1, "right": -1}.get(choice)
-    return None if sign is None or gap is None else (1 + sign * ((gap > 1e-9) - (gap < -1e-9))) / 2
+    return None if sign is None else (1 + sign * ((gap > 1e-9) - (gap < -1e-9))) / 2
 
 
 def weights(votes, decks, current):
@@ -360,14 +378,18 @@ def weights(votes, decks, current):
     """
     import numpy
 
-    known = [name for name in current if any(name in side for pair in decks.values() for side in pair)]
-    used = [vote for vote in votes if vote["choice"] in ("left", "right") and vote["pair"] in decks
-            and all(side.get(name) is not None for side in decks[vote["pair"]] for name in known)]
-    names = [name for name in known if any(decks[vote["pair"]][0][name] != decks[vote["pair"]][1][name] for vote in used)]
+    known = [name for name in current if any(name in deck for pair in decks.values() for deck in pair.values())]
+
+    def sides(vote):
+        return [decks.get(vote["pair"], {}).get(vote[side], {}) for side in ("left", "right")]
+
+    used = [vote for vote in votes if vote["choice"] in ("left", "right")
+            and all(deck.get(name) is not None for deck in sides(vote) for name in known)]
+    names = [name for name in known if any(left[name] != right[name] for left, right in map(sides, used))]
     prompts, people = [vote["prompt"] for vote in used], [vote["rater"] for vote in used]
     if len(names) < 2 or len(used) < 50 or len(set(prompts)) < stats.FEWEST:
         return None
-    gap = numpy.array([[decks[vote["pair"]][0][name] - decks[vote["pair"]][1][name] for name in names] for vote in used])
+    gap = numpy.array([[left[name] - right[name] for name in names] for left, right in map(sides, used)])
     sign = numpy.array([1.0 if vote["choice"] == "left" else -1.0 for vote in used])
     whole = _regression(gap, sign, numpy.ones(len(used)))
     if whole[:-1].sum() < 1e-6:
@@ -472,15 +494,18 @@ def choose(votes, candidates, n):
     return chosen
 
 
-def precision(votes, wanted=None):
+def precision(votes, wanted=None, **how):
     """How precise the strengths are, and nothing of what they are: {"votes", "raters", "prompts", "width", "wanted", "enough", "about"}.
 
     width: of the widest 95 % interval of a difference of log strengths; None while the votes do not join all models. enough: it is at
     most `wanted`, over FEWEST prompts and RATERS raters or more. about: how many votes of this kind that would take. A rule that looks at
     the width alone may be asked as often as one likes: it stops no sooner for a finding than for none (Chow and Robbins 1965, The Annals of
-    Mathematical Statistics 36:457). A rule that looks at who leads may not.
+    Mathematical Statistics 36:457). A rule that looks at who leads may not. how: as tally takes it.
     """
-    kept = counted(votes)[0]
+    return _precision(_selected(votes, **how)["kept"], wanted)
+
+
+def _precision(kept, wanted):
     strong = strengths(kept) if kept else {"width": None}
     prompts, people = len({vote["prompt"] for vote in kept}), len({vote["rater"] for vote in kept})
     width = strong["width"]
@@ -507,17 +532,24 @@ def adaptive(study, rater, candidates, n):
 
 # The whole
 
-def counted(votes):
-    """`(votes that count, raters as raters() has them)`: neither gold nor repeats, all slides seen, raters that RULE does not leave out."""
+def counted(votes, crowd=frozenset()):
+    """`(votes that count, raters as raters() has them)`: neither gold nor repeats, all slides seen, raters that RULE does not leave out
+    and that are not of the `crowd`."""
     votes = list(votes)
     people = raters(votes)
+    for rater in people:
+        if rater["rater"] in crowd:
+            rater["excluded"] = " and ".join(filter(None, [rater["excluded"], "of a crowd"]))
     out = {rater["rater"] for rater in people if rater["excluded"]}
     return [vote for vote in votes if vote["kind"] == "vote" and vote.get("seen", True) and vote["rater"] not in out], people
 
 
-def preferences(votes):
+def preferences(votes, crowd=frozenset()):
     """Every pair of models: counts, the share for each with half of what is tied or both bad, the net preference (share for a minus share
-    for b) with its interval and test, and the sentence that it bears (claims.verdict)."""
+    for b) with its interval and test, and the sentence that it bears (claims.verdict) with what limits it.
+
+    crowd: raters of whom nobody knows how many people they are. Where they cast much of a pair's votes, the sentence says so and what
+    the others say, and one that the others do not bear out separates nothing."""
     import numpy
 
     met = defaultdict(list)
@@ -533,48 +565,86 @@ def preferences(votes):
             if sign:
                 sides[code, 0 if sign > 0 else 1] += 1
         # A prompt counts by its votes: the mean over prompts is then the share of all votes.
-        test = stats.differences(*(sides[:, [side]] * len(sides) / len(mine) for side in (0, 1)))
+        sides *= len(sides) / len(mine)
+        sd = (sides[:, 0] - sides[:, 1]).std(ddof=1) if len(sides) > 1 else 0.0
+        p = stats.exchanged(sides[:, :1], sides[:, 1:])[0]
         value, error, freedom = spread(lambda s: s[:, :1] / s[:, 1:], numpy.array([[sign, 1.0] for sign in signs]), prompts, people)
         net = figure(value[0], error[0], freedom, len(sides), -1, 1)
         found.append({"a": a, "b": b, "votes": len(mine), "for_a": signs.count(1), "for_b": signs.count(-1),
                       "tied": sum(vote["choice"] == "tie" for vote in mine), "bad": sum(vote["choice"] == "bad" for vote in mine),
                       "share": figure(value[0], error[0], freedom, len(mine), -1, 1, form=lambda x: (1 + x) / 2),
-                      "difference": {**net, "sd": stats.number(test["sd"][0]), "p": stats.number(test["p"][0], 6)}})
+                      "difference": {**net, "sd": stats.number(sd), "p": stats.number(p, 6)}})
     adjusted = stats.holm([numpy.nan if pair["difference"]["p"] is None else pair["difference"]["p"] for pair in found])
     for pair, p in zip(found, adjusted, strict=True):
         pair["p_holm"], pair["family"] = stats.number(p, 6), len(found)
-        if pair["difference"]["sd"] is None:
-            pair["difference"]["sd"] = 0.0
         pair["verdict"], pair["sentence"] = claims.verdict(pair)
+    without = {(pair["a"], pair["b"]): pair for pair in preferences([vote for vote in votes if vote["rater"] not in crowd])} if crowd else {}
+    for pair in found:
+        _limit(pair, met[pair["a"], pair["b"]], crowd, without.get((pair["a"], pair["b"])))
     return found
 
 
-def tally(votes, decks=None, current=None, wanted=None):
+def _limit(pair, votes, crowd, rest):
+    """Add to a pair's sentence that few people or a crowd said it. rest: the pair without the crowd, None where no vote is left."""
+    limits, people = [], len({vote["rater"] for vote in votes})
+    cast = [vote["rater"] for vote in votes if vote["rater"] in crowd]
+    if crowds.large(len(cast) / len(votes)):
+        said = (f"{100 * len(cast) / len(votes):.0f} % of the votes are by {len(set(cast))} names that came from few addresses or in bursts, and without "
+                + (f"these it is {interval(rest['difference'])}" if rest else "these there is none"))
+        held = rest and rest["verdict"] == "beats" and (rest["difference"]["mean"] > 0) == (pair["difference"]["mean"] > 0)
+        if pair["verdict"] == "beats" and not held:
+            pair["verdict"], pair["sentence"] = claims.verdict({**pair, "doubts": [said]})
+        else:
+            limits.append(said)
+    if people < RATERS:
+        limits.append(f"this speaks for {f'these {people} people' if people > 1 else 'one person'} only")
+    pair["sentence"] = "; ".join([pair["sentence"], *limits])
+
+
+def _selected(votes, *, came=(), without_crowds=False, ties="half"):
+    """What tally counts: {"kept", "by_the_rule": with ties, "whole": with crowds too, "people": as raters() has them, "gathered": crowds}."""
+    votes = list(votes)
+    whole, people = counted(votes)
+    gathered, by_the_rule = crowds.find(came, whole), whole
+    if without_crowds:
+        by_the_rule, people = counted(votes, frozenset(gathered["raters"]))
+    kept = by_the_rule if ties == "half" else [vote for vote in by_the_rule if preferred(vote)]
+    return {"kept": kept, "by_the_rule": by_the_rule, "whole": whole, "people": people, "gathered": gathered}
+
+
+def tally(votes, decks=None, current=None, wanted=None, *, came=(), without_crowds=False, ties="half"):
     """Everything the votes say, JSON-able.
 
-    votes: as Study.votes() yields them. decks: {pair: (measures of the left deck, of the right)} of the judge; current: its weights by
-    dimension. Raises cli.BadData where nothing is left to count.
+    votes: as Study.votes() yields them. decks: {pair: {model: measures}} of the judge; current: its weights by dimension. came: who came
+    whence and when (crowds.find); without_crowds: leave crowds out. ties: a vote that prefers neither deck is a "half" for each, or
+    "drop": not counted at all. Raises cli.BadData where nothing is left to count.
     """
     import numpy
 
-    votes = list(votes)
-    kept, people = counted(votes)
+    votes, came = list(votes), list(came)
+    kept, by_the_rule, whole, people, gathered = _selected(votes, came=came, without_crowds=without_crowds, ties=ties).values()
+    crowd = frozenset(gathered["raters"])
     if not kept:
-        raise cli.BadData("no vote counts: there is none yet, or the rule leaves all raters out")
+        raise cli.BadData("no vote counts: there is none yet, or all are by raters who are left out" + (", or ties" if ties == "drop" else ""))
     everyone = [vote for vote in votes if vote["kind"] == "vote" and vote.get("seen", True)]
+    doubted = frozenset() if without_crowds else crowd
+    otherwise = {"with_raters_left_out": (everyone, crowd), "without_both_bad": ([vote for vote in by_the_rule if vote["choice"] != "bad"], doubted)}
+    if crowd:
+        otherwise |= {"with_crowds": (whole, crowd)} if without_crowds else {"without_crowds": ([v for v in kept if v["rater"] not in crowd], ())}
+    if any(preferred(vote) is None for vote in by_the_rule):
+        otherwise |= {"ties_half": (by_the_rule, doubted)} if ties == "drop" else {"ties_dropped": ([v for v in kept if preferred(v)], doubted)}
     prompts, names = [vote["prompt"] for vote in kept], [vote["rater"] for vote in kept]
-    pairs, strong = preferences(kept), strengths(kept)
+    pairs, strong = preferences(kept, doubted), strengths(kept)
     models = sorted({vote[side] for vote in kept for side in ("left", "right")})
     sided = [vote for vote in kept if vote["choice"] in ("left", "right")]
     seconds = [vote["seconds"] for vote in kept if isinstance(vote.get("seconds"), int | float)]
     repeats = [rater["repeats"] for rater in people if not rater["excluded"]]
     of = {model: [vote for vote in kept if model in (vote["left"], vote["right"])] for model in models}
-    others = [vote for vote in kept if vote["choice"] != "bad"]
     decks = decks or {}
     return {
         "votes": {"all": len(votes), "counted": len(kept), "gold": sum(vote["kind"] == "gold" for vote in votes),
                   "repeats": sum(vote["kind"] == "repeat" for vote in votes), "unseen": sum(not vote.get("seen", True) for vote in votes),
-                  "of_raters_left_out": len(everyone) - len(kept), "choices": {name: sum(v["choice"] == name for v in kept) for name in CHOICES}},
+                  "of_raters_left_out": len(everyone) - len(by_the_rule), "ties": ties, "ties_dropped": len(by_the_rule) - len(kept), "choices": {name: sum(v["choice"] == name for v in kept) for name in CHOICES}},
         "prompts": len(set(prompts)), "raters": len(set(names)), "rule": RULE, "people": people,
         "interval": {"level": stats.LEVEL, "resamples": RESAMPLES, "seed": stats.SEED,
                      "over": "prompts and raters" if len(set(names)) >= RATERS else "prompts"},
@@ -592,32 +662,46 @@ def tally(votes, decks=None, current=None, wanted=None):
         "agreement": agreement(kept),
         "judge": judged(kept, decks) if decks else None,
         "weights": weights(kept, decks, current) if decks and current else None,
-        "precision": precision(votes, wanted),
-        "otherwise": {"with_raters_left_out": _brief(everyone), "without_both_bad": _brief(others)},
+        "precision": _precision(kept, wanted),
+        "crowds": {**gathered, "left_out": without_crowds, "by_time": crowds.by_time(came, votes)},
+        "otherwise": {name: _brief(*how) for name, how in otherwise.items()},
     }
 
 
-def _brief(votes):
+def _brief(votes, crowd=frozenset()):
     """The figures that a reader compares when votes are counted in another way."""
     return {"votes": len(votes), "pairs": [{key: pair[key] for key in ("a", "b", "votes", "share", "difference", "sentence")}
-                                           for pair in preferences(votes)] if votes else [],
+                                           for pair in preferences(votes, crowd)] if votes else [],
             "log_odds": [{"a": pair["a"], "b": pair["b"], **pair["log_odds"]} for pair in strengths(votes)["pairs"]] if votes else []}
 
 
-def of_study(study, wanted=None):
-    """`(tally of a blindtest.Study, its votes)`, the models by their labels, the judge from scores.jsonl of the runs where they have one.
+def of_study(study, wanted=None, **how):
+    """`(tally of a blindtest.Study, its votes)`, the models by their labels, the judge from the scores of the runs where they have one.
+    how: as tally takes it.
 
     Adds "study": {"title", "question", "closed", "unjudged": runs without scores}."""
-    from pathlib import Path
-
     about = study.about
     labels = {run["name"]: run["label"] for run in about["runs"]}
     if len(set(labels.values())) < len(labels):
         labels = {name: name for name in labels}
     votes = list(study.votes())
     named = [{**vote, "left": labels.get(vote["left"], vote["left"]), "right": labels.get(vote["right"], vote["right"])} for vote in votes]
+    scores, current, unjudged = outside.measures(study) if outside.made(study) else _scores(about["runs"])
+    decks = {}
+    for ident, pair in study.pairs.items():
+        sides = [scores.get((pair[side]["run"], pair["prompt"], pair[side]["sample"])) for side in ("left", "right")]
+        if pair["kind"] == "vote" and all(sides):
+            decks[ident] = {labels.get(pair[side]["model"], pair[side]["model"]): deck for side, deck in zip(("left", "right"), sides, strict=True)}
+    found = tally(named, decks, current, wanted, came=study.raters(), **how)
+    return {"study": {"title": about["title"], "question": about["question"], "closed": study.closed, "unjudged": unjudged}, **found}, votes
+
+
+def _scores(runs):
+    """`({(run, prompt, sample): measures}, weights of the dimensions, names of runs without scores)` from the folders of our runs."""
+    from pathlib import Path
+
     scores, current, unjudged = {}, None, []
-    for run in about["runs"]:
+    for run in runs:
         folder = Path(run["path"])
         try:
             for _, record in stream.records(folder / "scores.jsonl"):
@@ -629,13 +713,7 @@ def of_study(study, wanted=None):
             current = current or json.loads((folder / "protocol.json").read_text())["score"]["weights"]
         except (OSError, ValueError, KeyError):
             unjudged.append(run["name"])
-    decks = {}
-    for ident, pair in study.pairs.items():
-        sides = [scores.get((pair[side]["run"], pair["prompt"], pair[side]["sample"])) for side in ("left", "right")]
-        if pair["kind"] == "vote" and all(sides):
-            decks[ident] = tuple(sides)
-    found = tally(named, decks, current, wanted)
-    return {"study": {"title": about["title"], "question": about["question"], "closed": study.closed, "unjudged": unjudged}, **found}, votes
+    return scores, current, unjudged
 
 
 # As text and pictures
@@ -644,10 +722,13 @@ def markdown(found, title="Votes"):
     """The tally as markdown."""
     of, lines = found["votes"], [f"# {title}", ""]
     lines += [f"{of['counted']:,} votes by {found['raters']} rater{'s' * (found['raters'] != 1)} on {found['prompts']} prompts count"
-              + (f"; {of['of_raters_left_out']} by raters that the rule leaves out do not" if of["of_raters_left_out"] else "")
+              + (f"; {of['of_raters_left_out']} by raters who are left out do not" if of["of_raters_left_out"] else "")
+              + (f"; {of['ties_dropped']} that prefer neither deck are dropped" if of["ties_dropped"] else "")
               + f". Gold items {of['gold']}, swapped repeats {of['repeats']}. Intervals are of 95 %, over {found['interval']['over']}.", ""]
     if found["interval"]["over"] == "prompts":
         lines += [f"Fewer than {RATERS} raters: the intervals speak for these people, not for others.", ""]
+    for warning in found["crowds"]["warnings"]:
+        lines += [f"**Warning:** {warning}" + (". They are left out." if found["crowds"]["left_out"] else "."), ""]
     for name, header, rows, words, note in tables(found):
         lines += [f"**{name}**", "", *markdown_table(header, rows, words), "", *([note, ""] if note else [])]
     return "\n".join([*lines, "**What may be said of the models**", "", *(f"- {pair['sentence']}" for pair in found["pairs"]), ""])
@@ -673,14 +754,18 @@ def tables(found):
                     p["excluded"] or ""] for p in found["people"]], 1,
                   f"Left out: more than a third of {RULE['gold']['least']} or more gold items failed, the other deck in all of "
                   f"{RULE['repeats']['least']} or more swapped repeats (without a tie), or a median below {RULE['seconds']:g} s."))
+    shown += _came(found["crowds"])
     people, place = found["agreement"], found["position"]
     rows = [["Another person", interval(people["another"]), "", "", str(people["another"]["n"])],
-            ["Majority of the others", interval(people["majority"]), "", "", str(people["majority"]["n"])]]
+            ["Majority of the others", interval(people["majority"]), "", "", str(people["majority"]["n"])],
+            ["Any judge, at most", interval(people["at_most"]), "", "", ""]]
     rows += [[TITLES.get(name, name), interval(value["choice"]), interval(value["shared"]), interval(value["own"]), str(value["choice"]["n"])]
              for name, value in (found["judge"] or {}).items()]
     shown.append(("Who prefers the deck that a person prefers", ["By", "The choice", "Of shared pairs", "The same dimension", "Votes"], rows, 1,
-                  "Of untied votes; a tie or equal numbers count a half, so 0.50 is chance. The first two lines are the ceiling, from "
-                  f"{people['pairs']} pairs that several people saw. Krippendorff's alpha {interval(people['alpha_ordinal'])} (ordinal), "
+                  "Of untied votes; a tie or equal numbers count a half, so 0.50 is chance. The first three lines are from "
+                  f"{people['pairs']} pairs that several people saw, to be held against \"Of shared pairs\". Another person is no ceiling: who knows "
+                  "what most people prefer follows more votes than a person does; the third line is as high as that can be. "
+                  f"Krippendorff's alpha {interval(people['alpha_ordinal'])} (ordinal), "
                   f"{interval(people['alpha_nominal'])} (four choices)."))
     if fitted := found["weights"]:
         accuracy = fitted["accuracy"]
@@ -696,12 +781,28 @@ def tables(found):
                   [["Left, of untied votes", interval(place["left"]), ""], ["Advantage of the left side, log odds", interval(place["log_odds"]), ""],
                    ["Swapped repeats", f"{turned['same']} of {turned['n']} the same", f"{turned['against']} the other deck"]]
                   + ([["Seconds a vote", f"{pace['median']:.1f}", f"[{pace['lower']:.1f}, {pace['upper']:.1f}] middle half"]] if pace else []), 1, ""))
-    other = {"with_raters_left_out": "all raters", "without_both_bad": "without both bad"}
+    other = {"with_raters_left_out": "all raters", "without_both_bad": "without both bad", "with_crowds": "with crowds",
+             "without_crowds": "without crowds", "ties_half": "ties a half for each", "ties_dropped": "without ties"}
     rows = [[f"{p['a']} and {p['b']}", word, str(p["votes"]), interval(p["share"]), interval(p["difference"])]
-            for pair in found["pairs"] for word, brief in [("as above", found["pairs"]), *((w, found["otherwise"][k]["pairs"]) for k, w in other.items())]
+            for pair in found["pairs"] for word, brief in [("as above", found["pairs"]), *((w, found["otherwise"][k]["pairs"]) for k, w in other.items() if k in found["otherwise"])]
             for p in brief if (p["a"], p["b"]) == (pair["a"], pair["b"])]
     shown.append(("Counted in other ways", ["Models", "Votes", "Number", "Share of the first", "Difference"], rows, 2, ""))
     return shown
+
+
+def _came(found):
+    """Tables of who chose a name whence and when; none where nobody did and no vote has a time."""
+    if found["chose"]:
+        rows = [[f"Address {one['networks'][0][:6]}" if one["by"] == "address" else f"Within a minute, {len(one['networks'])} addresses",
+                 str(one["people"]), str(one["votes"]), _percent(one["share"]), one["first"][:16].replace("T", " "), one["last"][:16].replace("T", " ")]
+                for one in found["found"]]
+        rule = found["rule"]
+        yield ("Crowds", ["From", "People", "Votes", "Share of votes", "First name", "Last name"], rows, 1,
+               f"{found['chose']} people chose their names, from {found['addresses']} address{'es' * (found['addresses'] != 1)}; "
+               f"{found['people']} of them are in a crowd: {rule['people']} or more of one address, or {rule['burst']} or more names within "
+               f"{rule['seconds']} s. Whom the owner gave a link is in none.")
+    if found["by_time"]:
+        yield ("Time", ["From", "Names chosen", "Votes"], [[time, str(names), str(votes)] for time, names, votes in found["by_time"]], 1, "In UTC.")
 
 
 def _percent(value):
@@ -791,17 +892,17 @@ def _plot_preference(pyplot, found, colors, tone):
 
 def _plot_agreement(pyplot, found, colors, tone):
     rows = [(TITLES.get(name, name), value["choice"], "#3d7ea6") for name, value in (found["judge"] or {}).items() if value["choice"]["n"]]
-    ceiling = [(name, found["agreement"][key], "#c2912b") for name, key in (("Another person", "another"), ("Majority of the others", "majority"))
-               if found["agreement"][key]["n"]]
-    if not ceiling and not rows:
+    people = [(name, found["agreement"][key], "#c2912b") for name, key in (
+        ("Another person", "another"), ("Majority of the others", "majority"), ("Any judge, at most", "at_most")) if found["agreement"][key]["n"]]
+    if not people and not rows:
         return None
-    rows = [*reversed(rows), *reversed(ceiling)]
+    rows = [*reversed(rows), *reversed(people)]
     figure, axes = pyplot.subplots(figsize=(8.4, 1.65 + 0.42 * len(rows)))
     for y, (_, value, color) in enumerate(rows):
         _line(axes, y, value, color, tone)
     _zeroed(axes, tone, [name for name, *_ in rows], 0.5)
     axes.set_xlim(0, 1)
     figure.subplots_adjust(left=0.23, right=0.74, bottom=0.35 / figure.get_figheight())
-    plots._titled(figure, tone, "Who prefers the deck that a person prefers", "Of untied votes; 0.5 is chance. Another person is the ceiling for "
-                  "the judge's numbers.\nLines are 95 % intervals.", 1.05)
+    plots._titled(figure, tone, "Who prefers the deck that a person prefers", "Of untied votes; 0.5 is chance. Another person is no ceiling: a judge can "
+                  "be above.\nLines are 95 % intervals.", 1.05)
     return figure

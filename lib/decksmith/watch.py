@@ -26,6 +26,7 @@ PRINTED = 64 << 20  # bytes of a command's output
 WRONG = {2: "was called wrongly", 78: "is configured wrongly", 126: "cannot be run", 127: "is not there"}
 HOPELESS = 65  # of this checkpoint alone: an adapter that changes nothing, say
 PANELS = 12
+CHOSEN = "#c2912b"
 BESIDE = {"num_entries", "avg_tokens", "gen_seconds", "no_answer", "std_err", "coverage", "truncated"}  # of a mode, and no score
 NEVER_LINKS = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 
@@ -362,17 +363,39 @@ def _last(log):
 # The plot
 
 def headline(modes):
-    """(what it is called, value, standard error or None) of a benchmark's metrics; None when there is no score in them."""
+    """(what it is called, value, standard error or None, questions or None) of a benchmark's metrics; None when there is no score in them."""
     if not isinstance(modes, dict):
-        return ("", float(modes), None) if _number(modes) else None
+        return ("", float(modes), None, None) if _number(modes) else None
     for mode, values in modes.items():
         if mode == "delegate":  # how the evaluation went
             continue
         for name, value in values.items() if isinstance(values, dict) else [("", values)]:
             if _number(value) and not {mode, name} & BESIDE:
-                error = values.get("std_err") if name else None
-                return f"{mode} {name}".strip(), float(value), error if _number(error) else None
+                error, n = (values.get(key) if name else None for key in ("std_err", "num_entries"))
+                return f"{mode} {name}".strip(), float(value), error if _number(error) else None, n if _number(n) else None
     return None
+
+
+def selected(points):
+    """The highest of several values, `{"step", "value", "of", "lo", "hi"}`, with an interval that holds although it was chosen for being high:
+    all values at once lie in intervals of this kind with a chance of 95 % (Bonferroni), so the highest one does. None for fewer than two.
+
+    points: [(step, name, value, standard error or None, questions or None)]. For a share it is Wilson's score interval (1927, JASA 22:209)
+    over as many questions as the error speaks for, else the value with its error; without either `lo` and `hi` are None."""
+    from scipy.special import ndtri
+
+    if len(points) < 2:
+        return None
+    step, _, value, error, n = max(points, key=lambda point: (point[2], -point[0]))
+    reach = float(ndtri(1 - 0.025 / len(points)))
+    if error and 0 < value < 1:
+        n = value * (1 - value) / error**2
+    found = {"step": step, "value": value, "of": len(points), "lo": None, "hi": None}
+    if n and 0 <= value <= 1:
+        centre, share = value + reach**2 / (2 * n), 1 + reach**2 / n
+        half = reach * math.sqrt(value * (1 - value) / n + (reach / (2 * n)) ** 2)
+        return found | {"lo": min(value, max(0.0, (centre - half) / share)), "hi": max(value, min(1.0, (centre + half) / share))}
+    return found | {"lo": value - reach * error, "hi": value + reach * error} if error else found
 
 
 def _benchmarks(metrics):
@@ -410,6 +433,14 @@ def _room(drawn, ys, loss):
     return low, high
 
 
+def _chosen(best):
+    """A selected value in words, nothing for none."""
+    if best is None:
+        return ""
+    between = "" if best["lo"] is None else f" [{best['lo']:.2f}, {best['hi']:.2f}]"
+    return f"best of {best['of']}: step {best['step']}, {best['value']:.2f}{between}"
+
+
 def _figure(pyplot, tone, lines):
     from decksmith import plots
 
@@ -418,25 +449,32 @@ def _figure(pyplot, tone, lines):
         for bench, modes in _benchmarks(line.get("metrics") or {}).items():
             if found := headline(modes):
                 panels.setdefault(bench, []).append((line["step"], *found))
-    held = [(line["step"], "nats a token", line["val_loss"], None) for line in lines if line.get("val_loss") is not None]
+    held = [(line["step"], "nats a token", line["val_loss"], None, None) for line in lines if line.get("val_loss") is not None]
     shown = sorted(panels)[:PANELS - bool(held)]
     more = len(panels) - len(shown)
     panels = {name: panels[name] for name in shown} | ({"validation loss": held} if held else {}) or {"nothing is on the curve yet": []}
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    width, height = max(6.0, 3.6 * columns), 0.95 + 2.7 * rows
+    top = 1.5 if columns > 1 else 1.85  # the note needs a line more where the page is narrow
+    width, height = max(6.0, 3.6 * columns), top - 0.4 + 2.9 * rows
     figure, grid = pyplot.subplots(rows, columns, figsize=(width, height), squeeze=False)
     steps = [line["step"] for line in lines] or [0]
     room = 0.04 * (max(steps) - min(steps)) or 1
     for axes, (name, points) in zip(grid.flat, panels.items(), strict=False):
         color = "#b5543c" if name == "validation loss" else "#3d7ea6"
         xs, ys = [point[0] for point in points], [point[2] for point in points]
-        for x, _, y, error in points:
+        for x, _, y, error, _ in points:
             if error is not None:
                 low, high = y - 1.96 * error, y + 1.96 * error
                 axes.plot([x, x], [max(0, low), min(1, high)] if 0 <= y <= 1 else [low, high], color=color, linewidth=1.6, alpha=0.55, solid_capstyle="round",
                           clip_on=False)
         axes.plot(xs, ys, color=color, linewidth=1.8, marker="o", markersize=5, clip_on=False, zorder=3)
+        best = selected(points) if name != "validation loss" else None
+        if best:
+            axes.plot([best["step"]], [best["value"]], marker="o", markersize=11, fillstyle="none", color=CHOSEN, markeredgewidth=1.4, clip_on=False, zorder=4)
+        if best and best["lo"] is not None:
+            axes.errorbar([best["step"]], [best["value"]], [[best["value"] - best["lo"]], [best["hi"] - best["value"]]], color=CHOSEN, linewidth=1,
+                          capsize=4, clip_on=False, zorder=2)
         for x in sorted(set(steps) - set(xs)) if name != "validation loss" else ():
             axes.axvline(x, color=tone["soft"], alpha=0.7, linewidth=0.9, linestyle=(0, (2, 3)))
         axes.set_xlim(min(steps) - room, max(steps) + room)
@@ -444,14 +482,17 @@ def _figure(pyplot, tone, lines):
         axes.set_ylim(_room(axes.get_ylim(), ys, name == "validation loss"))
         axes.grid(axis="y", color=tone["line"], linewidth=0.8)
         axes.tick_params(labelsize=8)
-        axes.set_title(_short(name), loc="left", fontsize=10.5, pad=16, parse_math=False, **plots.BOLD)
-        axes.text(0, 1.02, _short(points[-1][1] if points else ""), transform=axes.transAxes, size=8, color=tone["soft"], va="bottom", parse_math=False)
+        axes.set_title(_short(name), loc="left", fontsize=10.5, pad=30, parse_math=False, **plots.BOLD)
+        axes.text(0, 1.02, f"{_short(points[-1][1] if points else '')}\n{_chosen(best)}", transform=axes.transAxes, size=8, color=tone["soft"], va="bottom", parse_math=False)
     for axes in list(grid.flat)[len(panels):]:
         axes.set_visible(False)
     for axes in grid[-1]:
         axes.set_xlabel("step", size=9)
-    figure.subplots_adjust(left=0.6 / width, right=1 - 0.15 / width, bottom=0.45 / height, hspace=0.5, wspace=0.26)
+    figure.subplots_adjust(left=0.6 / width, right=1 - 0.15 / width, bottom=0.45 / height, hspace=0.62, wspace=0.26)
     done = sum("metrics" in line for line in lines)
-    note = f"{done} checkpoint{'s' * (done != 1)}. Bars are 95 % intervals by question."
-    plots._titled(figure, tone, "Benchmarks over the training", note + (" Dotted: no result." if done < len(lines) else "") + (f" {more} more benchmarks are in curve.jsonl." if more else ""), 1.15)
+    note = f"{done} checkpoint{'s' * (done != 1)}. Bars are 95 % intervals by question." + (" Dotted: no result." if done < len(lines) else "")
+    note += f" {more} more benchmarks are in curve.jsonl." if more else ""
+    if done > 1:
+        note += "\nRinged: the best, selected by these very numbers;" + ("\n" if columns == 1 else " ") + "its thin interval holds for all of them at once (Bonferroni)."
+    plots._titled(figure, tone, "Benchmarks over the training", note, top)
     return figure

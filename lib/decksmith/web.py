@@ -8,7 +8,9 @@ import contextlib
 import hmac
 import json
 import os
+import resource
 import signal
+import socket
 import time
 from urllib.parse import urlsplit
 
@@ -25,6 +27,8 @@ HEADERS = {
 }
 PAGE = {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'"}
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+IDLE = float(os.environ.get("DECKSMITH_IDLE") or 60)  # seconds in which a connection must have asked something, a body come, a reply be taken
+BUSY = web.AppKey("busy", dict)  # connections whose request is being answered, and how many
 
 
 def policy(**sources):
@@ -32,12 +36,32 @@ def policy(**sources):
     return "; ".join(f"{name} {value}" for name, value in (PAGE | {name.replace("_", "-"): value for name, value in sources.items()}).items())
 
 
-def application(*, csp=None, hosts=None, token=None, open_paths=("/health",), body=1 << 20):
+def public(url: str | None) -> str | None:
+    """The origin that `--public-url` names, as browsers write it. Raises cli.BadConfig."""
+    parts = urlsplit(url or "")
+    if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query):
+        raise cli.BadConfig(f"--public-url {url}: write the address that people open, https://name or https://name:port, without a path")
+    return f"{parts.scheme}://{parts.netloc.lower()}" if url else None
+
+
+def remote(request: web.Request) -> str:
+    """Who asks: the address of the other side; where a reverse proxy of this machine stands between, the last that it names
+    (X-Forwarded-For), which the asker cannot choose."""
+    named = request.headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()
+    return named[:64] if named and request.app[PROXIED] and request.remote in LOOPBACK else request.remote or ""
+
+
+PROXIED = web.AppKey("proxied", bool)
+
+
+def application(*, csp=None, hosts=None, public=None, token=None, open_paths=("/health",), body=1 << 20):
     """An aiohttp application whose handlers are spared what is not meant for them.
 
     csp     the policy of its pages (`policy`); by default pages may do nothing
     hosts   the names by which it may be called (Host header): a page elsewhere cannot reach it under a name of its own (DNS rebinding);
             None: any, for a server that asks for a token
+    public  the origin under which a reverse proxy shows this server (`public`): it may be called by that name too, and pages of that
+            origin are its own, whatever Host the proxy passes on
     token   if given, each request but those for `open_paths` must bring `Authorization: Bearer TOKEN`
     body    bytes a request may have
     A request that changes something from a page of another origin is refused (Fetch standard: Origin, Sec-Fetch-Site). Errors are JSON,
@@ -45,8 +69,25 @@ def application(*, csp=None, hosts=None, token=None, open_paths=("/health",), bo
 
     @web.middleware
     async def guard(request, handler):
+        busy, connection = request.config_dict[BUSY], request.protocol
+        busy[connection] = busy.get(connection, 0) + 1
+        try:
+            return await answer(request, handler)
+        finally:
+            busy[connection] -= 1
+            if not busy[connection]:
+                del busy[connection]
+
+    async def answer(request, handler):
         try:
             refuse(request)
+            if request.can_read_body:  # what comes in drips ends here, and not in the handler
+                if (request.content_length or 0) > body:
+                    raise web.HTTPRequestEntityTooLarge(body, request.content_length)
+                try:
+                    await asyncio.wait_for(request.read(), IDLE)
+                except TimeoutError:
+                    raise web.HTTPRequestTimeout(text=f"the body did not come within {IDLE:g} s") from None
             response = await handler(request)
         except web.HTTPException as error:
             if error.status < 400:
@@ -57,6 +98,11 @@ def application(*, csp=None, hosts=None, token=None, open_paths=("/health",), bo
                     response.headers[name] = error.headers[name]
         except cli.Stop as error:
             response = problem(400 if isinstance(error, cli.BadData) else 503, str(error))
+        except Exception as error:
+            if not (sentence := cli.full(error)):
+                raise
+            cli.say(sentence)
+            response = problem(507, "no room is left on the server's disk; ask again later")
         if not response.prepared:
             for name, value in ({"Content-Security-Policy": csp or policy()} | HEADERS).items():
                 response.headers.setdefault(name, value)
@@ -64,7 +110,7 @@ def application(*, csp=None, hosts=None, token=None, open_paths=("/health",), bo
 
     def refuse(request):
         host = urlsplit(f"//{request.headers.get('Host', '')}").hostname
-        if hosts is not None and host not in hosts:
+        if hosts is not None and host not in hosts and (not public or host != urlsplit(public).hostname):
             raise web.HTTPMisdirectedRequest(text=f"this server is not called {host}; there are: {', '.join(sorted(hosts))}")
         if token is not None and request.path not in open_paths:
             given = request.headers.get("Authorization", "").encode("utf-8", "replace")
@@ -72,11 +118,14 @@ def application(*, csp=None, hosts=None, token=None, open_paths=("/health",), bo
                 raise web.HTTPUnauthorized(text="the token is missing or wrong: Authorization: Bearer TOKEN")
         if request.method not in ("GET", "HEAD"):
             origin = request.headers.get("Origin")
-            if (origin is not None and urlsplit(origin).netloc != request.headers.get("Host")) or (
+            if (origin not in (None, public) and urlsplit(origin).netloc != request.headers.get("Host")) or (
                     request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none")):
                 raise web.HTTPForbidden(text="a page of another origin may not ask this")
 
-    return web.Application(middlewares=[guard], client_max_size=body)
+    app = web.Application(middlewares=[guard], client_max_size=body)
+    app[BUSY] = {}
+    app[PROXIED] = public is not None
+    return app
 
 
 def problem(status, message, **more):
@@ -140,9 +189,40 @@ def announced(path, facts):
 
 def _known():
     """The name by which other machines know this one."""
-    import socket
     full = socket.getfqdn()
     return socket.gethostname() if full.split(".")[0] == "localhost" else full
+
+
+@contextlib.asynccontextmanager
+async def serving(app, listening):
+    """Serve an `application` on a listening socket meanwhile. A connection that asks nothing, or does not take its reply, is cut off
+    after IDLE seconds; it costs a descriptor and no thread."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # where 1024 is usual, so many idle connections would stop the server
+    most = min(hard, 1 << 16) if hard >= 0 else 1 << 16
+    if 0 <= soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * IDLE))  # of bytes that nobody takes; connections inherit it
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.5, keepalive_timeout=IDLE)
+    await runner.setup()
+    sweeper = asyncio.create_task(_sweep(runner.server, app[BUSY]))
+    try:
+        await web.SockSite(runner, listening, backlog=512).start()
+        yield
+    finally:
+        sweeper.cancel()
+        await runner.cleanup()
+
+
+async def _sweep(server, busy):
+    """Cut off each connection of an aiohttp server in which no request was complete for IDLE seconds."""
+    since = {}  # connections that are not busy: when that was first seen
+    while True:
+        await asyncio.sleep(IDLE / 4)
+        now = time.monotonic()
+        since = {connection: since.get(connection, now) for connection in server.connections if connection not in busy}
+        for connection, at in since.items():
+            if now - at > IDLE and connection.transport is not None:
+                connection.transport.abort()
 
 
 def run(make, host="127.0.0.1", port=0):
@@ -150,7 +230,6 @@ def run(make, host="127.0.0.1", port=0):
     port is known, and left after the last request ended. Open event streams are cut at the end. Raises cli.Missing for a port in use."""
 
     async def serve():
-        import socket
         try:
             listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512)
         except OSError as error:
@@ -160,12 +239,7 @@ def run(make, host="127.0.0.1", port=0):
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, ended.set)
         async with make(f"http://{name}:{listening.getsockname()[1]}") as app:
-            runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.5)
-            await runner.setup()
-            try:
-                await web.SockSite(runner, listening).start()
+            async with serving(app, listening):
                 await ended.wait()
-            finally:
-                await runner.cleanup()
 
     asyncio.run(serve())

@@ -1,8 +1,8 @@
 load ../helper
 
-model() { # NAME SHARE-OF-TEN
+model() { # NAME SHARE-OF-TEN QUESTIONS
   mkdir -p "$1/arithmetic"
-  jq -nc --argjson share "$2" '[range(30)][] | {id: "q\(.)", task: {bench: "arithmetic", fields: {}, expected: "1", revision: "r"}, messages: [],
+  jq -nc --argjson share "$2" --argjson n "${3:-30}" '[range($n)][] | {id: "q\(.)", task: {bench: "arithmetic", fields: {}, expected: "1", revision: "r"}, messages: [],
     gen: {text: "t", model: {name: "m"}, sampling: {}}, grade: {verdict: "x", score: (if . % 10 < $share then 1 else 0 end), answer: "a", detail: {}}}' \
     > "$1/arithmetic/rows.jsonl"
 }
@@ -12,19 +12,36 @@ model() { # NAME SHARE-OF-TEN
   model tuned 3
   run --separate-stderr bench-compare tuned base
   assert_failure 65
-  assert_line --regexp '^\| arithmetic \| symbolic_correct \| 30 \| 0.300 \| 0.800 \| -0.50 \[-0.*, -0.*\] \| < 0.001 \|$'
+  assert_line --regexp '^\| arithmetic \| symbolic_correct \| 30 \| 0.300 \| 0.800 \| -0.50 \[-0.*, -0.*\] \\| < 0.001 \| 0.020 \| worse \|$'
   assert_line --regexp '^- arithmetic: tuned is worse than base, by 0.50 \[0\.[0-9]+, 0\.[0-9]+\]$'
   assert_line '**tuned is worse than base on 1 of 1 benchmark: arithmetic**'
   assert_equal "$stderr" 'bench-compare: tuned is worse than base on 1 of 1 benchmark: arithmetic'
 }
 
-@test "a model that lost nowhere exits 0, and says what loss is ruled out" {
-  model base 5
-  model tuned 5
+@test "a model of which a loss beyond the margin is ruled out exits 0, and says what loss" {
+  model base 5 400
+  model tuned 5 400
   run bench-compare tuned base
   assert_success
-  assert_line '- arithmetic: tuned is not separated from base (difference 0.00 [-0.12, 0.12]); a loss of more than 0.12 is ruled out'
+  assert_line '- arithmetic: tuned is not separated from base (difference 0.00 [-0.01, 0.01]); a loss of more than 0.011 is ruled out'
   assert_line '**tuned is worse than base on 0 of 1 benchmark**'
+}
+
+@test "too few questions to tell exit 69 with the number that is needed; --margin is how much may stay open" {
+  model base 10 8
+  model tuned 10 8
+  sed -i '1,3s/"score":1/"score":0/' tuned/arithmetic/rows.jsonl
+  run --separate-stderr bench-compare tuned base
+  assert_failure 69
+  assert_line --regexp '^- arithmetic: cannot tell whether tuned lost more than 0.02 against base \(difference -0.38 \[-0\.[0-9]+, 0\.[0-9]+\] on 8 questions\): about [0-9,]+ questions are needed$'
+  assert_regex "$stderr" '^bench-compare: tuned is worse than base on 0 of 1 benchmark; cannot tell: arithmetic \(about [0-9,]+ questions are needed\); more questions'
+  model tuned 10 8
+  run bench-compare tuned base
+  assert_failure 69
+  run bench-compare --margin 0.5 tuned base
+  assert_success
+  run bench-compare --margin 0 tuned base
+  assert_failure 2
 }
 
 @test "what was not asked alike is not compared, and exits 65" {

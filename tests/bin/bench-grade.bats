@@ -18,16 +18,18 @@ graded() { # ID BENCH EXPECTED TEXT [FINISH]
   assert_line --partial '3 of them from the journal'
 }
 
-@test "a row that its grader cannot decide is an error of that row, and the others are graded" {
+@test "an answer that stalls its grader is wrong and not paid for again, a row that cannot be decided is an error" {
   { graded a arithmetic '"1+x"' '\boxed{9999^{9999^{9999}}+x}'
     graded b ifbench '{"instructions":["words:rhyme"],"arguments":[{}]}' 'Go.'
     graded c arithmetic '"2"' '\boxed{2}'; } > in.jsonl
-  run --separate-stderr bench-grade --seconds 2 < in.jsonl
+  run --separate-stderr bench-grade --seconds 0.5 --run . < in.jsonl
   assert_success
-  assert_equal "$(jq -c '[.id, .grade.error.kind, .grade.error.class, .grade.verdict]' <<< "$output")" \
-'["a","judge","grader-timeout",null]
-["b","judge","unknown-constraint",null]
-["c",null,null,"right"]'
+  assert_equal "$(jq -c '[.id, .grade.error.class, .grade.verdict, .grade.detail.fault.class, .grade.detail.fault.kind]' <<< "$output")" \
+'["a",null,"wrong","stalls-grader","model"]
+["b","unknown-constraint",null,null,null]
+["c",null,"right",null,null]'
+  run bench-grade --seconds 0.5 --run . < in.jsonl
+  assert_line --partial '2 of them from the journal'
 }
 
 @test "grades come while replies still do" {

@@ -154,6 +154,41 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
   [[ $output == *'"class":"timeout"'* ]]
 }
 
+@test "patience bounds a request that is never answered, and the row is asked again by a rerun" {
+  start_endpoint --plan stall=1 --log asked.jsonl
+  run --separate-stderr ask --run . --patience 1 < <(head -1 in.jsonl)
+  assert_failure 75
+  [[ $output == *'"class":"timeout"'* ]]
+  run --separate-stderr ask --run . --patience 60 < <(head -1 in.jsonl)
+  assert_success
+  run --separate-stderr ask --patience 0 < in.jsonl
+  assert_failure 2
+}
+
+@test "a request that does not fit the context is the model's fault and kept; with --shorten it is asked again, and both numbers stand in the record" {
+  start_endpoint --context 1000 --log asked.jsonl
+  run --separate-stderr ask --samples 2 --max-tokens 2000 < <(head -1 in.jsonl)
+  [ "$(jq_py '.gen | [.error.class, .sample.k] | tostring' <<< "$output")" = $'["context-overflow",0]\n["context-overflow",1]' ]
+  rm asked.jsonl && stop_endpoint && rm endpoint.url && start_endpoint --context 1000 --log asked.jsonl
+  run --separate-stderr ask --run . --max-tokens 2000 < <(head -1 in.jsonl)
+  assert_success
+  [ "$(jq_py '.gen.error | [.kind, .class, .context, .prompt_tokens, .max_tokens] | tostring' <<< "$output")" = '["model","context-overflow",1000,3,2000]' ]
+  [[ $stderr == *"p1: model fault, context-overflow: the request does not fit the model's context of 1000 tokens: the prompt has 3, max_tokens asks for 2000 ("*"--shorten, asks for as many tokens as fit"* ]]
+  ask --run . --max-tokens 2000 < <(head -1 in.jsonl)
+  [ "$(asked)" = 1 ]
+  run --separate-stderr ask --run . --max-tokens 2000 --shorten < <(head -1 in.jsonl)
+  [ "$(jq_py '[.gen.finish_reason, .gen.sampling.max_tokens, .gen.shortened] | tostring' <<< "$output")" = '["stop",2000,{"asked":2000,"sent":997}]' ]
+  [ "$(asked)" = 3 ]
+  ask --run . --max-tokens 2000 --shorten < <(head -1 in.jsonl)
+  [ "$(asked)" = 3 ]
+}
+
+@test "the endpoint's own names of a reply stand under by" {
+  start_endpoint
+  run --separate-stderr ask < <(head -1 in.jsonl)
+  [ "$(jq_py '.gen.by.response | [.id, .model, .created, .system_fingerprint] | tostring' <<< "$output")" = '["chatcmpl-1","m",1700000000,"fp_44709d6fcb"]' ]
+}
+
 @test "unknown model, missing key, no model: one line each, exit 78" {
   run chat-generate --model nobody < in.jsonl
   assert_failure 78
@@ -259,7 +294,7 @@ served() { echo "{\"url\":\"$2\",\"models\":[\"base\",\"tuned\"],\"engine\":\"vl
   served live "$URL" aaa
   run --separate-stderr chat-generate --model tuned --run . < in.jsonl
   assert_success
-  [ "$(jq_py .gen.model <<< "$output" | sort -u)" = "{'name': 'tuned', 'slug': 'tuned', 'served': {'engine': 'vllm 1', 'base': 'b', 'adapter': 'aaa'}}" ]
+  [ "$(jq_py .gen.model <<< "$output" | sort -u)" = "{'name': 'tuned', 'slug': 'tuned', 'params': {}, 'served': {'engine': 'vllm 1', 'base': 'b', 'adapter': 'aaa'}}" ]
   rm serve/*
   run --separate-stderr chat-generate --model tuned --run . < in.jsonl # nothing is missing, no server is needed
   assert_success
@@ -285,4 +320,10 @@ served() { echo "{\"url\":\"$2\",\"models\":[\"base\",\"tuned\"],\"engine\":\"vl
   sed 's/^seed = 1/thinking_token_budget = 2048/' "$ROOT/assets/protocols/offline.toml" > assets/protocols/offline.toml
   for model in a b; do chat-generate --model $model --protocol offline < <(head -1 in.jsonl); done > out.jsonl
   [ "$(jq_py .gen.sampling.thinking_token_budget < out.jsonl)" = $'512\n2048' ]
+  [ "$(jq_py .gen.model.params.thinking_token_budget < out.jsonl | head -1)" = 512 ] # what the entry set is the model's own
+  [ "$(jq_py .gen.request < out.jsonl | sort -u | grep -cE '^[0-9a-f]{64}$')" = 2 ]
+  printf '[a]\nbase_url = "%s"\nslug = "m"\nextra_body = { messages = [] }\n' "$URL" > assets/models.toml
+  run chat-generate --model a < in.jsonl
+  assert_failure 78
+  assert_output --partial "[a] extra_body.messages: not a model's to set"
 }

@@ -47,7 +47,7 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   rm -r r/journal
   deck-judge --run r --protocol offline --jobs 2 < in.jsonl > second.jsonl
   run each '.judge|[.judge,.caps,.checklist,(.scores|map_values(. > 1 and . <= 5))]' first.jsonl
-  assert_output '["offline-v2",[],[{"id":"c1","yes":true,"slide":1}],{"content":true,"design":true,"coherence":true}]'
+  assert_output '["offline-v3",[],[{"id":"c1","yes":true,"slide":1}],{"content":true,"design":true,"coherence":true}]'
   run diff <(each 'del(..|.by?)' first.jsonl) <(each 'del(..|.by?)' second.jsonl)
   assert_success
 }

@@ -1,12 +1,5 @@
 load ../helper
 
-# Apply a jq program to every line of stdin (the machine may have no jq of its own).
-jq() {
-  "$ROOT/.venv/bin/python3" -c 'import jq, json, sys
-for line in sys.stdin:
-    for value in jq.compile(sys.argv[1]).input_value(json.loads(line)): print(json.dumps(value, separators=(",", ":")))' "$1"
-}
-
 setup() {
   printf '%s\n' '{"id":"a","n":1,"gen":{"text":"<think>plan</think>\nHere it is:\n\n```markdown\n---\ntheme: seriph\n---\n\n# Hi\n\n---\nlayout: end\n---\n\n# Bye\n```\n\nEnjoy!","reasoning":""}}' > in.jsonl
   printf '%s\n' '{"id":"b","gen":{"text":"","reasoning":""}}' '{"id":"c","gen":{"text":"","reasoning":"hm"}}' \
@@ -22,7 +15,7 @@ setup() {
 }
 
 @test "replies become decks, faults are named, records keep their order and keys" {
-  deck-parse --run r < in.jsonl 2> err | jq 'del(..|.by?)|{id,n,deck}' > out
+  deck-parse --run r < in.jsonl 2> err | jq -c 'del(..|.by?)|{id,n,deck}' > out
   run cat out
   assert_output '{"id":"a","n":1,"deck":{"path":"a/deck.md","slides":2,"theme":"seriph","sha256":"'"$(sha256sum r/a/deck.md | cut -d' ' -f1)"'"}}
 {"id":"b","n":null,"deck":{"error":{"kind":"model","class":"empty-reply","message":"the reply is empty"}}}

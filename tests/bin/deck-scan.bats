@@ -25,7 +25,7 @@ for line in sys.stdin:
   run --separate-stderr bash -c 'set -o pipefail; deck-scan --run r < in.jsonl'
   assert_success
   run scores <<< "$output"
-  assert_output "tides 5.0 2.884
+  assert_output "tides 5.0 3.071
 keys_only 5.0 1.0
 none None None"
 }
@@ -33,7 +33,7 @@ none None None"
 @test "a deck that failed to render is scanned all the same" {
   sed 's/}$/,"render":{"error":{"kind":"model","class":"yaml","message":"x"}}}/' in.jsonl | deck-scan --run r 2> /dev/null > out
   run scores < out
-  assert_line "tides 5.0 2.884"
+  assert_line "tides 5.0 3.071"
 }
 
 @test "a run folder without the deck is named" {

@@ -13,7 +13,7 @@ setup() {
 {"id":"a","checklist":[{"id":"c1"},{"id":"c2"}],"render":{"status":"ok","slides":["1","2","3"],"errors":[]},"judge":{"scores":{"content":2,"design":4,"coherence":3},"checklist":[{"id":"c1","yes":true,"slide":1},{"id":"c2","yes":false,"slide":null}]},"features":{"craft_v5":5,"craft":2}}
 {"id":"b","checklist":[{"id":"c1"}],"deck":{"error":{"kind":"model","class":"no-deck","message":"m"}}}
 {"id":"c","gen":{"error":{"kind":"infra","class":"timeout","message":"m"}}}
-{"id":"d","render":{"status":"partial","slides":["1","2","3"],"errors":[{"kind":"model","class":"vue-compile","slide":2,"line":9,"message":"m"}]},"judge":{"scores":{"content":2,"design":2,"coherence":2},"checklist":[]},"features":{"craft_v5":5,"craft":2}}
+{"id":"d","asks":{"slides":3,"features":["code"]},"render":{"status":"partial","slides":["1","2","3"],"errors":[{"kind":"model","class":"vue-compile","slide":2,"line":9,"message":"m"}]},"judge":{"scores":{"content":2,"design":2,"coherence":2},"checklist":[]},"features":{"craft_v5":5,"craft":2}}
 EOF2
 }
 
@@ -31,7 +31,7 @@ EOF2
   run --separate-stderr deck-score --protocol offline < in.jsonl
   assert_success
   assert_equal "$(each '[.id,(.score|.overall,.dimensions.viscraft,.floored)]' <<< "$output")" \
-'["a",2.65,2,false]
+'["a",3,2,false]
 ["b",1,1,true]
 ["c",null,null,false]
 ["d",2,2,false]'

@@ -1,14 +1,7 @@
 load ../helper
 
-# As in eval-serve.bats: stages that do nothing.
 setup() {
-  export DECKSMITH_ROOT=$PWD/house PATH=$ROOT/.venv/bin:$PATH
-  mkdir -p house/bin
-  for name in lib assets data .venv; do ln -s "$ROOT/$name" house; done
-  for name in bench-prepare record-sample bench-prompt chat-generate bench-grade bench-summarize; do
-    ln -s "$ROOT/tests/fixtures/eval/stage" "house/bin/$name"
-  done
-  echo 0 > house/pace
+  idle_stages
   start_endpoint --model policy
 }
 
@@ -23,15 +16,14 @@ serve() {
   SERVER=$!
   for _ in $(seq 300); do [ -s eval/server.json ] && break; sleep 0.1; done
 }
-jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all()]' "$1"; }
 request() { verb=$1; shift; eval-request "$verb" --address eval/server.json "$@"; }
 
 @test "run prints the answer on stdout, events on stderr, and its status says whether all was measured" {
   serve
   run --separate-stderr request run --rollout 3 --base-url "$URL" --bench needle --bench aime25:4 --top-k 20 --limit 2 --run a
   assert_success
-  assert_equal "$(jq_py '[.status, .raw_metrics.needle."pass@1".accuracy, .raw_metrics.aime25.delegate.ok] | tostring' <<< "$output")" '["done",0.5,1]'
-  assert_equal "$(jq_py .event <<< "$stderr" | grep -v progress | sort | uniq -c | tr -s ' ')" " 1 ended
+  assert_equal "$(jq -r '[.status, .raw_metrics.needle."pass@1".accuracy, .raw_metrics.aime25.delegate.ok] | tostring' <<< "$output")" '["done",0.5,1]'
+  assert_equal "$(jq -r .event <<< "$stderr" | grep -v progress | sort | uniq -c | tr -s ' ')" " 1 ended
  2 finished
  1 opened
  1 queued
@@ -39,22 +31,22 @@ request() { verb=$1; shift; eval-request "$verb" --address eval/server.json "$@"
   grep -q -- '--samples=4 --temperature=0.7 --top-p=0.95 --max-tokens=32768 --seed=0 --jobs=64 --top-k=20' house/asked
   echo needle > house/broken
   run -1 --separate-stderr request run --rollout 4 --base-url "$URL" --bench needle --bench mbpp
-  assert_equal "$(jq_py '[.status, .raw_metrics.needle.delegate.ok, .raw_metrics.mbpp.delegate.ok] | tostring' <<< "$output")" '["partial",0,1]'
+  assert_equal "$(jq -r '[.status, .raw_metrics.needle.delegate.ok, .raw_metrics.mbpp.delegate.ok] | tostring' <<< "$output")" '["partial",0,1]'
   run -1 --separate-stderr request run --rollout 5 --base-url "$URL" --bench needle --hard
-  assert_equal "$(jq_py .error <<< "$output" | cut -d' ' -f2-)" "is failed: needle: bench-grade ended with status 1: bench-grade: the grader of needle broke"
+  assert_equal "$(jq -r .error <<< "$output" | cut -d' ' -f2-)" "is failed: needle: bench-grade ended with status 1: bench-grade: the grader of needle broke"
 }
 
 @test "submit, status, events, wait and cancel" {
   serve
   echo 60 > house/pace
-  job=$(request submit --rollout 1 --base-url "$URL" --bench needle | jq_py .job_id)
+  job=$(request submit --rollout 1 --base-url "$URL" --bench needle | jq -r .job_id)
   run request submit --rollout 1 --base-url "$URL" --bench needle
-  assert_output "{\"job_id\": \"$job\", \"status\": \"$(jq_py .status <<< "$output")\", \"created\": false}"
-  assert_equal "$(request status | jq_py .job_id) $(request status "$job" | jq_py .rollout_id)" "$job 1"
+  assert_output "{\"job_id\": \"$job\", \"status\": \"$(jq -r .status <<< "$output")\", \"created\": false}"
+  assert_equal "$(request status | jq -r .job_id) $(request status "$job" | jq -r .rollout_id)" "$job 1"
   request cancel "$job" | grep -q '"status": "cancelled"'
   run -1 --separate-stderr request wait "$job"
-  assert_equal "$(jq_py '.raw_metrics.needle.delegate.skipped_cancelled' <<< "$output")" 1
-  assert_equal "$(request events "$job" | tail -n 1 | jq_py .event)" delivered
+  assert_equal "$(jq -r '.raw_metrics.needle.delegate.skipped_cancelled' <<< "$output")" 1
+  assert_equal "$(request events "$job" | tail -n 1 | jq -r .event)" delivered
 }
 
 @test "a server that restarts is waited for" {
@@ -67,8 +59,8 @@ request() { verb=$1; shift; eval-request "$verb" --address eval/server.json "$@"
   sleep 1
   serve
   wait "$asking" # the status is 0
-  assert_equal "$(jq_py .status < answer) $(wc -l < house/asked)" "done 3"
-  assert_equal "$(jq_py .n < events)" "$(seq 0 $(($(wc -l < events) - 1)))" # each event once
+  assert_equal "$(jq -r .status < answer) $(wc -l < house/asked)" "done 3"
+  assert_equal "$(jq -r .n < events)" "$(seq 0 $(($(wc -l < events) - 1)))" # each event once
 }
 
 @test "what is asked wrongly, and a server that is not there: one line each" {

@@ -1,14 +1,7 @@
 load ../helper
 
-# The stages of a benchmark do nothing here, in no time (tests/fixtures/eval/stage); tests/lib/test_delegate.py runs the real ones.
 setup() {
-  export DECKSMITH_ROOT=$PWD/house PATH=$ROOT/.venv/bin:$PATH
-  mkdir -p house/bin
-  for name in lib assets data .venv; do ln -s "$ROOT/$name" house; done
-  for name in bench-prepare record-sample bench-prompt chat-generate bench-grade bench-summarize; do
-    ln -s "$ROOT/tests/fixtures/eval/stage" "house/bin/$name"
-  done
-  echo 0 > house/pace
+  idle_stages
 }
 
 teardown() { [ -z "${SERVER:-}" ] || kill -INT "$SERVER" 2> /dev/null || true; }
@@ -18,9 +11,8 @@ serve() {
   eval-serve --root eval "$@" 2> said &
   SERVER=$!
   for _ in $(seq 300); do [ -s eval/server.json ] && break; sleep 0.1; done
-  URL=$(jq_py .url < eval/server.json)
+  URL=$(jq -r .url < eval/server.json)
 }
-jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all()]' "$1"; }
 ask() { curl -s -H "Authorization: Bearer $(cat eval/token)" "$@"; }
 
 @test "the address file is for its owner, holds while the server lives, and a restart keeps port and token" {
@@ -28,8 +20,8 @@ ask() { curl -s -H "Authorization: Bearer $(cat eval/token)" "$@"; }
   assert_equal "$(cat said)" "eval-serve: $URL evaluates; address and token are in eval/server.json"
   assert_equal "$(stat -c %a eval/server.json eval/token)" "600
 600"
-  assert_equal "$(jq_py '[.pid, .job] | tostring' < eval/server.json)" "[$SERVER,null]"
-  assert_equal "$(jq_py .token < eval/server.json)" "$(cat eval/token)"
+  assert_equal "$(jq -r '[.pid, .job] | tostring' < eval/server.json)" "[$SERVER,null]"
+  assert_equal "$(jq -r .token < eval/server.json)" "$(cat eval/token)"
   first=$URL token=$(cat eval/token)
   kill -TERM "$SERVER"
   wait "$SERVER" # the status is 0
@@ -49,11 +41,11 @@ ask() { curl -s -H "Authorization: Bearer $(cat eval/token)" "$@"; }
   run curl -s -H "Authorization: Bearer secret-of-this-test" "$URL/jobs" \
     -d '{"rollout_id": 0, "router_url": "http://127.0.0.1:9", "benchmarks": [{"name": "needle"}], "model": "m"}'
   assert_output --regexp '^\{"job_id": "[0-9a-f]{16}\.1", "status": "queued", "created": true\}$'
-  worker=eval/jobs/$(jq_py .job_id <<< "$output")/needle/process.json
+  worker=eval/jobs/$(jq -r .job_id <<< "$output")/needle/process.json
   ip=$(hostname -I | cut -d' ' -f1)
   [ -z "$ip" ] || run -7 curl -s --noproxy '*' "http://$ip:${URL##*:}/health"
   for _ in $(seq 300); do [ ! -s "$worker" ] || break; sleep 0.1; done
-  pid=$(jq_py .pid < "$worker")
+  pid=$(jq -r .pid < "$worker")
   grep -zq DECKSMITH_ROOT= "/proc/$pid/environ" && ! grep -zq secret-of-this-test "/proc/$pid/environ"
 }
 

@@ -77,13 +77,14 @@ NOTE='it'\"'\"'s'"
 
 @test "a dry run says where each setting comes from, and writes nothing" {
   cp recipe.yaml run/
-  printf 'module load apptainer\nSBATCH_ACCOUNT=physics\nexport SECRET_TOKEN=hush\n' > here/slurm/site.env
+  printf 'module load apptainer\nSBATCH_ACCOUNT=physics\nexport SECRET_TOKEN=hush\nhttps_proxy=http://me:hush-hush@proxy:3128\n' > here/slurm/site.env
   SBATCH_PARTITION=short run submit --dry-run
   assert_success
   assert_line --regexp '^--account +physics   \(SBATCH_ACCOUNT of slurm/site.env\)$'
   assert_line --regexp '^--partition +short   \(SBATCH_PARTITION of the environment\)$'
   assert_line --regexp '^--time +04:00:00   \(slurm/sft.sbatch\)$'
   assert_line --regexp '^SECRET_TOKEN +\(set\)   \(slurm/site.env\)$'
+  assert_line --regexp '^https_proxy +http://me:\(set\)@proxy:3128   \(slurm/site.env\)$'
   assert_line --regexp '^frozen data/v0_1/train.jsonl 2 lines, sha256 '
   refute_output --partial hush
   assert_equal "$(ls run)" recipe.yaml
@@ -98,6 +99,17 @@ NOTE='it'\"'\"'s'"
   SBATCH_ACCOUNT=mine submit
   assert_equal "$(sed 's/.*|//' calls)" 'account=physics
 account=mine'
+}
+
+@test "a secret is taken neither by argument nor into the snapshot" {
+  cp recipe.yaml run/
+  run submit --env HF_TOKEN=hf_0123456789abcdef
+  assert_failure 78
+  assert_output 'job-submit: --env HF_TOKEN: a secret does not travel by argument or in a snapshot; write it into .env of the checkout where the job runs (mode 600), which jobs read'
+  [ ! -e run/snapshot ] && [ ! -e calls ]
+  echo 'SBATCH_ACCOUNT=physics' > here/slurm/site.env
+  submit
+  assert_equal "$(stat -c %a run/snapshot/slurm/site.env)" 600
 }
 
 @test "what is missing is named with its remedy" {

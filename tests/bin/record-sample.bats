@@ -24,6 +24,15 @@ setup() {
   assert_output --partial 'record-sample: Invalid value: --where'
 }
 
+@test "half of a surrogate pair in one record, or a value that the program fails on, stops no other record" {
+  printf '{"id":"a","render":{"xray":[{"text":"\\ud83d"}]}}\n{"id":"b","render":"?"}\n{"id":"c","render":{"xray":[{"text":"whole"}]}}\n' > in.jsonl
+  run --separate-stderr record-sample --where '.render.xray[0].text | length > 0' < in.jsonl
+  assert_failure 65
+  assert_output '{"id":"a","render":{"xray":[{"text":"�"}]}}
+{"id":"c","render":{"xray":[{"text":"whole"}]}}'
+  [ "$stderr" = 'record-sample: stdin:2: b: --where failed: Cannot index string with string ("xray")' ]
+}
+
 @test "a broken line is named with its number" {
   run record-sample < <(cat in.jsonl; echo '{"id":')
   assert_failure 65
@@ -62,4 +71,13 @@ setup() {
   run record-sample --help
   assert_success
   assert_line --index 0 'Keep the records for which a jq program says true.'
+}
+
+@test "--shuffle draws by the hashes of the ids, so that a longer draw begins with the shorter one, whatever the order of the input" {
+  for n in $(seq 40); do echo "{\"id\":\"p$n\"}"; done > many.jsonl
+  record-sample --shuffle --limit 12 < many.jsonl > twelve
+  run record-sample --shuffle --limit 30 < <(tac many.jsonl)
+  assert_success
+  assert_equal "$(head -n 12 <<< "$output")" "$(cat twelve)"
+  refute [ "$(cat twelve)" = "$(head -n 12 many.jsonl)" ]
 }

@@ -7,12 +7,12 @@ setup_file() {
 
 pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq.compile(sys.argv[1]).input_text(sys.stdin.read()).first(), separators=(",", ":")))' "$1"; }
 
-@test "prints the tables with the judge and the protocol named, and refuses a headline that lost decks could undo" {
+@test "prints the tables with the judge and the protocol named, and exits 65 where lost decks leave nothing to say" {
   run run-compare "$RUNS/smol" "$RUNS/smol-outline"
   assert_failure 65
   assert_line --index 0 --regexp '^Judge: offline-v1 \(offline measures, no vision model looked at these pictures\)\. Protocol [0-9a-f]{12}\.$'
-  assert_line '**No headline**'
-  assert_line --partial '2 of 12 decks have no score (judge faults 1, infra faults 1; at most 1 % may); `make baseline MODEL=smol`'
+  assert_line --regexp '^- SmolLM2 135M and .*: inconclusive on 10 of 12 prompts, Verifiable part \(offline\), floor \(.*, but .*the decks without a score could make it \['
+  assert_line --partial 'run-compare: nothing can be said: SmolLM2 135M: 2 of 12 decks have no score (judge faults 1, infra faults 1; at most 1 % may); `make baseline MODEL=smol`'
 }
 
 @test "the order of the arguments changes nothing" {
@@ -24,31 +24,58 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
 
 @test "--json carries every pair with its interval, its test and its sentence" {
   run-compare --json "$RUNS/smol" "$RUNS/smol-outline" > out.json || true
-  run pick '[(.runs | length), (.pairs | map(has("sentence") and (.difference | has("lo") and has("p"))) | all), (.pairs | map(.accounting) | unique), .headlines, .ranks]' < out.json
-  assert_output '[2,true,["floor","renderable","scored"],[],null]'
+  run pick '[(.runs | length), (.pairs | map(has("sentence") and (.difference | has("lo") and has("p"))) | all), (.pairs | map(.accounting) | unique), .unsettled, (.caveats | length),
+    (.ranks | map(.) | unique), (.pairs | map(.sentence | test(" on [0-9]+.* prompts, ")) | all)]' < out.json
+  assert_output '[2,true,["floor","renderable","scored"],true,1,[[1,2]],true]'
 }
 
 @test "scores of another tool get the same tests and a headline" {
   for n in 1 2 3 4 5 6 7 8 9; do
-    for model in x:4 y:3; do
+    for model in x:5 y:1; do
       echo '{"model":"'${model%:*}'","id":"p'$n'","scores":{"design":'${model#*:}',"content":3.'$n'},"rendered":true,"error_kind":null}'
     done
   done > theirs.jsonl
   run run-compare theirs.jsonl
   assert_success
   assert_line --index 0 'Scores as theirs.jsonl gives them. Protocol unknown.'
-  assert_line '- x beats y by 0.50 [0.50, 0.50]'
+  assert_line --regexp '^- x beats y by 2\.00 \[[01]\.[0-9]+, 2\.[0-9]+\] on 9 prompts, Mean of the dimensions, floor$'
   assert_line '- Ranks left open by the tests: x 1; y 2'
 }
 
 @test "runs that differ in more than the model are refused with the fields" {
-  cp -r "$RUNS/smol-outline" other
-  pick '.sampling.temperature = 0.1 | .hash = "changed"' < "$RUNS/smol-outline/protocol.json" > other/protocol.json
+  mkdir other
+  sed 's/"sampling":{"temperature":0.7}/"sampling":{"temperature":0.1}/' "$RUNS/smol-outline/scores.jsonl" > other/scores.jsonl
+  run-summarize --run other < other/scores.jsonl > other/summary.json
   run run-compare "$RUNS/smol" other
   assert_failure 65
   assert_output "run-compare: $RUNS/smol and other differ in more than the model; their scores do not belong in one table
   $RUNS/smol/protocol.json != other/protocol.json:
   sampling.temperature: 0.7 != 0.1"
+}
+
+@test "rows that were deleted are missed, in runs and in scores of another tool" {
+  cp -r "$RUNS/smol" less
+  "$ROOT/.venv/bin/python3" - <<< 'import json; [print(json.dumps({k: r[k] for k in ("id", "messages", "asks", "checklist")})) for r in map(json.loads, open("less/scores.jsonl"))]' > less/prompts.jsonl
+  run run-compare less
+  assert_success
+  sed -i '3,5d' less/scores.jsonl
+  run-summarize --run less < less/scores.jsonl > less/summary.json
+  run run-compare less
+  assert_failure 65
+  assert_output "run-compare: less contradicts itself:
+  scores.jsonl: lacks 3 of the 12 prompts in prompts.jsonl: p003, p004, p005
+  to derive all of it again from what was paid for: rm less/scores.jsonl && make baseline MODEL=less"
+  for n in 1 2 3 4 5 6 7 8 9; do
+    echo '{"model":"x","id":"p'$n'","scores":{"design":5},"rendered":true}'
+    [ $n -lt 3 ] || echo '{"model":"y","id":"p'$n'","scores":{"design":1},"rendered":true}'
+  done > theirs.jsonl
+  run run-compare theirs.jsonl
+  assert_failure 65
+  assert_output --partial 'x and y cannot be compared: y lacks 2 of 9 prompts (p1, p2).'
+  run run-compare --common theirs.jsonl
+  assert_success
+  assert_line --regexp '^- x beats y by 4\.00 \[[0-9.]+, 4\.00\] on 7 common prompts, Overall \(design\), floor$'
+  assert_line '- x: 2 of its decks are left out, which not all have (p1, p2)'
 }
 
 @test "a run that is not there names the command that makes it" {
@@ -61,4 +88,16 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   run run-compare --help
   assert_success
   assert_line --index 0 'Put runs of different models side by side, with intervals and paired differences.'
+}
+
+@test "looks are counted, and --sequential says what it speaks for" {
+  cp -r "$RUNS/smol" "$RUNS/smol-outline" .
+  rm -f smol*/journal/looks.jsonl
+  run run-compare smol smol-outline
+  assert_failure 65
+  assert_line '- First look at SmolLM2 135M and SmolLM2 135M, outline and template under this protocol (10 prompts)'
+  run run-compare --sequential --json smol-outline smol
+  assert_failure 65
+  run pick '[.looks.pairs[0].looks, (.looks.said[1] | test("right at every look")), (.pairs | map(.by) | unique)]' <<< "$(sed /^run-compare:/d <<< "$output")"
+  assert_output '[1,true,[null,"confidence sequence"]]'
 }

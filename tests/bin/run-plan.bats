@@ -43,3 +43,18 @@ setup_file() {
   assert_success
   assert_line --index 0 'Say what a comparison of two models could detect, and what it would cost, before it is run.'
 }
+
+@test "--register writes the comparison to come into its folders, and refuses once a reply is there" {
+  for model in smol base; do
+    mkdir -p "runs/$model/journal"
+    head -n 3 "$ROOT/data/prompts.jsonl" > "runs/$model/prompts.jsonl"
+  done
+  run run-plan --register runs/smol runs/base
+  assert_success
+  run jq -c '[.n, .measure, .accounting, (.models | map(.name)), .protocol.protocol]' runs/base/registered.json
+  assert_output '[3,"overall","floor",["smol","base"],"offline"]'
+  echo '{"id":"p001"}' > runs/smol/journal/gen.jsonl
+  run run-plan --register runs/smol runs/base
+  assert_failure 65
+  assert_output --partial 'run-plan: runs/smol/journal/gen.jsonl: replies are there already'
+}

@@ -10,13 +10,21 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   run --separate-stderr run-summarize < <(record a 2; record b 3; record c 4)
   assert_success
   assert_equal "$(pick '[.model.slug, .judge, .n, .cost, .tokens.completion, .means.floor.overall, .means.renderable.design]' <<< "$output")" \
-    '["lab/m","offline-v1",3,null,21,{"mean":3,"lo":2,"hi":4,"n":3},{"mean":3,"lo":2,"hi":4,"n":3}]'
+    '["lab/m","offline-v1",3,null,21,{"mean":3,"lo":1,"hi":5,"n":3},{"mean":3,"lo":1,"hi":5,"n":3}]'
 }
 
 @test "writes what was held fixed into the run folder" {
   run --separate-stderr run-summarize --protocol offline --run r < <(record a 2)
   assert_success
   assert_equal "$(pick '[.protocol, .prompts.count, (.hash | length)]' < r/protocol.json)" '["offline",1,64]'
+}
+
+@test "says what the model was asked with, and by a fingerprint what it was asked" {
+  asked() { record "$1" 3 | sed "s/\"model\":{/\"sampling\":{\"top_k\":$2,\"seed\":5},\"request\":\"$1\",&/"; }
+  run --separate-stderr run-summarize < <(asked a 3; asked b 3)
+  assert_equal "$(pick '[.asked.parameters, (.asked.sha256 | length)]' <<< "$output")" '[{"seed":5,"top_k":3},64]'
+  run --separate-stderr run-summarize < <(record a 2)
+  assert_equal "$(pick '[.asked, .by.wall_s]' <<< "$output")" '[{"sha256":null,"parameters":{}},null]'
 }
 
 @test "nothing on stdin is refused" {

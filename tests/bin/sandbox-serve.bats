@@ -62,7 +62,7 @@ ask() { curl -s -w ' %{http_code}\n' -H "Authorization: Bearer $DECKSMITH_SANDBO
 
 @test "a port that is taken is named, and the server that has it stays" {
   run -69 sandbox-serve --address other.json --port "${URL##*:}"
-  assert_output "sandbox-serve: port ${URL##*:}: Address already in use; give another with --port"
+  assert_output "sandbox-serve: 127.0.0.1 port ${URL##*:}: Address already in use; give another with --port"
   [ ! -e other.json ]
   curl -s "$URL/health" | grep '"status": "ok"'
 }

@@ -61,8 +61,27 @@ vote-import: nowhere.json: refused: cannot be read: No such file or directory'
   assert_equal "$stderr" 'vote-import: whole.json: refused: of another study'
 }
 
+@test "votes from elsewhere are taken once, and named where they are none" {
+  printf 'prompt,rater,left,right,choice\np1,ada,one,two,left\np2,ada,two,one,one\n' > votes.csv
+  run --separate-stderr vote-import --study new --votes votes.csv
+  assert_success
+  assert_equal "$(jq -c '[.is, .votes, .same, .raters, .prompts, .makers]' <<< "$output")" '["stored",2,0,1,2,["one","two"]]'
+  run --separate-stderr vote-import --study new --votes votes.csv
+  assert_equal "$(jq -c '[.is, .votes, .same]' <<< "$output")" '["same",0,2]'
+  echo p3,,one,two,left >> votes.csv
+  run --separate-stderr vote-import --study other --votes votes.csv
+  assert_failure 65
+  assert_equal "$stderr" "vote-import: votes.csv:4: rater: is empty
+nothing was taken"
+  assert [ ! -e other ]
+  run vote-import --study here --votes votes.csv whole.json
+  assert_failure 2
+  run vote-import --study here
+  assert_failure 2
+}
+
 @test "help is the script's own header" {
   run vote-import --help
   assert_success
-  assert_line --index 0 'Put the answers that people sent back from their ballots into the study.'
+  assert_line --index 0 'Put the answers that people sent back from their ballots into the study, or make a study of votes that were cast elsewhere.'
 }

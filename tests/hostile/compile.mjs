@@ -1,10 +1,20 @@
-/** The compiler alone, decks (JSON list of texts) on stdin: [{errors, modules}] on stdout. No browser, no cell. */
-import { text } from 'node:stream/consumers'
+/** The compiler alone: a deck (a JSON string) per line on stdin, {errors, modules} or {threw} per line on stdout. No browser, no cell. */
+import readline from 'node:readline'
 import { compile } from '../../assets/renderer/compile.mjs'
 
-const out = []
-for (const deck of JSON.parse(await text(process.stdin))) {
-  const { errors, fatal, files } = await compile(deck, 1)
-  out.push({ errors: [...errors, ...(fatal ? [fatal] : [])].map(error => [error.class, error.line]), modules: [...files].filter(([name]) => /slide\/\d/.test(name)).map(([, code]) => code).join('\n') })
+for (const name of ['log', 'info', 'warn', 'error', 'debug'])
+  console[name] = () => {}
+for await (const line of readline.createInterface({ input: process.stdin })) {
+  let said
+  try {
+    const { errors, fatal, files } = await compile(JSON.parse(line), 1)
+    const all = [...errors, ...(fatal ? [fatal] : [])]
+    said = { errors: all.map(error => [error.class, error.line]), kinds: all.map(error => error.kind), messages: all.map(error => error.message),
+      modules: [...files].filter(([name]) => /slide\/\d/.test(name)).map(([, code]) => code).join('\n') }
+  }
+  catch (error) {
+    said = { threw: `${error.stack}` }
+  }
+  process.stdout.write(`${JSON.stringify(said)}\n`)
 }
-process.stdout.write(JSON.stringify(out), () => process.exit(0))
+process.exit(0)

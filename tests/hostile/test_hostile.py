@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from decksmith import render, rubric
+from PIL import Image
 
 HEAD = "---\ntheme: default\n---\n\n"
 # A deck as many are, whose last slide reads the browser's stores and writes what it finds: any trace of an earlier deck would change it.
@@ -213,7 +214,9 @@ BOMBS = {
 }
 # Attempts that the page's policy refuses without a word, or that never were one.
 SILENT = {
+    "call-layout",
     "call-media",
+    "call-plantuml",
     "read-fetch",
     "read-icon",
     "read-style-map",
@@ -348,3 +351,97 @@ def test_a_deck_that_eats_the_memory_costs_only_itself(tmp_path, reference):
         name: "memory" for name in BOMBS
     }
     check_neighbours(tmp_path, values, reference)
+
+
+BLAME = {  # what once was taken for a fault of ours: (deck, class, line)
+    "alias-of-itself": ("---\ntheme: default\na: 1\nb: &x\n  c: *x\n---\n\n# Three\n", "yaml", 5),
+    "title-of-keys": ("---\ntheme: default\ntitle: {toString: 1}\n---\n\n# Three\n", "yaml", 3),
+    "title-as-list": (HEAD + "# Three\n\n---\nlayout: center\ntitle: [a]\n---\n\n# Four\n", "yaml", 9),
+    "layout-of-keys": ("---\ntheme: default\nlayout: {toString: 1}\n---\n\n# Three\n", "yaml", 3),
+    "theme-of-keys": ("---\ntheme: {toString: 1}\n---\n\n# Three\n", "unknown-theme", 2),
+    "many-lines": (HEAD + "# Three\n\n" + "x\n" * 130_000, None, None),
+}
+
+
+@pytest.mark.timeout(300)
+def test_what_a_deck_brings_about_in_the_compiler_is_its_own_fault_with_a_line(tmp_path):
+    values = batch(tmp_path, {name: text for name, (text, _, _) in BLAME.items()})
+    for name, (_, cls, line) in BLAME.items():
+        found = [(error["kind"], error["class"], error["line"]) for error in values[name]["errors"]]
+        assert found == ([("model", cls, line)] if cls else []), (name, values[name]["errors"])
+
+
+def asked(tmp_path, monkeypatch, reply):
+    """A deck named `bad` through a pool whose first worker answers `reply(request)` instead, where that is not None: (its value, requests)."""
+    requests, real = [], render._Worker.ask
+
+    async def ask(self, request, *rest):
+        requests.append(request["id"])
+        return reply(request, len(requests)) or await real(self, request, *rest)
+
+    monkeypatch.setattr(render._Worker, "ask", ask)
+    return batch(tmp_path, {"bad": HEAD + "# Three\n"})["bad"], requests
+
+
+def broken(cls):
+    return render._failure(cls, "it broke", kind="renderer")
+
+
+GOOD = "bad (known good)"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("cls", ["internal", "crash", "deadline"])
+def test_what_breaks_while_a_known_good_deck_works_is_the_deck_s_fault_and_asked_twice_at_most(tmp_path, monkeypatch, cls):
+    value, requests = asked(tmp_path, monkeypatch, lambda request, _: broken(cls) if request["id"] == "bad" else None)
+    assert (value["error"]["kind"], value["error"]["class"]) == ("model", "crash" if cls == "internal" else cls)
+    assert requests == (["bad", GOOD] if cls == "deadline" else ["bad", GOOD, "bad"])
+
+
+@pytest.mark.timeout(120)
+def test_what_breaks_a_known_good_deck_too_is_our_fault(tmp_path, monkeypatch):
+    value, requests = asked(tmp_path, monkeypatch, lambda request, _: broken("internal"))
+    assert (value["error"]["kind"], requests) == ("renderer", ["bad", GOOD, GOOD])
+
+
+@pytest.mark.timeout(120)
+def test_a_deck_that_fails_once_is_rendered_once_more(tmp_path, monkeypatch):
+    value, requests = asked(tmp_path, monkeypatch, lambda _, number: broken("crash") if number == 1 else None)
+    assert (value["status"], requests) == ("ok", ["bad", GOOD, "bad"])
+
+
+SWAP = "if (!el.done) { el.done = 1; el.textContent = 'AFTER'; el.style.background = 'rgb(255, 0, 0)' }"
+LATE = {  # ways to change the page some time after it was mounted
+    **{f"frame-{k}": f"let n = 0; const f = () => {{ if (++n == {k}) {{ {SWAP} }} else w.requestAnimationFrame(f) }}; w.requestAnimationFrame(f)" for k in (1, 3, 4, 5, 6, 7, 9, 15)},
+    **{f"timer-{ms}": f"w.setTimeout(() => {{ {SWAP} }}, {ms})" for ms in (5, 20, 40, 60, 100, 300)},
+    "every-frame": "let n = 0; const f = () => { const on = ++n % 2; el.textContent = on ? 'AFTER' : 'BEFORE'; el.style.background = on ? 'rgb(255, 0, 0)' : 'white'; w.requestAnimationFrame(f) }; w.requestAnimationFrame(f)",
+    "mutation": f"new w.MutationObserver(() => {{ {SWAP} }}).observe(el, {{ attributes: true }}); let n = 0; const f = () => {{ if (++n == 5) el.title = 'x'; else w.requestAnimationFrame(f) }}; w.requestAnimationFrame(f)",
+    "resize": f"let first = 1; new w.ResizeObserver(() => {{ if (!first) {{ {SWAP} }}; first = 0 }}).observe(el); let n = 0; const f = () => {{ if (++n == 5) el.style.width = '200px'; else w.requestAnimationFrame(f) }}; w.requestAnimationFrame(f)",
+    "intersection": f"new w.IntersectionObserver(() => {{ {SWAP} }}).observe(el)",
+    "end-of-an-animation": f"el.addEventListener('animationend', () => {{ {SWAP} }})",
+    "end-of-a-late-animation": f"el.animate([{{ opacity: 1 }}, {{ opacity: 1 }}], 60).finished.then(() => {{ {SWAP} }})",
+    "channel": f"const c = new w.MessageChannel(); let n = 0; c.port1.onmessage = () => {{ if (++n == 400) {{ {SWAP} }} else c.port2.postMessage(1) }}; c.port2.postMessage(1)",
+    "measuring": f"const own = el.getBoundingClientRect.bind(el); el.getBoundingClientRect = () => {{ w.requestAnimationFrame(() => {{ {SWAP} }}); return own() }}",
+}
+
+
+@pytest.mark.timeout(200)
+def test_picture_and_measures_are_of_one_frame(tmp_path):
+    style = "<style>\n@keyframes x { to { opacity: 1 } }\n.x { animation: x 1ms }\n</style>\n"
+    decks = {
+        name: HEAD + f"# Three\n\n<div class=\"x\" style=\"width: 300px; height: 100px\" :ref=\"el => {{ const w = el && el.ownerDocument.defaultView; if (w) {{ {code} }} }}\">BEFORE</div>\n\n{style}"
+        for name, code in LATE.items()
+    }
+    css = "<style>\n@keyframes y { 0% { height: 0 } 50% { height: 90px } 100% { height: 300px } }\n#app .y.y.y { animation: y 130ms linear infinite !important; background: rgb(0, 0, 255) }\n</style>\n"
+    decks["css-alone"] = HEAD + f"# Three\n\n<div class=\"y\"></div>\n\n<p>below</p>\n\n{css}"
+    values, seen = batch(tmp_path, decks), set()
+    for name, value in values.items():
+        picture = Image.open(tmp_path / value["slides"][0]).convert("RGB")
+        colours = {colour for _, colour in picture.getcolors(1 << 20)}
+        if name == "css-alone":  # an animation without an end stands at its beginning
+            assert (0, 0, 255) not in colours, name
+            continue
+        after = "AFTER" in value["xray"][0]["text"]
+        seen.add(after)
+        assert after == ((255, 0, 0) in colours), name
+    assert seen == {True, False}

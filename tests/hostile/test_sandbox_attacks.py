@@ -3,6 +3,7 @@ next request is answered. And each wall alone: what it stops works where that wa
 # ruff: noqa: E501 (attacks stand in single lines here)
 
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -43,6 +44,14 @@ EXHAUST = {
     "memory-that-is-shared": ("import mmap\nx = mmap.mmap(-1, 300 << 20)", "memory", {}),
     "memory-of-a-file-in-memory": ("f = os.memfd_create('x'); os.write(f, b'x'); breach()", "error", {}),
     "memory-of-system-v": ("if works(lambda: libc.shmget(0, 1 << 20, 0o1600)): breach()", "ok", {}),
+    "memory-in-buffers-of-tcp": ("held, kept = 0, []\ntry:\n  for n in range(20):\n    s = socket.create_server(('127.0.0.1', 0)); a = socket.create_connection(s.getsockname()); b = s.accept()[0]; s.close(); kept += [a, b]\n    for c in (a, b):\n      c.setsockopt(1, 7, 1 << 30); c.setblocking(False)\n      try:\n        while True: held += c.send(b'x' * 65536)\n      except BlockingIOError: pass\nexcept OSError: pass\nif held: breach(held >> 20, 'MiB')", "ok", {}),
+    "memory-in-buffers-of-udp": ("s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nif works(lambda: s.bind(('127.0.0.1', 0)) or s.sendto(b'x' * 60000, s.getsockname()) > 0): breach()", "ok", {}),
+    "memory-in-larger-buffers-of-sockets": ("held, kept = 0, []\nfor n in range(25):\n  for c in kept.append(socket.socketpair()) or kept[-1]:\n    c.setsockopt(1, 7, 1 << 30); c.setblocking(False)\n    try:\n      while True: held += c.send(b'x' * 65536)\n    except BlockingIOError: pass\nif held > 64 << 20: breach(held >> 20, 'MiB')", "ok", {}),
+    "memory-in-buffers-of-many-sockets": ("for n in range(14):\n  if os.fork() == 0: break\nkept = [socket.socketpair() for n in range(26)]\nfor a, b in kept:\n  for c in (a, b):\n    c.setblocking(False)\n    try:\n      while True: c.send(b'x' * 65536)\n    except BlockingIOError: pass\ntime.sleep(60)", "memory", {"wall": 4}),
+    "memory-in-sockets-on-their-way": ("import array\na, b = socket.socketpair()\nfor n in range(124):\n  c, d = socket.socketpair()\n  for e in (c, d):\n    e.setblocking(False)\n    try:\n      while True: e.send(b'x' * 65536)\n    except BlockingIOError: pass\n  try: socket.send_fds(a, [b'x'], [c.fileno(), d.fileno()])\n  except OSError: break\n  c.close(); d.close()\ntime.sleep(60)", "memory", {"wall": 4, "memory": 60 << 20, "open_files": 256}),
+    "memory-in-queues-of-datagrams": ("for kind in (socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):\n  if works(lambda: bool(socket.socket(socket.AF_UNIX, kind))) or works(lambda: bool(socket.socketpair(socket.AF_UNIX, kind))): breach(kind)", "ok", {}),
+    "memory-in-larger-pipes": ("import fcntl\nr, w = os.pipe()\nif works(lambda: fcntl.fcntl(w, 1031, 1 << 20)): breach()", "ok", {}),
+    "memory-in-many-pipes": ("for n in range(14):\n  if os.fork() == 0: break\nkept = [os.pipe() for n in range(120)]\nfor r, w in kept:\n  os.set_blocking(w, False)\n  try:\n    while True: os.write(w, b'x' * 4096)\n  except BlockingIOError: pass\ntime.sleep(60)", "memory", {"wall": 4, "memory": 90 << 20, "open_files": 256}),
     "disk": ("f = open('x', 'wb'); g = open('y', 'wb')\nwhile True: f.write(b'x' * (1 << 20)); g.write(b'x' * (1 << 20))", "files", {}),
     "disk-and-deny-it": ("for n in range(100):\n  try: open(f'f{n}', 'wb').write(b'x' * (1 << 20))\n  except OSError: pass\ntime.sleep(60)", "files", {}),
     "inodes": ("for n in range(100000): open(f'f{n}', 'x').close()", "files", {}),
@@ -81,6 +90,8 @@ LOOK = {
     "files-of-the-host": ("for p in ('SECRET', 'TRIPWIRE', 'CHECKOUT', 'CHECKOUT/lib/decksmith/guard.py', 'CHECKOUT/.env', 'ADDRESS', '/etc/shadow', '/etc/hostname', '/home', '/root/.ssh', '/var', '/run', '/sys', '/proc/kcore', '/proc/1/root/etc'):\n  if works(lambda: open(p).read(1) is not None) or works(lambda: os.listdir(p) is not None): breach(p)", "ok"),
     "paths-out": ("for way in ('..', '../..', '/proc/self/root/..', '/proc/self/cwd/../..', '/dev/fd/../../..', '/proc/1/cwd', '/proc/thread-self/root'):\n  if works(lambda: os.stat(way + 'SECRET') and True): breach(way)\nfor n in range(3, 200):\n  if works(lambda: bool(os.readlink(f'/proc/self/fd/{n}').startswith('/') and os.listdir(f'/proc/self/fd/{n}') is not None)): breach(n)", "ok"),
     "the-token": ("own = 'SALT' + 'ED'\nfor top in ('/tmp', '/dev', '/etc', '/proc/self', '/proc/1'):\n  for d, _, names in os.walk(top):\n    for n in names:\n      p = os.path.join(d, n)\n      if n in ('mem', 'cmdline') or p.startswith('/dev/') or 'map_files' in p: continue\n      try: f = os.open(p, os.O_RDONLY | os.O_NONBLOCK); data = os.read(f, 1 << 16); os.close(f)\n      except OSError: continue\n      if own.encode() in data: breach(p)", "ok"),
+    "what-others-do-with-shared-files": ("import fcntl\nif works(lambda: libc.inotify_init1(0)): breach('inotify')\nif os.uname().machine == 'x86_64' and works(lambda: sys_(253)): breach('inotify_init')\nfor p in ('/usr/bin', os.path.dirname(os.__file__)):\n  if works(lambda: fcntl.fcntl(os.open(p, os.O_RDONLY), 1026, 0x8000003f)): breach('F_NOTIFY', p)", "ok"),
+    "locks-on-shared-files": ("import fcntl\nif works(lambda: fcntl.flock(os.open('LOCKED', os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB) is None) is False: breach('the host holds it, and we see that')\nif works(lambda: fcntl.fcntl(os.open('LOCKED', os.O_RDONLY), 1024, 0)): breach('lease')\nfcntl.flock(open('own', 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)", "ok"),
     "core-dumps": ("import resource\nprint(resource.getrlimit(resource.RLIMIT_CORE))\nif works(lambda: open('/proc/sys/kernel/core_pattern', 'w').write('|/bin/sh') > 0): breach()", "ok"),
 }
 CHANGE = {
@@ -189,8 +200,11 @@ def host(canary, tripwire, tmp_path):
         listener.settimeout(0)
         listeners.append(listener)
     wire = tripwire(tmp_path / "wire")
-    yield {"SECRET": str(secret), "TRIPWIRE": wire.path, "CHECKOUT": str(cli.ROOT), "SOCKET": str(tmp_path / "socket"), "ABSTRACT": f"decksmith-{os.getpid()}",
+    locked = open(os.__file__)
+    fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    yield {"LOCKED": os.path.realpath(locked.name), "SECRET": str(secret), "TRIPWIRE": wire.path, "CHECKOUT": str(cli.ROOT), "SOCKET": str(tmp_path / "socket"), "ABSTRACT": f"decksmith-{os.getpid()}",
            "PORT": str(canary.port), "HOST": repr(_address()), "PID": str(os.getpid()), "PICKLED": str(tmp_path / "pickled")}
+    locked.close()
     for listener in listeners:
         with pytest.raises(BlockingIOError):
             listener.accept()

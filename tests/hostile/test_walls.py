@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from decksmith import cli, render, rubric
 HERE = Path(__file__).parent
 HEAD = "---\ntheme: default\n---\n\n# T\n\n"  # what follows begins on line 7
 FORBIDDEN = {  # name: (deck, what must not be left of it)
+    "link-in-other-letters": ('<LINK rel="prefetch" href="http://x/"><linK rel="prefetch" href="http://x/"><component is="link" href="http://x/" />', "http://x"),
     "frame": ('<iframe src="http://x/"></iframe>', "iframe"),
     "frame-between-ticks": ('<div title="`"><iframe src="http://x/"></iframe><b title="`">x</b></div>', "iframe"),
     "frame-between-fences-in-html": ('<div>\n```\n<iframe src="x"></iframe>\n```\n</div>', "iframe"),
@@ -44,9 +46,9 @@ def node(*args, **options):
 
 
 def test_the_policy_alone_takes_out_what_is_forbidden_however_it_is_disguised():
-    done = node(HERE / "compile.mjs", input=json.dumps([HEAD + text + "\n" for text, _ in FORBIDDEN.values()]))
+    done = node(HERE / "compile.mjs", input="".join(json.dumps(HEAD + text + "\n") + "\n" for text, _ in FORBIDDEN.values()))
     assert done.returncode == 0, done.stderr
-    for name, (_, rest), found in zip(FORBIDDEN, FORBIDDEN.values(), json.loads(done.stdout), strict=True):
+    for name, (_, rest), found in zip(FORBIDDEN, FORBIDDEN.values(), map(json.loads, done.stdout.splitlines()), strict=True):
         assert {cls for cls, _ in found["errors"]} == {"forbidden"}, (name, found["errors"])
         assert all(7 <= line <= 13 for _, line in found["errors"]), (name, found["errors"])
         own = re.sub(r"^import .* from '/@rt/.*$", "", found["modules"], flags=re.M)
@@ -57,8 +59,8 @@ def test_the_policy_alone_lets_no_key_of_the_frontmatter_name_code_a_file_or_a_s
     keys = "addons export remoteAssets src plantUmlServer config shiki setup vite unocss".split()
     decks = [f"---\ntheme: default\n{key}: ./x\n---\n\n# T\n" for key in keys]
     decks += [f"---\ntheme: {theme}\n---\n\n# T\n" for theme in ("./x", "/tmp/x", "'@slidev/theme-default'", "../..", "[default]")]
-    done = node(HERE / "compile.mjs", input=json.dumps(decks))
-    found = [value["errors"] for value in json.loads(done.stdout)]
+    done = node(HERE / "compile.mjs", input="".join(json.dumps(deck) + "\n" for deck in decks))
+    found = [json.loads(line)["errors"] for line in done.stdout.splitlines()]
     assert found[: len(keys)] == [[["forbidden", 3]]] * len(keys)
     assert found[len(keys) :] == [[["unknown-theme", 2]]] * 5
 
@@ -82,6 +84,8 @@ console.log(JSON.stringify({
 
 def granted(walls):
     """Whether this host grants these walls."""
+    if walls == "bubblewrap" and not shutil.which("bwrap"):
+        return False
     folder, lock = render._folder()
     try:
         command = render._cell(walls, True, folder, [render.node().resolve(), "--version"], render._readable())
@@ -91,7 +95,7 @@ def granted(walls):
         os.close(lock)
 
 
-@pytest.mark.parametrize("walls", ["full", "shared-pids", "plain"])
+@pytest.mark.parametrize("walls", ["full", "shared-pids", "bubblewrap", "plain"])
 def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_privileges(walls, canary, tmp_path, monkeypatch):
     if not granted(walls):
         pytest.skip(f"this host does not grant the walls {walls}")
@@ -112,7 +116,7 @@ def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_pri
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     inside, root = walls != "plain", os.geteuid() == 0
-    assert said["environment"] == sorted({"HOME", "LANG", "NODE_ENV", "PATH", "RENDERER", "TZ"} | {"BROWSER_SANDBOX"} & set(said["environment"]) | set(render._environment()))
+    assert said["environment"] == sorted({"HOME", "LANG", "NODE_ENV", "PATH", "RENDERER", "TZ"} | {"BROWSER_SANDBOX", "PWD"} & set(said["environment"]) | set(render._environment()))
     assert (int(said["caps"], 16), said["nnp"]) == (0, "1")
     assert said["large"] == "EFBIG"
     assert said["uid"] != 0 and (not root or 61184 <= said["uid"] < 65520)
@@ -204,3 +208,68 @@ def test_a_cell_that_cannot_be_had_is_refused_before_the_command_runs(tmp_path):
     done = subprocess.run([sys.executable, "-IS", render.CELL, json.dumps(spec), cli.ROOT / "nothing"], capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (125, 1)
     assert re.fullmatch(r"cell: .*(nothing: No such file|Permission denied).*\n", done.stderr)
+
+
+async def render_one(folder):
+    """The `render` value of a small deck, by a pool of its own."""
+    (folder / "a").mkdir(exist_ok=True)
+    (folder / "a/deck.md").write_text("# One\n\n---\n\n# Two\n\n---\n\n# Three\n")
+    pool = render.Pool(rubric.Protocol.load("offline"))
+    try:
+        return await pool.render(folder, {"id": "a", "deck": {"path": "a/deck.md"}})
+    finally:
+        await pool.close()
+
+
+def test_a_deck_is_rendered_in_bubblewrap_and_the_record_says_so(tmp_path, monkeypatch):
+    if not granted("bubblewrap"):
+        pytest.skip("bubblewrap is not installed, or cannot be used here")
+    monkeypatch.setattr(render, "WALLS", [("bubblewrap", True), ("plain", True)])
+    found = asyncio.run(render_one(tmp_path))
+    assert (found["status"], len(found["slides"]), found["by"]) == ("ok", 3, {"walls": "bubblewrap"})
+
+
+def test_where_there_are_no_walls_nothing_is_rendered_unless_that_is_accepted(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(render, "WALLS", [("plain", True)])
+    monkeypatch.delenv("DECKSMITH_WALLS", raising=False)
+    with pytest.raises(cli.Missing, match="grants no namespaces.*--walls plain") as refused:
+        asyncio.run(render_one(tmp_path))
+    assert refused.value.status == 69
+    monkeypatch.setenv("DECKSMITH_WALLS", "plain")
+    found = asyncio.run(render_one(tmp_path))
+    assert (found["status"], found["by"]) == ("ok", {"walls": "plain"})
+    assert "with your files and your network" in capsys.readouterr().err
+
+
+# Becomes an ordinary user for whom the kernel makes no namespaces, and then the command.
+ORDINARY = """
+import ctypes, os, sys
+uid, gid = os.getuid(), os.getgid()
+assert ctypes.CDLL(None, use_errno=True).unshare(0x10000000) == 0
+for name, text in (("setgroups", "deny"), ("uid_map", f"1000 {uid} 1"), ("gid_map", f"1000 {gid} 1")):
+    with open(f"/proc/self/{name}", "w") as file: file.write(text)
+with open("/proc/sys/user/max_user_namespaces", "w") as file: file.write("0")
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_an_ordinary_user_without_namespaces_is_told_and_can_accept_it(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/deck.md").write_text("# One\n\n---\n\n# Two\n\n---\n\n# Three\n")
+    record = json.dumps({"id": "a", "deck": {"path": "a/deck.md"}})
+
+    def deck_render(*options):
+        return subprocess.run(
+            [sys.executable, "-c", ORDINARY, cli.ROOT / "bin/deck-render", "--run", tmp_path, *options],
+            input=record, capture_output=True, text=True, timeout=300,
+            env={**os.environ, "IMAGES": "off", "DECKSMITH_RENDERS": "off", "DECKSMITH_WALLS": ""},
+        )
+
+    refused = deck_render()
+    if "max_user_namespaces" in refused.stderr or "AssertionError" in refused.stderr:
+        pytest.skip("this machine does not let a test become such a user")
+    assert refused.returncode == 69 and "grants no namespaces" in refused.stderr and refused.stdout == ""
+    accepted = deck_render("--walls", "plain")
+    assert accepted.returncode == 0, accepted.stderr
+    assert json.loads(accepted.stdout)["render"]["by"]["walls"] == "plain"
+    assert "with your files and your network" in accepted.stderr

@@ -24,7 +24,8 @@ ROWS = {
                       "High-level domain": "Physics"}, "A", "Physics"),
     "ifeval": ({"prompt": "P", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{"num_words": None}]},
                {"instructions": ["punctuation:no_comma"], "arguments": [{}]}, "punctuation"),
-    "mbpp": ({"prompt": "P", "test_list": ["assert f() == 1"], "test_imports": ["import math"]}, {"tests": ["import math\nassert f() == 1"]}, None),
+    "mbpp": ({"prompt": "P", "test_list": ["assert f() == 1"], "test_imports": ["import math"], "code": "import re\ndef sum(x):\n  def g(): pass\nclass\tK: pass"},
+             {"tests": ["import math\nassert f() == 1"], "names": ["sum", "K"]}, None),
     "hle": ({"question": "Q", "image": "", "answer": "7", "category": "Math"}, "7", "Math"),
     "arena-hard-v2": ({"uid": "u", "prompt": "P", "category": "hard_prompt", "joined": {"messages": [{"role": "user", "content": "P"}, {
         "role": "assistant", "content": {"answer": "B"}}]}}, {"baseline": "B"}, "hard_prompt"),
@@ -167,7 +168,8 @@ def test_a_revision_that_can_move_and_a_judge_that_is_not_named_are_refused(monk
     (tmp_path / "assets/benchmarks").mkdir(parents=True)
     monkeypatch.setattr(cli, "ROOT", tmp_path)
     whole = 'title = "T"\nsource = { hub = "a/b", split = "test", revision = "%s" }\nrow = "."\ngrader = "%s"\nlicence = "MIT"\n'
-    for name, text, said in (("moving", whole % ("main", "math"), "revision 'main' can move"), ("judged", whole % ("a" * 40, "rubric"), "needs judge")):
+    for name, text, said in (("moving", whole % ("main", "math"), "revision 'main' can move"), ("judged", whole % ("a" * 40, "rubric"), "needs judge"),
+                             ("lenient", whole % ("a" * 40, "math") + 'margin = "2 %"\n', "margin is '2 %'; it is a share")):
         (tmp_path / f"assets/benchmarks/{name}.toml").write_text(text)
         with pytest.raises(cli.BadConfig, match=said):
             bench.load(name)

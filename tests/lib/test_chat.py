@@ -57,12 +57,36 @@ def test_every_entry_of_the_registry_is_complete():
     ("[m]\nslug = 'x'\n", "[m] lacks 'base_url'"),
     ("[m]\nslug = 'x'\nbase_url = 'u'\ntemprature = 1\n", "[m] has an unknown key 'temprature'"),
     ("[m\n", "models.toml"),
+    ("[m]\nslug = 'x'\nbase_url = 'u'\nextra_body = { messages = [] }\n", "[m] extra_body.messages: not a model's to set"),
+    ("[m]\nslug = 'x'\nbase_url = 'u'\nextra_body = { model = 'y' }\n", "[m] extra_body.model: not a model's to set"),
+    ("[m]\nslug = 'x'\nbase_url = 'u'\nextra_body = { models = ['y'] }\n", "[m] extra_body.models: not a model's to set"),
+    ("[m]\nslug = 'x'\nbase_url = 'u'\nparams = { n = 4 }\n", "[m] params.n: not a model's to set"),
+    ("[m]\nslug = 'x'\nbase_url = 'u'\nparams = { stream_options = {} }\n", "[m] params.stream_options: not a model's to set"),
+    ("[m]\nslug = 'x'\nbase_url = 'u'\nrename = { top_k = 'n' }\n", "[m] rename.n: not a model's to set"),
+    ("[m]\nslug = 'x'\nbase_url = 'u'\nrename = { messages = 'input' }\n", "[m] rename.input: not a model's to set"),
+    ("[m]\nslug = 'x'\nbase_url = 'u'\ndrop = ['messages']\n", "[m] drop.messages: not a model's to set"),
 ])
 def test_a_faulty_registry_is_named_with_its_key(tmp_path, monkeypatch, text, words):
     monkeypatch.setattr(chat, "REGISTRY", tmp_path / "models.toml")
     chat.REGISTRY.write_text(text)
     with pytest.raises(cli.BadConfig, match=words.replace("[", r"\[")):
         chat.models()
+
+
+def test_what_an_endpoint_cannot_take_may_be_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr(chat, "REGISTRY", tmp_path / "models.toml")
+    chat.REGISTRY.write_text("[m]\nslug = 'x'\nbase_url = 'u'\ndrop = ['stream_options', 'seed', 'response_format', 'top_p']\n")
+    assert chat.models()["m"].drop == ["stream_options", "seed", "response_format", "top_p"]
+
+
+def test_two_models_were_asked_the_same_where_the_fingerprints_of_their_requests_are_equal():
+    def asked(slug, **body):
+        return chat.asked({"model": slug, "messages": [{"role": "user", "content": "Deck"}], **body})
+    one = asked("a", temperature=0.7)
+    assert one["sampling"] == {"temperature": 0.7} and one == asked("b", temperature=0.7)
+    for other in (asked("a", temperature=0.6), asked("a"), asked("a", temperature=0.7, reasoning={"effort": "high"}),
+                  asked("a", temperature=0.7, messages=[{"role": "user", "content": "Decks"}])):
+        assert other["request"] != one["request"]
 
 
 def parted(pieces):
@@ -181,3 +205,123 @@ def test_whoever_stops_listening_stops_the_endpoint_and_pays_for_what_was_writte
     for stop in (asyncio.Task.cancel, refuse):
         client = asyncio.run(go(stop))
         assert client.spent > 5 and client.reserved == 0 and client.gate.inside == 0
+
+
+# Requests that are never answered, and requests that do not fit
+
+def asked(url, text="Deck", *, sampling=None, patience=None, **entry):
+    """What becomes of one request: the Reply or the fault's error, and its seconds."""
+    async def go():
+        client = chat.Client(chat.Model("m", url, **{"slug": "m", **entry}), patience=patience, blame="model")
+        try:
+            return await client.ask([{"role": "user", "content": text}], sampling)
+        except Fault as fault:
+            return fault.error
+        finally:
+            await client.close()
+
+    started = time.monotonic()
+    return asyncio.run(go()), time.monotonic() - started
+
+
+@pytest.mark.parametrize("plan", ["hang", "stall", "drip"])
+def test_patience_ends_a_request_that_is_never_answered_to_the_end(endpoint, plan):
+    error, seconds = asked(endpoint("--plan", f"{plan}=1", "--times", "99"), patience=1.5)
+    assert (error["kind"], error["class"]) == ("infra", "timeout") and "no whole reply in 1." in error["message"], error
+    assert 1 <= seconds < 60  # and not the entry's 1200
+
+
+def test_patience_ends_a_connection_that_never_opens():
+    import contextlib
+    import socket
+    with contextlib.ExitStack() as held:
+        server = held.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):  # the queue is full: the next knock is not answered
+            knock = held.enter_context(socket.socket())
+            knock.setblocking(False)
+            knock.connect_ex(server.getsockname())
+        error, seconds = asked(f"http://127.0.0.1:{server.getsockname()[1]}/v1", patience=1.5)
+    assert error["class"] in ("timeout", "connection") and 1 <= seconds < 60, error
+
+
+def test_patience_is_the_entry_s_timeout_where_that_is_longer_and_does_not_run_while_a_request_waits_for_its_turn(endpoint):
+    assert chat.Client(chat.Model("m", "u", "m", timeout=3600)).patience == 3600
+    assert chat.Client(chat.Model("m", "u", "m", timeout=60)).patience == 900
+    url = endpoint("--latency", "0.3")
+
+    async def go():
+        client = chat.Client(chat.Model("m", url, "m"), jobs=1, patience=1.5)
+        try:
+            return await asyncio.gather(*(client.ask([{"role": "user", "content": str(n)}]) for n in range(8)))
+        finally:
+            await client.close()
+
+    assert len(asyncio.run(go())) == 8  # the last waits for more than 1.5 s
+
+
+@pytest.fixture(scope="module")
+def narrow():
+    """An endpoint whose models have a context of 1000 tokens, and each the words of another server."""
+    process = subprocess.Popen([sys.executable, ENDPOINT, "--context", "1000"], stdout=subprocess.PIPE, text=True)
+    yield process.stdout.readline().strip()
+    process.kill()
+    process.wait()
+
+
+SERVERS = {"openai": 800, "vllm": 800, "vllm-0.9": 800, "openrouter": 800, "total": 800, "sglang": 799}
+PROMPT = "word" * 200  # 200 tokens of the endpoint's
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_request_that_does_not_fit_is_the_model_s_fault_or_is_shortened_to_the_last_token(narrow, server):
+    error, _ = asked(narrow, PROMPT, slug=server, sampling={"max_tokens": 900})
+    assert (error["kind"], error["class"], error["context"], error["max_tokens"]) == ("model", "context-overflow", 1000, 900), error
+    assert error["message"].startswith("the request does not fit the model's context of 1000 tokens: ")
+    assert error.get("prompt_tokens") == (None if server == "vllm" else 200)
+    reply, _ = asked(narrow, PROMPT, slug=server, sampling={"max_tokens": 900}, shorten=True)
+    assert reply.shortened == {"asked": 900, "sent": SERVERS[server]}
+
+
+def test_without_numbers_a_request_is_halved_until_it_fits(narrow):
+    reply, _ = asked(narrow, PROMPT, slug="mute", sampling={"max_tokens": 4096}, shorten=True)
+    assert reply.shortened == {"asked": 4096, "sent": 512}
+
+
+@pytest.mark.parametrize("server", [*SERVERS, "llama.cpp", "mute"])
+def test_a_prompt_that_alone_does_not_fit_cannot_be_helped(narrow, server):
+    error, _ = asked(narrow, "word" * 1200, slug=server, sampling={"max_tokens": 900}, shorten=True)
+    assert (error["kind"], error["class"], error["shortened"]) == ("model", "context-overflow", True), error
+
+
+def test_a_request_that_fits_is_left_alone(narrow):
+    assert asked(narrow, PROMPT, slug="vllm", sampling={"max_tokens": 800}, shorten=True)[0].shortened is None
+
+
+@pytest.mark.parametrize(("text", "room"), [
+    ('{"error": {"code": "context_length_exceeded", "message": "Input tokens exceed the configured limit of 272000 tokens. Your messages '
+     'resulted in 300012 tokens. Please reduce the length of the messages."}}', -28012),
+    ('{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens \\u003e 200000 maximum"}}', -10000),
+    ("input length and `max_tokens` exceed context limit: 198000 + 8192 > 200000, decrease input length or `max_tokens`", 2000),
+    ("The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).", -147690),
+    ("Prompt contains 235396 tokens and 0 draft tokens, too large for model with 131072 maximum context length", -104324),
+    ("This model's maximum prompt length is 131072 but the request contains 537812 tokens", -406740),
+    ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3000 `inputs` tokens and 2000 `max_new_tokens`", 1096),
+    ("max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you provided 100000.", 16384),
+    ("the prompt has 9000 tokens, the context holds 8192 (context_length_exceeded)", -808),
+])
+def test_the_words_of_other_endpoints_are_understood(text, room):
+    assert chat.context.overflow(400, text).room() == room
+
+
+@pytest.mark.parametrize(("status", "text"), [
+    (429, "Rate limit reached: maximum context length tokens per minute"), (400, "temperature must be at most 2"),
+    (401, "context_length_exceeded"), (400, "this image is too large"), (500, "out of memory"),
+])
+def test_what_speaks_of_something_else_is_no_overflow(status, text):
+    assert chat.context.overflow(status, text) is None
+
+
+def test_what_the_endpoint_calls_its_reply_is_kept_be_it_whole_or_streamed(endpoint):
+    url = endpoint()
+    for number, (reply, *_) in enumerate((asked(url), stream(url)), 1):
+        assert reply.response == {"id": f"chatcmpl-{number}", "model": "m", "created": 1700000000, "system_fingerprint": "fp_44709d6fcb"}

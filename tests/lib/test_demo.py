@@ -187,7 +187,7 @@ def test_the_page_may_show_decks_of_the_second_origin_and_nothing_else(tmp_path)
         assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin" and "Set-Cookie" not in answer.headers
         text = await answer.text()
         assert 'style="' not in text and "<script>" not in text
-        for name in ("demo.css", "demo.js", "inter-400.woff", "inter-600.woff"):
+        for name in ("demo.css", "element.js", "demo.js", "inter-400.woff", "inter-600.woff"):
             assert (await pages.get(f"/{name}")).status == 200
         assert (await pages.get("/", headers={"Host": "evil.example"})).status == 421
 
@@ -298,9 +298,13 @@ def test_the_second_origin_has_built_decks_and_nothing_else_and_they_are_sandbox
             (studio.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (studio.folder / name).write_text("x")
         (studio.folder / f"{ident}.0.1/build/out.js").symlink_to("/etc/passwd")
-        answer = await decks.get(f"/{ident}.0.1/build/index.html", headers={"Host": "127.0.0.1:8421"})
-        assert answer.status == 200
-        assert answer.headers["Content-Security-Policy"] == "sandbox allow-scripts; frame-ancestors http://127.0.0.1:8420"
+        answer = await decks.get(f"/{ident}.0.1/build/index.html?framed", headers={"Host": "127.0.0.1:8421"})
+        assert answer.status == 200 and await answer.text() == "x"
+        assert answer.headers["Content-Security-Policy"] == "sandbox allow-scripts; frame-ancestors 'self' http://127.0.0.1:8420"
+        for query, headers in (("", {}), ("?framed", {"Sec-Fetch-Dest": "document"})):  # by itself: in a frame, all the same
+            alone = await decks.get(f"/{ident}.0.1/build/index.html{query}", headers=headers)
+            assert '<iframe sandbox="allow-scripts"' in await alone.text()
+            assert "default-src 'none'" in (policy := alone.headers["Content-Security-Policy"]) and "frame-src 'self'" in policy
         assert (answer.headers["Access-Control-Allow-Origin"], answer.headers["X-Content-Type-Options"]) == ("*", "nosniff")
         assert (await decks.get(f"/{ident}.0.1/build/slide/1.js")).headers["Content-Type"] == "text/javascript; charset=utf-8"
         assert (await decks.get("/_runtime/0123456789abcdef/main.js")).status == 200

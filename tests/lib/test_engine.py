@@ -16,6 +16,7 @@ import urllib.request
 
 import pytest
 from decksmith import cli, engine
+from decksmith.models import context
 
 pytestmark = pytest.mark.timeout(300)
 ASK = {
@@ -181,6 +182,12 @@ def test_a_client_that_leaves_stops_its_generation(base):
     begun = time.process_time(), time.monotonic()
     words(base, max_tokens=1)  # would wait for 7000 tokens, a minute at least
     assert time.monotonic() - begun[1] < 20
+
+
+def test_a_prompt_longer_than_the_context_is_refused_in_words_that_the_client_understands(base):
+    status, said = post(base, {"model": "smol", "messages": [{"role": "user", "content": "deck " * 9000}], "max_tokens": 5})
+    over = context.overflow(status, json.dumps(said))
+    assert over.context == 8192 and over.prompt > 9000 and over.room() < 0
 
 
 def test_a_json_schema_is_obeyed(base):

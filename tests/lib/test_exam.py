@@ -161,7 +161,7 @@ def test_an_interval_is_exact_where_resampling_knows_no_spread():
     assert exam.interval([1.0] * 16, share=True) == {"mean": 1.0, "lo": 0.7941, "hi": 1.0, "n": 16}
     assert exam.interval([0.0] * 16, share=True) == {"mean": 0.0, "lo": 0.0, "hi": 0.2059, "n": 16}
     mixed = exam.interval([1.0] * 12 + [0.0] * 4, share=True)
-    assert mixed["mean"] == 0.75 and 0.5 <= mixed["lo"] <= 0.5625 and 0.9375 <= mixed["hi"] <= 1
+    assert mixed["mean"] == 0.75 and 0.48 <= mixed["lo"] <= 0.5625 and 0.9375 <= mixed["hi"] <= 1
 
 
 def test_the_auc_across_decks_recovers_that_of_two_normal_distributions():
@@ -223,7 +223,7 @@ def examine(run, records, protocol, chosen, repeats):
 
 def test_the_offline_judge_sees_the_defects_obeys_nothing_and_never_wavers(examined):
     card = examined[2]
-    assert (card["judge"], card["decks"], card["judgings"], card["faults"]) == ("offline-v2", 2, 24, {})
+    assert (card["judge"], card["decks"], card["judgings"], card["faults"]) == ("offline-v3", 2, 24, {})
     for name in ("low contrast", "blank slide", "duplicated slide"):
         assert card["defects"][name]["auc"]["same"] == {"mean": 1.0, "lo": 0.1581, "hi": 1.0, "n": 2}, name
         assert card["defects"][name]["shift"]["mean"] < -0.05
@@ -247,17 +247,19 @@ def test_a_version_whose_pictures_are_gone_is_rendered_again(examined):
     assert examine(run, records, OFFLINE, judge.open_judge(OFFLINE, run), repeats=2) == card and gone.exists()
 
 
-def test_decks_of_another_renderer_and_a_single_deck_are_refused(examined):
+def test_decks_of_another_renderer_of_a_poor_prompt_and_a_single_deck_are_refused(examined):
     run, records, _ = examined
     other = {**records[0], "render": {**records[0]["render"], "engine": {"slidev": "1"}}}
-    for rows, words in (([other, records[1]], "a: rendered by another renderer"), ([records[0]], "1 good decks among 1")):
+    poor = {**records[0], "asks": {}, "checklist": []}
+    for rows, words in (([other, records[1]], "a: rendered by another renderer"), ([records[0]], "1 good decks among 1"),
+                        ([poor, records[1]], "a: this judge cannot measure .* the prompt lacks checklist, asks.slides")):
         with pytest.raises(cli.BadData, match=words):
             examine(run, rows, OFFLINE, judge.open_judge(OFFLINE, run), 1)
 
 
 def test_the_page_says_what_the_card_holds(examined):
     page = exam.page(examined[2])
-    assert page.startswith("# Judge card: offline-v2\n") and "The judge is deterministic." in page
+    assert page.startswith("# Judge card: offline-v3\n") and "The judge is deterministic." in page
     assert re.search(r"\| low contrast \| .* \| 2 \| design \| 1\.00 \[0\.16, 1\.00\] \|", page)
     assert "| text | 2 | 0.00 [0.00, 0.00] |" in page and "| overflow | " in page
 

@@ -300,8 +300,8 @@ def test_the_card_of_an_adapter_claims_what_the_claim_compiler_says(adapter):
     (adapter / "report.json").write_text(json.dumps({"recipe": {"steps": 80}, "data": {"repo": "lab/chats", "revision": "abc"}}))
     found = compared(adapter, 1)
     body = card(adapter, "adapter")
-    assert found["headlines"] == ["tuned beats base by 1.00 [1.00, 1.00]"]
-    assert f"**Headline: Overall, floor**\n\n- {found['headlines'][0]}\n" in body
+    assert found["headlines"] == ["tuned beats base by 1.00 [0.67, 1.19] on 20 prompts, Overall (design), floor"]
+    assert f"**Headline: Overall (design), floor**\n\n- {found['headlines'][0]}\n" in body
     for line in ("base_model: lab/base", "- lab/chats", "| adapted modules | k_proj, q_proj |", "| parameters | 40 |", "| steps | 80 |", "| revision | abc |"):
         assert f"\n{line}\n" in body
 
@@ -311,11 +311,11 @@ def test_the_card_of_an_adapter_that_is_not_separated_says_so(adapter):
     assert "is not separated from" in found["headlines"][0] and f"- {found['headlines'][0]}\n" in card(adapter, "adapter")
 
 
-def test_a_refused_comparison_gives_its_reasons_and_no_headline(adapter):
-    found = {**compared(adapter, 1), "refused": ["base: 3 of 20 decks have no score; run again"], "headlines": [], "ranks": None}
+def test_the_card_says_what_limits_the_comparison(adapter):
+    found = {**compared(adapter, 1), "caveats": ["base: 3 of 20 decks have no score; run again"]}
     (adapter / "comparison.json").write_text(json.dumps(found))
-    body = card(adapter, "adapter")
-    assert "**No headline**\n\n- base: 3 of 20 decks have no score; run again\n" in body and "beats" not in body
+    assert f"- {found['headlines'][0]}\n" in card(adapter, "adapter")
+    assert "**What limits this**\n\n- base: 3 of 20 decks have no score; run again\n" in card(adapter, "adapter")
 
 
 def test_an_adapter_without_a_comparison_claims_nothing(adapter):

@@ -86,6 +86,18 @@ def test_an_error_is_no_wrong_answer_and_lowers_the_coverage():
     assert found["modes"]["pass@2"]["scored"] == 1
 
 
+def test_a_question_that_the_model_s_own_limits_left_without_a_reply_counts_as_wrong():
+    rows = [row("1", 0, 1.0, n=1), row("2", 0, 1.0, n=1)]
+    del rows[1]["grade"]
+    rows[1]["gen"] = {"error": {"kind": "model", "class": "context-overflow", "message": "too long"}}
+    found = summary(rows)
+    mode = found["modes"]["pass@1"]
+    assert (mode[found["metric"]], mode["no_answer"], found["coverage"], found["errors"]["n"]) == (0.5, 0.5, 1.0, 0)
+    rows[1]["gen"]["error"]["kind"] = "infra"
+    found = summary(rows)
+    assert (found["modes"]["pass@1"][found["metric"]], found["coverage"], found["errors"]["n"]) == (1.0, 0.5, 1)
+
+
 def test_one_sample_has_one_mode_and_subsets_have_their_own():
     rows = [{**row(f"q{i}", 0, float(i % 2), subset="ab"[i // 2]), "id": f"q{i}"} for i in range(4)]
     found = summary(rows)
@@ -118,7 +130,8 @@ def sides(ours, base, n=30):
 
 @pytest.mark.parametrize("ours, base, verdict, said", [
     (3, 8, "worse", "arithmetic: tuned is worse than base, by 0.50 [0."), (8, 3, "better", "arithmetic: tuned beats base by 0.50 ["),
-    (5, 5, "not separated", "tuned is not separated from base (difference 0.00 [-0.12, 0.12]); a loss of more than 0.12 is ruled out")])
+    # The two differ nowhere: counted as two in 32, a loss of 0.02 wants 7.85 * (2 / 32) / 0.02 ** 2, about 1,230.
+    (5, 5, "cannot tell", "cannot tell whether tuned lost more than 0.02 against base (difference 0.00 [-0.14, 0.14] on 30 questions): about 1,229 questions")])
 def test_two_models_are_compared_question_by_question(ours, base, verdict, said):
     from decksmith import claims
     entry, = metrics.compare(*sides(ours, base))
@@ -134,10 +147,43 @@ def test_games_in_pairs_have_their_rate_of_flips_and_cost_of_the_judge():
     assert (found["position_flips"], found["judge"], found["cost"], found["modes"]["pass@1"]["judge_score"]) == (0.25, "j", 3.0, 0.4375)
 
 
-def test_few_questions_say_nothing():
+def test_a_loss_is_ruled_out_up_to_the_margin_and_no_further():
     from decksmith import claims
-    entry, = metrics.compare(*sides(0, 10, n=4))
-    assert claims.benchmark("tuned", "base", entry)[0] == "inconclusive"
+    for margin, verdict in ((0.1, "cannot tell"), (0.15, "holds")):
+        entry, = metrics.compare(*sides(5, 5), margin)
+        assert claims.benchmark("tuned", "base", entry)[0] == verdict
+    assert claims.benchmark("tuned", "base", entry)[1].endswith("(difference 0.00 [-0.14, 0.14]); a loss of more than 0.141 is ruled out")
+
+
+def side(scores):
+    rows = [{**row(f"q{i}", 0, float(score)), "id": f"q{i}"} for i, score in enumerate(scores)]
+    return {"arithmetic": metrics.read(enumerate(rows, 1))["arithmetic"]}
+
+
+@pytest.mark.parametrize("ours, base, outcome", [
+    ([1] * 5 + [0] * 3, [1] * 8, "open"),            # 0.625 against 1.000 on 8 questions
+    ([1] * 30, [1] * 29 + [0], "open"),              # one win and 29 ties
+    ([0] * 10 + [1] * 20, [1] * 30, "fail"),         # a loss that is shown
+    ([1] * 400, [1] * 400, "pass"),                  # of 400 equal questions, no more than 1.1 % can differ unseen
+    ([1] * 4, [1] * 4, "open")])
+def test_the_gate_passes_only_what_is_shown(ours, base, outcome):
+    from decksmith import claims
+    entry, = compared = metrics.compare(side(ours), side(base))
+    entry["verdict"], entry["sentence"] = claims.benchmark("tuned", "base", entry)
+    said, found = claims.regressions("tuned", "base", compared)
+    assert found == outcome and ("questions are needed" in said) == (outcome == "open") and "0.00 is ruled out" not in entry["sentence"]
+
+
+def test_about_as_many_questions_as_are_said_to_be_needed_rule_the_loss_out():
+    import numpy
+    from decksmith import stats
+    random = numpy.random.default_rng(7)
+    gaps = random.choice([-1.0, 0.0, 1.0], size=200, p=[0.1, 0.8, 0.1])
+    n = metrics._needed(gaps, 0.1)
+    assert 100 < n < 300
+    drawn = random.choice([-1.0, 0.0, 1.0], size=(n, 300), p=[0.1, 0.8, 0.1])
+    found = stats.differences(numpy.maximum(drawn, 0.0), numpy.maximum(-drawn, 0.0), (0, 1), strict=True)
+    assert 0.65 < (found["lo"] > -0.1).mean() < 0.95
 
 
 def test_what_was_not_asked_alike_or_not_graded_is_not_compared():
@@ -154,15 +200,13 @@ def test_what_was_not_asked_alike_or_not_graded_is_not_compared():
 
 
 def test_equal_values_on_all_questions_leave_an_interval_that_knows_their_number():
-    # 1 - 0.025 ** (1 / 30) = 0.1157: of 30 questions none differs, and on more than that share of all questions that would be a surprise.
-    ours, base = sides(0, 0)
-    found = metrics.compare(ours, base)[0]
-    assert (found["difference"]["lo"], found["difference"]["hi"]) == (-0.1157, 0.1157)
-    assert found["ours"]["modes"]["pass@1"]["interval"] == [0.0, 0.1157]
-    ours, base = sides(10, 0)
-    found = metrics.compare(ours, base)[0]
-    assert (found["difference"]["lo"], found["difference"]["hi"]) == (0.7686, 1.0)
-    assert found["ours"]["modes"]["pass@1"]["interval"] == [0.8843, 1.0]
+    # At least that of Clopper and Pearson: 1 - 0.025 ** (1 / 30) = 0.1157.
+    found = metrics.compare(*sides(0, 0))[0]
+    assert (found["difference"]["lo"], found["difference"]["hi"]) == (-0.1407, 0.1407)
+    assert found["ours"]["modes"]["pass@1"]["interval"] == [0.0, 0.1407]
+    found = metrics.compare(*sides(10, 0))[0]
+    assert (found["difference"]["lo"], found["difference"]["hi"]) == (0.7187, 1.0)
+    assert found["ours"]["modes"]["pass@1"]["interval"] == [0.8593, 1.0]
 
 
 def test_a_benchmark_of_one_side_only_is_named_and_two_judges_are_not_compared():
@@ -187,4 +231,4 @@ def test_replies_that_were_cut_off_stand_beside_the_sentence():
     for i in range(6):
         ours["arithmetic"][f"q{i}"][0]["gen"]["finish_reason"] = "length"
     entry, = metrics.compare(ours, base)
-    assert claims.benchmark("tuned", "base", entry)[1].endswith("ruled out. Cut off at the token limit: 20 % and 0 % of the replies")
+    assert claims.benchmark("tuned", "base", entry)[1].endswith("are needed. Cut off at the token limit: 20 % and 0 % of the replies")

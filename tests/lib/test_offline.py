@@ -4,10 +4,10 @@ import tomllib
 
 import numpy as np
 import pytest
-from decksmith import cli, offline, rubric, stream
+from decksmith import cli, offline, rubric, stream, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
 
 PROTOCOL = rubric.Protocol.load("offline")
 MEASURES = PROTOCOL.measures
@@ -123,7 +123,7 @@ def good(tmp_path_factory):
 
 
 def judge(record, run):
-    return offline.judge(record, run, MEASURES)
+    return offline.judge(record, run, MEASURES, PROTOCOL.judge["needed"])
 
 
 def injected(good, change):
@@ -132,10 +132,10 @@ def injected(good, change):
     return judge(record, good[1])
 
 
-def test_a_good_deck_is_near_four_and_below_five_in_every_dimension(good):
+def test_a_good_deck_is_near_four_or_above_in_every_dimension(good):
     value = judge(*good)
-    assert all(3.75 < score < 5 for score in value["scores"].values()), value["scores"]
-    assert value["judge"] == "offline-v2" and value["caps"] == []
+    assert all(3.75 < score <= 5 for score in value["scores"].values()), value["scores"]
+    assert value["judge"] == "offline-v3" and value["caps"] == []
 
 
 def test_the_checklist_names_the_slide_that_shows_each_item(good):
@@ -451,13 +451,151 @@ def test_a_measure_that_does_not_apply_is_null_and_takes_no_weight(good):
         "slides",
         "features",
         "theme",
-        "language",
         "outline",
         "figures",
+        "language",
+        "aside",
         "order",
         "grammar",
+        "articles",
+        "unread",
     ]
-    assert value["scores"]["content"] > 4
+
+
+# --- what a prompt lacks ----------------------------------------------------------------------------------------------
+
+NONSENSE = {"messages": [{"role": "user", "content": "A deck about coral bleaching for students of biology, please"}], "asks": {}, "checklist": []}
+
+
+def test_a_prompt_that_says_nothing_of_what_it_wants_gives_no_content_score_and_says_what_it_lacks(good):
+    value = injected(good, lambda r, p: r.update(NONSENSE))
+    assert value["scores"]["content"] is None and value["scores"]["design"] > 1
+    assert value["why"]["content"] == ("not measured: the prompt lacks checklist, asks.slides, asks.features, asks.theme, asks.outline, "
+                                       "figures in the request")
+
+
+@pytest.mark.parametrize(
+    ("more", "measured"),
+    [
+        ({"checklist": [{"id": "c1", "ask": "x", "match": ["coral"]}]}, True),
+        ({"asks": {"slides": 7, "features": ["image"]}}, True),
+        ({"asks": {"theme": "seriph"}}, False),
+        ({"asks": {"slides": 7, "language": "en"}}, False),
+    ],
+)
+def test_how_much_a_prompt_must_say_for_its_content_to_be_measured(good, more, measured):
+    value = injected(good, lambda r, p: r.update(NONSENSE | more))
+    assert (value["scores"]["content"] is not None) == measured
+
+
+def test_the_overall_score_of_a_prompt_that_lacks_asks_is_null_and_no_fault_rendered_or_not(good):
+    record = copy.deepcopy(good[0]) | NONSENSE | {"features": {"craft": 3.0}}
+    record["judge"] = judge(record, good[1])
+    done = rubric.score(PROTOCOL, record)
+    failed = rubric.score(PROTOCOL, {"id": "p", **NONSENSE, "gen": {"error": {"kind": "model", "class": "no-deck", "message": "none"}}})
+    for value in (done, failed):
+        assert (value["overall"], value["judge_only"], value["dimensions"]["content"]) == (None, None, None)
+        assert value["lacks"][:2] == ["checklist", "asks.slides"]
+    assert done["fault"] is None and done["dimensions"]["design"] == record["judge"]["scores"]["design"]
+    assert failed["dimensions"]["design"] == 1
+    told = {key: good[0][key] for key in ("id", "messages", "asks", "checklist")}
+    assert rubric.score(PROTOCOL, told | {"gen": {"error": {"kind": "model", "class": "no-deck", "message": "none"}}})["overall"] == 1
+
+
+def test_tables_say_how_many_prompts_lack_what_and_give_their_decks_no_overall(good):
+    from decksmith import runs
+
+    def scored(ident, **more):
+        record = copy.deepcopy(good[0]) | {"id": ident, "features": {"craft": 3.0, "craft_v5": 4.0}} | more
+        if "error" not in (record.get("gen") or {}):
+            record["judge"] = judge(record, good[1])
+        return record | {"score": rubric.score(PROTOCOL, record)}
+
+    failed = {"error": {"kind": "model", "class": "no-deck", "message": "none"}}
+    records = [scored("p1"), scored("p2", **NONSENSE), scored("p3", **NONSENSE, gen=failed)]
+    summary = runs.summarize(enumerate(records, 1))
+    assert summary["lacks"]["asks.slides"] == 2 and summary["faults"]["kinds"]["judge"] == 0
+    found = runs.columns(records, "floor")
+    assert [set(found[name]) for name in ("overall", "content", "design")] == [{"p1"}, {"p1"}, {"p1", "p2", "p3"}]
+    run = {"summary": summary, "records": records, "protocol": {"judge": PROTOCOL.judge, "score": PROTOCOL.score}}
+    assert "2 prompts say too little of what they want for Content and Verifiable part (offline)" in runs.caption([run])
+    assert runs.titles([run])["content"] == "Content (words only)"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    ["Eight to 12 slides on moths", "12 slides on moths", "a 12-slide deck on moths", "Bitte 12 Folien über Motten", "Motten, auf 12 kurzen Folien",
+     "12 diapositives sur les papillons", "12枚のスライドで蛾について", "12张幻灯片", "12 слайдов о мотыльках", "slides: 12", "슬라이드 12장", "10-12 slides"],
+)
+def test_how_many_slides_there_shall_be_is_no_figure_to_show(request_):
+    record = {"messages": [{"role": "user", "content": f"{request_}, and say that we counted 312."}], "asks": {}}
+    assert offline._asked_figures(record) == {"312"}
+
+
+# --- what the pixels say ----------------------------------------------------------------------------------------------
+
+
+def inked(run, turn=lambda part: part, words="What the surveys found"):
+    """A slide with one line of text, drawn by Pillow, as (page, path of its picture); `turn` changes the line's pixels."""
+    font = ImageFont.load_default(32)
+    left, top, right, bottom = font.getbbox(words)
+    canvas = Image.new("L", (980, 552), 245)
+    line = Image.new("L", (right, 40), 245)
+    ImageDraw.Draw(line).text((0, 0), words, fill=20, font=font)
+    canvas.paste(turn(line), (60, 100))
+    (run / "slides").mkdir(exist_ok=True)
+    canvas.save(run / "slides/01.png")
+    plain = Image.new("L", line.size, 0)
+    ImageDraw.Draw(plain).text((0, 0), words, fill=255, font=font)
+    rows = np.asarray(plain.resize((right // 2, 2), Image.Resampling.BOX), float) / 255 * 24
+    ink = "".join(format(min(15, round(value)), "x") for value in rows.ravel())
+    box = {"kind": "text", "tag": "p", "text": words, "size": 32, "contrast": 15, "box": [60, 100, right, 40], "line": [60, 100, right, 40], "ink": ink}
+    return {"slide": 1, "layout": "default", "title": words, "text": words, "blank": False, "boxes": [box]}
+
+
+TURNS = {
+    "mirrored": ImageOps.mirror, "upside down": lambda part: part.rotate(180), "flipped": ImageOps.flip,
+    "blurred": lambda part: part.filter(ImageFilter.GaussianBlur(6)), "covered": lambda part: Image.new("L", part.size, 245),
+    "pale": lambda part: part.point(lambda value: 225 + value // 12), "struck out": lambda part: _struck(part),
+}
+
+
+def _struck(part):
+    part = part.copy()
+    ImageDraw.Draw(part).rectangle((0, 12, part.width, 34), fill=20)
+    return part
+
+
+def seen(run, page):
+    record = {"id": "p", "render": {"slides": ["slides/01.png"], "xray": [page], "expected": 1}}
+    pages = offline.Pages(record, run, MEASURES)
+    return pages, offline.unread(pages)
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_text_whose_pixels_are_not_its_letters_is_not_read_whatever_the_page_says(tmp_path, turn):
+    pages, unread = seen(tmp_path, inked(tmp_path, TURNS[turn]))
+    assert pages.texts.get(1, "") == "" and (unread is None or unread == {1: 1.0})
+
+
+@pytest.mark.parametrize("turn", [lambda p: p, lambda p: p.filter(ImageFilter.GaussianBlur(1)), ImageOps.invert,
+                                  lambda p: p.point(lambda value: 120 + value // 2)], ids=["plain", "soft", "inverted", "grey"])
+def test_text_that_can_be_made_out_is_read(tmp_path, turn):
+    pages, unread = seen(tmp_path, inked(tmp_path, turn))
+    assert pages.texts == {1: "what the surveys found"} and unread == {1: 0.0}
+
+
+# --- scripts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "number"), [("three plain words", 3), ("種子を貸す図書館", 4), ("ห้องสมุดยืม", 2.75), ("Bohnen 豆", 1.5), ("씨앗 도서관", 2.5)])
+def test_words_are_counted_in_any_script(text, number):
+    assert words.count(text) == number
+
+
+@pytest.mark.parametrize("text", ["हिन्दी पुस्तकालय बीज", "مكتبة بذور"])
+def test_vowel_signs_do_not_cut_words_apart(text):
+    assert offline.content_words(offline.fold(text)) == {word[:6] for word in offline.fold(text).split()}
 
 
 @pytest.mark.parametrize(
@@ -544,8 +682,8 @@ def test_any_page_measures_give_scores_between_one_and_five(xray, expected, lang
         "deck": {},
         "render": {"slides": [], "xray": xray, "expected": expected, "errors": []},
     }
-    value = offline.judge(record, "/nonexistent", MEASURES)
-    assert all(1 <= score <= 5 for score in value["scores"].values())
+    value = offline.judge(record, "/nonexistent", MEASURES, PROTOCOL.judge["needed"])
+    assert all(score is None or 1 <= score <= 5 for score in value["scores"].values())
     assert all(m["quality"] is None or 0 <= m["quality"] <= 1 for m in value["measures"].values())
     json.dumps(value, allow_nan=False)
 
@@ -579,6 +717,6 @@ def test_a_table_that_misses_a_measure_or_names_a_stranger_is_refused(change, me
         offline.check("x.toml", table)
 
 
-def test_the_numbers_of_offline_v2_stay_what_they_are(good):
+def test_the_numbers_of_offline_v3_stay_what_they_are(good):
     """A failure here means that scores of old and new runs differ: give the judge a new name, then change these."""
-    assert judge(*good)["scores"] == {"content": 4.68, "design": 3.76, "coherence": 4.58}
+    assert judge(*good)["scores"] == {"content": 4.62, "design": 3.96, "coherence": 5.0}

@@ -107,7 +107,7 @@ def test_a_vision_judge_adds_its_requests_and_its_price_and_its_card_says_its_no
                 record["judge"]["usage"] = {"prompt_tokens": 5000, "completion_tokens": 500, "cost": 0.01}
     share = sum(plan._judged(r) for run in loaded for r in run["records"]) / 48
     found = plan.plan(loaded, card={"judge": "offline-v1", "noise_variance": 0.2})
-    assert found["parts"]["judge"] == pytest.approx(0.2 * 0.6**2 * share)  # the judge has 60 % of Overall; floored decks are not judged
+    assert found["parts"]["judge"] == pytest.approx(0.2 * 0.9**2 * share)  # the judge has 90 % of Overall; floored decks are not judged
     one, three = (next(d for d in found["designs"] if (d["prompts"], d["judgings"]) == (60, r)) for r in (1, 3))
     assert three["mde"] < one["mde"]
     assert (one["requests"], three["requests"]) == (round(120 + 120 * share), round(120 + 360 * share))

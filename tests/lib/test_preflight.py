@@ -152,7 +152,7 @@ def test_checkpoints_that_do_not_fit_on_the_disk_are_refused(run, monkeypatch):
 
 ROWS = [  # rule, change of the third row, message
     ("messages", {"content": "  "}, "the content of assistant is empty"), ("messages", {"role": "user"}, "the roles are system, user, user"),
-    ("messages", {"reasoning_content": ["a"]}, "reasoning_content is no text"), ("messages", {"content": "\ud800"}, "half a character"),
+    ("messages", {"reasoning_content": ["a"]}, "reasoning_content is no text"), ("messages", {"content": "a \ud800"}, "a broken character"),
     ("tags", {"content": "<think>a</think># Deck"}, "a think tag"), ("reasoning", {"reasoning_content": ""}, "no reasoning"),
     ("reasoning", {"reasoning_content": None}, "no reasoning"), ("too-long", {"content": "x" * 9000}, "tokens, the limit is 8192"),
     ("end", {"content": "# Deck<|im_end|> more"}, "'more<|im_end|>' is trained after the first"),

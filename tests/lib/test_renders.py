@@ -9,7 +9,7 @@ import time
 import pytest
 from decksmith import cli, renders
 
-FAULT = {"kind": "model", "class": "katex", "slide": 2, "line": 9, "message": "ἄ \ud800"}
+FAULT = {"kind": "model", "class": "katex", "slide": 2, "line": 9, "message": "ἄ \ufffd"}
 RESULT = {"pictures": [b"\x89PNG\n1", b"", b"\n\n2"], "expected": 3, "errors": [FAULT], "xray": [{"slide": 1, "x": 0.1}]}
 KEY = "ab" * 32
 

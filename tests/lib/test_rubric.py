@@ -59,7 +59,7 @@ def test_the_overall_is_the_published_weighted_mean():
 
 def test_the_offline_protocol_takes_our_craft_and_not_the_published_scan():
     value = rubric.score(OFFLINE, record())
-    assert value["dimensions"]["viscraft"] == 2.0 and value["overall"] == 2.65
+    assert value["dimensions"]["viscraft"] == 2.0 and value["overall"] == 3.0
 
 
 @pytest.mark.parametrize("stage", ["gen", "deck", "images", "render", "judge", "features"])
@@ -98,7 +98,7 @@ def partial():
 
 
 def test_a_partial_render_counts_where_the_protocol_accepts_it_and_is_floored_where_not():
-    assert rubric.score(OFFLINE, partial())["overall"] == 2.65
+    assert rubric.score(OFFLINE, partial())["overall"] == 3.0
     value = rubric.score(PUBLISHED, partial())
     assert value["overall"] == 1 and value["rendered"] is False
     assert value["fault"] == {
@@ -130,7 +130,8 @@ def test_fewer_slides_than_the_protocol_asks_for_is_a_model_fault():
         ("partial", [("model", "vue-runtime"), ("model", "vue-compile")], None, "vue-compile"),
         ("partial", [("model", "yaml")], None, "yaml"),
         ("partial", [("model", "yaml"), ("renderer", "crash")], "crash", "crash"),
-        ("failed", [("model", "unknown-theme")], "unknown-theme", "unknown-theme"),
+        ("partial", [("model", "unknown-theme")], None, "unknown-theme"),
+        ("failed", [("model", "fenced-deck")], "fenced-deck", "fenced-deck"),
         ("failed", [("model", "missing-image"), ("renderer", "internal")], "internal", "internal"),
         ("failed", [], "internal", "internal"),
     ],
@@ -148,7 +149,7 @@ def test_the_protocol_decides_which_renders_count(status, errors, offline, publi
 def test_a_render_that_another_protocol_refused_keeps_its_error_until_it_is_judged():
     found = partial()
     found["render"]["error"] = found["render"]["errors"][0]
-    assert rubric.score(OFFLINE, found)["overall"] == 2.65
+    assert rubric.score(OFFLINE, found)["overall"] == 3.0
     del found["judge"]
     value = rubric.score(OFFLINE, found)
     assert value["floored"] is True and value["fault"]["class"] == "vue-compile"
@@ -238,9 +239,9 @@ def test_the_published_numbers_stand_in_the_protocol_file():
         ("[sampling]", "[sampling]\nheat = 1", r"sampling: .*'heat'"),
         ("scale = 1", 'scale = "one"', "render.scale: 'one' is not of type 'number'"),
         ('accepts = "partial"', 'accepts = "most"', "render.accepts: 'most'"),
-        ("design = 0.25", "", "score.weights: 'design' is a required property"),
-        ("design = 0.25", "design = 0.25\nbeauty = 1", "score.weights: .*'beauty'"),
-        ('name = "offline-v2"', 'name = "offline-v1"', "judge.name"),
+        ("design = 0.40", "", "score.weights: 'design' is a required property"),
+        ("design = 0.40", "design = 0.40\nbeauty = 1", "score.weights: .*'beauty'"),
+        ('name = "offline-v3"', 'name = "offline-v1"', "judge.name"),
         ("[measures.overlap]", "[measures.overlay]", "measures.overlap: is missing"),
         ("least = 0.15", "least = 2", "measures.overflow.least: 2 is greater"),
         ("[prompts]", "[prompt]", "top level: .*prompt"),
@@ -356,14 +357,14 @@ def test_sampling_that_is_the_models_own_is_no_difference_but_a_flag_is():
     own = record(
         gen={
             "text": "x",
-            "model": {"name": "smol"},
+            "model": {"name": "smol", "params": {"max_tokens": 1024}},
             "sampling": {"temperature": 0.7, "top_p": 0.95, "max_tokens": 1024},
         }
     )
     flag = record(
         gen={
             "text": "x",
-            "model": {"name": "smol"},
+            "model": {"name": "smol", "params": {"max_tokens": 1024}},
             "sampling": {"temperature": 0.1, "top_p": 0.95, "max_tokens": 1024},
         }
     )

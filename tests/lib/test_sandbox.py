@@ -166,8 +166,8 @@ def test_the_filter_has_the_kernel_s_numbers():
         if Path(header).exists():
             lines = [line.split() for line in Path(header).read_text().splitlines() if line.startswith(("#define __NR_", "#define __NR3264_"))]
             known = {line[1].removeprefix("__NR_").removeprefix("__NR3264_"): line[2] for line in lines if len(line) > 2}
-            assert {name: known.get(name, str(numbers[column])) for name, numbers in guard._DENIED.items()} == {
-                name: str(numbers[column]) for name, numbers in guard._DENIED.items()}
+            assert {name: known.get(name, str(numbers[column])) for name, numbers in guard._DENIED.items() if numbers[column] is not None} == {
+                name: str(numbers[column]) for name, numbers in guard._DENIED.items() if numbers[column] is not None}
 
 
 def test_what_is_refused_by_the_server_is_named():

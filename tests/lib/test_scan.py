@@ -62,16 +62,16 @@ def test_craft_v5_sees_what_the_published_scan_sees(text, seen):
 def test_a_hollow_deck_that_the_published_scan_gives_five_stays_low_and_below_every_honest_deck(hollow):
     assert craft_v5(HOLLOW[hollow])[0] == 5
     score, _ = craft(Deck.parse(HOLLOW[hollow]))
-    assert score < 1.1
+    assert score < 1.25
     assert all(score < craft(Deck.parse(text))[0] for text in HONEST.values())
 
 
 def test_counts_say_what_an_honest_deck_holds():
     value = features(HONEST["tides"])
     assert value == {
-        "scanner": "craft-v5 craft-2",
+        "scanner": "craft-v5 craft-3",
         "craft_v5": 5.0,
-        "craft": 2.884,
+        "craft": 3.071,
         "counts": {
             "slides": 7,
             "substantial": 6,
@@ -98,8 +98,31 @@ def test_counts_say_what_an_honest_deck_holds():
         },
     }
     # The documented formula, by hand.
-    parts = 4 / 7 + 3 / 6 + 1 / 2 + 1 / 2 + 1 / 3 + 1 / 3 + 1 / 2 + 1 / 2 + 2 / 4
-    assert value["craft"] == round(1 + 4 * parts / 9, 3)
+    parts = sorted([4 / 7, 3 / 6, 1 / 2, 1 / 2, 1 / 3, 1 / 3, 1 / 2, 1 / 2, 2 / 4])
+    assert value["craft"] == round(1 + 4 * sum(parts[-4:]) / 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("note", "counted"),
+    [
+        ("Here we stop and ask questions.", 1),
+        ("Ask for questions.", 0),
+        ("ここで一度止まって質問を受け付けます。", 1),
+        ("在这里停下来，请大家提问。", 1),
+        ("质问时间。", 0),
+        ("はい、はい、はい、はい、はい、はい。", 0),
+        ("ตรงนี้หยุดแล้วถามคำถามจากผู้ฟังทุกคน", 1),
+    ],
+)
+def test_a_note_counts_from_five_words_in_any_script(note, counted):
+    deck = Deck.parse(f"---\ntheme: default\n---\n\n# x\n\n---\n\n# A slide of nine words that says quite enough\n\n<!-- {note} -->\n")
+    assert craft(deck)[1]["notes"] == counted
+
+
+def test_slides_that_show_one_thing_are_substantial():
+    slides = ["layout: fact\n---\n\n# 40 packets", "layout: quote\n---\n\n# A third suffices", "layout: image\nimage-query: bean flowers\n---\n"]
+    deck = Deck.parse("---\ntheme: default\n---\n\n# x\n\n" + "".join(f"---\n{slide}\n\n" for slide in slides))
+    assert craft(deck)[1]["substantial"] == 3
 
 
 def test_the_same_slide_again_adds_nothing():

@@ -35,6 +35,8 @@ def main(run, jobs, key, needs):
             raise stream.Fault(record["fault"], "planned", "as asked", retriable=record.get("retriable"))
         if "bug" in record:
             raise ZeroDivisionError("a bug")
+        if "missing" in record:
+            raise cli.Missing(record["missing"])
         return {"n": record.get("n", 0) * 2}
     return stream.stage(key, work, needs=needs, run=run, inputs=lambda r: r.get("n"), jobs=jobs)
 main()
@@ -73,7 +75,7 @@ def test_order_is_kept_whatever_the_speed_of_each_record(stage):
 
 
 def test_unknown_keys_and_unicode_pass_through_untouched(stage):
-    row = {"id": "r", "n": 1, "messages": [], "x": {"é": ["漢", "\u2028", None, 1.5, True]}, "y": "\ud800"}
+    row = {"id": "r", "n": 1, "messages": [], "x": {"é": ["漢", "\u2028", None, 1.5, True]}, "y": "\U0001f600"}
     done = stage([row])
     out = json.loads(done.stdout)
     del out["gen"]
@@ -127,6 +129,13 @@ def test_a_bug_is_a_traceback_and_exit_1_and_keeps_what_was_finished(stage):
     del data[2]["bug"]
     assert stage(data).returncode == 0
     assert sorted(stage.did()) == ["r0", "r1", "r2", "r2"]
+
+
+def test_what_several_records_lack_is_said_once_for_the_first_of_them(stage):
+    done = stage([{**row, "sleep": 0.1, "missing": f"{row['id']} needs a thing; fetch it: make thing"} for row in rows(4)])
+    assert (done.returncode, done.stdout) == (69, b"")
+    assert done.stderr.decode().splitlines()[0].endswith("r0 needs a thing; fetch it: make thing")
+    assert b"Traceback" not in done.stderr and b"r1 needs" not in done.stderr
 
 
 def test_a_closed_pipe_ends_the_stage_silently(stage):
@@ -238,3 +247,38 @@ def test_records_of_a_file_name_file_and_line(tmp_path):
 def test_a_fingerprint_depends_on_content_and_not_on_order(data):
     assert stream.fingerprint(data) == stream.fingerprint(dict(reversed(data.items())))
     assert stream.fingerprint(data) != stream.fingerprint({**data, "another key": 1})
+
+
+HALVES = {"a": "\ud800", "b": "x\udc00y\ud83d", "\udfff": ["\ude00\ud83d"]}
+MENDED = {"a": "\ufffd", "b": "x\ufffdy\ufffd", "\ufffd": ["\ufffd\ufffd"]}
+
+
+@pytest.mark.parametrize("line", [
+    json.dumps({"id": "r", **HALVES}).encode(), json.dumps({"id": "r", **HALVES}, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+    json.dumps({"id": "r", **HALVES}, ensure_ascii=False),
+])
+def test_half_of_a_surrogate_pair_becomes_the_replacement_character_where_records_are_read_and_written(line):
+    assert stream.loads(line) == {"id": "r", **MENDED}
+    assert json.loads(stream.dumps({"id": "r", **HALVES})) == {"id": "r", **MENDED}
+    assert stream.loads(stream.dumps({"id": "r", **HALVES})) == {"id": "r", **MENDED}
+
+
+@given(st.dictionaries(st.text(), st.recursive(st.text(st.characters()) | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
+                                               st.lists, max_leaves=5), max_size=4))
+def test_whatever_text_a_record_has_all_that_follow_can_read_it_and_whole_text_is_left_alone(record):
+    line = stream.dumps({**record, "id": "r"})
+    assert line.decode("utf-8") and stream.loads(line) == json.loads(line)
+    if not any(0xD800 <= ord(letter) < 0xE000 for letter in json.dumps(record, ensure_ascii=False)):
+        assert stream.loads(json.dumps({**record, "id": "r"})) == {**record, "id": "r"}
+
+
+def test_a_jq_program_takes_any_value_that_json_can_say(tmp_path):
+    keep = stream.program(".a | length")
+    assert [keep({"a": text}) for text in ("\ud800", "x\udc00y", "\U0001f600", "\x00", "漢")] == [1, 3, 1, 1, 1]
+    assert stream.program(".a")({"a": "\ud800"}) == "\ufffd"
+    with pytest.raises(ValueError, match="no result"):
+        stream.program("empty")({})
+    with pytest.raises(ValueError, match="syntax error"):
+        stream.program(".n >=")
+    stream.write(tmp_path / "deck.md", "# \ud800 漢")
+    assert (tmp_path / "deck.md").read_text() == "# \ufffd 漢"

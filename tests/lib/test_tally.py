@@ -130,6 +130,41 @@ def test_with_few_raters_prompts_alone_are_resampled_and_the_tally_says_so():
     assert "the intervals speak for these people, not for others" in tally.markdown(found)
 
 
+def test_the_sentence_itself_says_that_few_people_said_it():
+    votes = [vote(f"r{r}", f"p{n}", "a", "b", "left") for r in range(10) for n in range(10)]
+    few, enough = ([pair["sentence"] for pair in tally.preferences(some)] for some in (votes[:10 * (tally.RATERS - 1)], votes))
+    assert few[0].startswith("a beats b by 1.00 [") and few[0].endswith("]; this speaks for these 4 people only")
+    assert enough[0].startswith("a beats b by 1.00 [") and "only" not in enough[0]
+    # Of three models the pair that few people saw says so, and the others do not.
+    third = [vote("r0", f"p{n}", "a", "c", ("left", "right")[n % 2]) for n in range(10)]
+    said = {pair["b"]: pair["sentence"] for pair in tally.preferences([*votes, *third])}
+    assert said["c"].endswith("; this speaks for one person only") and "only" not in said["b"]
+
+
+def test_ties_are_counted_as_the_option_says():
+    votes = [vote(f"r{r}", f"p{n}", "a", "b", ("left", "tie", "right", "bad")[0 if n < 4 else n % 4]) for r in range(6) for n in range(8)]
+    half, drop = tally.tally(votes), tally.tally(votes, ties="drop")  # of 8 votes each: 5 for a, 1 for b, 1 tied, 1 both bad
+    assert [half["pairs"][0][key] for key in ("votes", "for_a", "for_b", "tied", "bad")] == [48, 30, 6, 6, 6]
+    assert [drop["pairs"][0][key] for key in ("votes", "for_a", "for_b", "tied", "bad")] == [36, 30, 6, 0, 0]
+    assert (half["pairs"][0]["share"]["mean"], drop["pairs"][0]["share"]["mean"]) == (0.75, 0.8333)
+    assert (half["models"]["a"]["share"]["mean"], drop["models"]["a"]["share"]["mean"]) == (0.75, 0.8333)
+    assert (drop["votes"]["ties_dropped"], drop["votes"]["of_raters_left_out"]) == (12, 0)
+    assert "12 that prefer neither deck are dropped" in tally.markdown(drop) and "{" not in tally.markdown(drop)
+    for found, other, name in ((half, drop, "ties_dropped"), (drop, half, "ties_half")):  # each is in the other, too
+        assert found["otherwise"][name]["pairs"][0]["share"] == other["pairs"][0]["share"]
+    with pytest.raises(cli.BadData, match="or ties"):
+        tally.tally([one for one in votes if one["choice"] == "tie"], ties="drop")
+
+
+def test_who_saw_a_pair_with_its_sides_the_other_way_round_agrees_all_the_same():
+    decks = {"x": {"a": {"overall": 4}, "b": {"overall": 3}}}
+    same = [vote("r0", "p", "a", "b", "left", pair="x"), vote("r1", "p", "b", "a", "right", pair="x"), vote("r2", "p", "b", "a", "tie", pair="x")]
+    other = [vote("r0", "p", "a", "b", "left", pair="x"), vote("r1", "p", "b", "a", "left", pair="x")]
+    assert tally.agreement(same[:2])["another"]["mean"] == 1.0 and tally.agreement(same)["another"]["mean"] == 0.75
+    assert tally.agreement(other)["another"]["mean"] == 0.0
+    assert [tally.judged(some, decks)["overall"]["choice"]["mean"] for some in (same, other)] == [1.0, 0.5]
+
+
 def test_one_prompt_gives_no_interval():
     found = tally.tally([vote(f"r{n}", "p1", "a", "b", "left" if n % 3 else "right") for n in range(12)])
     assert found["pairs"][0]["share"] == {"mean": 0.6667, "lo": None, "hi": None, "n": 12}
@@ -140,7 +175,7 @@ def test_where_all_agree_the_interval_is_not_of_no_width():
     # 10 prompts, all for a: the lower end is the share of which ten in a row have a chance of 2.5 %.
     pair, = tally.preferences([vote("r", f"p{n}", "a", "b", "left") for n in range(10)])
     assert pair["share"] == {"mean": 1.0, "lo": round(0.025 ** 0.1, 4), "hi": 1.0, "n": 10}
-    assert pair["sentence"] == "a beats b by 1.00 [0.38, 1.00]"
+    assert pair["sentence"] == "a beats b by 1.00 [0.38, 1.00]; this speaks for one person only"
 
 
 # Where strengths are not finite
@@ -277,8 +312,31 @@ def test_how_often_another_person_agrees_can_be_counted_by_hand():
     assert found["majority"]["mean"] == pytest.approx((0.5 + 0.5 + 0) / 3, abs=1e-4)
 
 
+@pytest.mark.parametrize("tie", [-9.0, 0.0])
+def test_a_judge_who_knows_what_most_people_prefer_is_above_another_person_and_below_what_is_possible(tie):
+    random, votes, decks = numpy.random.default_rng(3), [], {}
+    for prompt in range(300):
+        lean = random.normal(0, 1.5)
+        decks[f"p{prompt}-a-b"] = {"a": {"overall": 3 + lean}, "b": {"overall": 3.0}}
+        chance = [float(one) for one in tally.chances(numpy.array(lean), numpy.array(tie))]
+        votes += [vote(f"r{(prompt + k) % 9}", f"p{prompt}", "a", "b", ("left", "right", "tie")[random.choice(3, p=chance)]) for k in range(3)]
+    found, judge = tally.agreement(votes), tally.judged(votes, decks)["overall"]["shared"]
+    assert found["another"]["hi"] < judge["mean"] < found["at_most"]["mean"] < 1
+    assert found["at_most"]["lo"] < found["at_most"]["mean"] < found["at_most"]["hi"]
+    text = tally.markdown(tally.tally(votes, decks))
+    assert "| Any judge, at most | 0." in text and "Another person is no ceiling" in text and "are the ceiling" not in text
+
+
+def test_the_most_that_a_judge_can_reach_can_be_counted_by_hand():
+    assert tally.most(0.635, 1) == pytest.approx(0.7598, abs=1e-4)  # where a perfect judge reaches 0.729
+    assert (tally.most(1.0, 1), tally.most(0.5, 1), tally.most(0.4, 0.5), tally.most(1.0, 0.5)) == (1, 0.5, 0.5, 1)
+    # Pairs on which people are all divided alike, 80 to 20: another person follows 0.68 of the votes, and the best judge exactly the most.
+    assert tally.most(0.8**2 + 0.2**2, 1) == pytest.approx(0.8)
+
+
 def test_where_nobody_shared_a_pair_no_agreement_is_claimed():
     found = tally.agreement([vote("x", "p1", "a", "b", "left"), vote("y", "p2", "a", "b", "left")])
+    assert found["at_most"]["mean"] is None
     assert found["pairs"] == 0 and found["alpha_nominal"]["mean"] is None and found["another"] == {"mean": None, "lo": None, "hi": None, "n": 0}
 
 
@@ -290,8 +348,9 @@ def test_where_everybody_always_says_the_same_alpha_is_unknown():
 # The judge
 
 def test_the_judge_s_agreement_can_be_counted_by_hand():
-    decks = {"p1-a-b": ({"overall": 4, "design": 3}, {"overall": 3, "design": 3}), "p2-a-b": ({"overall": 2, "design": 5}, {"overall": 3, "design": 1}),
-             "p3-a-b": ({"overall": None, "design": 1}, {"overall": 3, "design": 2})}
+    decks = {"p1-a-b": {"a": {"overall": 4, "design": 3}, "b": {"overall": 3, "design": 3}},
+             "p2-a-b": {"a": {"overall": 2, "design": 5}, "b": {"overall": 3, "design": 1}},
+             "p3-a-b": {"a": {"overall": None, "design": 1}, "b": {"overall": 3, "design": 2}}}
     votes = [vote("x", "p1", "a", "b", "left", dimensions={"design": "left"}), vote("x", "p2", "a", "b", "left", dimensions={"design": "tie"}),
              vote("x", "p3", "a", "b", "right"), vote("x", "p4", "a", "b", "left"), vote("y", "p1", "a", "b", "tie")]
     found = tally.judged(votes, decks)
@@ -305,10 +364,10 @@ def scored(seed, true, raters=12, prompts=40, each=40):
     """Votes that follow a weighted mean of a judge's dimensions, and the dimensions."""
     random, decks, votes = numpy.random.default_rng(seed), {}, []
     for prompt in range(prompts):
-        decks[f"p{prompt}-a-b"] = tuple({name: float(random.normal(3, 0.8)) for name in true} for _ in SIDES)
+        decks[f"p{prompt}-a-b"] = {model: {name: float(random.normal(3, 0.8)) for name in true} for model in "ab"}
     for rater in range(raters):
         for prompt in random.permutation(prompts)[:each]:
-            left, right = decks[f"p{prompt}-a-b"]
+            left, right = decks[f"p{prompt}-a-b"].values()
             lean = 2.5 * sum(weight * (left[name] - right[name]) for name, weight in true.items())
             votes.append(vote(f"r{rater}", f"p{prompt}", "a", "b", SIDES[int(random.random() > 1 / (1 + numpy.exp(-lean)))]))
     return votes, decks
@@ -335,7 +394,7 @@ def test_weights_that_fit_only_what_they_were_fitted_to_are_not_advised():
 
 def test_a_dimension_in_which_no_two_decks_differ_gets_no_weight():
     votes, decks = scored(4, {"viscraft": 0.0, "design": 0.5, "content": 0.5}, prompts=20, raters=8)
-    for pair in decks.values():
+    for pair in map(dict.values, decks.values()):
         for side in pair:
             side["coherence"] = 3.0
     found = tally.weights(votes, decks, NOW)

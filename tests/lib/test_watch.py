@@ -255,12 +255,35 @@ def test_where_the_file_system_has_no_links_the_checkpoint_itself_is_shown(run, 
 
 def test_the_headline_of_a_benchmark_is_its_first_score_and_subsets_have_no_panel():
     aime = {"pass@1[avg-of-8]": {"num_entries": 30, "symbolic_correct": 0.4, "std_err": 0.05}, "pass@8": {"symbolic_correct": 0.9}, "delegate": {"ok": 1}}
-    assert watch.headline(aime) == ("pass@1[avg-of-8] symbolic_correct", 0.4, 0.05)
+    assert watch.headline(aime) == ("pass@1[avg-of-8] symbolic_correct", 0.4, 0.05, 30)
     assert watch.headline({"delegate": {"ok": 0}}) is None
-    assert watch.headline(0.5) == ("", 0.5, None) and watch.headline({"accuracy": 0.5}) == ("accuracy", 0.5, None)
+    assert watch.headline(0.5) == ("", 0.5, None, None) and watch.headline({"accuracy": 0.5}) == ("accuracy", 0.5, None, None)
     assert watch.headline(True) is None and watch.headline("0.5") is None and watch.headline(float("nan")) is None
     metrics = {"mmlu": aime, "mmlu-law": {"pass@1": {"symbolic_correct": 1}}, "mmlu-pro": aime}
     assert list(watch._benchmarks(metrics)) == ["mmlu", "mmlu-pro"]
+
+
+def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_once(drawn):
+    import numpy
+    from decksmith import plots
+
+    right = numpy.random.default_rng(1).binomial(100, 0.6, (2000, 10)) / 100  # ten checkpoints that are equally good
+    errors = numpy.sqrt(right * (1 - right) / 99)
+    found = [watch.selected([(step, "x", *one, 100) for step, one in enumerate(zip(values, error, strict=True))])
+             for values, error in zip(right.tolist(), errors.tolist(), strict=True)]
+    alone = right.max(axis=1) - 1.96 * numpy.take_along_axis(errors, right.argmax(axis=1)[:, None], axis=1)[:, 0]
+    assert numpy.mean(alone <= 0.6) < 0.88 < 0.95 <= numpy.mean([one["lo"] <= 0.6 <= one["hi"] for one in found])
+    assert {one["of"] for one in found} == {10} and all(one["value"] == max(values) for one, values in zip(found, right, strict=True))
+    perfect = watch.selected([(1, "x", 1.0, 0.0, 8), (2, "x", 1.0, 0.0, 8)])
+    assert perfect["step"] == 1 and 0.5 < perfect["lo"] < 0.65 and perfect["hi"] == 1  # eight right answers are no certainty
+    assert watch.selected([(1, "x", 0.5, 0.1, 8)]) is None and watch.selected([(1, "x", 7.0, None, None)] * 2)["lo"] is None
+
+    lines = [{"step": step, "val_loss": 2, "metrics": {"gsm8k": {"pass@1": {"num_entries": 100, "s": 0.1 * step, "std_err": 0.05}}}} for step in (3, 5, 4)]
+    with plots.style() as (pyplot, tone):
+        figure = watch._figure(pyplot, tone, lines)
+        said = [text.get_text() for axes in figure.axes for text in axes.texts]
+        pyplot.close(figure)
+    assert said == ["pass@1 s\nbest of 3: step 5, 0.50 [0.38, 0.62]", "nats a token\n"]
 
 
 def test_equal_curves_give_equal_bytes_and_only_gaps_can_be_drawn(tmp_path, drawn):

@@ -6,7 +6,7 @@ doctor() { PYTHONPATH=$ROOT/lib python3 -m decksmith.doctor "$@"; }
   run doctor --protocol offline smol
   assert_success
   assert_line --regexp '^ok   python +3\.'
-  assert_line --regexp '^ok   renderer +3 of 3 slides rendered$'
+  assert_line --regexp '^ok   renderer +3 of 3 slides rendered, walls: [a-z-]+$'
   assert_line --regexp '^ok   smol +answers$'
   assert_line ready
 }

@@ -65,7 +65,7 @@ def test_a_changed_weight_changes_the_scores_and_costs_neither_a_reply_nor_a_ren
     text = (offline / "offline.toml").read_text()
     offline.unlink()
     offline.mkdir()
-    (offline / "offline.toml").write_text(text.replace("design = 0.25", "design = 0.05").replace("content = 0.20", "content = 0.40"))
+    (offline / "offline.toml").write_text(text.replace("design = 0.40", "design = 0.20").replace("content = 0.30", "content = 0.50"))
     done = baseline(root)
     assert done.returncode == 0, done.stdout
     assert asked(root) == 4 and lines(root, "render") == rendered
@@ -133,5 +133,5 @@ def test_the_embedded_model_needs_no_key_and_no_network(tmp_path):
     assert done.returncode == 0, done.stdout
     found, = scores(root, "smol-outline")
     assert found["render"]["status"] == "ok" and len(found["render"]["slides"]) >= 4
-    assert found["judge"]["judge"] == "offline-v2"
+    assert found["judge"]["judge"] == "offline-v3"
     assert not found["score"]["floored"]

@@ -4,15 +4,11 @@
 //
 // Writes half.json, answers.json and pictures into FOLDER; prints what was chosen, what was left after the reload, and any trouble: errors,
 // and every request that leaves the file. CHOICES: keys, used in turn.
-import { createRequire } from "node:module";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { unpack } from "../../assets/renderer/browser.mjs";
+import { pathToFileURL } from "node:url";
+import { start } from "./browser.mjs";
 
-const tests = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..");
-const { chromium } = createRequire(path.join(process.env.PLAYWRIGHT || tests, "package.json"))("playwright-core");
 const [ballot, out, choices = "lrtb"] = process.argv.slice(2);
 if (!ballot || !out) {
   console.error("ballot.mjs: usage: ballot.mjs BALLOT.html FOLDER [CHOICES]");
@@ -20,13 +16,7 @@ if (!ballot || !out) {
 }
 mkdirSync(out, { recursive: true });
 
-const home = mkdtempSync(path.join(tmpdir(), "decksmith-ballot-"));
-const folder = await unpack();
-const browser = await chromium.launch({
-  executablePath: path.join(folder, "chromium"),
-  args: ["--no-sandbox", "--no-zygote", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none", "--disable-lcd-text", "--force-color-profile=srgb"],
-  env: { HOME: home, XDG_CACHE_HOME: home, TMPDIR: home, TZ: "UTC", LANG: "C.UTF-8", FONTCONFIG_FILE: path.join(folder, "fonts.conf"), LD_LIBRARY_PATH: path.join(folder, "lib") },
-});
+const { browser, close } = await start();
 const trouble = [], chosen = [];
 const context = await browser.newContext({ viewport: { width: 1360, height: 860 }, acceptDownloads: true });
 context.setDefaultTimeout(20000);
@@ -90,6 +80,5 @@ try {
 
   console.log(JSON.stringify({ all, half, early, after, kept, chosen: chosen.join(""), file, trouble }));
 } finally {
-  await browser.close();
-  rmSync(home, { recursive: true, force: true });
+  await close();
 }

@@ -7,29 +7,17 @@
 //
 // Prints {"trouble": [..], ..}; each trouble is a sentence. The browser is the renderer's; playwright-core and axe-core come from
 // tests/node_modules (PLAYWRIGHT names another folder that has them in its node_modules).
-import { createRequire } from "node:module";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, readFileSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
-import { unpack } from "../../assets/renderer/browser.mjs";
+import { axe as auditor, start } from "./browser.mjs";
 
-const tests = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..");
-const require = createRequire(path.join(process.env.PLAYWRIGHT || tests, "package.json"));
-const { chromium } = require("playwright-core");
 const [mode, url, third, out] = process.argv.slice(2);
 if (!["check", "embedded", "screenshot", "shots"].includes(mode) || !url || (mode !== "embedded" && !third) || (mode === "shots" && !out)) {
   console.error("demo.mjs: usage: demo.mjs check URL STUB | embedded URL | screenshot URL OUT.png | shots URL STUB FOLDER");
   process.exit(2);
 }
 
-const home = mkdtempSync(path.join(tmpdir(), "decksmith-demo-"));
-const folder = await unpack();
-const browser = await chromium.launch({
-  executablePath: path.join(folder, "chromium"),
-  args: ["--no-sandbox", "--no-zygote", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none", "--disable-lcd-text", "--force-color-profile=srgb"],
-  env: { HOME: home, XDG_CACHE_HOME: home, TMPDIR: home, TZ: "UTC", LANG: "C.UTF-8", FONTCONFIG_FILE: path.join(folder, "fonts.conf"), LD_LIBRARY_PATH: path.join(folder, "lib") },
-});
+const { browser, close } = await start();
 
 const trouble = [], asked = [], summary = {};
 let lenient = false; // a hostile deck may make its own frame complain
@@ -78,7 +66,7 @@ const stub = async () => (await fetch(third.replace("/v1", "/stats"))).json();
 const until = async (what, wanted) => { for (let tries = 0; tries < 900; tries++) { if (await wanted()) return; await new Promise((done) => setTimeout(done, 100)); } trouble.push(`never: ${what}`); };
 
 async function axe(page, name) {
-  if (!(await page.evaluate(() => Boolean(window.axe)))) await page.evaluate(readFileSync(require.resolve("axe-core/axe.min.js"), "utf8"));
+  if (!(await page.evaluate(() => Boolean(window.axe)))) await page.evaluate(auditor);
   const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"], iframes: false }));
   for (const violation of found.violations) if (["serious", "critical"].includes(violation.impact))
     trouble.push(`axe, ${name}: ${violation.id} at ${violation.nodes.slice(0, 3).map((node) => `${node.target} (${node.any[0]?.message ?? ""})`).join("; ")}`);
@@ -221,7 +209,19 @@ async function check() {
   }
   await cell.evaluate(() => { location = "http://example.invalid/"; }).catch(() => {});
   await page.waitForTimeout(500);
-  expect("we are where we were", [page.url().startsWith(url), (await page.title()).endsWith("· decksmith demo"), await page.evaluate(() => document.querySelectorAll("script").length)], [true, true, 2]);
+  const alone = await (await browser.newContext()).newPage();
+  alone.on("request", (request) => asked.push(request.url()));
+  alone.on("requestfailed", (request) => { if (request.failure()?.errorText === "csp") asked.splice(asked.lastIndexOf(request.url()), 1); });
+  await alone.goto(await page.locator("a", { hasText: "Open alone" }).first().getAttribute("href"));
+  await wait(alone, () => document.querySelector("iframe").src.includes("?framed#/"));
+  const shown = alone.frames().find((frame) => frame !== alone.mainFrame());
+  await shown.waitForSelector(".slidev-layout, .decksmith-error");
+  for (const go of ["top.location = 'http://example.invalid/alone'", "location = 'http://example.invalid/alone'"])
+    await shown.evaluate(go).catch(() => {});
+  await alone.waitForTimeout(500);
+  expect("alone, the deck stays where it is", new URL(alone.url()).hostname, "127.0.0.1");
+  await alone.context().close();
+  expect("we are where we were", [page.url().startsWith(url), (await page.title()).endsWith("· decksmith demo"), await page.evaluate(() => document.querySelectorAll("script").length)], [true, true, 3]);
   const origins = [...new Set(asked.filter((address) => /^https?:/.test(address)).map((address) => new URL(address).hostname))];
   expect("nothing was asked of anybody else", origins, ["127.0.0.1"]);
 
@@ -310,8 +310,7 @@ try {
 } catch (error) {
   trouble.push(`${error.stack}`.slice(0, 1500));
 } finally {
-  await browser.close();
-  rmSync(home, { recursive: true, force: true });
+  await close();
 }
 console.log(JSON.stringify({ ...summary, trouble }));
 process.exit(trouble.length ? 1 : 0);

@@ -6,15 +6,10 @@
 //
 // REPORT is index.html or its folder. The browser is the renderer's; playwright-core comes from tests/node_modules (PLAYWRIGHT names
 // another folder that has it in its node_modules).
-import { createRequire } from "node:module";
-import { mkdirSync, mkdtempSync, rmSync, statSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, statSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { unpack } from "../../assets/renderer/browser.mjs";
-
-const tests = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..");
-const { chromium } = createRequire(path.join(process.env.PLAYWRIGHT || tests, "package.json"))("playwright-core");
+import { pathToFileURL } from "node:url";
+import { start } from "./browser.mjs";
 
 const [mode, target, out] = process.argv.slice(2);
 if (!["check", "screenshot", "shots"].includes(mode) || !target || (!out && mode !== "check")) {
@@ -24,13 +19,7 @@ if (!["check", "screenshot", "shots"].includes(mode) || !target || (!out && mode
 const file = statSync(target).isDirectory() ? path.join(target, "index.html") : target;
 const url = pathToFileURL(path.resolve(file)).href;
 
-const home = mkdtempSync(path.join(tmpdir(), "decksmith-drive-"));
-const folder = await unpack();
-const browser = await chromium.launch({
-  executablePath: path.join(folder, "chromium"),
-  args: ["--no-sandbox", "--no-zygote", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none", "--disable-lcd-text", "--force-color-profile=srgb"],
-  env: { HOME: home, XDG_CACHE_HOME: home, TMPDIR: home, TZ: "UTC", LANG: "C.UTF-8", FONTCONFIG_FILE: path.join(folder, "fonts.conf"), LD_LIBRARY_PATH: path.join(folder, "lib") },
-});
+const { browser, close } = await start();
 
 const trouble = [];
 async function visit({ width = 1440, height = 900, scheme = "light", hash = "", scale = 1 } = {}) {
@@ -239,7 +228,6 @@ try {
   }
   if (mode !== "check" && trouble.length) { console.error(trouble.join("\n")); status = 1; }
 } finally {
-  await browser.close();
-  rmSync(home, { recursive: true, force: true });
+  await close();
 }
 process.exit(status);

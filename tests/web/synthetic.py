@@ -94,7 +94,8 @@ def _drawn(number, title, theme, salt):
 def prompt(index):
     domain, audience, topic, titles = TOPICS[index % len(TOPICS)]
     theme = list(PAPERS)[index % 3]
-    text = f"Make a deck of 6 slides for {audience}: {topic}. Use the {theme} theme, show one chart and close with what to remember."
+    text = f"Make a deck of 6 slides for {audience}: {topic}. Use the {theme} theme, show one chart and close with what to remember. "
+    text += f"It is talk {index + 1} of the day."
     if index % 7 == 3:
         text += " " + HOSTILE[index % len(HOSTILE)]
     return {"id": f"p{index + 1:03d}", "sets": ["core"],
@@ -183,7 +184,8 @@ def run(folder, model, skill, prompts, **how):
 
 
 def write(folder, records):
-    """Write scores.jsonl, summary.json and protocol.json of these records."""
+    """Write scores.jsonl, summary.json and protocol.json of these records, as stages would: without half characters."""
+    records = [stream.loads(stream.dumps(record)) for record in records]
     stream.write(folder / "scores.jsonl", b"".join(stream.dumps(record) + b"\n" for record in records))
     stream.write(folder / "summary.json", json.dumps(summarize(enumerate(records, 1))))
     stream.write(folder / "protocol.json", json.dumps(rubric.identity(rubric.Protocol.load("offline"), records)))

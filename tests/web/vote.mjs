@@ -7,16 +7,9 @@
 // STUDY is a folder of pair-build. The browser is the renderer's; playwright-core and axe-core come from tests/node_modules (PLAYWRIGHT
 // names another folder that has them in its node_modules).
 import { spawn } from "node:child_process";
-import { createRequire } from "node:module";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, readFileSync, rmSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
-import { unpack } from "../../assets/renderer/browser.mjs";
-
-const tests = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..");
-const need = createRequire(path.join(process.env.PLAYWRIGHT || tests, "package.json"));
-const { chromium } = need("playwright-core");
+import { axe, start, tests } from "./browser.mjs";
 
 const [mode, study, out] = process.argv.slice(2);
 if (!["check", "screenshot", "shots"].includes(mode) || !study || (!out && mode !== "check")) {
@@ -45,13 +38,7 @@ async function kill() { server.kill("SIGKILL"); await server.ended; }
 
 // The browser
 
-const home = mkdtempSync(path.join(tmpdir(), "decksmith-vote-"));
-const folder = await unpack();
-const browser = await chromium.launch({
-  executablePath: path.join(folder, "chromium"),
-  args: ["--no-sandbox", "--no-zygote", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none", "--disable-lcd-text", "--force-color-profile=srgb"],
-  env: { HOME: home, XDG_CACHE_HOME: home, TMPDIR: home, TZ: "UTC", LANG: "C.UTF-8", FONTCONFIG_FILE: path.join(folder, "fonts.conf"), LD_LIBRARY_PATH: path.join(folder, "lib") },
-});
+const { browser, close } = await start();
 
 const trouble = [];
 let down = false; // while the server is, failed requests are no trouble
@@ -102,7 +89,6 @@ async function accessible(page, what) {
   const found = await page.evaluate(async () => (await window.axe.run(document, { resultTypes: ["violations"] })).violations.map(({ id, impact, nodes }) => ({ id, impact, at: nodes[0].target.join(" "), n: nodes.length })));
   for (const each of found) trouble.push(`axe, ${what}: ${each.impact} ${each.id} at ${each.at} (${each.n})`);
 }
-const axe = readFileSync(path.join(process.env.PLAYWRIGHT || tests, "node_modules", "axe-core", "axe.min.js"), "utf8");
 
 async function shots(folder) {
   mkdirSync(folder, { recursive: true });
@@ -315,6 +301,17 @@ async function check() {
   expect("the late vote is none", Object.keys((await sheet(ben.url())).done).length, 4);
   await accessible(ben, "results");
   const now = await state(owner);
+
+  // Too many names of one network
+  await fetch(`${owner}open`, { method: "POST" });
+  const asked = (name) => fetch(`${url}/join`, { method: "POST", body: JSON.stringify({ name }) });
+  for (let n = 0; n < 10 && (await asked(`Guest ${n}`)).ok; n++);
+  await ben.goto(`${url}/`);
+  await ben.fill("#name", "Late guest");
+  await ben.keyboard.press("Enter");
+  await ben.waitForSelector("#trouble:not([hidden])");
+  expect("who has to wait is told so, and what helps", (await ben.textContent("#trouble")).replace(/\d+ minutes/, "N minutes"),
+    "5 people chose a name from your network within the last hour. The owner of this study can give you a personal link, which works at once; or come back in N minutes.");
   return { votes: now.votes, raters: now.raters.length };
 }
 const identities = (process.env.IDENTITIES || "").split(",").filter(Boolean);
@@ -341,9 +338,8 @@ try {
   trouble.push(error.stack);
 } finally {
   if (trouble.length && (mode !== "check" || !status)) { console.error(trouble.join("\n")); status = 1; }
-  await browser.close();
+  await close();
   server?.kill("SIGTERM");
   await server?.ended;
-  rmSync(home, { recursive: true, force: true });
 }
 process.exit(status);

@@ -1,0 +1,229 @@
+"""Grading a reply that is code, by its benchmark's tests, so that a program cannot say of itself that it passed.
+
+Code and tests run in two cells of the sandbox (wire.py): the code is called from afar and sends
+back plain data, so that it never sees what is expected, never compares, and never counts. Programs
+that read standard input are compared here, by what they printed.
+"""
+
+import functools
+import json
+import re
+import textwrap
+
+from decksmith.stream import Fault
+
+CALL = 10.0  # seconds of one call by unit tests
+CASE = 6.0  # seconds of one case of a contest, as LiveCodeBench has it
+MEMORY = 1 << 30  # bytes, of the code and of the tests
+OUTPUT = 16 << 20  # bytes that a program may print for one case
+PYTHON = ("python", "py", "python3")
+# What LiveCodeBench's harness puts in front of a reply. Names of Python's own stay what they are, and modules win over what they hold.
+CONTEST = "\n".join([*(f"from {name} import *" for name in (
+    "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json builtins typing").split()),
+    *(f"import {name}" for name in (
+        "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json").split()),
+    "sys.setrecursionlimit(50000)"])
+
+
+def seconds(task):
+    """How long the grade of a task can take at most."""
+    expected = task["expected"]
+    if "calls" in expected:
+        return 300.0
+    return 60.0 + sum((3 * CASE + 10) for _ in expected.get("cases", ())) + 3 * CALL * len(expected.get("tests", ()))
+
+
+def harness(task):
+    """The package that judges a task, with its version; None where the comparison is ours. Raises cli.Missing."""
+    if "calls" not in task["expected"]:
+        return None
+    from decksmith.benchmarks.graders import plus
+    return plus.version()
+
+
+def grade(spec, task, text):
+    """The grade of one reply. Raises Fault where the sandbox fails or tests do not fit, cli.Missing where nothing confines code."""
+    expected = task["expected"]
+    code = program(text, expected.get("entry") or expected.get("function"))
+    if code is None:
+        return {"verdict": "no_answer", "answer": None}
+    if "calls" in expected:
+        from decksmith.benchmarks.graders import plus
+        return plus.grade(expected, code)
+    if "function" in expected:
+        return _functions(expected, code)
+    if "cases" in expected:
+        return _programs(expected["cases"], code)
+    for tests in expected["tests"]:
+        found = examined("examine", {"tests": tests, "prelude": expected.get("prelude", ""), "names": expected.get("names", []), "seconds": CALL},
+                         {"code": code, "prelude": expected.get("prelude", ""), "entry": expected.get("entry")}, wall=2 * CALL)
+        if found["ended"] != "passed":
+            return _wrong(found)
+    return {"verdict": "right", "answer": None, "detail": {"status": "passed"}}
+
+
+def _wrong(found, **more):
+    return {"verdict": "wrong", "answer": None, "detail": {"status": found["ended"], "said": found["said"][:300], **more}}
+
+
+# --- which code of a reply ----------------------------------------------------------------------------------------------
+
+
+def program(text, name=None):
+    """The code of a reply: the first complete Python block of its final answer, of those that define `name` if any does. Without one, a
+    block in another dress, a block that was not closed, or a text without blocks that reads as code; else None."""
+    text = text.rpartition("</think>")[2].replace("\r\n", "\n")
+    found = list(blocks(text))
+    defines = re.compile(rf"^[ \t]*(?:(?:async[ \t]+)?(?:def|class)[ \t]+{re.escape(name or '')}\b|{re.escape(name or '')}[ \t]*=)", re.M)
+    ranks = [[code for language, code, closed in found if closed and language in PYTHON],
+             [code for language, code, closed in found if closed and not language],
+             [code for language, code, closed in found if closed and language and language not in PYTHON],
+             [code for language, code, closed in found if not closed]]
+    if name:
+        ranks.insert(0, [code for rank in ranks for code in rank if defines.search(code)])
+    for rank in ranks:
+        if code := next((code for code in rank if code.strip()), None):
+            return code
+    return text if re.search(r"^(def|class|import|from|print\(|for|while)\b", text, re.M) and "```" not in text else None
+
+
+_FENCE = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?(?P<mark>`{3,}|~{3,})[ \t]*(?P<language>[\w+.#-]*)(?P<rest>[^`]*)\Z")
+
+
+def blocks(text):
+    """Yield `(language, code, whether it was closed)` of the fenced blocks of a text; one that is indented loses that much."""
+    opened, lines = None, []
+    for line in text.split("\n"):
+        fence, bare = _FENCE.match(line), line.strip()
+        if opened is None:
+            opened, lines = fence, []
+        elif fence and fence["language"].lower() in PYTHON:  # the next begins, and this one was forgotten
+            yield _block(opened, lines, False)
+            opened, lines = fence, []
+        elif fence and bare.startswith(opened["mark"]):
+            yield _block(opened, lines, True)
+            opened = None
+        elif bare.endswith(opened["mark"]) and bare.count(opened["mark"]) == 1:  # "return x```"
+            yield _block(opened, [*lines, line.rstrip().removesuffix(opened["mark"])], True)
+            opened = None
+        else:
+            lines.append(line)
+    if opened is not None:
+        yield _block(opened, lines, False)
+
+
+def _block(opened, lines, closed):
+    margin = opened.start("mark")
+    code = "".join(line[min(margin, len(line) - len(line.lstrip())):] + "\n" for line in lines)
+    return opened["language"].lower(), _level(code), closed
+
+
+def _level(code):
+    """Code that is indented as a whole, at the margin; the body of a function stays as it is."""
+    return textwrap.dedent(code) if re.match(r"\s*^[ \t]+(?:def|class|import|from|async|@)", code, re.M) else code
+
+
+# --- unit tests and functions: two cells --------------------------------------------------------------------------------
+
+
+def examined(work, exam, reply, *, wall, output=1 << 20):
+    """How tests of a reply ended, `{"ended": .., "said": ..}`: what the program `work` of wire.py says in a cell that never held the reply.
+
+    A reply that ends the tests by what it returns (too much, too deep, without end) has failed them. Raises Fault where the tests cannot
+    be put to a reply, and where cells are lost also without one.
+    """
+    limits = _sandbox().Limits(wall=wall, memory=MEMORY, output=output)
+    asks, answers = _sound(lambda: _sandbox().pair(_program(work, exam), _program("answer", reply), limits=limits))
+    try:
+        found = json.loads(asks.stdout)
+    except ValueError:
+        found = {"ended": asks.status, "said": asks.message}
+        # Of a reply's making, or of ours? Then they break without a reply too.
+        if asks.status in ("ok", "error") and reply["code"] and examined(work, exam, reply | {"code": ""}, wall=wall, output=output)["ended"] == asks.status:
+            raise Fault("judge", "broken-tests", f"the tests ended without a verdict: {asks.stderr[-300:]}") from None
+    if found["ended"] == "unfit":
+        raise Fault("judge", "unfit-tests", found["said"])
+    if found["said"].endswith("the code ended") and answers.status not in ("ok", "killed"):
+        found = {"ended": answers.status, "said": answers.message}
+    return found
+
+
+def _program(name, given):
+    return f"import decksmith_wire, json\ndecksmith_wire.{name}(**json.loads({json.dumps(given)!r}))"
+
+
+def _functions(expected, code):
+    """Calls of a contest: the values returned are equal to the values expected; a tuple is as good as a list."""
+    name, pairs = expected["function"], [[_arguments(case["input"]), json.loads(case["output"])] for case in expected["cases"]]
+    tests = (f"import json\nfor number, (given, wanted) in enumerate(json.loads({json.dumps(pairs)!r}), 1):\n"
+             f"    found = code(*given)\n    found = list(found) if type(found) is tuple else found\n"
+             f"    assert found == wanted, f'case {{number}} of {len(pairs)}'\n").replace("code(*given)", f"globals()[{name!r}](*given)")
+    found = examined("examine", {"tests": tests, "names": [name], "seconds": CASE}, {"code": code, "prelude": CONTEST, "method": True},
+                     wall=(CASE + 1) * len(pairs) + 5)
+    if found["ended"] != "passed":
+        return _wrong(found, cases=len(pairs))
+    return {"verdict": "right", "answer": None, "detail": {"status": "passed", "cases": len(pairs)}}
+
+
+def _arguments(text):
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
+
+
+# --- programs that read and print ---------------------------------------------------------------------------------------
+
+
+def _programs(cases, code):
+    """Cases of a contest, each a run of its own; the first that fails ends them, as in LiveCodeBench's harness."""
+    limits = _sandbox().Limits(wall=3 * CASE, cpu=CASE, memory=MEMORY, output=OUTPUT)  # by the processor's clock: others may work here too
+    whole = f"exec({CONTEST!r})\nexec(compile({code!r}, 'reply.py', 'exec', dont_inherit=True), globals())"
+    for number, case in enumerate(cases):
+        ran, = _sound(lambda case=case: [_sandbox().run(whole, stdin=case["input"], limits=limits)])
+        if ran.status != "ok":
+            said = ran.stderr.strip().splitlines() or [ran.message]
+            return _wrong({"ended": ran.status, "said": said[-1]}, passed=number, cases=len(cases))
+        if not printed(case["output"], ran.stdout):
+            return _wrong({"ended": "failed", "said": f"case {number + 1}"}, passed=number, cases=len(cases))
+    return {"verdict": "right", "answer": None, "detail": {"status": "passed", "passed": len(cases), "cases": len(cases)}}
+
+
+def printed(expected, output):
+    """Whether an output is the expected one, line by line: as text without blanks at both ends, else as decimals."""
+    wanted, found = ([line.strip() for line in text.strip().split("\n")] for text in (expected, output))
+    return len(wanted) == len(found) and all(map(_alike, wanted, found))
+
+
+def _alike(one, other):
+    if one == other:
+        return True
+    numbers = _decimals(one)
+    return numbers is not None and numbers == _decimals(other)
+
+
+def _decimals(line):
+    """The numbers of a line; None where it has something else, or nothing."""
+    from decimal import Decimal, InvalidOperation
+    try:
+        numbers = [Decimal(word) for word in line.split()]
+    except InvalidOperation:
+        return None
+    return None if not numbers or any(number.is_nan() for number in numbers) else numbers
+
+
+# --- the sandbox --------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _sandbox():
+    from decksmith import sandbox
+    return sandbox
+
+
+def _sound(work):
+    """The Results of `work()`. Whose cell is lost is asked once more; a reply that loses its cell twice, where others keep theirs, did it."""
+    for _ in (1, 2):
+        results = work()
+        if not any(result.message == _sandbox().LOST for result in results):
+            return results
+    if _sandbox().run("").status != "ok":
+        raise Fault("judge", "sandbox", _sandbox().LOST)
+    return results

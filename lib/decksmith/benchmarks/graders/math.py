@@ -1,0 +1,652 @@
+"""Whether a mathematical answer is the expected one.
+
+`final` finds the answer in a reply, `plain` gives it a canonical form, `same` compares two answers. An answer is read from the
+outside in: lists, names ("x = 4"), unions, intervals and inequalities, tuples and sets, numbers with units, words. What is left is
+one expression, which Math-Verify (Kydlíček, Hugging Face) parses and compares. docs/benchmarks.md states the rules.
+"""
+
+import functools
+import itertools
+import logging
+import re
+from fractions import Fraction
+
+LONGEST_ANSWER = 2000  # characters more than twice the expected answer's that are still compared as mathematics
+DEEPEST = 50  # brackets within brackets that are still parsed
+PLACES = 6  # a decimal with so many places or more may stand for a value that has no end, correctly rounded (as in Math-Verify)
+APART = 70  # characters between two boxes that still belong together: "\boxed{1} and \boxed{2}"
+
+
+# The answer in a reply
+
+FINAL = re.compile(
+    r"\banswer\**+\s*+(?:is\s*+:?|:|=)[\s*]*+(?P<answer>\S[^\n]*?)(?=\.\s|\.?$|\n)", re.I | re.M
+)
+SENTENCE = re.compile(r"(?:The|There|So|Thus|It|We|He|She|They|[A-Z][a-z]+ [a-z]+)\b.*\b(?:is|are|equals)\b(?=.)", re.S)
+BOX = re.compile(r"\\\\?(?:boxed|fbox)\s*+\{|\\\\?(?:boxed|fbox)\s++(?P<bare>[^\s{}$\\.,;]++)|\\.|[{}]", re.S)
+JOINT = re.compile(
+    r"[^.?!]*(?:,|;|(?<![a-z])(?:and|or))(?:[\s$,;:&]|\\[()\[\] ,;:]|\\q?quad|\}|[A-Za-z]\w*\s*=)*", re.S
+)
+
+
+def boxes(text):
+    r"""What stands in the closed boxes (\boxed, \fbox) of a text, braces matched: `[(start, end, content)]`."""
+    found, open_ = [], []
+    for hit in BOX.finditer(text):  # once through: a reply may hold ten thousand of them
+        if hit["bare"] is not None:
+            found.append((hit.start(), hit.end(), hit["bare"]))
+        elif hit[0] == "}":
+            start, content = open_.pop() if open_ else (None, None)
+            if start is not None:
+                found.append((start, hit.end(), text[content : hit.start()].strip()))
+        elif hit[0].endswith("{") and hit[0] != "\\{":
+            open_.append((hit.start(), hit.end()) if len(hit[0]) > 1 else (None, None))
+    return sorted(found)
+
+
+def boxed(text):
+    """The content of the last box, or of the last boxes that belong together as a list; None without a box."""
+    found = boxes(text)
+    if not found:
+        return None
+    start, _, content = found[-1]
+    together = [content]
+    for before, end, content in reversed(found[:-1]):
+        between = text[end:start]
+        if start < end or len(between) > APART or not _joined(between):
+            break
+        start = before
+        if content not in together:
+            together.append(content)
+    return ", ".join(reversed(together))
+
+
+def _joined(between):
+    """Whether two boxes with this text between them are one answer: nothing but layout, or a comma, "and" or "or" before the second."""
+    return not re.sub(r"[\s$&]|\\[()\[\] ,;:]|\\q?quad", "", between) or bool(JOINT.fullmatch(between))
+
+
+def final(text, pattern=None):
+    """The answer a reply gives: in its last box, else after its last "answer is" or what `pattern` (with a group "answer") finds."""
+    if (found := boxed(text)) is not None:
+        return found or None
+    hits = list(re.finditer(pattern or FINAL, text))
+    if not hits:
+        return None
+    said = hits[-1]["answer"].strip(" *\"'“”").rstrip(".").strip()
+    if not pattern and (found := SENTENCE.match(said)):  # "Answer: The largest n is 34"
+        said = said[found.end() :].strip(" *:")
+    return said or None
+
+
+# One way of writing things
+
+WRITTEN = {"−": "-", "–": "-", "×": "\\times ", "·": "\\cdot ", "÷": "/", "π": "\\pi ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ",
+           "≠": "\\ne ", "≈": "\\approx ", "∪": "\\cup ", "∈": "\\in ", "±": "\\pm ", "∓": "\\mp ", "°": "^\\circ", "θ": "\\theta ",
+           "²": "^2", "³": "^3", "½": "\\frac12 ", "¼": "\\frac14 ", "¾": "\\frac34 ", "∅": "\\emptyset ", "ℝ": "\\mathbb{R}",
+           "’": "'", "<=": "\\le ", ">=": "\\ge ", "!=": "\\ne "}  # fmt: skip
+ROOT = re.compile(r"√\s*\(?(\d+|[a-zA-Z])\)?")
+SYMBOL = re.compile("|".join(map(re.escape, WRITTEN)))
+REWRITTEN = [(re.compile(pattern, re.S), by) for pattern, by in [
+    (r"(?<=\d)(?:,\\!|\s*\{\s*,\s*\}|,\\,)\s*(?=\d{3}(?!\d))", ""),  # thousands: 11,\! 111
+    (r"\\!|\\displaystyle(?![a-zA-Z])|\\(?:left|right|[bB]igg?[lr]?|m?left|m?right)(?![a-zA-Z])\.?|\\limits|\\text\s*\{\s*\}", ""),
+    (r"(?<!\\)\\[,;: ]|~|\\q?quad(?![a-zA-Z])|\\(?:hspace|phantom)\{[^{}]*\}", " "),
+    (r"\\quad(?=[a-z])", " "),
+    (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),
+    (r"\\(?:textbf|textit|textrm|textnormal|textsf|mathrm|mathbf|mathit|mathsf|mbox|rm|bf)\s*(?=\{)", r"\\text"),
+    (r"\\(?:leq|leqslant|le)(?![a-zA-Z])", r"\\le "),
+    (r"\\(?:geq|geqslant|ge)(?![a-zA-Z])", r"\\ge "),
+    (r"\\(?:neq|ne)(?![a-zA-Z])|\\not\s*=", r"\\ne "),
+    (r"\\lt(?![a-zA-Z])", "<"), (r"\\gt(?![a-zA-Z])", ">"),
+    (r"\\lbrace(?![a-zA-Z])", r"\\{"), (r"\\rbrace(?![a-zA-Z])", r"\\}"),
+    (r"\\%", "%"), (r"^\\?\$\s*([\d.,]+)$", r"\1 dollars"), (r"\\?\$", ""),
+    (r"\\text\s*\{([^{}]*?(?:(?<![a-zA-Z])(?:and|or)(?![a-zA-Z]))[^{}]*)\}", r" \1 "),
+    (r"\\text\s*\{\s*([a-z]\w*)\s*\}(?=\s*=)", r"\1"),
+    (r"\^\s*\{?\s*\\circ\s*\}?|\\degree(?![a-zA-Z])", r"^\\circ "),
+    (r"\+\s*\\infty", r"\\infty"), (r"\\(?:varnothing|empty)(?![a-zA-Z])", r"\\emptyset"),
+    (r"\\begin\{array\}\s*\{[^{}]*\}", r"\\begin{matrix}"), (r"\\end\{array\}", r"\\end{matrix}"),
+    (r"[\[(]\s*(\\begin\{matrix\}.*?\\end\{matrix\})\s*[\])]", r"\1"),
+    (r"\\(begin|end)\{(?:[pb]|small)?matrix\}", r"\\\1{pmatrix}"),
+]]  # fmt: skip
+SLASHES = re.compile(r"\\\\(?=[a-zA-Z{}(\[])")
+SHELLS = [("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`")]
+WHOLE_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
+THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?%?")
+
+
+def _written(text):
+    """A text with each thing written in one way: no layout, no dollars, no doubled backslashes, one name for each relation."""
+    text = text.strip()
+    for opening, closing in SHELLS:
+        if len(text) > len(opening + closing) and text.startswith(opening) and text.endswith(closing):
+            text = text[len(opening) : -len(closing)].strip()
+    if "\\\\" in text and "matrix" not in text and "array" not in text:
+        text = SLASHES.sub(r"\\", text)
+    text = ROOT.sub(r"\\sqrt{\1}", text) if "√" in text else text
+    text = SYMBOL.sub(lambda found: WRITTEN[found[0]], text)
+    if "\\" in text or "$" in text or "~" in text or "{" in text:
+        for pattern, by in REWRITTEN:
+            text = pattern.sub(by, text)
+    text = text.strip().rstrip(".,;\\").strip()
+    if found := WHOLE_TEXT.fullmatch(text):
+        text = found[1].strip().rstrip(".")
+    if len(text) > 2 and text[0] == "{" and _closing(text, 0) == len(text) - 1:
+        text = text[1:-1].strip()
+    return text.lstrip("€£¥").strip()
+
+
+def _closing(text, start):
+    """Where the bracket that opens at `start` is closed, counting all kinds of brackets alike; None when it is not."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += (text[place] in "([{") - (text[place] in ")]}")
+        if not depth:
+            return place
+    return None
+
+
+# Units
+
+# A unit is a word, or an abbreviation of two letters and more: a single letter behind a number is a variable ("2k" is not 2).
+SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
+KNOWN = {name: measure for measure, names in {
+    "mm": "mm millimeter millimetre", "cm": "cm centimeter centimetre", "m": "m meter metre", "km": "km kilometer kilometre",
+    "in": "in inch inche", "ft": "ft foot feet", "yd": "yd yard", "mi": "mi mile", "g": "g gram", "kg": "kg kilogram", "mg": "mg milligram",
+    "lb": "lb pound", "oz": "oz ounce", "s": "s sec second", "min": "min minute", "h": "h hr hour", "day": "day", "week": "week wk",
+    "month": "month", "year": "year yr", "dollar": "dollar usd buck", "cent": "cent", "l": "l liter litre", "ml": "ml milliliter millilitre",
+    "degree": "degree deg", "radian": "radian rad", "mph": "mph", "kmh": "kmh kph",
+}.items() for name in names.split()}  # fmt: skip
+POWER = r"\s*(?:\^\s*\{?\s*-?\d\s*\}?|\^\\circ\s*)?"
+TEXT_UNIT = re.compile(rf"(?<=[\d\w)}}\]!])\s*\\text\s*\{{([^{{}}]*)\}}{POWER}(?:\s*/\s*\\text\s*\{{[^{{}}]*\}}{POWER})?$")
+WORD_UNIT = re.compile(
+    r"(?P<number>[-+]?(?:\d[\d,]*\.?\d*|\.\d+|\\frac\s*\{\d+\}\s*\{\d+\}|\d+\s*/\s*\d+|\d+\s*\\frac\s*\{\d+\}\s*\{\d+\}))"
+    r"(?P<gap>\s*)(?P<unit>[A-Za-z]{2,}(?:[ /.-]+[A-Za-z]+)*)\.?" + POWER
+)
+CURRENCY = re.compile(r"^(?:USD|EUR|GBP|Rs\.?)\s*(?=[-+\d.])", re.I)
+
+
+def _unit(text):
+    r"""An answer parted from its unit, `(answer, unit)`: the text at the end of an expression, or the words behind a number."""
+    text = CURRENCY.sub("", text)
+    if text.endswith("^\\circ"):
+        return text.removesuffix("^\\circ").strip(), "degree"
+    if (found := TEXT_UNIT.search(text)) and not _scale(found[1]):
+        return text[: found.start()].strip(), found[1].strip()
+    if (found := WORD_UNIT.fullmatch(text)) and not _scale(found["unit"]) and (found["gap"] or _measure(found["unit"])):
+        if re.search(r"[aeiou]", found["unit"], re.I) and len(found["unit"]) > 2 or _measure(found["unit"]):
+            return found["number"].strip(), found["unit"]
+    return text, ""
+
+
+def _scale(words):
+    return next((word for word in re.split(r"[^a-z]+", words.lower()) if word.rstrip("s") in SCALES or word.startswith("percent")), None)
+
+
+def _measure(unit):
+    """What a unit measures in, where we know it: "sq cm" and "centimeters" are both cm; None for apples."""
+    words = [word for word in re.split(r"[^a-z]+", unit.lower()) if word not in ("", "square", "sq", "cubic", "cu", "of", "per")]
+    return (KNOWN.get(words[0]) or KNOWN.get(words[0].rstrip("s"))) if words else None
+
+
+# Numbers
+
+DECIMAL = r"(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})"
+PLAIN = re.compile(rf"([-+]?)\s*({DECIMAL})(?:\s*/\s*(-?{DECIMAL})|[eE]([-+]?\d{{1,2}}))?")
+OVER = r"\\frac\s*(?:\{\s*(-?\d{1,400})\s*\}|(\d))\s*(?:\{\s*(-?\d{1,400})\s*\}|(\d))"
+FRACTION = re.compile(rf"([-+]?)\s*(\d{{1,400}})?\s*{OVER}")
+MIXED = re.compile(r"([-+]?)(\d{1,400})\s+(\d{1,400})\s*/\s*(\d{1,400})")
+REPEATING = re.compile(r"([-+]?)(\d{0,400})\.(\d{0,400})\\(?:overline|bar)\s*\{?(\d{1,400})\}?")
+SHARE = re.compile(r"(.*?)\s*(?:%|(?<![a-z])(?:percent(?:age)?|pct)|\\text\s*\{\s*(?:%|percent(?:age)?|pct)\s*\})", re.S)
+
+
+def number(text):
+    """The exact value of a plain number, fraction, mixed number or percentage as `(Fraction, whether it was a percentage)`, else None."""
+    share = SHARE.fullmatch(text)
+    text = share[1] if share else text
+    text = text.replace(",", "").replace(" ", "") if THOUSANDS.fullmatch(text) else text
+    scale = 1
+    if found := re.fullmatch(r"([^a-zA-Z\\]+?)\s*(?:\\text\s*\{)?\s*([a-z]+)\s*\}?", text):
+        if (word := found[2].rstrip("s")) not in SCALES:
+            return None
+        text, scale = found[1].strip(), SCALES[word]
+    try:
+        value = _value(text)
+    except ZeroDivisionError:
+        return None
+    return None if value is None else (value * scale, bool(share))
+
+
+def _value(text):
+    if found := PLAIN.fullmatch(text):
+        sign, above, below, power = found.groups()
+        value = Fraction(above) / Fraction(below or 1) * Fraction(10) ** int(power or 0)
+    elif found := FRACTION.fullmatch(text):
+        sign, whole, *parts = found.groups()
+        above, below = parts[0] or parts[1], parts[2] or parts[3]
+        if whole and "-" in above + below:
+            return None
+        value = int(whole or 0) + Fraction(int(above)) / int(below)
+    elif found := MIXED.fullmatch(text):
+        sign = found[1]
+        value = int(found[2]) + Fraction(int(found[3])) / int(found[4])
+    elif found := REPEATING.fullmatch(text):
+        sign, whole, fixed, again = found.groups()
+        value = Fraction(f"{whole or 0}.{fixed or 0}") + Fraction(int(again), (10 ** len(again) - 1) * 10 ** len(fixed))
+    else:
+        return None
+    return -value if sign == "-" else value
+
+
+def _near(text, value):
+    """Whether a decimal of `PLACES` places or more is the value it was rounded from; the value has no end in so many places."""
+    found = re.fullmatch(r"-?\d*\.(\d+)", text)
+    places = len(found[1]) if found else 0
+    return PLACES <= places <= 400 and abs(Fraction(text) - value) * 2 * 10**places <= 1 and value * 10**PLACES % 1 != 0
+
+
+BASED = re.compile(r"\(?([0-9A-F]{1,400})\)?\s*_\s*(?:\{\s*)?(?:\\text\s*\{)?\s*(\d{1,2}|[a-z]+)\s*\}?\s*\}?")
+BASES = {word: str(n) for n, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), 2)}
+
+
+def _based(text):
+    """A number written with its base, `(digits, base)`; None for anything else."""
+    found = BASED.fullmatch(text)
+    return (found[1].lstrip("0") or "0", BASES.get(found[2], found[2])) if found and (found[2].isdigit() or found[2] in BASES) else None
+
+
+def plain(text):
+    """A mathematical answer as it is compared and counted: no dollars, units, thousands separators, leading zeros or layout."""
+    text = _written(text[:LONGEST_ANSWER])
+    text = re.sub(r"^\\?[a-zA-Z](?:_\{?\w\}?)?\s*\\in(?![a-zA-Z])\s*", "", text)
+    text = _unit(text)[0]
+    text = text.replace(",", "").replace(" ", "") if THOUSANDS.fullmatch(text) else text
+    found = re.fullmatch(r"([-+]?)0*(\d+)(\.0+)?", text)
+    return f"{found[1] if found[1] == '-' else ''}{found[2]}" if found else text
+
+
+# Lists, names, intervals
+
+JOINTS = re.compile(r",?\s*(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])|(?<=[\d)}\]])\s*(?:and|or)(?=[A-Z(\d\\-])|[,;]", re.S)
+
+
+def _split(text, joints=JOINTS):
+    """A text parted where a joint stands outside of all brackets: `(parts, joints)`; brackets that do not match part nothing."""
+    parts, seen, depth, start, place = [], [], 0, 0, 0
+    hits = {hit.start(): hit for hit in joints.finditer(text)}
+    if not hits:
+        return [text.strip()], seen
+    while place < len(text):
+        if not depth and place in hits:
+            parts.append(text[start:place].strip())
+            seen.append(hits[place][0].strip(" ,") or ",")
+            start = place = hits[place].end()
+            continue
+        if text.startswith(("\\begin", "\\end"), place):
+            depth += 1 if text[place + 1] == "b" else -1
+        depth += (text[place] in "([{") - (text[place] in ")]}")
+        if depth < 0:
+            return [text.strip()], []
+        place += 1
+    parts.append(text[start:].strip())
+    return ([part for part in parts if part], seen) if not depth else ([text.strip()], [])
+
+
+def _members(text):
+    r"""The members of a list that stands without brackets; \pm makes two of one. A semicolon parts more than a comma does."""
+    if THOUSANDS.fullmatch(text):
+        return [text]
+    parts, joints = _split(text)
+    if ";" in joints and "," in joints:
+        parts = _split(text, re.compile(";"))[0]
+    return [variant for part in parts for variant in _signs(part)]
+
+
+def _signs(text):
+    r"""Both readings of \pm and \mp."""
+    signs = re.findall(r"\\pm(?![a-zA-Z])|\\mp(?![a-zA-Z])", text)
+    if not signs or len(signs) > 4 or len(_split(text)[0]) > 1 or text.startswith("\\{"):
+        return [text]
+    if "\\mp" in signs or len(signs) == 1:
+        choices = ["+" if sign == "\\pm" else "-" for sign in signs], ["-" if sign == "\\pm" else "+" for sign in signs]
+    else:
+        choices = itertools.product("+-", repeat=len(signs))
+    variants = []
+    for choice in choices:
+        left = iter(choice)
+        variant = re.sub(r"\\pm(?![a-zA-Z])|\\mp(?![a-zA-Z])", lambda _, left=left: next(left), text)
+        variants.append(re.sub(r"(^|[=({,]\s*)\+\s*", r"\1", variant).strip())
+    return variants
+
+
+def _bracketed(text):
+    """The members of a bracketed list, `("(", [..], ")")`; None for anything else. Sets are `("{", [..], "}")`."""
+    found = re.fullmatch(r"(\\\{|[(\[])(.*?)(\\\}|[)\]])", text, re.S)
+    if not found or (found[1] == "\\{") != (found[3] == "\\}"):
+        return None
+    parts = _split(found[2], re.compile("[,;]"))[0]
+    if found[1] == "\\{":
+        return "{", [variant for part in parts for variant in _signs(part)], "}"
+    return (found[1], parts, found[3]) if len(parts) > 1 else None
+
+
+LETTER_NAME = r"\\?[a-zA-Z]+(?:_\{?\w+\}?|')?"
+NAME = re.compile(
+    rf"\s*(?:{LETTER_NAME}(?:\s*\(\s*[\w,\s\\+-]*\))?|\|\s*\w+\s*\||\(\s*{LETTER_NAME}(?:\s*,\s*{LETTER_NAME})+\s*\)"
+    rf"|(?:{LETTER_NAME}(?:\([^()]*\))?)\s*:\s*{LETTER_NAME}|\\frac\s*\{{\s*[A-Z]+\s*\}}\s*\{{\s*[A-Z]+\s*\}}|\\text\s*\{{[^{{}}]*\}})\s*"
+)
+EQUALS = re.compile(r"(?<![<>!\\:])=(?!=)")
+
+
+def _named(text):
+    """An answer parted from its name: "x = 4" is `("x", "4")`; `(None, text)` without a name."""
+    sides = _split(text, EQUALS)[0]
+    if len(sides) > 1 and NAME.fullmatch(sides[0]) and len(_split(text)[0]) == 1:
+        return re.sub(r"\s", "", sides[0]), sides[-1].strip()
+    return None, text
+
+
+def _assignments(text):
+    """A list in which each member has a name, as `[(name, value)]`; "(p, q) = (3, 2)" is one too. None for anything else."""
+    name, value = _named(text)
+    if name and name.startswith("("):
+        names, values = _bracketed(name), _bracketed(value)
+        return list(zip(names[1], values[1], strict=True)) if values and len(names[1]) == len(values[1]) else None
+    found = [_named(part) for part in _members(text)]
+    return found if len(found) > 1 and all(name for name, _ in found) else None
+
+
+RELATION = re.compile(r"(\\le(?![a-zA-Z])|\\ge(?![a-zA-Z])|\\ne(?![a-zA-Z])|<|>)")
+SIDES = {"\\le": ("]", "("), "<": (")", "("), "\\ge": ("[", ")"), ">": ("(", ")")}
+
+
+def _interval(text):
+    r"""An inequality about one name as `(name, interval)`: "-2 \le x < 7" is `("x", "[-2, 7)")`; None for anything else."""
+    parts = [part.strip() for part in RELATION.split(text)]
+    if any("|" in part for part in parts):
+        return None
+    if len(parts) == 3:
+        left, sign, right = parts
+        if not NAME.fullmatch(left) and NAME.fullmatch(right):
+            left, right, sign = right, left, {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}.get(sign, sign)
+        if not NAME.fullmatch(left) or not right:
+            return None
+        interval = {"<": f"(-\\infty, {right})", "\\le": f"(-\\infty, {right}]", ">": f"({right}, \\infty)", "\\ge": f"[{right}, \\infty)",
+                    "\\ne": f"(-\\infty, {right}) \\cup ({right}, \\infty)"}[sign]  # fmt: skip
+        return left, interval
+    if len(parts) == 5 and NAME.fullmatch(parts[2]) and parts[0] and parts[4]:
+        low, first, name, second, high = parts
+        if {first, second} <= {">", "\\ge"}:
+            low, high = high, low
+            first, second = ({">": "<", "\\ge": "\\le"}[sign] for sign in (second, first))
+        if {first, second} <= {"<", "\\le"}:
+            return name, f"{'[' if first != '<' else '('}{low}, {high}{']' if second != '<' else ')'}"
+    return None
+
+
+def _inequality(text):
+    """`_interval` of one inequality, or of several about one name that are joined by "or"."""
+    parts, joints = _split(text)
+    found = [_interval(part) for part in parts]
+    if not all(found) or (len(found) > 1 and (set(joints) != {"or"} or len({name for name, _ in found}) > 1)):
+        return None
+    return found[0][0], " \\cup ".join(interval for _, interval in found)
+
+
+# Comparison
+
+LETTER = re.compile(r"\(?([A-J])\)?")
+LABEL = re.compile(r"\(?([A-J])(?:[).:](?![A-Za-z])(?!\s*(?:[,;&/+]|and\b|or\b)).*|)", re.S)
+WORDS = re.compile(r"[^\W\d_]+(?:[\s,'-]+[^\W\d_]+)*", re.S)
+MONTH = re.compile(r"\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*", re.I)
+UNION = re.compile(r"\\cup(?![a-zA-Z])")
+
+
+def _squeezed(text):
+    return re.sub(r"(?<!\d)\s+|\s+(?!\d)", "", text)
+
+
+def same(expected, answer):
+    """Whether two mathematical answers are the same. The expected one may be about a name ("x = 4"); the answer need not repeat it."""
+    expected = str(expected)
+    if len(answer) > LONGEST_ANSWER + 2 * len(expected):
+        return False
+    return _same(_written(expected), _written(answer))
+
+
+def _same(expected, answer):  # noqa: C901, PLR0911 - one rule after the other, from the outside in
+    if not expected or not answer:
+        return expected == answer
+    if _squeezed(expected) == _squeezed(answer):
+        return True
+    if found := LETTER.fullmatch(expected):
+        label = LABEL.fullmatch(answer)
+        return bool(label) and label[1] == found[1]
+    if "\\approx" in answer and "\\approx" not in expected:
+        exact, _, rounded = (part.strip() for part in answer.partition("\\approx"))
+        if NAME.fullmatch(exact):
+            return _same(expected, rounded)
+        return _same(expected, exact) or ("." in expected and number(expected) is not None and _same(expected, rounded))
+    for rule in (_as_numbers, _as_words, _as_matrices, _as_inequalities, _as_lists, _as_equations, _as_unions, _as_brackets):
+        if (found := rule(expected, answer)) is not None:
+            return found
+    ours, theirs = (_unit(text)[0] for text in (expected, answer))
+    return _symbolic(ours or expected, theirs or answer)
+
+
+def _as_numbers(expected, answer):
+    """By value, where both are plain numbers; a unit may be left out but not be another one, and a base neither."""
+    (one, unit), (other, theirs) = _unit(expected), _unit(answer)
+    if unit and theirs and _measure(unit) and _measure(theirs) and _measure(unit) != _measure(theirs):
+        return False
+    ours, its = _based(one), _based(other)
+    if ours or its:
+        ours, its = (found or ((text.lstrip("0"), None) if re.fullmatch("[0-9A-F]+", text) else None) for found, text in ((ours, one), (its, other)))
+        return bool(ours and its) and ours[0] == its[0] and (None in (ours[1], its[1]) or ours[1] == its[1])
+    ours, its = number(one), number(other)
+    if ours and its:
+        if ours[1] != its[1]:  # 50 % is written for 50 as well as for 0.5
+            return ours[0] == its[0] or ours[0] / (100 if ours[1] else 1) == its[0] / (100 if its[1] else 1)
+        return ours[0] == its[0] or _near(other, ours[0]) or _near(one, its[0])
+    if re.fullmatch(r"\d{1,2}:\d\d", one) or re.fullmatch(r"\d{1,2}:\d\d", other):  # a time of day, or a ratio that looks like one
+        return one.lstrip("0") == other.lstrip("0") if ":" in one and ":" in other and not NAME.match(one) else None
+    return None
+
+
+def _as_words(expected, answer):
+    """Words and dates by their letters; two or three letters may be a product of variables."""
+    if MONTH.search(expected) and MONTH.search(answer) and re.search(r"\d", expected):
+        ours, theirs = (sorted(re.findall(r"\d+|[a-z]{3}", re.sub(r"(?<=\d)(st|nd|rd|th)\b", "", MONTH.sub(lambda m: m[1], text.lower()))))
+                        for text in (expected, answer))  # fmt: skip
+        return ours == theirs
+    if not WORDS.fullmatch(expected) or _split(expected)[1]:
+        return None
+    letters = re.sub(r"\W", "", expected)
+    if len(letters) < 2 or (len(letters) <= 3 and re.fullmatch(r"[a-zA-Z\s*]+|.*[\\^+].*", answer)):
+        return None
+    ours, theirs = (" ".join(re.findall(r"\w+", re.sub(r"\\text|[{}]", " ", text).casefold())) for text in (expected, answer))
+    return ours == theirs
+
+
+def _as_lists(expected, answer):
+    """Lists member by member, in any order unless names or brackets give one."""
+    left, right = _assignments(expected), _assignments(answer)
+    if left and right:
+        return _matched(left, right, lambda one, other: _squeezed(one[0]) == _squeezed(other[0]) and _same(one[1], other[1]))
+    if left or right:
+        named, bare = (left, answer) if left else (right, expected)
+        values = [value for _, value in named]
+        whole = _bracketed(_named(bare)[1])
+        others = whole[1] if whole else _members(bare)
+        distinct = len({name for name, _ in named}) == len(named)
+        if len(others) != len(values) or (whole and whole[0] == "{" and distinct):
+            return False
+        pairs = (values, others) if left else (others, values)
+        return all(map(_same, *pairs)) if distinct else _matched(*pairs)
+    left, right = _members(expected), _members(answer)
+    if len(left) < 2 and len(right) < 2:
+        return None
+    left, right = ([_named(parts[0])[1], *parts[1:]] if len(parts) > 1 else parts for parts in (left, right))
+    if len(left) < 2 or len(right) < 2:  # a set may go without its braces, an interval or a tuple not
+        one, many = (left, right) if len(left) < 2 else (right, left)
+        whole = _bracketed(_named(one[0])[1])
+        if not whole or whole[0] != "{":
+            return False
+        left, right = (whole[1], many) if one is left else (many, whole[1])
+    return _matched(left, right)
+
+
+def _matched(left, right, equal=None):
+    """Whether the members of two lists are the same in some order."""
+    equal, right = equal or _same, list(right)
+    if equal is _same and len(left) < len(right) and len(set(map(_squeezed, left))) == len(left):  # a solution may be said twice
+        right = list({_squeezed(one): one for one in right}.values())
+    if len(left) != len(right):
+        return False
+    for one in left:
+        hit = next((i for i, other in enumerate(right) if equal(one, other)), None)
+        if hit is None:
+            return False
+        right.pop(hit)
+    return True
+
+
+def _as_equations(expected, answer):
+    """A name before the sign of equality may be left out; the value stands behind the last one."""
+    ours, theirs = _split(expected, EQUALS)[0], _split(answer, EQUALS)[0]
+    if len(ours) == len(theirs) == 1 or RELATION.search(expected) or RELATION.search(answer):
+        return None
+    if len(theirs) > 1 and len(ours) == 1:
+        return _same(expected, theirs[-1].strip())
+    name, value = _named(expected)
+    if len(theirs) == 1:
+        return _same(value, answer) if name else False
+    other, its = _named(answer)
+    return _same(value, its) if name and name == other else None
+
+
+def _as_inequalities(expected, answer):
+    """Inequalities as the intervals they describe."""
+    if not RELATION.search(expected) and not RELATION.search(answer):
+        return None
+    ours, theirs = _inequality(expected), _inequality(answer)
+    if ours and theirs:
+        return _squeezed(ours[0]) == _squeezed(theirs[0]) and _same(ours[1], theirs[1])
+    if ours and not RELATION.search(answer):
+        return _same(ours[1], _inside(answer))
+    if theirs and not RELATION.search(expected):
+        return _same(_inside(expected), theirs[1])
+    return _symbolic(_inside(expected), _inside(answer))  # several names, or an expression between the signs
+
+
+def _inside(text):
+    r"""What stands behind "x \in"."""
+    return re.sub(r"^\\?[a-zA-Z](?:_\{?\w\}?)?\s*\\in(?![a-zA-Z])\s*", "", text)
+
+
+def _as_unions(expected, answer):
+    ours, theirs = _inside(expected), _inside(answer)
+    if (ours, theirs) != (expected, answer):
+        return _same(ours, theirs)
+    ours, theirs = (text.replace("\\mathbb{R}", "(-\\infty, \\infty)") if text.strip() == "\\mathbb{R}" else text for text in (ours, theirs))
+    if not UNION.search(ours) and not UNION.search(theirs):
+        return None if (ours, theirs) == (expected, answer) else _same(ours, theirs)
+    left, right = ([part.strip() for part in UNION.split(text)] for text in (ours, theirs))
+    return _matched(left, right) or (None if "\\setminus" in expected + answer else False)
+
+
+def _as_brackets(expected, answer):
+    """Tuples, points and intervals by place, sets in any order; the brackets count."""
+    ours, theirs = _bracketed(expected), _bracketed(answer)
+    if not ours and not theirs:
+        return None
+    if not ours or not theirs:
+        if len(_members(expected)) == 1 == len(_members(answer)) and "\\setminus" not in expected + answer:
+            whole, one = (ours, answer) if ours else (theirs, expected)
+            return whole[0] == "{" and len(whole[1]) == 1 and (_same(whole[1][0], one) if ours else _same(one, whole[1][0]))
+        return None
+    if (ours[0], ours[2]) != (theirs[0], theirs[2]) or len(ours[1]) != len(theirs[1]):
+        return False
+    return _matched(ours[1], theirs[1]) if ours[0] == "{" else all(map(_same, ours[1], theirs[1]))
+
+
+MATRIX = re.compile(r"\\begin\{pmatrix\}(.*?)\\end\{pmatrix\}", re.S)
+
+
+def _as_matrices(expected, answer):
+    """Matrices entry by entry."""
+    ours, theirs = MATRIX.fullmatch(expected), MATRIX.fullmatch(answer)
+    if not ours or not theirs or "\\begin" in ours[1] + theirs[1]:
+        return None
+    left, right = (
+        [[entry.strip() for entry in row.split("&")] for row in found[1].strip().removesuffix("\\\\").split("\\\\")]
+        for found in (ours, theirs)
+    )
+    if [len(row) for row in left] != [len(row) for row in right]:
+        return False
+    return all(map(_same, itertools.chain(*left), itertools.chain(*right)))
+
+
+# One expression
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text):
+    """A LaTeX expression as SymPy's, None when it is none. Units are not taken off: 2m is two times m."""
+    from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_latex
+    from math_verify.grader import should_treat_as_complex
+
+    config = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none", equations=False)
+    text = re.sub(r"(?<=[a-zA-Z])('+)", lambda found: "_{" + "prime" * len(found[1]) + "}", text)
+    text = re.sub(r"(?<=\d)(\s*)\\frac(?=\s*\{[^{}]*[a-zA-Z\\])", r"\\cdot\\frac", text)  # no mixed number
+    try:
+        normal = normalize_latex(text, config)
+        return latex2sympy(normal, is_real=not should_treat_as_complex(normal), convert_degrees=False, normalization_config=None)
+    except (MemoryError, RecursionError):
+        raise
+    except Exception:  # whatever a generated parser says about a text that is no expression
+        return None
+
+
+def _depth(text):
+    """How deep the brackets of a text are nested."""
+    return max(itertools.accumulate((c in "([{") - (c in ")]}") for c in text), default=0)
+
+
+def _symbolic(expected, answer):
+    """Whether two expressions are the same to Math-Verify, and their numbers also relative to their size."""
+    if max(map(_depth, (expected, answer))) > DEEPEST:
+        return False
+    from math_verify import verify
+
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns of each call whose time limit is ours
+    left, right = _parsed(expected), _parsed(answer)
+    if left is None or right is None:
+        return False
+    numbers = _numeric(left, expected), _numeric(right, answer)
+    if None not in numbers:
+        return _equal_numbers(*numbers, expected, answer)
+    return bool(verify([left], [right], timeout_seconds=None, allow_set_relation_comp=True))
+
+
+def _numeric(expression, text):
+    """The number that an expression without variables is, evaluated; exactly where it is a decimal. None for other things."""
+    from sympy import Expr, Rational
+
+    if value := number(text):
+        return Rational(value[0].numerator, value[0].denominator)
+    if not isinstance(expression, Expr) or expression.free_symbols:
+        return None
+    value = expression.doit()
+    return value if isinstance(value, Expr) and value.is_number else None
+
+
+def _equal_numbers(one, other, expected, answer):
+    """Exactly, or to 15 digits of the larger of the two: 1/2004! is not 1/2006!."""
+    if one.is_Rational and other.is_Rational:
+        return one == other or _near(answer, Fraction(int(one.p), int(one.q))) or _near(expected, Fraction(int(other.p), int(other.q)))
+    for text, decimal, value in ((answer, other, one), (expected, one, other)):
+        if found := re.fullmatch(r"-?\d*\.(\d+)", text):  # a decimal for a value without an end
+            places = len(found[1])
+            return places >= PLACES and bool(abs(value.evalf(places + 20) - decimal.evalf(places + 20)) * 2 * 10**places <= 1)
+    size = max(abs(one.evalf(20)), abs(other.evalf(20)))
+    apart = abs((one - other).evalf(30, maxn=200))
+    return bool(one == other or apart == 0 or (apart.is_comparable and apart < size * 10**-15))

@@ -1,0 +1,118 @@
+"""Who vouches for a file: detached signatures by SSH keys, made and checked by OpenSSH's ssh-keygen.
+
+The signature of FILE is FILE.sig, in the format of OpenSSH's PROTOCOL.sshsig, for the namespace "decksmith". Whoever has a file,
+its signature and the signer's public key can also check it by hand: ssh-keygen(1), -Y verify.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from decksmith import cli
+
+NAMESPACE = "decksmith"
+DEFAULT = ("id_ed25519", "id_ecdsa", "id_ed25519_sk", "id_ecdsa_sk", "id_rsa")  # of ~/.ssh, as ssh looks for them
+_TYPE = re.compile(r"(ssh-|ecdsa-|sk-)\S+\s+[A-Za-z0-9+/]+=*")
+
+
+def key(path: Path | None = None) -> Path:
+    """The key to sign with: `path`, or the first of the usual ones in ~/.ssh. Raises cli.Missing, for ssh-keygen too."""
+    if not shutil.which("ssh-keygen"):
+        raise _missing()
+    if path is not None:
+        if not path.is_file():
+            raise cli.Missing(f"{path}: there is no such key; ssh-keygen -t ed25519 makes one")
+        return path
+    folder = Path.home() / ".ssh"
+    found = next((folder / name for name in DEFAULT if (folder / name).is_file()), None)
+    if found is None:
+        raise cli.Missing(
+            f"no key to sign with: {folder} has none of {', '.join(DEFAULT)}; name one with --key, "
+            "or make one: ssh-keygen -t ed25519"
+        )
+    return found
+
+
+def sign(path: Path, secret: Path) -> Path:
+    """Write and return `path`.sig, the signature of the file by the key `secret` (a public key where an agent has the
+    secret part). ssh-keygen asks for a passphrase on the terminal. Raises cli.Missing for what is not there, cli.BadConfig
+    for a key that cannot sign."""
+    signature = path.with_name(f"{path.name}.sig")
+    signature.unlink(missing_ok=True)  # ssh-keygen would ask whether it may
+    done = _run("sign", "-q", "-f", secret, path, terminal=True)
+    if done.returncode or not signature.is_file():
+        raise cli.BadConfig(f"{secret} cannot sign: {_last(done)}")
+    return signature
+
+
+def signer(path: Path, trusted: Path) -> str:
+    """Who signed a file, as `NAME (TYPE key SHA256:..)`. `trusted`: an allowed-signers file (ssh-keygen(1), ALLOWED SIGNERS)
+    or one public key. Raises cli.BadData for a signature that is missing, wrong, or of a key that `trusted` does not have."""
+    signature = path.with_name(f"{path.name}.sig")
+    if not signature.is_file():
+        raise cli.BadData(f"{path} is not signed: there is no {signature}")
+    with tempfile.TemporaryDirectory() as folder:
+        allowed = Path(folder, "allowed")
+        allowed.write_text(_allowed(trusted), encoding="utf-8")
+        with open(path, "rb") as file:
+            done = _run("check-novalidate", "-s", signature, stdin=file)
+        made = re.search(r"with (\S+) key (SHA256:\S+)", done.stdout)
+        if done.returncode or not made:
+            raise cli.BadData(f"{signature} is no signature of {path}: {_last(done)}")
+        whose = f"{made[1]} key {made[2]}"
+        done = _run("find-principals", "-s", signature, "-f", allowed)
+        for name in done.stdout.splitlines():
+            with open(path, "rb") as file:
+                done = _run("verify", "-I", name, "-f", allowed, "-s", signature, stdin=file)
+            if not done.returncode:
+                return f"{name} ({whose})"
+    raise cli.BadData(f"{path} is signed by an {whose}, which {trusted} does not have or does not allow")
+
+
+def _allowed(trusted):
+    """The text of an allowed-signers file; a public key becomes one, its comment the signer's name."""
+    try:
+        text = trusted.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", error)
+        raise cli.Missing(f"{trusted}: {said}; it is to be an allowed-signers file or a public key") from None
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if not lines or any("PRIVATE KEY" in line for line in lines):
+        raise cli.BadData(f"{trusted}: neither an allowed-signers file nor a public key")
+    named = []
+    for line in lines:
+        if _TYPE.match(line):
+            comment = "".join(line.split(None, 2)[2:])
+            name = re.sub(r"[^A-Za-z0-9@._+-]+", "-", f"{comment or trusted.stem}").strip("-")
+            named.append(f"{name or 'signer'} {line}")
+        else:
+            named.append(line)
+    return "\n".join(named) + "\n"
+
+
+def _run(verb, *arguments, stdin=None, terminal=False):
+    command = ["ssh-keygen", "-Y", verb, *(() if verb == "find-principals" else ("-n", NAMESPACE)), *map(str, arguments)]
+    try:
+        return subprocess.run(
+            command,
+            stdin=stdin or (None if terminal else subprocess.DEVNULL),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except FileNotFoundError:
+        raise _missing() from None
+
+
+def _missing():
+    here = "in this image; IMAGES=off uses the machine's" if "DECKSMITH_IMAGE" in os.environ else "here"
+    return cli.Missing(f"ssh-keygen is not {here}; Debian has it in openssh-client")
+
+
+def _last(done):
+    lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    return lines[-1] if lines else f"ssh-keygen ended with status {done.returncode}"
