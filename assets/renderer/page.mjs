@@ -83,6 +83,7 @@ function hold() {
 export async function open(browser, browserContextId, scale) {
   const { targetId } = await browser.send('Target.createTarget', { url: 'about:blank', browserContextId, width: WIDTH * scale, height: HEIGHT * scale, enableBeginFrameControl: true })
   const { sessionId } = await browser.send('Target.attachToTarget', { targetId, flatten: true })
+  let world // the context of our own world, for a held page
   let lose
   const lost = new Promise((_, reject) => lose = reject)
   lost.catch(() => {})
@@ -139,17 +140,26 @@ export async function open(browser, browserContextId, scale) {
       return frames(run(undefined, settle))
     },
     /**
-     * In a world of our own: the deck's scripts cannot reach what measures it. From here on they do not run, and nothing moves, until the next
-     * visit: what is measured is what is drawn. The same source every time: the browser compiles it once a deck.
+     * From here on the deck's scripts do not run, and nothing moves, until the next visit. A world of our own, which those scripts cannot reach, holds
+     * the page. An animation may have ended since the last frame without a word to whoever waits for it: a frame lets that come out before the picture.
+     */
+    async hold() {
+      world = (await send('Page.createIsolatedWorld', { frameId: frameTree.frame.id, worldName: 'xray' })).executionContextId
+      await send('Emulation.setScriptExecutionDisabled', { value: true })
+      await run(world, `${hold}`)
+      await send('HeadlessExperimental.beginFrame', { noDisplayUpdates: true })
+      await run(world, `${hold}`)
+    },
+    /**
+     * Of a held page, after its picture: no frame lies between, so what was drawn is what is measured. The same source every time: the browser
+     * compiles it once a deck.
      */
     async measure(facts) {
-      const { executionContextId } = await send('Page.createIsolatedWorld', { frameId: frameTree.frame.id, worldName: 'xray' })
-      await send('Emulation.setScriptExecutionDisabled', { value: true })
-      await run(executionContextId, `${hold}`)
-      const xray = JSON.parse(await run(executionContextId, `(facts) => JSON.stringify((${measure})(facts))`, facts))
+      const xray = JSON.parse(await run(world, `(facts) => JSON.stringify((${measure})(facts))`, facts))
       xray.words = xray.text.match(/[\p{L}\p{N}]+(?:['’.-][\p{L}\p{N}]+)*/gu)?.length ?? 0
       return xray
     },
+    /** PNG of a held page, base64. */
     async picture() {
       for (let attempt = 0; attempt < 3; attempt++) {
         const { screenshotData } = await send('HeadlessExperimental.beginFrame', { screenshot: { format: 'png', optimizeForSpeed: true } })
@@ -192,8 +202,10 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
       const found = cls => deck.errors.concat(errors).findLast(e => e.slide === slide.no && e.class === cls)
       const once = async () => {
         const state = await page.visit(`${server.origin}/${slide.no}?print=true&range=${slide.no}`)
+        await page.hold()
+        const picture = await page.picture()
         const xray = await page.measure({ slide: slide.no, line: slide.line, layout: slide.layout, title: slide.title, formulas: slide.formulas, width: WIDTH, height: HEIGHT, replaced })
-        return { state, xray, picture: await page.picture(), print: print && await page.print() }
+        return { state, xray, picture, print: print && await page.print() }
       }
       let replaced = !!slide.failed
       const replace = (cls, message) => {

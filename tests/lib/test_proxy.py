@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import json
 import os
+import random
 import re
 import shutil
 import socket
@@ -25,9 +26,14 @@ FOUND = [name for name in ("nginx", "caddy") if shutil.which(name, path=PATH)]
 BIN = cli.ROOT / "bin"
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
+def free_port(beside: int = 0) -> int:
+    """A port that nobody listens at, nor at the next `beside`; below those that the system hands out, so that no other test gets it meanwhile."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            for number in range(beside + 1):
+                held.enter_context(socket.create_server(("127.0.0.1", port + number)))
+            return port
 
 
 @pytest.fixture(scope="module")
@@ -161,11 +167,7 @@ def test_people_vote_behind_tls_and_limits_count_the_asker(kind, certificate, se
 
 @pytest.mark.parametrize("kind", [*FOUND, "ours"])
 def test_the_demo_and_its_frames_follow_the_two_addresses(kind, certificate, session, tmp_path):
-    while True:
-        port = free_port()
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
-            break
-    public, beside = free_port(), free_port()
+    port, public, beside = free_port(beside=1), free_port(), free_port()
     home, decks = f"https://demo.test:{public}", f"https://decks.test:{beside}"
     endpoint = subprocess.Popen([sys.executable, cli.ROOT / "tests/endpoint.py"], stdout=subprocess.PIPE, text=True)
     serve = [BIN / "demo-serve", "--run", tmp_path / "demo", "--port", str(port), "--model", "stub", "--base-url",

@@ -183,8 +183,8 @@ async function check() {
   // A reply that is no deck says what is wrong, and with which line
   await write(page, "Fail", ["broken"]);
   await rest(page);
-  expect("how it ended", [await state(page), await page.locator(".empty b").textContent(), await page.locator(".findings button").allTextContents()], ["failed", "No deck came of it", ["line 2"]]);
-  expect("why", (await page.locator(".findings span").first().textContent()).startsWith("the theme solarized is not one of "), true);
+  expect("how it ended", [await state(page), await page.locator(".empty b").textContent(), await page.locator(".findings button").allTextContents()], ["failed", "No deck came of it", ["line 1"]]);
+  expect("why", (await page.locator(".findings span").first().textContent()).startsWith("the deck is empty"), true);
 
   // A hostile request for a hostile deck
   const title = "</textarea><script>document.title='taken'</script><img src=x onerror=alert(3)>";
