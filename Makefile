@@ -31,7 +31,7 @@ SHARD ?=
 RUNS := $(MODEL:%=results/runs/%)
 PARTS := $(RUNS:%=%$(if $(SHARD),/shard-$(subst /,-of-,$(SHARD))))
 REPORT := results/reports/$(NAME)
-CODE := $(wildcard lib/decksmith/*.py lib/decksmith/*/*.py lib/decksmith/*/*/*.py assets/renderer/*.mjs assets/prompts/*) assets/renderer/package-lock.json assets/models.toml
+CODE := $(shell find lib/decksmith -name "*.py") $(wildcard assets/renderer/*.mjs assets/prompts/*) assets/renderer/package-lock.json assets/models.toml
 # A run or a report is redone when its settings change: they stand in the name of an empty file in its folder.
 space := $(subst ,, )
 FOR_RUN := .for-$(PROTOCOL)-$(or $(LIMIT),all)-$(basename $(notdir $(PROMPTS)))
@@ -182,7 +182,7 @@ $(BENCHES): run-tools .venv/.bench $(if $(filter local,$(MODEL)),.venv/.local as
 	whole=$$results/$$name run=$$results/$$name$(if $(SHARD),/shard-$(subst /,-of-,$(SHARD)))
 	echo "$$each: $$model$(SHARD:%=, part %)" >&2
 	mkdir -p $$run
-	flags=$$(bin/within tools python3 -m decksmith.bench $$each $$model)
+	flags=$$(bin/within tools python3 -m decksmith.benchmarks.tasks $$each $$model)
 	bin/bench-prepare $$name | bin/record-sample --limit $(or $(LIMIT),0) > $$whole/questions.jsonl.$$$$.tmp
 	mv $$whole/questions.jsonl.$$$$.tmp $$whole/questions.jsonl
 	bin/record-sample --shard $(or $(SHARD),1/1) < $$whole/questions.jsonl | bin/bench-prompt $(SHOTS:%=--shots %) |
@@ -218,7 +218,7 @@ curve: export POINT = $(CURVE_POINT)
 curve: run-tools .venv/.bench $(if $(filter local,$(ENGINE)),.venv/.local .venv/.train assets/engine/node_modules/.done)  ## BENCH over the checkpoints of SFT, also while it trains; ONCE=1: those that are there
 	bin/eval-serve $(if $(filter command environment,$(origin LIMIT)),--limit $(LIMIT)) & server=$$!
 	trap 'kill -INT $$server 2> /dev/null && wait $$server || true' EXIT
-	bin/within tools python3 -m decksmith.loop results/eval/server.json 60 > /dev/null  # until it listens
+	bin/within tools python3 -m decksmith.evalserver.trainer results/eval/server.json 60 > /dev/null  # until it listens
 	bin/ckpt-watch $(if $(ONCE),--once) $(SFT) -- bash -euo pipefail -c "$$POINT"
 
 ##@ People
@@ -252,7 +252,7 @@ rehearsal%: export DECKSMITH_SERVE := $(CURDIR)/$(R)/serve
 
 .PHONY: rehearsal rehearsal-tuned rehearsal-report
 rehearsal: .venv/.python  ## baseline, corpus, LoRA, serving and the comparison, offline on two cores; every phase can be resumed
-	@PYTHONPATH=lib .venv/bin/python3 -m decksmith.phases $(R)/phases.jsonl \
+	@PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.rehearsal $(R)/phases.jsonl \
 	  'set-up|130|setup .venv/.train' \
 	  'the base model writes|400|results/runs/smol/summary.json MODEL=smol LIMIT=$(REHEARSE)' \
 	  'data/gold becomes a corpus|150|$(R)/chat/report.json' \
@@ -262,7 +262,7 @@ rehearsal: .venv/.python  ## baseline, corpus, LoRA, serving and the comparison,
 
 $(R)/chat/report.json: $(wildcard data/gold/*/*) | run-tools .venv/.train .venv/.local
 	mkdir -p $(R)
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.adapter smol
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.training.adapter smol
 	bin/draft-check --run $(R)/corpus --jobs 2 data/gold/* |
 	  bin/draft-pack --run $(R)/corpus --cheatsheet 0 --tokenizer data/models/smol/tokenizer.json |
 	  bin/record-sample --where '.tokens.deck <= 1024' |
@@ -323,7 +323,7 @@ bench-render: setup .venv/.dev  ## what a rendered deck costs, stock Slidev and 
 judge-card: run-tools  ## put known defects into gold decks and write what the offline judge notices: docs/judge-card.md
 	run=results/judge-card
 	mkdir -p $$run
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.exam 16 | bin/deck-parse --run $$run |
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.results.judgecard 16 | bin/deck-parse --run $$run |
 	  bin/deck-illustrate --run $$run | bin/deck-render --run $$run > $$run/rendered.jsonl
 	bin/deck-judge --run $$run --exam page < $$run/rendered.jsonl > docs/judge-card.md.tmp
 	mv docs/judge-card.md.tmp docs/judge-card.md
@@ -339,7 +339,7 @@ theme: setup .venv/.dev  ## ship the theme NAME=slidev-theme-x: package, lock, t
 	.venv/bin/python3 tests/theme.py $(NAME)
 
 themes: setup .venv/.dev  ## the test deck of every theme, checked and drawn: results/themes.png
-	DECKSMITH_THEMES=all .venv/bin/python3 -m pytest -q tests/lib/test_themes.py
+	DECKSMITH_THEMES=all .venv/bin/python3 -m pytest -q tests/render/test_themes.py
 
 bench-vote: setup .venv/.dev  ## 50 people who vote at once, and again with the server killed in the middle
 	.venv/bin/python3 tests/bench_vote.py
@@ -367,7 +367,7 @@ readme: numbers tests/node_modules/.done $(REPORT)/index.html  ## the same, and 
 	.venv/bin/node tests/web/drive.mjs screenshot $(REPORT) docs/report.png
 
 doctor:  ## what this machine has and what MODEL and PROTOCOL need; each lack with the command that mends it
-	@PYTHONPATH=lib $(PYTHON) -m decksmith.doctor --protocol $(PROTOCOL) $(MODEL)
+	@PYTHONPATH=lib $(PYTHON) -m decksmith.core.doctor --protocol $(PROTOCOL) $(MODEL)
 
 ##@ Set up (every rule above does what it needs by itself)
 .PHONY: setup run-tools

@@ -12,8 +12,11 @@ import numpy  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from decksmith import stats  # noqa: E402
-from decksmith.results import looks, sequential  # noqa: E402
+from decksmith.results import (  # noqa: E402
+    looks,
+    sequential,
+    stats,  # noqa: E402
+)
 
 REPEATS, LEVEL, LONGEST = 2000, 0.05, 1000
 SIZES = (12, 30, 60, 132)  # prompts at the looks of somebody who adds some until there is a finding

@@ -92,29 +92,29 @@ def measured(command, *, watch=0.2, trace=None, **options):
 
 def decks(count, folder):
     """Lay out `count` decks with their drawn pictures, as run `folder`; returns their records and where they come from."""
-    from decksmith import drawing, illustrate
+    from decksmith.decks import pictures, placeholders
 
     source, paths = "data/gold", sorted(GOLD.glob("*/deck.md"))
     if len(paths) < 10:
         source, paths = "tests/fixtures/bench", sorted(FIXTURES.glob("*.md"))
-    count, provider, records = min(count, len(paths)), illustrate.providers("drawn"), []
+    count, provider, records = min(count, len(paths)), pictures.providers("drawn"), []
     for path in (paths[turn * len(paths) // count] for turn in range(count)):
         name = path.parent.name if path.stem == "deck" else path.stem
         deck, record = folder / name / "deck.md", {"id": name, "deck": {"path": f"{name}/deck.md"}}
         (folder / name / "images").mkdir(parents=True)
         shutil.copy(path, deck)
-        illustrated = folder / illustrate.illustrate(folder, record, provider)["path"]
+        illustrated = folder / pictures.illustrate(folder, record, provider)["path"]
         deck.write_text(illustrated.read_text())
         for picture in set(re.findall(r"images/([\w-]+)\.png", deck.read_text())):
             if not (folder / name / "images" / f"{picture}.png").exists():
-                (folder / name / "images" / f"{picture}.png").write_bytes(drawing.draw(picture.replace("-", " ")))
+                (folder / name / "images" / f"{picture}.png").write_bytes(placeholders.draw(picture.replace("-", " ")))
         records.append(record)
     return records, source
 
 
 def slides(text):
     """How many slides a deck shows."""
-    from decksmith.deck import Deck
+    from decksmith.decks.parser import Deck
 
     return len(Deck.parse(text).shown)
 

@@ -6,7 +6,7 @@ import threading
 import time
 
 sys.path.insert(0, __file__.rpartition("/tests/")[0] + "/lib")
-from decksmith import sandbox  # noqa: E402
+from decksmith.sandbox import pool as sandbox_pool  # noqa: E402
 
 CODE = "print(1)"
 
@@ -43,7 +43,7 @@ def main():
     print(f"An interpreter that is started for `{CODE}` and nothing else: {alone[0]:.1f} ms (median), {alone[1]:.1f} ms (95 %).\n")
     print("| walls | first run | a run | 95 % | runs/s, 1 thread | 2 threads | call of a session | after a fork bomb |\n|---|---:|---:|---:|---:|---:|---:|---:|")
     for walls in sys.argv[1:] or ["namespaces"]:
-        pool, began = sandbox.Pool(walls=walls), time.perf_counter()
+        pool, began = sandbox_pool.Pool(walls=walls), time.perf_counter()
         pool.run(CODE)
         first = (time.perf_counter() - began) * 1000
         median, late = timed(lambda pool=pool: pool.run(CODE), 100, 0.03)

@@ -17,7 +17,7 @@ import numpy  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from decksmith import plan, stats  # noqa: E402
+from decksmith.results import power, stats  # noqa: E402
 
 stats.EXCHANGES = 2000  # of each repeat; what is printed to people has 20,000
 REPEATS, LEVEL = 3000, 0.05
@@ -151,13 +151,13 @@ def simulated_mde(prompts, samples=1, judgings=1, near=0.4, kind="Overall", repe
     found = [(tested(*repeated(numpy.random.default_rng(seed), repeats, prompts, samples, judgings, shift=shift, kind=kind))[2]
               <= LEVEL).mean() for shift in shifts]
     line = numpy.polyfit(norm.ppf(numpy.clip(found, 0.5 / repeats, 1 - 0.5 / repeats)), [truth(shift, kind) for shift in shifts], 1)
-    return float(numpy.polyval(line, norm.ppf(plan.POWER)))
+    return float(numpy.polyval(line, norm.ppf(power.POWER)))
 
 
 def pilot(random, prompts, samples=1, judgings=1, kind="Overall", models=2):
     """Variance components from an earlier run, as run-plan estimates them."""
     drawn = scores(random, prompts, samples, judgings, kind=kind)
-    return plan.components([{str(p): model[p].tolist() for p in range(prompts)} for model in drawn[:models]])
+    return power.components([{str(p): model[p].tolist() for p in range(prompts)} for model in drawn[:models]])
 
 
 NOTE = """**Cells above 97 %.** With 12 prompts a model that fails at one deck in twenty shows no failure in 54 % of all draws, one in 34 %, two in
@@ -352,9 +352,9 @@ def page(pool):
         random = numpy.random.default_rng(3)
         large, small = pilot(random, 3000, 2, 2, kind), [pilot(random, 30, 2, 2, kind) for _ in range(100)]
         for n, k, r in ((30, 1, 1), (120, 1, 1), (30, 3, 1), (60, 2, 3)):
-            planned = stats.mde(plan.deviation(large, k, r), n)
+            planned = stats.mde(power.deviation(large, k, r), n)
             real = simulated_mde(n, k, r, planned, kind)
-            spread = numpy.quantile([stats.mde(plan.deviation(parts, k, r), n) for parts in small], [0.05, 0.5, 0.95])
+            spread = numpy.quantile([stats.mde(power.deviation(parts, k, r), n) for parts in small], [0.05, 0.5, 0.95])
             planned_rows.append((kind, n, k, r, f"{real:.3f}", f"{planned:.3f}", f"{planned / real - 1:+.0%}", f"{spread[1]:.3f}",
                          f"{spread[0]:.2f} to {spread[2]:.2f}"))
     table(["scores", "prompts", "samples", "judgings", "simulated", "planned from 3,000", "off", "planned from 30", "middle 90 %"], planned_rows)

@@ -93,7 +93,7 @@ async def rater(session, link, number, votes, times, acknowledged):
 def rush(study, raters, votes, *, kill=False):
     """All raters at once; what happened, in numbers. With `kill` the server dies on the way and comes back."""
     import aiohttp
-    from decksmith.blindtest import Study
+    from decksmith.study.store import Study
     times, acknowledged, found = [], set(), {}
 
     def stored():
@@ -133,9 +133,9 @@ def rush(study, raters, votes, *, kill=False):
 def study_of(folder, votes, raters):
     """A study in which everybody is asked about the same `votes` pairs."""
     import ballots
-    from decksmith import blindtest
+    from decksmith.study import store
     runs = [ballots.run(folder / name, prompts=votes, slides=1, size=98) for name in ("one", "two")]
-    blindtest.build(folder / "study", runs, seed=1, prompts=votes, per_rater=votes, raters_per_pair=raters, repeats=0, gold=0)
+    store.build(folder / "study", runs, seed=1, prompts=votes, per_rater=votes, raters_per_pair=raters, repeats=0, gold=0)
     return folder / "study"
 
 

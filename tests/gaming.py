@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from decksmith import exam  # noqa: E402
+from decksmith.results import judgecard  # noqa: E402
 
 DECKS = ROOT / "tests" / "fixtures" / "gaming"
 DESIGNED = ROOT / "tests" / "fixtures" / "designed"
@@ -30,7 +30,7 @@ FILLER = {"filler_with_every_feature", "varied_filler", "varied_filler_on_topic"
 
 def changed(text, body):
     """The deck with `body(text of a slide, its number)` in place of every slide's body."""
-    return exam.join(part.text(body(part.body, no)) for no, part in enumerate(exam.parts(text), 1))
+    return judgecard.join(part.text(body(part.body, no)) for no, part in enumerate(judgecard.parts(text), 1))
 
 
 def wrapped(style, after=""):
@@ -79,15 +79,15 @@ def shuffled_lines(text):
     """Every line of text stands on some other slide; headings, tables and the diagram stay."""
     chance = random.Random(2)
     plain = r"(?m)^(?![#:|<`\s])(- |\d\. )?(?=[A-Z*])(?!\*\*)(.+[a-z.].*)$(?![\s\S]*```)"
-    lines = [m[2] for part in exam.parts(text) for m in re.finditer(plain, part.body)]
+    lines = [m[2] for part in judgecard.parts(text) for m in re.finditer(plain, part.body)]
     chance.shuffle(lines)
     return changed(text, lambda body, _: re.sub(plain, lambda m: (m[1] or "") + lines.pop(), body))
 
 
 def shuffled_slides(text):
     """The slides between the first and the last the other way round."""
-    first, *inner, last = (part.text() for part in exam.parts(text))
-    return exam.join([first, *inner[::-1], last])
+    first, *inner, last = (part.text() for part in judgecard.parts(text))
+    return judgecard.join([first, *inner[::-1], last])
 
 
 def wrong_figures(text):

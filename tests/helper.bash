@@ -19,7 +19,7 @@ start_endpoint() {
 
 stop_endpoint() { [ -z "${ENDPOINT:-}" ] || kill "$ENDPOINT" 2>/dev/null || true; }
 
-# A house whose benchmark stages do nothing, in no time (tests/fixtures/eval/stage); tests/lib/test_delegate.py runs the real ones.
+# A house whose benchmark stages do nothing, in no time (tests/fixtures/eval/stage); tests/evalserver/test_server.py runs the real ones.
 idle_stages() {
   export DECKSMITH_ROOT=$PWD/house PATH=$ROOT/.venv/bin:$PATH
   mkdir -p house/bin

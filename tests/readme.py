@@ -66,7 +66,7 @@ def cell(page, header, row, column):
 
 
 def stat(name):
-    return constants("lib/decksmith/stats.py")[name]
+    return constants("lib/decksmith/results/stats.py")[name]
 
 
 def entries(path, *names):
@@ -86,7 +86,7 @@ FIGURES = {
     "themes": lambda: asked("theme"),
     "items": lambda: sum(len(row["checklist"]) for row in prompts()),
     "scripts": lambda: len(list((ROOT / "bin").glob("*-*"))),
-    "broken_decks": lambda: len(constants("tests/lib/test_render.py")["BROKEN"]),
+    "broken_decks": lambda: len(constants("tests/render/test_pool.py")["BROKEN"]),
     "gaming_decks": lambda: len(list((ROOT / "tests/fixtures/gaming").glob("*.md"))) or None,
     "smol_millions": lambda: re.search(r'label = "SmolLM2 (\d+)M"', (ROOT / "assets/models.toml").read_text())[1],
     "measures": lambda: len(protocol("offline")["measures"]),
@@ -104,18 +104,18 @@ FIGURES = {
     "items_per_slide": lambda: protocol("offline")["measures"]["checklist"]["per_slide"],
     "unreadable_px": lambda: protocol("offline")["measures"]["checklist"]["unreadable_px"],
     "unreadable_contrast": lambda: protocol("offline")["measures"]["checklist"]["unreadable_contrast"],
-    "width": lambda: constants("lib/decksmith/xray.py")["CANVAS"][0],
-    "height": lambda: constants("lib/decksmith/xray.py")["CANVAS"][1],
+    "width": lambda: constants("lib/decksmith/decks/lint.py")["CANVAS"][0],
+    "height": lambda: constants("lib/decksmith/decks/lint.py")["CANVAS"][1],
     "resamples": lambda: f"{stat('EXCHANGES'):,}",
     "level": lambda: round(100 * stat("LEVEL")),
     "alpha": lambda: round(100 * (1 - stat("LEVEL"))),
     "fewest_pairs": lambda: stat("FEWEST"),
-    "vote_resamples": lambda: f"{constants('lib/decksmith/tally.py')['RESAMPLES']:,}",
+    "vote_resamples": lambda: f"{constants('lib/decksmith/study/tally.py')['RESAMPLES']:,}",
     "render_times_less_cpu": lambda: cell("render-speed.md", "| | CPU s per deck |", "**ours**", 2),
     "client_cpu_ratio": lambda: cell("speed.md", "| client |", "chat-generate", 2),
     "sandbox_attacks": lambda: entries("tests/hostile/test_sandbox_attacks.py", "EXHAUST", "LOOK", "CHANGE"),
-    "forgeries": lambda: entries("tests/lib/test_forgery.py", "ATTACKS", "BOMBS"),
-    "grader_seconds": lambda: f"{constants('lib/decksmith/grade.py')['SECONDS']:g}",
+    "forgeries": lambda: entries("tests/judging/test_forgery.py", "ATTACKS", "BOMBS"),
+    "grader_seconds": lambda: f"{constants('lib/decksmith/benchmarks/grading.py')['SECONDS']:g}",
     "code_call": lambda: f"{constants(f'{GRADERS}/code.py')['CALL']:g}",
     "code_case": lambda: f"{constants(f'{GRADERS}/code.py')['CASE']:g}",
     "code_clock": lambda: f"{3 * constants(f'{GRADERS}/code.py')['CASE']:g}",

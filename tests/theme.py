@@ -16,8 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "lib"))
 
-from decksmith import render, rubric  # noqa: E402
-from decksmith.deck import LAYOUTS, THEMES  # noqa: E402
+from decksmith.core.protocol import Protocol
+from decksmith.decks.parser import LAYOUTS, THEMES  # noqa: E402
+from decksmith.render import pool as render_pool  # noqa: E402
 
 RENDERER = ROOT / "assets" / "renderer"
 DECKS = ROOT / "tests" / "fixtures" / "themes"
@@ -107,7 +108,7 @@ def draw(themes, folder):
     """Render the test decks in one worker: {theme: render value}, pictures below `folder`."""
 
     async def go():
-        pool = render.Pool(rubric.Protocol.load("offline"))
+        pool = render_pool.Pool(Protocol.load("offline"))
         try:
             return {
                 theme: await pool.render(

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests/web")]
 
 import synthetic  # noqa: E402
-from decksmith import blindtest  # noqa: E402
+from decksmith.study import store  # noqa: E402
 
 STRENGTH = {"ash": -0.6, "birch": -0.1, "cedar": 0.7}
 BIAS, TIE, TASTE = 0.25, -0.9, 0.25  # log odds of the left side, log weight of a tie, sd of a person's and a prompt's own leaning
@@ -93,13 +93,13 @@ def main(folder):
                 sys.exit("vote_demo: vote-serve ended before it listened")
             time.sleep(0.1)
         where, started = json.loads((study / "server.json").read_text()), time.monotonic()
-        stored = asyncio.run(visit(where["url"], where["owner"], blindtest.Study(study).pairs))
+        stored = asyncio.run(visit(where["url"], where["owner"], store.Study(study).pairs))
         took = time.monotonic() - started
     finally:
         server.terminate()
         server.wait()
     told = subprocess.run([ROOT / "bin/vote-tally", "--study", study], check=True, stdout=subprocess.PIPE).stdout
-    return report(json.loads(told), blindtest.Study(study), stored, took)
+    return report(json.loads(told), store.Study(study), stored, took)
 
 
 def report(found, study, stored, took):

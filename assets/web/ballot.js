@@ -1,5 +1,5 @@
 // The booth of a ballot: one file for one person, without a server. Answers are kept in this browser as they are given, and saved as a
-// file to send back, signed with this ballot's key (lib/decksmith/ballots.py says what that shows).
+// file to send back, signed with this ballot's key (lib/decksmith/study/ballots.py says what that shows).
 (() => {
   "use strict";
   const data = JSON.parse(document.getElementById("data").textContent);

@@ -40,9 +40,9 @@ tokenizer.json
 tokenizer_config.json"
   PYTHONPATH=$ROOT/lib run "$ROOT/.venv/bin/python3" -c "
 import json, requests
-from decksmith import engine
+from decksmith.models import embedded
 messages = json.loads(open('data/train.jsonl').readline())['messages'][:2]
-with engine.lease(loras={'tuned': 'run/adapter/adapter.gguf'}) as lease:
+with embedded.lease(loras={'tuned': 'run/adapter/adapter.gguf'}) as lease:
     for model in ('tuned', 'smol'):
         asked = {'model': model, 'messages': messages, 'max_tokens': 30, 'temperature': 0, 'seed': 1}
         reply = requests.post(lease.base_url + '/chat/completions', json=asked, timeout=300).json()

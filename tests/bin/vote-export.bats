@@ -8,8 +8,8 @@ from pathlib import Path
 folder, tests = map(Path, sys.argv[1:])
 sys.path[:0] = [str(tests / "../lib"), str(tests / "web")]
 import ballots
-from decksmith import blindtest
-blindtest.build(folder / "study", [ballots.run(folder / name, prompts=5, slides=1, size=40) for name in ("one", "two")], prompts=5, seed=1, gold=0)
+from decksmith.study import store
+store.build(folder / "study", [ballots.run(folder / name, prompts=5, slides=1, size=40) for name in ("one", "two")], prompts=5, seed=1, gold=0)
 EOF
 }
 
@@ -39,7 +39,7 @@ setup() { cp -r "$STUDY" here; }
 
 @test "a closed study gives no ballot" {
   vote-export --study here ada > /dev/null
-  "$ROOT/.venv/bin/python3" -c 'import sys; sys.path.insert(0, sys.argv[1]); from decksmith import blindtest; blindtest.Study("here").close()' "$ROOT/lib"
+  "$ROOT/.venv/bin/python3" -c 'import sys; sys.path.insert(0, sys.argv[1]); from decksmith.study import store; store.Study("here").close()' "$ROOT/lib"
   run vote-export --study here grace
   assert_failure 65
   assert_output 'vote-export: grace: the study is closed'

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from decksmith import render
+from decksmith.render import pool
 from test_hostile import batch
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -32,7 +32,7 @@ class Compiler:
 
     def ask(self, text, seconds=40):
         if self.process is None:
-            command = [render.node().resolve(), "--no-warnings", "--max-old-space-size=1536", Path(__file__).with_name("compile.mjs")]
+            command = [pool.node().resolve(), "--no-warnings", "--max-old-space-size=1536", Path(__file__).with_name("compile.mjs")]
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             self.ask("# A\n")
         self.process.stdin.write(json.dumps(text).encode() + b"\n")

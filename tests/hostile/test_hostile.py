@@ -11,7 +11,8 @@ import json
 from pathlib import Path
 
 import pytest
-from decksmith import render, rubric
+from decksmith.core.protocol import Protocol
+from decksmith.render import pool as render_pool
 from PIL import Image
 
 HEAD = "---\ntheme: default\n---\n\n"
@@ -241,14 +242,14 @@ def digest(run, value):
 
 def batch(run, decks, *, jobs=1, **limits):
     """Render decks (id to text) in one pool, one after the other: id to value."""
-    protocol = rubric.Protocol.load("offline")
+    protocol = Protocol.load("offline")
     protocol.render.update({"min_slides": 1} | limits)
     for name, text in decks.items():
         (run / name).mkdir(parents=True)
         (run / name / "deck.md").write_text(text)
 
     async def go():
-        pool = render.Pool(protocol, jobs=jobs)
+        pool = render_pool.Pool(protocol, jobs=jobs)
         try:
             values = await asyncio.gather(
                 *(pool.render(run, {"id": name, "deck": {"path": f"{name}/deck.md"}}) for name in decks)
@@ -373,18 +374,18 @@ def test_what_a_deck_brings_about_in_the_compiler_is_its_own_fault_with_a_line(t
 
 def asked(tmp_path, monkeypatch, reply):
     """A deck named `bad` through a pool whose first worker answers `reply(request)` instead, where that is not None: (its value, requests)."""
-    requests, real = [], render._Worker.ask
+    requests, real = [], render_pool._Worker.ask
 
     async def ask(self, request, *rest):
         requests.append(request["id"])
         return reply(request, len(requests)) or await real(self, request, *rest)
 
-    monkeypatch.setattr(render._Worker, "ask", ask)
+    monkeypatch.setattr(render_pool._Worker, "ask", ask)
     return batch(tmp_path, {"bad": HEAD + "# Three\n"})["bad"], requests
 
 
 def broken(cls):
-    return render._failure(cls, "it broke", kind="renderer")
+    return render_pool._failure(cls, "it broke", kind="renderer")
 
 
 GOOD = "bad (known good)"

@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from decksmith import cli, render, rubric, stream
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.render import pool as render_pool
 
 HEAD = "---\ntheme: default\n---\n\n"
 DECK = HEAD + "# Deck {n}\n\n---\n\n# Two\n\n- a\n- b\n\n---\n\n# Three\n\n```js\nlet a = {n}\n```\n"
@@ -47,8 +49,8 @@ def command(pid):
 
 
 def family(pid, seen):
-    seen.update((child, command(child)) for child in [*render._tree(pid), pid])
-    return {word: [child for child in seen if word in command(child)] for word in ("chromium", "worker.mjs", "cell.py")}
+    seen.update((child, command(child)) for child in [*render_pool._tree(pid), pid])
+    return {word: [child for child in seen if word in command(child)] for word in ("chromium", "worker.mjs", "walls.py")}
 
 
 def left(seen):
@@ -79,7 +81,7 @@ def test_a_batch_that_is_killed_at_random_completes_with_the_same_bytes(tmp_path
     assert len(expected) == 15
     chance = random.Random(3)
     for number in range(ROUNDS):
-        victim = ["parent", "worker.mjs", "chromium", "cell.py"][number % 4]
+        victim = ["parent", "worker.mjs", "chromium", "walls.py"][number % 4]
         run = tmp_path / f"round{number}"
         prepare(run)
         stage, seen, members = start(run), {}, {}
@@ -113,7 +115,7 @@ def test_a_batch_that_is_killed_at_random_completes_with_the_same_bytes(tmp_path
 def test_an_interrupted_batch_ends_at_once_and_leaves_nothing(tmp_path, sign, moment):
     prepare(tmp_path, 2, LOOP)
     stage, seen = start(tmp_path, "--deadline", "60"), {}
-    waits = {"at the start": "decksmith-", "while the worker starts": "cell.py", "while a deck never ends": "chromium"}
+    waits = {"at the start": "decksmith-", "while the worker starts": "walls.py", "while a deck never ends": "chromium"}
     began = time.monotonic()
     while time.monotonic() < began + 60 and not any(waits[moment] in text for text in seen.values()):
         time.sleep(0.01)
@@ -149,10 +151,10 @@ def test_a_worker_that_dies_at_its_start_is_a_renderer_fault_and_holds_nothing_u
     (tmp_path / "node").write_text(f"#!/bin/sh\n{script}\n")
     for path in (tmp_path / "node", tmp_path):
         path.chmod(0o755)
-    monkeypatch.setattr(render, "node", lambda: tmp_path / "node")
+    monkeypatch.setattr(render_pool, "node", lambda: tmp_path / "node")
 
     async def go():
-        pool = render.Pool(rubric.Protocol.load("offline"))
+        pool = render_pool.Pool(Protocol.load("offline"))
         try:
             records = stream.records(tmp_path / "in.jsonl")
             return await asyncio.gather(*(pool.render(tmp_path, record) for _, record in records))
@@ -167,10 +169,10 @@ def test_a_worker_that_dies_at_its_start_is_a_renderer_fault_and_holds_nothing_u
 
 def test_a_renderer_without_node_names_the_command_that_mends_it(tmp_path, monkeypatch):
     prepare(tmp_path, 1)
-    monkeypatch.setattr(render, "node", lambda: tmp_path / "nothing")
+    monkeypatch.setattr(render_pool, "node", lambda: tmp_path / "nothing")
 
     async def go():
-        pool = render.Pool(rubric.Protocol.load("offline"))
+        pool = render_pool.Pool(Protocol.load("offline"))
         try:
             await pool.render(tmp_path, {"id": "d0", "deck": {"path": "d0/deck.md"}})
         finally:
@@ -181,7 +183,7 @@ def test_a_renderer_without_node_names_the_command_that_mends_it(tmp_path, monke
 
 
 def test_what_a_killed_owner_left_is_swept_and_nothing_else(tmp_path, monkeypatch):
-    monkeypatch.setattr(render.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(render_pool.tempfile, "tempdir", str(tmp_path))
     gone = subprocess.Popen(["true"])
     gone.wait()
     stale, fresh, link, alien, file = (
@@ -198,10 +200,10 @@ def test_what_a_killed_owner_left_is_swept_and_nothing_else(tmp_path, monkeypatc
     locked = tmp_path / f"decksmith-render-{gone.pid}-locked"
     locked.mkdir()
     holder = os.open(locked, os.O_RDONLY)
-    render.fcntl.flock(holder, render.fcntl.LOCK_EX)
+    render_pool.fcntl.flock(holder, render_pool.fcntl.LOCK_EX)
     for path in (stale, kept, alien, locked):
         os.utime(path, (1, 1))
-    mine, lock = render._folder()
+    mine, lock = render_pool._folder()
     assert set(tmp_path.iterdir()) == {fresh, link, alien, file, kept, locked, mine}
     assert (kept / "inner" / "x").read_text() == "x"
     os.close(lock)

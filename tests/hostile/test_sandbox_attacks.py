@@ -16,7 +16,8 @@ import urllib.error
 import urllib.request
 
 import pytest
-from decksmith import cli, sandbox
+from decksmith.core import cli
+from decksmith.sandbox import pool as sandbox_pool
 
 SMALL = {"memory": 128 << 20, "processes": 16, "disk": 8 << 20, "inodes": 512, "output": 64 << 10, "open_files": 64}
 HEAD = """
@@ -87,7 +88,7 @@ LOOK = {
     "an-abstract-socket": ("s = socket.socket(socket.AF_UNIX)\nif works(lambda: s.connect('\\0ABSTRACT') is None): breach()", "ok"),
     "a-socket-in-a-folder": ("s = socket.socket(socket.AF_UNIX)\nif works(lambda: s.connect('SOCKET') is None): breach()", "ok"),
     "other-kinds-of-sockets": ("for f, k in ((40, 1), (17, 3), (16, 3), (38, 5), (2, 3), (9, 5), (44, 3)):\n  if works(lambda: bool(socket.socket(f, k))): breach(f, k)", "ok"),
-    "files-of-the-host": ("for p in ('SECRET', 'TRIPWIRE', 'CHECKOUT', 'CHECKOUT/lib/decksmith/guard.py', 'CHECKOUT/.env', 'ADDRESS', '/etc/shadow', '/etc/hostname', '/home', '/root/.ssh', '/var', '/run', '/sys', '/proc/kcore', '/proc/1/root/etc'):\n  if works(lambda: open(p).read(1) is not None) or works(lambda: os.listdir(p) is not None): breach(p)", "ok"),
+    "files-of-the-host": ("for p in ('SECRET', 'TRIPWIRE', 'CHECKOUT', 'CHECKOUT/lib/decksmith/sandbox/supervisor.py', 'CHECKOUT/.env', 'ADDRESS', '/etc/shadow', '/etc/hostname', '/home', '/root/.ssh', '/var', '/run', '/sys', '/proc/kcore', '/proc/1/root/etc'):\n  if works(lambda: open(p).read(1) is not None) or works(lambda: os.listdir(p) is not None): breach(p)", "ok"),
     "paths-out": ("for way in ('..', '../..', '/proc/self/root/..', '/proc/self/cwd/../..', '/dev/fd/../../..', '/proc/1/cwd', '/proc/thread-self/root'):\n  if works(lambda: os.stat(way + 'SECRET') and True): breach(way)\nfor n in range(3, 200):\n  if works(lambda: bool(os.readlink(f'/proc/self/fd/{n}').startswith('/') and os.listdir(f'/proc/self/fd/{n}') is not None)): breach(n)", "ok"),
     "the-token": ("own = 'SALT' + 'ED'\nfor top in ('/tmp', '/dev', '/etc', '/proc/self', '/proc/1'):\n  for d, _, names in os.walk(top):\n    for n in names:\n      p = os.path.join(d, n)\n      if n in ('mem', 'cmdline') or p.startswith('/dev/') or 'map_files' in p: continue\n      try: f = os.open(p, os.O_RDONLY | os.O_NONBLOCK); data = os.read(f, 1 << 16); os.close(f)\n      except OSError: continue\n      if own.encode() in data: breach(p)", "ok"),
     "what-others-do-with-shared-files": ("import fcntl\nif works(lambda: libc.inotify_init1(0)): breach('inotify')\nif os.uname().machine == 'x86_64' and works(lambda: sys_(253)): breach('inotify_init')\nfor p in ('/usr/bin', os.path.dirname(os.__file__)):\n  if works(lambda: fcntl.fcntl(os.open(p, os.O_RDONLY), 1026, 0x8000003f)): breach('F_NOTIFY', p)", "ok"),
@@ -229,7 +230,7 @@ def armed(code, host):
 
 
 def test_every_kind_of_walls_is_attacked_here():
-    if missing := [walls for walls in sandbox.WALLS if walls not in AVAILABLE]:
+    if missing := [walls for walls in sandbox_pool.WALLS if walls not in AVAILABLE]:
         pytest.skip(f"this host has no {' and no '.join(missing)} (the image is built, and bwrap in the PATH?)")
 
 
@@ -441,7 +442,7 @@ def test_without_walls_the_same_attack_works(name, tmp_path, request):
     code, _, _ = ATTACKS[name]
     secret = tmp_path / "secret"
     secret.write_text("CANARY")
-    pool = sandbox.Pool(walls="none", warm=1)
+    pool = sandbox_pool.Pool(walls="none", warm=1)
     listener = socket.create_server(("127.0.0.1", 0))
     abstract, path = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
     abstract.bind(f"\0none-{os.getpid()}")
@@ -481,9 +482,9 @@ BOUNDS = {  # (what is within a larger bound, the bound)
 @pytest.mark.parametrize("status", BOUNDS)
 def test_a_bound_is_what_stops_it_and_a_larger_one_lets_it_through(status):
     code, small, large = BOUNDS[status]
-    pool = sandbox.Pool(warm=0)
+    pool = sandbox_pool.Pool(warm=0)
     try:
-        refused, let = (pool.run(HEAD + code, limits=sandbox.Limits(**limits)) for limits in (small, large))
+        refused, let = (pool.run(HEAD + code, limits=sandbox_pool.Limits(**limits)) for limits in (small, large))
         assert (refused.status, "BREACH" in let.stdout, let.status) == (status, True, "ok"), (refused, let)
     finally:
         pool.close()

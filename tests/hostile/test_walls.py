@@ -13,7 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
-from decksmith import cli, render, rubric
+from decksmith.core import cli
+from decksmith.core.protocol import Protocol
+from decksmith.render import pool as render_pool
 
 HERE = Path(__file__).parent
 HEAD = "---\ntheme: default\n---\n\n# T\n\n"  # what follows begins on line 7
@@ -42,7 +44,7 @@ FORBIDDEN = {  # name: (deck, what must not be left of it)
 
 
 def node(*args, **options):
-    return subprocess.run([render.node().resolve(), *args], capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run([render_pool.node().resolve(), *args], capture_output=True, text=True, timeout=120, **options)
 
 
 def test_the_policy_alone_takes_out_what_is_forbidden_however_it_is_disguised():
@@ -86,10 +88,10 @@ def granted(walls):
     """Whether this host grants these walls."""
     if walls == "bubblewrap" and not shutil.which("bwrap"):
         return False
-    folder, lock = render._folder()
+    folder, lock = render_pool._folder()
     try:
-        command = render._cell(walls, True, folder, [render.node().resolve(), "--version"], render._readable())
-        return asyncio.run(render._run(command, folder))[0] == 0
+        command = render_pool._cell(walls, True, folder, [render_pool.node().resolve(), "--version"], render_pool._readable())
+        return asyncio.run(render_pool._run(command, folder))[0] == 0
     finally:
         os.rmdir(folder)
         os.close(lock)
@@ -103,20 +105,20 @@ def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_pri
     secret = tmp_path / "secret"
     secret.write_text("CANARY")
     secret.chmod(0o600)
-    before = (render.RENDERER / "page.mjs").read_bytes()
-    folder, lock = render._folder()
+    before = (render_pool.RENDERER / "page.mjs").read_bytes()
+    folder, lock = render_pool._folder()
     home = folder / "0"
     home.mkdir(mode=0o700)
     done = subprocess.run(
-        render._cell(walls, True, home, [render.node().resolve(), "--input-type=module", "-e", PROBE, secret, str(canary.port), tmp_path], render._readable()),
-        env={**render._environment(), "HOME": str(home), "RENDERER": str(render.RENDERER.resolve())}, capture_output=True, text=True, timeout=60,
+        render_pool._cell(walls, True, home, [render_pool.node().resolve(), "--input-type=module", "-e", PROBE, secret, str(canary.port), tmp_path], render_pool._readable()),
+        env={**render_pool._environment(), "HOME": str(home), "RENDERER": str(render_pool.RENDERER.resolve())}, capture_output=True, text=True, timeout=60,
     )
     os.close(lock)
     subprocess.run(["rm", "-rf", folder], check=True)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     inside, root = walls != "plain", os.geteuid() == 0
-    assert said["environment"] == sorted({"HOME", "LANG", "NODE_ENV", "PATH", "RENDERER", "TZ"} | {"BROWSER_SANDBOX", "PWD"} & set(said["environment"]) | set(render._environment()))
+    assert said["environment"] == sorted({"HOME", "LANG", "NODE_ENV", "PATH", "RENDERER", "TZ"} | {"BROWSER_SANDBOX", "PWD"} & set(said["environment"]) | set(render_pool._environment()))
     assert (int(said["caps"], 16), said["nnp"]) == (0, "1")
     assert said["large"] == "EFBIG"
     assert said["uid"] != 0 and (not root or 61184 <= said["uid"] < 65520)
@@ -129,7 +131,7 @@ def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_pri
         assert canary.hits == []
     if walls == "full":
         assert said["processes"] == 1
-    assert (render.RENDERER / "page.mjs").read_bytes() == before
+    assert (render_pool.RENDERER / "page.mjs").read_bytes() == before
 
 
 def test_node_s_permissions_alone_keep_the_worker_from_other_files(tripwire, tmp_path):
@@ -137,8 +139,8 @@ def test_node_s_permissions_alone_keep_the_worker_from_other_files(tripwire, tmp
     script = f"""import fs from 'node:fs'
       const attempt = what => {{ try {{ return what() ?? 'did' }} catch (error) {{ return error.code }} }}
       console.log(JSON.stringify([attempt(() => fs.readFileSync({json.dumps(wire.path)})), attempt(() => fs.writeFileSync({json.dumps(str(tmp_path / "new"))}, 'x')),
-        attempt(() => fs.readFileSync({json.dumps(str(render.RENDERER.resolve() / "package.json"))}) && 'did'), fs.existsSync({json.dumps(wire.path)})]))"""
-    root = render.RENDERER.resolve()
+        attempt(() => fs.readFileSync({json.dumps(str(render_pool.RENDERER.resolve() / "package.json"))}) && 'did'), fs.existsSync({json.dumps(wire.path)})]))"""
+    root = render_pool.RENDERER.resolve()
     done = node("--no-warnings", "--permission", f"--allow-fs-read={root}", "--import", root / "wall.mjs", "--input-type=module", "-e", script)
     assert json.loads(done.stdout) == ["ENOENT", "ERR_ACCESS_DENIED", "did", False], done.stderr
     assert not wire.opened and not (tmp_path / "new").exists()
@@ -166,7 +168,7 @@ def test_the_browser_alone_reaches_nothing_but_our_origin(canary, tmp_path):
       const service = navigator.serviceWorker ? navigator.serviceWorker.register('/sw.js').then(() => kept.push('service worker'), () => {}) : 0
       setTimeout(() => fetch('/said?ran ' + kept), 2500)
     """.replace("PORT", str(canary.port))
-    done = node(HERE / "browse.mjs", attack, tmp_path, env=render._environment())
+    done = node(HERE / "browse.mjs", attack, tmp_path, env=render_pool._environment())
     assert done.stdout.strip() == "ran", (done.stdout, done.stderr[-500:])
     assert canary.hits == []
 
@@ -181,13 +183,13 @@ def test_the_browser_has_a_sandbox_of_its_own_where_the_kernel_allows_it(tmp_pat
         return dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
 
     async def go():
-        pool = render.Pool(rubric.Protocol.load("offline"))
+        pool = render_pool.Pool(Protocol.load("offline"))
         work = asyncio.ensure_future(pool.render(tmp_path, {"id": "x", "deck": {"path": "x/deck.md"}}))
         try:
             began = time.monotonic()
             while time.monotonic() < began + 60:
                 await asyncio.sleep(0.1)
-                for pid in render._tree(pool.workers[0].process.pid) if pool.workers[0].process else []:
+                for pid in render_pool._tree(pool.workers[0].process.pid) if pool.workers[0].process else []:
                     command = Path(f"/proc/{pid}/cmdline").read_bytes()
                     if b"--type=renderer" in command:
                         return said(pid), [os.readlink(f"/proc/{process}/ns/net") for process in (pid, "self")]
@@ -202,10 +204,10 @@ def test_the_browser_has_a_sandbox_of_its_own_where_the_kernel_allows_it(tmp_pat
 
 def test_a_cell_that_cannot_be_had_is_refused_before_the_command_runs(tmp_path):
     spec = {"home": str(tmp_path), "read": [], "walls": "full", "parent": os.getpid() + 1, "become": True}
-    done = subprocess.run([sys.executable, "-IS", render.CELL, json.dumps(spec), "/bin/echo", "ran"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-IS", render_pool.CELL, json.dumps(spec), "/bin/echo", "ran"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (125, "")
     spec |= {"parent": os.getpid(), "walls": "plain"}
-    done = subprocess.run([sys.executable, "-IS", render.CELL, json.dumps(spec), cli.ROOT / "nothing"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-IS", render_pool.CELL, json.dumps(spec), cli.ROOT / "nothing"], capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (125, 1)
     assert re.fullmatch(r"cell: .*(nothing: No such file|Permission denied).*\n", done.stderr)
 
@@ -214,7 +216,7 @@ async def render_one(folder):
     """The `render` value of a small deck, by a pool of its own."""
     (folder / "a").mkdir(exist_ok=True)
     (folder / "a/deck.md").write_text("# One\n\n---\n\n# Two\n\n---\n\n# Three\n")
-    pool = render.Pool(rubric.Protocol.load("offline"))
+    pool = render_pool.Pool(Protocol.load("offline"))
     try:
         return await pool.render(folder, {"id": "a", "deck": {"path": "a/deck.md"}})
     finally:
@@ -224,13 +226,13 @@ async def render_one(folder):
 def test_a_deck_is_rendered_in_bubblewrap_and_the_record_says_so(tmp_path, monkeypatch):
     if not granted("bubblewrap"):
         pytest.skip("bubblewrap is not installed, or cannot be used here")
-    monkeypatch.setattr(render, "WALLS", [("bubblewrap", True), ("plain", True)])
+    monkeypatch.setattr(render_pool, "WALLS", [("bubblewrap", True), ("plain", True)])
     found = asyncio.run(render_one(tmp_path))
     assert (found["status"], len(found["slides"]), found["by"]) == ("ok", 3, {"walls": "bubblewrap"})
 
 
 def test_where_there_are_no_walls_nothing_is_rendered_unless_that_is_accepted(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(render, "WALLS", [("plain", True)])
+    monkeypatch.setattr(render_pool, "WALLS", [("plain", True)])
     monkeypatch.delenv("DECKSMITH_WALLS", raising=False)
     with pytest.raises(cli.Missing, match="grants no namespaces.*--walls plain") as refused:
         asyncio.run(render_one(tmp_path))

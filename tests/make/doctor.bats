@@ -1,6 +1,6 @@
 load ../helper
 
-doctor() { PYTHONPATH=$ROOT/lib python3 -m decksmith.doctor "$@"; }
+doctor() { PYTHONPATH=$ROOT/lib python3 -m decksmith.core.doctor "$@"; }
 
 @test "says ready, one line per requirement, when the embedded model can answer" {
   run doctor --protocol offline smol
@@ -25,7 +25,7 @@ doctor() { PYTHONPATH=$ROOT/lib python3 -m decksmith.doctor "$@"; }
 
 @test "on a fresh clone it runs without any set-up and says what to do" {
   mkdir -p lib assets && cp -r "$ROOT/lib/decksmith" lib/ && cp "$ROOT/assets/models.toml" assets/
-  PYTHONPATH=lib run python3 -m decksmith.doctor smol
+  PYTHONPATH=lib run python3 -m decksmith.core.doctor smol
   assert_failure 69
   assert_line 'LACK packages       not set up   mend: make setup'
 }

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def make(folder, prompts, registry):
     """Lay a root at `folder` with the first `prompts` core rows (a list of records) and `registry` as assets/models.toml."""
-    from decksmith import stream
+    from decksmith.core import stream
     (folder / "assets").mkdir(parents=True)
     (folder / "data").mkdir()
     for name in ("bin", "lib", "Makefile", ".venv", "pyproject.toml", "uv.lock"):
@@ -36,7 +36,7 @@ def endpoint(folder, *options):
 
 
 def core(n):
-    from decksmith import stream
+    from decksmith.core import stream
     rows = [row for _, row in stream.records(ROOT / "data/prompts.jsonl") if "core" in row["sets"]]
     return rows[:n]
 

@@ -23,10 +23,10 @@ until [ -s router ]; do sleep 0.1; done
 export PYTHONPATH=lib
 .venv/bin/python3 - "$(cat router)" "$@" <<'LOOP'
 import json, sys
-from decksmith import loop
+from decksmith.evalserver import trainer
 router = sys.argv[1].removesuffix("/v1")
 for step in sys.argv[2:]:
-    print(json.dumps(loop.evaluate(step, router, "arithmetic", run="toy", defaults={"limit": 2}, patience=20)), flush=True)
+    print(json.dumps(trainer.evaluate(step, router, "arithmetic", run="toy", defaults={"limit": 2}, patience=20)), flush=True)
 LOOP
 '''
 
@@ -95,7 +95,7 @@ def test_in_a_hetjob_the_gpus_are_the_trainers_and_the_server_is_on_the_other_no
 def test_alone_it_is_found_by_its_address_file_a_second_one_steps_back_and_a_crash_is_mended(slurm, site):
     server = submit(slurm, site, "slurm/eval.sbatch", "--jobs 1")
     address = site / "results/eval/server.json"
-    find = [site / "bin/within", "tools", "python3", "-m", "decksmith.loop", address, "120"]
+    find = [site / "bin/within", "tools", "python3", "-m", "decksmith.evalserver.trainer", address, "120"]
     said = slurm.run(find, cwd=site).stdout
     found = json.loads(slurm.run(["cat", address]).stdout)
     assert (found["job"], oct(address.stat().st_mode)[-3:]) == (server, "600")
@@ -109,7 +109,7 @@ def test_alone_it_is_found_by_its_address_file_a_second_one_steps_back_and_a_cra
     os.kill(found["pid"], signal.SIGCONT)
     assert json.loads(address.read_text()) == found
 
-    trainer = submit(slurm, site, "--gres=gpu:8", "--wrap", f'eval "$(python3 lib/decksmith/loop.py {address})" && ./trainer.sh 0')
+    trainer = submit(slurm, site, "--gres=gpu:8", "--wrap", f'eval "$(python3 lib/decksmith/evalserver/trainer.py {address})" && ./trainer.sh 0')
     assert slurm.wait(trainer, 240) == ("COMPLETED", 0), log(site, trainer)
     evaluated(log(site, trainer), 1)
 
@@ -136,7 +136,7 @@ def test_a_file_that_a_dead_job_left_behind_is_told_from_one_of_a_server(slurm, 
     folder.mkdir()
     (folder / "server.json").write_text(json.dumps({"url": "http://127.0.0.1:9", "token": "t", "job": "99999", "pid": 1, "host": "n1"}))
     subprocess.run(["chown", "-R", f"{USER}:{USER}", folder], check=True)
-    stale = slurm.run([site / "bin/within", "tools", "python3", "-m", "decksmith.loop", folder / "server.json", "60"], cwd=site, check=False)
+    stale = slurm.run([site / "bin/within", "tools", "python3", "-m", "decksmith.evalserver.trainer", folder / "server.json", "60"], cwd=site, check=False)
     assert (stale.returncode, stale.stdout) == (69, "")
     assert "is left over: job 99999 is no longer in the queue" in stale.stderr
     server = submit(slurm, site, "slurm/eval.sbatch", "", EVAL_ROOT="results/left")

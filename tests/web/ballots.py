@@ -6,7 +6,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "lib"), str(Path(__file__).resolve().parent)]
 
 import synthetic  # noqa: E402
-from decksmith import stream  # noqa: E402
+from decksmith.core import stream  # noqa: E402
 
 
 def run(folder, *, prompts=6, slides=3, failed=(), excluded=(), size=None, request=None, samples=1):

@@ -10,8 +10,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lib"))
 
-from decksmith import rubric, stream  # noqa: E402
-from decksmith.runs import summarize  # noqa: E402
+from decksmith.core import stream
+from decksmith.core.protocol import Protocol
+from decksmith.judging import identity, scoring  # noqa: E402
+from decksmith.results.runs import summarize  # noqa: E402
 
 TOPICS = [
     ("biology", "students", "Coral reefs and the slow recovery after bleaching", ["Why reefs matter", "What bleaching is", "Heat stress in numbers",
@@ -173,7 +175,7 @@ def record(folder, model, skill, index, slides_too=True):
                                                       "variety": {"value": 3, "quality": 0.29}}, "by": by}
     craft = round(1 + 3 * skill * dice.random(), 2)
     row["features"] = {"craft": craft, "craft_v5": min(5.0, craft + 1), "counts": {"layouts": 3, "notes": 6}, "by": by}
-    row["score"] = rubric.score(rubric.Protocol.load("offline"), row)
+    row["score"] = scoring.score(Protocol.load("offline"), row)
     return row
 
 
@@ -188,7 +190,7 @@ def write(folder, records):
     records = [stream.loads(stream.dumps(record)) for record in records]
     stream.write(folder / "scores.jsonl", b"".join(stream.dumps(record) + b"\n" for record in records))
     stream.write(folder / "summary.json", json.dumps(summarize(enumerate(records, 1))))
-    stream.write(folder / "protocol.json", json.dumps(rubric.identity(rubric.Protocol.load("offline"), records)))
+    stream.write(folder / "protocol.json", json.dumps(identity.identity(Protocol.load("offline"), records)))
     return folder
 
 

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from decksmith import ballots, blindtest, cli, tally
+from decksmith.core import cli
+from decksmith.study import ballots, store, tally
 
 sys.path.insert(0, str(Path(__file__).parent))
 import ballots as drawn  # noqa: E402
@@ -19,8 +20,8 @@ def test_a_ballot_is_voted_on_from_disk_through_a_reload_asks_the_network_for_no
     for needed in (TESTS / "node_modules" / "playwright-core", cli.ROOT / "assets" / "renderer" / "node_modules"):
         assert needed.exists(), f"{needed} is missing: make setup"
     runs = [drawn.run(tmp_path / name, prompts=7, slides=2) for name in ("one", "two")]
-    blindtest.build(tmp_path / "study", runs, seed=5, prompts=7, gold=0, repeats=0.15)
-    study = blindtest.Study(tmp_path / "study")
+    store.build(tmp_path / "study", runs, seed=5, prompts=7, gold=0, repeats=0.15)
+    study = store.Study(tmp_path / "study")
     made = ballots.export(study, "Zoë <b>&amp;", tmp_path / "out")
     done = subprocess.run([NODE, Path(__file__).with_name("ballot.mjs"), made["path"], tmp_path / "saved"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from decksmith import cli
+from decksmith.core import cli
 
 sys.path.insert(0, str(Path(__file__).parent))
 import ballots  # noqa: E402

@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from decksmith import cli, report
-from decksmith.runs import load
+from decksmith.core import cli
+from decksmith.results import report
+from decksmith.results.runs import load
 
 sys.path.insert(0, str(Path(__file__).parent))
 import synthetic  # noqa: E402

@@ -10,7 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from decksmith import blindtest, cli
+from decksmith.core import cli
+from decksmith.study import store
 
 sys.path.insert(0, str(Path(__file__).parent))
 import ballots  # noqa: E402
@@ -27,12 +28,12 @@ def test_a_queue_is_voted_on_by_keyboard_and_phone_through_reloads_a_killed_serv
     study = tmp_path / "study"
     study.mkdir()
     (study / "secret").write_bytes(b"the same queues in every run....")  # the browser's steps know who sees what first
-    assert blindtest.build(study, runs, seed=5, failed=True)["pairs"] == {"vote": 6, "repeat": 1, "gold": 1}
+    assert store.build(study, runs, seed=5, failed=True)["pairs"] == {"vote": 6, "repeat": 1, "gold": 1}
     done = subprocess.run([NODE, Path(__file__).with_name("vote.mjs"), "check", study], capture_output=True, text=True, timeout=400,
                           env={**os.environ, "IDENTITIES": ",".join(names)})
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout) == {"votes": 13, "raters": 3, "trouble": []}
-    opened = blindtest.Study(study)
+    opened = store.Study(study)
     votes = list(opened.votes())
     assert len(votes) == len({(vote["rater"], vote["pair"]) for vote in votes}) == 13
     assert all(vote["seen"] and vote["seconds"] > 0 for vote in votes)
@@ -52,7 +53,7 @@ def picture(place, out):
             records = subprocess.run([cli.ROOT / "bin" / script, "--run", run], input=records, stdout=subprocess.PIPE, check=True).stdout
         (run / "scores.jsonl").write_bytes(records)
         runs.append(run)
-    blindtest.build(place / "study", runs, seed=3, repeats=0, gold=0)
+    store.build(place / "study", runs, seed=3, repeats=0, gold=0)
     subprocess.run([NODE, Path(__file__).with_name("vote.mjs"), "screenshot", place / "study", out], check=True)
     ballots.smaller(out)
 

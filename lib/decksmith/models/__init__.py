@@ -1,4 +1,6 @@
-"""How models are asked. In: messages and sampling. Out: a reply, or the failure of one request.
+"""How models are asked: the registry of models, one client for chat endpoints, the embedded engine, and who serves now.
 
-Used by chat.py, the one client. May import cli and stream, and nothing above them.
+In: messages and sampling. Out: a reply with its cost, or the failure of one request.
+
+Used by chat-generate, seed-sample, and whatever asks a model: deck-judge, seed-author, demo-serve. May import core.
 """

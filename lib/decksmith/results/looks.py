@@ -11,7 +11,10 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 
-from decksmith import chat, claims, cli, rubric, runs, stats, stream
+from decksmith.core import cli, stream
+from decksmith.judging import identity as identities
+from decksmith.models import registry
+from decksmith.results import claims, runs, stats
 
 ORDINALS = ("No", "First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")
 REGISTERED = "registered.json"
@@ -182,12 +185,12 @@ def register(folders, protocol):
         path = folder / "prompts.jsonl"
         if not path.is_file():
             raise cli.Missing(f"there is no {path}; `make {path} MODEL={folder.name} LIMIT=..` draws the prompts and asks nobody")
-        prompts[path] = rubric.identity(protocol, [record for _, record in stream.records(path)])
+        prompts[path] = identities.identity(protocol, [record for _, record in stream.records(path)])
     (first, identity), *others = prompts.items()
     for path, other in others:
-        if lines := rubric.differences(identity, other):
+        if lines := identities.differences(identity, other):
             raise cli.BadData(f"{first} and {path} do not hold the same prompts: {'; '.join(lines)}")
-    models = [chat.model(folder.resolve().name) for folder in folders]
+    models = [registry.model(folder.resolve().name) for folder in folders]
     accounting, measure = claims.HEADLINE
     written = {"models": [{"name": model.name, "slug": model.slug, "params": model.params} for model in models],
                "n": identity["prompts"]["count"], "measure": measure, "accounting": accounting, "protocol": identity,
@@ -211,7 +214,7 @@ def _kept_to(loaded, pairs, sequential):
     lines += [f"{name} is not compared" for name in wanted if name not in here]
     lines += itertools.chain(*(_other_model(run, wanted[name]) for name, run in here.items() if name in wanted))
     fixed = {key: value for key, value in written["protocol"].items() if value is not None}
-    lines += rubric.differences(fixed, {key: loaded[0]["protocol"].get(key) for key in fixed})
+    lines += identities.differences(fixed, {key: loaded[0]["protocol"].get(key) for key in fixed})
     if (written["accounting"], written["measure"]) != claims.HEADLINE:
         lines.append(f"the measure was {written['measure']}, {written['accounting']}")
     if sequential:

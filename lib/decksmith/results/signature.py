@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from decksmith import cli
+from decksmith.core import cli
 
 NAMESPACE = "decksmith"
 DEFAULT = ("id_ed25519", "id_ecdsa", "id_ed25519_sk", "id_ecdsa_sk", "id_rsa")  # of ~/.ssh, as ssh looks for them

@@ -6,7 +6,9 @@ taken as it stands: only a replay (run-replay) can show that a judge's score is 
 
 from dataclasses import dataclass
 
-from decksmith import cli, rubric, stream
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.judging import identity, scoring
 
 SHOWN = 5  # contradictions, and ids, that a message names
 CLOSE = 2e-4  # two rounded figures of another machine may be so far apart
@@ -116,7 +118,7 @@ def _protocol(files):
     if held.get("hash") != now:
         yield f"protocol.json: hash is {_short(held.get('hash'))}, its content gives {_short(now)}"
     try:
-        seen = rubric.observed(rubric.Protocol.held(held), files.records)
+        seen = identity.observed(Protocol.held(held), files.records)
     except ValueError as error:
         yield f"protocol.json: {error}"
     except cli.BadData as error:
@@ -129,7 +131,7 @@ def _protocol(files):
 
 def _scores(files):
     try:
-        protocol = rubric.Protocol.held(files.protocol)
+        protocol = Protocol.held(files.protocol)
     except ValueError:
         return  # _protocol names it
     for record in files.records:
@@ -138,7 +140,7 @@ def _scores(files):
             if beyond := _beyond(protocol, record):
                 yield f"{where}: {beyond[0]} is {_short(beyond[1])}; it is a number from 1 to 5"
                 continue
-            score = rubric.score(protocol, record)
+            score = scoring.score(protocol, record)
         except cli.BadData as error:
             yield f"scores.jsonl: {error}"
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -185,5 +187,26 @@ def _equal(a, b):
 
 
 def _short(value):
-    text = rubric.short(value)
+    text = identity.short(value)
     return text if len(text) <= 80 else text[:80] + ".."
+
+
+def same_but_model(a, b):
+    """In what two loaded runs (runs.load) differ beside the model, one line each; none: the difference of their scores is the model's.
+
+    More than the protocol must agree (identity.differences): also what the registry sets for each model, which decks were asked for, and
+    what served them, if both were served here.
+    """
+    lines = identity.differences(a["protocol"], b["protocol"])
+    first, second = ({record["id"]: record.get("gen") or {} for record in run["records"]} for run in (a, b))
+    if odd := sorted(first.keys() ^ second.keys()):
+        lines.append(f"records: {len(odd)} in one run only, {', '.join(odd[:5])}{' ..' if odd[5:] else ''}")
+    found = {}
+    for ident in first.keys() & second.keys():
+        one, other = first[ident], second[ident]
+        if one.get("sampling") and other.get("sampling"):
+            found |= dict.fromkeys(identity.lines(one["sampling"], other["sampling"], "gen.sampling"))
+        served = [(gen.get("model") or {}).get("served") for gen in (one, other)]
+        if all(served):
+            found |= dict.fromkeys(identity.lines(*({name: each[name] for name in ("engine", "base")} for each in served), "server"))
+    return lines + sorted(found)

@@ -1,5 +1,6 @@
-"""Blind studies: who voted, and what may be believed of it.
+"""Blind studies: pairs of decks, the page on which people vote, ballots, votes from elsewhere, and what may be believed of it.
 
-In come a study's people and votes, or votes that were cast elsewhere; out go crowds and studies that vote-tally counts. Used by vote-*;
-it may import results and core, none of the rooms above.
+In: two finished runs. Out: a study, and its tally.
+
+Used by pair-build, vote-*. May import results, judging and core.
 """

@@ -12,7 +12,9 @@ import math
 from datetime import UTC, datetime
 from pathlib import Path
 
-from decksmith import blindtest, cli, runs, stream
+from decksmith.core import cli, stream
+from decksmith.results import runs
+from decksmith.study import store
 
 # By which names a column is known. `choice` may name a side by any name of the side's column, or the maker.
 COLUMNS = {"prompt": ("prompt", "prompt_id", "question_id"), "pair": ("pair", "pair_id"), "rater": ("rater", "rater_id", "judge"),
@@ -98,7 +100,7 @@ def _jsonl(path, text):
 
 def _columns(path, header):
     """`({field: its column}, columns that are not read)`."""
-    known = {name: (name,) for name in blindtest.DIMENSIONS} | COLUMNS
+    known = {name: (name,) for name in store.DIMENSIONS} | COLUMNS
     found = {}
     for field, names in known.items():
         there = [name for name in header if name.lower() in names]
@@ -145,7 +147,7 @@ def _vote(row, columns):
         raise _Bad(columns["right"], f"{found['right']!r} made both decks; a vote compares two makers")
     if found["kind"] == "gold" and found["expect"] is None:
         raise _Bad(columns.get("expect", "expect"), "is empty: an attention item (kind gold) expects left or right")
-    dimensions = {dimension: one_of(dimension, ("left", "right", "tie")) for dimension in blindtest.DIMENSIONS if dimension in columns}
+    dimensions = {dimension: one_of(dimension, ("left", "right", "tie")) for dimension in store.DIMENSIONS if dimension in columns}
     return {**found, "choice": _choice(cell("choice"), found, columns["choice"]), "at": _time(cell("time"), columns.get("time")),
             "seconds": _seconds(cell("seconds"), columns.get("seconds")), "dimensions": {key: value for key, value in dimensions.items() if value}}
 
@@ -225,12 +227,12 @@ def preferred(vote: dict) -> str:
 
 # The study
 
-def made(study: blindtest.Study) -> bool:
+def made(study: store.Study) -> bool:
     """Whether the votes of this study come from elsewhere."""
     return "outside" in study.about
 
 
-def refuse(study: blindtest.Study) -> None:
+def refuse(study: store.Study) -> None:
     """Raises cli.BadData where there are no pictures to vote on."""
     if made(study):
         raise cli.BadData(f"{study.folder} has votes from elsewhere and no pictures; vote-tally counts it, and nobody can vote in it")
@@ -247,13 +249,13 @@ def take(folder: Path, path: Path, scores: Path | None = None) -> dict:
             raise cli.Missing(f"{scores}: no such file; --scores names a JSONL file (docs/records.md)")
         runs.load([scores])
     about = {"title": f"Votes of {path.name}", "question": "", "seed": None, "raters_per_pair": 1, "per_rater": 0, "runs": [], "made": [], "outside": []}
-    if known := blindtest.about_of(folder):
+    if known := store.about_of(folder):
         about = known
         if "outside" not in about:
             raise cli.BadData(f"{folder} was made by pair-build; votes from elsewhere need a folder of their own")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with blindtest.locked(folder):
-        study = blindtest.Study(folder) if (folder / "pairs.jsonl").exists() else None
+    with store.locked(folder):
+        study = store.Study(folder) if (folder / "pairs.jsonl").exists() else None
         pairs = dict(study.pairs) if study else {}
         try:
             _fits(path, votes, study, pairs)
@@ -274,7 +276,7 @@ def take(folder: Path, path: Path, scores: Path | None = None) -> dict:
             stream.write(folder / "scores.jsonl", scores.read_bytes())
         stream.write(folder / "study.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
         stream.write(folder / "pairs.jsonl", b"".join(stream.dumps(pair) + b"\n" for pair in pairs.values()))
-        study = blindtest.Study(folder)
+        study = store.Study(folder)
         try:
             stored = study.enter([(vote["rater"], vote["pair"], _ballot(vote), vote["at"]) for vote in votes])
             judged = measures(study)[0] if (folder / "scores.jsonl").exists() else {}
@@ -307,7 +309,7 @@ def _fits(path, votes, study, pairs):
                               "nothing was taken")
 
 
-def measures(study: blindtest.Study) -> tuple[dict, dict | None, list[str]]:
+def measures(study: store.Study) -> tuple[dict, dict | None, list[str]]:
     """`({(maker, prompt, 0): measures}, weights of the dimensions, makers without scores)` from the scores beside the votes.
 
     Overall is the plain mean of the dimensions, so the weights are equal. Of several samples of a deck the mean counts, because a vote
@@ -328,6 +330,6 @@ def measures(study: blindtest.Study) -> tuple[dict, dict | None, list[str]]:
     return found, weights, sorted(names - {maker for maker, *_ in found})
 
 
-def remedy(study: blindtest.Study, name: str) -> str:
+def remedy(study: store.Study, name: str) -> str:
     """What puts scores of the run `name` beside the votes, as the end of a sentence."""
     return "`vote-import --votes .. --scores FILE` brings them" if made(study) else f"`make baseline MODEL={name}` makes them"

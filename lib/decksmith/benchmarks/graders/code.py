@@ -10,7 +10,7 @@ import json
 import re
 import textwrap
 
-from decksmith.stream import Fault
+from decksmith.core.stream import Fault
 
 CALL = 10.0  # seconds of one call by unit tests
 CASE = 6.0  # seconds of one case of a contest, as LiveCodeBench has it
@@ -214,8 +214,8 @@ def _decimals(line):
 
 @functools.cache
 def _sandbox():
-    from decksmith import sandbox
-    return sandbox
+    from decksmith.sandbox import pool
+    return pool
 
 
 def _sound(work):

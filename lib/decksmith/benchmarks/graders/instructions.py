@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from decksmith import cli, stream
-from decksmith.stream import Fault
+from decksmith.core import cli, stream
+from decksmith.core.stream import Fault
 
 # What has a part in a harness's verdicts: its own package first.
 PACKAGES = {
@@ -94,12 +94,12 @@ def grade(task: dict[str, Any], text: str) -> dict[str, Any]:
 
 def _harnesses() -> Any:
     try:
-        from decksmith.benchmarks.graders import harnesses
+        from decksmith.benchmarks.graders import harnesses as official
     except ImportError as error:
         raise cli.Missing(
             f"the checkers of IFEval and IFBench do not load ({error}); again: make .venv/.bench"
         ) from None
-    return harnesses
+    return official
 
 
 def _there(resource: str) -> bool:

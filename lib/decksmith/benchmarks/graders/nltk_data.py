@@ -15,7 +15,7 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
-from decksmith import cli
+from decksmith.core import cli
 
 CARRIED = ("tokenizers/punkt_tab/english", "corpora/stopwords")
 TAGGER = "taggers/averaged_perceptron_tagger_eng"

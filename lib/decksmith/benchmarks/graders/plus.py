@@ -18,8 +18,8 @@ import time
 import types
 from importlib import metadata
 
-from decksmith import cli
 from decksmith.benchmarks.graders import code, wire
+from decksmith.core import cli
 
 CALL = 5.0  # seconds of one input; evalplus gives four times what its solution took there, at least one second
 TASK = 60.0  # seconds of all inputs, as evalplus has it

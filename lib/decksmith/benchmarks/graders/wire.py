@@ -6,7 +6,7 @@ they expect; for the code it has stand-ins, which send the arguments of a call a
 what comes back. `answer` runs the code and serves the calls. The code can do what it likes with its
 own end: whatever arrives here is a claim about what one call returned, and the tests judge it.
 
-guard.py has this module ready in every cell: nothing but the standard library.
+supervisor.py has this module ready in every cell: nothing but the standard library.
 """
 
 import ast

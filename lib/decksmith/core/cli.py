@@ -1,0 +1,151 @@
+"""What every script shares on the command line: help from the docstring, exit codes from exceptions, the common options."""
+
+import errno
+import functools
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+import click
+
+from decksmith.core import masking
+
+ROOT = Path(os.environ.get("DECKSMITH_ROOT") or Path(__file__).resolve().parents[3])
+# Where .venv and the folders node_modules are: the checkout; in an image (containers/*.def), a folder of its own.
+TOOLCHAIN = Path(os.environ.get("DECKSMITH_TOOLCHAIN") or ROOT)
+NAME = Path(sys.argv[0]).name or "decksmith"
+
+
+class Stop(Exception):
+    """End the script with one line on stderr and `status` (sysexits.h)."""
+
+    status = 1
+
+
+class BadData(Stop):
+    """Input that cannot be used; the message says which file, line and id."""
+
+    status = 65
+
+
+class Missing(Stop):
+    """Something this needs is not there; the message ends with the command that mends it."""
+
+    status = 69
+
+
+class TryAgain(Stop):
+    """Infrastructure failed; running the same command again may succeed."""
+
+    status = 75
+
+
+class BadConfig(Stop):
+    """A key is missing or a configuration file is invalid; the message names file and key."""
+
+    status = 78
+
+
+class _Command(click.Command):
+    def format_help(self, ctx, formatter):
+        formatter.write(self.callback.__doc__.strip() + "\n")
+        self.format_options(ctx, formatter)
+
+
+def command(doc):
+    """Make a click command of a function: `--help` prints `doc`, the return value is the exit status."""
+
+    def wrap(function):
+        @functools.wraps(function)
+        def quietly(**options):
+            try:
+                status = function(**options)
+                sys.stdout.flush()
+                return status
+            except BrokenPipeError:  # the reader has seen enough (`| head`); click would make this exit 1
+                _forget(1)
+                return 0
+
+        quietly.__doc__ = doc
+        inner = click.command(cls=_Command, context_settings={"max_content_width": 110})(quietly)
+
+        def main():
+            sys.stderr = masking.Stream(sys.stderr)
+            sys.exit(_status(inner))
+
+        main.command = inner
+        return main
+
+    return wrap
+
+
+def _status(inner):
+    try:
+        status = inner.main(prog_name=NAME, standalone_mode=False) or 0
+        sys.stdout.flush()
+        return status
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        say(f"{error.format_message()} (see {NAME} --help)")
+        return 2
+    except Stop as stop:
+        say(str(stop))
+        return stop.status
+    except (KeyboardInterrupt, click.Abort):
+        say("interrupted; run the same command again to go on")
+        return 130
+    except BrokenPipeError:
+        _forget(1)
+        return 0
+    except Exception as error:
+        if not (sentence := full(error)):
+            traceback.print_exc()
+            return 1
+        say(sentence)
+        _forget(1)
+        return TryAgain.status
+
+
+def full(error):
+    """The sentence for an exception that says that a disk has no room, or None for any other."""
+    number = getattr(error, "errno", None) if isinstance(error, OSError) else None
+    if number not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and getattr(error, "sqlite_errorname", "") != "SQLITE_FULL":
+        return None
+    place = getattr(error, "filename", None)
+    what = "a file would be larger than this process may write (ulimit -f)" if number == errno.EFBIG else "no room is left on the disk"
+    return f"{what}{f': {place}' if place else ''}; make room and run the same command again, what is finished is kept"
+
+
+def _forget(descriptor):
+    """Let what is still to be written there go nowhere: the interpreter's own last flush would fail, and change the exit status."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+def ends_its_children():
+    """Make SIGTERM end this script as Ctrl-C does, children first; both also where a shell's `&` or nohup has SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
+def say(message):
+    """Print one line on stderr, the script's name first."""
+    tell(f"{NAME}: {message}")
+
+
+def tell(line):
+    """Print one line on stderr; where it cannot be written (a full disk), nobody hears it, and the work goes on."""
+    try:
+        print(masking.mask(line), file=sys.stderr, flush=True)
+    except OSError:
+        _forget(2)
+
+
+run_option = click.option(
+    "--run", type=click.Path(path_type=Path, file_okay=False), default=".", show_default=True,
+    help="The run folder: records name files in it, and the journal lives there.")
+protocol_option = click.option(
+    "--protocol", default="offline", show_default=True, envvar="DECKSMITH_PROTOCOL",
+    help="A protocol of assets/protocols, or a path to one.")

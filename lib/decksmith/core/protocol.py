@@ -1,0 +1,129 @@
+"""Protocols, assets/protocols: what an evaluation holds fixed."""
+
+import json
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from decksmith.core import cli
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One file of assets/protocols. The sections are plain dicts with the keys of that file
+    (assets/schemas/protocol.json)."""
+
+    name: str
+    prompts: dict
+    sampling: dict
+    images: dict
+    render: dict
+    judge: dict
+    score: dict
+    claim: dict
+    measures: dict
+
+    @classmethod
+    def load(cls, name):
+        """Read a protocol by its name in assets/protocols, or by path (anything with a slash or `.toml`).
+
+        Raises cli.BadConfig with one line that names the file and the key.
+        """
+        path = (
+            Path(name)
+            if "/" in str(name) or str(name).endswith(".toml")
+            else cli.ROOT / "assets/protocols" / f"{name}.toml"
+        )
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            known = ", ".join(sorted(p.stem for p in (cli.ROOT / "assets/protocols").glob("*.toml")))
+            raise cli.BadConfig(f"no protocol {path}; there are: {known}") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise cli.BadConfig(f"{path}: {error}") from None
+        _check(path, data)
+        data.setdefault("measures", {})
+        return cls(**data)
+
+    @classmethod
+    def held(cls, identity):
+        """The protocol as far as an `identity` (protocol.json of a run) says it: enough to score by. Raises ValueError
+        with a sentence that names the key."""
+        from jsonschema import Draft202012Validator
+
+        schema = json.loads((cli.ROOT / "assets/schemas/protocol.json").read_text(encoding="utf-8"))
+        for key in ("sampling", "images", "render", "score", "claim"):
+            wanted = {"$ref": f"#/properties/{key}", "properties": schema["properties"], "$defs": schema["$defs"]}
+            if error := next(Draft202012Validator(wanted).iter_errors(identity.get(key)), None):
+                raise ValueError(f"{'.'.join([key, *map(str, error.absolute_path)])}: {error.message}")
+        if sum(identity["score"]["weights"].values()) <= 0:
+            raise ValueError("score.weights: they sum to 0")
+        parts = {key: identity[key] for key in ("sampling", "images", "render", "score", "claim")}
+        return cls(name=identity.get("protocol"), prompts={}, judge=identity.get("judge") or {}, measures={}, **parts)
+
+    @property
+    def prompt(self):
+        """The vision judge's instructions, as the model gets them."""
+        text = _asset(self, "prompts", "prompt").read_text(encoding="utf-8")
+        lines = [f"- {cap['seen']}: {cap['means']}" for cap in self.judge["caps"] if not cap.get("counted")]
+        return text.replace("{observations}", "\n".join(lines))
+
+    @property
+    def schema(self):
+        """The JSON Schema of the vision judge's reply, with this protocol's observations as the only ones.
+
+        It goes to the endpoint as it is, so references are resolved: not every endpoint follows them.
+        """
+        schema = json.loads(_asset(self, "schemas", "schema").read_text(encoding="utf-8"))
+        dimension = schema.pop("$defs")["dimension"]
+        schema["properties"].update(dict.fromkeys(("content", "design", "coherence"), dimension))
+        del schema["$schema"], schema["title"]
+        names = [cap["seen"] for cap in self.judge["caps"] if not cap.get("counted")]
+        schema["properties"]["observations"]["items"]["properties"]["seen"]["enum"] = names
+        return schema
+
+
+def _asset(protocol, folder, key):
+    path = cli.ROOT / "assets" / folder / protocol.judge[key]
+    if not path.is_file():
+        raise cli.BadConfig(f"protocol {protocol.name}: judge.{key}: no file {path}")
+    return path
+
+
+def _check(path, data):
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import relevance
+
+    schema = json.loads((cli.ROOT / "assets/schemas/protocol.json").read_text(encoding="utf-8"))
+    errors = sorted(Draft202012Validator(schema).iter_errors(data), key=relevance)
+    if errors:
+        where = ".".join(str(step) for step in errors[-1].absolute_path) or "top level"
+        raise cli.BadConfig(f"{path}: {where}: {errors[-1].message}")
+    if sum(data["score"]["weights"].values()) <= 0:
+        raise cli.BadConfig(f"{path}: score.weights: they sum to 0")
+    if data["judge"]["kind"] == "offline":
+        if "measures" not in data:
+            raise cli.BadConfig(f"{path}: measures: is missing")
+    elif "measures" in data:
+        raise cli.BadConfig(f"{path}: measures: only the offline judge has them")
+
+
+def refused(protocol, render):
+    """Why the protocol does not count a `render` value as rendered: the decisive error as it stands there, or None.
+
+    A fault of the renderer comes first. A failed render is refused by every protocol; where `accepts` is "clean", so
+    is any model error of a class that `tolerates` does not name; and so are fewer than `min_slides` slides.
+    """
+    errors, settings = render.get("errors") or [], protocol.render
+    ours = [error for error in errors if error.get("kind") == "renderer"]
+    if ours or render.get("status") == "failed":
+        return next(iter([*ours, *filter(None, [render.get("error")]), *errors]), None) or {
+            "kind": "renderer", "class": "internal", "message": "a failed render without an error"}
+    if settings["accepts"] == "clean":
+        for error in errors:
+            if error.get("kind") == "model" and error["class"] not in settings.get("tolerates", ()):
+                return error
+    if (made := len(render.get("slides") or [])) < settings["min_slides"]:
+        return {"kind": "model", "class": "too-few-slides",
+                "message": f"{made} slides; the protocol asks for {settings['min_slides']}"}
+    return None

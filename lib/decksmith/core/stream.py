@@ -1,0 +1,411 @@
+"""Streams of records: ordered, concurrent, resumable.
+
+A stage reads JSONL on stdin, adds one key to each record, and writes JSONL on stdout in the same order. What it has finished
+stands in an append-only journal, so that a process killed at any moment repeats nothing it was done with.
+"""
+
+import asyncio
+import concurrent.futures
+import fcntl
+import hashlib
+import json
+import os
+import re
+import stat
+import sys
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+from decksmith import __version__
+from decksmith.core import cli, masking
+
+KEYS = ("draft", "check", "gen", "deck", "images", "render", "judge", "features", "score")
+KINDS = ("model", "renderer", "judge", "infra")
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\Z")
+
+
+class Fault(Exception):
+    """A failure that belongs to one record; `kind` says whose fault it is (docs/records.md)."""
+
+    def __init__(self, kind, cls, message, *, line=None, slide=None, retriable=None, **more):
+        assert kind in KINDS, kind
+        super().__init__(message)
+        known = {"line": line, "slide": slide, "retriable": retriable, **more}
+        self.error = {"kind": kind, "class": cls, "message": message, **{k: v for k, v in known.items() if v is not None}}
+
+
+def fingerprint(data):
+    """The sha256 (hex) of `data` as canonical JSON: sorted keys, no blanks."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def shuffled(ident):
+    """What ids are sorted by where their order may have nothing to do with what they name; the same for ever."""
+    return hashlib.sha256(f"order {ident}".encode()).hexdigest()
+
+
+def fault(record):
+    """The decisive error of a record as `{"stage", "kind", ...}`, or None: the first in the order of the stages."""
+    for key in KEYS:
+        value = record.get(key)
+        if isinstance(value, dict) and value.get("error"):
+            return {"stage": key, **value["error"]}
+    return None
+
+
+def whole(text):
+    """`text` with U+FFFD for each half of a surrogate pair that stands alone: no UTF-8 can say it (RFC 3629), and jq, Arrow and others
+    refuse JSON that has one (RFC 7493)."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def write(path, data):
+    """Write a whole file or nothing: `path.tmp`, flushed, then renamed. Folders are made."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data if isinstance(data, bytes) else whole(masking.mask(data)).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def dumps(record):
+    """One record as a line of bytes, without the newline; it has no lone surrogates (`whole`) and no known secret."""
+    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+    try:
+        line = text.encode()
+    except UnicodeEncodeError:
+        line = whole(text).encode()
+    return masking.mask(line)
+
+
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")  # of a surrogate pair, escaped or as bytes
+
+
+def loads(line):
+    """Parse one line into a record without lone surrogates (`whole`); raises ValueError with a sentence that names what is wrong."""
+    line = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
+    try:
+        record = json.loads(line, parse_constant=_no_constant)
+        if _HALF.search(line):
+            record = json.loads(whole(json.dumps(record, ensure_ascii=False)))
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"not JSON ({error})") from None
+    if not isinstance(record, dict):
+        raise ValueError("not a JSON object")
+    if not isinstance(record.get("id"), str) or not ID.match(record["id"]):
+        raise ValueError("no usable \"id\" (letters, digits, '.', '_', '~', '-'; at most 128)")
+    return record
+
+
+def _no_constant(name):
+    raise ValueError(f"{name} is not JSON")
+
+
+def program(text):
+    """A jq program as a function of one value, that gives its first result. Raises ValueError, with jq's words, for a program that does
+    not compile; the function does for a value that the program fails on or has no result for."""
+    import jq
+    compiled = jq.compile(text)
+
+    def first(value):
+        try:
+            return compiled.input_text(dumps(value).decode()).first()
+        except StopIteration:
+            raise ValueError("it has no result") from None
+
+    return first
+
+
+def records(path):
+    """Yield `(line number, record)` of a JSONL file; raises cli.BadData naming file and line."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                try:
+                    yield number, loads(line)
+                except ValueError as error:
+                    raise cli.BadData(f"{str(path).removeprefix('/dev/')}:{number}: {error}") from None
+
+
+def emit(record):
+    """Write one record to stdout at once."""
+    sys.stdout.buffer.write(dumps(record) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def warn(ident, message):
+    """Say something about one record on stderr, without tearing the progress bar."""
+    line = f"{cli.NAME}: {ident}: {message}"
+    if _Progress.bar is not None:
+        _Progress.bar.write(line, file=sys.stderr)
+    else:
+        cli.tell(line)
+
+
+class Journal:
+    """Finished values by record id and fingerprint of their inputs, one JSON line each, appended by a single write.
+
+    A torn last line (kill -9, full disk) is cut off on opening. A second process waits for the first: the file is locked.
+    """
+
+    _HEAD = re.compile(rb'\{"id":"([^"\\]+)","inputs":"([0-9a-f]{64})",')
+
+    def __init__(self, path, key):
+        self.key, self.index = key, {}
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.file = open(path, "a+b", buffering=0)
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            cli.say(f"waiting for another process that is writing {path}")
+            fcntl.flock(self.file, fcntl.LOCK_EX)
+        self._load()
+
+    def _load(self):
+        offset = 0
+        with open(self.file.fileno(), "rb", closefd=False) as reader:
+            reader.seek(0)
+            for line in reader:
+                if not line.endswith(b"\n"):
+                    break
+                if head := self._HEAD.match(line):
+                    self.index[head[1].decode(), head[2].decode()] = (offset, len(line))
+                offset += len(line)
+        self.file.truncate(offset)
+
+    def get(self, ident, inputs):
+        """The value journaled for these inputs, or None."""
+        if (place := self.index.get((ident, inputs))) is None:
+            return None
+        try:
+            return json.loads(os.pread(self.file.fileno(), place[1], place[0]))[self.key]
+        except (ValueError, KeyError):  # a line damaged by hand is as good as deleted
+            return None
+
+    def put(self, ident, inputs, value):
+        line = dumps({"id": ident, "inputs": inputs, self.key: value}) + b"\n"
+        offset = os.lseek(self.file.fileno(), 0, os.SEEK_END)
+        view = memoryview(line)
+        try:
+            while view:
+                view = view[self.file.write(view):]
+        except OSError:  # a full disk: the next line must not follow half a line
+            self.file.truncate(offset)
+            raise
+        self.index[ident, inputs] = (offset, len(line))
+
+    def close(self):
+        os.fsync(self.file.fileno())
+        self.file.close()
+
+
+class _Progress:
+    """A live bar on a terminal, else a line per tenth; only the last stage of a pipe shows it. `TOTAL` gives the number of records."""
+
+    bar = None
+
+    def __init__(self):
+        self.total = int(os.environ.get("TOTAL") or 0) or None
+        self.shown = not stat.S_ISFIFO(os.fstat(1).st_mode)
+        self.count, self.started, self.tenth = 0, time.monotonic(), 0
+        if self.shown and sys.stderr.isatty():
+            from tqdm import tqdm
+            _Progress.bar = tqdm(total=self.total, desc=cli.NAME, unit="", file=sys.stderr, dynamic_ncols=True, leave=False)
+
+    def step(self):
+        self.count += 1
+        if _Progress.bar is not None:
+            _Progress.bar.update()
+        elif self.shown and self.total and self.count * 10 // self.total > self.tenth:
+            self.tenth = self.count * 10 // self.total
+            elapsed = time.monotonic() - self.started
+            left = elapsed / self.count * (self.total - self.count)
+            cli.say(f"{self.count} of {self.total}, {self.count / elapsed * 60:.1f} per minute, {left:.0f} s left")
+
+    def close(self):
+        if _Progress.bar is not None:
+            _Progress.bar.close()
+            _Progress.bar = None
+
+
+async def _lines(descriptor=0):
+    """Yield `(number, line)` from a file descriptor without blocking the loop; one read serves many lines."""
+    loop, chunks = asyncio.get_running_loop(), asyncio.Queue(maxsize=1)
+
+    def read():
+        chunk = True
+        while chunk:
+            chunk = os.read(descriptor, 1 << 18)
+            taken = chunks.put(chunk)
+            try:
+                asyncio.run_coroutine_threadsafe(taken, loop).result()
+            except (RuntimeError, concurrent.futures.CancelledError):  # the stage has ended
+                taken.close()
+                return
+
+    # A daemon, because a read that never returns must not keep a stage alive whose own reader has gone.
+    threading.Thread(target=read, daemon=True).start()
+    rest, number = b"", 0
+    while chunk := await chunks.get():
+        *lines, last = chunk.split(b"\n")
+        if lines:
+            lines[0], rest = rest + lines[0], b""
+        rest += last
+        for line in lines:
+            number += 1
+            yield number, line
+    if rest:
+        yield number + 1, rest
+
+
+def stage(key, work, *, needs=(), run=None, inputs=None, valid=None, jobs=1, passes_faults=True, expand=None, close=None):
+    """Run one stage from stdin to stdout and return its exit status (0, 65 or 75).
+
+    work(record) -> value: a function or coroutine function, at most `jobs` at a time; raises Fault for a failure of this record.
+    needs: the key or keys that earlier stages must have written.
+    run, inputs: with both, finished values are kept in `run/journal/<key>.jsonl` under the fingerprint of `inputs(record)`.
+    valid(record, value): whether a journaled value may be used again (are its files still there?).
+    passes_faults: records that already failed go through untouched.
+    expand(record) -> records: turn one record into several before the work.
+    close(): a coroutine function, awaited at the end whatever happened.
+    """
+    needs = (needs,) if isinstance(needs, str) else tuple(needs)
+    return asyncio.run(_Stage(key, work, needs, run, inputs, valid, jobs, passes_faults, expand, close).go())
+
+
+class _Stage:
+    def __init__(self, key, work, needs, run, inputs, valid, jobs, passes_faults, expand, close):
+        self.close = close
+        self.key, self.work, self.needs, self.inputs, self.valid = key, work, needs, inputs, valid
+        self.jobs, self.passes_faults, self.expand = jobs, passes_faults, expand or (lambda record: [record])
+        self.kept_in, self.journal = Path(run) / "journal" / f"{key}.jsonl" if run is not None and inputs else None, None
+        self.tasks = set()
+        self.tally, self.seen, self.started = Counter(), set(), time.monotonic()
+
+    async def go(self):
+        self.progress = _Progress()
+        self.slots = asyncio.Semaphore(self.jobs)
+        # Rows in flight plus rows that wait for a slower one ahead of them: bounds memory, keeps the order.
+        window = asyncio.Queue(maxsize=4 * self.jobs + 16)
+        reader = asyncio.create_task(self._read_to_end(window))
+        try:
+            while (task := await window.get()) is not None:
+                emit(await task)
+                self.progress.step()
+            await reader
+        finally:
+            for task in (reader, *self.tasks):  # left only when a closed pipe, Ctrl-C or a bug ends the stage
+                task.cancel()
+            await asyncio.gather(reader, *self.tasks, return_exceptions=True)
+            self.progress.close()
+            if self.close:
+                await self.close()
+            if self.journal:
+                self.journal.close()
+        self._say_tally()
+        return 65 if self.tally["bad"] else 75 if self.tally["infra"] else 0
+
+    async def _read_to_end(self, window):
+        try:
+            await self._read(window)
+        except Exception:
+            await window.put(None)
+            raise
+        await window.put(None)
+
+    async def _read(self, window):
+        async for number, line in _lines():
+            if not line.strip():
+                continue
+            try:
+                records = self.expand(self._check(loads(line)))
+            except ValueError as error:
+                self.tally["bad"] += 1
+                cli.say(f"stdin:{number}: {error}")
+                continue
+            # With the first record, not before: of two pipelines over one run, the one whose earlier stage was first is then first in
+            # every stage. With locks taken at the start, each can hold what the other's next stage waits for.
+            if self.kept_in and not self.journal:
+                self.journal = Journal(self.kept_in, self.key)
+            for record in records:
+                task = asyncio.create_task(self._one(record))
+                self.tasks.add(task)
+                task.add_done_callback(self._ended)
+                await window.put(task)
+
+    def _ended(self, task):
+        self.tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen here: of several that stop the stage the first in order is said, once
+
+    def _check(self, record):
+        if record["id"] in self.seen:
+            raise ValueError(f"{record['id']}: this id came before; ids must be unique")
+        self.seen.add(record["id"])
+        if not (self.passes_faults and fault(record)):
+            for need in self.needs:
+                if not isinstance(record.get(need), dict | list):
+                    raise ValueError(f"{record['id']}: no \"{need}\" in this record; an earlier stage writes it (docs/records.md)")
+        return record
+
+    async def _one(self, record):
+        if self.passes_faults and fault(record):
+            self.tally["passed"] += 1
+            return record
+        inputs = fingerprint([self.key, self.inputs(record)]) if self.inputs else None
+        value = self.journal.get(record["id"], inputs) if self.journal else None
+        if value is not None and (self.valid is None or self.valid(record, value)):
+            self.tally["kept"] += 1
+        else:
+            async with self.slots:
+                value = await self._make(record, inputs)
+        if error := value.get("error"):
+            final = error["kind"] == "infra" and error.get("retriable") is False
+            self.tally["refused" if final else error["kind"]] += 1
+        else:
+            self.tally["done"] += 1
+        return {**record, self.key: value}
+
+    async def _make(self, record, inputs):
+        started, at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+        try:
+            if asyncio.iscoroutinefunction(self.work):
+                value = await self.work(record)
+            elif self.jobs > 1:
+                value = await asyncio.to_thread(self.work, record)
+            else:
+                value = self.work(record)
+            value = dict(value)
+        except Fault as failure:
+            value = {"error": failure.error}
+        value["by"] = {"tool": cli.NAME, "version": __version__, "image": os.environ.get("DECKSMITH_IMAGE", "host"),
+                       "inputs": inputs, "at": at, "took": round(time.monotonic() - started, 3), **value.get("by", {})}
+        error = value.get("error")
+        if error:
+            warn(record["id"], f"{error['kind']} fault, {error['class']}: {error['message']}")
+        # What our renderer, the judge or the network failed at deserves another try; only the model's own faults are results.
+        lasting = not error or error["kind"] == "model" or error.get("retriable") is False
+        if self.journal and lasting:
+            self.journal.put(record["id"], inputs, value)
+        return value
+
+    def _say_tally(self):
+        words = {"done": "done", "kept": "of them from the journal", "passed": "passed through", "model": "model faults",
+                 "renderer": "renderer faults", "judge": "judge faults", "refused": "refused by the endpoint",
+                 "infra": "infrastructure faults (run again)", "bad": "bad lines"}
+        counts = ", ".join(f"{self.tally[name]} {word}" for name, word in words.items() if self.tally[name])
+        cli.say(f"{len(self.seen)} records in {time.monotonic() - self.started:.1f} s: {counts or 'nothing to do'}")

@@ -1,0 +1,285 @@
+"""A cell for one command that runs a stranger's work: `python3 -IS walls.py SPEC COMMAND [ARG..]`, SPEC as JSON.
+
+    {"home": folder, "read": [path..], "walls": "full" | "shared-pids" | "plain", "parent": pid, "space": "size=1g"}
+
+The command sees `home` (empty, in memory, its own, of that tmpfs(5) size), the paths of `read` and the system's programs,
+all read-only, and a loopback of its own (with "net": true, the host's network; with "loopback": false, none that is up);
+nothing else of files, processes or network. Folders are shown through an overlay where the kernel grants one: a lock that the
+command takes on a file there, or a watch, is on the overlay's own inode and touches nobody outside. It is unprivileged, whoever starts it: root becomes a user that owns nothing. It dies with whoever started it,
+and everything it started dies with it. supervisor.py enters by `enter`, without a command.
+
+full needs user namespaces or root; shared-pids does without a fresh /proc (nested containers); plain keeps only what
+every kernel grants: limits, no new privileges, and another user where root starts it; none keeps only the bond with
+its parent. What the kernel refuses ends this program with status 125, before the command has run. The environment says
+BROWSER_SANDBOX=1 to the command where it may make namespaces of its own.
+
+Runs alone in a fresh interpreter: no import of this package, no thread, one fork.
+"""
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import platform
+import resource
+import signal
+import socket
+import struct
+import sys
+
+REFUSED = 125
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache", "/etc/alternatives")
+DEVICES = ("null", "zero", "full", "random", "urandom")
+_NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
+    0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000,
+)
+_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+def _check(result, what):
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def _unshare(flags):
+    _check(_libc.unshare(flags), "unshare")
+
+
+def _mount(source, target, kind=None, flags=0, data=None):
+    source, target, kind, data = (None if text is None else os.fsencode(text) for text in (source, target, kind, data))
+    _check(_libc.mount(source, target, kind, ctypes.c_ulong(flags), data), f"mount {target.decode()}")
+
+
+def _prctl(option, argument=0):
+    _check(_libc.prctl(option, ctypes.c_ulong(argument), 0, 0, 0), f"prctl {option}")
+
+
+def _read_only(target):
+    """Seal a bind mount and what is mounted below it (mount_setattr, Linux 5.12); before that, the mount itself."""
+    attributes = struct.pack("QQQQ", _RDONLY | _NOSUID, 0, 0, 0)
+    if _libc.syscall(442, -100, os.fsencode(target), 0x8000, attributes, len(attributes)) == 0:
+        return
+    if ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):
+        _check(-1, f"mount_setattr {target}")
+    had = os.statvfs(target).f_flag
+    kept = had & (_NOSUID | _NODEV | _NOEXEC | 1024 | 2048) | (1 << 21 if had & 4096 else 0)
+    _mount(None, target, flags=_BIND | _REMOUNT | _RDONLY | _NOSUID | kept)
+
+
+def _write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def _show(new, path):
+    """Bind one path of the old root, under the same name, into the new one; a link stays a link."""
+    target = new + path
+    if os.path.lexists(target):
+        return
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if os.path.islink(path):
+        os.symlink(os.readlink(path), target)
+        return
+    if os.path.isdir(path):
+        os.mkdir(target)
+    else:
+        _write(target, "")
+    if not os.path.isdir(path) or not _overlay(path, target, f"{new}/.none"):
+        _mount(path, target, flags=_BIND | _REC)
+        _read_only(target)
+
+
+def _overlay(path, target, nothing):
+    """Show a folder by inodes of our own; whether the kernel grants that (to users since Linux 5.11, and two deep at most).
+    It would hide what is mounted further down."""
+    with open("/proc/self/mountinfo") as mounts:
+        deeper = any(line.split(" ", 5)[4].startswith(f"{path}/") for line in mounts)
+    if deeper or any(character in path for character in ":,\\"):  # they separate its options
+        return False
+    os.makedirs(nothing, exist_ok=True)
+    try:
+        _mount("overlay", target, "overlay", _RDONLY | _NOSUID | _NODEV, f"lowerdir={path}:{nothing}")
+    except OSError:
+        return False
+    return True
+
+
+def _new_root(home, read, uid, gid, fresh_proc, space):
+    """A root in memory that holds the system's programs and the paths of `read`, and `home` in memory again."""
+    _mount(None, "/", flags=_REC | _PRIVATE)
+    _mount("cell", home, "tmpfs", _NOSUID | _NODEV, "mode=0755,size=4m")
+    for path in (*SYSTEM, *sorted(read)):
+        if os.path.lexists(path) and not any(path.startswith(f"{top}/") for top in read if top != path):
+            _show(home, path)
+    os.makedirs(f"{home}/dev/shm")
+    for name in filter(lambda name: os.path.exists(f"/dev/{name}"), DEVICES):  # Apptainer leaves one out
+        _write(f"{home}/dev/{name}", "")
+        _mount(f"/dev/{name}", f"{home}/dev/{name}", flags=_BIND)
+    for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        os.symlink(target, f"{home}/dev/{name}")
+    os.mkdir(f"{home}/proc")
+    if fresh_proc:
+        _mount("proc", f"{home}/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
+    else:
+        _mount("/proc", f"{home}/proc", flags=_BIND | _REC)
+    os.makedirs(f"{home}/etc", exist_ok=True)
+    _write(f"{home}/etc/passwd", f"cell:x:{uid}:{gid}::{home}:/bin/false\n")
+    os.makedirs(home + home, exist_ok=True)
+    _mount("home", home + home, "tmpfs", _NOSUID | _NODEV, f"mode=0700,{space},uid={uid},gid={gid}")
+    os.chdir(home)
+    _check(_libc.syscall({"x86_64": 155, "aarch64": 41}[platform.machine()], b".", b"."), "pivot_root")
+    _check(_libc.umount2(b".", 2), "umount")
+    os.chdir("/")
+    _mount(None, "/", flags=_REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
+
+
+def _loopback():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+
+
+def _nobody():
+    """A user that owns nothing, different for every cell, as systemd's dynamic users are."""
+    return 61184 + os.getpid() % 4336
+
+
+def _sheds(uid, gid):
+    """Give up every privilege for good; where there is no such user (a namespace of one user), the capabilities."""
+    if os.geteuid() == 0:
+        for capability in range(64):
+            if _libc.prctl(24, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+                break
+    if os.geteuid() == 0 and uid:
+        os.setgroups([])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    header, none = struct.pack("Ii", 0x20080522, 0), bytes(24)
+    _check(_libc.capset(header, none), "capset")
+    _prctl(38, 1)
+
+
+def _may_make_namespaces():
+    """Whether the browser could build its own sandbox here: tried in a child, as the browser itself would."""
+    if os.geteuid() == 0:
+        return False
+    uid, gid = os.geteuid(), os.getegid()
+    child = os.fork()
+    if not child:
+        try:
+            _unshare(_NEWUSER | _NEWPID | _NEWNET)
+            _write("/proc/self/setgroups", "deny")
+            _write("/proc/self/uid_map", f"{uid} {uid} 1")
+            _write("/proc/self/gid_map", f"{gid} {gid} 1")
+            os._exit(0)
+        except OSError:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _limit(number, most):
+    hard = resource.getrlimit(number)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(number, (most, most))
+
+
+def _dies_with(alive):
+    """SIGKILL when the parent ends; `alive` is a pipe it holds, for the case that it has ended already."""
+    _prctl(1, signal.SIGKILL)
+    if alive():
+        return
+    os._exit(REFUSED)
+
+
+def _enter(spec, home, walls, become):
+    """In the process that becomes the command: the new root, no privileges, the limits."""
+    uid, gid = (become, become) if become else (os.getuid(), os.getgid())
+    if walls != "plain":
+        if not spec.get("net") and spec.get("loopback", True):
+            _loopback()
+        _new_root(home, spec["read"], uid, gid, walls == "full", spec.get("space", "size=1g"))
+    elif become:
+        os.chown(home, uid, gid)
+    try:
+        _sheds(uid, gid)
+    except OSError as error:
+        if error.errno != errno.EINVAL or walls == "plain":
+            raise
+        _sheds(0, 0)
+    _prctl(4, 1)  # dumpable again: else its own /proc entries are root's
+    os.chdir(home)
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, 256 << 20)
+    _limit(resource.RLIMIT_NOFILE, 4096)
+    if walls != "plain" or become:  # elsewhere the user's other processes would count
+        _limit(resource.RLIMIT_NPROC, 1024)
+    if not all(os.access(path, os.R_OK) for path in spec["read"] if os.path.exists(path)):
+        raise OSError(errno.EACCES, "the renderer's files cannot be read by others than their owner")
+
+
+def enter(spec):
+    """Return inside of the cell: in a child of the caller, who waits for it and never returns. Raises OSError."""
+    home, walls = spec["home"], spec["walls"]
+    _dies_with(lambda: os.getppid() == spec["parent"])
+    root = os.geteuid() == 0
+    uid, gid = os.geteuid(), os.getegid()
+    os.umask(0o077 if walls == "plain" else 0o022)
+    try:
+        _write("/proc/self/oom_score_adj", "500")
+    except OSError:
+        pass
+    become = _nobody() if root and spec.get("become", True) else 0
+    if walls == "plain":
+        _enter(spec, home, walls, become)
+        _dies_with(lambda: os.getppid() == spec["parent"])
+    else:
+        if not root:
+            _unshare(_NEWUSER)
+            _write("/proc/self/setgroups", "deny")
+            _write("/proc/self/uid_map", f"{uid} {uid} 1")
+            _write("/proc/self/gid_map", f"{gid} {gid} 1")
+        _unshare(_NEWNS | _NEWIPC | _NEWUTS | (0 if spec.get("net") else _NEWNET) | (_NEWPID if walls == "full" else 0))
+        waits, holds = os.pipe()
+        child = os.fork()
+        if child:
+            for descriptor in (0, 1, 2, waits):
+                os.close(descriptor)
+            status = os.waitpid(child, 0)[1]
+            os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
+        os.close(holds)
+        _enter(spec, home, walls, become)
+        os.set_blocking(waits, False)
+
+        def held():
+            try:
+                return os.read(waits, 1) != b""
+            except BlockingIOError:
+                return True
+
+        _dies_with(held)
+    os.umask(0o077)
+
+
+def main():
+    spec, command = json.loads(sys.argv[1]), sys.argv[2:]
+    if spec["walls"] == "none":
+        _dies_with(lambda: os.getppid() == spec["parent"])
+        os.execv(command[0], command)
+    enter(spec)
+    if _may_make_namespaces():
+        os.environ["BROWSER_SANDBOX"] = "1"
+    try:
+        os.execv(command[0], command)
+    except OSError as error:
+        raise OSError(error.errno, f"{command[0]}: {os.strerror(error.errno)}") from None
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except OSError as error:
+        print(f"cell: {error.strerror or error}", file=sys.stderr)
+        os._exit(REFUSED)

@@ -1,0 +1,245 @@
+"""What the web servers share: where they listen and say so, what a page may do, whose requests are believed, how they end.
+
+The server is aiohttp's. It listens on loopback unless told otherwise, and what it sends carries the strictest policy that its pages bear.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import json
+import os
+import resource
+import signal
+import socket
+import time
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from decksmith.core import cli
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+PAGE = {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'"}
+LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+IDLE = float(os.environ.get("DECKSMITH_IDLE") or 60)  # seconds in which a connection must have asked something, a body come, a reply be taken
+BUSY = web.AppKey("busy", dict)  # connections whose request is being answered, and how many
+
+
+def policy(**sources):
+    """A Content-Security-Policy (W3C CSP 3) that forbids everything but what is named: `policy(script_src="'self'")`."""
+    return "; ".join(f"{name} {value}" for name, value in (PAGE | {name.replace("_", "-"): value for name, value in sources.items()}).items())
+
+
+def public(url: str | None) -> str | None:
+    """The origin that `--public-url` names, as browsers write it. Raises cli.BadConfig."""
+    parts = urlsplit(url or "")
+    if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query):
+        raise cli.BadConfig(f"--public-url {url}: write the address that people open, https://name or https://name:port, without a path")
+    return f"{parts.scheme}://{parts.netloc.lower()}" if url else None
+
+
+def remote(request: web.Request) -> str:
+    """Who asks: the address of the other side; where a reverse proxy of this machine stands between, the last that it names
+    (X-Forwarded-For), which the asker cannot choose."""
+    named = request.headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()
+    return named[:64] if named and request.app[PROXIED] and request.remote in LOOPBACK else request.remote or ""
+
+
+PROXIED = web.AppKey("proxied", bool)
+
+
+def application(*, csp=None, hosts=None, public=None, token=None, open_paths=("/health",), body=1 << 20):
+    """An aiohttp application whose handlers are spared what is not meant for them.
+
+    csp     the policy of its pages (`policy`); by default pages may do nothing
+    hosts   the names by which it may be called (Host header): a page elsewhere cannot reach it under a name of its own (DNS rebinding);
+            None: any, for a server that asks for a token
+    public  the origin under which a reverse proxy shows this server (`public`): it may be called by that name too, and pages of that
+            origin are its own, whatever Host the proxy passes on
+    token   if given, each request but those for `open_paths` must bring `Authorization: Bearer TOKEN`
+    body    bytes a request may have
+    A request that changes something from a page of another origin is refused (Fetch standard: Origin, Sec-Fetch-Site). Errors are JSON,
+    `{"error": sentence}`; an exception of cli becomes 400 (BadData) or 503 with its sentence."""
+
+    @web.middleware
+    async def guard(request, handler):
+        busy, connection = request.config_dict[BUSY], request.protocol
+        busy[connection] = busy.get(connection, 0) + 1
+        try:
+            return await answer(request, handler)
+        finally:
+            busy[connection] -= 1
+            if not busy[connection]:
+                del busy[connection]
+
+    async def answer(request, handler):
+        try:
+            refuse(request)
+            if request.can_read_body:  # what comes in drips ends here, and not in the handler
+                if (request.content_length or 0) > body:
+                    raise web.HTTPRequestEntityTooLarge(body, request.content_length)
+                try:
+                    await asyncio.wait_for(request.read(), IDLE)
+                except TimeoutError:
+                    raise web.HTTPRequestTimeout(text=f"the body did not come within {IDLE:g} s") from None
+            response = await handler(request)
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            response = problem(error.status, error.text if error.text and not error.text.startswith(f"{error.status}:") else error.reason)
+            for name in ("Allow", "Retry-After"):
+                if name in error.headers:
+                    response.headers[name] = error.headers[name]
+        except cli.Stop as error:
+            response = problem(400 if isinstance(error, cli.BadData) else 503, str(error))
+        except Exception as error:
+            if not (sentence := cli.full(error)):
+                raise
+            cli.say(sentence)
+            response = problem(507, "no room is left on the server's disk; ask again later")
+        if not response.prepared:
+            for name, value in ({"Content-Security-Policy": csp or policy()} | HEADERS).items():
+                response.headers.setdefault(name, value)
+        return response
+
+    def refuse(request):
+        host = urlsplit(f"//{request.headers.get('Host', '')}").hostname
+        if hosts is not None and host not in hosts and (not public or host != urlsplit(public).hostname):
+            raise web.HTTPMisdirectedRequest(text=f"this server is not called {host}; there are: {', '.join(sorted(hosts))}")
+        if token is not None and request.path not in open_paths:
+            given = request.headers.get("Authorization", "").encode("utf-8", "replace")
+            if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+                raise web.HTTPUnauthorized(text="the token is missing or wrong: Authorization: Bearer TOKEN")
+        if request.method not in ("GET", "HEAD"):
+            origin = request.headers.get("Origin")
+            if (origin not in (None, public) and urlsplit(origin).netloc != request.headers.get("Host")) or (
+                    request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none")):
+                raise web.HTTPForbidden(text="a page of another origin may not ask this")
+
+    app = web.Application(middlewares=[guard], client_max_size=body)
+    app[BUSY] = {}
+    app[PROXIED] = public is not None
+    return app
+
+
+def problem(status, message, **more):
+    """A response `{"error": message, ...}`."""
+    return web.json_response({"error": message, **more}, status=status)
+
+
+async def asked(request, **kinds):
+    """The JSON object that a request brings, of the named keys alone, each of its type: `await asked(request, pair=str, seconds=(int, float))`.
+    Keys may be missing; JSON's true is no number. Raises HTTPBadRequest naming the key."""
+    try:
+        body = json.loads(await request.read() or b"{}", parse_constant=lambda name: 1 / 0)
+    except (ValueError, RecursionError, ZeroDivisionError):
+        raise web.HTTPBadRequest(text="the body is no JSON") from None
+    if not isinstance(body, dict):
+        raise web.HTTPBadRequest(text="the body is no JSON object")
+    if unknown := sorted(body.keys() - kinds):
+        raise web.HTTPBadRequest(text=f"unknown key {', '.join(map(repr, unknown))[:200]}; there are: {', '.join(kinds)}")
+    for name, value in body.items():
+        kind = kinds[name]
+        if not isinstance(value, kind) or (isinstance(value, bool) and bool not in (kind if isinstance(kind, tuple) else (kind,))):
+            raise web.HTTPBadRequest(text=f"{name}: not of the right type")
+    return body
+
+
+class Rate:
+    """At most `most` events of one key in `seconds` (a bucket that refills evenly); `check` raises HTTPTooManyRequests beyond that."""
+
+    def __init__(self, most, seconds, *, keys=100_000):
+        self.most, self.refill, self.keys, self.buckets = most, most / seconds, keys, {}
+
+    def check(self, key):
+        now = time.monotonic()
+        left, at = self.buckets.pop(key, (self.most, now))
+        left = min(self.most, left + (now - at) * self.refill)
+        if left < 1:
+            self.buckets[key] = left, now
+            wait = (1 - left) / self.refill
+            raise web.HTTPTooManyRequests(text=f"too many requests; again in {wait:.0f} s", headers={"Retry-After": str(int(wait) + 1)})
+        self.buckets[key] = left - 1, now
+        while len(self.buckets) > self.keys:  # the one longest unseen
+            del self.buckets[next(iter(self.buckets))]
+
+
+@contextlib.contextmanager
+def announced(path, facts):
+    """While this lasts, `path` holds `facts` as JSON for its owner's eyes alone (0600); it is whole whenever it is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    data = json.dumps({**facts, "pid": os.getpid()}) + "\n"
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(data)
+    os.replace(fresh, path)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            if path.read_text() == data:
+                path.unlink()
+
+
+def _known():
+    """The name by which other machines know this one."""
+    full = socket.getfqdn()
+    return socket.gethostname() if full.split(".")[0] == "localhost" else full
+
+
+@contextlib.asynccontextmanager
+async def serving(app, listening):
+    """Serve an `application` on a listening socket meanwhile. A connection that asks nothing, or does not take its reply, is cut off
+    after IDLE seconds; it costs a descriptor and no thread."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # where 1024 is usual, so many idle connections would stop the server
+    most = min(hard, 1 << 16) if hard >= 0 else 1 << 16
+    if 0 <= soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * IDLE))  # of bytes that nobody takes; connections inherit it
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.5, keepalive_timeout=IDLE)
+    await runner.setup()
+    sweeper = asyncio.create_task(_sweep(runner.server, app[BUSY]))
+    try:
+        await web.SockSite(runner, listening, backlog=512).start()
+        yield
+    finally:
+        sweeper.cancel()
+        await runner.cleanup()
+
+
+async def _sweep(server, busy):
+    """Cut off each connection of an aiohttp server in which no request was complete for IDLE seconds."""
+    since = {}  # connections that are not busy: when that was first seen
+    while True:
+        await asyncio.sleep(IDLE / 4)
+        now = time.monotonic()
+        since = {connection: since.get(connection, now) for connection in server.connections if connection not in busy}
+        for connection, at in since.items():
+            if now - at > IDLE and connection.transport is not None:
+                connection.transport.abort()
+
+
+def run(make, host="127.0.0.1", port=0):
+    """Serve until SIGTERM or Ctrl-C. `make(url)` is an asynchronous context manager that yields the application; it is entered once the
+    port is known, and left after the last request ended. Open event streams are cut at the end. Raises cli.Missing for a port in use."""
+
+    async def serve():
+        try:
+            listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512)
+        except OSError as error:
+            raise cli.Missing(f"{host} port {port}: {str(error.strerror).partition(' (while')[0]}; give another with --port") from None
+        name = f"[{host}]" if ":" in host else _known() if host == "0.0.0.0" else host
+        ended = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, ended.set)
+        async with make(f"http://{name}:{listening.getsockname()[1]}") as app:
+            async with serving(app, listening):
+                await ended.wait()
+
+    asyncio.run(serve())

@@ -1,0 +1,6 @@
+"""The training data: seeds, one authored deck for each, the rules that a draft must keep, leaks, the split.
+
+In: seeds. Out: chat JSONL that shares nothing with the prompts of an evaluation.
+
+Used by seed-*, draft-*, chat-overlap, chat-split, bench-overlap. May import benchmarks, judging, render, decks, models and core.
+"""

@@ -1,0 +1,218 @@
+"""From a model's reply to a clean deck: reasoning, fences and chatter removed, the author's text otherwise kept."""
+
+import hashlib
+import re
+
+from decksmith.decks.parser import FENCE, Deck
+
+_THINK = re.compile(r"\s*<(think|thinking)>", re.I)
+_DECK_LANGS = {"", "markdown", "md", "mdx", "slidev", "yaml", "yml", "text", "txt", "plaintext"}
+_KEY = re.compile(r"[A-Za-z][\w-]*[ \t]*:(?:\s|$)")
+
+
+def clean(text):
+    """A reply without what is not deck: (deck text, leftover reasoning or None). The deck text may be empty.
+
+    In this order: BOM and CRLF; a leading think block (an opened one that never closes leaves no answer); an outer
+    code fence with what stands around it; chatter before the headmatter; blank lines at both ends. Everything else
+    stays as the author wrote it.
+    """
+    text = text.replace("\ufeff", "", 1) if text.lstrip().startswith("\ufeff") else text
+    text = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").lstrip("\n")
+    text, thought = _unthink(text)
+    lines = text.split("\n")
+    outer = _outer_fence(lines)
+    if outer:
+        lines = outer
+        text, again = _unthink("\n".join(lines).lstrip("\n"))
+        thought, lines = thought or again, text.split("\n")
+    text = "\n".join(lines[_chatter(lines) :])
+    text = text.strip("\n") if text.strip() else ""
+    return (text.rstrip() + "\n" if text else ""), thought
+
+
+def _unthink(text):
+    thoughts = []
+    while m := _THINK.match(text):
+        close = re.compile(rf"</{m.group(1)}>", re.I).search(text, m.end())
+        if not close:
+            return "", "\n".join([*thoughts, text[m.end() :].strip()])
+        thoughts.append(text[m.end() : close.start()].strip())
+        text = text[close.end() :].lstrip("\n")
+    if not text.startswith("---"):  # a chat template may have written the opening tag into the prompt
+        close = re.search(r"</think(?:ing)?>[ \t]*(?:\n|$)", text, re.I)
+        if close and not re.search(r"<think(?:ing)?>", text[: close.start()], re.I):
+            thoughts.append(text[: close.start()].strip())
+            text = text[close.end() :].lstrip("\n")
+    return (text.lstrip() if thoughts else text), "\n".join(t for t in thoughts if t) or None
+
+
+def _rule(line):
+    return line.rstrip() == "---"
+
+
+def _frontmatter_at(lines, i):
+    """Whether line i opens a frontmatter block: a rule followed by a `key:` line."""
+    return (
+        _rule(lines[i])
+        and i + 1 < len(lines)
+        and bool(
+            _KEY.match(lines[i + 1])
+            or (lines[i + 1].lstrip().startswith("#") and i + 2 < len(lines) and _KEY.match(lines[i + 2]))
+        )
+    )
+
+
+def _outer_fence(lines):
+    """The lines inside the code fence around a whole deck, or None when there is none."""
+    for i, line in enumerate(lines):
+        if _rule(line) and _frontmatter_at(lines, i):
+            return None  # the deck has begun: a fence further down belongs to it
+        m = FENCE.fullmatch(line)
+        if not m or line.lstrip().startswith(">"):
+            continue
+        mark, lang = m.group(1), m.group(2).lower()
+        inside = next((j for j in range(i + 1, len(lines)) if lines[j].strip()), None)
+        if (
+            lang not in _DECK_LANGS
+            or inside is None
+            or not (_rule(lines[inside]) or lines[inside].startswith("# ") or _THINK.match(lines[inside]))
+        ):
+            return None
+        headed = any(before.startswith("#") for before in lines[:i])
+        if headed and not (lang in ("markdown", "md", "slidev", "") and _frontmatter_at(lines, inside)):
+            return None
+        close = _closing(lines, i + 1, mark)
+        body = lines[i + 1 : close]
+        if lang in ("yaml", "yml") and close is not None:
+            block = [k for k, x in enumerate(body) if x.strip()]
+            if (
+                body
+                and _rule(body[block[-1]])
+                and len([k for k in block if _rule(body[k])]) == 2
+                and _slides_in(lines[close + 1 :])
+            ):
+                return body[block[0] : block[-1] + 1] + lines[close + 1 :]  # only the headmatter was fenced
+        return body
+    return None
+
+
+def _closing(lines, i, mark):
+    """The line that closes the outer fence, or None (cut off). Inner fences of the same length are told apart by their
+    info string and, when they have none, by what follows."""
+    bare = [
+        j
+        for j in range(i, len(lines))
+        if (m := FENCE.fullmatch(lines[j]))
+        and m.group(1)[0] == mark[0]
+        and len(m.group(1)) >= len(mark)
+        and not (m.group(2) + m.group(3)).strip()
+    ]
+    if not bare:
+        return None
+    last, inner, j = bare[-1], False, i
+    bare = set(bare)
+    seen_slides = None
+    while j < len(lines):
+        if j in bare:
+            if inner:
+                inner = False
+            elif j == last:
+                return j
+            else:
+                if seen_slides is None or j > seen_slides[1]:
+                    seen_slides = (_slides_in(lines[j + 1 :]), j)
+                if not lines[j + 1].strip() and not seen_slides[0]:
+                    return j
+                inner = True
+        elif (
+            not inner
+            and (m := FENCE.fullmatch(lines[j]))
+            and m.group(1)[0] == mark[0]
+            and len(m.group(1)) >= len(mark)
+        ):
+            inner = True
+        j += 1
+    return last if inner and last >= i else None
+
+
+def _slides_in(lines):
+    """Whether these lines hold slides: a frontmatter block, or a rule whose next text is a heading."""
+    for i, line in enumerate(lines):
+        if _rule(line):
+            following = next((x for x in lines[i + 1 : i + 6] if x.strip()), "")
+            if _frontmatter_at(lines, i) or following.startswith("# "):
+                return True
+    return False
+
+
+def _chatter(lines):
+    """How many lines stand before the deck. Text before the headmatter is chatter when that block names a theme (only
+    a headmatter does), or when it is prose without any slide in it."""
+    for i in range(len(lines)):
+        if not _rule(lines[i]):
+            m = FENCE.fullmatch(lines[i])
+            if m and not lines[i].lstrip().startswith(">"):
+                return 0
+            continue
+        if not _frontmatter_at(lines, i):
+            continue
+        before = [x for x in lines[:i] if x.strip()]
+        if not before:
+            return i
+        block = []
+        for x in lines[i + 1 :]:
+            if _rule(x):
+                break
+            block.append(x)
+        if any(x.startswith("theme:") for x in block):
+            return i
+        prose = all(x.lstrip()[:1] not in "#|<-*!" and not _KEY.match(x) for x in before)
+        return i if prose and (before[-1].rstrip().endswith(":") or len(before) == 1) else 0
+    return 0
+
+
+def current(run, value):
+    """Whether a journaled `deck` value may be used again: a fault, or a deck.md that still has the bytes it names."""
+    try:
+        return "error" in value or hashlib.sha256((run / value["path"]).read_bytes()).hexdigest() == value["sha256"]
+    except OSError:
+        return False
+
+
+def parse(run, record):
+    """Write <id>/gen.md, reasoning.md (if any) and deck.md under `run` from `record["gen"]`; returns the `deck` value
+    of docs/records.md.
+
+    Raises stream.Fault of kind model: `empty-reply` (no text and no reasoning), `no-deck` (reasoning only, or nothing
+    left).
+    """
+    from decksmith.core import stream
+
+    gen, folder = record["gen"], run / record["id"]
+    reply, reasoning = gen.get("text") or "", gen.get("reasoning") or ""
+    text, thought = clean(reply)
+    reasoning = reasoning if reasoning.strip() else thought or ""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("deck.md", "reasoning.md"):
+        (folder / name).unlink(missing_ok=True)  # nothing of an earlier reply may stay behind
+    stream.write(folder / "gen.md", reply.encode("utf-8", "replace"))
+    if reasoning.strip():
+        stream.write(folder / "reasoning.md", (reasoning.strip() + "\n").encode("utf-8", "replace"))
+    if not text:
+        if reasoning.strip() or reply.strip():
+            raise stream.Fault(
+                "model",
+                "no-deck",
+                "the reply holds reasoning but no deck" if reasoning.strip() else "nothing is left of the reply",
+            )
+        raise stream.Fault("model", "empty-reply", "the reply is empty")
+    data = text.encode()
+    stream.write(folder / "deck.md", data)
+    parsed = Deck.parse(text)
+    return {
+        "path": f"{record['id']}/deck.md",
+        "slides": len(parsed.shown),
+        "theme": parsed.theme,
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }

@@ -1,0 +1,385 @@
+"""What the X-ray of a rendered deck says to its author: findings, each with a rule, a line of deck.md, and a box.
+
+The page is measured while it stands in the browser (assets/renderer/xray.mjs; `render.xray` in docs/records.md). Here
+the measures become findings: thresholds are applied, and each element is found again in the markdown by its words.
+"""
+
+import html
+import io
+import re
+import unicodedata
+from pathlib import Path
+
+from decksmith.core import cli, stream
+from decksmith.decks import words as deck_words
+from decksmith.decks.parser import Deck
+
+CANVAS = (980, 552)
+
+# These find broken decks and do not rank good ones: no slide of the published NemoSlides decks had overflow, type
+# below 12 px or contrast below 3. What the shipped themes do themselves is no finding: code in 12 px, headings of the
+# third level with a contrast of 2.85 (apple-basic), code colours down to 1.75.
+OVERFLOW_PX = 2  # a line's box reaches a pixel past its letters
+SMALL_PX = 12
+CONTRAST, CODE_CONTRAST = 2.5, 1.5
+# What the offline protocol gives no credit for any more (assets/protocols/offline.toml, measures.density).
+WORDS = 150
+# Lines set tightly share a few per cent of their boxes; below this no letter touches another.
+OVERLAP = 0.1
+# What stands farther out than this behind all else that runs over the edge was put there; it did not flow there.
+GAP_PX = 60
+MOST = 60  # boxes of a slide in the record (xray.mjs); with so many, some between them are left out
+# Layouts that show a statement, a picture or nothing in place of a title.
+UNTITLED = {"end", "fact", "full", "image", "none", "quote", "statement", "center"}
+
+RULES = ("overflow", "off-canvas", "overlap", "small-text", "low-contrast",
+         "dense", "blank", "broken-picture", "no-title")
+_SAME = {"missing-image": "broken-picture"}  # the renderer's class for what is a rule here
+
+
+def findings(record, text):
+    """What is wrong with a rendered deck, in order of slide and line: [{line, slide, rule, message, box}].
+
+    `record` has `render`; `text` is the deck that was rendered. `rule` is one of RULES or the class of a render error;
+    a rule gives at most one finding a slide, for its first or worst element (overflow: one for each edge). `line` is
+    None only where the renderer knows none; `box` is [x, y, width, height] in CSS px or None.
+    """
+    render = record["render"]
+    source = _Source(text)
+    out = []
+    for error in render.get("errors") or []:
+        rule = _SAME.get(error["class"], error["class"])
+        out.append(_finding(error.get("line"), error.get("slide"), rule, error["message"]))
+    failed = {finding["slide"] for finding in out}
+    for page in render.get("xray") or []:
+        boxes = page.get("boxes") or []
+        for finding in out:
+            if finding["rule"] == "broken-picture" and finding["slide"] == page["slide"]:
+                broken = (box for box in boxes if box.get("broken") and source.picture(page, box) == finding["line"])
+                finding["box"] = next((box["box"] for box in broken if _place(box)), None)
+        if page.get("blank"):
+            if page["slide"] not in failed:
+                out.append(_finding(page["line"], page["slide"], "blank", "nothing can be seen on the slide"))
+            continue
+        lines = source.lines(page)
+        for rule in (_overflow, _overlap, _small, _faint, _dense, _untitled):
+            for name, index, message, area in rule(page, boxes):
+                line = source.first(page) if index is None else lines[index]
+                message = re.sub(r"\{(\d+)\}", lambda m, lines=lines: str(lines[int(m[1])]), message)
+                out.append(_finding(line, page["slide"], name, message, area))
+    return sorted(out, key=lambda f: (f["slide"] or 0, f["line"] or 0))
+
+
+def _finding(line, slide, rule, message, box=None):
+    return {"line": line, "slide": slide, "rule": rule, "message": message, "box": box}
+
+
+# --- the rules: each yields (rule, index of the box or None for the slide, message, box) ----------------------------
+
+
+_NOUNS = {"title": "the title", "code": "code", "image": "a picture", "background": "a picture", "table": "a table",
+          "diagram": "a diagram", "formula": "a formula"}
+
+
+def _noun(box):
+    return _NOUNS.get(box["kind"], "text")
+
+
+def _place(box):
+    return box["box"][2] > 0 and box["box"][3] > 0
+
+
+def _union(boxes):
+    x, y = min(b[0] for b in boxes), min(b[1] for b in boxes)
+    return [x, y, max(b[0] + b[2] for b in boxes) - x, max(b[1] + b[3] for b in boxes) - y]
+
+
+def _overflow(page, boxes):
+    cut = [i for i, box in enumerate(boxes) if max(box.get("cut") or [0]) > OVERFLOW_PX]
+    if cut:
+        first = boxes[cut[0]]
+        reach = max(max(boxes[i]["cut"]) for i in cut)
+        yield "overflow", cut[0], f"{_noun(first)} overflows its box by {reach} px", first["box"]
+    done = set()
+    for side, start, end in (
+        ("bottom", lambda b: b[1] - CANVAS[1], lambda b: b[1] + b[3] - CANVAS[1]),
+        ("right", lambda b: b[0] - CANVAS[0], lambda b: b[0] + b[2] - CANVAS[0]),
+        ("top", lambda b: -b[1] - b[3], lambda b: -b[1]),
+        ("left", lambda b: -b[0] - b[2], lambda b: -b[0]),
+    ):
+        # A background may be larger than what it stands behind.
+        out = [i for i, box in enumerate(boxes) if box["kind"] != "background" and i not in done
+               and _place(box) and end(box["box"]) > OVERFLOW_PX]
+        flow, edge = [], 0
+        for i in sorted(out, key=lambda i: start(boxes[i]["box"])):
+            if start(boxes[i]["box"]) <= edge + GAP_PX or len(boxes) >= MOST:
+                flow.append(i)
+                edge = max(edge, end(boxes[i]["box"]))
+        # Lines go on below the edge; beside the slide something that nothing leads to was put there.
+        if side != "bottom" and all(start(boxes[i]["box"]) >= 0 for i in flow):
+            flow = []
+        if flow:
+            at = min(flow, key=lambda i: (boxes[i]["kind"] == "table", i))  # a table is read by its cells
+            first = boxes[at]
+            past = "" if side == "bottom" else f" at the {side}"
+            area = _union([boxes[i]["box"] for i in flow])
+            yield "overflow", at, f"{_noun(first)} overflows by {edge} px{past}", area
+        if beyond := [i for i in out if i not in flow]:
+            first = boxes[beyond[0]]
+            far = max(0, start(first["box"]))
+            message = f"{_noun(first)} stands outside the slide, {far} px past the {side} edge"
+            yield "off-canvas", beyond[0], message, first["box"]
+        done.update(out)
+
+
+def _overlap(page, boxes):
+    covered = [i for i, box in enumerate(boxes) if box.get("covered")]
+    pairs = [(share, i, other) for i, box in enumerate(boxes) for other, share in box.get("on") or []]
+    share, i, other = max(pairs, key=lambda pair: pair[0], default=(0, None, None))
+    if covered:
+        first = boxes[covered[0]]
+        yield "overlap", covered[0], f"{_noun(first)} lies under something that covers it", first["box"]
+    elif share >= OVERLAP:
+        message = f"{_noun(boxes[i])} lies on that of line {{{other}}}, {share:.0%} of it"
+        yield "overlap", i, message, _union([boxes[i]["box"], boxes[other]["box"]])
+
+
+def _small(page, boxes):
+    small = [i for i, box in enumerate(boxes) if box.get("size") and box["size"] < SMALL_PX and _place(box)]
+    if small:
+        worst = min(small, key=lambda i: boxes[i]["size"])
+        box = boxes[worst]
+        message = f"{_noun(box)} is set in {box['size']:g} px, below {SMALL_PX}{_others(small)}"
+        yield "small-text", worst, message, box["box"]
+
+
+def _faint(page, boxes):
+    least = [CODE_CONTRAST if box["kind"] == "code" else CONTRAST for box in boxes]
+    faint = [i for i, box in enumerate(boxes) if box.get("contrast") and box["contrast"] < least[i] and _place(box)]
+    if faint:
+        worst = min(faint, key=lambda i: boxes[i]["contrast"])
+        box = boxes[worst]
+        message = f"{_noun(box)} has a contrast of {box['contrast']:.2f}, below {least[worst]:g}{_others(faint)}"
+        yield "low-contrast", worst, message, box["box"]
+
+
+def _others(indices):
+    return f", and {len(indices) - 1} more" if len(indices) > 1 else ""
+
+
+def _dense(page, boxes):
+    said = deck_words.length(deck_words.fold((page.get("text") or "")[: deck_words.LONGEST]))
+    if said > WORDS:
+        yield "dense", None, f"the slide has {said:g} words, more than {WORDS}", None
+
+
+def _untitled(page, boxes):
+    if not page.get("title") and page.get("layout") not in UNTITLED:
+        yield "no-title", None, "the slide has no title", None
+
+
+# --- lines: where in the markdown an element of the page comes from ---------------------------------------------------
+
+
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,2000}>|<!--.{0,5000}?-->", re.S)
+_PICTURE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,2000}\)")
+_LINK = re.compile(r"\[([^\]\n]{0,300})\]\([^)\n]{0,2000}\)")
+_SLOT = re.compile(r"^[ \t]*::[ \t]?[\w-]+[ \t]?::[ \t]*$", re.M)
+_WORD = re.compile(r"[^\W_]+")
+
+
+def _blank(match):
+    return "\n" * match[0].count("\n")
+
+
+def _words(text):
+    """The words of a text or a line of markdown; what emphasis and code marks leave of a word stays one word."""
+    return _WORD.findall(re.sub("[*`~]", "", unicodedata.normalize("NFKC", html.unescape(text))).casefold())
+
+
+class _Source:
+    """The deck's markdown, searched for the words that a slide shows."""
+
+    def __init__(self, text):
+        self.slides = Deck.parse(text).shown
+        self._words = {}
+
+    def slide(self, page):
+        return self.slides[page["slide"] - 1] if page["slide"] <= len(self.slides) else None
+
+    def first(self, page):
+        """The first line of a slide's content."""
+        slide = self.slide(page)
+        return slide.content_line if slide and slide.content else page["line"]
+
+    def words(self, number):
+        """[(word, line)] of a slide as a reader sees it, and of all that it is written in."""
+        if number not in self._words:
+            slide = self.slides[number - 1]
+            prose = _SLOT.sub("", _LINK.sub(r"\1", _PICTURE.sub("", _TAG.sub(_blank, slide.prose))))
+            seen = prose.split("\n")
+            for fence in slide.fences:
+                at = fence.line + 1 - slide.content_line
+                rows = fence.text.split("\n")[: fence.end - fence.line]
+                seen[at : at + len(rows)] = rows
+            self._words[number] = [
+                [(word, first + i) for i, line in enumerate(rows) for word in _words(line)]
+                for first, rows in ((slide.content_line, seen), (slide.start, slide.raw.split("\n")))
+            ]
+        return self._words[number]
+
+    def lines(self, page):
+        """The line of each box of a slide; the slide's own first line where its words are not in the markdown."""
+        slide, boxes = self.slide(page), page.get("boxes") or []
+        if slide is None:
+            return [page["line"]] * len(boxes)
+        fences = [fence.line for fence in slide.fences if fence.lang == "mermaid"]
+        diagrams = iter(fences)
+        out, at = [], 0
+        for i, box in enumerate(boxes):
+            line = None
+            if box["kind"] == "diagram":
+                line = next(diagrams, None)
+            elif box.get("src"):
+                line = self.picture(page, box)
+            else:
+                # A table has no words of its own: its first cell's.
+                cells = (other.get("text") for other in boxes[i + 1 :] if other["kind"] == "cell")
+                line, after = self._find(page["slide"], box.get("part") or box.get("text") or next(cells, ""), at)
+                at = after if after is not None and box["kind"] != "table" else at
+            out.append(line or page["line"])
+        return out
+
+    def _find(self, number, text, start):
+        """(line, where to look on) of the words of `text`: their next place after `start`, else their first, else in
+        frontmatter or tags; (None, None) when they are nowhere."""
+        wanted = _words(text)
+        seen, raw = self.words(number)
+        # The text may be cut within a word; what the page puts in between (a count, an expression) is passed over.
+        parts = [wanted, wanted[:-1], *(wanted[a : a + 6] for a in range(1, 4))]
+        parts += [wanted[a : a + 3] for a in range(len(wanted) - 2)]
+        for part in parts:
+            if not part or (len(part) == 1 and len(wanted) > 2):
+                continue
+            for words, begin in ((seen, start), (seen, 0), (raw, 0)):
+                for i in range(begin, len(words) - len(part) + 1):
+                    if words[i][0] == part[0] and all(words[i + j][0] == word for j, word in enumerate(part)):
+                        return words[i][1], i + len(part) if words is seen else None
+        return None, None
+
+    def picture(self, page, box):
+        """The line that names a picture, or None (a theme's own)."""
+        slide, source = self.slide(page), (box.get("src") or "").lstrip("/")
+        if not slide or not source:
+            return None
+        named = sorted(((image.kind in ("markdown", "src")) != (box["kind"] == "image"), image.line)
+                       for image in slide.images if image.url.removeprefix("./").lstrip("/") == source)
+        rows = enumerate(slide.raw.split("\n"), slide.start)
+        return named[0][1] if named else next((line for line, text in rows if source in text), None)
+
+
+# --- a deck of a run, and its pictures with the findings drawn in ---------------------------------------------------
+
+
+def examine(run, record, *, overlay=False):
+    """The `xray` value of a rendered record: {"findings", and with `overlay` "overlay": paths}. Raises cli.BadData."""
+    if not isinstance(record.get("render"), dict):
+        if stream.fault(record):
+            return {"findings": []}
+        raise cli.BadData(f"{record['id']}: no \"render\" in this record; deck-render writes it")
+    path = Path(run) / (record.get("images") or record.get("deck") or {}).get("path", "")
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise cli.BadData(f"{record['id']}: the deck of this record cannot be read: {error}") from None
+    value = {"findings": findings(record, text)}
+    if overlay:
+        value["overlay"] = draw(run, record, value["findings"])
+    return value
+
+
+def lint(record, value):
+    """The findings as lines of text: `p001/deck.md:42: text overflows by 131 px (overflow)`."""
+    path = (record.get("deck") or record.get("images") or {}).get("path", f"{record['id']}/deck.md")
+    return [f"{path}:{f['line'] or 1}: {' '.join(f['message'].split())} ({f['rule']})" for f in value["findings"]]
+
+
+# One colour a rule, told apart also by readers who see no red or green (Okabe and Ito's palette, darkened).
+COLOURS = {"overflow": "#c94c00", "off-canvas": "#a8417f", "overlap": "#b07800", "small-text": "#005f9e",
+           "low-contrast": "#007d9c", "dense": "#00735a", "blank": "#555555", "broken-picture": "#8f1d1d",
+           "no-title": "#6a3d9a"}
+_ERROR = "#c00020"
+
+
+def draw(run, record, found):
+    """Write <run>/<id>/overlay/01.png and on: each slide with its boxes, the findings numbered; returns their paths."""
+    from PIL import Image
+
+    render, folder = record["render"], Path(run) / record["id"] / "overlay"
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = {page["slide"]: page for page in render.get("xray") or []}
+    paths = []
+    for name in render.get("slides") or []:
+        slide = int(Path(name).stem)
+        try:
+            with Image.open(Path(run) / name) as picture:
+                sheet = _sheet(picture.convert("RGB"), pages.get(slide, {}), [f for f in found if f["slide"] == slide])
+        except OSError as error:
+            raise cli.BadData(f"{record['id']}: {error}; render it again") from None
+        data = io.BytesIO()
+        sheet.save(data, "PNG")
+        stream.write(folder / Path(name).name, data.getvalue())
+        paths.append(f"{record['id']}/overlay/{Path(name).name}")
+    for stale in folder.glob("*.png"):
+        if f"{record['id']}/overlay/{stale.name}" not in paths:
+            stale.unlink()
+    return paths
+
+
+def _sheet(picture, page, found):
+    """The slide in a margin that shows how far things reach outside, a list of the findings under it."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    scale, margin, row = picture.width / CANVAS[0], 28, 24
+    boxes = [box["box"] for box in page.get("boxes") or [] if _place(box)]
+    wide, high = CANVAS[0] + 2 * margin, CANVAS[1] + 2 * margin
+    sheet = Image.new("RGB", (round(wide * scale), round((high + row * max(1, len(found)) + 12) * scale)), "#e4e4e4")
+    sheet.paste(picture, (round(margin * scale), round(margin * scale)))
+    pen = ImageDraw.Draw(sheet, "RGBA")
+    font = ImageFont.load_default(13 * scale)
+
+    def at(x, y):
+        return min(max(x + margin, 3), wide - 4) * scale, min(max(y + margin, 3), high - 4) * scale
+
+    def frame(box, colour, width, fill=None):
+        (x0, y0), (x1, y1) = at(box[0] - 2, box[1] - 2), at(box[0] + box[2] + 2, box[1] + box[3] + 2)
+        pen.rectangle((x0, y0, x1, y1), fill, colour, max(1, round(width * scale)))
+        return x0, y0
+
+    for box in boxes:
+        frame(box, "#7a8ca090", 1)
+    pen.rectangle((*at(-1, -1), *at(*CANVAS)), outline="#8a8a8a", width=max(1, round(scale)))
+    taken = []
+    for number, finding in enumerate(found, 1):
+        colour, y = COLOURS.get(finding["rule"], _ERROR), (high + row * (number - 1)) * scale
+        if finding["box"]:
+            # Left of its box, where it hides nothing of it; beside the one that is there already.
+            x0, y0 = frame(finding["box"], colour, 2, colour + "20")
+            corner = max(2 * scale, x0 - 25 * scale), min(y0, (high - 20) * scale)
+            while any(abs(corner[0] - a) < 24 * scale and abs(corner[1] - b) < 20 * scale for a, b in taken):
+                corner = corner[0], corner[1] + 21 * scale
+            taken.append(corner)
+            _badge(pen, corner, number, colour, font, scale)
+        _badge(pen, (margin * scale, y), number, colour, font, scale)
+        place = f"line {finding['line']}: " if finding["line"] else ""
+        text = f"{place}{' '.join(finding['message'].split())[:120]} ({finding['rule']})"
+        pen.text(((margin + 32) * scale, y + 9 * scale), text, "#222222", font, anchor="lm")
+    if not found:
+        pen.text((margin * scale, (high + 9) * scale), "no findings", "#222222", font, anchor="lm")
+    return sheet
+
+
+def _badge(pen, corner, number, colour, font, scale):
+    x, y = corner
+    pen.rounded_rectangle((x, y, x + 22 * scale, y + 18 * scale), 4 * scale, colour)
+    pen.text((x + 11 * scale, y + 9 * scale), str(number), "white", font, anchor="mm")

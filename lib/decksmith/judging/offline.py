@@ -1,0 +1,744 @@
+"""The offline measures, `offline-v3`: what a program can say about a rendered deck without seeing it as a person would.
+
+Each function in MEASURES takes a Pages and returns its value: a number for the deck, `{slide number: number}` for a
+measure of single slides, or None where the measure does not apply. The protocol's [measures] table turns values into
+qualities, and those into the three dimensions (`judge`). The docstrings are the documentation: docs/protocol.md
+prints them (`table`).
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from functools import cached_property
+from pathlib import Path
+
+from decksmith.core import cli
+from decksmith.decks import words as deck_words
+from decksmith.decks.words import LONGEST, STOPWORDS, content_words, fold, head, length
+
+NAME = "offline-v3"
+THUMB = (98, 55)  # a tenth of the canvas, in pixels
+CANVAS = (980, 552)
+BOXES, LETTERS = 60, 80  # a record keeps so many boxes of a slide, and so many letters of each
+PICTURE = 0.01  # of the canvas: what is smaller shows nothing
+CODE_CONTRAST = 1.5  # the shipped themes colour code down to 1.75
+RUN = 3  # words in a row that make a quotation
+LARGE = 40  # px: the few words of a slide set so large are what the slide shows
+SCRIPTS = {code: tuple(scripts.split("|")) for code, scripts in (pair.split(":") for pair in (
+    "zh:CJK ja:HIRAGANA|KATAKANA|CJK ko:HANGUL ru:CYRILLIC uk:CYRILLIC bg:CYRILLIC ar:ARABIC fa:ARABIC he:HEBREW "
+    "el:GREEK hi:DEVANAGARI th:THAI").split())}
+CLOSING = "".join("""
+summary|conclusion|takeaway|thank|question|next step|recap|wrap|outlook|in short|q&a|to remember|the end|
+zusammenfassung|fazit|danke|fragen|ausblick|nächste schritte|résumé|merci|prochaines étapes|à retenir|
+conclusión|conclusiones|resumen|gracias|preguntas|próximos pasos|conclusione|conclusioni|riepilogo|grazie|domande|
+prossimi passi|conclusão|resumo|obrigad|perguntas|próximos passos|samenvatting|conclusie|bedankt|vragen|podsumowanie|
+dziękuj|pytania|sammanfattning|tack|frågor|opsummering|konklusion|özet|sonuç|teşekkür|kesimpulan|terima kasih|
+kết luận|cảm ơn|まとめ|結論|ありがとう|質問|总结|結語|结论|谢谢|感谢|요약|결론|감사|итог|вывод|заключение|спасибо|
+вопрос|підсумок|дякую|συμπέρασμα|ευχαριστ|निष्कर्ष|धन्यवाद|الخلاصة|شكرا
+""".splitlines()).split("|")
+# Words that a noun follows, sooner or later, but never at once a function word or the end of a line.
+ARTICLES = {name: set(words.split()) for name, words in (row.split(":") for row in """
+en: the a an my your our their its
+fr: le la les un une des du ce cette
+es: el la los las un una del
+it: il la le gli un una del della dei nel
+pt: o os as um uma do da dos das
+nl: de het een
+de: der den dem des ein eine im zum zur
+""".strip().splitlines())}
+STATEMENTS = ("center", "fact", "quote", "section", "statement", "cover")
+# Marks that a renderer should have consumed, and text that an author should have replaced.
+LEFTOVERS = ("```", "{{", "}}", "](", "image-query:", "\nlayout: ", "v-click", "::right::", "**", "<br", "</", "\n## ",
+             "\n# ", "\n- [", "[object Object]", "Lorem ipsum", "lorem ipsum", "[Insert", "[insert", "Your text here",
+             "Slide title here")
+
+
+class Pages:
+    """One rendered deck: its slides' measures by number, its pictures, and the request. Slides that failed to render
+    are empty."""
+
+    def __init__(self, record, run, settings):
+        self.record, self.run, self.settings = record, Path(run), settings
+        render = record["render"]
+        self.asks, self.items = record.get("asks") or {}, record.get("checklist") or []
+        self.pictures = {int(Path(path).stem): path for path in render.get("slides") or []}
+        seen = {page["slide"]: page for page in render.get("xray") or []}
+        self.numbers = sorted({*self.pictures, *seen, *range(1, (render.get("expected") or 0) + 1)})
+        self.pages = {n: seen.get(n, {}) for n in self.numbers}
+        self.whole = {n: page for n, page in self.pages.items() if page and not page.get("blank") and not self._flat(n)}
+
+    def _flat(self, n):
+        return n in self.pictures and self.thumbs[n].max() - self.thumbs[n].min() < 4
+
+    @cached_property
+    def _looked(self):
+        """{slide number: (its picture as THUMB grey values, an int16 array; the places in `boxes` of the lines that cannot
+        be made out in it)}."""
+        import numpy as np
+        from PIL import Image
+
+        from decksmith.judging import legibility
+
+        limits, looked = self.settings["checklist"], {}
+        for n, path in self.pictures.items():
+            try:
+                with Image.open(self.run / path) as picture:
+                    picture = picture.convert("L")
+            except OSError as error:
+                raise cli.BadData(f"{self.record['id']}: {error}; render it again") from None
+            lost = set()
+            for i, box in enumerate(self.pages[n].get("boxes") or []):
+                if box.get("ink"):
+                    likeness, contrast = legibility.look(picture, box)
+                    if likeness < limits["unlike"] or contrast < limits["unreadable_contrast"]:
+                        lost.add(i)
+            looked[n] = np.asarray(picture.resize(THUMB, Image.Resampling.BOX), dtype=np.int16), lost
+        return looked
+
+    @property
+    def thumbs(self):
+        """{slide number: its picture as THUMB grey values}."""
+        return {n: thumb for n, (thumb, _) in self._looked.items()}
+
+    def lost(self, n):
+        """The places in `boxes` of the lines of slide n that cannot be made out in its picture."""
+        return self._looked[n][1] if n in self._looked else set()
+
+    @cached_property
+    def texts(self):
+        """What can be read on each slide, in one form: NFKC, case-folded, single blanks; bounded."""
+        limits = self.settings["checklist"]
+        return {n: fold(readable(page, limits, self.lost(n))) for n, page in self.whole.items()}
+
+    @cached_property
+    def request(self):
+        """What the user asked for, in words."""
+        return "\n".join(m["content"] for m in self.record.get("messages") or [] if m.get("role") == "user")
+
+    @cached_property
+    def own(self):
+        """The content words of each slide without those of the headings that were asked for."""
+        headings = content_words(fold(" ".join(self.asks.get("outline") or [])))
+        return {n: words - headings for n, words in self.tokens.items()}
+
+    @cached_property
+    def words(self):
+        """Words by slide number; a letter of a script without blanks counts as half a word."""
+        return {n: length(text) for n, text in self.texts.items()}
+
+    def titles(self):
+        """The title of each slide, as far as it can be read."""
+        said = {n: fold(page.get("title") or "") for n, page in self.whole.items()}
+        return {n: title if _letters(title) in _letters(self.texts[n]) else "" for n, title in said.items()}
+
+    def has(self, n, element):
+        """Whether slide n shows an element (`mermaid`, `two-cols`, `cover` ...; docs/records.md)."""
+        return n in self.whole and shows(self.whole[n], element)
+
+    @cached_property
+    def deck(self):
+        from decksmith.decks.parser import Deck
+
+        path = self.run / self.record["deck"]["path"]
+        return Deck.parse(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else Deck.parse("")
+
+    @cached_property
+    def answers(self):
+        """The checklist as [{"id", "yes", "slide"}]: text match, with the limits that keep stuffed slides from
+        paying."""
+        limits = self.settings["checklist"]
+        credit, answers = {}, []
+        for n, page in self.whole.items():
+            font, contrast = (page.get("font") or {}).get("min"), page.get("contrast")
+            hidden = (font is not None and font < limits["unreadable_px"]) or (
+                contrast is not None and contrast < limits["unreadable_contrast"]
+            )
+            credit[n] = 0 if hidden else int(limits["per_slide"])
+        read = {n: head(text, limits["words"]) for n, text in self.texts.items()}
+        for item in self.items:
+            shown = [
+                n
+                for n in credit
+                if credit[n] and item.get("match") and all(self._entry(n, read[n], e) for e in item["match"])
+            ]
+            best = max(shown, key=lambda n: (credit[n], -n), default=None)
+            if best:
+                credit[best] -= 1
+            answers.append({"id": item["id"], "yes": best is not None, "slide": best})
+        return answers
+
+    def _entry(self, n, text, entry):
+        for option in entry.split("|"):
+            if option.startswith("@") and self.has(n, option[1:]):
+                return True
+            if not option.startswith("@") and fold(option) and fold(option) in text:
+                return True
+        return False
+
+    @cached_property
+    def tokens(self):
+        """The content words of each slide: 4 letters or more and no function words; pairs of letters in scripts
+        without blanks."""
+        return {n: content_words(text) for n, text in self.texts.items()}
+
+
+ELEMENTS = ("code", "mermaid", "katex", "table", "image", "quote")
+
+
+def shows(page, element):
+    """Whether the measures of a slide (one of render.xray) show an element, by its name in docs/records.md."""
+    layout = page.get("layout") or ""
+    return {
+        "code": lambda: page.get("code_lines", 0) > 0,
+        "mermaid": lambda: page.get("diagrams", 0) > 0,
+        "katex": lambda: page.get("formulas", 0) > 0,
+        "table": lambda: page.get("table_cells", 0) > 0,
+        "image": lambda: page.get("images", 0) > page.get("images_broken", 0) and _large(page),
+        "quote": lambda: page.get("quotes", 0) > 0 or layout == "quote",
+        "two-cols": lambda: page.get("columns", 1) > 1 or layout.startswith("two-cols"),
+        "cover": lambda: layout in ("cover", "intro"),
+        "end": lambda: layout == "end",
+    }.get(element, lambda: False)()
+
+
+def _large(page):
+    """Whether a picture of the slide is large enough to show something; a slide whose boxes were cut off is believed."""
+    boxes = page.get("boxes") or []
+    sizes = [b["box"][2] * b["box"][3] for b in boxes if b["kind"] in ("image", "background") and not b.get("broken")]
+    return not boxes or len(boxes) >= BOXES or max(sizes, default=0) >= PICTURE * CANVAS[0] * CANVAS[1]
+
+
+def readable(page, limits, lost=()):
+    """The lines of a slide's text that a reader can make out: not those that are transparent, off the canvas, covered,
+    below `unreadable_px` or below `unreadable_contrast`, nor those of the boxes whose places are in `lost`. A measured page
+    without boxes is believed."""
+    text, boxes = (page.get("text") or "")[:LONGEST], page.get("boxes") or []
+    if not boxes:
+        return text
+    seen, hidden = [], []
+    for place, box in enumerate(boxes):
+        if not box.get("text"):
+            continue
+        x, y, width, height = box["box"]
+        gone = x >= CANVAS[0] or y >= CANVAS[1] or x + width <= 0 or y + height <= 0 or not width or not height
+        pale = box.get("contrast", 21) < limits["unreadable_contrast"] or box.get("covered")
+        unread = gone or pale or place in lost or box.get("size", LETTERS) < limits["unreadable_px"]
+        (hidden if unread else seen).append(_letters(box["text"]))
+    # Lines of code, formulas and diagrams are in no box line by line.
+    vouched = len(page["boxes"]) >= BOXES or any(page.get(key) for key in ("code_lines", "formulas", "diagrams"))
+    kept = []
+    for line in text.split("\n"):
+        letters = _letters(line)
+        if not letters or _among(letters, seen) or (vouched and not _among(letters, hidden)):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _letters(text):
+    return "".join(c for c in fold(text) if c.isalnum())
+
+
+def _among(line, boxes):
+    """Whether one of the boxes holds the line or, cut off as boxes are, begins it, or several make up half of it."""
+    parts = {box for box in boxes if box and box in line}
+    return any(line in box for box in boxes) or 2 * sum(map(len, parts)) >= len(line) or any(
+        len(box) > LETTERS // 2 and line.startswith(box) for box in boxes
+    )
+
+
+# --- design ----------------------------------------------------------------------------------------------------------
+
+
+def overflow(pages):
+    """How far content reaches past the canvas or its own clipping box, in px; the worst direction."""
+    return {
+        n: max((p.get("overflow") or {}).get("x") or 0, (p.get("overflow") or {}).get("y") or 0)
+        for n, p in pages.whole.items()
+    }
+
+
+def overlap(pages):
+    """Share of the canvas where elements lie on each other."""
+    return {n: p.get("overlap") or 0 for n, p in pages.whole.items()}
+
+
+def contrast(pages):
+    """The smallest WCAG contrast ratio of any text of the slide; code, which themes colour, counts below 1.5."""
+    found = {}
+    for n, p in pages.whole.items():
+        ratios = [(b["contrast"], b["kind"]) for b in p.get("boxes") or [] if b.get("contrast") is not None]
+        ratios = [ratio for ratio, kind in ratios if kind != "code" or ratio < CODE_CONTRAST]
+        if p.get("contrast") is not None:
+            found[n] = p["contrast"] if not p.get("boxes") else min(ratios, default=21)
+    return found
+
+
+def smallest(pages):
+    """The smallest font size on the slide, in px of a canvas 980 px wide."""
+    return {n: p["font"]["min"] for n, p in pages.whole.items() if (p.get("font") or {}).get("min") is not None}
+
+
+def pictures(pages):
+    """Pictures that did not load."""
+    return {n: p.get("images_broken") or 0 for n, p in pages.whole.items()}
+
+
+def density(pages):
+    """Words on the slide; too many lose, few do not: a slide may show one thing."""
+    return dict(pages.words) or None
+
+
+def whitespace(pages):
+    """Share of the canvas without content; slides without pictures, because a picture may fill a slide."""
+    return {
+        n: p["whitespace"] for n, p in pages.whole.items() if p.get("whitespace") is not None and not p.get("images")
+    } or None
+
+
+def hierarchy(pages):
+    """Size of the title relative to the commonest text size; slides with a title and other text."""
+    fonts = {n: p.get("font") or {} for n, p in pages.whole.items()}
+    both = {n: f for n, f in fonts.items() if f.get("title") and f.get("dominant")}
+    return {n: f["title"] / max(f["dominant"], 1) for n, f in both.items()} or 0
+
+
+def variety(pages):
+    """Kinds of slide: the effective number (the exponential of the entropy) of combinations of layout and elements
+    shown, over the square root of the number of slides, so that length by itself gains little."""
+    import math
+
+    elements = ("code", "mermaid", "katex", "table", "image", "quote", "two-cols")
+    kinds = Counter((p.get("layout"), *(pages.has(n, e) for e in elements)) for n, p in pages.whole.items())
+    total = sum(kinds.values())
+    entropy = -sum(c / total * math.log(c / total) for c in kinds.values())
+    return math.exp(entropy) / math.sqrt(total) if total else 0
+
+
+def visuals(pages):
+    """Share of the slides that show something besides running text: picture, diagram, table, quotation, code, formula, or
+    a few words set large (40 px)."""
+    shown = sum(any(pages.has(n, e) for e in ELEMENTS) or _displays(pages.whole[n]) for n in pages.whole)
+    return shown / len(pages.numbers) if pages.numbers else 0
+
+
+def _displays(page):
+    font = page.get("font") or {}
+    return max(font.get("title") or 0, font.get("dominant") or 0) >= LARGE and (page.get("layout") or "") not in ("cover", "intro")
+
+
+# --- content ---------------------------------------------------------------------------------------------------------
+
+
+def checklist(pages):
+    """Share of the checklist that a text match finds, within the limits of this table."""
+    return sum(a["yes"] for a in pages.answers) / len(pages.answers) if pages.answers else None
+
+
+def slides(pages):
+    """Slides made against slides asked for: the smaller divided by the larger; empty slides are not made."""
+    asked, made = pages.asks.get("slides"), len(pages.whole)
+    return min(asked, made) / max(asked, made) if asked else None
+
+
+def features(pages):
+    """Share of the asked elements (code, diagram, formula, table, picture, columns, quotation, click steps, notes)
+    that are there."""
+    asked = pages.asks.get("features") or []
+    there = {
+        "notes": lambda: any(s.note for s in pages.deck.slides),
+        "clicks": lambda: any("v-click" in s.prose for s in pages.deck.slides),
+    }
+    found = [there[f]() if f in there else any(pages.has(n, f) for n in pages.whole) for f in asked]
+    return sum(found) / len(found) if found else None
+
+
+def theme(pages):
+    """Whether the deck uses the theme that was asked for."""
+    asked = pages.asks.get("theme")
+    return float(asked == (pages.record.get("deck") or {}).get("theme")) if asked else None
+
+
+def language(pages):
+    """Share of the text in the asked language: by script, or by its function words against the likeliest other
+    language's."""
+    asked, text = (pages.asks.get("language") or "").split("-")[0], " ".join(pages.texts.values())
+    if asked in SCRIPTS:
+        letters = [unicodedata.name(c, "") for c in text if c.isalpha()]
+        return sum(name.startswith(SCRIPTS[asked]) for name in letters) / len(letters) if letters else 0
+    if asked not in STOPWORDS:
+        return None
+    foreign = sum(
+        unicodedata.name(c, "").startswith(("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC"))
+        for c in text
+    )
+    if foreign * 2 > len(text):
+        return 0.0
+    hits = _hits(text)
+    return hits[asked] / max(hits.values()) if max(hits.values()) >= 3 else None
+
+
+def _hits(text):
+    words = Counter("".join(c if c.isalpha() else " " for c in text).split())
+    return {name: sum(words[w] for w in stop) for name, stop in STOPWORDS.items()}
+
+
+def _tongue(text):
+    """The likeliest language of a text by its script or function words, or None where neither says."""
+    text = fold(text)
+    letters = [unicodedata.name(c, "") for c in text if c.isalpha()]
+    if letters and sum(name.startswith("LATIN") for name in letters) * 2 < len(letters):
+        shares = {code: sum(name.startswith(scripts) for name in letters) for code, scripts in SCRIPTS.items()}
+        best = [code for code, share in shares.items() if share == max(shares.values())]
+        kana = any(name.startswith(("HIRAGANA", "KATAKANA")) for name in letters)
+        return {("zh", "ja"): "ja", ("ja",): "ja" if kana else "zh"}.get(tuple(best), best[0] if len(best) == 1 else None)
+    hits = _hits(text)
+    best, second = sorted(hits.values())[-1], sorted(hits.values())[-2]
+    return max(hits, key=hits.get) if best >= 5 and best > 1.3 * second else None
+
+
+def outline(pages):
+    """Share of the asked outline's headings that some slide's title covers by half of its words."""
+    asked = pages.asks.get("outline") or []
+    return sum(place is not None for place in _places(pages, asked)) / len(asked) if asked else None
+
+
+def _places(pages, asked):
+    titles = {n: set(t.split()) for n, t in pages.titles().items()}
+    places = []
+    for heading in asked:
+        want = set(fold(heading).split())
+        best = max(titles, key=lambda n: (len(want & titles[n]), -n), default=None)
+        places.append(best if best and len(want & titles[best]) * 2 >= len(want) > 0 else None)
+    return places
+
+
+def topic(pages):
+    """Share of the request's content words that the slides take up, beside the headings that were asked for: little is
+    another topic or none, all of it is the request itself. Null where the deck is asked for in another language."""
+    headings = content_words(fold(" ".join(pages.asks.get("outline") or [])))
+    asked = content_words(fold(pages.request)) - headings
+    spoken, wanted = _tongue(pages.request), (pages.asks.get("language") or "").split("-")[0]
+    if len(asked) < 3 or (spoken and wanted and spoken != wanted):
+        return None
+    return len(asked & set().union(*pages.own.values())) / len(asked)
+
+
+def aside(pages):
+    """Share of the slides with code or formulas, where `asks.features` is given and has them not."""
+    if not pages.asks.get("features"):
+        return None
+    unasked = [e for e in ("code", "katex") if e not in pages.asks["features"]]
+    return sum(any(pages.has(n, e) for e in unasked) for n in pages.whole) / len(pages.numbers) if pages.numbers else 0
+
+
+def leftovers(pages):
+    """Share of the slides that show raw markup, template syntax or filler text where they show no code."""
+    bad = [
+        n
+        for n, p in pages.whole.items()
+        if not pages.has(n, "code") and any(mark in "\n" + (p.get("text") or "") for mark in LEFTOVERS)
+    ]
+    return len(bad) / len(pages.numbers) if pages.numbers else 0
+
+
+def figures(pages):
+    """Share of the request's figures (two digits or more; not the number of slides, nor the numbering of a list) that the
+    deck shows."""
+    asked = _asked_figures(pages.record)
+    shown = set().union(*map(_figures, pages.texts.values()))
+    return len(asked & shown) / len(asked) if asked else None
+
+
+def _figures(text):
+    """The numbers of a text without the signs that group their digits: 10,000 and 10.000 are one, and so is 10 000, which
+    is also two."""
+    text = unicodedata.normalize("NFKC", text)
+    found = re.findall(r"(?<!\w)\d+(?:[.,:']\d+)*", text) + re.findall(r"(?<!\w)\d{1,3}(?: \d{3})+(?!\d)", text)
+    return {digits for number in found if len(digits := "".join(c for c in number if c.isdigit())) > 1}
+
+
+def _asked_figures(record):
+    """The figures of a request. A number at a word for slides in the request's language is how many there shall be."""
+    request = "\n".join(m["content"] for m in record.get("messages") or [] if m.get("role") == "user")
+    request = re.sub(r"(?m)^\s*\d{1,2}[.):]?\s", "", request)
+    slides = {digits for pair in _SLIDES.findall(unicodedata.normalize("NFKC", request).casefold()) for digits in pair if digits}
+    return _figures(request) - slides - {str((record.get("asks") or {}).get("slides"))}
+
+
+# 12 slides, a 12-slide deck, 10-12 pages, slides: 12, 12枚のスライド, 12张幻灯片 ..
+_SLIDES = re.compile(
+    r"(?<!\d)(\d{1,3})(?:\s?(?:-|–|to|bis|à|a|bis zu)\s?(\d{1,3}))?[\s-]?(?:[^\W\d_]{1,12}\s){0,1}(?:の)?"
+    r"(?:slid|page|seite|foli|diapo|diaposit|lámin|pantall|planche|pagin|páginas|dia'?s|sider|sidor|bild|slajd|snímk|strán|"
+    r"слайд|διαφάνει|slayt|salind|trang|स्लाइड|شرائح|شريحة|枚|张|張|页|頁|ページ|장|슬라이드|쪽)"
+    r"|(?:slides?|folien|diapositiv\w*|スライド|幻灯片|슬라이드)\s*[:=]\s*(\d{1,3})"
+)
+
+
+def echo(pages):
+    """Share of the words that stand in the request in the same order, three or more in a row."""
+    asked = _units(pages.request)
+    runs, words, said = {tuple(asked[i : i + RUN]) for i in range(len(asked) - RUN + 1)}, 0, 0
+    for text in pages.texts.values():
+        units = _units(text)
+        at = {i + k for i in range(len(units) - RUN + 1) if tuple(units[i : i + RUN]) in runs for k in range(RUN)}
+        words, said = deck_words + len(units), said + len(at)
+    return said / words if runs and words else None
+
+
+def _units(text):
+    """Words without their punctuation; single letters in scripts without blanks."""
+    spaced = "".join(f" {c} " if deck_words.dense(c) else c if deck_words.inside(c) else " " for c in fold(text))
+    return spaced.split()
+
+
+# --- coherence -------------------------------------------------------------------------------------------------------
+
+
+def opening(pages):
+    """The first slide: 0.5 for a title, 0.25 for a cover layout, 0.25 for at most 40 words beside it."""
+    first = pages.whole.get(1)
+    if not first or not first.get("title"):
+        return 0.0
+    return 0.5 + 0.25 * pages.has(1, "cover") + 0.25 * (pages.words[1] <= 40)
+
+
+def close(pages):
+    """The last slide: 1 when it is laid out or titled as an ending, 0.7 when its text says so or it stands as a
+    statement, 0.4 when it names the deck's title again."""
+    if not pages.numbers or pages.numbers[-1] not in pages.whole or len(pages.whole) < 2:
+        return 0.0
+    last, titles = pages.numbers[-1], pages.titles()
+    if pages.has(last, "end") or any(word in titles[last] for word in CLOSING):
+        return 1.0
+    if any(word in pages.texts[last] for word in CLOSING) or pages.whole[last].get("layout") in STATEMENTS:
+        return 0.7
+    return 0.4 if content_words(titles.get(1, "")) & pages.tokens[last] else 0.0
+
+
+def titles(pages):
+    """Share of the slides with a title that no other slide has; a picture or a few large words need none."""
+    titles = pages.titles()
+    seen = Counter(titles.values())
+    free = [n for n, title in titles.items() if not title and (_displays(pages.whole[n]) or pages.words[n] <= 5 and pages.has(n, "image"))]
+    good = sum(1 for title, times in seen.items() if title and times == 1)
+    return (good + len(free)) / len(pages.numbers) if pages.numbers else 0
+
+
+def thread(pages):
+    """Share of the slides with words that take up a word of the request or of an earlier slide; from the second on."""
+    known, linked = content_words(fold(pages.request)), []
+    for n in pages.whole:
+        if words := pages.tokens[n]:
+            linked.append(bool(words & known))
+            known |= words
+    return sum(linked[1:]) / len(linked[1:]) if linked[1:] else 0
+
+
+def order(pages):
+    """The longest run of the outline's headings that stand in the asked order, as a share of those found."""
+    places = [place for place in _places(pages, pages.asks.get("outline") or []) if place is not None]
+    best = []
+    for i, place in enumerate(places):
+        best.append(1 + max((best[j] for j in range(i) if places[j] < place), default=0))
+    return max(best) / len(places) if len(places) > 1 else None
+
+
+def grammar(pages):
+    """Share of function words in the text beside the titles, on slides without code, diagram and formula: words without
+    any are a list that says nothing. From 60 words on, in the languages that the measure `language` tells by them."""
+    asked, words = (pages.asks.get("language") or "").split("-")[0], []
+    for n in pages.whole:
+        if not any(pages.has(n, e) for e in ("code", "mermaid", "katex")):
+            text = pages.texts[n].replace(pages.titles()[n], " ", 1)
+            words += "".join(c if c.isalpha() else " " for c in text).split()
+    if asked not in STOPWORDS or len(words) < 60:
+        return None
+    return sum(word in STOPWORDS[asked] for word in words) / len(words)
+
+
+def articles(pages):
+    """Share of the articles with a function word, a mark or nothing behind them: words in no order. From 8 articles on, in
+    seven languages, on slides without code and formula."""
+    language, found, bad = (pages.asks.get("language") or "").split("-")[0], 0, 0
+    if language not in ARTICLES:
+        return None
+    for n, page in pages.whole.items():
+        if pages.has(n, "code") or pages.has(n, "katex"):
+            continue
+        for line in readable(page, pages.settings["checklist"], pages.lost(n)).split("\n"):
+            words = re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)*|[.,;:!?()—–\"]", fold(line))
+            for word, behind in zip(words, [*words[1:], "."], strict=False):
+                if word in ARTICLES[language]:
+                    found += 1
+                    bad += behind in STOPWORDS[language] or not behind[0].isalnum()
+    return bad / found if found >= 8 else None
+
+
+# --- several dimensions ----------------------------------------------------------------------------------------------
+
+
+def repeats(pages):
+    """Share of the slides that repeat an earlier one: the same picture, or nine in ten words the same with digits and
+    the words of the titles set aside."""
+    again, bags = 0, {}
+    for n in pages.whole:
+        titled = {*_units(pages.titles()[n])}
+        words = [word for word in pages.texts[n].split() if not titled.issuperset(_units(word))]
+        bag = Counter("".join(c for c in word if not c.isdigit()) for word in words)
+        for m, other in bags.items():
+            union = (bag | other).total()
+            if (union >= 5 and (bag & other).total() >= 0.9 * union) or _alike(pages, m, n):
+                again += 1
+                break
+        bags[n] = bag
+    return again / len(pages.numbers) if pages.numbers else 0
+
+
+def _alike(pages, m, n):
+    if m not in pages.pictures or n not in pages.pictures:
+        return False
+    return abs(pages.thumbs[m] - pages.thumbs[n]).max() < 6
+
+
+def empty(pages):
+    """Share of the slides that show nothing: blank, of one colour, or replaced because they could not be rendered."""
+    return 1 - len(pages.whole) / len(pages.numbers) if pages.numbers else 1
+
+
+def hollow(pages):
+    """Share of the slides between the first and the last that show nothing but a heading that was asked for, or at most
+    two words beside it: no picture, no figure, nothing in place of a title of their own."""
+    headings = [set(_units(h)) for h in pages.asks.get("outline") or []]
+    inner = [n for n in pages.numbers[1:-1] if n in pages.whole]
+    bad = 0
+    for n in inner:
+        title, said = set(_units(pages.titles()[n])), set(_units(pages.texts[n]))
+        asked = any(len(title & heading) * 2 >= len(heading) for heading in headings) or length(" ".join(title)) < 3
+        few = length(" ".join(said - title)) <= 2 and not any(c.isdigit() for c in pages.texts[n])
+        bad += asked and few and not any(pages.has(n, e) for e in ELEMENTS)
+    return bad / len(inner) if inner else None
+
+
+def unread(pages):
+    """Share of the slide's lines of text that cannot be made out in its picture: the pixels where a line stands are not
+    like its letters, or hardly differ from what is around them."""
+    lines = {n: sum(1 for box in page.get("boxes") or [] if box.get("ink")) for n, page in pages.whole.items()}
+    return {n: len(pages.lost(n)) / count for n, count in lines.items() if count} or None
+
+
+def errors(pages):
+    """Share of the slides with an error of the model's in them (accepted by the protocol, or the deck would not be
+    here)."""
+    bad = {error.get("slide") for error in pages.record["render"].get("errors") or [] if error.get("kind") == "model"}
+    return len(bad & {*pages.numbers}) / len(pages.numbers) if pages.numbers else 0
+
+
+MEASURES = {f.__name__: f for f in (
+    overflow, overlap, contrast, smallest, pictures, density, whitespace, hierarchy, variety, visuals,
+    checklist, slides, features, theme, outline, figures, language, topic, aside, leftovers, echo,
+    opening, close, titles, thread, order, grammar, articles,
+    unread, repeats, empty, hollow, errors)}
+DIMENSIONS = ("content", "design", "coherence")
+# What a merit of the content needs in a prompt, by the names of docs/records.md.
+NEEDS = {"checklist": "checklist", "slides": "asks.slides", "features": "asks.features", "theme": "asks.theme", "outline": "asks.outline",
+         "figures": "figures in the request"}
+
+
+def quality(value, ramp):
+    """A value's place on a ramp, 0..1. Two numbers: where it is 0 and where it is 1 (either way round). Four: 0, 1,
+    1, 0."""
+    if len(ramp) == 4:
+        return min(quality(value, ramp[:2]), quality(value, [ramp[3], ramp[2]]))
+    low, high = ramp
+    return min(1.0, max(0.0, (value - low) / (high - low)))
+
+
+def lacking(record, needed):
+    """What a prompt lacks for its decks' content to be measured, by the names of docs/records.md; [] where enough is there.
+
+    record: anything with `messages`, `asks` and `checklist`; a deck is not needed, so all decks of a prompt agree.
+    needed: how many of the content's merits must apply; a checklist counts for two.
+    """
+    asks = record.get("asks") or {}
+    has = {"checklist": record.get("checklist"), "figures": _asked_figures(record), **{k: asks.get(k) for k in ("slides", "features", "theme", "outline")}}
+    there = sum(bool(has[name]) for name in NEEDS) + bool(has["checklist"])
+    return [] if there >= needed else [NEEDS[name] for name in NEEDS if not has[name]]
+
+
+def judge(record, run, settings, needed):
+    """The value of `judge` (docs/records.md) for a rendered record: deterministic, from render.xray, the pictures,
+    the deck and the asks. `scores.content` is null where the prompt says too little of what it wants (`lacking`).
+
+    run: the run folder. settings: a protocol's [measures]. Raises cli.BadData when a picture cannot be read.
+    """
+    pages = Pages(record, run, settings)
+    found = {name: _measure(function(pages), settings[name]) for name, function in MEASURES.items()}
+    scores, why = {}, {}
+    for dimension in DIMENSIONS:
+        here = {n: m for n, m in found.items() if m["quality"] is not None and dimension in settings[n]["dimensions"]}
+        merits = {n: settings[n]["weight"] for n in here if settings[n]["role"] == "merit"}
+        share = (
+            sum(here[n]["quality"] * w for n, w in merits.items()) / sum(merits.values())
+            if merits and pages.whole
+            else 0.0
+        )
+        losses = {n: w * (1 - here[n]["quality"]) for n, w in merits.items()}
+        for name, measure in here.items():
+            if name not in merits:
+                least = settings[name]["least"]
+                factor = least + (1 - least) * measure["quality"]
+                share *= factor
+                losses[name] = 10 * (1 - factor)
+        scores[dimension] = round(1 + 4 * share, 2)
+        why[dimension] = _why(here, losses)
+    if lacks := lacking(record, needed):
+        scores["content"] = None
+        why["content"] = f"not measured: the prompt lacks {', '.join(lacks)}"
+    return {
+        "judge": NAME,
+        "scores": scores,
+        "why": why,
+        "caps": [],
+        "checklist": pages.answers,
+        "usage": {},
+        "measures": found,
+    }
+
+
+def _measure(value, setting):
+    """{"value", "quality", "slide"}: over the slides, a merit is averaged; a fault is half the average and half the
+    worst slide, so that one bad slide among many shows. `value` and `slide` name the worst slide."""
+    if isinstance(value, dict):
+        if not value:
+            return {"value": None, "quality": None, "slide": None}
+        each = {n: quality(v, setting["ramp"]) for n, v in value.items()}
+        worst = min(each, key=lambda n: (each[n], n))
+        mean = sum(each.values()) / len(each)
+        return {
+            "value": round(float(value[worst]), 3),
+            "slide": worst,
+            "quality": round((mean + each[worst]) / 2 if setting["role"] == "fault" else mean, 4),
+        }
+    if value is None:
+        return {"value": None, "quality": None, "slide": None}
+    return {"value": round(float(value), 3), "quality": round(quality(value, setting["ramp"]), 4), "slide": None}
+
+
+def _why(here, losses):
+    """One sentence: the measures that cost most."""
+    worst = sorted((n for n in losses if losses[n] > 0.005), key=lambda n: (-losses[n], n))[:3]
+    said = [f"{n} {here[n]['value']:g}" + (f" on slide {here[n]['slide']}" if here[n]["slide"] else "") for n in worst]
+    return "lost most by " + ", ".join(said) if said else "no measure lost anything"
+
+
+def table(settings):
+    """The measures as a markdown table: what docs/protocol.md prints."""
+    lines = ["| measure | dimension | role | ramp | what it is |", "|---|---|---|---|---|"]
+    for name, function in MEASURES.items():
+        s = settings[name]
+        role = f"merit, weight {s['weight']:g}" if s["role"] == "merit" else f"fault, least {s['least']:g}"
+        ramp = ", ".join(f"{x:g}" for x in s["ramp"])
+        lines.append(
+            f"| `{name}` | {', '.join(s['dimensions'])} | {role} | {ramp} | {' '.join(function.__doc__.split())} |"
+        )
+    return "\n".join(lines)

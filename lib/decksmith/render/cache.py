@@ -1,0 +1,77 @@
+"""Finished renders by everything they depend on, shared by all runs: the same deck is not rendered twice.
+
+One file each: the sha256 of the rest, a line of JSON, the pictures one after the other. It appears by a rename, so that
+any number of processes may read, write and be killed; a damaged one counts as none.
+"""
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+from decksmith.core import cli, stream
+
+MOST = 2 << 30  # bytes in the folder, some 6000 decks; above it, what was used longest ago goes
+
+
+def folder():
+    """Where they are kept: DECKSMITH_RENDERS (None when it says `off`), else beside the cache of pictures."""
+    if place := os.environ.get("DECKSMITH_RENDERS"):
+        return None if place == "off" else Path(place)
+    home = os.environ.get("XDG_CACHE_HOME")
+    return Path(home) / "decksmith" / "renders" if home else cli.ROOT / "data" / "renders"
+
+
+def load(place, key):
+    """What was kept under `key` (see `keep`), or None."""
+    try:
+        data = (place / key).read_bytes()
+        digest, rest = data[:64], memoryview(data)[65:]
+        if hashlib.sha256(rest).hexdigest().encode() != digest:
+            return None
+        os.utime(place / key)
+    except OSError:
+        return None
+    at = data.index(b"\n", 65)
+    result, pictures = json.loads(data[65:at]), []
+    for size in result["pictures"]:
+        pictures.append(data[at + 1 : at + 1 + size])
+        at += size
+    return result | {"pictures": pictures}
+
+
+def keep(place, key, result):
+    """Keep `result`, JSON-able but for its `pictures` (bytes), unless another machine or day could say otherwise.
+
+    A folder that cannot be written is done without.
+    """
+    if any(error["kind"] != "model" or error["class"] in ("deadline", "memory", "crash") for error in result["errors"]):
+        return
+    rest = stream.dumps(result | {"pictures": [len(data) for data in result["pictures"]]}) + b"\n"
+    rest += b"".join(result["pictures"])
+    try:
+        stream.write(place / key, hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
+        _shrink(place)
+    except OSError:
+        pass
+
+
+def _shrink(place):
+    """Delete the least recently used beyond MOST bytes, and what a killed process left half written."""
+    entries, now = [], time.time()
+    for entry in os.scandir(place):
+        try:
+            info = entry.stat(follow_symlinks=False)
+            if entry.name.endswith(".tmp") and now - info.st_mtime > 3600:
+                os.unlink(entry)
+            elif entry.is_file(follow_symlinks=False):
+                entries.append((info.st_mtime, info.st_size, entry.path))
+        except FileNotFoundError:  # another process was first
+            continue
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
+        if total <= MOST:
+            break
+        Path(path).unlink(missing_ok=True)
+        total -= size

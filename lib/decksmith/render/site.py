@@ -1,0 +1,239 @@
+"""Decks to look at: interactive sites, PDF and PowerPoint files, made by the renderer's workers from what they render.
+
+A deck is built only after its slides came to rest in the worker's browser, so that nobody's browser is handed a deck
+that never does; slides that failed there are error slides here too.
+"""
+
+import asyncio
+import base64
+import hashlib
+import io
+import os
+import re
+import shutil
+import zipfile
+from pathlib import Path
+
+from decksmith.core import stream
+from decksmith.render import pool
+
+SCALE = 2  # device pixels per CSS pixel of the pictures in a PowerPoint file
+CANVAS = (735, 414)  # 980 x 552 px in points
+SHARED = "_runtime"  # no id begins with "_"
+_FILE = re.compile(r"(?:index\.html|style\.css|slides\.js|configs\.js|titles\.js|slide/\d{1,4}\.js)\Z")
+_FONT = re.compile(r"(?:@[\w-]+/[\w-]+/files|katex/dist/fonts)/[\w\[\]-][\w.\[\]-]*\.woff2\Z")
+_NAME = re.compile(r"[0-9a-f]{16}(?:\.woff2)?\Z")
+_OWN = re.compile(r"https?://[0-9a-f]{24}\.deck(?::\d+)?/")  # an address of the worker's server
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+def intact(run, value):
+    """Whether the files of a journaled value are still there."""
+    run = Path(run)
+    site = value.get("site")
+    needed = [value[name]["path"] for name in ("site", "pdf", "pptx") if name in value]
+    if site:
+        folder = Path(site["path"]).parent
+        needed += [folder / "style.css", folder / "slides.js", Path(site["runtime"]) / "main.js"]
+        needed += [folder / "slide" / f"{no}.js" for no in range(1, value["slides"] + 1)]
+    return all((run / name).is_file() for name in needed)
+
+
+class Builder(pool.Pool):
+    """Builds `formats` (of site, pdf, pptx) with `jobs` workers under the render settings of a protocol; a build may
+    take twice the CPU time of a rendering and needs one slide only."""
+
+    def __init__(self, protocol, formats, *, jobs=1):
+        super().__init__(protocol, jobs=jobs)
+        self.formats = list(formats)
+        self.settings = {
+            **protocol.render,
+            "scale": _scale(formats),
+            "min_slides": 1,
+            "deadline": 2 * protocol.render["deadline"],
+        }
+
+    def inputs(self, run, record):
+        """Everything the build of a record depends on, for the journal."""
+        if earlier := _fault(record):
+            return [earlier]
+        text, pictures = pool.source(run, record)
+        return [
+            hashlib.sha256(text.encode()).hexdigest(),
+            {name: hashlib.sha256(data).hexdigest() for name, data in pictures.items()},
+            pool.engine(self.settings["scale"]),
+            self.settings,
+            self.formats,
+        ]
+
+    async def build(self, run, record, formats=None):
+        """Build one record and return its `build` value; files are written to `<run>/<id>/build`. `formats`: in place of the builder's."""
+        formats = formats or self.formats
+        return await self._built(run, record, formats, *await self._worked(run, record, formats))
+
+    async def show(self, run, record):
+        """`(render value, build value)` of one record in one pass over its slides."""
+        result, pictures = await self._worked(run, record, self.formats)
+        slides = [base64.b64decode(picture) for picture in result["pictures"]]
+        value = await self._value(run, record, result | {"pictures": slides, "errors": pool._first(result["errors"])})
+        return value, await self._built(run, record, self.formats, result, pictures)
+
+    async def _worked(self, run, record, formats):
+        if earlier := _fault(record):
+            raise stream.Fault(earlier["kind"], earlier["class"], f"there is no deck to build: {earlier['message']}")
+        text, pictures = pool.source(run, record)
+        if len(text) > pool.MAX_TEXT:
+            raise stream.Fault("model", "memory", f"the deck has {len(text) >> 20} MB of text")
+        return await self._result(
+            {
+                "id": record["id"],
+                "text": text,
+                "scale": _scale(formats),
+                "least": self.settings["min_slides"],
+                "formats": formats,
+                "images": {name: base64.b64encode(data).decode() for name, data in pictures.items()},
+            }
+        ), pictures
+
+    async def _built(self, run, record, formats, result, pictures):
+        if not result.get("pictures"):
+            return {"slides": 0, "errors": result["errors"], "error": result["errors"][0]}
+        return await asyncio.to_thread(_write, Path(run), record["id"], formats, result, pictures)
+
+
+def _write(run, ident, formats, result, pictures):
+    folder = run / ident / "build"
+    value = {"slides": len(result["pictures"]), "errors": result["errors"]}
+    titles = [page["title"] for page in result["xray"]]
+    if "site" in formats:
+        runtime = _share(run, result["site"])
+        _publish(folder, result["site"]["files"], pictures)
+        value["site"] = {"path": f"{ident}/build/index.html", "runtime": runtime}
+    if "pdf" in formats:
+        data = pdf([base64.b64decode(page) for page in result["prints"]], titles)
+        stream.write(folder / "deck.pdf", data)
+        value["pdf"] = {"path": f"{ident}/build/deck.pdf", "sha256": hashlib.sha256(data).hexdigest()}
+    if "pptx" in formats:
+        alts = [page["text"] or page["title"] for page in result["xray"]]
+        data = pptx([base64.b64decode(picture) for picture in result["pictures"]], titles, alts, result["notes"])
+        stream.write(folder / "deck.pptx", data)
+        value["pptx"] = {"path": f"{ident}/build/deck.pptx", "sha256": hashlib.sha256(data).hexdigest()}
+    return value
+
+
+def _scale(formats):
+    return SCALE if "pptx" in formats else 1
+
+
+def _fault(record):
+    """What an earlier stage says about a record that has no deck, or None: later stages do not matter here."""
+    for stage in ("gen", "deck", "images"):
+        value = record.get(stage)
+        if isinstance(value, dict) and value.get("error"):
+            return {"stage": stage, **value["error"]}
+    return None
+
+
+def _cache():
+    return Path(os.environ.get("DECKSMITH_RENDER_CACHE") or pool.MODULES / ".cache" / "decksmith")
+
+
+def _share(run, site):
+    """Put what the sites of a run have in common into `<run>/_runtime`, by the hash of its contents; returns the
+    runtime's folder, relative to the run. What a worker names is checked: it has read a stranger's deck."""
+    name, folder = site["runtime"]["name"], site["runtime"]["folder"]
+    if not _NAME.match(name) or not re.fullmatch(r"site-[0-9a-f]{8}-runtime-[\w-]+", folder):
+        raise ValueError(f"the worker named a runtime that cannot be: {name} in {folder}")
+    target = run / SHARED / name
+    if not target.is_dir():
+        fresh = target.with_name(f"{name}.{os.getpid()}-{id(site)}.tmp")
+        shutil.copytree(_cache() / folder / "files", fresh)
+        try:
+            os.rename(fresh, target)
+        except OSError:  # another process was faster
+            shutil.rmtree(fresh)
+            if not target.is_dir():
+                raise
+    for font, source in site["fonts"].items():
+        if not _NAME.match(font) or not _FONT.match(source):
+            raise ValueError(f"the worker named a font that cannot be: {font} from {source}")
+        if not (place := run / SHARED / "font" / font).is_file():
+            stream.write(place, (pool.MODULES / source).read_bytes())
+    return f"{SHARED}/{name}"
+
+
+def _publish(folder, files, pictures):
+    """Put the deck's own files in place; index.html goes first and comes last: a site that is there is whole."""
+    (folder / "index.html").unlink(missing_ok=True)
+    for old in ("slide", "images"):
+        shutil.rmtree(folder / old, ignore_errors=True)
+    for name, text in sorted(files.items(), key=lambda item: item[0] == "index.html"):
+        if not _FILE.match(name):
+            raise ValueError(f"the worker named a file that cannot be: {name}")
+        if name == "index.html":
+            for picture, data in pictures.items():
+                stream.write(folder / picture, data)
+        stream.write(folder / name, text)
+
+
+def pdf(pages, titles):
+    """Join one-page PDF files (bytes) to one with an outline; no date, no identifier: equal pages give equal bytes."""
+    from pypdf import PdfReader, PdfWriter
+    from pypdf.generic import ArrayObject, NameObject, RectangleObject
+
+    writer = PdfWriter()
+    for data in pages:
+        writer.add_page(PdfReader(io.BytesIO(data)).pages[0])
+    for page in writer.pages:
+        page.mediabox = page.cropbox = RectangleObject((0, 0, *CANVAS))  # the browser rounds up
+        kept = ArrayObject()
+        for item in page.get("/Annots") or ():
+            uri = str((item.get_object().get("/A") or {}).get("/URI", ""))
+            if re.match(r"(?:https?|mailto):", uri) and not _OWN.match(uri):
+                kept.append(item)
+        if "/Annots" in page:
+            page[NameObject("/Annots")] = kept
+    for number, title in enumerate(titles):
+        writer.add_outline_item(title=_CONTROL.sub("", title) or f"Slide {number + 1}", page_number=number)
+    writer.metadata = {"/Title": _CONTROL.sub("", next(filter(None, titles), "")), "/Producer": "decksmith"}
+    writer.compress_identical_objects(remove_duplicates=True, remove_unreferenced=True)
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def pptx(pictures, titles, alts, notes):
+    """A PowerPoint file (bytes) of one picture (PNG bytes) per slide, its text as the picture's description."""
+    from datetime import datetime
+
+    from pptx import Presentation
+    from pptx.opc.constants import RELATIONSHIP_TYPE as KIND
+
+    show = Presentation()
+    package = show.part.package
+    for key, relation in list(package._rels.items()):
+        if relation.reltype == KIND.THUMBNAIL:  # the library's, of a white page
+            package.drop_rel(key)
+    show.slide_width = 12192000
+    show.slide_height = round(show.slide_width * 552 / 980)
+    for number, (picture, title, alt, note) in enumerate(zip(pictures, titles, alts, notes, strict=True), 1):
+        slide = show.slides.add_slide(show.slide_layouts[6])
+        shape = slide.shapes.add_picture(io.BytesIO(picture), 0, 0, show.slide_width, show.slide_height)
+        facts = shape._element.nvPicPr.cNvPr
+        facts.set("name", _CONTROL.sub("", title) or f"Slide {number}")
+        facts.set("descr", _CONTROL.sub("", alt))
+        if note:
+            slide.notes_slide.notes_text_frame.text = _CONTROL.sub("", note)
+    facts = show.core_properties
+    facts.author = facts.last_modified_by = facts.keywords = facts.comments = ""
+    facts.title = _CONTROL.sub("", next(filter(None, titles), ""))[:255]
+    facts.revision = 1
+    facts.created = facts.modified = datetime(2024, 1, 1)
+    loose, out = io.BytesIO(), io.BytesIO()
+    show.save(loose)
+    with zipfile.ZipFile(loose) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            new.writestr(entry, old.read(name))
+    return out.getvalue()

@@ -1,0 +1,128 @@
+"""A run in parts: which record belongs to which part, and the parts made one run again.
+
+Part I of N works in RUN/shard-I-of-N, with journals of its own: nobody appends to a file that another node appends to.
+"""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from decksmith.core import cli, stream
+from decksmith.results import runs
+
+FOLDER = re.compile(r"shard-(\d+)-of-(\d+)\Z")
+
+
+def part(ident, parts):
+    """The part, from 1 to `parts`, that a record belongs to: by its id and nothing else."""
+    return int(stream.fingerprint(ident)[:8], 16) % parts + 1
+
+
+def merge(run, prompts, protocol):
+    """Join the parts of `run` in it (folders by hard links, journals) and return their records in the order of `prompts`: scored decks
+    (scores.jsonl), or graded questions of a benchmark (rows.jsonl).
+
+    Raises cli.TryAgain naming the parts and ids that are not done, cli.BadData for what does not belong together: an id twice, parts of
+    different divisions, answers to other prompts, two settings in one run. Nothing is written before all of that is checked.
+    """
+    from decksmith.judging import identity
+
+    shards, parts = _shards(run)
+    graded = any((folder / "rows.jsonl").is_file() for folder in shards.values())
+    file, asks = ("rows.jsonl", ("task",)) if graded else ("scores.jsonl", ("messages", "asks", "checklist"))
+    wanted = {prompt["id"]: prompt for prompt in prompts}
+    found, holder, undone = {}, {}, {}
+    for number in range(1, parts + 1):
+        scores = shards.get(number, run) / file
+        if number not in shards or not scores.is_file():
+            undone[number] = [ident for ident in wanted if part(ident, parts) == number]
+            continue
+        for line, record in stream.records(scores):
+            ident, where = record["id"], f"{scores}:{line}: {record['id']}"
+            if ident in found:
+                raise cli.BadData(f"{where}: part {holder[ident]} has this record too")
+            if (asked := wanted.get(runs.prompt_of(record))) is None:
+                raise cli.BadData(f"{where}: no such prompt on stdin")
+            if part(asked["id"], parts) != number:
+                raise cli.BadData(f"{where}: this record belongs to part {part(asked['id'], parts)}")
+            if differing := [key for key in asks if record.get(key) != asked.get(key)]:
+                raise cli.BadData(f"{where}: its {differing[0]} differ from those of the prompt on stdin; do part {number} again")
+            found[ident], holder[ident] = record, number
+    samples = {}
+    for record in found.values():
+        samples.setdefault(runs.prompt_of(record), {})[_sample(record)] = record
+    kinds = sorted({k for each in samples.values() for k in each})
+    for ident in wanted:
+        if (number := part(ident, parts)) not in undone or ident in samples:
+            lacking = [ident if k is None else f"{ident}~{k}" for k in kinds or [None] if k not in samples.get(ident, {})]
+            undone[number] = undone.get(number, []) + lacking
+    if undone := {number: idents for number, idents in sorted(undone.items()) if idents}:
+        said = "; ".join(f"part {number} of {parts} lacks {_few(idents)}" for number, idents in undone.items())
+        raise cli.TryAgain(f"{run}: {said}. Do these again: --array={','.join(map(str, undone))}")
+    ordered = [samples[ident][k] for ident in wanted for k in kinds]
+    if not graded:
+        identity.identity(protocol, ordered)
+    for what, get in (("gen.model", lambda gen: {k: v for k, v in (gen.get("model") or {}).items() if k != "params"} or None),
+                      ("gen.sampling", lambda gen: {k: v for k, v in (gen.get("sampling") or {}).items() if k != "seed"} or None)):
+        identity._agree(ordered, what, lambda record, get=get: get(record.get("gen") or {}))
+    for number, folder in shards.items():
+        for record in ordered:
+            if holder[record["id"]] == number and (folder / record["id"]).is_dir():
+                _adopt(folder / record["id"], run / record["id"])
+        for journal in sorted((folder / "journal").glob("*.jsonl")):
+            _append(journal, run / "journal" / journal.name)
+    return ordered
+
+
+def _shards(run):
+    found = {}
+    for path in sorted(Path(run).glob("shard-*-of-*")):
+        if match := FOLDER.match(path.name):
+            found.setdefault(int(match[2]), {})[int(match[1])] = path
+    if not found:
+        raise cli.TryAgain(f"{run} has no part (shard-1-of-N) yet")
+    if len(found) > 1:
+        raise cli.BadData(f"{run} has parts of {' and of '.join(map(str, sorted(found)))}; remove those of one division")
+    parts, shards = next(iter(found.items()))
+    marks = {number: sorted(mark.name for mark in path.glob(".for-*")) for number, path in shards.items()}
+    first = next(iter(marks))
+    if other := next((number for number, names in marks.items() if names != marks[first]), None):
+        raise cli.BadData(f"{shards[first]} was made for {' '.join(marks[first])}, {shards[other]} for {' '.join(marks[other])}; do one again")
+    return shards, parts
+
+
+def _sample(record):
+    return ((record.get("gen") or {}).get("sample") or {}).get("k")
+
+
+def _few(idents):
+    return ", ".join(idents[:5]) + (f" and {len(idents) - 5} more" if idents[5:] else "")
+
+
+def _adopt(source, target):
+    """The folder of a record under the run, whole or not at all; its files take no second place on the disk."""
+    fresh = target.with_name(f".{target.name}.tmp")
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(source, fresh, copy_function=_link)
+    if target.exists():
+        shutil.rmtree(target)
+    fresh.rename(target)
+
+
+def _link(source, target):
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy2(source, target)
+
+
+def _append(source, target):
+    """What the journal `target` does not yet have of `source`."""
+    theirs, ours = stream.Journal(source, source.stem), stream.Journal(target, target.stem)
+    for ident, inputs in theirs.index:
+        value = theirs.get(ident, inputs)
+        if value is not None and ours.get(ident, inputs) != value:
+            ours.put(ident, inputs, value)
+    theirs.close()
+    ours.close()

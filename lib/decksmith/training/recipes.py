@@ -1,0 +1,381 @@
+"""Supervised fine-tuning before any GPU: recipes in NeMo-RL's key names, and which tokens of a row are trained.
+
+Both trainers read the same recipe and train the same tokens: `example` follows NeMo-RL's own rule (its sft_processor and
+get_formatted_message_log, read at commit 7ea279abf), so that what sft-check measures is what either trainer does.
+"""
+
+import json
+import math
+from pathlib import Path
+
+from decksmith.core import cli
+
+RECIPES = cli.ROOT / "assets" / "recipes"
+PARTED = 4  # of a row that is too long, NeMo-RL keeps so many tokens of each message, none of them trained
+
+
+def load(path):
+    """A recipe as a plain dict: parents merged where they exist on this machine, interpolations resolved.
+
+    `defaults` names parents (a path or a list; relative to the file that names it, or absolute), later ones win; a section with
+    `_override_: true` replaces its parent's. A parent that is not here (it may live in an image) is left out, and stands in the
+    result under "absent". `???` stays where nothing filled it. Raises cli.Missing, cli.BadConfig.
+    """
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    for name, function in {"add": lambda *a: sum(a), "mul": lambda *a: math.prod(a), "div": lambda a, b: a / b,
+                           "max": lambda *a: max(a)}.items():
+        OmegaConf.register_resolver(name, function, replace=True)
+    absent = []
+    merged = _inherit(Path(path), absent, ())
+    try:
+        found = OmegaConf.to_container(OmegaConf.create(_plain(merged)), resolve=True)
+    except OmegaConfBaseException as error:
+        raise cli.BadConfig(f"{path}: {' '.join(str(error).split())}") from None
+    return found | ({"absent": absent} if absent else {})
+
+
+def recipe(name, *, data, run, overrides=()):
+    """What RUN/recipe.yaml holds: our overrides of assets/recipes/NAME.yaml (or a path) with every `???` computed.
+
+    data: the folder of train.jsonl and test.jsonl. run: the run folder. overrides: "dotted.key=value" (YAML values). The number of steps
+    is epochs x floor(rows / batch); who gives `sft.max_num_steps` instead gets the epochs that contain it. `defaults` and
+    `_override_` stay, so that the trainer merges the same parents. Raises cli.Missing, cli.BadConfig, cli.BadData.
+    """
+    import yaml
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    source = Path(name) if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
+    known = ", ".join(sorted(path.stem for path in RECIPES.glob("*.yaml")))
+    config = OmegaConf.create(_read(source, f"there is no {source}; recipes: {known}"))
+    given = set()
+    for text in overrides:
+        key, equals, value = text.lstrip("+").partition("=")
+        if not equals or not key:
+            raise cli.BadConfig(f"{text!r} is no override; write key=value, as policy.optimizer.kwargs.lr=1e-4")
+        try:
+            OmegaConf.update(config, key, OmegaConf.from_dotlist([f"x={value}"]).x, force_add=True)
+        except (OmegaConfBaseException, yaml.YAMLError, AttributeError, TypeError, IndexError, ValueError) as error:
+            raise cli.BadConfig(f"{text}: {' '.join(str(error).split())}") from None
+        given.add(key)
+    run, sides = Path(run).resolve(), {"train": data_file(data, "train"), "validation": data_file(data, "test")}
+    rows, batch = count(sides["train"]), want(config, "policy.train_global_batch_size", int)
+    epoch = rows // batch
+    if not epoch:
+        raise cli.BadData(f"{sides['train']} has {rows} rows, less than one batch of {batch} (policy.train_global_batch_size); no step would be made")
+    if "sft.max_num_steps" in given:
+        steps = want(config, "sft.max_num_steps", int)
+        if "sft.max_num_epochs" not in given:
+            config.sft.max_num_epochs = -(-steps // epoch)
+    else:
+        steps = want(config, "sft.max_num_epochs", int) * epoch
+    filled = {"sft.max_num_steps": steps, "sft.val_period": min(epoch, steps), "checkpointing.checkpoint_dir": str(run / "checkpoints"),
+              "logger.log_dir": str(run / "logs"), **{f"data.{side}.data_path": str(path) for side, path in sides.items()}}
+    for key, value in filled.items():
+        _fill(config, key, value)
+    _fill(config, "checkpointing.save_period", config.sft.val_period)
+    _schedule(config, steps)
+    return OmegaConf.to_container(config, resolve=False)
+
+
+def freeze(data, out):
+    """Write OUT/train.jsonl and OUT/test.jsonl: the rows of a data folder with `id` and `messages` alone.
+
+    The trainer's loader (datasets 5.2.0, measured) takes its columns from the first 10 MB and fails on a key that first comes later,
+    as a seed's outline may. Returns `out`. Raises cli.Missing, cli.BadData.
+    """
+    from decksmith.core import stream
+
+    out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    for side in ("train", "test"):
+        source, made = data_file(data, side), out / f"{side}.jsonl"
+        temporary = made.with_suffix(".jsonl.tmp")
+        with open(temporary, "wb") as file:
+            for number, row in stream.records(source):
+                if not isinstance(row.get("messages"), list):
+                    raise cli.BadData(f'{source}:{number}: {row["id"]}: no "messages" in this row')
+                file.write(stream.dumps({"id": row["id"], "messages": row["messages"]}) + b"\n")
+        temporary.replace(made)
+    return out
+
+
+def data_file(folder, side):
+    """The absolute path of SIDE.jsonl in a data folder. Raises cli.Missing, cli.BadData where NeMo-RL would misread the path."""
+    path = (Path(folder) / f"{side}.jsonl").resolve()
+    if not path.is_file():
+        raise cli.Missing(f"there is no {path}; chat-split writes it (make corpus)")
+    if fault := misread(path):
+        raise cli.BadData(fault)
+    return path
+
+
+def misread(path):
+    """Why NeMo-RL would misread this data path (it names the task after the last two parts, cut at the first dot), or None."""
+    if not Path(path).is_absolute():
+        return f"{path}: the path of the data is not absolute; NeMo-RL reads it from another folder"
+    if "." in Path(path).parent.name:
+        return f"{path}: its folder has a dot in its name, at which NeMo-RL cuts the task's name; rename the folder"
+    return None
+
+
+def count(path):
+    """The number of rows (lines that are not blank) of a JSONL file, read as a stream."""
+    with open(path, "rb") as file:
+        return sum(1 for line in file if line.strip())
+
+
+def warmup(config):
+    """The steps of the warm-up, 0 without one."""
+    parts = get(config, "policy.scheduler")
+    return parts[-1]["milestones"][0] if isinstance(parts, list) and parts and "milestones" in parts[-1] else 0
+
+
+def dump(config):
+    """A recipe as YAML text: the same dict gives the same bytes."""
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_yaml(OmegaConf.create(config))
+
+
+def get(config, key, default=None):
+    """The value under a dotted key of a plain dict."""
+    for part in key.split("."):
+        if not isinstance(config, dict) or part not in config:
+            return default
+        config = config[part]
+    return config
+
+
+def want(config, key, kind):
+    """The value under a dotted key, of type `kind` and, where a number, above 0. Raises cli.BadConfig."""
+    from omegaconf import OmegaConf
+
+    value = OmegaConf.select(OmegaConf.create(config), key, throw_on_missing=False)
+    if isinstance(value, bool) or not isinstance(value, kind) or isinstance(value, int) and value < 1:
+        raise cli.BadConfig(f"{key} is {value!r}; it must be a {kind.__name__}{' from 1' if kind is int else ''}")
+    return value
+
+
+class Template:
+    """Tokenizer and chat template of a Hugging Face model folder: tokenizer.json, and chat_template.jinja or tokenizer_config.json.
+
+    chat_template: "default" (the folder's), the path of a .jinja file, or the template itself, as NeMo-RL reads policy.tokenizer.chat_template.
+    Raises cli.Missing, cli.BadConfig.
+    """
+
+    def __init__(self, folder, chat_template="default"):
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise cli.Missing("the package tokenizers is not installed; run: make .venv/.corpus") from None
+        self.folder = Path(folder)
+        if not (self.folder / "tokenizer.json").is_file():
+            raise cli.Missing(f"there is no tokenizer.json in {folder}; name a folder of a Hugging Face model")
+        self.tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+        named = self._json("tokenizer_config.json")
+        self.specials = {}
+        for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
+            token = named.get(name, self._json("special_tokens_map.json").get(name))
+            if token := token["content"] if isinstance(token, dict) else token:
+                self.specials[name] = token
+        self.bos, self.eos = self.specials.get("bos_token"), self.specials.get("eos_token")
+        self.eos_id = self.tokenizer.token_to_id(self.eos) if self.eos else None
+        self.source = self._source(chat_template, named)
+        self.compiled = _jinja(self.source, f"the chat template of {folder}")
+
+    def stops(self):
+        """The ids at which a server ends a reply: those of generation_config.json and the tokenizer's end of sequence."""
+        ids = self._json("generation_config.json").get("eos_token_id") or []
+        return {*(ids if isinstance(ids, list) else [ids]), *([] if self.eos_id is None else [self.eos_id])}
+
+    def render(self, messages, add_generation_prompt=False, **kwargs):
+        """The text of a conversation. Raises cli.BadData when the template refuses it."""
+        import jinja2
+
+        try:
+            return self.compiled.render(messages=messages, tools=None, documents=None, add_generation_prompt=add_generation_prompt,
+                                        **self.specials, **kwargs)
+        except (jinja2.TemplateError, TypeError, KeyError) as error:
+            raise cli.BadData(f"the chat template refuses the messages: {error}") from None
+
+    def encode(self, text):
+        """Token ids; nothing is put before or after the text."""
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids):
+        return self.tokenizer.decode(ids, skip_special_tokens=False)
+
+    def _json(self, name):
+        try:
+            return json.loads((self.folder / name).read_text())
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise cli.BadConfig(f"{self.folder / name}: not JSON ({error})") from None
+
+    def _source(self, chosen, named):
+        if chosen and chosen != "default":
+            return _text(chosen) if chosen.endswith(".jinja") else chosen
+        if (self.folder / "chat_template.jinja").is_file():
+            return _text(self.folder / "chat_template.jinja")
+        source = named.get("chat_template")
+        if isinstance(source, list):
+            source = {entry["name"]: entry["template"] for entry in source}.get("default")
+        if not source:
+            raise cli.Missing(f"{self.folder} has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)")
+        return source
+
+
+def template(config, folder):
+    """The Template that a recipe asks for, of the model in `folder`."""
+    return Template(folder, get(config, "policy.tokenizer.chat_template") or "default")
+
+
+def chunks(messages, template, config):
+    """The pieces of a conversation, `[(role, text, ids)]`, one for each message, each tokenized on its own.
+
+    A piece is what rendering one message more adds to the rendering before; the generation prompt, where the recipe has
+    `data.add_generation_prompt`, belongs to the message of the user.
+    """
+    data, kwargs = config.get("data") or {}, get(config, "policy.tokenizer.chat_template_kwargs") or {}
+    made, before = [], ""
+    for index, message in enumerate(messages):
+        prompt = bool(data.get("add_generation_prompt")) and message["role"] in ("user", "tool")
+        text = template.render(messages[:index + 1], add_generation_prompt=prompt, **kwargs)
+        piece, before = text[common(before, text):], text
+        if index == 0 and data.get("add_bos") and template.bos and not piece.startswith(template.bos):
+            piece = template.bos + piece
+        if index == len(messages) - 1 and data.get("add_eos") and template.eos and not piece.rstrip("\n").endswith(template.eos):
+            piece += template.eos
+        made.append((message["role"], piece, template.encode(piece)))
+    return made
+
+
+def common(a, b):
+    """The length of the common beginning of two texts or lists."""
+    short = min(len(a), len(b))
+    return short if a[:short] == b[:short] else next(index for index in range(short) if a[index] != b[index])
+
+
+def example(messages, template, config):
+    """What is trained of a conversation: {"ids": [..], "mask": [0 | 1, ..], "length": tokens of the whole, "masked_out": bool}.
+
+    The mask is 1 on the tokens of the assistant. A row of `policy.max_total_sequence_length` tokens or more is masked out: it keeps
+    a few tokens and trains none, as in NeMo-RL, which says nothing about it.
+    """
+    return assemble(chunks(messages, template, config), config)
+
+
+def assemble(pieces, config):
+    """`example` from the pieces that `chunks` gave."""
+    length, limit = sum(len(ids) for *_, ids in pieces), get(config, "policy.max_total_sequence_length")
+    over, final = length >= limit, bool(get(config, "sft.only_unmask_final"))
+    row = {"ids": [], "mask": [], "length": length, "masked_out": over}
+    for index, (role, _, ids) in enumerate(pieces):
+        kept = ids[:min(PARTED, limit // len(pieces))] if over else ids
+        trained = role == "assistant" and not over and (not final or index == len(pieces) - 1)
+        row["ids"] += kept
+        row["mask"] += [int(trained)] * len(kept)
+    return row
+
+
+def _inherit(path, absent, seen):
+    path = path.resolve()
+    if path in seen:
+        raise cli.BadConfig(f"{path}: inherits from itself")
+    own = _read(path, f"there is no {path}")
+    parents, merged = own.pop("defaults", None) or [], {}
+    for parent in [parents] if isinstance(parents, str) else parents:
+        parent = path.parent / parent
+        if parent.exists():
+            merged = _merge(merged, _inherit(parent, absent, (*seen, path)))
+        else:
+            absent.append(str(parent))
+    return _merge(merged, own)
+
+
+def _merge(old, new):
+    if isinstance(old, dict) and isinstance(new, dict) and not new.get("_override_"):
+        return {**old, **{key: _merge(old.get(key), value) for key, value in new.items()}}
+    return new
+
+
+def _plain(value):
+    """Without the marks of inheritance."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items() if key != "_override_"}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _read(path, missing):
+    from omegaconf import OmegaConf
+
+    try:
+        config = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    except FileNotFoundError:
+        raise cli.Missing(missing) from None
+    except Exception as error:  # YAML and OmegaConf have unrelated exceptions of their own
+        raise cli.BadConfig(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(config, dict):
+        raise cli.BadConfig(f"{path}: not a mapping of keys")
+    return config
+
+
+def _fill(config, key, value):
+    from omegaconf import OmegaConf
+
+    if OmegaConf.is_missing(OmegaConf.select(config, key.rpartition(".")[0]) or {}, key.rpartition(".")[2]):
+        OmegaConf.update(config, key, value)
+
+
+def _schedule(config, steps):
+    """Fit warm-up and decay (policy.scheduler: LinearLR, CosineAnnealingLR, then where to switch) to the number of steps."""
+    from omegaconf import OmegaConf
+
+    parts = OmegaConf.select(config, "policy.scheduler") or []
+    if len(parts) != 3 or not OmegaConf.is_missing(parts[1].kwargs, "T_max"):
+        return
+    warm = min(parts[0].kwargs.total_iters, max(1, steps // 4))
+    parts[0].kwargs.total_iters, parts[1].kwargs.T_max, parts[2].milestones = warm, max(1, steps - warm), [warm]
+
+
+def _text(path):
+    try:
+        return Path(path).read_text()
+    except FileNotFoundError:
+        raise cli.Missing(f"there is no {path}, the chat template of the recipe") from None
+
+
+def _jinja(source, where):
+    """A chat template compiled as transformers compiles it: sandboxed, blocks trimmed, with its few helpers."""
+    import jinja2
+    from jinja2.ext import Extension
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Generation(Extension):
+        """`{% generation %}` marks the assistant's text for other trainers; here it is its content."""
+
+        tags = {"generation"}
+
+        def parse(self, parser):
+            next(parser.stream)
+            return parser.parse_statements(["name:endgeneration"], drop_needle=True)
+
+    def refuse(message):
+        raise jinja2.TemplateError(message)
+
+    def now(form):
+        raise jinja2.TemplateError("the chat template asks for the date (strftime_now): no two runs would train the same tokens")
+
+    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"])
+    env.filters["tojson"] = lambda value, **options: json.dumps(value, **{"ensure_ascii": False, **options})
+    env.globals.update(raise_exception=refuse, strftime_now=now)
+    try:
+        return env.from_string(source)
+    except jinja2.TemplateSyntaxError as error:
+        raise cli.BadConfig(f"{where}: line {error.lineno}: {error.message}") from None

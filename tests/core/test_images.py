@@ -1,0 +1,173 @@
+"""What can be said about containers/ without Apptainer: the recipes, the lock, and `pin` against a registry on loopback."""
+
+import hashlib
+import http.server
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+
+import pytest
+from decksmith.core import cli
+
+PLACE = cli.ROOT / "containers"
+IMAGES = ["bench", "render", "sandbox", "serve", "tools", "train"]
+OURS = {"bench", "render", "sandbox", "tools"}
+
+
+def recipe(path):
+    """A .def as (header, {section: [lines]})."""
+    header, sections, lines = {}, {}, None
+    for line in path.read_text().splitlines():
+        if found := re.match(r"%(\w+)", line):
+            lines = sections[found[1]] = []
+        elif lines is not None:
+            lines.append(line.strip())
+        elif line and not line.startswith("#"):
+            name, _, value = line.partition(": ")
+            header[name] = value
+    return header, sections
+
+
+def lock(folder=PLACE):
+    lines = (folder / "images.lock").read_text().splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    return {name: (base, tag, digest, made) for name, base, tag, digest, made in rows}
+
+
+def test_every_image_has_a_recipe_and_a_line_in_the_lock():
+    assert sorted(path.stem for path in PLACE.glob("*.def")) == sorted(lock()) == IMAGES
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_a_recipe_is_pinned_by_the_digest_of_the_lock_and_tests_and_labels_what_it_makes(image):
+    path = PLACE / f"{image}.def"
+    header, sections = recipe(path)
+    base, tag, digest, made = lock()[image]
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
+    assert header["From"] == f"{base}@{digest}"
+    assert made == "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest(), "the recipe changed: containers/pin --defs"
+    if image in OURS:
+        assert header["Bootstrap"] == "{{ BOOTSTRAP }}" and header["MirrorURL"] == "{{ MIRROR }}" and header["OSVersion"]
+        assert {"BOOTSTRAP=debootstrap", "MIRROR=http://deb.debian.org/debian"} <= set(sections["arguments"])
+    else:
+        assert header["Bootstrap"] == "docker"
+    labels = dict(line.split(maxsplit=1) for line in sections["labels"] if line)
+    assert labels == {
+        "decksmith.image": image, "decksmith.tag": tag, "decksmith.revision": "{{ REVISION }}", "decksmith.sources": "{{ SOURCES }}"}
+    assert any(sections["test"])
+    used = set(re.findall(r"{{ (\w+) }}", path.read_text()))
+    assert used == {line.partition("=")[0] for line in sections["arguments"] if line}
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_an_image_takes_locks_and_the_bundling_code_from_the_checkout_and_no_script(image):
+    copied = [line.split() for line in recipe(PLACE / f"{image}.def")[1].get("files", []) if line]
+    for source, target in copied:
+        assert (cli.ROOT / source).is_file() and target == f"/toolchain/{source}"
+        assert source in ("pyproject.toml", "uv.lock") or re.match(r"assets/(engine|renderer)/[\w-]+\.(json|mjs)$", source)
+
+
+def test_the_renderers_image_is_made_of_everything_that_bundling_reads():
+    """Else an edit would leave the image with bundles that the checkout's code does not look for."""
+    listed = {line.split()[0] for line in recipe(PLACE / "render.def")[1]["files"] if line}
+    waiting, seen = ["build.mjs"], set()
+    while waiting:
+        if (name := waiting.pop()) not in seen:
+            seen.add(name)
+            text = (cli.ROOT / "assets/renderer" / name).read_text()
+            waiting += re.findall(r"(?m)^import .* from '\./([\w.]+)'", text)
+    assert seen == {path.rpartition("/")[2] for path in listed if path.endswith(".mjs")}
+
+
+class Registry(http.server.BaseHTTPRequestHandler):
+    """Wants a token for `closed/` and gives it; lies about `lying/`; knows no `gone/`. Tag v2 is a manifest of its own."""
+
+    def do_GET(self):
+        path, _, query = self.path.partition("?")
+        self.server.asked.append(self.path)
+        if path == "/token":
+            return self.say(200, json.dumps({"token": f"for {query}"}).encode())
+        name, tag = re.fullmatch(r"/v2/(.+)/manifests/(.+)", path).groups()
+        if name == "gone/x":
+            return self.say(404, b"{}")
+        if name == "closed/x" and self.headers.get("Authorization") != "Bearer for service=here&scope=repository%3Aclosed%2Fx%3Apull":
+            where = f"http://127.0.0.1:{self.server.server_port}/token"
+            return self.say(401, b"{}", ("WWW-Authenticate", f'Bearer realm="{where}",service="here",scope="repository:{name}:pull"'))
+        assert "image.index" in self.headers["Accept"]
+        body = manifest(name, tag)
+        told = b"else" if name == "lying/x" else body
+        self.say(200, body, ("Docker-Content-Digest", f"sha256:{hashlib.sha256(told).hexdigest()}"))
+
+    def say(self, status, body, *headers):
+        self.send_response(status)
+        for name, value in (*headers, ("Content-Length", str(len(body)))):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def manifest(name, tag):
+    return json.dumps({"schemaVersion": 2, "of": f"{name}:{tag}"}).encode()
+
+
+def digest(name, tag):
+    return "sha256:" + hashlib.sha256(manifest(name, tag)).hexdigest()
+
+
+@pytest.fixture
+def registry():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    server.asked = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def pinned(folder, registry, **images):
+    """A folder with `pin`, images at the registry (name -> (repository, tag)), their old digests and recipes."""
+    shutil.copy(PLACE / "pin", folder)
+    lines = ["# a comment"]
+    for image, (name, tag) in images.items():
+        base, old = f"127.0.0.1:{registry.server_port}/{name}", "sha256:" + "0" * 64
+        (folder / f"{image}.def").write_text(f"Bootstrap: docker\nFrom: {base}@{old}\n\n%labels\n  decksmith.tag v0\n")
+        lines.append(f"{image} {base} {tag} {old} sha256:none")
+    (folder / "images.lock").write_text("\n".join(lines) + "\n")
+
+
+def pin(folder, *words):
+    done = subprocess.run([sys.executable, folder / "pin", *words], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_pin_asks_for_a_token_where_one_is_wanted_and_writes_lock_and_recipe(tmp_path, registry):
+    pinned(tmp_path, registry, a=("open/x", "v1"), b=("closed/x", "v2"), c=("closed/x", "v2"))
+    status, said, words = pin(tmp_path)
+    assert (status, words) == (0, "") and len(said.splitlines()) == 3
+    assert sum(path.startswith("/v2/closed") for path in registry.asked) == 2  # refused, granted; c is known by then
+    assert (tmp_path / "images.lock").read_text().startswith("# a comment\n")
+    for image, name, tag in (("a", "open/x", "v1"), ("b", "closed/x", "v2"), ("c", "closed/x", "v2")):
+        text = (tmp_path / f"{image}.def").read_text()
+        base = f"127.0.0.1:{registry.server_port}/{name}"
+        assert text == f"Bootstrap: docker\nFrom: {base}@{digest(name, tag)}\n\n%labels\n  decksmith.tag {tag}\n"
+        assert lock(tmp_path)[image] == (base, tag, digest(name, tag), "sha256:" + hashlib.sha256(text.encode()).hexdigest())
+    before = (tmp_path / "images.lock").read_bytes()
+    status, said, _ = pin(tmp_path)
+    assert status == 0 and said.count("is still") == 3 and (tmp_path / "images.lock").read_bytes() == before
+
+
+def test_pin_leaves_what_a_registry_does_not_know_or_lies_about_and_asks_only_for_what_is_named(tmp_path, registry):
+    pinned(tmp_path, registry, a=("gone/x", "v1"), b=("lying/x", "v1"), c=("open/x", "v1"), d=("open/y", "v1"))
+    status, said, words = pin(tmp_path, "a", "b", "c")
+    assert status == 75 and [line.split(":")[1] for line in words.splitlines()] == [" a", " b"]
+    rows = lock(tmp_path)
+    assert {image: rows[image][2] == "sha256:" + "0" * 64 for image in rows} == {"a": True, "b": True, "c": False, "d": True}
+    assert pin(tmp_path, "nobody")[::2] == (1, "pin: images.lock has no nobody\n")
+    asked = len(registry.asked)
+    assert pin(tmp_path, "--defs")[0] == 0 and len(registry.asked) == asked

@@ -1,0 +1,461 @@
+"""The embedded model, for real: every test here talks to llama.cpp with the shipped weights."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from decksmith.core import cli
+from decksmith.models import context, embedded
+
+pytestmark = pytest.mark.timeout(300)
+ASK = {
+    "model": "smol",
+    "temperature": 0.8,
+    "seed": 7,
+    "max_tokens": 24,
+    "messages": [
+        {"role": "system", "content": "You are brief."},
+        {"role": "user", "content": "Name a coral reef animal."},
+    ],
+}
+
+
+def environment():
+    return os.environ | {"PYTHONPATH": str(cli.ROOT / "lib")}
+
+
+def asking(text):
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+REQUEST = "Make a deck of 6 slides about {{ maths }} & `code` <b>tags</b> for students. Use the seriph theme."
+
+
+@pytest.fixture(scope="module", autouse=True)
+def state(tmp_path_factory):
+    """A temporary directory of its own, so that no server outside this file is met."""
+    import tempfile
+
+    with pytest.MonkeyPatch.context() as patch:
+        folder = str(tmp_path_factory.mktemp("state"))
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        for name in ("LLAMA_SERVER", "DECKSMITH_ENGINE_THREADS", "DECKSMITH_ENGINE_PARALLEL"):
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def base(state):
+    """The address of the shared server."""
+    with embedded.lease() as held:
+        yield held.base_url
+
+
+def post(base, body, path="/chat/completions"):
+    """(status, parsed reply) of one request; `body` is JSON-able or bytes."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(base + path, data), timeout=200) as reply:
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=60) as reply:
+        return json.load(reply)
+
+
+def words(base, **more):
+    status, reply = post(base, ASK | more)
+    assert status == 200, reply
+    return reply["choices"][0]["message"]["content"]
+
+
+def events(base, body):
+    """The data of each server-sent event of a streamed reply."""
+    with urllib.request.urlopen(
+        urllib.request.Request(base + "/chat/completions", json.dumps(body).encode()), timeout=200
+    ) as reply:
+        assert reply.headers["content-type"] == "text/event-stream"
+        return [line[6:].decode().strip() for line in reply if line.startswith(b"data: ")]
+
+
+def gone(pid):
+    """Whether a process has ended (a zombie that nobody reaps has)."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def eventually(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.1)
+    return condition()
+
+
+def test_a_chat_reply_has_the_shape_of_the_openai_api_and_counts_its_tokens(base):
+    status, reply = post(base, ASK)
+    assert status == 200 and reply["object"] == "chat.completion" and reply["model"] == "smol"
+    choice = reply["choices"][0]
+    assert choice["message"]["role"] == "assistant" and choice["message"]["content"].strip()
+    assert choice["finish_reason"] == "length" and reply["usage"]["completion_tokens"] == 24
+    assert reply["usage"]["total_tokens"] == reply["usage"]["prompt_tokens"] + 24
+
+
+def test_messages_go_through_the_models_own_chat_template(base):
+    short = post(base, ASK | {**asking("Hi"), "max_tokens": 1})[1]["usage"]["prompt_tokens"]
+    given = post(
+        base,
+        ASK
+        | {
+            "messages": [{"role": "system", "content": "x"}, {"role": "user", "content": "Hi"}],
+            "max_tokens": 1,
+        },
+    )[1]["usage"]["prompt_tokens"]
+    assert short - given > 5  # the template brings a system message of its own, unless there is one
+    parts = [{"role": "user", "content": [{"type": "text", "text": "H"}, {"type": "text", "text": "i"}]}]
+    assert post(base, ASK | {"messages": parts, "max_tokens": 1})[1]["usage"]["prompt_tokens"] == short
+
+
+def test_a_reply_that_ends_by_itself_says_stop(base):
+    assert (
+        post(base, ASK | {"temperature": 0, "max_tokens": 400, **asking("Say only: yes")})[1]["choices"][0][
+            "finish_reason"
+        ]
+        == "stop"
+    )
+
+
+def test_streamed_chunks_join_to_the_reply_and_end_with_the_usage(base):
+    chunks = events(base, ASK | {"stream": True, "stream_options": {"include_usage": True}})
+    assert chunks.pop() == "[DONE]"
+    chunks = [json.loads(chunk) for chunk in chunks]
+    assert chunks[-1]["choices"] == [] and chunks[-1]["usage"]["completion_tokens"] == 24
+    assert chunks[-2]["choices"][0]["finish_reason"] == "length"
+    assert chunks[0]["choices"][0]["delta"]["role"] == "assistant" and len(chunks) > 10
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1]) == words(base)
+
+
+def test_the_same_request_gives_the_same_bytes_whatever_was_asked_before(base):
+    first = words(base, max_tokens=40)
+    assert words(base, max_tokens=40, seed=8) != first
+    words(base, **asking("Tell me a long story about the sea. " * 60))
+    words(base, response_format={"type": "json_object"})
+    connection = http.client.HTTPConnection(base.split("/")[2])  # a reply that nobody waits for
+    connection.request("POST", "/v1/chat/completions", json.dumps(ASK | {"stream": True, "max_tokens": 2000}))
+    connection.getresponse().read(200)
+    connection.close()
+    assert words(base, max_tokens=40) == first
+    replies = []
+    crowd = [threading.Thread(target=lambda: replies.append(words(base, max_tokens=40))) for _ in range(4)]
+    [thread.start() for thread in crowd], [thread.join() for thread in crowd]
+    assert replies == [first] * 4
+
+
+def test_a_client_that_leaves_stops_its_generation(base):
+    connection = http.client.HTTPConnection(base.split("/")[2])
+    connection.request(
+        "POST",
+        "/v1/chat/completions",
+        json.dumps(ASK | {"stream": True, "max_tokens": 7000, "seed": 3, "temperature": 1.5}),
+    )
+    connection.getresponse().read(100)
+    connection.close()
+    begun = time.process_time(), time.monotonic()
+    words(base, max_tokens=1)  # would wait for 7000 tokens, a minute at least
+    assert time.monotonic() - begun[1] < 20
+
+
+def test_a_prompt_longer_than_the_context_is_refused_in_words_that_the_client_understands(base):
+    status, said = post(base, {"model": "smol", "messages": [{"role": "user", "content": "deck " * 9000}], "max_tokens": 5})
+    over = context.overflow(status, json.dumps(said))
+    assert over.context == 8192 and over.prompt > 9000 and over.room() < 0
+
+
+def test_a_json_schema_is_obeyed(base):
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["animal", "legs", "tags", "kind"],
+        "properties": {
+            "animal": {"type": "string", "maxLength": 20},
+            "legs": {"type": "integer", "minimum": 0, "maximum": 8},
+            "tags": {"type": "array", "items": {"enum": ["sea", "land"]}, "minItems": 2, "maxItems": 2},
+            "kind": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+        },
+    }
+    status, reply = post(
+        base,
+        ASK
+        | {
+            "max_tokens": 200,
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "animal", "strict": True, "schema": schema},
+            },
+        },
+    )
+    assert status == 200, reply
+    import jsonschema
+
+    jsonschema.validate(json.loads(reply["choices"][0]["message"]["content"]), schema)
+    assert reply["choices"][0]["finish_reason"] == "stop"
+
+
+def test_stop_strings_end_the_reply_before_them(base):
+    whole = words(base, temperature=0, max_tokens=40)
+    stop = whole[12:18]
+    status, reply = post(base, ASK | {"temperature": 0, "max_tokens": 40, "stop": ["never said", stop]})
+    assert (
+        reply["choices"][0]["message"]["content"] == whole[: whole.index(stop)]
+        and reply["choices"][0]["finish_reason"] == "stop"
+    )
+
+
+@pytest.mark.parametrize(
+    "change,param,code",
+    [
+        ({"model": "gpt-9"}, "model", 404),
+        ({"messages": []}, "messages", 400),
+        ({"messages": [{"role": "alien", "content": "x"}]}, "messages", 400),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+            "messages[0]",
+            400,
+        ),
+        ({**asking("word " * 9000)}, "messages", 400),
+        ({"temperature": "hot"}, "temperature", 400),
+        ({"max_tokens": 0}, "max_tokens", 400),
+        ({"logprobs": True}, "logprobs", 400),
+        ({"n": 2}, "n", 400),
+        ({"mirostat": 2}, "mirostat", 400),
+        ({"grammar": "root ::= ("}, "grammar", 400),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"schema": {"type": "string", "pattern": "^a"}},
+                }
+            },
+            "response_format",
+            400,
+        ),
+        ({"model": "smol-outline", "stop": "x"}, "stop", 400),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(base, change, param, code):
+    status, reply = post(base, ASK | change)
+    assert (status, reply["error"]["param"]) == (code, param)
+    assert reply["error"]["type"] == "invalid_request_error" and reply["error"]["message"]
+
+
+def test_a_body_that_is_not_json_and_an_unknown_path_are_refused(base):
+    assert post(base, b"{")[0] == 400
+    assert post(base, b"[]")[0] == 400
+    assert post(base, {}, "/embeddings")[0] == 404
+
+
+def test_a_page_in_a_browser_cannot_use_the_server(base):
+    request = urllib.request.Request(base + "/models", headers={"Origin": "http://evil.example"})
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(request)
+
+
+def test_models_and_health_name_what_is_served(base):
+    assert [model["id"] for model in get(base + "/models")["data"]] == ["smol", "smol-outline"]
+    health = get(base.removesuffix("/v1") + "/health")
+    assert health["status"] == "ok" and health["leases"] >= 1 and health["parallel"] == 1
+
+
+def slides_of(deck):
+    """(headmatter, [body of each slide]) of a deck made of `---` fences."""
+    pieces = re.split(r"^---\n", deck, flags=re.M)
+    assert pieces[0] == ""
+    return pieces[1], pieces[2::2]
+
+
+def test_smol_outline_writes_the_deck_that_was_asked_for(base):
+    status, reply = post(base, ASK | {"model": "smol-outline", "max_tokens": 4000, **asking(REQUEST)})
+    assert (
+        status == 200
+        and reply["choices"][0]["finish_reason"] == "stop"
+        and reply["usage"]["completion_tokens"] > 50
+    )
+    deck = reply["choices"][0]["message"]["content"]
+    head, slides = slides_of(deck)
+    assert len(slides) == 6 and all(re.search(r"^# \S", slide, re.M) for slide in slides)
+    from ruamel.yaml import YAML
+
+    head = YAML(typ="safe").load(head)
+    assert head["theme"] == "seriph" and head["layout"] == "cover" and "maths" in head["title"]
+    assert {"cover", "default", "two-cols", "end"} <= set(
+        re.findall(r"^layout: (\S+)", deck, re.M)
+    ) and "::right::" in deck
+    assert not re.search(r"\{\{|<|`", deck)
+
+
+def test_smol_outline_gives_a_whole_deck_however_few_tokens_it_may_spend(base):
+    for budget in (1, 30, 100):
+        reply = post(base, ASK | {"model": "smol-outline", "max_tokens": budget, **asking("Bees")})[1]
+        assert len(slides_of(reply["choices"][0]["message"]["content"])[1]) == 8
+        assert reply["choices"][0]["finish_reason"] == "length" and reply["usage"]["completion_tokens"] <= budget
+
+
+def test_smol_outline_keeps_the_outline_of_the_request_and_is_repeatable(base):
+    ask = ASK | {
+        "model": "smol-outline",
+        "max_tokens": 300,
+        **asking("Five slides on bees, please.\nOutline:\n1. Opening\n2. The hive: {{ x }}\n- Honey <i>\n"),
+    }
+    deck = post(base, ask)[1]["choices"][0]["message"]["content"]
+    titles = re.findall(r"^# (.*)$", deck, re.M)
+    assert len(titles) == 5 and titles[1:4] == [
+        "Opening",
+        "The hive: &#123;&#123; x &#125;&#125;",
+        "Honey &#60;i&#62;",
+    ]
+    chunks = [json.loads(chunk) for chunk in events(base, ask | {"stream": True})[:-1]]
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == deck
+
+
+def test_two_leases_share_one_server(base):
+    with embedded.lease() as one, embedded.lease() as two:
+        assert one.pid == two.pid and one.base_url == two.base_url == base
+
+
+def test_processes_that_start_at_once_share_one_server():
+    script = "from decksmith.models import embedded; import time; print(embedded.lease(threads=3).pid, flush=True); time.sleep(3)"
+    crowd = [
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment()) for _ in range(3)
+    ]
+    pids = {child.communicate()[0] for child in crowd}
+    assert len(pids) == 1 and pids != {b""}
+
+
+def test_a_server_ends_after_the_kill_of_its_last_client():
+    script = textwrap.dedent("""
+        import time
+        from decksmith.models import embedded
+        held = embedded.lease(threads=2)
+        print(held.pid, flush=True)
+        time.sleep(600)
+    """)
+    client = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment())
+    pid = int(client.stdout.readline())
+    time.sleep(2.5)
+    assert not gone(pid)  # it does not end while somebody holds it
+    client.kill()
+    client.wait()
+    assert eventually(lambda: gone(pid), 10)
+
+
+def test_after_the_kill_of_the_server_a_new_lease_works_at_the_same_address():
+    with embedded.lease(threads=4) as first:
+        assert first.alive()
+        os.kill(first.pid, signal.SIGKILL)
+        assert eventually(lambda: not first.alive(), 5)
+        with embedded.lease(threads=4) as second:
+            assert second.pid != first.pid and second.base_url == first.base_url
+            assert words(second.base_url, max_tokens=2)
+
+
+def test_llama_server_is_used_through_the_same_names(base, monkeypatch):
+    deck = ASK | {"model": "smol-outline", "max_tokens": 200, **asking("Four slides about bees")}
+    own = words(base), post(base, deck)[1]["choices"][0]["message"]["content"]
+    monkeypatch.setenv("LLAMA_SERVER", base.removesuffix("/v1"))  # ours stands in: the same API
+    with embedded.lease() as gateway:
+        assert (
+            gateway.base_url != base
+            and get(gateway.base_url.removesuffix("/v1") + "/health")["engine"] == "llama-server"
+        )
+        assert (
+            words(gateway.base_url),
+            post(gateway.base_url, deck)[1]["choices"][0]["message"]["content"],
+        ) == own
+        assert post(gateway.base_url, ASK | {**asking("word " * 9000)})[0] == 400
+
+
+def test_a_llama_server_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setenv("LLAMA_SERVER", "http://127.0.0.1:9")
+    with pytest.raises(cli.Missing, match="LLAMA_SERVER http://127.0.0.1:9 cannot be reached"):
+        embedded.lease()
+    monkeypatch.setenv("LLAMA_SERVER", "localhost")
+    with pytest.raises(cli.BadConfig, match="LLAMA_SERVER"):
+        embedded.lease()
+
+
+def test_missing_or_altered_weights_are_named_with_the_command_that_mends_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(cli.Missing, match="make setup"):
+        embedded.lease(threads=5)
+    (tmp_path / "altered.gguf").write_bytes(b"GGUF")
+    monkeypatch.setattr(
+        embedded.importlib.util,
+        "find_spec",
+        lambda name: type("Spec", (), {"submodule_search_locations": [str(tmp_path)]}),
+    )
+    with pytest.raises(cli.Missing, match="sha256.*make setup"):
+        embedded.lease(threads=5)
+
+
+def adapter(path, size):
+    """Write a LoRA of rank 1 on one projection of SmolLM2 as GGUF v3; `size` scales it (0: it changes nothing)."""
+
+    def text(value):
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    known = {"general.type": "adapter", "general.architecture": "llama", "adapter.type": "lora"}
+    tensors = {"blk.20.ffn_down.weight.lora_a": (1536, 1), "blk.20.ffn_down.weight.lora_b": (1, 576)}
+    data = b"".join(text(key) + struct.pack("<I", 8) + text(value) for key, value in known.items())
+    data += text("adapter.lora.alpha") + struct.pack("<If", 6, 1.0)
+    offset, values = 0, b""
+    for name, shape in tensors.items():
+        data += text(name) + struct.pack("<IQQIQ", 2, *shape, 0, offset)
+        block = struct.pack(f"<{max(shape)}f", *(size * (i % 7 - 3) for i in range(max(shape))))
+        values += block + b"\0" * (-len(block) % 32)
+        offset = len(values)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(known) + 1) + data
+    path.write_bytes(head + b"\0" * (-len(head) % 32) + values)
+    return path
+
+
+def test_an_adapter_is_a_model_by_its_name_and_leaves_the_base_alone(base, tmp_path):
+    plain = words(base)
+    with embedded.lease(
+        loras={"base": None, "idle": adapter(tmp_path / "idle.gguf", 0), "tuned": adapter(tmp_path / "tuned.gguf", 0.5)}
+    ) as held:
+        assert [model["id"] for model in get(held.base_url + "/models")["data"]] == [
+            "smol",
+            "smol-outline",
+            "base",
+            "idle",
+            "tuned",
+        ]
+        assert words(held.base_url, model="tuned") != plain
+        assert words(held.base_url, model="idle") == words(held.base_url, model="base") == plain
+        assert words(held.base_url) == plain
+
+
+def test_an_adapter_that_is_not_there_or_takes_a_taken_name_is_refused(tmp_path):
+    with pytest.raises(cli.Missing, match="tuned"):
+        embedded.lease(loras={"tuned": tmp_path / "none.gguf"})
+    with pytest.raises(cli.BadConfig, match="smol"):
+        embedded.lease(loras={"smol": __file__})

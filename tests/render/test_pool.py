@@ -1,0 +1,741 @@
+"""The renderer on real decks: every feature in every theme, every defect with its class and line, the same bytes again, nothing left behind."""
+# ruff: noqa: E501 (decks stand in single lines here)
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.render import pool as render_pool
+from PIL import Image
+
+HEAD = "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\ntext\n\n---\n\n"  # what follows begins on line 15
+TAIL = "\n---\n\n# Cover\n\n---\n\n# Two\n"
+THEMES = ("default", "seriph", "apple-basic")
+
+FEATURES = """---
+theme: THEME
+title: Features
+---
+
+# Coral reefs 珊瑚礁
+
+A short tour
+
+---
+
+## Code
+
+```python {2|3}
+def reef(n):
+    total = 0
+    return total
+```
+
+---
+
+## Diagram
+
+```mermaid
+graph LR
+  A[Warm water] --> B[Bleaching]
+```
+
+---
+
+## Formula
+
+Inline $a^2$ and
+
+$$
+\\int_0^1 x\\,dx
+$$
+
+---
+
+## Table
+
+| Reef | Area |
+|------|-----:|
+| North | 120 |
+
+---
+
+## Clicks
+
+<v-clicks>
+
+- one
+- two
+
+</v-clicks>
+
+<div v-click>hidden until a click</div>
+
+<mdi-fish /> <div class="i-ph-waves inline-block" />
+
+> Said somebody
+
+<!-- a note for the speaker -->
+
+---
+layout: two-cols
+---
+
+# Left
+
+::right::
+
+# Right
+
+---
+layout: image-right
+image: images/a.png
+---
+
+# Picture
+
+![again](images/a.png)
+"""
+
+COMMUNITY = {  # theme: (slides in its own layouts, what is to be seen on each)
+    "academic": (
+        """# Cover
+
+Somebody
+
+---
+layout: figure
+figureUrl: images/a.png
+figureCaption: A caption
+---
+
+# A figure
+
+---
+layout: table-of-contents
+---
+
+# Contents
+
+---
+
+## Code
+
+```ts
+const tide: number = 12
+```
+
+<Footnotes separator><Footnote :number=1>A footnote</Footnote></Footnotes>
+""",
+        ["Cover|Somebody", "A figure|A caption", "Contents|Cover|A figure|Code", "Code|const tide: number = 12|1A footnote"],
+    ),
+    "bricks": (
+        """# Cover
+
+Somebody
+
+---
+layout: items
+cols: 2
+---
+
+# Items
+
+::items::
+
+<div>One</div><div>Two</div>
+
+---
+layout: fact
+---
+
+# 25 %
+
+of the sea
+
+---
+layout: image-right
+image: images/a.png
+---
+
+# Picture
+""",
+        ["Cover|Somebody", "Items|One|Two", "25 %|of the sea", "Picture"],
+    ),
+    "dracula": (
+        """# Cover
+
+Somebody
+
+---
+layout: author
+---
+
+# The author
+
+---
+layout: image-left
+image: images/a.png
+---
+
+# Picture
+
+```ts
+const tide: number = 12
+```
+
+---
+layout: quote
+---
+
+# "The sea"
+
+Somebody
+""",
+        ["Cover|Somebody", "The author", "Picture|const tide: number = 12", '"The sea"|Somebody'],
+    ),
+    "purplin": (
+        """# Cover
+
+Somebody
+
+<BarBottom title="A bar"><Item text="below" /></BarBottom>
+
+---
+layout: image-x
+image: images/a.png
+imageOrder: 1
+---
+
+# Picture
+
+beside
+
+---
+layout: quote
+---
+
+# "The sea"
+
+Somebody
+""",
+        ["Cover|Somebody|A bar|below", "Picture|beside", '"The sea"|Somebody'],
+    ),
+}
+
+BROKEN = {  # name: (deck, class, line)
+    "unclosed-tag": (HEAD + '# Three\n\n<div class="x">\n\ntext\n', "vue-compile", 17),
+    "stray-tag": (HEAD + "# Three\n\ntext </div> more\n", "vue-compile", 17),
+    "bad-expression": (HEAD + "# Three\n\nvalue {{ a + }} here\n", "vue-compile", 17),
+    "bad-binding": (HEAD + '# Three\n\n<div :class="{a b}">x</div>\n', "vue-compile", 17),
+    "else-alone": (HEAD + "# Three\n\n<div v-else>x</div>\n", "vue-compile", 17),
+    "placeholder-tag": (HEAD + "# Three\n\nuse <your-name> here\n", "vue-compile", 17),
+    "unknown-language": (HEAD + "# Three\n\n```nosuchlang\nx\n```\n", "vue-compile", 17),
+    "broken-style": (HEAD + "# Three\n\n<style>\nh1 { color: red\n</style>\n", "vue-compile", 18),
+    "undefined-member": (HEAD + "# Three\n\nvalue {{ foo.bar }} here\n", "vue-runtime", 17),
+    "undefined-name": (HEAD + "# Three\n\nHello {{ name }}!\n", "vue-runtime", 17),
+    "undefined-loop": (HEAD + '# Three\n\n<div v-for="x of nothing.list">{{ x }}</div>\n', "vue-runtime", 17),
+    "bad-element": (HEAD + '# Three\n\n<component is="a/b" />\n', "vue-runtime", 15),
+    "unknown-component": (HEAD + '# Three\n\ntext\n\n<Nope a="1" />\n', "unknown-component", 19),
+    "unknown-icon": (HEAD + "# Three\n\ntext <mdi-no-such-icon-xyz /> x\n", "unknown-component", 17),
+    "unknown-layout": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nclass: a\nlayout: nosuch\n---\n\n# T\n",
+        "unknown-layout",
+        13,
+    ),
+    "unknown-theme": ("---\ntitle: x\ntheme: nosuch\n---\n\n# Cover\n" + TAIL, "unknown-theme", 3),
+    "theme-as-path": ("---\ntheme: ./here\n---\n\n# Cover\n" + TAIL, "unknown-theme", 2),
+    "yaml-first": ("---\ntheme: default\ntitle: a: b\n---\n\n# Cover\n" + TAIL, "yaml", 3),
+    "yaml-later": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: center\nimage: *foo\n---\n\n# T\n",
+        "yaml",
+        13,
+    ),
+    "yaml-emphasis": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: center\ntitle: **Bold** x\n---\n\n# T\n",
+        "yaml",
+        13,
+    ),
+    "mermaid-syntax": (HEAD + "# Three\n\n```mermaid\ngraph LR\n  A --> --> B\n```\n", "mermaid", 19),
+    "mermaid-kind": (HEAD + "# Three\n\n```mermaid\nnosuchdiagram\n  A --> B\n```\n", "mermaid", 17),
+    "katex-inline": (HEAD + "# Three\n\ntext $\\frac{1}{$ more\n", "katex", 17),
+    "katex-block": (HEAD + "# Three\n\n$$\n\\badmacro{x}\n$$\n", "katex", 17),
+    "image-relative": (HEAD + "# Three\n\n![x](images/none.png)\n", "missing-image", 17),
+    "image-absolute": (HEAD + '# Three\n\n<img src="/none.png" />\n', "missing-image", 17),
+    "image-remote": (HEAD + "# Three\n\n![x](https://example.com/x.png)\n", "missing-image", 17),
+    "image-layout": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nlayout: image-right\nimage: images/none.png\n---\n\n# T\n",
+        "missing-image",
+        13,
+    ),
+    "too-few": ("---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n", "too-few-slides", 1),
+    "empty": ("\n", "too-few-slides", 1),
+    "fenced": ("```markdown\n---\ntheme: default\n---\n\n# Cover\n" + TAIL + "```\n", "fenced-deck", 1),
+    "blank": (HEAD + "<!-- only a note -->\n", "blank", 14),
+    "script": (HEAD + "# Three\n\n<script setup>\nconst a = 1\n</script>\n", "forbidden", 17),
+    "handler": (HEAD + '# Three\n\n<button @click="go()">go</button>\n', "forbidden", 17),
+    "frame": (HEAD + '# Three\n\n<iframe src="https://example.com"></iframe>\n', "forbidden", 17),
+    "snippet": (HEAD + "# Three\n\n<<< @/snippets/a.ts\n", "forbidden", 17),
+    "other-file": (
+        "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nsrc: ./other.md\n---\n\n# T\n",
+        "forbidden",
+        12,
+    ),
+    "addon": ("---\ntheme: default\naddons:\n  - x\n---\n\n# Cover\n" + TAIL, "forbidden", 3),
+}
+
+
+def png(width=8, height=8):
+    """A small grey picture without any library."""
+    import zlib
+
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))  # noqa: E731
+    rows = b"".join(b"\0" + b"\x90" * width for _ in range(height))
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+def put(run, name, text, pictures=()):
+    (run / name / "images").mkdir(parents=True)
+    (run / name / "deck.md").write_text(text)
+    for picture in pictures:
+        (run / name / picture).write_bytes(png())
+    return {"id": name, "deck": {"path": f"{name}/deck.md"}}
+
+
+def rendered(run, records, protocol="offline", jobs=1, **settings):
+    chosen = Protocol.load(protocol)
+    chosen.render.update(settings)
+
+    async def go():
+        pool = render_pool.Pool(chosen, jobs=jobs)
+        try:
+            return await asyncio.gather(*(pool.render(run, record) for record in records))
+        finally:
+            await pool.close()
+
+    return asyncio.run(go())
+
+
+def hashes(run, value):
+    return [hashlib.sha256((run / name).read_bytes()).hexdigest() for name in value["slides"]]
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    """The deck of features in every theme, rendered once: (run, {theme: value})."""
+    run = tmp_path_factory.mktemp("features")
+    records = [put(run, theme, FEATURES.replace("THEME", theme), ["images/a.png"]) for theme in THEMES]
+    return run, dict(zip(THEMES, rendered(run, records), strict=True))
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    run = tmp_path_factory.mktemp("broken")
+    values = rendered(run, [put(run, name, text) for name, (text, _, _) in BROKEN.items()])
+    return run, dict(zip(BROKEN, values, strict=True))
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_feature_renders_clean(features, theme):
+    run, values = features
+    value = values[theme]
+    assert (value["status"], value["errors"], value["expected"]) == ("ok", [], 8)
+    assert value["slides"] == [f"{theme}/slides/{n:02}.png" for n in range(1, 9)]
+    for name in value["slides"]:
+        assert struct.unpack(">II", (run / name).read_bytes()[16:24]) == (980, 552)
+    assert len(set(hashes(run, value))) == 8
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_the_x_ray_counts_what_stands_on_each_slide(features, theme):
+    cover, code, diagram, formula, table, clicks, columns, picture = features[1][theme]["xray"]
+    assert (cover["title"], cover["layout"], cover["line"], cover["words"]) == ("Coral reefs 珊瑚礁", "cover", 1, 6)
+    assert (code["code_lines"], code["title"]) == (3, "Code")
+    assert (diagram["diagrams"], "Warm water" in diagram["text"]) == (1, True)
+    assert formula["formulas"] == 2
+    assert table["table_cells"] == 4
+    assert (clicks["bullets"], clicks["quotes"], "hidden until a click" in clicks["text"]) == (2, 1, True)
+    assert (columns["columns"], columns["line"]) == (2, FEATURES.split("\n").index("layout: two-cols"))
+    assert (picture["images"], picture["images_broken"]) == (2, 0)
+    for slide in (cover, code, diagram, formula, table, clicks, columns, picture):
+        assert slide["overflow"] == {"x": 0, "y": 0} and not slide["blank"]
+        assert (
+            8 <= slide["font"]["min"] <= slide["font"]["title"] and (slide["contrast"] or 21) > 1.2
+        )  # over a picture it is not judged
+        assert 0 < slide["text_area"] < 1 - slide["whitespace"] + 0.001
+
+
+def test_community_themes_render_their_own_layouts_the_same_each_time(tmp_path):
+    decks = [(theme, n) for theme in COMMUNITY for n in (1, 2)]
+    records = [
+        put(tmp_path, f"{theme}{n}", f"---\ntheme: {theme}\n---\n\n{COMMUNITY[theme][0]}", ["images/a.png"])
+        for theme, n in decks
+    ]
+    values = dict(zip(decks, rendered(tmp_path, records, jobs=2), strict=True))
+    for theme, (_, words) in COMMUNITY.items():
+        value, again = values[theme, 1], values[theme, 2]
+        assert (value["status"], value["errors"]) == ("ok", []), theme
+        for slide, seen in zip(value["xray"], words, strict=True):
+            assert all(word in slide["text"] for word in seen.split("|")), (theme, slide["text"])
+            assert slide["overflow"] == {"x": 0, "y": 0} and not slide["blank"] and not slide["images_broken"]
+            assert (slide["contrast"] or 21) > 2.5, theme  # a comment in code has 2.6
+        assert hashes(tmp_path, value) == hashes(tmp_path, again), theme
+        assert len(set(hashes(tmp_path, value))) == len(words), theme
+
+
+def test_a_theme_is_bundled_when_a_deck_first_names_it(tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    for place in (render_pool.RENDERER / "node_modules/.cache/decksmith").iterdir():
+        if not place.name.endswith("-purplin"):
+            (cache / place.name).symlink_to(place)
+    for path in (tmp_path, cache):
+        path.chmod(0o755)
+    monkeypatch.setenv("DECKSMITH_RENDER_CACHE", str(cache))
+    text = "---\ntheme: purplin\n---\n\n# A\n\n---\n\n# B\n\n---\n\n# C\n"
+    values = rendered(tmp_path, [put(tmp_path, name, text) for name in "ab"], jobs=2)
+    assert [value["status"] for value in values] == ["ok", "ok"]
+    assert sorted(place.name.split("-")[0] for place in cache.glob("*-purplin")) == ["runtime", "site"]
+
+
+def test_code_stands_in_columns_in_every_theme(tmp_path):
+    text = "---\ntheme: {}\n---\n\n# Code\n\nfirst\n\n`iiiiiiii`\n\n`MMMMMMMM`\n"
+    for value in rendered(tmp_path, [put(tmp_path, theme, text.format(theme)) for theme in [*THEMES, *COMMUNITY]]):
+        thin, wide = (box["box"][2] for box in value["xray"][0]["boxes"][-2:])
+        assert thin == pytest.approx(wide, rel=0.1), value["slides"]  # in letters of different width: 3 to 1
+
+
+def test_what_runs_off_the_slide_overlaps_or_is_hard_to_read_is_measured(tmp_path):
+    bad = (
+        HEAD
+        + "# Three\n\n"
+        + "\n".join(f"- point {n}" for n in range(40))
+        + (
+            "\n\n---\n\n<div style='position:absolute;left:100px;top:100px'>first text here</div><div style='position:absolute;left:100px;top:100px'>second text there</div>\n"
+            "\n---\n\n<p style='color:#ddd;background:#fff;font-size:7px;opacity:1'>faint and small</p>\n"
+        )
+    )
+    (value,) = rendered(tmp_path, [put(tmp_path, "bad", bad)])
+    tall, over, faint = value["xray"][2:]
+    assert tall["overflow"]["y"] > 300 and tall["bullets"] == 40
+    assert over["overlap"] > 0
+    assert faint["contrast"] == pytest.approx(1.36, abs=0.02) and faint["font"]["min"] == 7
+
+
+def test_the_same_deck_gives_the_same_bytes_in_other_order_and_on_other_workers(features, tmp_path):
+    first, values = features
+    records = [put(tmp_path, theme, FEATURES.replace("THEME", theme), ["images/a.png"]) for theme in reversed(THEMES)]
+    again = dict(zip(reversed(THEMES), rendered(tmp_path, records, jobs=2), strict=True))
+    assert {theme: hashes(tmp_path, again[theme]) for theme in THEMES} == {
+        theme: hashes(first, values[theme]) for theme in THEMES
+    }
+    assert [again[theme]["xray"] for theme in THEMES] == [values[theme]["xray"] for theme in THEMES]
+
+
+def test_colours_of_code_do_not_depend_on_how_long_they_took():
+    script = """
+      const { compile } = await import(`${process.argv[1]}/compile.mjs`)
+      const modules = async language => [...(await compile(`---\\ntheme: dracula\\n---\\n\\n\\`\\`\\`${language}\\nconst tide: number = 12\\n\\`\\`\\`\\n\\n---\\n\\n\\`\\`\\`\\`md magic-move\\n\\`\\`\\`ts\\nlet a: number = 1\\n\\`\\`\\`\\n\\`\\`\\`\\`\\n`, 1)).files.values()].join('')
+      const first = await modules('ts')
+      let now = 0
+      Date.now = performance.now = () => now += 1000
+      const again = await modules('ts')
+      process.stdout.write(JSON.stringify([first === again, first.includes('--shiki'), first === await modules('js')]))
+      process.exit(0)
+    """
+    done = subprocess.run([render_pool.node(), "--no-warnings", "--input-type=module", "-e", script, "--", render_pool.RENDERER], stdout=subprocess.PIPE, check=True)
+    assert json.loads(done.stdout) == [True, True, False]
+
+
+def test_double_scale_doubles_the_pixels_and_leaves_the_measures(features, tmp_path):
+    (value,) = rendered(tmp_path, [put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"])], scale=2)
+    assert struct.unpack(">II", (tmp_path / value["slides"][0]).read_bytes()[16:24]) == (1960, 1104)
+    assert [slide["words"] for slide in value["xray"]] == [slide["words"] for slide in features[1]["default"]["xray"]]
+    assert value["engine"] == features[1]["default"]["engine"] | {"scale": 2}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_defect_has_its_class_and_line(broken, name):
+    value, (_, cls, line) = broken[1][name], BROKEN[name]
+    assert [(error["kind"], error["class"], error["line"]) for error in value["errors"]] == [("model", cls, line)]
+    assert value["status"] == ("failed" if cls in ("too-few-slides", "fenced-deck") else "partial")
+    assert ("error" in value) == (value["status"] == "failed")
+
+
+def test_an_unknown_theme_is_told_which_there_are(broken):
+    (error,) = broken[1]["unknown-theme"]["errors"]
+    assert error["message"] == f"the theme nosuch is not one of {', '.join(render_pool.themes())}; the deck is shown in the theme default"
+
+
+def test_of_very_many_errors_the_first_and_one_of_each_class_are_listed_and_the_rest_counted(tmp_path):
+    many = HEAD + "# Three\n\n" + "".join(f"<mdi-none-{n} />\n" for n in range(230)) + "\n---\n\nvalue {{ a + }} here\n"
+    (value,) = rendered(tmp_path, [put(tmp_path, "x", many)], "published")
+    assert [error["class"] for error in value["errors"]] == ["unknown-component"] * 198 + ["vue-compile", "unknown-component"]
+    assert value["errors"][-1]["message"] == "the icon mdi:none-198 does not exist (and 31 more errors, not listed)"
+    assert value["error"] == value["errors"][198]
+
+
+def test_one_bad_slide_does_not_cost_the_others(broken):
+    run, values = broken
+    bad, good = hashes(run, values["stray-tag"]), hashes(run, values["image-absolute"])
+    assert len(bad) == 3 and bad[:2] == good[:2] and bad[2] != good[2]
+    assert values["stray-tag"]["xray"][2]["blank"] and not values["stray-tag"]["xray"][1]["blank"]
+
+
+def test_the_published_protocol_refuses_what_does_not_compile(tmp_path):
+    value, other = rendered(
+        tmp_path,
+        [put(tmp_path, "a", BROKEN["stray-tag"][0]), put(tmp_path, "b", BROKEN["katex-inline"][0])],
+        "published",
+    )
+    assert (value["status"], value["error"]["class"], value["error"]["line"], len(value["slides"])) == (
+        "partial",
+        "vue-compile",
+        17,
+        3,
+    )
+    assert (other["status"], "error" in other) == ("partial", False)
+
+
+def test_code_that_shows_forbidden_things_is_left_alone(tmp_path):
+    text = (
+        HEAD
+        + '# Three\n\n```html\n<script src="x"></script>\n<iframe></iframe> {{ name }}\n```\n\nUse `<script>` and `{{ x }}` and `@click="a"` with care, or import (maybe) a file.\n'
+    )
+    (value,) = rendered(tmp_path, [put(tmp_path, "x", text)])
+    assert (value["status"], value["errors"]) == ("ok", [])
+    assert (
+        '<script src="x"></script>' in value["xray"][2]["text"]
+        and "Use <script> and {{ x }}" in value["xray"][2]["text"]
+    )
+
+
+def test_pictures_come_from_the_deck_s_own_folder_only(tmp_path):
+    (tmp_path / "secret.png").write_bytes(png())
+    record = put(tmp_path, "x", HEAD + "# Three\n\n![a](images/link.png) ![b](images/../../secret.png)\n")
+    os.symlink(tmp_path / "secret.png", tmp_path / "x" / "images" / "link.png")
+    assert render_pool.source(tmp_path, record)[1] == {}
+
+
+def test_stale_pictures_go_and_the_journal_s_inputs_follow_text_and_pictures(tmp_path):
+    record, protocol = (
+        put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"]),
+        Protocol.load("offline"),
+    )
+    (tmp_path / "x" / "slides").mkdir()
+    (tmp_path / "x" / "slides" / "99.png").write_bytes(b"")
+    before = render_pool.inputs(tmp_path, record, protocol)
+    (value,) = rendered(tmp_path, [record])
+    assert sorted(os.listdir(tmp_path / "x" / "slides")) == [f"{n:02}.png" for n in range(1, 9)]
+    assert sorted(os.listdir(tmp_path / "x")) == ["deck.md", "images", "slides"]
+    assert render_pool.inputs(tmp_path, record, protocol) == before and render_pool.intact(tmp_path, value)
+    (tmp_path / "x" / "images" / "a.png").write_bytes(png(9))
+    assert render_pool.inputs(tmp_path, record, protocol) != before
+    (tmp_path / "x" / "slides" / "01.png").unlink()
+    assert not render_pool.intact(tmp_path, value)
+
+
+def test_a_deck_that_was_rendered_before_needs_no_worker_and_gives_the_same_record_and_bytes(tmp_path):
+    kept, protocol = tmp_path / "renders", Protocol.load("offline")
+    first, text = put(tmp_path, "first", FEATURES.replace("THEME", "default"), ["images/a.png"]), BROKEN["stray-tag"][0]
+    (tmp_path / "again").mkdir()
+
+    def session(*asked, **settings):
+        protocol.render.update(settings)
+
+        async def go():
+            pool = render_pool.Pool(protocol, kept=kept)
+            try:
+                values = await asyncio.gather(*(pool.render(run, record) for run, record in asked))
+                return values, pool.ready is not None or any(worker.process for worker in pool.workers)
+            finally:
+                await pool.close()
+
+        return asyncio.run(go())
+
+    (value, bad), worked = session((tmp_path, first), (tmp_path, put(tmp_path, "bad", text)))
+    assert worked and value["status"] == "ok" and bad["status"] == "partial" and len(os.listdir(kept)) == 2
+    assert value.pop("by") == bad.pop("by") and value.keys() == bad.keys()
+    second = put(tmp_path / "again", "second", FEATURES.replace("THEME", "default"), ["images/a.png"])
+    (same, poor), worked = session((tmp_path / "again", second), (tmp_path / "again", put(tmp_path / "again", "bad", text)))
+    assert not worked and same.pop("by") == poor.pop("by") == {"cached": True}
+    assert same == value | {"slides": [f"second/slides/{n:02}.png" for n in range(1, 9)]} and poor == bad
+    assert hashes(tmp_path / "again", same) == hashes(tmp_path, value)
+    assert os.listdir(tmp_path / "again" / "second") == os.listdir(tmp_path / "first")
+
+    before = {name: (kept / name).read_bytes() for name in os.listdir(kept)}
+    for name, data in before.items():
+        (kept / name).write_bytes(data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
+    (tmp_path / "again" / "second" / "images" / "a.png").write_bytes(png(9))
+    (value_again, other), worked = session((tmp_path, first), (tmp_path / "again", second))
+    assert worked and set(value_again.pop("by")) == set(other.pop("by")) == {"walls"} and value_again == value
+    assert hashes(tmp_path / "again", other)[:7] == hashes(tmp_path, value)[:7]
+    assert hashes(tmp_path / "again", other) != hashes(tmp_path, value)
+    assert len(os.listdir(kept)) == 3 and [(kept / name).read_bytes() == data for name, data in before.items()].count(True) == 1
+    (double,), worked = session((tmp_path, first), scale=2)
+    assert worked and struct.unpack(">II", (tmp_path / double["slides"][0]).read_bytes()[16:24]) == (1960, 1104)
+
+
+def test_scratch_folders_that_name_no_owner_are_swept_after_a_day(tmp_path, monkeypatch):
+    monkeypatch.setattr(render_pool.tempfile, "tempdir", str(tmp_path))
+    for name, age in (("decksmith-render-a_b1c2d3", 90000), ("decksmith-render-12345678", 5000), ("decksmith-other", 90000)):
+        (tmp_path / name / "inner").mkdir(parents=True)
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    mine, lock = render_pool._folder()
+    assert set(tmp_path.iterdir()) == {mine, tmp_path / "decksmith-render-12345678", tmp_path / "decksmith-other"}
+    os.close(lock)
+
+
+def test_a_worker_that_is_killed_is_replaced_and_the_deck_rendered_once_more(tmp_path):
+    records = [put(tmp_path, f"d{n}", FEATURES.replace("THEME", "default"), ["images/a.png"]) for n in range(3)]
+
+    async def go():
+        pool = render_pool.Pool(Protocol.load("offline"))
+
+        def browser():
+            process = pool.workers[0].process
+            family = render_pool._tree(process.pid) if process else []
+            return next((pid for pid in family if any("--remote-debugging-pipe" in text for text in commands([pid]))), None)
+
+        async def murder():
+            while not browser():
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(1)
+            while not (pid := browser()):
+                await asyncio.sleep(0.05)
+            os.kill(pid, signal.SIGKILL)  # under a deck
+
+        try:
+            return (await asyncio.gather(murder(), *(pool.render(tmp_path, record) for record in records)))[1:]
+        finally:
+            await pool.close()
+
+    values = asyncio.run(go())
+    assert [value["status"] for value in values] == ["ok"] * 3
+    assert len({tuple(hashes(tmp_path, value)) for value in values}) == 1
+
+
+def test_a_worker_keeps_nothing_of_a_deck_that_is_done(tmp_path):
+    noise = Image.frombytes("RGB", (900, 500), os.urandom(900 * 500 * 3))
+    noise.save(tmp_path / "a.png")
+    script = """
+      const [root, home, picture] = process.argv.slice(1)
+      console.log = console.warn = console.error
+      const load = name => import(`${root}/${name}.mjs`)
+      const { launch } = await load('browser'), { Server } = await load('server'), { compile, warm } = await load('compile'), { shoot } = await load('page')
+      const server = new Server(), browser = await launch({ port: await server.listen(), home })
+      const image = (await import('node:fs')).readFileSync(picture)
+      const { runtime } = await warm('default')
+      const sizes = []
+      for (let turn = 0; turn < 6; turn++) {
+        const deck = await compile('# A\\n\\n![a](images/a.png)\\n\\n---\\n\\n![a](images/a.png)\\n', 2)
+        const { pictures } = await shoot({ browser, server, deck, runtime: runtime.dir, images: new Map([['images/a.png', image]]), scale: 1, onSlide() {} })
+        const taken = pictures.join('').length
+        pictures.length = 0
+        await browser.send('Target.getTargets') // what the end of the deck sends has come
+        await new Promise(resolve => setTimeout(resolve, 100))
+        gc()
+        sizes.push([process.memoryUsage().heapUsed, taken])
+      }
+      browser.kill()
+      process.stdout.write(JSON.stringify(sizes))
+      process.exit(0)
+    """
+    command = [render_pool.node(), "--expose-gc", "--no-warnings", "--input-type=module", "-e", script, "--", render_pool.RENDERER]
+    done = subprocess.run([*command, tmp_path, tmp_path / "a.png"], stdout=subprocess.PIPE, check=True)
+    (first, taken), *_, (last, _) = json.loads(done.stdout)
+    assert taken > 2 << 20
+    assert last - first < taken  # five decks later, less than one deck's pictures
+
+
+def commands(pids):
+    """The command lines of those processes that are still there, zombies left out."""
+    found = []
+    for pid in pids:
+        try:
+            found.append(Path(f"/proc/{pid}/cmdline").read_bytes().decode())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return list(filter(None, found))
+
+
+@pytest.mark.parametrize("end", ["stdin closes", "the parent is killed"])
+def test_nothing_is_left_running(tmp_path, end):
+    record = put(tmp_path, "x", HEAD + '# Three\n\n<div :ref="() => { while (true) {} }" />\n')
+    stage = subprocess.Popen(
+        [cli.ROOT / "bin/deck-render", "--run", tmp_path, "--deadline", "4" if end == "stdin closes" else "60"],
+        env=dict(os.environ, IMAGES="off"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    stage.stdin.write(stream.dumps(record) + b"\n")
+    stage.stdin.flush()
+    began, family = time.monotonic(), []
+    while not any("--type=renderer" in command for command in commands(family)) and time.monotonic() < began + 60:
+        time.sleep(0.02)
+        family = render_pool._tree(stage.pid)
+    assert {"worker.mjs", "--type=renderer"} <= {
+        word for command in commands(family) for word in ("worker.mjs", "--type=renderer") if word in command
+    }
+    if end == "stdin closes":
+        stage.stdin.close()
+        assert json.loads(stage.stdout.read())["render"]["error"]["class"] == "deadline"
+    else:
+        time.sleep(1)
+        family = render_pool._tree(stage.pid)
+        stage.kill()
+    stage.wait()
+    began = time.monotonic()
+    while commands(family) and time.monotonic() < began + 20:
+        time.sleep(0.05)
+    assert commands(family) == []
+    assert not list(tmp_path.glob("x/*.tmp"))
+
+
+def test_another_browser_is_named_in_the_record_and_a_missing_one_ends_the_stage(tmp_path, monkeypatch):
+    """The browser of the lock again, in a wrapper that gives itself out for another."""
+    place = max((render_pool.RENDERER / "node_modules/.cache/decksmith").glob("chromium-*/chromium"), key=os.path.getmtime)
+    (tmp_path / "bin").mkdir()
+    other = tmp_path / "bin" / "other"
+    other.write_text(
+        f'#!/bin/sh\n[ "$1" != --version ] || {{ echo "Chromium 1.2 of somebody"; exit; }}\n'
+        f'export LD_LIBRARY_PATH="{place.parent}/lib"\nexec "{place}" "$@"\n'
+    )
+    for path in (other, other.parent, tmp_path):
+        path.chmod(0o755)
+    monkeypatch.setenv("DECKSMITH_CHROMIUM", str(other))
+    render_pool._engine.cache_clear()
+    try:
+        (value,) = rendered(tmp_path, [put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"])])
+        assert (value["status"], value["engine"]["browser"]) == ("ok", "Chromium 1.2 of somebody")
+        render_pool._engine.cache_clear()
+        monkeypatch.setenv("DECKSMITH_CHROMIUM", str(tmp_path / "none"))
+        with pytest.raises(cli.Missing, match="DECKSMITH_CHROMIUM=.*mend or unset it"):
+            render_pool.engine()
+    finally:
+        render_pool._engine.cache_clear()
+
+
+def test_a_missing_installation_names_the_command_that_mends_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(render_pool, "MODULES", tmp_path)
+    render_pool._engine.cache_clear()
+    try:
+        with pytest.raises(cli.Missing, match="run: make setup"):
+            render_pool.engine()
+    finally:
+        render_pool._engine.cache_clear()

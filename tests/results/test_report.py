@@ -1,0 +1,304 @@
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.judging import scoring
+from decksmith.results import claims, report, stats
+from decksmith.results.plots import plots
+from decksmith.results.runs import HAPPENED, NOTES, load, spent, summarize
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
+import synthetic  # noqa: E402
+
+
+def tiny():
+    """Four records: rendered, rendered in part and truncated, a model fault, a judge fault."""
+    model = {"name": "m", "slug": "lab/m", "params": {"top_k": 3}}
+
+    def gen(tokens, finish="stop", took=2.0, at="2026-01-01T10:00:00+00:00"):
+        return {"text": "x", "finish_reason": finish, "model": model, "by": {"at": at, "took": took}, "sampling": {"top_k": 3, "stop": {"at": ["x"]}},
+                "request": "r", "usage": {"prompt_tokens": 10, "completion_tokens": tokens, "reasoning_tokens": 1, "cost": 0.01}}
+
+    def judge(value):
+        return {"judge": "offline-v1", "usage": {}, "scores": {"content": value, "design": value, "coherence": value},
+                "checklist": [{"id": "c1", "yes": True, "slide": 1}, {"id": "c2", "yes": False, "slide": None}]}
+
+    def score(value, **more):
+        return {"overall": value, "judge_only": value, "checklist": None if value is None else 0.5, "dimensions": {
+            "viscraft": value, "design": value, "content": value, "coherence": value}, "rendered": True, "floored": False, "fault": None, **more}
+
+    items = [{"id": "c1", "ask": "One?"}, {"id": "c2", "ask": "Two?"}]
+    slides = ["1.png", "2.png", "3.png"]
+    model_fault = {"kind": "model", "class": "yaml", "message": "bad indent", "line": 4}
+    judge_fault = {"kind": "judge", "class": "unparseable", "message": "no JSON"}
+    rows = [
+        {"id": "a", "gen": gen(100), "render": {"status": "ok", "slides": slides}, "judge": judge(3.0), "features": {"craft": 3.0, "craft_v5": 4.0},
+         "score": score(3.0)},
+        {"id": "b", "gen": gen(50, "length", at="2026-01-01T10:00:01+00:00"), "render": {"status": "partial", "slides": slides}, "judge": judge(2.0),
+         "features": {"craft": 2.0, "craft_v5": 2.0}, "score": score(2.0)},
+        {"id": "c", "gen": gen(10, at="2026-01-01T12:00:00+00:00"), "render": {"status": "failed", "error": model_fault},
+         "features": {"craft": 5.0, "craft_v5": 5.0},
+         "score": score(1, checklist=0.0, rendered=False, floored=True, fault={"stage": "render", **model_fault})},
+        {"id": "d", "gen": gen(40, at="2026-01-01T12:00:00+00:00"), "render": {"status": "ok", "slides": slides}, "judge": {"error": judge_fault},
+         "score": score(None, fault={"stage": "judge", **judge_fault})},
+    ]
+    return [{**row, "checklist": items} for row in rows]
+
+
+def test_a_summary_of_four_records_is_what_one_counts_by_hand():
+    # 1, 2, 3: Student's t to 4.484. Two values, 2 and 3: t with one degree of freedom leaves the whole scale open.
+    three, two = {"mean": 2.0, "lo": 1.0, "hi": 4.4841, "n": 3}, {"mean": 2.5, "lo": 1.0, "hi": 5.0, "n": 2}
+    names = ["overall", "judge_only", "viscraft", "design", "content", "coherence"]
+    assert summarize(enumerate(tiny(), 1)) == {
+        "model": {"name": "m", "slug": "lab/m", "params": {"top_k": 3}}, "judge": "offline-v1",
+        "asked": {"sha256": stream.fingerprint([[ident, "r"] for ident in "abcd"]), "parameters": {"stop.at": ["x"], "top_k": 3}},
+        "n": 4, "prompts": 4, "rendered": 3, "partial": 1, "truncated": 1, "capped": 0,
+        "faults": {"kinds": {"model": 1, "renderer": 0, "judge": 1, "infra": 0},
+                   "classes": [{"kind": "judge", "stage": "judge", "class": "unparseable", "n": 1},
+                               {"kind": "model", "stage": "render", "class": "yaml", "n": 1}]},
+        "tokens": {"prompt": 40, "completion": 200, "reasoning": 4, "records": 4}, "cost": 0.04, "judge_cost": 0,
+        "means": {
+            "floor": {**dict.fromkeys(names, three), "checklist": {"mean": 0.3333, "lo": 0.0, "hi": 1.0, "n": 3},
+                      "craft": three, "craft_v5": {"mean": 2.3333, "lo": 1.0, "hi": 5.0, "n": 3}},
+            "renderable": {**dict.fromkeys(names, two), "checklist": {"mean": 0.5, "lo": 0.0, "hi": 0.5, "n": 2},
+                           "craft": two, "craft_v5": {"mean": 3.0, "lo": 1.0, "hi": 5.0, "n": 2}}},
+        "interval": {"level": 0.95, "method": stats.METHOD, "over": "each prompt by itself"},
+        # 10:00:00 to 10:00:03 (overlapping), two hours of nothing, 12:00:00 to 12:00:02
+        "by": {"tool": "run-summarize", "version": "0.1.0", "generation_s": 8.0, "wall_s": 5.0, "stages_s": {"gen": 8.0}}}
+
+
+def test_seconds_that_no_record_tells_are_unknown_and_not_none():
+    records = [{**record, "gen": {**record["gen"], "by": {}}} for record in tiny()]
+    summary = summarize(enumerate(records, 1))
+    assert {name: summary["by"][name] for name in ("generation_s", "wall_s")} == {"generation_s": None, "wall_s": None}
+    assert spent(summary)[-1] == "unknown"
+
+
+def test_parameters_that_vary_within_a_run_are_all_given_and_a_sample_s_seed_is_the_run_s():
+    records = [{**record, "gen": {**record["gen"], "sample": {"of": record["id"], "k": k}, "sampling": {"seed": 5 + k, "max_tokens": 90 - k % 2}}}
+               for k, record in enumerate(tiny())]
+    assert summarize(enumerate(records, 1))["asked"]["parameters"] == {"seed": 5, "max_tokens": [90, 89]}
+    records[1]["gen"]["shortened"] = {"asked": 89, "sent": 50}
+    assert summarize(enumerate(records, 1))["asked"]["parameters"]["requests with fewer max_tokens, to fit the context"] == 1
+
+
+def test_samples_of_one_prompt_count_once():
+    records = [{**record, "id": f"a~{k}", "gen": {**record["gen"], "sample": {"of": "a", "k": k}}} for k, record in enumerate(tiny()[:2])]
+    summary = summarize(enumerate(records, 1))
+    assert (summary["n"], summary["prompts"]) == (2, 1)
+    assert summary["means"]["floor"]["overall"] == {"mean": 2.5, "lo": None, "hi": None, "n": 1}
+
+
+def test_an_unknown_price_makes_the_cost_unknown_not_zero():
+    records = tiny()
+    records[1]["gen"]["usage"]["cost"] = None
+    assert summarize(enumerate(records, 1))["cost"] is None
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda records: records.clear(), "no records on stdin; a summary needs the scores.jsonl of a run"),
+    (lambda records: records[1].pop("score"), 'stdin:2: b: no "score" in this record; deck-score writes it'),
+    (lambda records: records[1]["judge"].update(judge="gemini"),
+     'stdin:2: b: one summary is for one judge, here are two: a has "offline-v1", b has "gemini"'),
+    (lambda records: records[3]["gen"]["model"].update(name="n"), None),
+])
+def test_what_cannot_be_summarized_is_refused_in_a_sentence(change, words):
+    records = json.loads(json.dumps(tiny()))
+    change(records)
+    with pytest.raises(cli.BadData) as refusal:
+        summarize(enumerate(records, 1))
+    assert str(refusal.value) == (words or (
+        'stdin:4: d: one summary is for one model, here are two: a has {"name": "m", "slug": "lab/m"}, '
+        'd has {"name": "n", "slug": "lab/m"}'))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two runs of the same prompts; `low` is worse on every prompt."""
+    for name, shift in (("high", 0.0), ("low", -0.5)):
+        records = json.loads(json.dumps(tiny()))
+        for record in records:
+            record["gen"]["model"].update(name=name, slug=f"lab/{name}")
+            del record["gen"]["request"]
+            if record["id"] in "ab":
+                record["features"]["craft"] += shift
+                record["score"] = scoring.score(Protocol.load("offline"), record)
+        synthetic.write(tmp_path / name, records)
+    return tmp_path
+
+
+def test_the_table_states_everything_and_claims_nothing_that_the_lost_decks_could_undo(runs):
+    loaded = load([runs / "low", runs / "high"])
+    said = claims.markdown(loaded, claims.compare(loaded))
+    identity = json.loads((runs / "low" / "protocol.json").read_text())["hash"][:12]
+    three, two, few = "2.00 [1.00, 4.48]", "2.50 [1.00, 5.00]", "2.00 [1.00, 5.00]"
+    low = {"floor": f"1.97 [1.00, 4.39] | {three} | 1.67 [1.00, 3.56] | {' | '.join([three] * 3)} | 0.33 [0.00, 1.00] | 1.67 [1.00, 3.56]",
+           "rest": f"2.45 [1.00, 5.00] | {two} | {few} | {' | '.join([two] * 3)} | 0.50 [0.00, 0.50] | {few}"}
+    floor, rest = f"0.33 [0.00, 1.00] | {three} | 2.33 [1.00, 5.00]", f"0.50 [0.00, 0.50] | {two} | 3.00 [1.00, 5.00]"
+    assert said == f"""\
+Judge: offline-v1 (offline measures, no vision model looked at these pictures). Protocol {identity}.
+
+**What happened**
+
+| Model | n | Rendered | Truncated | Model faults | Renderer faults | Judge faults | Infra faults | Capped | Tokens in | Tokens out | Cost | Wall |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| high | 4 | 3 (1 in part) | 1 (25 %) | 1 | 0 | 1 | 0 | 0 | 40 | 200 | $0.0400 | 5 s |
+| low | 4 | 3 (1 in part) | 1 (25 %) | 1 | 0 | 1 | 0 | 0 | 40 | 200 | $0.0400 | 5 s |
+
+{HAPPENED}
+
+**How the models were asked**
+
+| Setting | high | low |
+| --- | --- | --- |
+| every setting | the same | the same |
+
+**Scores**
+
+| Model | Accounting | Prompts | Verifiable part (offline) | Judge only | VisCraft (craft) | Design | Content (words only) | Coherence | Checklist | craft | craft-v5 |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| high | floor | 3 | {" | ".join([three] * 6)} | {floor} |
+| high | renderable | 2 | {" | ".join([two] * 6)} | {rest} |
+| high | all scored | 2 | {" | ".join([two] * 6)} | {rest} |
+| low | floor | 3 | {low["floor"]} | 2.33 [1.00, 5.00] |
+| low | renderable | 2 | {low["rest"]} | 3.00 [1.00, 5.00] |
+| low | all scored | 2 | {low["rest"]} | 3.00 [1.00, 5.00] |
+
+{NOTES}
+
+**Paired by prompt**
+
+| Difference | Of | Prompts | Mean | Bounds | p | p corrected | Win/tie/loss | d |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| high minus low | Verifiable part (offline), floor | 3 | 0.03 | [-0.97, 1.02] | – | – | 2/1/0 | – |
+| high minus low | Judge only, floor | 3 | 0.00 | [-1.00, 1.00] | – | – | 0/3/0 | – |
+| high minus low | Verifiable part (offline), renderable only | 2 | 0.05 | – | – | – | 2/0/0 | – |
+| high minus low | Verifiable part (offline), both scored | 2 | 0.05 | – | – | – | 2/0/0 | – |
+
+{claims.FAMILY} Intervals and p of the headline: each prompt by itself.
+
+**Headline: Verifiable part (offline), floor**
+
+- high and low: inconclusive on 3 of 4 prompts, Verifiable part (offline), floor (3 shared prompts, at least 6 are needed; difference 0.03)
+- Ranks left open by the tests: high 1 to 2; low 1 to 2
+
+**What limits this**
+
+- high: 1 of 4 decks have no score (judge faults 1; at most 1 % may); `make baseline MODEL=high` does these again and nothing else
+- low: 1 of 4 decks have no score (judge faults 1; at most 1 % may); `make baseline MODEL=low` does these again and nothing else
+"""
+
+
+def test_runs_that_differ_in_more_than_the_model_are_refused_with_the_fields(runs):
+    path = runs / "low" / "protocol.json"
+    changed = json.loads(path.read_text())
+    changed["claim"]["excluded"] = 0.3
+    del changed["hash"]
+    path.write_text(json.dumps({**changed, "hash": stream.fingerprint(changed)}))
+    with pytest.raises(cli.BadData) as refusal:
+        load([runs / "high", runs / "low"])
+    assert str(refusal.value) == (
+        f"{runs}/high and {runs}/low differ in more than the model; their scores do not belong in one table\n"
+        f"  {runs}/high/protocol.json != {runs}/low/protocol.json:\n  claim.excluded: 0.01 != 0.3")
+
+
+@pytest.mark.parametrize("name", ["summary.json", "scores.jsonl", "protocol.json"])
+def test_an_unfinished_run_names_the_command_that_finishes_it(runs, name):
+    (runs / "low" / name).unlink()
+    with pytest.raises(cli.Missing) as missing:
+        load([runs / "low"])
+    assert str(missing.value) == f"{runs}/low has no {name}; `make baseline MODEL=low` makes it"
+
+
+def test_a_summary_of_other_records_is_refused(runs):
+    path = runs / "low" / "scores.jsonl"
+    rows = path.read_text().splitlines(True)
+    path.write_text("".join([*rows[:3], rows[3].replace('"finish_reason":"stop"', '"finish_reason":"length"')]))
+    with pytest.raises(cli.BadData) as refusal:
+        load([runs / "low"])
+    assert str(refusal.value) == (f"{runs}/low contradicts itself:\n  summary.json: truncated is 1, the records give 2\n"
+                                  f"  to derive all of it again from what was paid for: rm {runs}/low/scores.jsonl && make baseline MODEL=low")
+
+
+def digests(folder):
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_plots_are_drawn_as_png_and_svg_and_equal_runs_give_equal_bytes(runs, tmp_path):
+    loaded = load([runs / "low", runs / "high"])
+    names = plots(tmp_path / "one", loaded, claims.compare(loaded))
+    assert names == [f"{name}.{form}" for name in ("overall", "dimensions", "radar", "deltas") for form in ("png", "svg")]
+    again = load([runs / "low", runs / "high"])
+    plots(tmp_path / "two", again, claims.compare(again))
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+
+
+def test_one_run_has_no_differences_to_plot(runs, tmp_path):
+    alone = load([runs / "low"])
+    assert "deltas.svg" not in plots(tmp_path, alone, claims.compare(alone), ("svg",))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    synthetic.run(folder / "one", "one", 0.6, 6)
+    synthetic.run(folder / "two", "two", 0.9, 6)
+    return folder
+
+
+def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp_path):
+    runs = load([small / "one", small / "two"])
+    first = report.page(tmp_path / "r", runs)
+    before = digests(tmp_path / "r")
+    assert "How the models were asked" in (tmp_path / "r" / "index.html").read_text()
+    assert first["decks"] == 12 and first["pictures"] > 20 and first["lost"] == 0
+    assert first["made"] == len(list((tmp_path / "r").glob("img/full/*"))) == len(list((tmp_path / "r").glob("img/thumb/*")))
+    assert report.page(tmp_path / "r", runs)["made"] == 0
+    assert digests(tmp_path / "r") == before
+
+    slides = [run["path"] / path for run in runs for record in run["records"] for path in (record.get("render") or {}).get("slides") or []]
+    path = next(path for path in slides if sum(other.read_bytes() == path.read_bytes() for other in slides) == 1)
+    old = path.read_bytes()
+    synthetic.slide(path, 2, "Another title", "seriph", "again")
+    try:
+        assert report.page(tmp_path / "r", runs)["made"] == 1
+        assert len(list((tmp_path / "r").glob("img/full/*"))) == first["made"], "the old picture is gone"
+    finally:
+        path.write_bytes(old)
+
+
+def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, tmp_path):
+    runs = load([small / "one"])
+    row = next(record for record in runs[0]["records"] if (record.get("render") or {}).get("slides"))
+    row["render"]["slides"][0], row["deck"]["path"] = "../two/p001/slides/01.png", "../../../../../../etc/hostname"
+    row["messages"][-1]["content"] = "</script><!-- <script> \ud800 \u2028"
+    done = report.page(tmp_path, runs)
+    html = (tmp_path / "index.html").read_text()
+    data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
+    shown = next(one for one in json.loads(data)["rows"] if one["id"] == row["id"])
+    assert "<" not in data
+    assert json.loads(data)["prompts"][row["id"]]["text"] == "</script><!-- <script> \ud800 \u2028"
+    assert (done["lost"], shown["slides"][0]["img"], shown["markdown"]) == (1, None, None)
+    assert html.count("<script") == 2 and "http://" not in html.split("<style>")[0]
+
+
+def test_the_policy_allows_exactly_the_page_s_own_script_and_style(small, tmp_path):
+    import base64
+    report.page(tmp_path, load([small / "one"]))
+    html = (tmp_path / "index.html").read_text()
+    for tag in ("style", "script"):
+        text = html.split(f"<{tag}>")[1].split(f"</{tag}>")[0]
+        assert f"{tag}-src &#39;sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}&#39;" in html
+    assert "unsafe" not in html.split("<style>")[0]
+
+
+def test_every_failure_class_of_the_records_keeps_its_name_on_the_page(small):
+    records = [record for _, record in stream.records(small / "one" / "scores.jsonl")]
+    rows = report._data(load([small / "one"]), {})["rows"]
+    assert [row["fault"] and row["fault"]["class"] for row in rows] == [
+        record["score"]["fault"] and record["score"]["fault"]["class"] for record in records]
+    assert all(row["reply"] is not None for row in rows if not row["slides"])

@@ -1,0 +1,84 @@
+"""The pure parts of serving, and one real server; the rest is in tests/bin/model-serve.bats and tests/slurm/test_serve.py."""
+
+import json
+import re
+
+import pytest
+from decksmith.core import cli
+from decksmith.models import endpoints
+from decksmith.results import merge, verify
+from decksmith.serving import server
+
+
+@pytest.fixture
+def found(tmp_path):
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 8, "rank_pattern": {"lm_head": 200}, "base_model_name_or_path": "maker/base"}))
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"weights")
+    return server.adapter(tmp_path)
+
+
+def test_the_option_list_is_that_of_the_pinned_image():
+    pinned = re.search(r"^serve\s+\S*vllm-openai\s+v(\S+)", (cli.ROOT / "containers/images.lock").read_text(), re.M)[1]
+    assert json.loads(server.OPTIONS.read_text())["version"] == pinned
+
+
+def test_the_rank_is_the_largest_of_the_adapter_s_modules_rounded_up_to_what_vllm_takes(found):
+    assert found["rank"] == 200
+    for rank, taken in ((1, "1"), (9, "16"), (200, "256"), (512, "512")):
+        line = server.vllm(found | {"rank": rank}, "b", "127.0.0.1", 1)
+        assert line[line.index("--max-lora-rank") + 1] == taken
+    with pytest.raises(cli.BadData, match="its rank is 513"):
+        server.vllm(found | {"rank": 513}, "b", "127.0.0.1", 1)
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    (["--max-lora-rank", "100"], "--max-lora-rank 100 is none of 1, 8, 16"),
+    (["--enable-lorra"], "it has no --enable-lorra"),
+    (["--enable-lora", "yes"], "--enable-lora takes no value"),
+    (["--tensor-parallel-size"], "--tensor-parallel-size takes one value"),
+    (["2"], "--reasoning-parser takes one value"),
+])
+def test_a_line_that_vllm_would_refuse_is_refused_here(found, more, said):
+    with pytest.raises(cli.BadData, match=re.escape(said)):
+        server.vllm(found, "b", "127.0.0.1", 1, more)
+
+
+def test_what_vllm_would_take_passes(found):
+    server.vllm(found, "b", "0.0.0.0", 1, ["--tensor-parallel-size=2", "--reasoning_config.reasoning_start_str", "<think>", "--dtype", "bfloat16",
+                                         "--reasoning-config", '{"reasoning_start_str":"<think>"}'])
+
+
+def test_the_adapter_s_hash_covers_its_scale(found, tmp_path):
+    config = tmp_path / "adapter_config.json"
+    config.write_text(config.read_text().replace('"r": 8', '"r": 8, "lora_alpha": 1'))
+    assert server.adapter(tmp_path)["sha256"] != found["sha256"]
+
+
+def test_files_that_are_no_endpoint_are_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setenv("DECKSMITH_SERVE", str(tmp_path))
+    for name, text in (("a", "{"), ("b", "[]"), ("c", '{"url":"http://x/v1"}'), ("d", '{"url":"http://y/v1","models":["base"]}')):
+        (tmp_path / f"{name}.json").write_text(text)
+    assert [endpoint["url"] for endpoint in endpoints.endpoints()] == ["http://y/v1"]
+
+
+def test_where_a_record_belongs_depends_on_its_id_alone_and_every_record_belongs_somewhere():
+    idents = [f"p{n:03d}" for n in range(400)]
+    places = [merge.part(ident, 4) for ident in idents]
+    assert set(places) == {1, 2, 3, 4} and min(map(places.count, range(1, 5))) > 60
+    assert places == [merge.part(ident, 4) for ident in reversed(idents)][::-1]
+
+
+def loaded(name, served=None, ids=("p1", "p2"), protocol=None, **sampling):
+    model = {"name": name, "slug": name} | ({"served": served} if served else {})
+    records = [{"id": ident, "gen": {"model": model, "sampling": {"temperature": 0.7, "seed": n, **sampling}}} for n, ident in enumerate(ids)]
+    return {"protocol": {"judge": {"kind": "offline"}, **(protocol or {})}, "records": records}
+
+
+def test_two_runs_that_differ_in_more_than_the_model_are_told_apart():
+    one = {"engine": "vllm 1", "base": "b", "adapter": None}
+    base = loaded("base", one)
+    assert verify.same_but_model(base, loaded("tuned", one | {"adapter": "aaa"})) == []
+    assert verify.same_but_model(base, loaded("tuned", one | {"engine": "vllm 2"})) == ["server.engine: vllm 1 != vllm 2"]
+    assert verify.same_but_model(base, loaded("tuned", one, max_tokens=9)) == ["gen.sampling.max_tokens: null != 9"]
+    assert verify.same_but_model(base, loaded("tuned", one, ids=("p1",))) == ["records: 1 in one run only, p2"]
+    assert verify.same_but_model(base, loaded("tuned", one, protocol={"rubric": "x"})) == ["rubric: null != x"]

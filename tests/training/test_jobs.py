@@ -1,0 +1,105 @@
+"""Jobs: what of a recipe moves into the snapshot, and what Slurm's answers mean."""
+
+from pathlib import Path
+
+import pytest
+from decksmith.core import cli
+from decksmith.training import jobs
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """A function: the Job of a recipe in a checkout of the test's own, for this machine or (`far`) another one's checkout."""
+    root = tmp_path / "here"
+    (root / "slurm").mkdir(parents=True)
+    (root / "slurm/sft.sbatch").write_text("#!/bin/bash\n#SBATCH --time=1\n")
+    monkeypatch.setattr(cli, "ROOT", root)
+
+    def make(recipe, far=None):
+        run = root / "results/sft/one"
+        run.mkdir(parents=True, exist_ok=True)
+        (run / "recipe.yaml").write_text(recipe.format(root=root, run=run))
+        monkeypatch.setattr(jobs.There, "root", Path(far) if far else None)
+        return jobs.Job(root / "slurm/sft.sbatch", run, host="login" if far else None)
+    return make
+
+
+RECIPE = """# kept
+cluster: {{num_nodes: 2, gpus_per_node: 8}}
+sft: {{max_num_steps: 3, seed: 1}}
+policy: {{tokenizer: {{chat_template: {root}/t/x.jinja}}, precision: bfloat16, generation: {{seed: 2}}}}
+checkpointing: {{checkpoint_dir: {run}/checkpoints}}
+data: {{train: {{data_path: {root}/data/v0.1/train.jsonl}}}}
+defaults: /opt/elsewhere.yaml
+"""
+
+
+def files(root):
+    for name in ("t/x.jinja", "data/v0.1/train.jsonl"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+
+
+def test_every_file_that_the_recipe_names_is_frozen_and_the_folders_stay(made, tmp_path):
+    files(tmp_path / "here")
+    one = made(RECIPE)
+    text, run = one.recipe["text"], one.run
+    assert f"chat_template: {run}/snapshot/data/t/x.jinja" in text
+    assert f"data_path: {run}/snapshot/data/v0_1/train.jsonl" in text  # NeMo-RL cuts at the first dot
+    assert f"checkpoint_dir: {run}/checkpoints" in text and "defaults: /opt/elsewhere.yaml" in text
+    assert one.recipe["seeds"] == {"sft.seed": 1, "policy.generation.seed": 2}
+    one.freeze()
+    assert (run / "snapshot/data/v0_1/train.jsonl").read_text() == "data/v0.1/train.jsonl"
+
+
+def test_on_another_machine_every_path_is_that_machines(made, tmp_path):
+    files(tmp_path / "here")
+    one = made(RECIPE, far="/scratch/me/decksmith")
+    assert str(tmp_path) not in one.recipe["text"]
+    assert "data_path: /scratch/me/decksmith/results/sft/one/snapshot/data/v0_1/train.jsonl" in one.recipe["text"]
+    assert one._assignments()["SFT_CHECKPOINTS"] == "/scratch/me/decksmith/results/sft/one/checkpoints"
+    assert one.argv[-1] == "/scratch/me/decksmith/results/sft/one"
+
+
+def test_two_files_that_would_become_one_are_refused(made, tmp_path):
+    files(tmp_path / "here")
+    (tmp_path / "here/other/v0_1").mkdir(parents=True)
+    (tmp_path / "here/other/v0_1/train.jsonl").write_text("")
+    with pytest.raises(cli.BadConfig, match="rename a folder"):
+        made(RECIPE + "more: {root}/other/v0_1/train.jsonl\n")
+
+
+def test_a_snapshot_takes_the_working_tree_without_what_git_ignores(made, tmp_path):
+    root = tmp_path / "here"
+    files(root)
+    one = made(RECIPE)
+    for name, text in ((".gitignore", "results/\nslurm/site.env\n*.sif\n"), ("slurm/site.env", "SBATCH_ACCOUNT=x\n"), ("lib/new.py", ""), ("notes/draft", "")):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (root / "containers").mkdir()
+    (root / "containers/train.sif").write_text("image")
+    for words in (["init", "-q"], ["add", "slurm", ".gitignore"]):
+        assert jobs._git(*words) is not None
+    one.freeze()
+    snapshot = one.run / "snapshot"
+    assert (snapshot / "lib/new.py").exists() and not (snapshot / "notes").exists()  # new code counts, other new files do not
+    assert (snapshot / "slurm/site.env").exists() and not (snapshot / "slurm/site.env").is_symlink()
+    assert (snapshot / "containers/train.sif").is_symlink() and (snapshot / "containers/train.sif").read_text() == "image"
+    assert (snapshot / "results").resolve() == root / "results"
+
+
+@pytest.mark.parametrize("state, code, status", [("COMPLETED", "0:0", 0), ("FAILED", "3:0", 3), ("CANCELLED", "0:15", 143), ("TIMEOUT", "0:0", 1),
+                                                 ("NODE_FAIL", "0:0", 1)])
+def test_a_job_ends_as_its_state_says(state, code, status):
+    assert jobs._status({"JobState": state, "ExitCode": code}) == status
+
+
+def test_an_array_is_several_tasks():
+    text = "JobId=7 ArrayJobId=5 JobState=RUNNING ExitCode=0:0\nJobId=5 ArrayJobId=5 JobState=FAILED ExitCode=1:0\n"
+    assert [(task["JobId"], task["JobState"]) for task in jobs._states(text)] == [("7", "RUNNING"), ("5", "FAILED")]
+
+
+@pytest.mark.parametrize("text", ["A", "A B=1", "1A=2", "A=b\nC=d"])
+def test_a_variable_that_is_none_is_refused(text):
+    with pytest.raises(cli.BadConfig):
+        jobs._assignment(text)
