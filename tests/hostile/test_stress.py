@@ -41,7 +41,7 @@ def test_twenty_busy_processes_change_no_picture(tmp_path):
         values = batch(tmp_path, decks, jobs=2)
     finally:
         for process in busy:
-            process.kill()
+            process.terminate()  # timeout passes it on
             process.wait()
     for theme in ("default", "dracula"):
         pictures = {tuple(digest(tmp_path, value)) for name, value in values.items() if name.startswith(theme)}

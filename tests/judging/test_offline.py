@@ -1,6 +1,5 @@
 import copy
 import json
-import tomllib
 
 import numpy as np
 import pytest
@@ -705,19 +704,24 @@ def test_the_documentation_prints_the_measures_as_they_are():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("old", "new", "message"),
     [
-        (lambda m: m.pop("overlap"), "measures.overlap: is missing"),
-        (lambda m: m.update(beauty=m["overlap"]), "measures.beauty: is not a measure"),
-        (lambda m: m["overlap"].update(leest=1), "measures.overlap.leest: unknown key"),
-        (lambda m: m["checklist"].pop("words"), "measures.checklist.words: is missing"),
+        ("[measures.overlap]", "[measures.beauty]", "measures: 'beauty' is not one of"),
+        ("least = 0.15", "least = 0.15\nleest = 1", "measures.overflow: .*'leest' was unexpected"),
+        ("words = 120", "", "measures.checklist: 'words' is a required property"),
     ],
 )
-def test_a_table_that_misses_a_measure_or_names_a_stranger_is_refused(change, message):
-    table = tomllib.loads((cli.ROOT / "assets/protocols/offline.toml").read_text())["measures"]
-    change(table)
-    with pytest.raises(cli.BadConfig, match=message):
-        offline.check("x.toml", table)
+def test_a_table_that_misses_a_measure_or_names_a_stranger_is_refused(tmp_path, old, new, message):
+    text = (cli.ROOT / "assets/protocols/offline.toml").read_text()
+    (tmp_path / "mine.toml").write_text(text.replace(old, new, 1))
+    with pytest.raises(cli.BadConfig, match=f"mine.toml: {message}"):
+        Protocol.load(tmp_path / "mine.toml")
+
+
+def test_the_schema_knows_the_measures_that_there_are():
+    known = json.loads((cli.ROOT / "assets/schemas/protocol.json").read_text())["properties"]["measures"]
+    assert known["required"] == known["propertyNames"]["enum"]
+    assert set(known["required"]) == set(offline.MEASURES)
 
 
 def test_the_numbers_of_offline_v3_stay_what_they_are(good):

@@ -2,7 +2,7 @@ import copy
 import shutil
 
 import pytest
-from decksmith.core import cli, protocol
+from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.judging import identity, scoring
 from hypothesis import given
@@ -42,7 +42,7 @@ def record(**changes):
 
 
 def broken(stage, kind, cls="x"):
-    later = protocol.stream.KEYS[protocol.stream.KEYS.index(stage) + 1 :]
+    later = stream.KEYS[stream.KEYS.index(stage) + 1 :]
     found = {key: value for key, value in record().items() if key not in later}
     return found | {stage: {"error": {"kind": kind, "class": cls, "message": "it failed"}}}
 
@@ -244,7 +244,7 @@ def test_the_published_numbers_stand_in_the_protocol_file():
         ("design = 0.40", "", "score.weights: 'design' is a required property"),
         ("design = 0.40", "design = 0.40\nbeauty = 1", "score.weights: .*'beauty'"),
         ('name = "offline-v3"', 'name = "offline-v1"', "judge.name"),
-        ("[measures.overlap]", "[measures.overlay]", "measures.overlap: is missing"),
+        ("[measures.overlap]", "[measures.overlay]", "measures: 'overlay' is not one of"),
         ("least = 0.15", "least = 2", "measures.overflow.least: 2 is greater"),
         ("[prompts]", "[prompt]", "top level: .*prompt"),
         ('role = "fault"', 'role = "vice"', "measures.overflow.role"),

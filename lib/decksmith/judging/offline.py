@@ -481,7 +481,7 @@ def echo(pages):
     for text in pages.texts.values():
         units = _units(text)
         at = {i + k for i in range(len(units) - RUN + 1) if tuple(units[i : i + RUN]) in runs for k in range(RUN)}
-        words, said = deck_words + len(units), said + len(at)
+        words, said = words + len(units), said + len(at)
     return said / words if runs and words else None
 
 
