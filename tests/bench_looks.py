@@ -38,7 +38,9 @@ def scores(random, shape, cell, models=2, shift=0.0):
     parts = random.normal(0, own, (models, *shape))
     parts = numpy.where(random.random(shape) < ties, parts[:1], parts)
     level = 2.9 * numpy.ones_like(floors)
-    level[0] = (2.6 * (1 - floors[1]) + floors[1] - floors[0] + shift) / (1 - floors[0]) + 0.3  # the same mean for all
+    level[0] = (2.6 * (1 - floors[1]) + floors[1] - floors[0] + shift) / (
+        1 - floors[0]
+    ) + 0.3  # the same mean for all
     found = numpy.round(numpy.clip(level + common + parts, 1, 5), 2)
     return numpy.where(random.random((models, *shape)) < floors, 1.0, found)
 
@@ -47,7 +49,9 @@ def claimed(a, b):
     """Which columns of `a` and `b`, shape (prompts, columns), run-compare would separate: interval and test agree."""
     blocks = numpy.array_split(numpy.arange(a.shape[1]), -(-a.shape[1] // 100))
     found = [stats.differences(a[:, block], b[:, block], (1, 5)) for block in blocks]
-    return numpy.concatenate([(part["p"] <= LEVEL) & ((part["lo"] > 0) | (part["hi"] < 0)) for part in found])
+    return numpy.concatenate(
+        [(part["p"] <= LEVEL) & ((part["lo"] > 0) | (part["hi"] < 0)) for part in found]
+    )
 
 
 def again(cell, repeats=REPEATS):
@@ -76,29 +80,42 @@ def watched(cell, shift=0.0, longest=LONGEST, repeats=REPEATS, seed=3):
 
 def main():
     print("# What looking again does\n")
-    print(f"Written by `make bench-looks`: synthetic scores (tests/bench_looks.py), {REPEATS:,} seeded repeats in each row; a share of "
-          "5 % has a standard error of 0.5 points.\n")
+    print(
+        f"Written by `make bench-looks`: synthetic scores (tests/bench_looks.py), {REPEATS:,} seeded repeats in each row; a share of "
+        "5 % has a standard error of 0.5 points.\n"
+    )
     print("## The headline's test, looked at again\n")
-    print(f"Two equal models, compared at {', '.join(map(str, SIZES[:-1]))} and {SIZES[-1]} prompts, each comparison with the prompts "
-          "of the one before: how often they were separated at least once. Bound: what run-compare says of so many looks; it takes one look "
-          "for right, which docs/statistics-bench.md looks at.\n")
+    print(
+        f"Two equal models, compared at {', '.join(map(str, SIZES[:-1]))} and {SIZES[-1]} prompts, each comparison with the prompts "
+        "of the one before: how often they were separated at least once. Bound: what run-compare says of so many looks; it takes one look "
+        "for right, which docs/statistics-bench.md looks at.\n"
+    )
     print("| scores | one look | two | three | four |")
     print("|---|---:|---:|---:|---:|")
     for cell in CELLS:
         print(f"| {cell} | {' | '.join(f'{share:.1%}' for share in again(cell))} |", flush=True)
-    print(f"| bound | {' | '.join(f'{looks.false_chance(k):.1%}' for k in range(1, len(SIZES) + 1))} |\n")
-    print(f"The best of ten checkpoints, all as good as their base, by its mean over 30 prompts: said to be better or worse than the "
-          f"base in {best_of(10):.1%} of the repeats (bound for ten looks {looks.false_chance(10):.1%}).\n", flush=True)
+    print(
+        f"| bound | {' | '.join(f'{looks.false_chance(k):.1%}' for k in range(1, len(SIZES) + 1))} |\n"
+    )
+    print(
+        f"The best of ten checkpoints, all as good as their base, by its mean over 30 prompts: said to be better or worse than the "
+        f"base in {best_of(10):.1%} of the repeats (bound for ten looks {looks.false_chance(10):.1%}).\n",
+        flush=True,
+    )
     print("## The confidence sequence, looked at after every prompt\n")
-    print(f"Equal models: how often 0 is excluded after any of the first {LONGEST:,} prompts. At most 5 % is promised, for any "
-          "number.\n")
+    print(
+        f"Equal models: how often 0 is excluded after any of the first {LONGEST:,} prompts. At most 5 % is promised, for any "
+        "number.\n"
+    )
     print("| scores | excluded at least once |")
     print("|---|---:|")
     for cell in CELLS:
         print(f"| {cell} | {numpy.isfinite(watched(cell)).mean():.1%} |", flush=True)
     print("\n## Its price\n")
-    print("How many prompts it takes until 0 is excluded, looked at after each: in half of the repeats, and in four of five. Beside "
-          "it the number that run-plan names for one look with the same chance of four in five.\n")
+    print(
+        "How many prompts it takes until 0 is excluded, looked at after each: in half of the repeats, and in four of five. Beside "
+        "it the number that run-plan names for one look with the same chance of four in five.\n"
+    )
     print("| scores | true difference | half | four of five | one look at | times |")
     print("|---|---:|---:|---:|---:|---:|")
     for cell in ("no floors", "5 % and 0 % floored", "20 % and 20 % floored"):
@@ -106,7 +123,10 @@ def main():
         for shift in (0.2, 0.3, 0.5, 1.0):
             half, most = numpy.quantile(watched(cell, shift, 3000, 1000), [0.5, 0.8])
             planned = max(stats.FEWEST, stats.needed(shift, (a - b).std()))
-            print(f"| {cell} | {shift:.1f} | {half:.0f} | {most:.0f} | {planned} | {most / planned:.1f} |", flush=True)
+            print(
+                f"| {cell} | {shift:.1f} | {half:.0f} | {most:.0f} | {planned} | {most / planned:.1f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

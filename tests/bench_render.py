@@ -55,10 +55,16 @@ def usage(pid):
         member = waiting.pop()
         try:
             for task in os.listdir(f"/proc/{member}/task"):
-                waiting += map(int, Path(f"/proc/{member}/task/{task}/children").read_text().split())
+                waiting += map(
+                    int, Path(f"/proc/{member}/task/{task}/children").read_text().split()
+                )
             fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
             ticks += sum(map(int, fields[11:15]))
-            total += int(re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{member}/smaps_rollup").read_text(), re.M)[1])
+            total += int(
+                re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{member}/smaps_rollup").read_text(), re.M)[
+                    1
+                ]
+            )
         except (OSError, TypeError):
             continue
     return total / 1024, ticks / os.sysconf("SC_CLK_TCK")
@@ -66,9 +72,16 @@ def usage(pid):
 
 def measured(command, *, watch=0.2, trace=None, **options):
     """Run a command to its end: {cpu, wall, peak (MiB), out}; `trace` receives (seconds, MiB) on the way."""
-    with tempfile.NamedTemporaryFile() as report, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with (
+        tempfile.NamedTemporaryFile() as report,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
         process = subprocess.Popen(
-            [sys.executable, __file__, "--reap", report.name, *map(str, command)], stdout=out, stderr=err, **options
+            [sys.executable, __file__, "--reap", report.name, *map(str, command)],
+            stdout=out,
+            stderr=err,
+            **options,
         )
         peak, least, began = 0, 0, time.monotonic()
         while process.poll() is None:
@@ -81,7 +94,9 @@ def measured(command, *, watch=0.2, trace=None, **options):
         err.seek(0)
         text, words = out.read().decode(), err.read().decode("utf-8", "replace")
         if process.returncode:
-            sys.exit(f"{' '.join(map(str, command))} failed ({process.returncode}):\n{text[-1000:]}\n{words[-3000:]}")
+            sys.exit(
+                f"{' '.join(map(str, command))} failed ({process.returncode}):\n{text[-1000:]}\n{words[-3000:]}"
+            )
         total = json.loads(Path(report.name).read_text())
         # The kernel forgets the time of what it kills together with a process namespace.
         return {**total, "cpu": max(total["cpu"], least), "peak": peak, "out": text}
@@ -107,7 +122,9 @@ def decks(count, folder):
         deck.write_text(illustrated.read_text())
         for picture in set(re.findall(r"images/([\w-]+)\.png", deck.read_text())):
             if not (folder / name / "images" / f"{picture}.png").exists():
-                (folder / name / "images" / f"{picture}.png").write_bytes(placeholders.draw(picture.replace("-", " ")))
+                (folder / name / "images" / f"{picture}.png").write_bytes(
+                    placeholders.draw(picture.replace("-", " "))
+                )
         records.append(record)
     return records, source
 
@@ -124,14 +141,23 @@ def slides(text):
 
 def toolchain():
     """Folder of the stock toolchain, installed from the lock when it is not there yet."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "decksmith" / "stock-slidev"
+    cache = (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        / "decksmith"
+        / "stock-slidev"
+    )
     if (
         not (cache / ".done").exists()
-        or (cache / "package-lock.json").read_bytes() != (FIXTURES / "stock" / "package-lock.json").read_bytes()
+        or (cache / "package-lock.json").read_bytes()
+        != (FIXTURES / "stock" / "package-lock.json").read_bytes()
     ):
         shutil.rmtree(cache, ignore_errors=True)
         shutil.copytree(FIXTURES / "stock", cache)
-        environment = {**os.environ, "PATH": f"{NODE.parent}:/usr/bin:/bin", "PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD": "1"}
+        environment = {
+            **os.environ,
+            "PATH": f"{NODE.parent}:/usr/bin:/bin",
+            "PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD": "1",
+        }
         subprocess.run(
             ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"],
             cwd=cache,
@@ -146,7 +172,9 @@ def toolchain():
 def browser():
     """Folder of our pinned Chromium."""
     script = f"console.log(await (await import({json.dumps(str(ROOT / 'assets/renderer/browser.mjs'))})).unpack())"
-    done = subprocess.run([NODE, "--input-type=module", "-e", script], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [NODE, "--input-type=module", "-e", script], stdout=subprocess.PIPE, text=True, check=True
+    )
     return Path(done.stdout.strip())
 
 
@@ -169,24 +197,41 @@ def stock(records, source, *options):
             # As a careful user does: pictures by their absolute address, and no request for web fonts, which this comparison leaves out.
             text = (source / record["deck"]["path"]).read_text()
             theirs = re.sub(r"(?<![\w/.-])images/", "/images/", text)
-            (place / "slides.md").write_text(theirs.replace("---\n", "---\nfonts:\n  provider: none\n", 1))
+            (place / "slides.md").write_text(
+                theirs.replace("---\n", "---\nfonts:\n  provider: none\n", 1)
+            )
             command = [
                 NODE, tools / "node_modules/@slidev/cli/bin/slidev.mjs", "export", "slides.md", "--format", "png", "--output", "out",
                 "--scale", SCALE, "--timeout", 120000, "--executable-path", chromium / "chromium", *options,
             ]  # fmt: skip
-            for attempt in (1, 2, 3):  # Vite reloads a page at times, and the export ends; what failed is not counted
+            for attempt in (
+                1,
+                2,
+                3,
+            ):  # Vite reloads a page at times, and the export ends; what failed is not counted
                 try:
                     done = measured(
-                        command, cwd=place, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+                        command,
+                        cwd=place,
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        start_new_session=True,
                     )
-                    made = len(list((place / "out").rglob("*.png"))) or len(list(place.glob("out*.png")))
+                    made = len(list((place / "out").rglob("*.png"))) or len(
+                        list(place.glob("out*.png"))
+                    )
                     if made != slides(text):
-                        raise SystemExit(f"{record['id']} has {made} pictures of {slides(text)}: {done['out'][-300:]}")
+                        raise SystemExit(
+                            f"{record['id']} has {made} pictures of {slides(text)}: {done['out'][-300:]}"
+                        )
                     break
                 except SystemExit as error:
                     if attempt == 3:
                         raise
-                    print(f"stock {options}: {record['id']} once more: {str(error)[-300:]}", file=sys.stderr)
+                    print(
+                        f"stock {options}: {record['id']} once more: {str(error)[-300:]}",
+                        file=sys.stderr,
+                    )
             if not turn:
                 continue
             total = {
@@ -210,13 +255,18 @@ def ours(records, run, *options, cache=None, kept="off", trace=None):
         source.writelines(json.dumps(record) + "\n" for record in records)
         source.seek(0)
         done = measured(
-            [ROOT / "bin" / "deck-render", "--run", run, *options], stdin=source, env=environment, trace=trace
+            [ROOT / "bin" / "deck-render", "--run", run, *options],
+            stdin=source,
+            env=environment,
+            trace=trace,
         )
     rows = [json.loads(line) for line in done.pop("out").splitlines()]
     for row in rows:
         wanted = slides((run / row["deck"]["path"]).read_text())
         if row["render"]["status"] != "ok" or len(row["render"]["slides"]) != wanted:
-            sys.exit(f"{row['id']}: {len(row['render']['slides'])} slides of {wanted}: {row['render']['errors']}")
+            sys.exit(
+                f"{row['id']}: {len(row['render']['slides'])} slides of {wanted}: {row['render']['errors']}"
+            )
     print(f"ours {options}: {done['cpu'] / len(rows):.2f} CPU s a deck", file=sys.stderr)
     return {**done, "slides": sum(len(row["render"]["slides"]) for row in rows)}
 
@@ -231,11 +281,16 @@ def floor(run, records, scale):
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--decks", type=int, default=10, help="how many decks")
     options.add_argument("--ours", action="store_true", help="leave stock Slidev out")
     options.add_argument(
-        "--many", type=int, default=10, help="how often the decks are repeated in the run for memory; 0: not at all"
+        "--many",
+        type=int,
+        default=10,
+        help="how often the decks are repeated in the run for memory; 0: not at all",
     )
     args = options.parse_args()
     rows = {}
@@ -257,7 +312,9 @@ def main():
             rows["stock, `slidev export --per-slide`, a process per deck"] = stock(
                 records, folder / "source", "--per-slide"
             )
-            rows["stock, `slidev export` in one piece, a process per deck"] = stock(records, folder / "source")
+            rows["stock, `slidev export` in one piece, a process per deck"] = stock(
+                records, folder / "source"
+            )
         rows["ours, nothing kept (browser unpacked, runtimes of three themes built)"] = ours(
             records, run("cold"), *at, cache=folder / "cache"
         )
@@ -265,9 +322,13 @@ def main():
         rows["**ours**"] = thrice(lambda turn: ours(records, run(f"warm{turn}"), *at))
         rows["ours, all from the journal"] = ours(records, folder / "warm0", *at)
         ours(records, run("keep"), *at, kept=folder / "kept")
-        rows["ours, rendered before in another run"] = ours(records, run("other"), *at, kept=folder / "kept")
+        rows["ours, rendered before in another run"] = ours(
+            records, run("other"), *at, kept=folder / "kept"
+        )
         rows["ours, `--jobs 2`"] = ours(records, run("two"), *at, "--jobs", "2")
-        rows["floor: pictures of loaded pages"] = thrice(lambda _: floor(folder / "warm0", records, SCALE))
+        rows["floor: pictures of loaded pages"] = thrice(
+            lambda _: floor(folder / "warm0", records, SCALE)
+        )
         rows["ours, scale 1"] = ours(records, run("one"), "--scale", "1")
         rows["floor, scale 1"] = floor(folder / "warm0", records, 1)
         same = all(
@@ -305,18 +366,28 @@ def main():
         print(
             f"| {name} | {row['cpu'] / count:.2f} | {first['cpu'] / row['cpu']:.1f} | {row['wall'] / count:.2f} | {row['slides'] / row['wall']:.1f} | {peak} |"
         )
-    print("\nThe pictures of ours are the same bytes in every run of a scale: cold, warm and on two workers.")
+    print(
+        "\nThe pictures of ours are the same bytes in every run of a scale: cold, warm and on two workers."
+    )
     if trace:
         print(f"\n## {len(copies)} decks in one process\n")
         print(
             f"{long['cpu'] / len(copies):.2f} CPU s and {long['wall'] / len(copies):.2f} wall s per deck. Memory of the tree, the mean of each tenth of the time:\n"
         )
         tenths = [
-            [size for second, size in trace if turn <= second / (trace[-1][0] + 1e-9) * 10 < turn + 1]
+            [
+                size
+                for second, size in trace
+                if turn <= second / (trace[-1][0] + 1e-9) * 10 < turn + 1
+            ]
             for turn in range(10)
         ]
         print("| " + " | ".join(f"{turn * 10} %" for turn in range(1, 11)) + " |\n|" + "---:|" * 10)
-        print("| " + " | ".join(f"{sum(part) / len(part):.0f}" if part else "" for part in tenths) + " |")
+        print(
+            "| "
+            + " | ".join(f"{sum(part) / len(part):.0f}" if part else "" for part in tenths)
+            + " |"
+        )
 
 
 if __name__ == "__main__":

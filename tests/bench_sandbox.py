@@ -25,6 +25,7 @@ def timed(work, count, pause=0.0):
 
 def rate(pool, threads, count=160):
     """Runs a second."""
+
     def work():
         for _ in range(count // threads):
             assert pool.run(CODE).status == "ok"
@@ -39,9 +40,18 @@ def rate(pool, threads, count=160):
 
 
 def main():
-    alone = timed(lambda: subprocess.run([sys.executable, "-IS", "-c", CODE], capture_output=True, check=True), 60)
-    print(f"An interpreter that is started for `{CODE}` and nothing else: {alone[0]:.1f} ms (median), {alone[1]:.1f} ms (95 %).\n")
-    print("| walls | first run | a run | 95 % | runs/s, 1 thread | 2 threads | call of a session | after a fork bomb |\n|---|---:|---:|---:|---:|---:|---:|---:|")
+    alone = timed(
+        lambda: subprocess.run(
+            [sys.executable, "-IS", "-c", CODE], capture_output=True, check=True
+        ),
+        60,
+    )
+    print(
+        f"An interpreter that is started for `{CODE}` and nothing else: {alone[0]:.1f} ms (median), {alone[1]:.1f} ms (95 %).\n"
+    )
+    print(
+        "| walls | first run | a run | 95 % | runs/s, 1 thread | 2 threads | call of a session | after a fork bomb |\n|---|---:|---:|---:|---:|---:|---:|---:|"
+    )
     for walls in sys.argv[1:] or ["namespaces"]:
         pool, began = sandbox_pool.Pool(walls=walls), time.perf_counter()
         pool.run(CODE)
@@ -57,7 +67,9 @@ def main():
             assert pool.run(bomb).status == "processes"
             waits.append(timed(lambda pool=pool: pool.run(CODE), 1)[0])
         pool.close()
-        print(f"| {walls} | {first:.0f} ms | {median:.1f} ms | {late:.1f} ms | {one:.0f} | {two:.0f} | {call:.2f} ms | {max(waits):.0f} ms at most |")
+        print(
+            f"| {walls} | {first:.0f} ms | {median:.1f} ms | {late:.1f} ms | {one:.0f} | {two:.0f} | {call:.2f} ms | {max(waits):.0f} ms at most |"
+        )
 
 
 if __name__ == "__main__":

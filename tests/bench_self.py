@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 ROWS, FLIGHT, LATENCY = 2000, 512, 0.05
 
-PLAIN_OPENAI = '''
+PLAIN_OPENAI = """
 import asyncio, json, sys
 from openai import AsyncOpenAI
 async def main():
@@ -29,10 +29,10 @@ async def main():
     for line in await asyncio.gather(*[ask(json.loads(line)) for line in sys.stdin]):
         print(line)
 asyncio.run(main())
-'''
+"""
 
 
-SCIPY = '''
+SCIPY = """
 import itertools, json, sys, numpy
 from scipy.stats import bootstrap, permutation_test
 table = {}
@@ -43,27 +43,35 @@ for a, b in itertools.combinations(table, 2):
     gap = numpy.array([table[a][key] - table[b][key] for key in table[a]])
     print(a, b, bootstrap((gap,), numpy.mean, n_resamples=20_000, batch=1000, method="percentile").confidence_interval,
           permutation_test((gap,), numpy.mean, permutation_type="samples", n_resamples=20_000, batch=1000, vectorized=True).pvalue)
-'''
+"""
 
-SETS = '''
+SETS = """
 import json, sys
 def grams(line):
     text = " ".join(json.loads(line)["messages"][-1]["content"].casefold().split())
     return {text[i:i + 5] for i in range(max(1, len(text) - 4))}
 rows, held = ([grams(line) for line in open(path)] for path in sys.argv[1:])
 print(sum(len(a & b) >= 0.5 * len(a | b) for a in rows for b in held))
-'''
+"""
 
 
 def cost(command, repeats=3, **options):
     """Median CPU seconds and largest peak memory (MiB) of a command."""
     seconds, peak = [], 0
     for _ in range(repeats):
-        probe = ("import os, resource, subprocess, sys; status = subprocess.call(sys.argv[1:]); u = resource.getrusage(resource.RUSAGE_CHILDREN);"
-                 "print(u.ru_utime + u.ru_stime, u.ru_maxrss / 1024, file=sys.stderr); sys.exit(status)")
+        probe = (
+            "import os, resource, subprocess, sys; status = subprocess.call(sys.argv[1:]); u = resource.getrusage(resource.RUSAGE_CHILDREN);"
+            "print(u.ru_utime + u.ru_stime, u.ru_maxrss / 1024, file=sys.stderr); sys.exit(status)"
+        )
         stdin = open(options["stdin"]) if "stdin" in options else subprocess.DEVNULL
-        done = subprocess.run([sys.executable, "-c", probe, *map(str, command)], stdin=stdin, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, text=True, cwd=options.get("cwd"))
+        done = subprocess.run(
+            [sys.executable, "-c", probe, *map(str, command)],
+            stdin=stdin,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=options.get("cwd"),
+        )
         if done.returncode:
             sys.exit(f"{command[0]} failed: {done.stderr[-500:]}")
         used, memory = map(float, done.stderr.splitlines()[-1].split())
@@ -78,7 +86,9 @@ def scripts():
 
 def main():
     print("# Our own speed\n")
-    print(f"Written by `make bench-self` on {os.cpu_count()} cores, Python {platform.python_version()}. CPU seconds, median of 3.\n")
+    print(
+        f"Written by `make bench-self` on {os.cpu_count()} cores, Python {platform.python_version()}. CPU seconds, median of 3.\n"
+    )
 
     print("## `--help`\n")
     bare, _ = cost([sys.executable, "-c", "pass"])
@@ -90,8 +100,18 @@ def main():
     print(f"\n## {ROWS} short replies, {FLIGHT} in flight, {LATENCY * 1000:.0f} ms each\n")
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "rows.jsonl")
-        source.write_text("".join(json.dumps({"id": f"r{i}", "messages": [{"role": "user", "content": f"row {i}"}]}) + "\n" for i in range(ROWS)))
-        server = subprocess.Popen([sys.executable, ROOT / "tests/endpoint.py", "--latency", str(LATENCY)], stdout=subprocess.PIPE, text=True)
+        source.write_text(
+            "".join(
+                json.dumps({"id": f"r{i}", "messages": [{"role": "user", "content": f"row {i}"}]})
+                + "\n"
+                for i in range(ROWS)
+            )
+        )
+        server = subprocess.Popen(
+            [sys.executable, ROOT / "tests/endpoint.py", "--latency", str(LATENCY)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         try:
             url = server.stdout.readline().strip()
             ours = [ROOT / "bin/chat-generate", "--base-url", url, "--slug", "m", "--jobs", FLIGHT]
@@ -99,44 +119,104 @@ def main():
             piped, piped_memory = cost(ours, stdin=source)
             kept = []
             for i in range(3):
-                kept.append(cost([*ours, "--run", Path(folder, f"run{i}")], repeats=1, stdin=source)[0])
+                kept.append(
+                    cost([*ours, "--run", Path(folder, f"run{i}")], repeats=1, stdin=source)[0]
+                )
             resumed, _ = cost([*ours, "--run", Path(folder, "run0")], stdin=source)
         finally:
             server.kill()
-    replies = [("openai package, its default transport", plain, plain_memory), ("chat-generate", piped, piped_memory),
-               ("chat-generate with a journal", statistics.median(kept), None), ("chat-generate, all from the journal", resumed, None)]
+    replies = [
+        ("openai package, its default transport", plain, plain_memory),
+        ("chat-generate", piped, piped_memory),
+        ("chat-generate with a journal", statistics.median(kept), None),
+        ("chat-generate, all from the journal", resumed, None),
+    ]
     table("client", replies)
 
     with tempfile.TemporaryDirectory() as folder:
         scores, some, many = (Path(folder, f"{name}.jsonl") for name in ("scores", "some", "many"))
         dice = random.Random(0)
-        scores.write_text("".join(json.dumps({"model": f"m{m}", "id": f"p{p}", "rendered": dice.random() < 0.95, "error_kind": None, "scores": {
-            name: min(5.0, max(1.0, dice.gauss(3.3, 0.8))) for name in ("viscraft", "design", "content", "coherence")}}) + "\n"
-            for m in range(6) for p in range(600)))
+        scores.write_text(
+            "".join(
+                json.dumps(
+                    {
+                        "model": f"m{m}",
+                        "id": f"p{p}",
+                        "rendered": dice.random() < 0.95,
+                        "error_kind": None,
+                        "scores": {
+                            name: min(5.0, max(1.0, dice.gauss(3.3, 0.8)))
+                            for name in ("viscraft", "design", "content", "coherence")
+                        },
+                    }
+                )
+                + "\n"
+                for m in range(6)
+                for p in range(600)
+            )
+        )
         held = ROOT / "data/prompts.jsonl"
-        words = sorted({word for line in held.read_text().splitlines() for word in json.loads(line)["messages"][-1]["content"].split()})
-        rows = [json.dumps({"id": f"s{n}", "messages": [{"role": "user", "content": " ".join(dice.choices(words, k=70))}]}) + "\n" for n in range(20_000)]
+        words = sorted(
+            {
+                word
+                for line in held.read_text().splitlines()
+                for word in json.loads(line)["messages"][-1]["content"].split()
+            }
+        )
+        rows = [
+            json.dumps(
+                {
+                    "id": f"s{n}",
+                    "messages": [{"role": "user", "content": " ".join(dice.choices(words, k=70))}],
+                }
+            )
+            + "\n"
+            for n in range(20_000)
+        ]
         some.write_text("".join(rows[:2000]))
         many.write_text("".join(rows))
         print("\n## Six models, 600 prompts, 20,000 resamples\n")
-        scipy, compared = cost([sys.executable, "-c", SCIPY, scores]), cost([ROOT / "bin/run-compare", scores])
-        table("", [("scipy, bootstrap and permutation test of the 15 headline pairs", *scipy),
-                   ("run-compare: all measures, accountings, bounds, robustness", *compared)])
+        scipy, compared = (
+            cost([sys.executable, "-c", SCIPY, scores]),
+            cost([ROOT / "bin/run-compare", scores]),
+        )
+        table(
+            "",
+            [
+                ("scipy, bootstrap and permutation test of the 15 headline pairs", *scipy),
+                ("run-compare: all measures, accountings, bounds, robustness", *compared),
+            ],
+        )
         print("\n## Leak check, letters only\n")
         sets = cost([sys.executable, "-c", SETS, some, held])
         overlap = [ROOT / "bin/chat-overlap", "--lexical", "--against", held]
-        table("", [("Python sets, 2,000 rows against 132 prompts", *sets),
-                   ("chat-overlap, the same and the rows against each other", *cost(overlap, stdin=some)),
-                   ("chat-overlap, 20,000 rows against 132 prompts and each other", *cost(overlap, repeats=1, stdin=many))])
+        table(
+            "",
+            [
+                ("Python sets, 2,000 rows against 132 prompts", *sets),
+                (
+                    "chat-overlap, the same and the rows against each other",
+                    *cost(overlap, stdin=some),
+                ),
+                (
+                    "chat-overlap, 20,000 rows against 132 prompts and each other",
+                    *cost(overlap, repeats=1, stdin=many),
+                ),
+            ],
+        )
 
 
 def table(name, rows):
     """Print `(what, CPU seconds, peak MiB or None)` as a table of ratios to the first."""
     print(f"| {name} | CPU s | ratio | peak MiB |\n|---|---|---|---|")
     for what, used, memory in rows:
-        print(f"| {what} | {used:.2f} | {used / rows[0][1]:.2f} | {'' if memory is None else f'{memory:.0f}'} |")
+        print(
+            f"| {what} | {used:.2f} | {used / rows[0][1]:.2f} | {'' if memory is None else f'{memory:.0f}'} |"
+        )
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
     main()

@@ -11,7 +11,9 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin: on a busy machine they cost four times the CPU
+os.environ.setdefault(
+    "OPENBLAS_NUM_THREADS", "1"
+)  # its threads spin: on a busy machine they cost four times the CPU
 import numpy  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,8 +28,12 @@ SIZES = (12, 30, 120)
 FLOORS = ((0.05, 0.0), (0.10, 0.0), (0.30, 0.05), (0.20, 0.20))
 FORMS = ("continuous", "whole numbers", "ties")
 NOISE = {"nearly deterministic": 0.10, "usual": 0.50}
-LAYOUTS = {"one prompt a domain": (0, 1), "one or two a domain, as the core prompts": (0, 2), "six a domain": (0, 6),
-           "six a domain that leans to a model": (0.3, 6)}
+LAYOUTS = {
+    "one prompt a domain": (0, 1),
+    "one or two a domain, as the core prompts": (0, 2),
+    "six a domain": (0, 6),
+    "six a domain that leans to a model": (0.3, 6),
+}
 
 
 def domains(prompts, each):
@@ -57,7 +63,12 @@ def cell(random, repeats, prompts, floors, form, noise, samples, lean, each):
     found = []
     for floor in floors:
         own = flat(random, lean, (label.max() + 1, repeats, 1))[label]
-        score = (mean - floor) / (1 - floor) + prompt + own + flat(random, noise, (prompts, repeats, samples))
+        score = (
+            (mean - floor) / (1 - floor)
+            + prompt
+            + own
+            + flat(random, noise, (prompts, repeats, samples))
+        )
         if form != "continuous":
             score = numpy.floor(score + (alike if form == "ties" else random.random(score.shape)))
         found.append(numpy.where(random.random(score.shape) < floor, 1.0, score).mean(axis=2))
@@ -70,7 +81,10 @@ def blocks(columns, each=500):
 
 def compared(a, b, label, scale=(1, 5), strict=False):
     """`stats.differences`, some columns at a time: `{name: array}`."""
-    parts = [stats.differences(a[:, block], b[:, block], scale, label, strict) for block in blocks(a.shape[1])]
+    parts = [
+        stats.differences(a[:, block], b[:, block], scale, label, strict)
+        for block in blocks(a.shape[1])
+    ]
     return {name: numpy.concatenate([part[name] for part in parts]) for name in ("lo", "hi", "p")}
 
 
@@ -88,7 +102,9 @@ def formerly(values, columns=200):
 def shown(held, wrong=None):
     """One cell of the table; a star where it misses what is asked."""
     missed = not LEAST <= held <= MOST or wrong is not None and wrong > WRONG
-    return f"{100 * held:.1f}{'' if wrong is None else f' / {100 * wrong:.1f}'}{'*' if missed else ''}"
+    return (
+        f"{100 * held:.1f}{'' if wrong is None else f' / {100 * wrong:.1f}'}{'*' if missed else ''}"
+    )
 
 
 # Scores like ours
@@ -106,13 +122,25 @@ def scores(random, prompts, samples=1, judgings=1, shift=0.0, kind="Overall"):
     """Scores of two models, shape (2, prompts, samples, judgings); the first model's latent quality is higher by `shift`."""
     step, weights, failing, level = KINDS[kind]
     cells = (2, prompts, samples)
-    quality = (level + 0.7 - 0.35 * random.gamma(2, 1, (1, prompts, 1)) + 0.30 * random.normal(size=(2, prompts, 1))
-               + 0.45 - 0.45 * random.gamma(1, 1, cells) + shift * numpy.array([1, 0])[:, None, None])
+    quality = (
+        level
+        + 0.7
+        - 0.35 * random.gamma(2, 1, (1, prompts, 1))
+        + 0.30 * random.normal(size=(2, prompts, 1))
+        + 0.45
+        - 0.45 * random.gamma(1, 1, cells)
+        + shift * numpy.array([1, 0])[:, None, None]
+    )
     failed = random.random(cells) < 1 / (1 + (1 / failing - 1) * numpy.exp(1.5 * (quality - level)))
     # A judging's noise is partly common to the four dimensions.
-    own = 0.30 * random.normal(size=(*cells, judgings, 4)) + 0.25 * random.normal(size=(*cells, judgings, 1))
+    own = 0.30 * random.normal(size=(*cells, judgings, 4)) + 0.25 * random.normal(
+        size=(*cells, judgings, 1)
+    )
     lean = 0.3 * random.normal(size=(*cells, 1, 4))
-    seen = numpy.clip(numpy.round((3 + quality[..., None, None] + lean + own) / step) * step, 1, 5) @ weights
+    seen = (
+        numpy.clip(numpy.round((3 + quality[..., None, None] + lean + own) / step) * step, 1, 5)
+        @ weights
+    )
     return numpy.where(failed[..., None], 1.0, seen)
 
 
@@ -130,13 +158,17 @@ def repeated(random, repeats, prompts, samples=1, judgings=1, **how):
 @lru_cache
 def truth(shift, kind="Overall", prompts=200_000):
     """The true difference of the two models' mean scores (standard error about 0.003)."""
-    a, b = scores(numpy.random.default_rng(99), prompts, shift=shift, kind=kind).mean(axis=(1, 2, 3))
+    a, b = scores(numpy.random.default_rng(99), prompts, shift=shift, kind=kind).mean(
+        axis=(1, 2, 3)
+    )
     return a - b
 
 
 def coverage(prompts, samples=1, shift=0.0, kind="Overall", repeats=REPEATS, seed=1):
     """Shares of the repeats: `(intervals that hold the truth, p at most 5 %, intervals without 0, both of these: a claim)`."""
-    lo, hi, p = tested(*repeated(numpy.random.default_rng(seed), repeats, prompts, samples, shift=shift, kind=kind))
+    lo, hi, p = tested(
+        *repeated(numpy.random.default_rng(seed), repeats, prompts, samples, shift=shift, kind=kind)
+    )
     real = truth(shift, kind) if shift else 0.0
     found, apart = p <= LEVEL, (lo > 0) | (hi < 0)
     return [share.mean() for share in ((lo <= real) & (real <= hi), found, apart, found & apart)]
@@ -148,16 +180,37 @@ def simulated_mde(prompts, samples=1, judgings=1, near=0.4, kind="Overall", repe
 
     slope = truth(near, kind) / near  # score per latent unit
     shifts = [near * factor / slope for factor in (0.75, 0.92, 1.08, 1.3)]
-    found = [(tested(*repeated(numpy.random.default_rng(seed), repeats, prompts, samples, judgings, shift=shift, kind=kind))[2]
-              <= LEVEL).mean() for shift in shifts]
-    line = numpy.polyfit(norm.ppf(numpy.clip(found, 0.5 / repeats, 1 - 0.5 / repeats)), [truth(shift, kind) for shift in shifts], 1)
+    found = [
+        (
+            tested(
+                *repeated(
+                    numpy.random.default_rng(seed),
+                    repeats,
+                    prompts,
+                    samples,
+                    judgings,
+                    shift=shift,
+                    kind=kind,
+                )
+            )[2]
+            <= LEVEL
+        ).mean()
+        for shift in shifts
+    ]
+    line = numpy.polyfit(
+        norm.ppf(numpy.clip(found, 0.5 / repeats, 1 - 0.5 / repeats)),
+        [truth(shift, kind) for shift in shifts],
+        1,
+    )
     return float(numpy.polyval(line, norm.ppf(power.POWER)))
 
 
 def pilot(random, prompts, samples=1, judgings=1, kind="Overall", models=2):
     """Variance components from an earlier run, as run-plan estimates them."""
     drawn = scores(random, prompts, samples, judgings, kind=kind)
-    return power.components([{str(p): model[p].tolist() for p in range(prompts)} for model in drawn[:models]])
+    return power.components(
+        [{str(p): model[p].tolist() for p in range(prompts)} for model in drawn[:models]]
+    )
 
 
 NOTE = """**Cells above 97 %.** With 12 prompts a model that fails at one deck in twenty shows no failure in 54 % of all draws, one in 34 %, two in
@@ -182,7 +235,9 @@ def differences_row(name, samples, n, floors):
     (lean, each), cells, widths = LAYOUTS[name], [], []
     label = domains(n, each).tolist()
     for form, noise in itertools.product(FORMS, NOISE.values()):
-        (a, b), _ = cell(numpy.random.default_rng(1), REPEATS, n, floors, form, noise, samples, lean, each)
+        (a, b), _ = cell(
+            numpy.random.default_rng(1), REPEATS, n, floors, form, noise, samples, lean, each
+        )
         found = compared(a, b, label)
         apart = (found["lo"] > 0) | (found["hi"] < 0)
         cells.append(shown(1 - apart.mean(), (apart & (found["p"] <= LEVEL)).mean()))
@@ -194,7 +249,9 @@ def means_row(name, n, floor):
     (lean, each), cells, widths = LAYOUTS[name], [], []
     label = domains(n, each).tolist()
     for form, noise, samples in itertools.product(FORMS[:2], NOISE.values(), (1, 4)):
-        (values,), mean = cell(numpy.random.default_rng(2), REPEATS, n, (floor,), form, noise, samples, lean, each)
+        (values,), mean = cell(
+            numpy.random.default_rng(2), REPEATS, n, (floor,), form, noise, samples, lean, each
+        )
         parts = [stats.means(values[:, block], (1, 5), label) for block in blocks(REPEATS)]
         lo, hi = (numpy.concatenate([part[end] for part in parts]) for end in ("lo", "hi"))
         cells.append(shown(((lo <= mean) & (mean <= hi)).mean()))
@@ -215,8 +272,20 @@ def family_row(name, kind, repeats=500):
     """Six models with the same true mean: how often any of the 15 pairs is claimed."""
     (lean, each), row = LAYOUTS[name], [name, kind]
     for n in SIZES:
-        models, _ = cell(numpy.random.default_rng(3), repeats, n, (0.0, 0.0, 0.05, 0.10, 0.10, 0.30), "continuous", NOISE[kind], 1, lean, each)
-        found = [compared(a, b, domains(n, each).tolist()) for a, b in itertools.combinations(models, 2)]
+        models, _ = cell(
+            numpy.random.default_rng(3),
+            repeats,
+            n,
+            (0.0, 0.0, 0.05, 0.10, 0.10, 0.30),
+            "continuous",
+            NOISE[kind],
+            1,
+            lean,
+            each,
+        )
+        found = [
+            compared(a, b, domains(n, each).tolist()) for a, b in itertools.combinations(models, 2)
+        ]
         adjusted = numpy.apply_along_axis(stats.holm, 0, numpy.stack([pair["p"] for pair in found]))
         apart = numpy.stack([(pair["lo"] > 0) | (pair["hi"] < 0) for pair in found])
         row.append(f"{100 * (apart & (adjusted <= LEVEL)).any(axis=0).mean():.1f}")
@@ -225,7 +294,26 @@ def family_row(name, kind, repeats=500):
 
 # Shares
 
-GRID = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+GRID = (
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.03,
+    0.05,
+    0.07,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.7,
+    0.8,
+    0.9,
+    0.95,
+)
 
 
 def tango(wins, losses, n):
@@ -238,23 +326,36 @@ def tango(wins, losses, n):
         half, last = -wins - losses + (2 * n - wins + losses) * at, -losses * at * (1 - at)
         share = (numpy.sqrt(numpy.maximum(half**2 - 8 * n * last, 0)) - half) / (4 * n)
         with numpy.errstate(divide="ignore", invalid="ignore"):
-            far = (wins - losses - n * at) / numpy.sqrt(n * numpy.maximum(2 * share + at * (1 - at), 1e-300))
-        low, high = numpy.where(far > -ndtri(LEVEL / 2), at, low), numpy.where(far > -ndtri(LEVEL / 2), high, at)
+            far = (wins - losses - n * at) / numpy.sqrt(
+                n * numpy.maximum(2 * share + at * (1 - at), 1e-300)
+            )
+        low, high = (
+            numpy.where(far > -ndtri(LEVEL / 2), at, low),
+            numpy.where(far > -ndtri(LEVEL / 2), high, at),
+        )
     return low
 
 
 def paired_shares(n):
     """The largest chance that the lower end is above the true difference, over all chances of a win and a loss in GRID: of ours and
     of Tango's interval. The upper end is its mirror image."""
-    wins, losses = numpy.array([(won, lost) for won in range(n + 1) for lost in range(n + 1 - won)]).T
+    wins, losses = numpy.array(
+        [(won, lost) for won in range(n + 1) for lost in range(n + 1 - won)]
+    ).T
     place = numpy.arange(n)[:, None]
     won, lost = place < wins, (place >= wins) & (place < wins + losses)
-    ends = [compared(won.astype(float), lost.astype(float), None, (0, 1), True)["lo"], tango(wins, losses, n)]
+    ends = [
+        compared(won.astype(float), lost.astype(float), None, (0, 1), True)["lo"],
+        tango(wins, losses, n),
+    ]
     worst = [0.0, 0.0]
     for p, q in itertools.product((0.0, *GRID), repeat=2):
         if p + q <= 1 + 1e-9:
             chance = outcomes(n, (wins, losses, n - wins - losses), (p, q, max(0.0, 1 - p - q)))
-            worst = [max(before, chance[end > p - q + 1e-9].sum()) for before, end in zip(worst, ends, strict=True)]
+            worst = [
+                max(before, chance[end > p - q + 1e-9].sum())
+                for before, end in zip(worst, ends, strict=True)
+            ]
     return worst
 
 
@@ -265,11 +366,16 @@ def single_shares(n):
     right, z2 = numpy.arange(n + 1), ndtri(LEVEL / 2) ** 2
     ours = stats.means((numpy.arange(n)[:, None] < right).astype(float), (0, 1), strict=True)["lo"]
     share = right / n
-    wilson = (share + z2 / 2 / n - numpy.sqrt(z2 * (share * (1 - share) + z2 / 4 / n) / n)) / (1 + z2 / n)
+    wilson = (share + z2 / 2 / n - numpy.sqrt(z2 * (share * (1 - share) + z2 / 4 / n) / n)) / (
+        1 + z2 / n
+    )
     worst = [0.0, 0.0]
     for p in numpy.r_[0.002, numpy.arange(0.005, 1, 0.005), 0.998]:
         chance = outcomes(n, (right, n - right), (p, 1 - p))
-        worst = [max(before, chance[end > p + 1e-9].sum()) for before, end in zip(worst, (ours, wilson), strict=True)]
+        worst = [
+            max(before, chance[end > p + 1e-9].sum())
+            for before, end in zip(worst, (ours, wilson), strict=True)
+        ]
     return worst
 
 
@@ -277,12 +383,22 @@ def outcomes(n, counts, chances):
     """The multinomial chance of each outcome."""
     from scipy.special import gammaln, xlogy
 
-    return numpy.exp(gammaln(n + 1) + sum(xlogy(count, chance) - gammaln(count + 1) for count, chance in zip(counts, chances, strict=True)))
+    return numpy.exp(
+        gammaln(n + 1)
+        + sum(
+            xlogy(count, chance) - gammaln(count + 1)
+            for count, chance in zip(counts, chances, strict=True)
+        )
+    )
 
 
-SOLVED = {"questions of every difficulty": lambda random, shape: random.uniform(0, 1, shape),
-          "solved always or never, but for some": lambda random, shape: random.beta(0.2, 0.2, shape),
-          "solved always but for one in twenty, half of the time": lambda random, shape: numpy.where(random.random(shape) < 0.05, 0.5, 1.0)}
+SOLVED = {
+    "questions of every difficulty": lambda random, shape: random.uniform(0, 1, shape),
+    "solved always or never, but for some": lambda random, shape: random.beta(0.2, 0.2, shape),
+    "solved always but for one in twenty, half of the time": lambda random, shape: numpy.where(
+        random.random(shape) < 0.05, 0.5, 1.0
+    ),
+}
 
 
 def sampled_shares(samples=4):
@@ -293,9 +409,17 @@ def sampled_shares(samples=4):
             random = numpy.random.default_rng(4)
             chance = draw(random, (n, REPEATS))
             fails = random.random((n, REPEATS)) < loss  # on these the first model always fails
-            a, b = random.binomial(samples, numpy.where(fails, 0, chance)) / samples, random.binomial(samples, chance) / samples
-            found, real = compared(a, b, None, (0, 1), True), -loss * float(draw(random, 1_000_000).mean())
-            row.append(f"{100 * (found['lo'] > real).mean():.1f} / {100 * (found['hi'] < real).mean():.1f}")
+            a, b = (
+                random.binomial(samples, numpy.where(fails, 0, chance)) / samples,
+                random.binomial(samples, chance) / samples,
+            )
+            found, real = (
+                compared(a, b, None, (0, 1), True),
+                -loss * float(draw(random, 1_000_000).mean()),
+            )
+            row.append(
+                f"{100 * (found['lo'] > real).mean():.1f} / {100 * (found['hi'] < real).mean():.1f}"
+            )
         yield row
 
 
@@ -306,58 +430,149 @@ def main():
 
 def page(pool):
     print("# What the statistics hold\n")
-    print(f"Written by `make bench-stats`: synthetic scores with a known truth (tests/bench_stats.py), {REPEATS:,} seeded repeats in each cell, "
-          "whose shares have standard errors of 0.4 points near 95 %. docs/statistics.md has the methods.\n")
+    print(
+        f"Written by `make bench-stats`: synthetic scores with a known truth (tests/bench_stats.py), {REPEATS:,} seeded repeats in each cell, "
+        "whose shares have standard errors of 0.4 points near 95 %. docs/statistics.md has the methods.\n"
+    )
     print("## Differences of two models that are equally good\n")
-    print("In each cell: 95 % intervals that hold the true difference of 0 / claims made (interval without 0 and p at most 5 %), in percent. "
-          f"Asked: {100 * LEAST:.0f} to {100 * MOST:.0f} and at most {100 * WRONG:.1f}; a star marks what is outside. Floors: decks of either model "
-          "that fail and get 1, while the model that fails more makes up for it with its other decks. Nearly deterministic: a deck's noise "
-          f"has the sd {NOISE['nearly deterministic']}, else {NOISE['usual']}. Ties: whole numbers, the same for both models wherever their latent scores allow. "
-          "Leans: domain x model effects of sd 0.3. Width: mean width of the interval over that of the expanded percentile bootstrap, "
-          "which takes each prompt by itself.\n")
+    print(
+        "In each cell: 95 % intervals that hold the true difference of 0 / claims made (interval without 0 and p at most 5 %), in percent. "
+        f"Asked: {100 * LEAST:.0f} to {100 * MOST:.0f} and at most {100 * WRONG:.1f}; a star marks what is outside. Floors: decks of either model "
+        "that fail and get 1, while the model that fails more makes up for it with its other decks. Nearly deterministic: a deck's noise "
+        f"has the sd {NOISE['nearly deterministic']}, else {NOISE['usual']}. Ties: whole numbers, the same for both models wherever their latent scores allow. "
+        "Leans: domain x model effects of sd 0.3. Width: mean width of the interval over that of the expanded percentile bootstrap, "
+        "which takes each prompt by itself.\n"
+    )
     heads = [f"{form}, {kind}" for form, kind in itertools.product(FORMS, NOISE)]
-    table(["domains", "samples", "prompts", "floors", *heads, *(f"width, {kind}" for kind in NOISE)], rows(pool, differences_row, LAYOUTS, (1, 4), SIZES, FLOORS))
+    table(
+        ["domains", "samples", "prompts", "floors", *heads, *(f"width, {kind}" for kind in NOISE)],
+        rows(pool, differences_row, LAYOUTS, (1, 4), SIZES, FLOORS),
+    )
     print(NOTE)
     print("## Any claim among six equally good models\n")
-    print("Floors of 0, 0, 5, 10, 10 and 30 %, 15 pairs, p corrected by Holm's method: percent of 500 repeats with at least one claim.\n")
-    table(["domains", "noise", *(f"{n} prompts" for n in SIZES)], rows(pool, family_row, LAYOUTS, NOISE))
+    print(
+        "Floors of 0, 0, 5, 10, 10 and 30 %, 15 pairs, p corrected by Holm's method: percent of 500 repeats with at least one claim.\n"
+    )
+    table(
+        ["domains", "noise", *(f"{n} prompts" for n in SIZES)],
+        rows(pool, family_row, LAYOUTS, NOISE),
+    )
     print("## Means of one model\n")
     print("95 % intervals that hold the true mean, in percent; else as above.\n")
-    heads = [f"{form}, {kind}, {samples}" for form, kind, samples in itertools.product(FORMS[:2], NOISE, ("1 sample", "4 samples"))]
-    table(["domains", "prompts", "floor", *heads, *(f"width, {kind}" for kind in NOISE)], rows(pool, means_row, LAYOUTS, SIZES, (0.05, 0.10, 0.20, 0.30)))
+    heads = [
+        f"{form}, {kind}, {samples}"
+        for form, kind, samples in itertools.product(FORMS[:2], NOISE, ("1 sample", "4 samples"))
+    ]
+    table(
+        ["domains", "prompts", "floor", *heads, *(f"width, {kind}" for kind in NOISE)],
+        rows(pool, means_row, LAYOUTS, SIZES, (0.05, 0.10, 0.20, 0.30)),
+    )
     print("## Shares of questions\n")
-    print("The largest chance, in percent, that one side of the interval excludes the truth: enumerated over all outcomes, and over chances of a "
-          "win and of a loss (or of a right answer) from 0 to 1. At most 2.5 is asked.\n")
+    print(
+        "The largest chance, in percent, that one side of the interval excludes the truth: enumerated over all outcomes, and over chances of a "
+        "win and of a loss (or of a right answer) from 0 to 1. At most 2.5 is asked.\n"
+    )
     sizes = (12, 20, 30, 50, 75, 100)
     found = zip(sizes, pool.map(paired_shares, sizes), pool.map(single_shares, sizes), strict=True)
-    shares = ((n, *(f"{100 * chance:.2f}{'*' if chance > 0.025 else ''}" for chance in (*paired, *single))) for n, paired, single in found)
-    table(["questions", "paired difference", "Tango's interval", "one share", "Wilson's interval"], shares)
-    print("With four samples of each question, simulated: percent of the repeats in which the lower / upper end excludes the true difference.\n")
+    shares = (
+        (
+            n,
+            *(
+                f"{100 * chance:.2f}{'*' if chance > 0.025 else ''}"
+                for chance in (*paired, *single)
+            ),
+        )
+        for n, paired, single in found
+    )
+    table(
+        ["questions", "paired difference", "Tango's interval", "one share", "Wilson's interval"],
+        shares,
+    )
+    print(
+        "With four samples of each question, simulated: percent of the repeats in which the lower / upper end excludes the true difference.\n"
+    )
     table(["questions", "n", "equally good", "one always fails at a tenth"], sampled_shares())
 
     print("## Scores like ours\n")
-    print("A latent quality with skewed prompt, prompt x model, sample and judging parts, judged in four dimensions that are rounded and weighted; a share "
-          "of the decks fails and is floored.\n")
-    like_ours = ((kind, n, k, f"{truth(shift, kind) if shift else 0:.2f}", *(f"{share:.1%}" for share in coverage(n, k, shift, kind)))
-            for kind, n, (k, shift) in itertools.product(KINDS, (30, 120), ((1, 0.0), (3, 0.0), (1, 0.4))))
-    table(["scores", "prompts", "samples", "true difference", "95 % intervals that hold it", "p at most 5 %", "interval without 0", "both: claimed"], like_ours)
-    print("Where the true difference is 0, the last three columns are false positives; elsewhere they are power.\n")
+    print(
+        "A latent quality with skewed prompt, prompt x model, sample and judging parts, judged in four dimensions that are rounded and weighted; a share "
+        "of the decks fails and is floored.\n"
+    )
+    like_ours = (
+        (
+            kind,
+            n,
+            k,
+            f"{truth(shift, kind) if shift else 0:.2f}",
+            *(f"{share:.1%}" for share in coverage(n, k, shift, kind)),
+        )
+        for kind, n, (k, shift) in itertools.product(
+            KINDS, (30, 120), ((1, 0.0), (3, 0.0), (1, 0.4))
+        )
+    )
+    table(
+        [
+            "scores",
+            "prompts",
+            "samples",
+            "true difference",
+            "95 % intervals that hold it",
+            "p at most 5 %",
+            "interval without 0",
+            "both: claimed",
+        ],
+        like_ours,
+    )
+    print(
+        "Where the true difference is 0, the last three columns are false positives; elsewhere they are power.\n"
+    )
 
     print("## The planner's minimum detectable effect\n")
-    print("Simulated: the difference that the sign-flip test finds in 80 % of the repeats. Planned: from one earlier comparison with 2 "
-          "samples and 2 judgings of each prompt; of 3,000 prompts, and the median and the middle 90 % over 100 earlier comparisons "
-          "of 30 prompts.\n")
+    print(
+        "Simulated: the difference that the sign-flip test finds in 80 % of the repeats. Planned: from one earlier comparison with 2 "
+        "samples and 2 judgings of each prompt; of 3,000 prompts, and the median and the middle 90 % over 100 earlier comparisons "
+        "of 30 prompts.\n"
+    )
     planned_rows = []
     for kind in ("Overall", "one whole score 1 to 5"):
         random = numpy.random.default_rng(3)
-        large, small = pilot(random, 3000, 2, 2, kind), [pilot(random, 30, 2, 2, kind) for _ in range(100)]
+        large, small = (
+            pilot(random, 3000, 2, 2, kind),
+            [pilot(random, 30, 2, 2, kind) for _ in range(100)],
+        )
         for n, k, r in ((30, 1, 1), (120, 1, 1), (30, 3, 1), (60, 2, 3)):
             planned = stats.mde(power.deviation(large, k, r), n)
             real = simulated_mde(n, k, r, planned, kind)
-            spread = numpy.quantile([stats.mde(power.deviation(parts, k, r), n) for parts in small], [0.05, 0.5, 0.95])
-            planned_rows.append((kind, n, k, r, f"{real:.3f}", f"{planned:.3f}", f"{planned / real - 1:+.0%}", f"{spread[1]:.3f}",
-                         f"{spread[0]:.2f} to {spread[2]:.2f}"))
-    table(["scores", "prompts", "samples", "judgings", "simulated", "planned from 3,000", "off", "planned from 30", "middle 90 %"], planned_rows)
+            spread = numpy.quantile(
+                [stats.mde(power.deviation(parts, k, r), n) for parts in small], [0.05, 0.5, 0.95]
+            )
+            planned_rows.append(
+                (
+                    kind,
+                    n,
+                    k,
+                    r,
+                    f"{real:.3f}",
+                    f"{planned:.3f}",
+                    f"{planned / real - 1:+.0%}",
+                    f"{spread[1]:.3f}",
+                    f"{spread[0]:.2f} to {spread[2]:.2f}",
+                )
+            )
+    table(
+        [
+            "scores",
+            "prompts",
+            "samples",
+            "judgings",
+            "simulated",
+            "planned from 3,000",
+            "off",
+            "planned from 30",
+            "middle 90 %",
+        ],
+        planned_rows,
+    )
 
 
 if __name__ == "__main__":

@@ -19,14 +19,26 @@ from decksmith.study import tally  # noqa: E402
 
 MODELS, STRENGTH, BIAS, TIE = ("a", "b", "c"), numpy.array([0.5, -0.5, 0.0]), 0.2, -0.5
 REPEATS = 1000
-DESIGNS = [(0.0, 0.0, 20, 30, 40), (0.6, 0.0, 20, 30, 40), (0.0, 0.6, 20, 30, 40), (0.6, 0.6, 20, 30, 40), (0.6, 0.6, 10, 15, 30), (0.6, 0.6, 40, 100, 60)]
+DESIGNS = [
+    (0.0, 0.0, 20, 30, 40),
+    (0.6, 0.0, 20, 30, 40),
+    (0.0, 0.6, 20, 30, 40),
+    (0.6, 0.6, 20, 30, 40),
+    (0.6, 0.6, 10, 15, 30),
+    (0.6, 0.6, 40, 100, 60),
+]
 
 
 def simulated(random, by_prompt, by_rater, raters, prompts, each, strength=STRENGTH):
     """Codes of votes: prompt, rater, left, right, outcome (0 left, 1 right, 2 tied); a rater sees a pair at most once."""
     n = len(strength)
-    pairs = numpy.array([(p, a, b) for p in range(prompts) for a in range(n) for b in range(a + 1, n)])
-    taste, leaning = random.normal(0, by_rater, (raters, n)), random.normal(0, by_prompt, (prompts, n))
+    pairs = numpy.array(
+        [(p, a, b) for p in range(prompts) for a in range(n) for b in range(a + 1, n)]
+    )
+    taste, leaning = (
+        random.normal(0, by_rater, (raters, n)),
+        random.normal(0, by_prompt, (prompts, n)),
+    )
     flip = random.random(len(pairs)) < 0.5
     pairs[flip] = pairs[flip][:, [0, 2, 1]]
     order = numpy.argsort(random.random((raters, len(pairs))), axis=1)[:, :each]
@@ -34,7 +46,9 @@ def simulated(random, by_prompt, by_rater, raters, prompts, each, strength=STREN
     prompt, left, right = pairs[order.ravel()].T
     worth = strength + taste[rater] + leaning[prompt]
     at = numpy.arange(len(rater))
-    for_left, for_right, _ = tally.chances(worth[at, left] - worth[at, right] + BIAS, numpy.full(len(rater), TIE))
+    for_left, for_right, _ = tally.chances(
+        worth[at, left] - worth[at, right] + BIAS, numpy.full(len(rater), TIE)
+    )
     drawn = random.random(len(rater))
     outcome = numpy.where(drawn < for_left, 0, numpy.where(drawn < for_left + for_right, 1, 2))
     return prompt, rater, left, right, outcome
@@ -44,20 +58,48 @@ def simulated(random, by_prompt, by_rater, raters, prompts, each, strength=STREN
 def truth(by_prompt, by_rater, strength=tuple(STRENGTH)):
     """What the estimates tend to: differences a - b, a - c, b - c, the bias, and the net preference for a over b."""
     random = numpy.random.default_rng(99)
-    prompt, rater, left, right, outcome = simulated(random, by_prompt, by_rater, 3000, 400, 200, numpy.array(strength))
+    prompt, rater, left, right, outcome = simulated(
+        random, by_prompt, by_rater, 3000, 400, 200, numpy.array(strength)
+    )
     rows = [(a, b) for a in range(len(strength)) for b in range(len(strength)) if a != b]
-    counts = numpy.array([[[((left == a) & (right == b) & (outcome == c)).sum() for c in range(3)] for a, b in rows]], dtype=float)
+    counts = numpy.array(
+        [
+            [
+                [((left == a) & (right == b) & (outcome == c)).sum() for c in range(3)]
+                for a, b in rows
+            ]
+        ],
+        dtype=float,
+    )
     found = tally.fit(counts, *numpy.array(rows).T, len(strength))[0]
     met = {0, 1}
     here = numpy.array([{a, b} == met for a, b in zip(left[:50_000], right[:50_000], strict=True)])
     winner = numpy.where(outcome == 0, left, numpy.where(outcome == 1, right, -1))[:50_000][here]
-    return (*(found[a] - found[b] for a, b in ((0, 1), (0, 2), (1, 2))), found[3], (winner == 0).mean() - (winner == 1).mean())
+    return (
+        *(found[a] - found[b] for a, b in ((0, 1), (0, 2), (1, 2))),
+        found[3],
+        (winner == 0).mean() - (winner == 1).mean(),
+    )
 
 
 def ballots(codes):
     """The codes as votes of a study."""
-    return [{"pair": f"{p}-{min(a, b)}-{max(a, b)}", "kind": "vote", "of": None, "expect": None, "rater": f"r{r}", "prompt": f"p{p}", "left": MODELS[a],
-             "right": MODELS[b], "choice": ("left", "right", "tie")[o], "seconds": 20.0, "seen": True} for p, r, a, b, o in zip(*codes, strict=True)]
+    return [
+        {
+            "pair": f"{p}-{min(a, b)}-{max(a, b)}",
+            "kind": "vote",
+            "of": None,
+            "expect": None,
+            "rater": f"r{r}",
+            "prompt": f"p{p}",
+            "left": MODELS[a],
+            "right": MODELS[b],
+            "choice": ("left", "right", "tie")[o],
+            "seconds": 20.0,
+            "seen": True,
+        }
+        for p, r, a, b, o in zip(*codes, strict=True)
+    ]
 
 
 def coverage(design, repeats):
@@ -72,7 +114,10 @@ def coverage(design, repeats):
         held[0] += sum(lo[5 + k] <= real[k] <= hi[5 + k] for k in range(3)) / 3
         held[1] += lo[3] <= real[3] <= hi[3]
         width += (hi[5] - lo[5]) / repeats
-        for at, labels in ((2, lambda one: one["prompt"]), (3, lambda one: (one["prompt"], one["rater"], one["pair"]))):
+        for at, labels in (
+            (2, lambda one: one["prompt"]),
+            (3, lambda one: (one["prompt"], one["rater"], one["pair"])),
+        ):
             named = [{**vote, "prompt": labels(vote), "rater": "one"} for vote in votes]
             value, error, freedom = tally._fitted(named, list(MODELS))
             lo, hi = tally.ends(value, error, freedom)
@@ -87,7 +132,9 @@ def stopped(wanted, repeats, look=5):
     for seed in range(repeats):
         codes = numpy.array(simulated(numpy.random.default_rng([seed, 8]), 0.4, 0.4, 80, 60, 30))
         for people in range(10, 81, look):
-            value, error, freedom = tally._fitted(ballots(codes[:, codes[1] < people]), list(MODELS))
+            value, error, freedom = tally._fitted(
+                ballots(codes[:, codes[1] < people]), list(MODELS)
+            )
             lo, hi = tally.ends(value, error, freedom)
             if (hi - lo)[5:].max() <= wanted:
                 break
@@ -103,8 +150,10 @@ def claims(repeats, raters, lean=0.4):
     for strength in (numpy.zeros(2), numpy.array([0.3, -0.3])):
         said = limited = 0
         for seed in range(repeats):
-            codes = simulated(numpy.random.default_rng([seed, 9]), lean, lean, raters, 30, 30, strength)
-            pair, = tally.preferences(ballots(codes))
+            codes = simulated(
+                numpy.random.default_rng([seed, 9]), lean, lean, raters, 30, 30, strength
+            )
+            (pair,) = tally.preferences(ballots(codes))
             said += pair["verdict"] == "beats"
             limited += pair["sentence"].endswith(" people only")
         found.append(said / repeats)
@@ -114,26 +163,38 @@ def claims(repeats, raters, lean=0.4):
 def main():
     tally.RESAMPLES = 400  # of each repeat; what is printed to people has 2,000
     print("# What vote-tally holds\n")
-    print(f"Written by `make bench-tally`: simulated votes with a known truth (tests/bench_tally.py), {REPEATS:,} seeded repeats in each row; a share "
-          "of 95 % has a standard error of 0.7 points. Three models, 0.5 apart, ties, and an advantage of the left side of 0.2.\n")
+    print(
+        f"Written by `make bench-tally`: simulated votes with a known truth (tests/bench_tally.py), {REPEATS:,} seeded repeats in each row; a share "
+        "of 95 % has a standard error of 0.7 points. Three models, 0.5 apart, ties, and an advantage of the left side of 0.2.\n"
+    )
     print("## 95 % intervals of differences of log strengths that hold the truth\n")
-    print("| prompts lean (sd) | raters lean (sd) | raters | prompts | votes each | as printed | bias, as printed | prompts alone | votes as if independent | width |")
+    print(
+        "| prompts lean (sd) | raters lean (sd) | raters | prompts | votes each | as printed | bias, as printed | prompts alone | votes as if independent | width |"
+    )
     print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for design in DESIGNS:
         repeats = REPEATS if design[2] < 40 else REPEATS // 5
         (ours, bias, prompts, votes), width = coverage(design, repeats)
-        print(f"| {design[0]} | {design[1]} | {design[2]} | {design[3]} | {design[4]} | {ours:.1%} | {bias:.1%} | {prompts:.1%} | {votes:.1%} | {width:.2f} |",
-              flush=True)
-    print("\n## Stopping when the widest interval is narrow enough, asked after every five raters\n")
+        print(
+            f"| {design[0]} | {design[1]} | {design[2]} | {design[3]} | {design[4]} | {ours:.1%} | {bias:.1%} | {prompts:.1%} | {votes:.1%} | {width:.2f} |",
+            flush=True,
+        )
+    print(
+        "\n## Stopping when the widest interval is narrow enough, asked after every five raters\n"
+    )
     print("| asked for | final intervals that hold the truth | raters, mean |\n|---:|---:|---:|")
     for wanted in (0.9, 0.7):
         held, used = stopped(wanted, REPEATS // 5)
         print(f"| {wanted} | {held:.1%} | {used:.0f} |", flush=True)
     print("\n## Sentences\n")
-    print(f"How often one of two models is said to beat the other, in {REPEATS // 2} studies of 30 prompts and 30 votes each; prompts and raters lean as "
-          "said. Fewer than five raters do not show how people differ, so of other people the sentence is wrong too often: it says itself that it speaks "
-          "for these people only.\n")
-    print("| raters | leanings (sd) | equal models | 0.6 apart | sentences that say so |\n|---:|---:|---:|---:|---:|")
+    print(
+        f"How often one of two models is said to beat the other, in {REPEATS // 2} studies of 30 prompts and 30 votes each; prompts and raters lean as "
+        "said. Fewer than five raters do not show how people differ, so of other people the sentence is wrong too often: it says itself that it speaks "
+        "for these people only.\n"
+    )
+    print(
+        "| raters | leanings (sd) | equal models | 0.6 apart | sentences that say so |\n|---:|---:|---:|---:|---:|"
+    )
     for raters, lean in ((20, 0.4), (8, 0.4), (5, 0.4), (4, 0.4), (4, 0.2), (3, 0.4)):
         equal, apart, limited = claims(REPEATS // 2, raters, lean)
         print(f"| {raters} | {lean} | {equal:.1%} | {apart:.1%} | {limited:.0%} |", flush=True)

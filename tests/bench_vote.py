@@ -32,12 +32,18 @@ class Server:
     def __enter__(self):
         self.facts = self.study / "server.json"
         self.facts.unlink(missing_ok=True)
-        self.process = subprocess.Popen([ROOT / "bin" / "vote-serve", "--study", self.study, *self.options], env={**os.environ, "IMAGES": "off"}, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            [ROOT / "bin" / "vote-serve", "--study", self.study, *self.options],
+            env={**os.environ, "IMAGES": "off"},
+            stderr=subprocess.PIPE,
+        )
         while not self.facts.exists():
             if self.process.poll() is not None:
                 raise RuntimeError(self.process.stderr.read().decode())
             time.sleep(0.02)
-        self.url, self.owner = (json.loads(self.facts.read_text())[name] for name in ("url", "owner"))
+        self.url, self.owner = (
+            json.loads(self.facts.read_text())[name] for name in ("url", "owner")
+        )
         return self
 
     def cpu(self):
@@ -69,7 +75,11 @@ async def rater(session, link, number, votes, times, acknowledged):
     meant = {}
     for place, pair in enumerate(pairs):
         meant[pair] = CHOICES[(number + place) % 4]
-        body = {"pair": pair, "key": f"key-{number}-{pair}", "ballot": {"choice": meant[pair], "seconds": 1.5, "seen": True}}
+        body = {
+            "pair": pair,
+            "key": f"key-{number}-{pair}",
+            "ballot": {"choice": meant[pair], "seconds": 1.5, "seen": True},
+        }
         while True:
             began = time.perf_counter()
             try:
@@ -94,6 +104,7 @@ def rush(study, raters, votes, *, kill=False):
     """All raters at once; what happened, in numbers. With `kill` the server dies on the way and comes back."""
     import aiohttp
     from decksmith.study.store import Study
+
     times, acknowledged, found = [], set(), {}
 
     def stored():
@@ -104,16 +115,24 @@ def rush(study, raters, votes, *, kill=False):
         return rows
 
     async def all_of_them(server):
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=raters), timeout=aiohttp.ClientTimeout(30)) as session:
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=raters), timeout=aiohttp.ClientTimeout(30)
+        ) as session:
             links = await invited(session, server, [f"rater {number}" for number in range(raters)])
-            people = [asyncio.create_task(rater(session, link, number, votes, times, acknowledged)) for number, link in enumerate(links)]
+            people = [
+                asyncio.create_task(rater(session, link, number, votes, times, acknowledged))
+                for number, link in enumerate(links)
+            ]
             if kill:
                 while len(acknowledged) < raters * votes // 3:
                     await asyncio.sleep(0.01)
                 server.kill()
                 before = set(acknowledged)
                 found["acknowledged_before_kill"], rows = len(before), {row[:2] for row in stored()}
-                found["lost_by_kill"], found["stored_unacknowledged"] = len(before - rows), len(rows - acknowledged)
+                found["lost_by_kill"], found["stored_unacknowledged"] = (
+                    len(before - rows),
+                    len(rows - acknowledged),
+                )
                 server.__enter__()
             return await asyncio.gather(*people)
 
@@ -122,27 +141,52 @@ def rush(study, raters, votes, *, kill=False):
         meant = asyncio.run(all_of_them(server))
         wall, cpu = time.perf_counter() - began, server.cpu()
     rows = stored()
-    wanted = {(number, pair): choice for number, said in enumerate(meant) for pair, choice in said.items()}
+    wanted = {
+        (number, pair): choice for number, said in enumerate(meant) for pair, choice in said.items()
+    }
     times.sort()
-    return {"raters": raters, "votes": len(wanted), "stored": len(rows), "lost": len(wanted.keys() - {row[:2] for row in rows}),
-            "double": len(rows) - len({row[:2] for row in rows}), "changed": sum(wanted.get(row[:2]) != row[2] for row in rows),
-            "p50_ms": round(1000 * times[len(times) // 2], 1), "p95_ms": round(1000 * times[int(len(times) * 0.95)], 1), "max_ms": round(1000 * times[-1], 1),
-            "per_second": round(len(wanted) / wall), "server_cpu_s": round(cpu, 2), **found}
+    return {
+        "raters": raters,
+        "votes": len(wanted),
+        "stored": len(rows),
+        "lost": len(wanted.keys() - {row[:2] for row in rows}),
+        "double": len(rows) - len({row[:2] for row in rows}),
+        "changed": sum(wanted.get(row[:2]) != row[2] for row in rows),
+        "p50_ms": round(1000 * times[len(times) // 2], 1),
+        "p95_ms": round(1000 * times[int(len(times) * 0.95)], 1),
+        "max_ms": round(1000 * times[-1], 1),
+        "per_second": round(len(wanted) / wall),
+        "server_cpu_s": round(cpu, 2),
+        **found,
+    }
 
 
 def study_of(folder, votes, raters):
     """A study in which everybody is asked about the same `votes` pairs."""
     import ballots
     from decksmith.study import store
+
     runs = [ballots.run(folder / name, prompts=votes, slides=1, size=98) for name in ("one", "two")]
-    store.build(folder / "study", runs, seed=1, prompts=votes, per_rater=votes, raters_per_pair=raters, repeats=0, gold=0)
+    store.build(
+        folder / "study",
+        runs,
+        seed=1,
+        prompts=votes,
+        per_rater=votes,
+        raters_per_pair=raters,
+        repeats=0,
+        gold=0,
+    )
     return folder / "study"
 
 
 def main(raters=50, votes=60):
     for kill in (False, True):
         with tempfile.TemporaryDirectory(prefix="decksmith-vote-") as folder:
-            print(json.dumps(rush(study_of(Path(folder), votes, raters), raters, votes, kill=kill)), flush=True)
+            print(
+                json.dumps(rush(study_of(Path(folder), votes, raters), raters, votes, kill=kill)),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

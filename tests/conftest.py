@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs us with `&` has it ignored, and children inherit that
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # a shell that runs us with `&` has it ignored, and children inherit that
 os.environ["DECKSMITH_RENDERS"] = "off"  # a test renders what it looks at
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on a busy machine a second thread waits more than it works
+os.environ.setdefault(
+    "OPENBLAS_NUM_THREADS", "1"
+)  # on a busy machine a second thread waits more than it works
 BATS = ROOT / "tests" / "node_modules" / "bats" / "bin" / "bats"
 
 
@@ -32,9 +36,19 @@ class BatsFile(pytest.File):
     def outcomes(self):
         if self.results is None:
             names = [item.name for item in self.session.items if item.parent is self]
-            only = ["--filter", "^(" + "|".join(map(re.escape, names)) + ")$"] if len(names) < len(list(self.collect())) else []
+            only = (
+                ["--filter", "^(" + "|".join(map(re.escape, names)) + ")$"]
+                if len(names) < len(list(self.collect()))
+                else []
+            )
             env = dict(os.environ, PATH=f"{ROOT / '.venv/bin'}:{os.environ['PATH']}")
-            done = subprocess.run([BATS, "--tap", *only, self.path], env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            done = subprocess.run(
+                [BATS, "--tap", *only, self.path],
+                env=env,
+                capture_output=True,
+                text=True,
+                stdin=subprocess.DEVNULL,
+            )
             self.results = {}
             for block in re.split(r"^(?=(?:not )?ok \d+ )", done.stdout, flags=re.M)[1:]:
                 head, _, detail = block.partition("\n")
@@ -51,7 +65,11 @@ class BatsTest(pytest.Item):
             raise BatsFailure(detail)
 
     def repr_failure(self, excinfo):
-        return str(excinfo.value) if excinfo.errisinstance(BatsFailure) else super().repr_failure(excinfo)
+        return (
+            str(excinfo.value)
+            if excinfo.errisinstance(BatsFailure)
+            else super().repr_failure(excinfo)
+        )
 
     def reportinfo(self):
         return self.path, None, f"{self.path.name}: {self.name}"

@@ -29,13 +29,22 @@ options.add_argument("--times", type=int, default=1)
 options.add_argument("--reply")
 options.add_argument("--pace", default="0")
 options.add_argument("--retry-after", default="0.05")
-options.add_argument("--storm", type=int, default=0, help="answer the first N requests of all with 429")
-options.add_argument("--context", type=int, help="tokens that a prompt (four letters each) and its max_tokens may have together")
+options.add_argument(
+    "--storm", type=int, default=0, help="answer the first N requests of all with 429"
+)
+options.add_argument(
+    "--context",
+    type=int,
+    help="tokens that a prompt (four letters each) and its max_tokens may have together",
+)
 options.add_argument("--model", help="list this model, as a router does")
 options.add_argument("--weights", help="a file with the weight_version that /model_info gives")
 args = options.parse_args()
 
-PLAN = [(name, float(share)) for name, _, share in (part.partition("=") for part in args.plan.split(",") if part)]
+PLAN = [
+    (name, float(share))
+    for name, _, share in (part.partition("=") for part in args.plan.split(",") if part)
+]
 attempts, flight, total = Counter(), Counter(), Counter()
 go = asyncio.Event()
 log = open(args.log, "a", buffering=1) if args.log else None
@@ -46,32 +55,68 @@ def refusal(server, most, prompt, asked):
     said = {"type": "invalid_request_error", "param": None, "code": 400}
     if server == "llama.cpp":  # it stops writing where the context ends
         words = f"request ({prompt} tokens) exceeds the available context size ({most} tokens), try increasing it"
-        return (400, {"error": {"code": 400, "message": words, "type": "exceed_context_size_error", "n_prompt_tokens": prompt,
-                                "n_ctx": most}}) if prompt >= most else None
+        return (
+            (
+                400,
+                {
+                    "error": {
+                        "code": 400,
+                        "message": words,
+                        "type": "exceed_context_size_error",
+                        "n_prompt_tokens": prompt,
+                        "n_ctx": most,
+                    }
+                },
+            )
+            if prompt >= most
+            else None
+        )
     if server == "sglang":  # one token stays free
         words = f"The input ({prompt} tokens) is longer than the model's context length ({most} tokens)."
         if prompt < most:
-            words = (f"Requested token count exceeds the model's maximum context length of {most} tokens. You requested a total of "
-                     f"{prompt + asked} tokens: {prompt} tokens from the input messages and {asked} tokens for the completion. Please reduce "
-                     "the number of tokens in the input messages or the completion to fit within the limit.")
-        return (400, {"object": "error", "message": words, "type": "BadRequestError", "param": None, "code": 400}) if prompt + asked >= most else None
+            words = (
+                f"Requested token count exceeds the model's maximum context length of {most} tokens. You requested a total of "
+                f"{prompt + asked} tokens: {prompt} tokens from the input messages and {asked} tokens for the completion. Please reduce "
+                "the number of tokens in the input messages or the completion to fit within the limit."
+            )
+        return (
+            (
+                400,
+                {
+                    "object": "error",
+                    "message": words,
+                    "type": "BadRequestError",
+                    "param": None,
+                    "code": 400,
+                },
+            )
+            if prompt + asked >= most
+            else None
+        )
     if prompt + asked <= most:
         return None
     head = f"This model's maximum context length is {most} tokens. However, "
     words = {
         "vllm": f"{head}you requested {asked} output tokens and your prompt contains at least {max(0, most - asked) + 1} input tokens, for a "
-                f"total of at least {most + 1} tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
+        f"total of at least {most + 1} tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
         "vllm-0.9": f"'max_tokens' or 'max_completion_tokens' is too large: {asked}. This model's maximum context length is {most} tokens and "
-                    f"your request has {prompt} input tokens ({asked} > {most} - {prompt}).",
+        f"your request has {prompt} input tokens ({asked} > {most} - {prompt}).",
         "openrouter": f"This endpoint's maximum context length is {most} tokens. However, you requested about {prompt + asked} tokens ({prompt} of "
-                      f"text input, {asked} in the output). Please reduce the length of either one, or use the \"middle-out\" transform.",
+        f'text input, {asked} in the output). Please reduce the length of either one, or use the "middle-out" transform.',
         "total": f"{head}you requested {prompt + asked} tokens. Please reduce the length of the messages or completion.",
         "mute": "the maximum context length of this model is exceeded",
-    }.get(server, f"{head}you requested {prompt + asked} tokens ({prompt} in the messages, {asked} in the completion). Please reduce the "
-                  "length of the messages or completion.")
+    }.get(
+        server,
+        f"{head}you requested {prompt + asked} tokens ({prompt} in the messages, {asked} in the completion). Please reduce the "
+        "length of the messages or completion.",
+    )
     if server == "openai":
         said["code"] = "context_length_exceeded"
-    return (200, {"error": {"message": words, "code": 400}}) if server == "openrouter" else (400, {"error": {**said, "message": words}})
+    return (
+        (200, {"error": {"message": words, "code": 400}})
+        if server == "openrouter"
+        else (400, {"error": {**said, "message": words}})
+    )
 
 
 def planned(key):
@@ -86,9 +131,13 @@ def planned(key):
 
 def deck(text):
     digest = hashlib.sha256(text.encode()).hexdigest()
-    slides = [f"---\ntheme: default\ntitle: \"Deck {digest[:6]}\"\nlayout: cover\n---\n\n# Deck {digest[:6]}\n"]
+    slides = [
+        f'---\ntheme: default\ntitle: "Deck {digest[:6]}"\nlayout: cover\n---\n\n# Deck {digest[:6]}\n'
+    ]
     for n in range(2 + int(digest[0], 16) % 3):
-        slides.append(f"## Point {n + 1}\n\n- Finding {digest[n:n + 8]}\n- It follows from {digest[n + 8:n + 16]}\n")
+        slides.append(
+            f"## Point {n + 1}\n\n- Finding {digest[n : n + 8]}\n- It follows from {digest[n + 8 : n + 16]}\n"
+        )
     return "\n---\n\n".join(slides)
 
 
@@ -104,7 +153,10 @@ async def streamed(request, body, reply, fault):
     message, usage = reply["choices"][0]["message"], reply["usage"]
     paces = dict(part.rpartition("=")[::2] for part in args.pace.split(","))
     pace = float(paces.get(body["model"], paces.get("", 0)))
-    pieces = [{"reasoning_content": word} for word in re.findall(r"\s*\S+", message.get("reasoning_content", ""))]
+    pieces = [
+        {"reasoning_content": word}
+        for word in re.findall(r"\s*\S+", message.get("reasoning_content", ""))
+    ]
     pieces += [{"content": word} for word in re.findall(r"\s*\S+\s*$|\s*\S+", message["content"])]
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
@@ -112,7 +164,11 @@ async def streamed(request, body, reply, fault):
     head = {name: reply[name] for name in ("id", "model", "created", "system_fingerprint")}
 
     async def send(value):
-        await response.write(b"data: " + (value if isinstance(value, bytes) else json.dumps(value).encode()) + b"\n\n")
+        await response.write(
+            b"data: "
+            + (value if isinstance(value, bytes) else json.dumps(value).encode())
+            + b"\n\n"
+        )
 
     flight["streams"] += 1
     try:
@@ -127,10 +183,23 @@ async def streamed(request, body, reply, fault):
                 await go.wait()
                 go.clear()
             else:
-                await send({**head, "choices": [{"index": 0, "delta": pieces[at % len(pieces)], "finish_reason": None}]})
+                await send(
+                    {
+                        **head,
+                        "choices": [
+                            {"index": 0, "delta": pieces[at % len(pieces)], "finish_reason": None}
+                        ],
+                    }
+                )
             at += 1
             await asyncio.sleep(pace)
-        await send({"choices": [{"index": 0, "delta": {}, "finish_reason": reply["choices"][0]["finish_reason"]}]})
+        await send(
+            {
+                "choices": [
+                    {"index": 0, "delta": {}, "finish_reason": reply["choices"][0]["finish_reason"]}
+                ]
+            }
+        )
         if (body.get("stream_options") or {}).get("include_usage"):
             await send({"choices": [], "usage": usage})
         await send(b"[DONE]")
@@ -160,10 +229,22 @@ async def chat(request):
             fault = None
         if fault in ("307", "400", "401", "404", "429", "500", "503"):
             status = int(fault)
-            quoted = f", by {request.headers.get('Authorization')}" if status == 401 else ""  # as careless endpoints do
-            return web.json_response({"error": {"message": f"planned {fault}{quoted}", "code": status}}, status=status,
-                                     headers={"429": {"Retry-After": args.retry_after}, "307": {"Location": "/v1/elsewhere"}}.get(fault, {}))
-        if args.context and (refused := refusal(body["model"], args.context, len(text) // 4, body.get("max_tokens", 0))):
+            quoted = (
+                f", by {request.headers.get('Authorization')}" if status == 401 else ""
+            )  # as careless endpoints do
+            return web.json_response(
+                {"error": {"message": f"planned {fault}{quoted}", "code": status}},
+                status=status,
+                headers={
+                    "429": {"Retry-After": args.retry_after},
+                    "307": {"Location": "/v1/elsewhere"},
+                }.get(fault, {}),
+            )
+        if args.context and (
+            refused := refusal(
+                body["model"], args.context, len(text) // 4, body.get("max_tokens", 0)
+            )
+        ):
             status = 400
             return web.json_response(refused[1], status=refused[0])
         await asyncio.sleep(args.latency)
@@ -182,11 +263,25 @@ async def chat(request):
             while True:
                 await asyncio.sleep(0.1 if fault == "drip" else 3600)
                 await response.write(b" ")
-        reply = {"id": f"chatcmpl-{total['asked']}", "object": "chat.completion", "model": body["model"], "created": 1700000000,
-                 "system_fingerprint": "fp_44709d6fcb",
-                 "choices": [{"index": 0, "finish_reason": "stop",
-                              "message": {"role": "assistant", "content": reply_to(body, text)}}],
-                 "usage": {"prompt_tokens": len(text) // 4, "completion_tokens": 100, "total_tokens": 100 + len(text) // 4}}
+        reply = {
+            "id": f"chatcmpl-{total['asked']}",
+            "object": "chat.completion",
+            "model": body["model"],
+            "created": 1700000000,
+            "system_fingerprint": "fp_44709d6fcb",
+            "choices": [
+                {
+                    "index": 0,
+                    "finish_reason": "stop",
+                    "message": {"role": "assistant", "content": reply_to(body, text)},
+                }
+            ],
+            "usage": {
+                "prompt_tokens": len(text) // 4,
+                "completion_tokens": 100,
+                "total_tokens": 100 + len(text) // 4,
+            },
+        }
         message = reply["choices"][0]["message"]
         if fault == "truncated":
             reply["choices"][0]["finish_reason"] = "length"
@@ -202,12 +297,12 @@ async def chat(request):
             return await streamed(request, body, reply, fault)
         payload = json.dumps(reply).encode()
         if fault == "garbage":
-            status, payload = "garbage", payload[:len(payload) // 2]
+            status, payload = "garbage", payload[: len(payload) // 2]
         if fault == "slow":  # a stream that drips
             response = web.StreamResponse(headers={"Content-Type": "application/json"})
             await response.prepare(request)
             for start in range(0, len(payload), 100):
-                await response.write(payload[start:start + 100])
+                await response.write(payload[start : start + 100])
                 await asyncio.sleep(0.05)
             return response
         return web.Response(body=payload, content_type="application/json")
@@ -218,16 +313,31 @@ async def chat(request):
 
 
 async def stats(request):
-    return web.json_response({"asked": total["asked"], "peak": flight["peak"], "distinct": len(attempts),
-                              "streams": flight["streams"], "left": total["left"]})
+    return web.json_response(
+        {
+            "asked": total["asked"],
+            "peak": flight["peak"],
+            "distinct": len(attempts),
+            "streams": flight["streams"],
+            "left": total["left"],
+        }
+    )
 
 
 async def models(request):
-    return web.json_response({"object": "list", "data": [{"id": args.model}]}) if args.model else web.Response(status=404)
+    return (
+        web.json_response({"object": "list", "data": [{"id": args.model}]})
+        if args.model
+        else web.Response(status=404)
+    )
 
 
 async def info(request):
-    return web.json_response({"weight_version": open(args.weights).read().strip()}) if args.weights else web.Response(status=404)
+    return (
+        web.json_response({"weight_version": open(args.weights).read().strip()})
+        if args.weights
+        else web.Response(status=404)
+    )
 
 
 async def released(request):

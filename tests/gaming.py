@@ -21,16 +21,42 @@ from decksmith.results import judgecard  # noqa: E402
 
 DECKS = ROOT / "tests" / "fixtures" / "gaming"
 DESIGNED = ROOT / "tests" / "fixtures" / "designed"
-METRICS = ("overall", "judge_only", "design", "content", "coherence", "checklist", "craft", "craft_v5")
-MARGIN = 0.3  # an adversarial deck stands at least so far below the honest one, by the overall score
+METRICS = (
+    "overall",
+    "judge_only",
+    "design",
+    "content",
+    "coherence",
+    "checklist",
+    "craft",
+    "craft_v5",
+)
+MARGIN = (
+    0.3  # an adversarial deck stands at least so far below the honest one, by the overall score
+)
 KNOWN = {"shuffled_lines"}  # but for these: only a reader can tell
-FILLER = {"filler_with_every_feature", "varied_filler", "varied_filler_on_topic", "pseudo_words", "half_of_it", "toy_elements",
-          "stuffed_and_empty", "word_salad", "keywords", "pictures_only", "praise_for_the_judge", "prompt_echoed", "request_in_pieces"}
+FILLER = {
+    "filler_with_every_feature",
+    "varied_filler",
+    "varied_filler_on_topic",
+    "pseudo_words",
+    "half_of_it",
+    "toy_elements",
+    "stuffed_and_empty",
+    "word_salad",
+    "keywords",
+    "pictures_only",
+    "praise_for_the_judge",
+    "prompt_echoed",
+    "request_in_pieces",
+}
 
 
 def changed(text, body):
     """The deck with `body(text of a slide, its number)` in place of every slide's body."""
-    return judgecard.join(part.text(body(part.body, no)) for no, part in enumerate(judgecard.parts(text), 1))
+    return judgecard.join(
+        part.text(body(part.body, no)) for no, part in enumerate(judgecard.parts(text), 1)
+    )
 
 
 def wrapped(style, after=""):
@@ -48,16 +74,29 @@ def wrapped(style, after=""):
 
 def styled(rules):
     """A version of a deck whose lines have a style each."""
-    return lambda text: changed(text, lambda body, _: f"{body}\n\n<style>\nh1, p, li, td, th {{ {rules} }}\n</style>")
+    return lambda text: changed(
+        text, lambda body, _: f"{body}\n\n<style>\nh1, p, li, td, th {{ {rules} }}\n</style>"
+    )
 
 
 def irrelevant(text):
     """The honest deck with code and formulas that nothing asks for."""
-    code = ("```python\ndef merge(left, right):\n    return sorted(left + right)\nprint(merge([3], [1, 2]))\n```",
-            "```js\nconst sum = xs => xs.reduce((a, b) => a + b, 0)\nconst mean = xs => sum(xs) / xs.length\nmean([1, 2])\n```",
-            "```sql\nSELECT name, count(*)\nFROM orders\nGROUP BY name\n```")
-    formulas = ("$$\\int_0^1 x^2\\,dx = \\tfrac{1}{3}$$", "$$e^{i\\pi} + 1 = 0$$", "$$\\sigma^2 = E[X^2] - E[X]^2$$")
-    return changed(text, lambda body, no: f"{body}\n\n{(code if no % 2 else formulas)[no % 3]}" if no in (1, 5, 6, 7, 8) else body)
+    code = (
+        "```python\ndef merge(left, right):\n    return sorted(left + right)\nprint(merge([3], [1, 2]))\n```",
+        "```js\nconst sum = xs => xs.reduce((a, b) => a + b, 0)\nconst mean = xs => sum(xs) / xs.length\nmean([1, 2])\n```",
+        "```sql\nSELECT name, count(*)\nFROM orders\nGROUP BY name\n```",
+    )
+    formulas = (
+        "$$\\int_0^1 x^2\\,dx = \\tfrac{1}{3}$$",
+        "$$e^{i\\pi} + 1 = 0$$",
+        "$$\\sigma^2 = E[X^2] - E[X]^2$$",
+    )
+    return changed(
+        text,
+        lambda body, no: (
+            f"{body}\n\n{(code if no % 2 else formulas)[no % 3]}" if no in (1, 5, 6, 7, 8) else body
+        ),
+    )
 
 
 def shuffled_words(text):
@@ -92,22 +131,38 @@ def shuffled_slides(text):
 
 def wrong_figures(text):
     """Every number is another one."""
-    return changed(text, lambda body, _: re.sub(r"\d+(?!\.)", lambda m: str(int(m[0]) * 7 + 13), body))
+    return changed(
+        text, lambda body, _: re.sub(r"\d+(?!\.)", lambda m: str(int(m[0]) * 7 + 13), body)
+    )
 
 
 def half_of_it(text):
     """From the fifth slide on, a picture's caption in place of what was to be said."""
-    return changed(text, lambda body, no: body if no < 5 else body.split("\n")[0] + "\n\nMore about this will be said in the talk.")
+    return changed(
+        text,
+        lambda body, no: (
+            body
+            if no < 5
+            else body.split("\n")[0] + "\n\nMore about this will be said in the talk."
+        ),
+    )
 
 
 def request_in_pieces(text):
     """The request, four words to a line, under the headings that it asks for."""
     words = json.loads((DECKS / "prompt.json").read_text())["messages"][0]["content"].split()
     lines = [" ".join(words[i : i + 4]) for i in range(0, len(words), 4)]
-    return changed(text, lambda body, no: "\n".join([body.split("\n")[0], "", *(f"- {line}" for line in lines[no - 1 :: 8][:5])]))
+    return changed(
+        text,
+        lambda body, no: "\n".join(
+            [body.split("\n")[0], "", *(f"- {line}" for line in lines[no - 1 :: 8][:5])]
+        ),
+    )
 
 
-COVER = '\n\n<div style="position: absolute; inset: 0; background: #fff; pointer-events: none"></div>'
+COVER = (
+    '\n\n<div style="position: absolute; inset: 0; background: #fff; pointer-events: none"></div>'
+)
 GLASS = '\n\n<div style="position: absolute; inset: 0; backdrop-filter: blur(6px); pointer-events: none"></div>'
 VERSIONS = {
     "irrelevant_code_and_formulas": irrelevant,
@@ -134,24 +189,45 @@ def decks():
     """{name: text} of every deck: `honest`, the adversarial ones, and the designed ones as `designed/NAME`."""
     found = {path.stem: path.read_text() for path in sorted(DECKS.glob("*.md"))}
     found |= {name: make(found["honest"]) for name, make in VERSIONS.items()}
-    return found | {f"designed/{path.stem}": path.read_text() for path in sorted(DESIGNED.glob("*.md"))}
+    return found | {
+        f"designed/{path.stem}": path.read_text() for path in sorted(DESIGNED.glob("*.md"))
+    }
 
 
 def scores(run):
     """{deck: {metric: score}} by the offline protocol, through the stages of the pipeline."""
     prompt = json.loads((DECKS / "prompt.json").read_text())
-    rows = "".join(json.dumps({**prompt, "id": name.replace("/", "-"), "gen": {"text": text}}) + "\n" for name, text in decks().items())
-    for stage in ("deck-parse", "deck-illustrate", "deck-render", "deck-judge", "deck-scan", "deck-score"):
+    rows = "".join(
+        json.dumps({**prompt, "id": name.replace("/", "-"), "gen": {"text": text}}) + "\n"
+        for name, text in decks().items()
+    )
+    for stage in (
+        "deck-parse",
+        "deck-illustrate",
+        "deck-render",
+        "deck-judge",
+        "deck-scan",
+        "deck-score",
+    ):
         options = [] if stage == "deck-score" else ["--run", run]
         env = dict(os.environ, DECKSMITH_PROTOCOL="offline")
-        rows = subprocess.run([ROOT / "bin" / stage, *options], input=rows, env=env, text=True, check=True,
-                              stdout=subprocess.PIPE).stdout
+        rows = subprocess.run(
+            [ROOT / "bin" / stage, *options],
+            input=rows,
+            env=env,
+            text=True,
+            check=True,
+            stdout=subprocess.PIPE,
+        ).stdout
     found = {}
     for name, record in zip(decks(), map(json.loads, rows.splitlines()), strict=True):
         score, features = record["score"], record["features"]
-        found[name] = {**{key: score[key] for key in ("overall", "judge_only", "checklist")},
-                       **{d: score["dimensions"][d] for d in ("design", "content", "coherence")},
-                       "craft": features["craft"], "craft_v5": features["craft_v5"]}
+        found[name] = {
+            **{key: score[key] for key in ("overall", "judge_only", "checklist")},
+            **{d: score["dimensions"][d] for d in ("design", "content", "coherence")},
+            "craft": features["craft"],
+            "craft_v5": features["craft_v5"],
+        }
     return found
 
 
@@ -166,24 +242,43 @@ def adversarial(found):
 def fooled(found):
     """{deck: [metrics that do not put it below the honest deck]} of the adversarial decks that fool any."""
     honest = found["honest"]
-    lost = {name: [m for m in METRICS if row[m] >= honest[m]] for name, row in adversarial(found).items()}
+    lost = {
+        name: [m for m in METRICS if row[m] >= honest[m]]
+        for name, row in adversarial(found).items()
+    }
     return {name: metrics for name, metrics in lost.items() if metrics}
 
 
 def near(found):
     """The adversarial decks whose overall score is not MARGIN below the honest deck's."""
-    return {name for name, row in adversarial(found).items() if row["overall"] > found["honest"]["overall"] - MARGIN}
+    return {
+        name
+        for name, row in adversarial(found).items()
+        if row["overall"] > found["honest"]["overall"] - MARGIN
+    }
 
 
 def table(found):
     """The scores as a markdown table; of an adversarial deck, what does not stand below the honest deck is bold."""
-    lines = ["| deck | " + " | ".join(f"`{m}`" for m in METRICS) + " |", "|---" * (len(METRICS) + 1) + "|"]
+    lines = [
+        "| deck | " + " | ".join(f"`{m}`" for m in METRICS) + " |",
+        "|---" * (len(METRICS) + 1) + "|",
+    ]
     lost = fooled(found)
-    for name in sorted(found, key=lambda name: (name != "honest", not designed(name), -found[name]["overall"], name)):
+    for name in sorted(
+        found,
+        key=lambda name: (name != "honest", not designed(name), -found[name]["overall"], name),
+    ):
         cells = [f"{found[name][m]:.2f}" for m in METRICS]
-        cells = [f"**{c}**" if m in lost.get(name, ()) else c for m, c in zip(METRICS, cells, strict=True)]
+        cells = [
+            f"**{c}**" if m in lost.get(name, ()) else c
+            for m, c in zip(METRICS, cells, strict=True)
+        ]
         lines.append(f"| {name.replace('_', ' ').replace('/', ': ')} | " + " | ".join(cells) + " |")
-    count = [f"{sum(m in metrics for metrics in lost.values())} of {len(adversarial(found))}" for m in METRICS]
+    count = [
+        f"{sum(m in metrics for metrics in lost.values())} of {len(adversarial(found))}"
+        for m in METRICS
+    ]
     return "\n".join([*lines, "| fooled by | " + " | ".join(count) + " |"])
 
 

@@ -18,18 +18,32 @@ import yaml
 from aiohttp import web
 
 FOLDER = Path(sys.argv[1])
-USERS = {"hf_ann_writes": {"name": "ann", "orgs": [{"name": "lab"}], "auth": {"accessToken": {"role": "write"}}},
-         "hf_ann_reads": {"name": "ann", "orgs": [], "auth": {"accessToken": {"role": "read"}}},
-         "hf_bob_writes": {"name": "bob", "orgs": [], "auth": {"accessToken": {"role": "write"}}}}
-LARGE, MOST = 4_000, 600_000  # bytes from which a file goes to the object store, and that it takes at most
-BASE, GIT = "/api/{kind:datasets|models}/{owner}/{name}", "{owner}/{name}.git/info/lfs/objects/batch"
+USERS = {
+    "hf_ann_writes": {
+        "name": "ann",
+        "orgs": [{"name": "lab"}],
+        "auth": {"accessToken": {"role": "write"}},
+    },
+    "hf_ann_reads": {"name": "ann", "orgs": [], "auth": {"accessToken": {"role": "read"}}},
+    "hf_bob_writes": {"name": "bob", "orgs": [], "auth": {"accessToken": {"role": "write"}}},
+}
+LARGE, MOST = (
+    4_000,
+    600_000,
+)  # bytes from which a file goes to the object store, and that it takes at most
+BASE, GIT = (
+    "/api/{kind:datasets|models}/{owner}/{name}",
+    "{owner}/{name}.git/info/lfs/objects/batch",
+)
 
 
 def user_of(request):
     """The user of a request's token, None without one; an unknown token is refused as the Hub refuses it."""
     token = request.headers.get("Authorization", "").removeprefix("Bearer ")
     if token and token not in USERS:
-        raise web.HTTPUnauthorized(text='{"error":"Invalid username or password."}', content_type="application/json")
+        raise web.HTTPUnauthorized(
+            text='{"error":"Invalid username or password."}', content_type="application/json"
+        )
     return USERS.get(token)
 
 
@@ -40,7 +54,10 @@ def repo_of(request):
 
 def owns(request):
     user = user_of(request)
-    return bool(user) and request.match_info["owner"] in (user["name"], *(org["name"] for org in user["orgs"]))
+    return bool(user) and request.match_info["owner"] in (
+        user["name"],
+        *(org["name"] for org in user["orgs"]),
+    )
 
 
 def writable(request):
@@ -53,7 +70,9 @@ def files(request):
     repo, user = repo_of(request), user_of(request)
     folder = FOLDER / repo
     if not folder.is_dir() or private(repo) and not owns(request):
-        raise (web.HTTPNotFound if user else web.HTTPUnauthorized)(headers={"X-Error-Code": "RepoNotFound"})
+        raise (web.HTTPNotFound if user else web.HTTPUnauthorized)(
+            headers={"X-Error-Code": "RepoNotFound"}
+        )
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
@@ -74,7 +93,11 @@ def blob(data):
 
 
 def entry(name, data):
-    lfs = {"lfs": {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}} if large(name, len(data)) else {}
+    lfs = (
+        {"lfs": {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}}
+        if large(name, len(data))
+        else {}
+    )
     return {"type": "file", "path": name, "size": len(data), "oid": blob(data), **lfs}
 
 
@@ -86,11 +109,35 @@ async def whoami(request):
 
 async def info(request):
     found, repo = files(request), repo_of(request)
-    siblings = [{"rfilename": name, "size": len(data), "blobId": blob(data),
-                 **({"lfs": {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}} if large(name, len(data)) else {})}
-                for name, data in found.items()]
-    return web.json_response({"id": repo.removeprefix("models/"), "sha": sha(found), "private": private(repo), "gated": False, "tags": [],
-                              "siblings": siblings})
+    siblings = [
+        {
+            "rfilename": name,
+            "size": len(data),
+            "blobId": blob(data),
+            **(
+                {
+                    "lfs": {
+                        "sha256": hashlib.sha256(data).hexdigest(),
+                        "size": len(data),
+                        "pointerSize": 130,
+                    }
+                }
+                if large(name, len(data))
+                else {}
+            ),
+        }
+        for name, data in found.items()
+    ]
+    return web.json_response(
+        {
+            "id": repo.removeprefix("models/"),
+            "sha": sha(found),
+            "private": private(repo),
+            "gated": False,
+            "tags": [],
+            "siblings": siblings,
+        }
+    )
 
 
 async def tree(request):
@@ -107,15 +154,25 @@ async def paths_info(request):
 
 async def resolve(request):
     found = files(request)
-    if (FOLDER / ".gated" / repo_of(request)).exists() and not owns(request):  # to be seen by all, to be had by those who were let in
-        raise (web.HTTPForbidden if user_of(request) else web.HTTPUnauthorized)(headers={"X-Error-Code": "GatedRepo"})
+    if (FOLDER / ".gated" / repo_of(request)).exists() and not owns(
+        request
+    ):  # to be seen by all, to be had by those who were let in
+        raise (web.HTTPForbidden if user_of(request) else web.HTTPUnauthorized)(
+            headers={"X-Error-Code": "GatedRepo"}
+        )
     if (name := request.match_info["path"]) not in found:
         raise web.HTTPNotFound(headers={"X-Error-Code": "EntryNotFound"})
     data = found[name]
-    headers = {"ETag": f'"{hashlib.sha1(data).hexdigest()}"', "X-Repo-Commit": sha(found), "Accept-Ranges": "bytes",
-               "Content-Length": str(len(data))}
+    headers = {
+        "ETag": f'"{hashlib.sha1(data).hexdigest()}"',
+        "X-Repo-Commit": sha(found),
+        "Accept-Ranges": "bytes",
+        "Content-Length": str(len(data)),
+    }
     if request.method == "GET" and (part := request.http_range) != slice(None, None, 1):
-        return web.Response(body=data[part], status=206, headers=headers | {"Content-Length": str(len(data[part]))})
+        return web.Response(
+            body=data[part], status=206, headers=headers | {"Content-Length": str(len(data[part]))}
+        )
     return web.Response(body=b"" if request.method == "HEAD" else data, headers=headers)
 
 
@@ -123,8 +180,14 @@ async def create(request):
     asked = await request.json()
     user = user_of(request)
     owner = asked.get("organization") or (user or {}).get("name")
-    if not user or user["auth"]["accessToken"]["role"] != "write" or owner not in (user["name"], *(org["name"] for org in user["orgs"])):
-        raise web.HTTPForbidden(headers={"X-Error-Message": "you have no write access to this namespace"})
+    if (
+        not user
+        or user["auth"]["accessToken"]["role"] != "write"
+        or owner not in (user["name"], *(org["name"] for org in user["orgs"]))
+    ):
+        raise web.HTTPForbidden(
+            headers={"X-Error-Message": "you have no write access to this namespace"}
+        )
     kind = asked.get("type", "model")
     repo = ("models/" if kind == "model" else "") + f"{owner}/{asked['name']}"
     if (FOLDER / repo).exists():
@@ -135,7 +198,9 @@ async def create(request):
         mark = FOLDER / ".private" / repo
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
-    return web.json_response({"url": f"{request.url.origin()}/{kind}s/{owner}/{asked['name']}".replace("/models/", "/")})
+    return web.json_response(
+        {"url": f"{request.url.origin()}/{kind}s/{owner}/{asked['name']}".replace("/models/", "/")}
+    )
 
 
 async def validate(request):
@@ -143,7 +208,9 @@ async def validate(request):
     try:
         assert isinstance(yaml.safe_load(head[1]), dict)
     except Exception:
-        return web.json_response({"errors": [{"message": "the metadata is no YAML"}], "warnings": []}, status=400)
+        return web.json_response(
+            {"errors": [{"message": "the metadata is no YAML"}], "warnings": []}, status=400
+        )
     return web.json_response({"errors": [], "warnings": []})
 
 
@@ -151,9 +218,19 @@ async def preupload(request):
     found = files(request)
     writable(request)
     asked = (await request.json())["files"]
-    return web.json_response({"files": [
-        {"path": file["path"], "uploadMode": "lfs" if large(file["path"], file["size"]) else "regular", "shouldIgnore": False,
-         "oid": blob(found[file["path"]]) if file["path"] in found else None} for file in asked]})
+    return web.json_response(
+        {
+            "files": [
+                {
+                    "path": file["path"],
+                    "uploadMode": "lfs" if large(file["path"], file["size"]) else "regular",
+                    "shouldIgnore": False,
+                    "oid": blob(found[file["path"]]) if file["path"] in found else None,
+                }
+                for file in asked
+            ]
+        }
+    )
 
 
 async def batch(request):
@@ -164,7 +241,9 @@ async def batch(request):
         if wanted["size"] > MOST:
             wanted["error"] = {"code": 413, "message": f"a file may have {MOST} bytes"}
         elif not (FOLDER / ".objects" / wanted["oid"]).exists():
-            wanted["actions"] = {"upload": {"href": f"{request.url.origin()}/objects/{wanted['oid']}"}}
+            wanted["actions"] = {
+                "upload": {"href": f"{request.url.origin()}/objects/{wanted['oid']}"}
+            }
         objects.append(wanted)
     return web.json_response({"transfer": "basic", "objects": objects})
 
@@ -191,12 +270,17 @@ async def commit(request):
     new = {}
     for operation in operations:
         value = operation["value"]
-        new[value["path"]] = (base64.b64decode(value["content"]) if operation["key"] == "file"
-                              else (FOLDER / ".objects" / value["oid"]).read_bytes())
+        new[value["path"]] = (
+            base64.b64decode(value["content"])
+            if operation["key"] == "file"
+            else (FOLDER / ".objects" / value["oid"]).read_bytes()
+        )
     for name, data in new.items():
         (FOLDER / repo / name).write_bytes(data)
     oid = sha(files(request))
-    return web.json_response({"commitUrl": f"{request.url.origin()}/{repo}/commit/{oid}", "commitOid": oid})
+    return web.json_response(
+        {"commitUrl": f"{request.url.origin()}/{repo}/commit/{oid}", "commitOid": oid}
+    )
 
 
 @web.middleware
@@ -221,7 +305,9 @@ async def main():
     app.router.add_post(BASE + "/commit/{revision}", commit)
     for kind in ("{kind:datasets}/", ""):
         app.router.add_post(f"/{kind}{GIT}", batch)
-        app.router.add_route("*", f"/{kind}{{owner}}/{{name}}/resolve/{{revision}}/{{path:.*}}", resolve)
+        app.router.add_route(
+            "*", f"/{kind}{{owner}}/{{name}}/resolve/{{revision}}/{{path:.*}}", resolve
+        )
     app.router.add_put("/objects/{oid}", put)
     runner = web.AppRunner(app)
     await runner.setup()

@@ -19,11 +19,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 NUMBERS = ROOT / "docs/numbers.json"
 NUMBER = r"\d(?:[\d.,]*\d)?"
-UNITS = ("%|×|x(?! ?\\d)|times|fold|px|ms|s|seconds?|minutes?|hours?|days?|[kMG]i?B|million|billion|USD|cores?|prompts?|decks?|slides?|"
-         "models?|languages?|themes?|domains?|measures|values|items?|words|pairs|tests?|tokens?|resamples|rows|records|runs|"
-         "points?|scripts")
+UNITS = (
+    "%|×|x(?! ?\\d)|times|fold|px|ms|s|seconds?|minutes?|hours?|days?|[kMG]i?B|million|billion|USD|cores?|prompts?|decks?|slides?|"
+    "models?|languages?|themes?|domains?|measures|values|items?|words|pairs|tests?|tokens?|resamples|rows|records|runs|"
+    "points?|scripts"
+)
 # A figure that claims something: a number with a unit (a word may stand between), or a decimal fraction. No versions, names, addresses.
-FIGURE = re.compile(rf"(?<![\w.:/#=])(?<!\w-)(?:{NUMBER}[ -]?(?:[a-z]+ )?(?:{UNITS})(?!\w)|\d[\d,]*\.\d+(?!\d|\.\d))")
+FIGURE = re.compile(
+    rf"(?<![\w.:/#=])(?<!\w-)(?:{NUMBER}[ -]?(?:[a-z]+ )?(?:{UNITS})(?!\w)|\d[\d,]*\.\d+(?!\d|\.\d))"
+)
 
 
 @cache
@@ -42,8 +46,15 @@ def constants(path):
     found = {}
     for node in ast.parse((ROOT / path).read_text()).body:
         if isinstance(node, ast.Assign):
-            pairs = zip(*([t.elts, v.elts] if isinstance(t := node.targets[0], ast.Tuple) and isinstance(v := node.value, ast.Tuple)
-                          else [[t], [node.value]]), strict=True)
+            pairs = zip(
+                *(
+                    [t.elts, v.elts]
+                    if isinstance(t := node.targets[0], ast.Tuple)
+                    and isinstance(v := node.value, ast.Tuple)
+                    else [[t], [node.value]]
+                ),
+                strict=True,
+            )
             for target, value in pairs:
                 try:
                     found[ast.unparse(target)] = ast.literal_eval(value)
@@ -60,7 +71,9 @@ def asked(key):
 def cell(page, header, row, column):
     """A cell of a page that a bench wrote: of the table under `header`, in the row that begins with `row`. None without such a row."""
     path = ROOT / "docs" / page
-    table = (path.read_text() if path.exists() else "").partition(f"\n{header}")[2].partition("\n\n")[0]
+    table = (
+        (path.read_text() if path.exists() else "").partition(f"\n{header}")[2].partition("\n\n")[0]
+    )
     line = next((line for line in table.splitlines() if line.startswith(f"| {row} |")), None)
     return line and line.split("|")[1 + column].strip()
 
@@ -71,8 +84,11 @@ def stat(name):
 
 def entries(path, *names):
     """How many entries the dictionaries of these names have in a module, as they stand in its text."""
-    held = {node.targets[0].id: node.value for node in ast.parse((ROOT / path).read_text()).body
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}
+    held = {
+        node.targets[0].id: node.value
+        for node in ast.parse((ROOT / path).read_text()).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
     return sum(len(held[name].keys) for name in names)
 
 
@@ -88,14 +104,18 @@ FIGURES = {
     "scripts": lambda: len(list((ROOT / "bin").glob("*-*"))),
     "broken_decks": lambda: len(constants("tests/render/test_pool.py")["BROKEN"]),
     "gaming_decks": lambda: len(list((ROOT / "tests/fixtures/gaming").glob("*.md"))) or None,
-    "smol_millions": lambda: re.search(r'label = "SmolLM2 (\d+)M"', (ROOT / "assets/models.toml").read_text())[1],
+    "smol_millions": lambda: re.search(
+        r'label = "SmolLM2 (\d+)M"', (ROOT / "assets/models.toml").read_text()
+    )[1],
     "measures": lambda: len(protocol("offline")["measures"]),
     "weight_viscraft": lambda: f"{protocol('published')['score']['weights']['viscraft']:.2f}",
     "weight_design": lambda: f"{protocol('published')['score']['weights']['design']:.2f}",
     "weight_content": lambda: f"{protocol('published')['score']['weights']['content']:.2f}",
     "weight_coherence": lambda: f"{protocol('published')['score']['weights']['coherence']:.2f}",
-    **{f"offline_{name}": lambda name=name: f"{protocol('offline')['score']['weights'][name]:.2f}"
-       for name in ("viscraft", "design", "content", "coherence")},
+    **{
+        f"offline_{name}": lambda name=name: f"{protocol('offline')['score']['weights'][name]:.2f}"
+        for name in ("viscraft", "design", "content", "coherence")
+    },
     "unlike": lambda: protocol("offline")["measures"]["checklist"]["unlike"],
     "gold": lambda: len(list((ROOT / "data/gold").glob("*/deck.md"))),
     "margin": lambda: constants("tests/gaming.py")["MARGIN"],
@@ -103,7 +123,9 @@ FIGURES = {
     "searched_words": lambda: protocol("offline")["measures"]["checklist"]["words"],
     "items_per_slide": lambda: protocol("offline")["measures"]["checklist"]["per_slide"],
     "unreadable_px": lambda: protocol("offline")["measures"]["checklist"]["unreadable_px"],
-    "unreadable_contrast": lambda: protocol("offline")["measures"]["checklist"]["unreadable_contrast"],
+    "unreadable_contrast": lambda: protocol("offline")["measures"]["checklist"][
+        "unreadable_contrast"
+    ],
     "width": lambda: constants("lib/decksmith/decks/lint.py")["CANVAS"][0],
     "height": lambda: constants("lib/decksmith/decks/lint.py")["CANVAS"][1],
     "resamples": lambda: f"{stat('EXCHANGES'):,}",
@@ -113,7 +135,9 @@ FIGURES = {
     "vote_resamples": lambda: f"{constants('lib/decksmith/study/tally.py')['RESAMPLES']:,}",
     "render_times_less_cpu": lambda: cell("render-speed.md", "| | CPU s per deck |", "**ours**", 2),
     "client_cpu_ratio": lambda: cell("speed.md", "| client |", "chat-generate", 2),
-    "sandbox_attacks": lambda: entries("tests/hostile/test_sandbox_attacks.py", "EXHAUST", "LOOK", "CHANGE"),
+    "sandbox_attacks": lambda: entries(
+        "tests/hostile/test_sandbox_attacks.py", "EXHAUST", "LOOK", "CHANGE"
+    ),
     "forgeries": lambda: entries("tests/judging/test_forgery.py", "ATTACKS", "BOMBS"),
     "grader_seconds": lambda: f"{constants('lib/decksmith/benchmarks/grading.py')['SECONDS']:g}",
     "code_call": lambda: f"{constants(f'{GRADERS}/code.py')['CALL']:g}",
@@ -132,14 +156,24 @@ def pages():
     """The pages that people write, by name: README, CONTRIBUTING, docs."""
     found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in found}
-    return {name: text for name, text in texts.items() if not any("Written by `make" in line or "writes this page" in line for line in text.splitlines()[:6])}
+    return {
+        name: text
+        for name, text in texts.items()
+        if not any(
+            "Written by `make" in line or "writes this page" in line
+            for line in text.splitlines()[:6]
+        )
+    }
 
 
 def pattern(phrase):
     """A phrase as a regular expression: `{name}` matches any number, a blank any white space. And the names, in order."""
     parts = re.split(r"\{(\w+)\}", phrase)
     words = [r"\s+".join(re.escape(word) for word in part.split(" ")) for part in parts[::2]]
-    start, end = (r"(?<!\w)" if re.match(r"[\w{]", phrase) else ""), (r"(?!\w)" if re.search(r"[\w}]\Z", phrase) else "")
+    start, end = (
+        (r"(?<!\w)" if re.match(r"[\w{]", phrase) else ""),
+        (r"(?!\w)" if re.search(r"[\w}]\Z", phrase) else ""),
+    )
     return re.compile(start + f"({NUMBER})".join(words) + end), parts[1::2]
 
 
@@ -150,13 +184,14 @@ def written(text, phrases, values):
 
         for match in reversed(list(found.finditer(text))):
             for number, name in reversed(list(enumerate(names, 1))):
-                text = text[:match.start(number)] + values[name] + text[match.end(number):]
+                text = text[: match.start(number)] + values[name] + text[match.end(number) :]
     return text
 
 
 def unvouched(text, phrases):
     """`(line, figure)` of each figure of a page that no phrase covers. JSON and Python, links and code spans are no claims; nor are
     the tables whose header a phrase gives whole (they are generated, and checked where they are made)."""
+
     def blank(match):
         return re.sub(r"[^\n]", " ", match[0])
 
@@ -166,8 +201,11 @@ def unvouched(text, phrases):
             bare = re.sub(rf"^{re.escape(phrase)}\n(\|.*\n)*", blank, bare, flags=re.M)
     bare = re.sub(r"(?<!`)`[^`\n]+`(?!`)|\]\([^)\n]*\)|https?://\S+", blank, bare)
     covered = [match.span() for phrase in phrases for match in pattern(phrase)[0].finditer(text)]
-    return [(text.count("\n", 0, match.start()) + 1, match[0]) for match in FIGURE.finditer(bare)
-            if not any(start <= match.start() and match.start() < end for start, end in covered)]
+    return [
+        (text.count("\n", 0, match.start()) + 1, match[0])
+        for match in FIGURE.finditer(bare)
+        if not any(start <= match.start() and match.start() < end for start, end in covered)
+    ]
 
 
 def behind(numbers, texts):
@@ -175,20 +213,31 @@ def behind(numbers, texts):
     values, wrong = figures(), []
     for name in sorted({*values, *numbers["figures"]}):
         if values.get(name) != numbers["figures"].get(name):
-            wrong.append(f"docs/numbers.json: {name} is {numbers['figures'].get(name)}, and now {values.get(name)}: run make numbers")
+            wrong.append(
+                f"docs/numbers.json: {name} is {numbers['figures'].get(name)}, and now {values.get(name)}: run make numbers"
+            )
     for name, phrases in numbers["said"].items():
         for phrase in phrases:
             found, names = pattern(phrase)
             if unknown := [n for n in names if n not in values]:
-                wrong.append(f"docs/numbers.json: {name}: {phrase!r} names a figure that nobody computes: {unknown[0]}")
+                wrong.append(
+                    f"docs/numbers.json: {name}: {phrase!r} names a figure that nobody computes: {unknown[0]}"
+                )
             elif not (said := list(found.finditer(texts.get(name, "")))):
-                wrong.append(f"{name} no longer says {phrase!r}: mend or delete the phrase in docs/numbers.json")
+                wrong.append(
+                    f"{name} no longer says {phrase!r}: mend or delete the phrase in docs/numbers.json"
+                )
             for match in said if not unknown else ():
-                wrong += [f"{name} says {got} in {phrase!r}, and {n} is {values[n]}: run make numbers"
-                          for n, got in zip(names, match.groups(), strict=True) if got != values[n]]
+                wrong += [
+                    f"{name} says {got} in {phrase!r}, and {n} is {values[n]}: run make numbers"
+                    for n, got in zip(names, match.groups(), strict=True)
+                    if got != values[n]
+                ]
     for name, text in texts.items():
-        wrong += [f"{name}:{line}: {figure!r} is a figure that nobody vouches for: give docs/numbers.json a phrase for it"
-                  for line, figure in unvouched(text, numbers["said"].get(name, ()))]
+        wrong += [
+            f"{name}:{line}: {figure!r} is a figure that nobody vouches for: give docs/numbers.json a phrase for it"
+            for line, figure in unvouched(text, numbers["said"].get(name, ()))
+        ]
     return wrong
 
 
@@ -201,18 +250,30 @@ def table():
 
 
 def with_table(readme):
-    return re.sub(r"\| script \| what it does \|\n\|---\|---\|\n(\|.*\n|@SCRIPTS@\n)*", lambda _: table() + "\n", readme)
+    return re.sub(
+        r"\| script \| what it does \|\n\|---\|---\|\n(\|.*\n|@SCRIPTS@\n)*",
+        lambda _: table() + "\n",
+        readme,
+    )
 
 
 def main():
     numbers, texts = json.loads(NUMBERS.read_text()), pages()
     if "--check" in sys.argv:
-        wrong = ["README.md is behind bin/: run make readme"] if with_table(texts["README.md"]) != texts["README.md"] else []
+        wrong = (
+            ["README.md is behind bin/: run make readme"]
+            if with_table(texts["README.md"]) != texts["README.md"]
+            else []
+        )
         sys.exit("\n".join([*wrong, *behind(numbers, texts)]) or None)
     numbers["figures"] = figures()
     NUMBERS.write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
     for name, text in texts.items():
-        new = written(with_table(text) if name == "README.md" else text, numbers["said"].get(name, ()), numbers["figures"])
+        new = written(
+            with_table(text) if name == "README.md" else text,
+            numbers["said"].get(name, ()),
+            numbers["figures"],
+        )
         if new != text:
             (ROOT / name).write_text(new)
 

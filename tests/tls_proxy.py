@@ -1,6 +1,6 @@
 """Stands in for nginx and Caddy where neither is installed: a reverse proxy with TLS.
 
-  python tests/tls_proxy.py CERTIFICATE KEY PUBLIC=PORT ..
+python tests/tls_proxy.py CERTIFICATE KEY PUBLIC=PORT ..
 """
 
 import asyncio
@@ -13,13 +13,29 @@ from aiohttp import web
 
 def forward(port):
     async def handle(request):
-        headers = {name: value for name, value in request.headers.items() if name not in ("Connection", "Accept-Encoding")}
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name not in ("Connection", "Accept-Encoding")
+        }
         headers["X-Forwarded-For"] = request.remote
-        async with aiohttp.ClientSession(auto_decompress=False) as session, session.request(
-                request.method, f"http://127.0.0.1:{port}{request.path_qs}", headers=headers,
-                data=await request.read(), allow_redirects=False) as answer:
-            kept = {name: value for name, value in answer.headers.items() if name not in ("Transfer-Encoding", "Content-Length")}
+        async with (
+            aiohttp.ClientSession(auto_decompress=False) as session,
+            session.request(
+                request.method,
+                f"http://127.0.0.1:{port}{request.path_qs}",
+                headers=headers,
+                data=await request.read(),
+                allow_redirects=False,
+            ) as answer,
+        ):
+            kept = {
+                name: value
+                for name, value in answer.headers.items()
+                if name not in ("Transfer-Encoding", "Content-Length")
+            }
             return web.Response(body=await answer.read(), status=answer.status, headers=kept)
+
     return handle
 
 

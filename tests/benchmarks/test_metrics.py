@@ -7,7 +7,13 @@ from decksmith.benchmarks import metrics
 from decksmith.core import cli
 
 # n = 4 samples, c right: pass@k = 1 - C(4-c, k) / C(4, k). C(4,1..4) = 4, 6, 4, 1.
-PASS = {0: [0, 0, 0, 0], 1: [1 / 4, 1 / 2, 3 / 4, 1], 2: [1 / 2, 5 / 6, 1, 1], 3: [3 / 4, 1, 1, 1], 4: [1, 1, 1, 1]}
+PASS = {
+    0: [0, 0, 0, 0],
+    1: [1 / 4, 1 / 2, 3 / 4, 1],
+    2: [1 / 2, 5 / 6, 1, 1],
+    3: [3 / 4, 1, 1, 1],
+    4: [1, 1, 1, 1],
+}
 
 
 @pytest.mark.parametrize("c, row", PASS.items())
@@ -21,14 +27,18 @@ def test_pass_at_k_of_partial_scores_is_the_best_of_the_first_k():
     assert [metrics.pass_at([0.5, 0.25, 1.0], k) for k in (1, 2, 3)] == [0.5, 0.5, 1.0]
 
 
-@pytest.mark.parametrize("samples, k, score", [
-    ([("a", 1), ("b", 0), ("a", 1)], 3, 1),            # a 2, b 1
-    ([("a", 1), ("b", 0), ("b", 0)], 3, 0),            # b 2, a 1
-    ([("a", 1), ("b", 0), ("b", 0)], 2, 1 / 2),        # a 1, b 1: tied
-    ([("a", 1), ("b", 0), ("c", 0)], 3, 1 / 3),        # three tied
-    ([(None, 0), (None, 0), ("a", 1)], 3, 1),          # no answer has no vote
-    ([(None, 0), (None, 0), ("a", 1)], 2, 0),          # nobody voted
-    ([("a", 1), ("a", 1), ("b", 0), ("b", 0), ("c", 0)], 5, 1 / 2)])
+@pytest.mark.parametrize(
+    "samples, k, score",
+    [
+        ([("a", 1), ("b", 0), ("a", 1)], 3, 1),  # a 2, b 1
+        ([("a", 1), ("b", 0), ("b", 0)], 3, 0),  # b 2, a 1
+        ([("a", 1), ("b", 0), ("b", 0)], 2, 1 / 2),  # a 1, b 1: tied
+        ([("a", 1), ("b", 0), ("c", 0)], 3, 1 / 3),  # three tied
+        ([(None, 0), (None, 0), ("a", 1)], 3, 1),  # no answer has no vote
+        ([(None, 0), (None, 0), ("a", 1)], 2, 0),  # nobody voted
+        ([("a", 1), ("a", 1), ("b", 0), ("b", 0), ("c", 0)], 5, 1 / 2),
+    ],
+)
 def test_majority_agrees_with_the_table_and_ties_are_averaged(samples, k, score):
     assert metrics.majority(samples, k) == pytest.approx(score)
 
@@ -43,13 +53,33 @@ def test_the_k_are_powers_of_two_and_n():
 
 def row(question, k, score, answer="x", verdict=None, n=2, bench="arithmetic", subset=None, **gen):
     verdict = verdict or ("right" if score == 1 else "wrong")
-    grade = {"error": {"kind": "judge", "class": "grader-timeout", "message": "m"}} if score is None else {
-        "verdict": verdict, "score": score, "answer": answer, "truncated": False, "detail": {}}
-    return {"id": f"{question}~{k}", "task": {"bench": bench, "fields": {}, "expected": "1", "subset": subset, "revision": "r"},
-            "messages": [{"role": "user", "content": question}], "grade": grade,
-            "gen": {"text": "t", "finish_reason": "stop", "model": {"name": "m"}, "sampling": {"max_tokens": 5}, "sample": {"of": question, "k": k},
-                    "usage": {"prompt_tokens": 3, "completion_tokens": 10, "cost": 0.25},
-                    "by": {"at": f"2026-01-01T00:00:0{k}+00:00", "took": 2.0}, **gen}}
+    grade = (
+        {"error": {"kind": "judge", "class": "grader-timeout", "message": "m"}}
+        if score is None
+        else {
+            "verdict": verdict,
+            "score": score,
+            "answer": answer,
+            "truncated": False,
+            "detail": {},
+        }
+    )
+    return {
+        "id": f"{question}~{k}",
+        "task": {"bench": bench, "fields": {}, "expected": "1", "subset": subset, "revision": "r"},
+        "messages": [{"role": "user", "content": question}],
+        "grade": grade,
+        "gen": {
+            "text": "t",
+            "finish_reason": "stop",
+            "model": {"name": "m"},
+            "sampling": {"max_tokens": 5},
+            "sample": {"of": question, "k": k},
+            "usage": {"prompt_tokens": 3, "completion_tokens": 10, "cost": 0.25},
+            "by": {"at": f"2026-01-01T00:00:0{k}+00:00", "took": 2.0},
+            **gen,
+        },
+    }
 
 
 def summary(rows, **options):
@@ -59,16 +89,47 @@ def summary(rows, **options):
 def test_a_whole_summary_agrees_with_the_hand():
     # Question means: q1 1, q2 1/2, q3 0, q4 1/2. Mean 1/2; sd = sqrt((.25 + 0 + .25 + 0) / 3); std err = sd / 2 = 0.2041.
     # Runs: first samples 1 1 0 0 = 1/2, second 1 0 0 1 = 1/2.
-    rows = [row("q1", 0, 1.0, "1"), row("q1", 1, 1.0, "1"), row("q2", 0, 1.0, "1"), row("q2", 1, 0.0, "2", finish_reason="length"),
-            row("q3", 0, 0.0, None, "no_answer"), row("q3", 1, 0.0, None, "no_answer"), row("q4", 0, 0.0, None, "no_answer"), row("q4", 1, 1.0, "1")]
+    rows = [
+        row("q1", 0, 1.0, "1"),
+        row("q1", 1, 1.0, "1"),
+        row("q2", 0, 1.0, "1"),
+        row("q2", 1, 0.0, "2", finish_reason="length"),
+        row("q3", 0, 0.0, None, "no_answer"),
+        row("q3", 1, 0.0, None, "no_answer"),
+        row("q4", 0, 0.0, None, "no_answer"),
+        row("q4", 1, 1.0, "1"),
+    ]
     found = summary(rows, of=10)
-    assert {key: found[key] for key in ("num_questions", "rows", "samples", "coverage", "truncated", "cost", "tokens")} == {
-        "num_questions": 4, "rows": 10, "samples": 2, "coverage": 1.0, "truncated": 0.125, "cost": 2.0, "tokens": {"prompt": 24, "completion": 80}}
+    assert {
+        key: found[key]
+        for key in ("num_questions", "rows", "samples", "coverage", "truncated", "cost", "tokens")
+    } == {
+        "num_questions": 4,
+        "rows": 10,
+        "samples": 2,
+        "coverage": 1.0,
+        "truncated": 0.125,
+        "cost": 2.0,
+        "tokens": {"prompt": 24, "completion": 80},
+    }
     mean = found["modes"]["pass@1[avg-of-2]"]
-    assert (mean["symbolic_correct"], mean["std_err"], mean["no_answer"], mean["avg_tokens"], mean["gen_seconds"]) == (0.5, 0.2041, 0.375, 10, 3)
-    assert mean["symbolic_correct_statistics"] == {"avg": 0.5, "std_dev_across_runs": 0.0, "std_err_across_runs": 0.0, "avg_sample_std_dev": 0.3536}
+    assert (
+        mean["symbolic_correct"],
+        mean["std_err"],
+        mean["no_answer"],
+        mean["avg_tokens"],
+        mean["gen_seconds"],
+    ) == (0.5, 0.2041, 0.375, 10, 3)
+    assert mean["symbolic_correct_statistics"] == {
+        "avg": 0.5,
+        "std_dev_across_runs": 0.0,
+        "std_err_across_runs": 0.0,
+        "avg_sample_std_dev": 0.3536,
+    }
     # pass@2: q1 1, q2 1, q3 0, q4 1. majority@2: q1 1, q2 tie 1/2, q3 0, q4 1 (the only vote).
-    assert [found["modes"][mode]["symbolic_correct"] for mode in ("pass@1", "pass@2", "majority@2")] == [0.5, 0.75, 0.625]
+    assert [
+        found["modes"][mode]["symbolic_correct"] for mode in ("pass@1", "pass@2", "majority@2")
+    ] == [0.5, 0.75, 0.625]
     assert found["modes"]["majority@2"]["no_answer"] == 0.25
 
 
@@ -82,7 +143,11 @@ def test_pass_at_k_never_falls_with_k_and_pass_at_1_is_the_mean():
 
 def test_an_error_is_no_wrong_answer_and_lowers_the_coverage():
     found = summary([row("q1", 0, 1.0), row("q1", 1, None), row("q2", 0, 1.0), row("q2", 1, 1.0)])
-    assert (found["coverage"], found["errors"]["n"], found["errors"]["classes"][0]["class"]) == (0.75, 1, "grader-timeout")
+    assert (found["coverage"], found["errors"]["n"], found["errors"]["classes"][0]["class"]) == (
+        0.75,
+        1,
+        "grader-timeout",
+    )
     assert found["modes"]["pass@1[avg-of-2]"]["symbolic_correct"] == 1.0
     assert found["modes"]["pass@2"]["scored"] == 1
 
@@ -90,13 +155,24 @@ def test_an_error_is_no_wrong_answer_and_lowers_the_coverage():
 def test_a_question_that_the_model_s_own_limits_left_without_a_reply_counts_as_wrong():
     rows = [row("1", 0, 1.0, n=1), row("2", 0, 1.0, n=1)]
     del rows[1]["grade"]
-    rows[1]["gen"] = {"error": {"kind": "model", "class": "context-overflow", "message": "too long"}}
+    rows[1]["gen"] = {
+        "error": {"kind": "model", "class": "context-overflow", "message": "too long"}
+    }
     found = summary(rows)
     mode = found["modes"]["pass@1"]
-    assert (mode[found["metric"]], mode["no_answer"], found["coverage"], found["errors"]["n"]) == (0.5, 0.5, 1.0, 0)
+    assert (mode[found["metric"]], mode["no_answer"], found["coverage"], found["errors"]["n"]) == (
+        0.5,
+        0.5,
+        1.0,
+        0,
+    )
     rows[1]["gen"]["error"]["kind"] = "infra"
     found = summary(rows)
-    assert (found["modes"]["pass@1"][found["metric"]], found["coverage"], found["errors"]["n"]) == (1.0, 0.5, 1)
+    assert (found["modes"]["pass@1"][found["metric"]], found["coverage"], found["errors"]["n"]) == (
+        1.0,
+        0.5,
+        1,
+    )
 
 
 def test_one_sample_has_one_mode_and_subsets_have_their_own():
@@ -112,48 +188,94 @@ def by_judge(name, k):
     return found
 
 
-@pytest.mark.parametrize("rows, stop, said", [
-    ([row("q1", 0, 1.0), row("q1", 1, 1.0), row("q2", 0, 1.0)], cli.TryAgain, "of 1: q2 .1 of 2.;"),
-    ([row("q1", 0, 1.0), row("q1", 0, 1.0)], cli.BadData, "came before"),
-    ([{"id": "a", "task": {"bench": "arithmetic"}}], cli.BadData, "bench-grade writes it"),
-    ([row("q1", 0, 1.0), row("q1", 1, 1.0, sampling={"max_tokens": 9})], cli.BadData, "records before it"),
-    ([by_judge("one", 0), by_judge("two", 1)], cli.BadData, "judged by two, but records before it by one"),
-    ([], cli.BadData, "no records")])
+@pytest.mark.parametrize(
+    "rows, stop, said",
+    [
+        (
+            [row("q1", 0, 1.0), row("q1", 1, 1.0), row("q2", 0, 1.0)],
+            cli.TryAgain,
+            "of 1: q2 .1 of 2.;",
+        ),
+        ([row("q1", 0, 1.0), row("q1", 0, 1.0)], cli.BadData, "came before"),
+        ([{"id": "a", "task": {"bench": "arithmetic"}}], cli.BadData, "bench-grade writes it"),
+        (
+            [row("q1", 0, 1.0), row("q1", 1, 1.0, sampling={"max_tokens": 9})],
+            cli.BadData,
+            "records before it",
+        ),
+        (
+            [by_judge("one", 0), by_judge("two", 1)],
+            cli.BadData,
+            "judged by two, but records before it by one",
+        ),
+        ([], cli.BadData, "no records"),
+    ],
+)
 def test_what_does_not_belong_together_is_refused_by_name(rows, stop, said):
     with pytest.raises(stop, match=said):
         metrics.read(enumerate(rows, 1))
 
 
 def sides(ours, base, n=30):
-    return tuple({"arithmetic": metrics.read(enumerate([{**row(f"q{i}", 0, float(i % 10 < share)), "id": f"q{i}"} for i in range(n)], 1))["arithmetic"]}
-                 for share in (ours, base))
+    return tuple(
+        {
+            "arithmetic": metrics.read(
+                enumerate(
+                    [{**row(f"q{i}", 0, float(i % 10 < share)), "id": f"q{i}"} for i in range(n)], 1
+                )
+            )["arithmetic"]
+        }
+        for share in (ours, base)
+    )
 
 
-@pytest.mark.parametrize("ours, base, verdict, said", [
-    (3, 8, "worse", "arithmetic: tuned is worse than base, by 0.50 [0."), (8, 3, "better", "arithmetic: tuned beats base by 0.50 ["),
-    # The two differ nowhere: counted as two in 32, a loss of 0.02 wants 7.85 * (2 / 32) / 0.02 ** 2, about 1,230.
-    (5, 5, "cannot tell", "cannot tell whether tuned lost more than 0.02 against base (difference 0.00 [-0.14, 0.14] on 30 questions): about 1,229 questions")])
+@pytest.mark.parametrize(
+    "ours, base, verdict, said",
+    [
+        (3, 8, "worse", "arithmetic: tuned is worse than base, by 0.50 [0."),
+        (8, 3, "better", "arithmetic: tuned beats base by 0.50 ["),
+        # The two differ nowhere: counted as two in 32, a loss of 0.02 wants 7.85 * (2 / 32) / 0.02 ** 2, about 1,230.
+        (
+            5,
+            5,
+            "cannot tell",
+            "cannot tell whether tuned lost more than 0.02 against base (difference 0.00 [-0.14, 0.14] on 30 questions): about 1,229 questions",
+        ),
+    ],
+)
 def test_two_models_are_compared_question_by_question(ours, base, verdict, said):
     from decksmith.results import claims
-    entry, = metrics.compare(*sides(ours, base))
+
+    (entry,) = metrics.compare(*sides(ours, base))
     found, sentence = claims.benchmark("tuned", "base", entry)
     assert found == verdict and said in sentence
 
 
 def test_games_in_pairs_have_their_rate_of_flips_and_cost_of_the_judge():
-    rows = [row(f"q{i}", 0, score, None, "wrong", bench="arena-hard-v2") for i, score in enumerate((0.5, 1.0, 0.25, 0.0))]
+    rows = [
+        row(f"q{i}", 0, score, None, "wrong", bench="arena-hard-v2")
+        for i, score in enumerate((0.5, 1.0, 0.25, 0.0))
+    ]
     for i, each in enumerate(rows):
         each["grade"]["detail"] = {"judge": "j", "flipped": i == 0, "usage": {"cost": 0.5}}
     found = metrics.summarize(metrics.read(enumerate(rows, 1))["arena-hard-v2"])
-    assert (found["position_flips"], found["judge"], found["cost"], found["modes"]["pass@1"]["judge_score"]) == (0.25, "j", 3.0, 0.4375)
+    assert (
+        found["position_flips"],
+        found["judge"],
+        found["cost"],
+        found["modes"]["pass@1"]["judge_score"],
+    ) == (0.25, "j", 3.0, 0.4375)
 
 
 def test_a_loss_is_ruled_out_up_to_the_margin_and_no_further():
     from decksmith.results import claims
+
     for margin, verdict in ((0.1, "cannot tell"), (0.15, "holds")):
-        entry, = metrics.compare(*sides(5, 5), margin)
+        (entry,) = metrics.compare(*sides(5, 5), margin)
         assert claims.benchmark("tuned", "base", entry)[0] == verdict
-    assert claims.benchmark("tuned", "base", entry)[1].endswith("(difference 0.00 [-0.14, 0.14]); a loss of more than 0.141 is ruled out")
+    assert claims.benchmark("tuned", "base", entry)[1].endswith(
+        "(difference 0.00 [-0.14, 0.14]); a loss of more than 0.141 is ruled out"
+    )
 
 
 def side(scores):
@@ -161,29 +283,45 @@ def side(scores):
     return {"arithmetic": metrics.read(enumerate(rows, 1))["arithmetic"]}
 
 
-@pytest.mark.parametrize("ours, base, outcome", [
-    ([1] * 5 + [0] * 3, [1] * 8, "open"),            # 0.625 against 1.000 on 8 questions
-    ([1] * 30, [1] * 29 + [0], "open"),              # one win and 29 ties
-    ([0] * 10 + [1] * 20, [1] * 30, "fail"),         # a loss that is shown
-    ([1] * 400, [1] * 400, "pass"),                  # of 400 equal questions, no more than 1.1 % can differ unseen
-    ([1] * 4, [1] * 4, "open")])
+@pytest.mark.parametrize(
+    "ours, base, outcome",
+    [
+        ([1] * 5 + [0] * 3, [1] * 8, "open"),  # 0.625 against 1.000 on 8 questions
+        ([1] * 30, [1] * 29 + [0], "open"),  # one win and 29 ties
+        ([0] * 10 + [1] * 20, [1] * 30, "fail"),  # a loss that is shown
+        (
+            [1] * 400,
+            [1] * 400,
+            "pass",
+        ),  # of 400 equal questions, no more than 1.1 % can differ unseen
+        ([1] * 4, [1] * 4, "open"),
+    ],
+)
 def test_the_gate_passes_only_what_is_shown(ours, base, outcome):
     from decksmith.results import claims
-    entry, = compared = metrics.compare(side(ours), side(base))
+
+    (entry,) = compared = metrics.compare(side(ours), side(base))
     entry["verdict"], entry["sentence"] = claims.benchmark("tuned", "base", entry)
     said, found = claims.regressions("tuned", "base", compared)
-    assert found == outcome and ("questions are needed" in said) == (outcome == "open") and "0.00 is ruled out" not in entry["sentence"]
+    assert (
+        found == outcome
+        and ("questions are needed" in said) == (outcome == "open")
+        and "0.00 is ruled out" not in entry["sentence"]
+    )
 
 
 def test_about_as_many_questions_as_are_said_to_be_needed_rule_the_loss_out():
     import numpy
     from decksmith.results import stats
+
     random = numpy.random.default_rng(7)
     gaps = random.choice([-1.0, 0.0, 1.0], size=200, p=[0.1, 0.8, 0.1])
     n = metrics._needed(gaps, 0.1)
     assert 100 < n < 300
     drawn = random.choice([-1.0, 0.0, 1.0], size=(n, 300), p=[0.1, 0.8, 0.1])
-    found = stats.differences(numpy.maximum(drawn, 0.0), numpy.maximum(-drawn, 0.0), (0, 1), strict=True)
+    found = stats.differences(
+        numpy.maximum(drawn, 0.0), numpy.maximum(-drawn, 0.0), (0, 1), strict=True
+    )
     assert 0.65 < (found["lo"] > -0.1).mean() < 0.95
 
 
@@ -194,7 +332,9 @@ def test_what_was_not_asked_alike_or_not_graded_is_not_compared():
     assert "prompts" in metrics.compare(ours, other)[0]["refused"]
     lost = json.loads(json.dumps(base))
     for i in range(3):
-        lost["arithmetic"][f"q{i}"][0]["grade"] = {"error": {"kind": "infra", "class": "x", "message": "m"}}
+        lost["arithmetic"][f"q{i}"][0]["grade"] = {
+            "error": {"kind": "infra", "class": "x", "message": "m"}
+        }
     assert "only 90.0 %" in metrics.compare(ours, lost)[0]["refused"]
     del other["arithmetic"]["q1"]
     assert "different questions" in metrics.compare(ours, other)[0]["refused"]
@@ -212,11 +352,19 @@ def test_equal_values_on_all_questions_leave_an_interval_that_knows_their_number
 
 def test_a_benchmark_of_one_side_only_is_named_and_two_judges_are_not_compared():
     from decksmith.results import claims
+
     ours, base = sides(3, 8)
     found = metrics.compare(ours, {"needle": base["arithmetic"]})
     assert [claims.benchmark("tuned", "base", entry) for entry in found] == [
-        ("refused", "arithmetic: not compared; base has no results (make bench MODEL=base BENCH=arithmetic)"),
-        ("refused", "needle: not compared; tuned has no results (make bench MODEL=tuned BENCH=needle)")]
+        (
+            "refused",
+            "arithmetic: not compared; base has no results (make bench MODEL=base BENCH=arithmetic)",
+        ),
+        (
+            "refused",
+            "needle: not compared; tuned has no results (make bench MODEL=tuned BENCH=needle)",
+        ),
+    ]
     for side, name in ((ours, "one"), (base, "two")):
         for records in side["arithmetic"].values():
             records[0]["grade"]["detail"]["judge"] = name
@@ -228,8 +376,11 @@ def test_a_benchmark_of_one_side_only_is_named_and_two_judges_are_not_compared()
 
 def test_replies_that_were_cut_off_stand_beside_the_sentence():
     from decksmith.results import claims
+
     ours, base = sides(5, 5)
     for i in range(6):
         ours["arithmetic"][f"q{i}"][0]["gen"]["finish_reason"] = "length"
-    entry, = metrics.compare(ours, base)
-    assert claims.benchmark("tuned", "base", entry)[1].endswith("are needed. Cut off at the token limit: 20 % and 0 % of the replies")
+    (entry,) = metrics.compare(ours, base)
+    assert claims.benchmark("tuned", "base", entry)[1].endswith(
+        "are needed. Cut off at the token limit: 20 % and 0 % of the replies"
+    )

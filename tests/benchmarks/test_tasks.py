@@ -15,21 +15,67 @@ from decksmith.core import cli, stream
 MCQ = {"question": "Q", "choices": ["a", "b", "c", "d"], "answer": 2, "subject": "law"}
 ROWS = {
     "gsm8k": ({"question": "Q", "answer": "So it is.\n#### 1,234"}, "1234", None),
-    "math-500": ({"problem": "Q", "answer": "\\frac{1}{2}", "subject": "Algebra"}, "\\frac{1}{2}", "Algebra"),
+    "math-500": (
+        {"problem": "Q", "answer": "\\frac{1}{2}", "subject": "Algebra"},
+        "\\frac{1}{2}",
+        "Algebra",
+    ),
     "aime24": ({"ID": "2024-I-1", "Problem": "Q", "Answer": 33}, "33", None),
     "aime25": ({"id": "0", "problem": "Q", "answer": "033"}, "033", None),
     "hmmt_feb25": ({"problem_idx": 1, "problem": "Q", "answer": "\\sqrt{2}"}, "\\sqrt{2}", None),
     "mmlu": (MCQ, "C", "law"),
-    "mmlu-pro": ({"question": "Q", "options": ["a"] * 10, "answer": "J", "category": "law"}, "J", "law"),
-    "gpqa-diamond": ({"Question": "Q", "Correct Answer": "r", "Incorrect Answer 1": "x", "Incorrect Answer 2": "y", "Incorrect Answer 3": "z",
-                      "High-level domain": "Physics"}, "A", "Physics"),
-    "ifeval": ({"prompt": "P", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{"num_words": None}]},
-               {"instructions": ["punctuation:no_comma"], "arguments": [{}]}, "punctuation"),
-    "mbpp": ({"prompt": "P", "test_list": ["assert f() == 1"], "test_imports": ["import math"], "code": "import re\ndef sum(x):\n  def g(): pass\nclass\tK: pass"},
-             {"tests": ["import math\nassert f() == 1"], "names": ["sum", "K"]}, None),
+    "mmlu-pro": (
+        {"question": "Q", "options": ["a"] * 10, "answer": "J", "category": "law"},
+        "J",
+        "law",
+    ),
+    "gpqa-diamond": (
+        {
+            "Question": "Q",
+            "Correct Answer": "r",
+            "Incorrect Answer 1": "x",
+            "Incorrect Answer 2": "y",
+            "Incorrect Answer 3": "z",
+            "High-level domain": "Physics",
+        },
+        "A",
+        "Physics",
+    ),
+    "ifeval": (
+        {
+            "prompt": "P",
+            "instruction_id_list": ["punctuation:no_comma"],
+            "kwargs": [{"num_words": None}],
+        },
+        {"instructions": ["punctuation:no_comma"], "arguments": [{}]},
+        "punctuation",
+    ),
+    "mbpp": (
+        {
+            "prompt": "P",
+            "test_list": ["assert f() == 1"],
+            "test_imports": ["import math"],
+            "code": "import re\ndef sum(x):\n  def g(): pass\nclass\tK: pass",
+        },
+        {"tests": ["import math\nassert f() == 1"], "names": ["sum", "K"]},
+        None,
+    ),
     "hle": ({"question": "Q", "image": "", "answer": "7", "category": "Math"}, "7", "Math"),
-    "arena-hard-v2": ({"uid": "u", "prompt": "P", "category": "hard_prompt", "joined": {"messages": [{"role": "user", "content": "P"}, {
-        "role": "assistant", "content": {"answer": "B"}}]}}, {"baseline": "B"}, "hard_prompt"),
+    "arena-hard-v2": (
+        {
+            "uid": "u",
+            "prompt": "P",
+            "category": "hard_prompt",
+            "joined": {
+                "messages": [
+                    {"role": "user", "content": "P"},
+                    {"role": "assistant", "content": {"answer": "B"}},
+                ]
+            },
+        },
+        {"baseline": "B"},
+        "hard_prompt",
+    ),
 }
 
 
@@ -41,9 +87,13 @@ def made(monkeypatch, name, rows):
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_of_the_source_becomes_a_row_of_ours(monkeypatch, name):
     row, expected, subset = ROWS[name]
-    found, = made(monkeypatch, name, [row])
+    (found,) = made(monkeypatch, name, [row])
     assert found["id"] == f"{name}-00001"
-    assert (found["task"]["expected"], found["task"]["subset"], found["task"]["revision"]) == (expected, subset, "c" * 40)
+    assert (found["task"]["expected"], found["task"]["subset"], found["task"]["revision"]) == (
+        expected,
+        subset,
+        "c" * 40,
+    )
     assert tasks.Prompter().messages(found)[-1]["content"]
 
 
@@ -57,7 +107,9 @@ def test_every_description_loads_and_has_its_template():
 def test_a_row_that_lacks_its_answer_is_named(monkeypatch):
     with pytest.raises(cli.BadData, match="math-500: row 2 has no expected"):
         made(monkeypatch, "math-500", [ROWS["math-500"][0], {"problem": "Q", "subject": "s"}])
-    with pytest.raises(cli.BadData, match="gsm8k: row 1: assets/benchmarks/gsm8k.toml does not fit it"):
+    with pytest.raises(
+        cli.BadData, match="gsm8k: row 1: assets/benchmarks/gsm8k.toml does not fit it"
+    ):
         made(monkeypatch, "gsm8k", [{"question": "Q"}])
 
 
@@ -66,8 +118,14 @@ def test_questions_with_a_picture_are_left_out_and_numbers_stay(monkeypatch):
     assert [row["id"] for row in made(monkeypatch, "hle", rows)] == ["hle-00002"]
 
 
-CONTEST = {"question_content": "Q", "starter_code": "", "question_id": "q", "difficulty": "easy", "metadata": json.dumps({"func_name": "put"}),
-           "public_test_cases": json.dumps([{"input": "1", "output": "1", "testtype": "functional"}])}
+CONTEST = {
+    "question_content": "Q",
+    "starter_code": "",
+    "question_id": "q",
+    "difficulty": "easy",
+    "metadata": json.dumps({"func_name": "put"}),
+    "public_test_cases": json.dumps([{"input": "1", "output": "1", "testtype": "functional"}]),
+}
 
 
 def test_hidden_tests_are_unpacked_and_a_pickle_that_names_code_is_refused(monkeypatch):
@@ -77,31 +135,66 @@ def test_hidden_tests_are_unpacked_and_a_pickle_that_names_code_is_refused(monke
 
     def packed(data):
         return base64.b64encode(zlib.compress(pickle.dumps(data))).decode()
+
     hidden = packed(json.dumps([{"input": "2", "output": "2", "testtype": "functional"}]))
-    found, = made(monkeypatch, "livecodebench", [{**CONTEST, "private_test_cases": hidden}])
-    assert found["task"]["expected"] == {"function": "put", "cases": [
-        {"input": "1", "output": "1", "kind": "functional"}, {"input": "2", "output": "2", "kind": "functional"}]}
+    (found,) = made(monkeypatch, "livecodebench", [{**CONTEST, "private_test_cases": hidden}])
+    assert found["task"]["expected"] == {
+        "function": "put",
+        "cases": [
+            {"input": "1", "output": "1", "kind": "functional"},
+            {"input": "2", "output": "2", "kind": "functional"},
+        ],
+    }
     with pytest.raises(cli.BadData, match="builtins.print"):
         made(monkeypatch, "livecodebench", [{**CONTEST, "private_test_cases": packed(Evil())}])
 
 
 def test_generated_rows_are_the_same_everywhere():
-    found = {name: list(tasks._rows(tasks.load(name), {})) for name in ("arithmetic", "briefs", "instructions", "needle")}
-    assert {name: len(rows) for name, rows in found.items()} == {"arithmetic": 200, "briefs": 60, "instructions": 150, "needle": 80}
-    assert {name: hashlib.sha256(b"".join(map(stream.dumps, rows))).hexdigest()[:12] for name, rows in found.items()} == {
-        "arithmetic": "f0688f71816f", "briefs": "f26e28019a03", "instructions": "ddb08cebb051", "needle": "797dc5a7b6c1"}
+    found = {
+        name: list(tasks._rows(tasks.load(name), {}))
+        for name in ("arithmetic", "briefs", "instructions", "needle")
+    }
+    assert {name: len(rows) for name, rows in found.items()} == {
+        "arithmetic": 200,
+        "briefs": 60,
+        "instructions": 150,
+        "needle": 80,
+    }
+    assert {
+        name: hashlib.sha256(b"".join(map(stream.dumps, rows))).hexdigest()[:12]
+        for name, rows in found.items()
+    } == {
+        "arithmetic": "f0688f71816f",
+        "briefs": "f26e28019a03",
+        "instructions": "ddb08cebb051",
+        "needle": "797dc5a7b6c1",
+    }
 
 
 def test_each_generated_problem_is_graded_right_with_its_own_answer():
     for row in tasks._rows(tasks.load("arithmetic"), {}):
-        assert grading.grade(tasks.load("arithmetic"), row["task"], f"So \\boxed{{{row['task']['expected']}}}")["verdict"] == "right"
+        assert (
+            grading.grade(
+                tasks.load("arithmetic"), row["task"], f"So \\boxed{{{row['task']['expected']}}}"
+            )["verdict"]
+            == "right"
+        )
     row = next(tasks._rows(tasks.load("needle"), {}))
-    assert grading.grade(tasks.load("needle"), row["task"], row["task"]["fields"]["text"])["verdict"] == "right"
+    assert (
+        grading.grade(tasks.load("needle"), row["task"], row["task"]["fields"]["text"])["verdict"]
+        == "right"
+    )
 
 
 def choice(number):
-    return {"id": f"gpqa-diamond-{number:05d}", "task": {"bench": "gpqa-diamond", "expected": "A", "fields": {
-        "question": "Q", "choices": ["right", "x", "y", "z"]}}}
+    return {
+        "id": f"gpqa-diamond-{number:05d}",
+        "task": {
+            "bench": "gpqa-diamond",
+            "expected": "A",
+            "fields": {"question": "Q", "choices": ["right", "x", "y", "z"]},
+        },
+    }
 
 
 def test_choices_are_shuffled_by_id_and_the_grader_finds_the_letter_that_was_shown():
@@ -112,31 +205,58 @@ def test_choices_are_shuffled_by_id_and_the_grader_finds_the_letter_that_was_sho
         shown = next(line for line in asked.splitlines() if line.endswith(". right"))
         assert tasks.letter(row) == shown[0]
         sample = {**row, "id": row["id"] + "~3", "gen": {"sample": {"of": row["id"], "k": 3}}}
-        assert tasks.letter(sample) == shown[0] and tasks.Prompter().messages(sample)[0]["content"] == asked
+        assert (
+            tasks.letter(sample) == shown[0]
+            and tasks.Prompter().messages(sample)[0]["content"] == asked
+        )
         letters[shown[0]] += 1
     assert min(letters.values()) > 30
 
 
 def problem(text, number=1):
-    return {"id": f"arithmetic-{number:05d}", "task": {"bench": "arithmetic", "fields": {"problem": text}, "expected": "1"}}
+    return {
+        "id": f"arithmetic-{number:05d}",
+        "task": {"bench": "arithmetic", "fields": {"problem": text}, "expected": "1"},
+    }
 
 
-SHOTS = [{"id": f"s{i}", "fields": {"problem": text}, "answer": f"A{i}"} for i, text in enumerate((
-    "Trains leave two stations.", "A baker bakes bread and rolls.", "A bus leaves a station.", "Rolls cost two coins at the baker."))]
+SHOTS = [
+    {"id": f"s{i}", "fields": {"problem": text}, "answer": f"A{i}"}
+    for i, text in enumerate(
+        (
+            "Trains leave two stations.",
+            "A baker bakes bread and rolls.",
+            "A bus leaves a station.",
+            "Rolls cost two coins at the baker.",
+        )
+    )
+]
 
 
 def test_examples_come_as_turns_before_the_question_and_never_are_the_question():
-    said = tasks.Prompter("Solve: {problem}", "Be brief.", " Go.", SHOTS, 2).messages(problem("Trains leave two stations."))
+    said = tasks.Prompter("Solve: {problem}", "Be brief.", " Go.", SHOTS, 2).messages(
+        problem("Trains leave two stations.")
+    )
     assert [m["role"] for m in said] == ["system", "user", "assistant", "user", "assistant", "user"]
-    assert said[-1]["content"] == "Solve: Trains leave two stations. Go." and said[0]["content"] == "Be brief."
+    assert (
+        said[-1]["content"] == "Solve: Trains leave two stations. Go."
+        and said[0]["content"] == "Be brief."
+    )
     assert all("Trains" not in m["content"] for m in said[1:-1])
-    again = tasks.Prompter("Solve: {problem}", "Be brief.", " Go.", SHOTS, 2).messages(problem("Trains leave two stations."))
+    again = tasks.Prompter("Solve: {problem}", "Be brief.", " Go.", SHOTS, 2).messages(
+        problem("Trains leave two stations.")
+    )
     assert again == said
 
 
 def test_retrieved_examples_are_the_nearest_with_the_nearest_last():
-    said = tasks.Prompter("{problem}", shots=SHOTS, n=2, retrieve=True).messages(problem("The baker sells rolls at two coins."))
-    assert [m["content"] for m in said[:-1:2]] == [SHOTS[1]["fields"]["problem"], SHOTS[3]["fields"]["problem"]]
+    said = tasks.Prompter("{problem}", shots=SHOTS, n=2, retrieve=True).messages(
+        problem("The baker sells rolls at two coins.")
+    )
+    assert [m["content"] for m in said[:-1:2]] == [
+        SHOTS[1]["fields"]["problem"],
+        SHOTS[3]["fields"]["problem"],
+    ]
 
 
 def test_pictures_become_parts(tmp_path):
@@ -144,11 +264,21 @@ def test_pictures_become_parts(tmp_path):
     row = problem("Look")
     row["task"]["fields"]["images"] = ["a.png", "https://example.org/b.png"]
     said = tasks.Prompter("{problem}", images=tmp_path).messages(row)
-    assert said == [{"role": "user", "content": [{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,UE5H"}},
-                                                 {"type": "image_url", "image_url": {"url": "https://example.org/b.png"}}]}]
+    assert said == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Look"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,UE5H"}},
+                {"type": "image_url", "image_url": {"url": "https://example.org/b.png"}},
+            ],
+        }
+    ]
 
 
-@pytest.mark.parametrize("path", ["../secret.png", "/etc/passwd", "in/../../secret.png", "link.png"])
+@pytest.mark.parametrize(
+    "path", ["../secret.png", "/etc/passwd", "in/../../secret.png", "link.png"]
+)
 def test_a_row_cannot_have_a_file_outside_of_the_folder_sent(tmp_path, path):
     (tmp_path / "secret.png").write_bytes(b"PNG")
     (tmp_path / "in").mkdir()
@@ -161,7 +291,9 @@ def test_a_row_cannot_have_a_file_outside_of_the_folder_sent(tmp_path, path):
 
 def test_what_is_fetched_is_pinned_and_the_one_without_a_known_commit_is_named():
     sources = {name: tasks.load(name)["source"] for name in tasks.names()}
-    assert {name for name, source in sources.items() if "hub" in source and "revision" not in source} == {"hmmt_feb25", "published"}
+    assert {
+        name for name, source in sources.items() if "hub" in source and "revision" not in source
+    } == {"hmmt_feb25", "published"}
     assert all(source["revision"] for source in sources.values() if "package" in source)
 
 
@@ -169,8 +301,15 @@ def test_a_revision_that_can_move_and_a_judge_that_is_not_named_are_refused(monk
     (tmp_path / "assets/benchmarks").mkdir(parents=True)
     monkeypatch.setattr(cli, "ROOT", tmp_path)
     whole = 'title = "T"\nsource = { hub = "a/b", split = "test", revision = "%s" }\nrow = "."\ngrader = "%s"\nlicence = "MIT"\n'
-    for name, text, said in (("moving", whole % ("main", "math"), "revision 'main' can move"), ("judged", whole % ("a" * 40, "rubric"), "needs judge"),
-                             ("lenient", whole % ("a" * 40, "math") + 'margin = "2 %"\n', "margin is '2 %'; it is a share")):
+    for name, text, said in (
+        ("moving", whole % ("main", "math"), "revision 'main' can move"),
+        ("judged", whole % ("a" * 40, "rubric"), "needs judge"),
+        (
+            "lenient",
+            whole % ("a" * 40, "math") + 'margin = "2 %"\n',
+            "margin is '2 %'; it is a share",
+        ),
+    ):
         (tmp_path / f"assets/benchmarks/{name}.toml").write_text(text)
         with pytest.raises(cli.BadConfig, match=said):
             tasks.load(name)
@@ -179,11 +318,27 @@ def test_a_revision_that_can_move_and_a_judge_that_is_not_named_are_refused(monk
 def test_a_template_that_asks_for_what_is_not_there_is_refused():
     with pytest.raises(cli.BadData, match="asks for {question}; the row has problem"):
         tasks.Prompter("{question}").messages(problem("x"))
-    assert tasks.filled("\\boxed{} {problem}", {"problem": "{problem}"}, "r") == "\\boxed{} {problem}"
+    assert (
+        tasks.filled("\\boxed{} {problem}", {"problem": "{problem}"}, "r") == "\\boxed{} {problem}"
+    )
 
 
-@pytest.mark.parametrize("each, model, found", [
-    ("aime25:4", None, "--samples 4 --seed 0 --temperature 0.7 --top-p 0.95 --max-tokens 32768"), ("gsm8k:1", "smol", "--temperature 0.0 --max-tokens 1024"),
-    ("math-500", "gpt-5.4", "--samples 4 --seed 0 --temperature 0.7 --top-p 0.95 --max-tokens 16384"), ("gsm8k:0", None, "--temperature 0.0 --max-tokens 2048")])
+@pytest.mark.parametrize(
+    "each, model, found",
+    [
+        (
+            "aime25:4",
+            None,
+            "--samples 4 --seed 0 --temperature 0.7 --top-p 0.95 --max-tokens 32768",
+        ),
+        ("gsm8k:1", "smol", "--temperature 0.0 --max-tokens 1024"),
+        (
+            "math-500",
+            "gpt-5.4",
+            "--samples 4 --seed 0 --temperature 0.7 --top-p 0.95 --max-tokens 16384",
+        ),
+        ("gsm8k:0", None, "--temperature 0.0 --max-tokens 2048"),
+    ],
+)
 def test_name_and_number_become_the_flags_of_the_client(each, model, found):
     assert tasks.flags(each, model) == found

@@ -29,7 +29,15 @@ main()
 
 def run(command, folder, **options):
     environment = dict(os.environ, PYTHONPATH=str(ROOT / "lib"), IMAGES="off")
-    return subprocess.run(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, timeout=120, **options)
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        **options,
+    )
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -47,18 +55,34 @@ def rows(sizes):
 def test_a_stage_keeps_what_is_finished_when_its_journal_or_its_output_has_no_room(tmp_path):
     (tmp_path / "x-stage").write_text(STAGE)
     stage, data = [sys.executable, "x-stage"], rows([100, 100, 9000, 100])
-    done = run(stage, tmp_path, input=data, stdout=subprocess.DEVNULL,
-               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+    done = run(
+        stage,
+        tmp_path,
+        input=data,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+    )
     assert done.returncode == 75 and "Traceback" not in done.stderr
-    assert done.stderr.startswith("x-stage: a file would be larger than this process may write (ulimit -f)")
+    assert done.stderr.startswith(
+        "x-stage: a file would be larger than this process may write (ulimit -f)"
+    )
     lines = (tmp_path / "journal/gen.jsonl").read_text().splitlines()
-    assert {json.loads(line)["id"] for line in lines} >= {"r0", "r1"}  # no half line is left, or glued to the next
+    assert {json.loads(line)["id"] for line in lines} >= {
+        "r0",
+        "r1",
+    }  # no half line is left, or glued to the next
     with open("/dev/full", "w") as sink:
         done = run(stage, tmp_path, input=data, stdout=sink)
-    assert done.returncode == 75 and done.stderr.startswith("x-stage: no room is left on the disk;"), done.stderr
+    assert done.returncode == 75 and done.stderr.startswith(
+        "x-stage: no room is left on the disk;"
+    ), done.stderr
     done = run(stage, tmp_path, input=data, stdout=subprocess.PIPE)
-    assert done.returncode == 0 and [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["r0", "r1", "r2", "r3"]
-    assert (tmp_path / "did").read_text().split()[:2] == ["r0", "r1"] and (tmp_path / "did").read_text().count("r0") == 1
+    assert done.returncode == 0 and [
+        json.loads(line)["id"] for line in done.stdout.splitlines()
+    ] == ["r0", "r1", "r2", "r3"]
+    assert (tmp_path / "did").read_text().split()[:2] == ["r0", "r1"] and (
+        tmp_path / "did"
+    ).read_text().count("r0") == 1
 
 
 def test_a_stage_on_a_disk_that_is_really_full_goes_on_once_there_is_room(tmp_path):
@@ -72,12 +96,19 @@ def test_a_stage_on_a_disk_that_is_really_full_goes_on_once_there_is_room(tmp_pa
     done = run(["unshare", "-rm", "sh", "-c", script], tmp_path)
     if done.returncode == 99 or done.stderr.startswith("unshare:"):
         pytest.skip("no file system can be mounted here: no user namespaces")
-    assert [(tmp_path / name).read_text().strip() for name in ("first", "second")] == ["75", "0"], (tmp_path / "said").read_text()
+    assert [(tmp_path / name).read_text().strip() for name in ("first", "second")] == ["75", "0"], (
+        tmp_path / "said"
+    ).read_text()
     said = (tmp_path / "said").read_text().splitlines()
     assert len(said) == 1 and said[0].startswith("x-stage: no room is left on the disk"), said
-    assert 20 < int((tmp_path / "kept").read_text()) < 100 and (tmp_path / "out").read_text().count("\n") == 100
+    assert (
+        20 < int((tmp_path / "kept").read_text()) < 100
+        and (tmp_path / "out").read_text().count("\n") == 100
+    )
     kept = int((tmp_path / "kept").read_text())
-    assert all(int(name[1:]) >= kept for name in (tmp_path / "twice").read_text().split())  # those that had no room
+    assert all(
+        int(name[1:]) >= kept for name in (tmp_path / "twice").read_text().split()
+    )  # those that had no room
 
 
 def test_a_file_that_has_no_room_leaves_the_old_one_and_no_remains(tmp_path):
@@ -92,19 +123,31 @@ def test_a_file_that_has_no_room_leaves_the_old_one_and_no_remains(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
-    assert "ulimit -f" in cli.full(error.value) and path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["file"]
+    assert (
+        "ulimit -f" in cli.full(error.value)
+        and path.read_text() == "old"
+        and [p.name for p in tmp_path.iterdir()] == ["file"]
+    )
 
 
 def test_words_that_nobody_can_read_do_not_end_the_work(tmp_path):
     (tmp_path / "x-stage").write_text(STAGE)
     with open("/dev/full", "w") as sink:
-        done = subprocess.run([sys.executable, "x-stage"], cwd=tmp_path, input=rows([1]), text=True, stdout=subprocess.PIPE, stderr=sink,
-                              env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")))
+        done = subprocess.run(
+            [sys.executable, "x-stage"],
+            cwd=tmp_path,
+            input=rows([1]),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")),
+        )
     assert done.returncode == 0 and json.loads(done.stdout)["gen"]["text"] == "x"
 
 
 def test_a_full_database_is_a_full_disk_and_a_bug_is_none():
     import sqlite3
+
     database = sqlite3.connect(":memory:")
     database.execute("pragma max_page_count = 2")
     with pytest.raises(sqlite3.OperationalError) as error:
@@ -136,4 +179,8 @@ def test_a_server_without_room_says_so_to_whoever_asks_and_goes_on():
             full, well = await client.post("/vote", json={}), await client.get("/health")
             return full.status, await full.json(), well.status
 
-    assert asyncio.run(go()) == (507, {"error": "no room is left on the server's disk; ask again later"}, 200)
+    assert asyncio.run(go()) == (
+        507,
+        {"error": "no room is left on the server's disk; ask again later"},
+        200,
+    )

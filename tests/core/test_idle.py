@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 HALVES = (b"", b"GET /hea", b"POST /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le")
-HALF_BODY = b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer secret\r\nContent-Length: 100\r\n\r\n{\"a\""
+HALF_BODY = b'POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer secret\r\nContent-Length: 100\r\n\r\n{"a"'
 
 
 @pytest.fixture
@@ -26,11 +26,24 @@ def serving(tmp_path):
     started = []
 
     def start(*command, address, **variables):
-        environment = {**os.environ, "PATH": f"{ROOT / 'bin'}:{ROOT / '.venv/bin'}:{os.environ['PATH']}", "IMAGES": "off", "DECKSMITH_IDLE": "2",
-                       "PYTHONPATH": str(ROOT / "lib"), **variables}
+        environment = {
+            **os.environ,
+            "PATH": f"{ROOT / 'bin'}:{ROOT / '.venv/bin'}:{os.environ['PATH']}",
+            "IMAGES": "off",
+            "DECKSMITH_IDLE": "2",
+            "PYTHONPATH": str(ROOT / "lib"),
+            **variables,
+        }
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, process_group=0,
-                                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard)))
+        process = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard)),
+        )
         started.append(process)
         path = tmp_path / address
         while not path.exists():
@@ -96,13 +109,33 @@ def besiege(url, pid, n, halves=HALVES, health="/health"):
 
 
 def test_the_eval_server_bears_1200(serving, tmp_path):
-    process, facts = serving("eval-serve", "--root", "eval", address="eval/server.json", DECKSMITH_EVAL_TOKEN="secret")
-    besiege(facts["url"], process.pid, 1200, (*HALVES, HALF_BODY.replace(b"/v1/chat/completions", b"/jobs")))
+    process, facts = serving(
+        "eval-serve", "--root", "eval", address="eval/server.json", DECKSMITH_EVAL_TOKEN="secret"
+    )
+    besiege(
+        facts["url"],
+        process.pid,
+        1200,
+        (*HALVES, HALF_BODY.replace(b"/v1/chat/completions", b"/jobs")),
+    )
 
 
 def test_the_sandbox_bears_1200(serving):
-    process, facts = serving("sandbox-serve", "--address", "a.json", "--jobs", "1", address="a.json", DECKSMITH_SANDBOX_TOKEN="secret")
-    besiege(facts["url"], process.pid, 1200, (*HALVES, HALF_BODY.replace(b"/v1/chat/completions", b"/run")))
+    process, facts = serving(
+        "sandbox-serve",
+        "--address",
+        "a.json",
+        "--jobs",
+        "1",
+        address="a.json",
+        DECKSMITH_SANDBOX_TOKEN="secret",
+    )
+    besiege(
+        facts["url"],
+        process.pid,
+        1200,
+        (*HALVES, HALF_BODY.replace(b"/v1/chat/completions", b"/run")),
+    )
 
 
 def test_the_embedded_engine_bears_1200(serving, tmp_path):
@@ -124,22 +157,55 @@ sys.path.insert(0, sys.argv[1])
 import ballots
 for name in ("one", "two"): ballots.run(Path(name), prompts=2, slides=1, size=98)"""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "lib"), "IMAGES": "off"}
-    subprocess.run([sys.executable, "-c", make, ROOT / "tests/web"], cwd=tmp_path, check=True, env=environment)
-    subprocess.run([ROOT / "bin/pair-build", "--study", "study", "one", "two"], cwd=tmp_path, check=True, capture_output=True, env=environment)
+    subprocess.run(
+        [sys.executable, "-c", make, ROOT / "tests/web"], cwd=tmp_path, check=True, env=environment
+    )
+    subprocess.run(
+        [ROOT / "bin/pair-build", "--study", "study", "one", "two"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        env=environment,
+    )
     process, facts = serving("vote-serve", "--study", "study", address="study/server.json")
-    besiege(facts["url"], process.pid, 100, (*HALVES, HALF_BODY.replace(b"/v1/chat/completions", b"/join")), health="/")
+    besiege(
+        facts["url"],
+        process.pid,
+        100,
+        (*HALVES, HALF_BODY.replace(b"/v1/chat/completions", b"/join")),
+        health="/",
+    )
 
 
 def test_the_demo_cuts_strangers_off_on_both_of_its_ports(serving):
-    process, facts = serving("demo-serve", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--port", "0", "--run", "run", address="run/address.json")
-    besiege(facts["url"], process.pid, 100, (*HALVES, HALF_BODY.replace(b"/v1/chat/completions", b"/asks")), health="/")
+    process, facts = serving(
+        "demo-serve",
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+        "--model",
+        "m",
+        "--port",
+        "0",
+        "--run",
+        "run",
+        address="run/address.json",
+    )
+    besiege(
+        facts["url"],
+        process.pid,
+        100,
+        (*HALVES, HALF_BODY.replace(b"/v1/chat/completions", b"/asks")),
+        health="/",
+    )
     host, port = facts["decks"].removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=60) as stranger:
         stranger.sendall(b"GET /x")
         assert stranger.recv(100) == b""
 
 
-def test_who_is_being_answered_is_not_cut_off_and_who_does_not_take_the_answer_is(serving, tmp_path):
+def test_who_is_being_answered_is_not_cut_off_and_who_does_not_take_the_answer_is(
+    serving, tmp_path
+):
     code = """import asyncio, contextlib, json
 from aiohttp import web as http
 from decksmith.core import web

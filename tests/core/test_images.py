@@ -48,15 +48,27 @@ def test_a_recipe_is_pinned_by_the_digest_of_the_lock_and_tests_and_labels_what_
     base, tag, digest, made = lock()[image]
     assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
     assert header["From"] == f"{base}@{digest}"
-    assert made == "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest(), "the recipe changed: containers/pin --defs"
+    assert made == "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest(), (
+        "the recipe changed: containers/pin --defs"
+    )
     if image in OURS:
-        assert header["Bootstrap"] == "{{ BOOTSTRAP }}" and header["MirrorURL"] == "{{ MIRROR }}" and header["OSVersion"]
-        assert {"BOOTSTRAP=debootstrap", "MIRROR=http://deb.debian.org/debian"} <= set(sections["arguments"])
+        assert (
+            header["Bootstrap"] == "{{ BOOTSTRAP }}"
+            and header["MirrorURL"] == "{{ MIRROR }}"
+            and header["OSVersion"]
+        )
+        assert {"BOOTSTRAP=debootstrap", "MIRROR=http://deb.debian.org/debian"} <= set(
+            sections["arguments"]
+        )
     else:
         assert header["Bootstrap"] == "docker"
     labels = dict(line.split(maxsplit=1) for line in sections["labels"] if line)
     assert labels == {
-        "decksmith.image": image, "decksmith.tag": tag, "decksmith.revision": "{{ REVISION }}", "decksmith.sources": "{{ SOURCES }}"}
+        "decksmith.image": image,
+        "decksmith.tag": tag,
+        "decksmith.revision": "{{ REVISION }}",
+        "decksmith.sources": "{{ SOURCES }}",
+    }
     assert any(sections["test"])
     used = set(re.findall(r"{{ (\w+) }}", path.read_text()))
     assert used == {line.partition("=")[0] for line in sections["arguments"] if line}
@@ -67,7 +79,9 @@ def test_an_image_takes_locks_and_the_bundling_code_from_the_checkout_and_no_scr
     copied = [line.split() for line in recipe(PLACE / f"{image}.def")[1].get("files", []) if line]
     for source, target in copied:
         assert (cli.ROOT / source).is_file() and target == f"/toolchain/{source}"
-        assert source in ("pyproject.toml", "uv.lock") or re.match(r"assets/(engine|renderer)/[\w-]+\.(json|mjs)$", source)
+        assert source in ("pyproject.toml", "uv.lock") or re.match(
+            r"assets/(engine|renderer)/[\w-]+\.(json|mjs)$", source
+        )
 
 
 def test_the_renderers_image_is_made_of_everything_that_bundling_reads():
@@ -93,9 +107,20 @@ class Registry(http.server.BaseHTTPRequestHandler):
         name, tag = re.fullmatch(r"/v2/(.+)/manifests/(.+)", path).groups()
         if name == "gone/x":
             return self.say(404, b"{}")
-        if name == "closed/x" and self.headers.get("Authorization") != "Bearer for service=here&scope=repository%3Aclosed%2Fx%3Apull":
+        if (
+            name == "closed/x"
+            and self.headers.get("Authorization")
+            != "Bearer for service=here&scope=repository%3Aclosed%2Fx%3Apull"
+        ):
             where = f"http://127.0.0.1:{self.server.server_port}/token"
-            return self.say(401, b"{}", ("WWW-Authenticate", f'Bearer realm="{where}",service="here",scope="repository:{name}:pull"'))
+            return self.say(
+                401,
+                b"{}",
+                (
+                    "WWW-Authenticate",
+                    f'Bearer realm="{where}",service="here",scope="repository:{name}:pull"',
+                ),
+            )
         assert "image.index" in self.headers["Accept"]
         body = manifest(name, tag)
         told = b"else" if name == "lying/x" else body
@@ -136,13 +161,20 @@ def pinned(folder, registry, **images):
     lines = ["# a comment"]
     for image, (name, tag) in images.items():
         base, old = f"127.0.0.1:{registry.server_port}/{name}", "sha256:" + "0" * 64
-        (folder / f"{image}.def").write_text(f"Bootstrap: docker\nFrom: {base}@{old}\n\n%labels\n  decksmith.tag v0\n")
+        (folder / f"{image}.def").write_text(
+            f"Bootstrap: docker\nFrom: {base}@{old}\n\n%labels\n  decksmith.tag v0\n"
+        )
         lines.append(f"{image} {base} {tag} {old} sha256:none")
     (folder / "images.lock").write_text("\n".join(lines) + "\n")
 
 
 def pin(folder, *words):
-    done = subprocess.run([sys.executable, folder / "pin", *words], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+    done = subprocess.run(
+        [sys.executable, folder / "pin", *words],
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin"},
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -150,24 +182,56 @@ def test_pin_asks_for_a_token_where_one_is_wanted_and_writes_lock_and_recipe(tmp
     pinned(tmp_path, registry, a=("open/x", "v1"), b=("closed/x", "v2"), c=("closed/x", "v2"))
     status, said, words = pin(tmp_path)
     assert (status, words) == (0, "") and len(said.splitlines()) == 3
-    assert sum(path.startswith("/v2/closed") for path in registry.asked) == 2  # refused, granted; c is known by then
+    assert (
+        sum(path.startswith("/v2/closed") for path in registry.asked) == 2
+    )  # refused, granted; c is known by then
     assert (tmp_path / "images.lock").read_text().startswith("# a comment\n")
-    for image, name, tag in (("a", "open/x", "v1"), ("b", "closed/x", "v2"), ("c", "closed/x", "v2")):
+    for image, name, tag in (
+        ("a", "open/x", "v1"),
+        ("b", "closed/x", "v2"),
+        ("c", "closed/x", "v2"),
+    ):
         text = (tmp_path / f"{image}.def").read_text()
         base = f"127.0.0.1:{registry.server_port}/{name}"
-        assert text == f"Bootstrap: docker\nFrom: {base}@{digest(name, tag)}\n\n%labels\n  decksmith.tag {tag}\n"
-        assert lock(tmp_path)[image] == (base, tag, digest(name, tag), "sha256:" + hashlib.sha256(text.encode()).hexdigest())
+        assert (
+            text
+            == f"Bootstrap: docker\nFrom: {base}@{digest(name, tag)}\n\n%labels\n  decksmith.tag {tag}\n"
+        )
+        assert lock(tmp_path)[image] == (
+            base,
+            tag,
+            digest(name, tag),
+            "sha256:" + hashlib.sha256(text.encode()).hexdigest(),
+        )
     before = (tmp_path / "images.lock").read_bytes()
     status, said, _ = pin(tmp_path)
-    assert status == 0 and said.count("is still") == 3 and (tmp_path / "images.lock").read_bytes() == before
+    assert (
+        status == 0
+        and said.count("is still") == 3
+        and (tmp_path / "images.lock").read_bytes() == before
+    )
 
 
-def test_pin_leaves_what_a_registry_does_not_know_or_lies_about_and_asks_only_for_what_is_named(tmp_path, registry):
-    pinned(tmp_path, registry, a=("gone/x", "v1"), b=("lying/x", "v1"), c=("open/x", "v1"), d=("open/y", "v1"))
+def test_pin_leaves_what_a_registry_does_not_know_or_lies_about_and_asks_only_for_what_is_named(
+    tmp_path, registry
+):
+    pinned(
+        tmp_path,
+        registry,
+        a=("gone/x", "v1"),
+        b=("lying/x", "v1"),
+        c=("open/x", "v1"),
+        d=("open/y", "v1"),
+    )
     status, said, words = pin(tmp_path, "a", "b", "c")
     assert status == 75 and [line.split(":")[1] for line in words.splitlines()] == [" a", " b"]
     rows = lock(tmp_path)
-    assert {image: rows[image][2] == "sha256:" + "0" * 64 for image in rows} == {"a": True, "b": True, "c": False, "d": True}
+    assert {image: rows[image][2] == "sha256:" + "0" * 64 for image in rows} == {
+        "a": True,
+        "b": True,
+        "c": False,
+        "d": True,
+    }
     assert pin(tmp_path, "nobody")[::2] == (1, "pin: images.lock has no nobody\n")
     asked = len(registry.asked)
     assert pin(tmp_path, "--defs")[0] == 0 and len(registry.asked) == asked

@@ -71,10 +71,24 @@ def test_a_key_that_an_endpoint_echoes_is_written_nowhere(tmp_path):
     python, root = cli.ROOT / ".venv/bin/python3", cli.ROOT
     served = [python, root / "tests/endpoint.py", "--plan", "401=1"]
     with subprocess.Popen(served, stdout=subprocess.PIPE, text=True) as endpoint:
-        ask = [root / "bin/chat-generate", "--base-url", endpoint.stdout.readline().strip(),
-               "--slug", "m", "--key-env", "ODDLY_NAMED", "--run", tmp_path / "run"]
-        done = subprocess.run(ask, input=json.dumps(asked), capture_output=True, text=True,
-                              env={**os.environ, "ODDLY_NAMED": "hunter2hunter2", "IMAGES": "off"})
+        ask = [
+            root / "bin/chat-generate",
+            "--base-url",
+            endpoint.stdout.readline().strip(),
+            "--slug",
+            "m",
+            "--key-env",
+            "ODDLY_NAMED",
+            "--run",
+            tmp_path / "run",
+        ]
+        done = subprocess.run(
+            ask,
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            env={**os.environ, "ODDLY_NAMED": "hunter2hunter2", "IMAGES": "off"},
+        )
         endpoint.kill()
     assert "by Bearer [ODDLY_NAMED]" in done.stdout and "by Bearer [ODDLY_NAMED]" in done.stderr
     kept = [path.read_text() for path in (tmp_path / "run").rglob("*") if path.is_file()]

@@ -12,15 +12,23 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(folder, *wanted):
-    return subprocess.run([sys.executable, "-m", "decksmith.core.rehearsal", "log/phases.jsonl", *wanted], cwd=folder, text=True, capture_output=True,
-                          env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")), timeout=60)
+    return subprocess.run(
+        [sys.executable, "-m", "decksmith.core.rehearsal", "log/phases.jsonl", *wanted],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")),
+        timeout=60,
+    )
 
 
 def test_what_is_left_is_scaled_by_the_phases_that_really_ran_here():
     typical = [100, 200, 300]
     assert rehearsal.left(typical, []) == 600
     assert rehearsal.left(typical, [200]) == 2 * 500
-    assert rehearsal.left(typical, [0.5, 300]) == 1.5 * 300, "a phase that was done before says nothing about speed"
+    assert rehearsal.left(typical, [0.5, 300]) == 1.5 * 300, (
+        "a phase that was done before says nothing about speed"
+    )
     assert rehearsal.left(typical, [100, 200, 300]) == 0
 
 
@@ -28,10 +36,20 @@ def test_phases_run_in_order_each_with_what_is_left_and_a_failure_stops_them(tmp
     (tmp_path / "Makefile").write_text("a:\n\t@echo a $(X)\nb:\n\t@false\nc:\n\t@echo c\n")
     done = run(tmp_path, "first|60|a X=1", "second|120|c")
     assert (done.returncode, done.stdout) == (0, "a 1\nc\n")
-    assert done.stderr.splitlines() == ["log: 1 of 2, first; 0 min so far, about 3 min to go",
-                                        "log: 2 of 2, second; 0 min so far, about 2 min to go", "log: done in 0 min"]
+    assert done.stderr.splitlines() == [
+        "log: 1 of 2, first; 0 min so far, about 3 min to go",
+        "log: 2 of 2, second; 0 min so far, about 2 min to go",
+        "log: done in 0 min",
+    ]
     done = run(tmp_path, "first|60|a", "broken|60|b", "never|60|c")
     assert done.returncode == 2 and "c\n" not in done.stdout
-    assert done.stderr.splitlines()[-1] == "log: stopped in broken; what is done is kept: run it again"
+    assert (
+        done.stderr.splitlines()[-1] == "log: stopped in broken; what is done is kept: run it again"
+    )
     log = [json.loads(line) for line in (tmp_path / "log/phases.jsonl").read_text().splitlines()]
-    assert [(line["phase"], line["exit"]) for line in log] == [("first", 0), ("second", 0), ("first", 0), ("broken", 2)]
+    assert [(line["phase"], line["exit"]) for line in log] == [
+        ("first", 0),
+        ("second", 0),
+        ("first", 0),
+        ("broken", 2),
+    ]

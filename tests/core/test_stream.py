@@ -48,9 +48,18 @@ def stage(tmp_path):
     (tmp_path / "x-stage").write_text(STAGE)
 
     def run(rows, *args, **options):
-        data = rows if isinstance(rows, bytes) else b"".join(stream.dumps(row) + b"\n" for row in rows)
-        return subprocess.run([sys.executable, "x-stage", *args], input=data, capture_output=True, cwd=tmp_path,
-                              env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")), timeout=60, **options)
+        data = (
+            rows if isinstance(rows, bytes) else b"".join(stream.dumps(row) + b"\n" for row in rows)
+        )
+        return subprocess.run(
+            [sys.executable, "x-stage", *args],
+            input=data,
+            capture_output=True,
+            cwd=tmp_path,
+            env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")),
+            timeout=60,
+            **options,
+        )
 
     run.did = lambda: (tmp_path / "did").read_text().split() if (tmp_path / "did").exists() else []
     run.path = tmp_path
@@ -75,7 +84,13 @@ def test_order_is_kept_whatever_the_speed_of_each_record(stage):
 
 
 def test_unknown_keys_and_unicode_pass_through_untouched(stage):
-    row = {"id": "r", "n": 1, "messages": [], "x": {"é": ["漢", "\u2028", None, 1.5, True]}, "y": "\U0001f600"}
+    row = {
+        "id": "r",
+        "n": 1,
+        "messages": [],
+        "x": {"é": ["漢", "\u2028", None, 1.5, True]},
+        "y": "\U0001f600",
+    }
     done = stage([row])
     out = json.loads(done.stdout)
     del out["gen"]
@@ -83,7 +98,9 @@ def test_unknown_keys_and_unicode_pass_through_untouched(stage):
 
 
 def test_a_broken_line_is_named_and_the_others_are_done(stage):
-    done = stage(b'{"id":"a","messages":[]}\n{"id":\n[1]\n{"id":"../x","messages":[]}\n{"id":"a","messages":[]}\n{"id":"b"}\n{"id":"c","messages":[]}')
+    done = stage(
+        b'{"id":"a","messages":[]}\n{"id":\n[1]\n{"id":"../x","messages":[]}\n{"id":"a","messages":[]}\n{"id":"b"}\n{"id":"c","messages":[]}'
+    )
     assert done.returncode == 65
     assert [ident for ident, _ in values(done)] == ["a", "c"]
     errors = done.stderr.decode().splitlines()
@@ -114,7 +131,11 @@ def test_a_fault_for_good_is_neither_retried_nor_an_exit_status(stage):
 
 
 def test_a_record_that_failed_earlier_goes_through_untouched(stage):
-    row = {"id": "r", "messages": [], "deck": {"error": {"kind": "model", "class": "c", "message": "m"}}}
+    row = {
+        "id": "r",
+        "messages": [],
+        "deck": {"error": {"kind": "model", "class": "c", "message": "m"}},
+    }
     done = stage([row])
     assert json.loads(done.stdout) == row
     assert stage.did() == []
@@ -132,16 +153,30 @@ def test_a_bug_is_a_traceback_and_exit_1_and_keeps_what_was_finished(stage):
 
 
 def test_what_several_records_lack_is_said_once_for_the_first_of_them(stage):
-    done = stage([{**row, "sleep": 0.1, "missing": f"{row['id']} needs a thing; fetch it: make thing"} for row in rows(4)])
+    done = stage(
+        [
+            {**row, "sleep": 0.1, "missing": f"{row['id']} needs a thing; fetch it: make thing"}
+            for row in rows(4)
+        ]
+    )
     assert (done.returncode, done.stdout) == (69, b"")
     assert done.stderr.decode().splitlines()[0].endswith("r0 needs a thing; fetch it: make thing")
     assert b"Traceback" not in done.stderr and b"r1 needs" not in done.stderr
 
 
 def test_a_closed_pipe_ends_the_stage_silently(stage):
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; (for i in $(seq 200); do echo '{{\"id\":\"r'$i'\",\"messages\":[]}}'; done; sleep 2)"
-                           f" | {sys.executable} x-stage | head -1"], capture_output=True, cwd=stage.path,
-                          env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")), timeout=60)
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            f'set -o pipefail; (for i in $(seq 200); do echo \'{{"id":"r\'$i\'","messages":[]}}\'; done; sleep 2)'
+            f" | {sys.executable} x-stage | head -1",
+        ],
+        capture_output=True,
+        cwd=stage.path,
+        env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")),
+        timeout=60,
+    )
     assert b"Traceback" not in done.stderr
     assert len(done.stdout.splitlines()) == 1
 
@@ -161,8 +196,14 @@ def test_killed_at_random_moments_it_finishes_and_repeats_nothing(stage):
     finished = 0
     for _ in range(8):
         with open(stage.path / "in", "rb") as source:
-            process = subprocess.Popen([sys.executable, "x-stage", "--jobs", "2"], stdin=source, stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.DEVNULL, cwd=stage.path, env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")))
+            process = subprocess.Popen(
+                [sys.executable, "x-stage", "--jobs", "2"],
+                stdin=source,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=stage.path,
+                env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")),
+            )
             time.sleep(random_moments.uniform(0.1, 0.5))
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -179,12 +220,23 @@ def test_killed_at_random_moments_it_finishes_and_repeats_nothing(stage):
 def test_two_processes_on_one_run_do_the_work_once(stage):
     data = rows(10, sleep=0.05)
     source = b"".join(stream.dumps(row) + b"\n" for row in data)
-    both = [subprocess.Popen([sys.executable, "x-stage"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             cwd=stage.path, env=dict(os.environ, PYTHONPATH=str(ROOT / "lib"))) for _ in range(2)]
+    both = [
+        subprocess.Popen(
+            [sys.executable, "x-stage"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=stage.path,
+            env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")),
+        )
+        for _ in range(2)
+    ]
     for process in both:
         process.stdin.write(source)
         process.stdin.close()
-    outs = [[json.loads(line)["gen"] for line in process.stdout.read().splitlines()] for process in both]
+    outs = [
+        [json.loads(line)["gen"] for line in process.stdout.read().splitlines()] for process in both
+    ]
     assert [process.wait() for process in both] == [0, 0]
     assert outs[0] == outs[1] and len(outs[0]) == 10
     assert len(stage.did()) == 10
@@ -194,14 +246,27 @@ def test_two_pipelines_over_one_run_never_wait_for_each_other_in_a_circle(stage)
     """The first one's early stage is ahead, its late stage starts last, and its records fill the pipe between them."""
     given = b"".join(stream.dumps(row) + b"\n" for row in rows(300, pad="x" * 2000))
     (stage.path / "rows.jsonl").write_bytes(given)
-    options = {"cwd": stage.path, "env": dict(os.environ, PYTHONPATH=str(ROOT / "lib")), "stderr": subprocess.DEVNULL}
+    options = {
+        "cwd": stage.path,
+        "env": dict(os.environ, PYTHONPATH=str(ROOT / "lib")),
+        "stderr": subprocess.DEVNULL,
+    }
 
     def start(key, needs, source, sink):
-        return subprocess.Popen([sys.executable, "x-stage", "--run", "run", "--key", key, "--needs", needs], stdin=source, stdout=sink, **options)
+        return subprocess.Popen(
+            [sys.executable, "x-stage", "--run", "run", "--key", key, "--needs", needs],
+            stdin=source,
+            stdout=sink,
+            **options,
+        )
 
     (one_in, one_out), (two_in, two_out) = os.pipe(), os.pipe()
-    with open(stage.path / "rows.jsonl") as first, open(stage.path / "rows.jsonl") as second, \
-            open(stage.path / "one", "wb") as one, open(stage.path / "two", "wb") as two:
+    with (
+        open(stage.path / "rows.jsonl") as first,
+        open(stage.path / "rows.jsonl") as second,
+        open(stage.path / "one", "wb") as one,
+        open(stage.path / "two", "wb") as two,
+    ):
         ahead = start("early", "messages", first, one_out)
         os.close(one_out)
         while not (stage.path / "run/journal/early.jsonl").exists():
@@ -212,14 +277,25 @@ def test_two_pipelines_over_one_run_never_wait_for_each_other_in_a_circle(stage)
         others.append(start("late", "early", one_in, one))
         assert [process.wait(timeout=50) for process in (ahead, *others)] == [0, 0, 0, 0]
     os.close(one_in), os.close(two_in)
-    one, two = ([row["late"]["n"] for row in map(json.loads, (stage.path / name).open())] for name in ("one", "two"))
+    one, two = (
+        [row["late"]["n"] for row in map(json.loads, (stage.path / name).open())]
+        for name in ("one", "two")
+    )
     assert one == two == [2 * n for n in range(300)]
-    assert sorted(stage.did()) == sorted(2 * [f"r{n}" for n in range(300)])  # each stage once a record
+    assert sorted(stage.did()) == sorted(
+        2 * [f"r{n}" for n in range(300)]
+    )  # each stage once a record
 
 
 def test_the_first_record_leaves_before_the_last_has_come(stage):
-    process = subprocess.Popen([sys.executable, "x-stage"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               cwd=stage.path, env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")))
+    process = subprocess.Popen(
+        [sys.executable, "x-stage"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=stage.path,
+        env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")),
+    )
     process.stdin.write(b'{"id":"a","messages":[]}\n')
     process.stdin.flush()
     assert json.loads(process.stdout.readline())["id"] == "a"
@@ -243,7 +319,12 @@ def test_records_of_a_file_name_file_and_line(tmp_path):
 
 
 @settings(max_examples=50)
-@given(st.dictionaries(st.text(), st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5)))
+@given(
+    st.dictionaries(
+        st.text(),
+        st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5),
+    )
+)
 def test_a_fingerprint_depends_on_content_and_not_on_order(data):
     assert stream.fingerprint(data) == stream.fingerprint(dict(reversed(data.items())))
     assert stream.fingerprint(data) != stream.fingerprint({**data, "another key": 1})
@@ -253,19 +334,38 @@ HALVES = {"a": "\ud800", "b": "x\udc00y\ud83d", "\udfff": ["\ude00\ud83d"]}
 MENDED = {"a": "\ufffd", "b": "x\ufffdy\ufffd", "\ufffd": ["\ufffd\ufffd"]}
 
 
-@pytest.mark.parametrize("line", [
-    json.dumps({"id": "r", **HALVES}).encode(), json.dumps({"id": "r", **HALVES}, ensure_ascii=False).encode("utf-8", "surrogatepass"),
-    json.dumps({"id": "r", **HALVES}, ensure_ascii=False),
-])
-def test_half_of_a_surrogate_pair_becomes_the_replacement_character_where_records_are_read_and_written(line):
+@pytest.mark.parametrize(
+    "line",
+    [
+        json.dumps({"id": "r", **HALVES}).encode(),
+        json.dumps({"id": "r", **HALVES}, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+        json.dumps({"id": "r", **HALVES}, ensure_ascii=False),
+    ],
+)
+def test_half_of_a_surrogate_pair_becomes_the_replacement_character_where_records_are_read_and_written(
+    line,
+):
     assert stream.loads(line) == {"id": "r", **MENDED}
     assert json.loads(stream.dumps({"id": "r", **HALVES})) == {"id": "r", **MENDED}
     assert stream.loads(stream.dumps({"id": "r", **HALVES})) == {"id": "r", **MENDED}
 
 
-@given(st.dictionaries(st.text(), st.recursive(st.text(st.characters()) | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
-                                               st.lists, max_leaves=5), max_size=4))
-def test_whatever_text_a_record_has_all_that_follow_can_read_it_and_whole_text_is_left_alone(record):
+@given(
+    st.dictionaries(
+        st.text(),
+        st.recursive(
+            st.text(st.characters())
+            | st.integers()
+            | st.floats(allow_nan=False, allow_infinity=False),
+            st.lists,
+            max_leaves=5,
+        ),
+        max_size=4,
+    )
+)
+def test_whatever_text_a_record_has_all_that_follow_can_read_it_and_whole_text_is_left_alone(
+    record,
+):
     line = stream.dumps({**record, "id": "r"})
     assert line.decode("utf-8") and stream.loads(line) == json.loads(line)
     if not any(0xD800 <= ord(letter) < 0xE000 for letter in json.dumps(record, ensure_ascii=False)):
@@ -274,7 +374,13 @@ def test_whatever_text_a_record_has_all_that_follow_can_read_it_and_whole_text_i
 
 def test_a_jq_program_takes_any_value_that_json_can_say(tmp_path):
     keep = stream.program(".a | length")
-    assert [keep({"a": text}) for text in ("\ud800", "x\udc00y", "\U0001f600", "\x00", "漢")] == [1, 3, 1, 1, 1]
+    assert [keep({"a": text}) for text in ("\ud800", "x\udc00y", "\U0001f600", "\x00", "漢")] == [
+        1,
+        3,
+        1,
+        1,
+        1,
+    ]
     assert stream.program(".a")({"a": "\ud800"}) == "\ufffd"
     with pytest.raises(ValueError, match="no result"):
         stream.program("empty")({})

@@ -21,14 +21,23 @@ from decksmith.models import registry
 GOLD = cli.ROOT / "data" / "gold"
 SCRIPT = cli.ROOT / "tests" / "fixtures" / "authors" / "author.py"
 PYTHON = os.path.realpath(sys.executable)
-FOLDERS = [path.parent for path in sorted(GOLD.glob("*/seed.json")) if json.loads(path.read_text())["language"] == "en"]
+FOLDERS = [
+    path.parent
+    for path in sorted(GOLD.glob("*/seed.json"))
+    if json.loads(path.read_text())["language"] == "en"
+]
 SECRET = "a-key-that-nobody-may-see"
 
 
 def seeds(*names):
     """One seed a name, each that of another gold draft; the scripted author behaves as the name says."""
-    return [{"id": name, "seed": {**{k: v for k, v in rules.seed(gold).items() if k != "id"}, "gold": gold.name}}
-            for name, gold in zip(names, FOLDERS, strict=False)]
+    return [
+        {
+            "id": name,
+            "seed": {**{k: v for k, v in rules.seed(gold).items() if k != "id"}, "gold": gold.name},
+        }
+        for name, gold in zip(names, FOLDERS, strict=False)
+    ]
 
 
 def template(*more):
@@ -42,9 +51,13 @@ def start(run, records, *options, command=None, show=(), **environment):
     words = ["--author", command or template(), "--run", run, "--show", GOLD]
     for path in show:
         words += ["--show", path]
-    return subprocess.Popen([cli.ROOT / "bin/seed-author", *words, *options], stdin=open(run / "seeds.jsonl", "rb"),
-                            stdout=open(run / "out.jsonl", "wb"), stderr=open(run / "err", "ab"),
-                            env=os.environ | {"IMAGES": "off", **environment})
+    return subprocess.Popen(
+        [cli.ROOT / "bin/seed-author", *words, *options],
+        stdin=open(run / "seeds.jsonl", "rb"),
+        stdout=open(run / "out.jsonl", "wb"),
+        stderr=open(run / "err", "ab"),
+        env=os.environ | {"IMAGES": "off", **environment},
+    )
 
 
 def results(run):
@@ -79,9 +92,28 @@ def gone(word):
 def batch(tmp_path_factory):
     """Twelve ways to misbehave and a few good drafts among them, in one run."""
     run = tmp_path_factory.mktemp("batch")
-    names = ["good-1", "hangs", "elsewhere", "forks", "secrets", "half", "theme", "language", "forty", "fences", "unthinking",
-             "signals", "nothing", "links", "learns", "fails", "good-2"]
-    process = start(run, seeds(*names), "--timeout", "6", "--retries", "1", "--jobs", "3", SOME_API_KEY=SECRET)
+    names = [
+        "good-1",
+        "hangs",
+        "elsewhere",
+        "forks",
+        "secrets",
+        "half",
+        "theme",
+        "language",
+        "forty",
+        "fences",
+        "unthinking",
+        "signals",
+        "nothing",
+        "links",
+        "learns",
+        "fails",
+        "good-2",
+    ]
+    process = start(
+        run, seeds(*names), "--timeout", "6", "--retries", "1", "--jobs", "3", SOME_API_KEY=SECRET
+    )
     assert process.wait() == 0
     return run
 
@@ -120,7 +152,14 @@ def test_the_rest_of_a_batch_is_untouched_by_its_misbehaving_neighbours(batch):
         assert "error" not in found[ident], found[ident]
         for name in rules.FILES:
             assert (batch / "work" / ident / name).read_bytes() == (gold / name).read_bytes()
-    assert sorted(set(found) - set(REFUSED)) == ["fails", "forks", "good-1", "good-2", "learns", "secrets"]
+    assert sorted(set(found) - set(REFUSED)) == [
+        "fails",
+        "forks",
+        "good-1",
+        "good-2",
+        "learns",
+        "secrets",
+    ]
     assert {path.name for path in (batch / "work").iterdir()} == set(found)
 
 
@@ -142,27 +181,52 @@ def test_what_an_author_leaves_running_ends_with_it_and_is_noted(batch):
 def test_an_author_sees_nothing_of_our_environment_and_its_log_is_bounded(batch):
     log = (batch / "work" / "secrets" / "run.log").read_text()
     assert "'SEED_ID': 'secrets'" in log and len(log) < 80_000 and "more bytes were not kept" in log
-    assert "'PATH'" in log and "SOME_API_KEY" not in log and "DECKSMITH" not in log and "PYTHONPATH" not in log
-    assert not [path for path in batch.rglob("*") if path.is_file() and SECRET in path.read_text(errors="replace")]
+    assert (
+        "'PATH'" in log
+        and "SOME_API_KEY" not in log
+        and "DECKSMITH" not in log
+        and "PYTHONPATH" not in log
+    )
+    assert not [
+        path
+        for path in batch.rglob("*")
+        if path.is_file() and SECRET in path.read_text(errors="replace")
+    ]
 
 
 def test_a_variable_that_is_named_crosses_and_its_value_stays_out_of_log_and_draft(tmp_path):
     says = tmp_path / "says"
-    says.write_text('#!/bin/sh\necho "key $SOME_API_KEY"\nfor f in PROMPT.md think.md deck.md; do echo "$SOME_API_KEY" > $f; done\n')
+    says.write_text(
+        '#!/bin/sh\necho "key $SOME_API_KEY"\nfor f in PROMPT.md think.md deck.md; do echo "$SOME_API_KEY" > $f; done\n'
+    )
     says.chmod(0o755)
-    process = start(tmp_path / "run", seeds("a"), "--retries", "0", "--pass-env", "SOME_API_KEY", command=str(says),
-                    SOME_API_KEY=SECRET)
+    process = start(
+        tmp_path / "run",
+        seeds("a"),
+        "--retries",
+        "0",
+        "--pass-env",
+        "SOME_API_KEY",
+        command=str(says),
+        SOME_API_KEY=SECRET,
+    )
     assert process.wait() == 0
     assert results(tmp_path / "run")["a"]["error"]["class"] == "secret"
     assert "key [SOME_API_KEY]\n" in (tmp_path / "run/work/a/run.log").read_text()
-    assert not [path for path in (tmp_path / "run").rglob("*") if path.is_file() and SECRET in path.read_text()]
+    assert not [
+        path
+        for path in (tmp_path / "run").rglob("*")
+        if path.is_file() and SECRET in path.read_text()
+    ]
 
 
 def test_a_log_keeps_no_secret_and_no_piece_of_one_however_it_arrives(tmp_path, monkeypatch):
     monkeypatch.setattr(masking, "_added", {})
     masking.add(SECRET, "KEY")
     rng = random.Random(1)
-    said = b"".join(rng.choice([SECRET.encode(), b"words ", b"x" * 3000, b"\n"]) for _ in range(400))
+    said = b"".join(
+        rng.choice([SECRET.encode(), b"words ", b"x" * 3000, b"\n"]) for _ in range(400)
+    )
     log = authors._Log(tmp_path / "run.log")
     log.left = 1 << 30
     while said:
@@ -177,7 +241,10 @@ def test_a_log_keeps_no_secret_and_no_piece_of_one_however_it_arrives(tmp_path, 
 def test_fences_around_a_deck_are_mended_where_that_is_asked_for(tmp_path):
     assert start(tmp_path, seeds("fences"), "--fix").wait() == 0
     draft = results(tmp_path)["fences"]
-    assert draft["noted"] == ["mended: deck.md:1: what stood around the deck taken away"] and "error" not in draft
+    assert (
+        draft["noted"] == ["mended: deck.md:1: what stood around the deck taken away"]
+        and "error" not in draft
+    )
 
 
 def test_a_finished_batch_is_not_authored_again_and_more_retries_go_on_with_what_failed(batch):
@@ -189,14 +256,18 @@ def test_a_finished_batch_is_not_authored_again_and_more_retries_go_on_with_what
     assert {path: path.read_text() for path in (batch / "work").glob("*/run.log")} == before
     strip = lambda draft: {k: v for k, v in draft.items() if k != "by"}  # noqa: E731
     assert {k: strip(v) for k, v in again.items()} == {k: strip(first[k]) for k in again}
-    assert start(batch, seeds("good-1", "a", "b", "c", "d", "half")[-1:], "--retries", "2").wait() == 0
+    assert (
+        start(batch, seeds("good-1", "a", "b", "c", "d", "half")[-1:], "--retries", "2").wait() == 0
+    )
     assert results(batch)["half"]["attempts"] == 3
 
 
 def test_a_draft_mended_by_hand_is_taken_as_it_is(tmp_path):
     assert start(tmp_path, seeds("half"), "--retries", "0").wait() == 0
     record = seeds("half")[0]
-    (tmp_path / "work/half/deck.md").write_bytes((GOLD / record["seed"]["gold"] / "deck.md").read_bytes())
+    (tmp_path / "work/half/deck.md").write_bytes(
+        (GOLD / record["seed"]["gold"] / "deck.md").read_bytes()
+    )
     assert start(tmp_path, [record], "--retries", "0").wait() == 0
     assert "error" not in results(tmp_path)["half"] and status(tmp_path, "half")["state"] == "valid"
 
@@ -206,7 +277,9 @@ def test_another_seed_under_the_same_id_begins_anew_and_what_was_paid_for_is_lai
     first = (tmp_path / "work/a/deck.md").read_bytes()
     other = {**seeds("b", "a")[1]}
     assert start(tmp_path, [other]).wait() == 0
-    assert (tmp_path / "work/a/deck.md").read_bytes() == (GOLD / other["seed"]["gold"] / "deck.md").read_bytes()
+    assert (tmp_path / "work/a/deck.md").read_bytes() == (
+        GOLD / other["seed"]["gold"] / "deck.md"
+    ).read_bytes()
     assert (tmp_path / "work/a/before/deck.md").read_bytes() == first
 
 
@@ -215,10 +288,14 @@ def test_an_author_has_no_network_unless_it_is_left_it(tmp_path):
 
     server = socket.create_server(("127.0.0.1", 0))
     knock = tmp_path / "knock.py"
-    knock.write_text(f"import socket\nsocket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5)\nprint('through')\n")
+    knock.write_text(
+        f"import socket\nsocket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 5)\nprint('through')\n"
+    )
     for net, words in (("--fix", "Connection refused"), ("--net", "through")):
         run = tmp_path / net
-        assert start(run, seeds("a"), "--retries", "0", net, command=f"{PYTHON} {knock}").wait() == 0
+        assert (
+            start(run, seeds("a"), "--retries", "0", net, command=f"{PYTHON} {knock}").wait() == 0
+        )
         assert words in (run / "work/a/run.log").read_text()
     server.close()
 
@@ -229,12 +306,16 @@ def test_a_command_that_lacks_something_in_its_cell_costs_no_attempt(tmp_path):
     lost.chmod(0o755)
     assert start(tmp_path / "run", seeds("a"), command=str(lost)).wait() == 75
     error = results(tmp_path / "run")["a"]["error"]
-    assert (error["kind"], error["class"]) == ("infra", "command") and "/nowhere/tool" in error["message"]
+    assert (error["kind"], error["class"]) == ("infra", "command") and "/nowhere/tool" in error[
+        "message"
+    ]
     assert start(tmp_path / "run", seeds("a")).wait() == 0
     assert results(tmp_path / "run")["a"]["attempts"] == 1
 
 
-@pytest.mark.parametrize("walls", [("shared-pids", True), ("plain", os.geteuid() != 0)], ids=lambda walls: walls[0])
+@pytest.mark.parametrize(
+    "walls", [("shared-pids", True), ("plain", os.geteuid() != 0)], ids=lambda walls: walls[0]
+)
 def test_with_weaker_walls_the_same_is_caught(walls, tmp_path):
     async def go():
         writer = authors.Command(template(), timeout=20, show=[GOLD], walls=walls)
@@ -246,10 +327,19 @@ def test_with_weaker_walls_the_same_is_caught(walls, tmp_path):
                 if fault.error["class"] == "cell":
                     pytest.skip(fault.error["message"])
                 raise
-        return await asyncio.gather(*map(one, seeds("good", "elsewhere", "forks", "links", "good-2")))
+
+        return await asyncio.gather(
+            *map(one, seeds("good", "elsewhere", "forks", "links", "good-2"))
+        )
 
     found = asyncio.run(go())
-    assert [draft.get("error", {}).get("class") for draft in found] == [None, "escaped", None, "escaped", None]
+    assert [draft.get("error", {}).get("class") for draft in found] == [
+        None,
+        "escaped",
+        None,
+        "escaped",
+        None,
+    ]
     assert found[2]["noted"] == ["left running and ended: 1"]
     assert {path.name for path in (tmp_path / "work").glob("*/*")} <= authors.OURS
     assert gone(tmp_path) == (True, [])
@@ -274,7 +364,9 @@ class Counter:
 
 
 @pytest.mark.timeout(300)
-def test_killed_at_ten_random_moments_nothing_authored_is_lost_or_authored_twice_and_nobody_is_orphaned(tmp_path):
+def test_killed_at_ten_random_moments_nothing_authored_is_lost_or_authored_twice_and_nobody_is_orphaned(
+    tmp_path,
+):
     rng, kills, known = random.Random(5), 0, {}
     counter = Counter(tmp_path / "counter")
     run, records = tmp_path / "run", seeds(*(f"d{n}" for n in range(8)))
@@ -294,26 +386,37 @@ def test_killed_at_ten_random_moments_nothing_authored_is_lost_or_authored_twice
             kills += 1
             assert gone(run) == (True, [])
         unharmed()
-        known = {r["id"]: (counter.begun(r["id"]), authors._hashes(run / "work" / r["id"])) for r in records
-                 if (run / "work" / r["id"] / "status.json").exists() and status(run, r["id"])["state"] == "valid"}
+        known = {
+            r["id"]: (counter.begun(r["id"]), authors._hashes(run / "work" / r["id"]))
+            for r in records
+            if (run / "work" / r["id"] / "status.json").exists()
+            and status(run, r["id"])["state"] == "valid"
+        }
         if len(known) == len(records):  # all was done in time: once more from the beginning
             shutil.rmtree(run)
             known.clear()
             counter.lines.clear()
     assert start(run, records, "--jobs", "2", **options).wait() == 0
     unharmed()
-    assert [ident for ident, draft in results(run).items() if "error" in draft or draft["attempts"] != 1] == []
+    assert [
+        ident for ident, draft in results(run).items() if "error" in draft or draft["attempts"] != 1
+    ] == []
     assert not list(run.rglob("*.tmp")) and not list(run.rglob("delivery.json"))
 
 
 def test_without_namespaces_a_kill_leaves_nobody_behind_either(tmp_path):
-    code = ("import asyncio, json, sys; from decksmith.corpus import authors; from pathlib import Path\n"
-            "writer = authors.Command(sys.argv[2], show=[sys.argv[3]], walls=('plain', False))\n"
-            "asyncio.run(authors.write(Path(sys.argv[1]), json.loads(sys.argv[4]), writer))")
+    code = (
+        "import asyncio, json, sys; from decksmith.corpus import authors; from pathlib import Path\n"
+        "writer = authors.Command(sys.argv[2], show=[sys.argv[3]], walls=('plain', False))\n"
+        "asyncio.run(authors.write(Path(sys.argv[1]), json.loads(sys.argv[4]), writer))"
+    )
     with contextlib.ExitStack() as stack:
         for name in ("hangs", "strays"):
-            process = subprocess.Popen([PYTHON, "-c", code, tmp_path, template(), GOLD, json.dumps(seeds(name)[0])],
-                                       env=os.environ | {"PYTHONPATH": os.pathsep.join([str(cli.ROOT / "lib"), *sys.path])})
+            process = subprocess.Popen(
+                [PYTHON, "-c", code, tmp_path, template(), GOLD, json.dumps(seeds(name)[0])],
+                env=os.environ
+                | {"PYTHONPATH": os.pathsep.join([str(cli.ROOT / "lib"), *sys.path])},
+            )
             stack.callback(process.kill)
             last = "think.md" if name == "hangs" else "daemon"
             ends = time.monotonic() + 30
@@ -330,8 +433,17 @@ def test_what_was_delivered_before_a_kill_is_judged_and_not_authored_again(tmp_p
     folder = tmp_path / "work" / "a"
     folder.mkdir(parents=True)
     texts = {name: (GOLD / record["seed"]["gold"] / name).read_text() for name in rules.FILES}
-    (folder / "status.json").write_text(json.dumps({"id": "a", "state": "running", "attempt": 1, "author": "nobody",
-                                                    **authors.key(record["seed"])}))
+    (folder / "status.json").write_text(
+        json.dumps(
+            {
+                "id": "a",
+                "state": "running",
+                "attempt": 1,
+                "author": "nobody",
+                **authors.key(record["seed"]),
+            }
+        )
+    )
     (folder / "delivery.json").write_text(json.dumps({"attempt": 1, "rc": 0, "files": texts}))
 
     class Nobody:
@@ -350,12 +462,18 @@ def test_what_was_delivered_before_a_kill_is_judged_and_not_authored_again(tmp_p
 def test_an_interrupt_ends_the_authors_and_the_next_run_goes_on(tmp_path):
     for number in (signal.SIGINT, signal.SIGTERM):
         process = start(tmp_path, seeds("hangs"))
-        while not (tmp_path / "work/hangs/status.json").exists() or status(tmp_path, "hangs")["state"] != "running":
+        while (
+            not (tmp_path / "work/hangs/status.json").exists()
+            or status(tmp_path, "hangs")["state"] != "running"
+        ):
             time.sleep(0.05)
         time.sleep(0.5)
         process.send_signal(number)
         assert process.wait() == 130
-        assert status(tmp_path, "hangs")["state"] == "interrupted" and status(tmp_path, "hangs")["attempt"] == 1
+        assert (
+            status(tmp_path, "hangs")["state"] == "interrupted"
+            and status(tmp_path, "hangs")["attempt"] == 1
+        )
         assert gone(tmp_path) == (True, [])
 
 
@@ -373,7 +491,9 @@ def test_the_example_is_the_nearest_gold_draft_and_the_same_every_time():
     for record in seeds(*map(str, range(len(FOLDERS)))):
         found = authors.example(record["id"], record["seed"])
         near = rules.seed(found)
-        assert [near[key] for key in ("theme", "language")] == [record["seed"][key] for key in ("theme", "language")]
+        assert [near[key] for key in ("theme", "language")] == [
+            record["seed"][key] for key in ("theme", "language")
+        ]
         assert set(near["features"]) == set(record["seed"]["features"])
         assert authors.example(record["id"], record["seed"]) == found
 
@@ -391,17 +511,29 @@ def told(run, replies, record, retries=2):
 
             asked.append(messages)
             text, finish = replies.pop(0) if replies else ("", "stop")
-            return Reply(text, "", finish, {"prompt_tokens": 10, "completion_tokens": 5, "cost": 0.5}, 0.1, 1)
+            return Reply(
+                text, "", finish, {"prompt_tokens": 10, "completion_tokens": 5, "cost": 0.5}, 0.1, 1
+            )
 
     writer = object.__new__(authors.Model)
-    writer.client, writer.shots, writer.name, writer.jobs, writer.sampling = Client(), 1, "llm:told", 1, {}
+    writer.client, writer.shots, writer.name, writer.jobs, writer.sampling = (
+        Client(),
+        1,
+        "llm:told",
+        1,
+        {},
+    )
     return asyncio.run(authors.write(run, record, writer, retries=retries)), asked
 
 
 def test_a_model_writes_prompt_thoughts_and_deck_and_each_sees_what_came_before(tmp_path):
     record = seeds("a")[0]
     texts = [(GOLD / record["seed"]["gold"] / name).read_text().strip() for name in rules.FILES]
-    value, asked = told(tmp_path, [(texts[0], "stop"), (texts[1], "stop"), (f"```md\n{texts[2]}\n```", "stop")], record)
+    value, asked = told(
+        tmp_path,
+        [(texts[0], "stop"), (texts[1], "stop"), (f"```md\n{texts[2]}\n```", "stop")],
+        record,
+    )
     assert "error" not in value and value["attempts"] == 1
     assert value["usage"] == {"prompt_tokens": 30, "completion_tokens": 15, "cost": 1.5}
     assert texts[0] in asked[1][-1]["content"] and texts[1] in asked[2][-1]["content"]
@@ -411,15 +543,31 @@ def test_a_model_writes_prompt_thoughts_and_deck_and_each_sees_what_came_before(
 def test_a_model_is_told_the_reasons_and_asked_only_for_what_was_refused(tmp_path):
     record = seeds("a")[0]
     texts = [(GOLD / record["seed"]["gold"] / name).read_text().strip() for name in rules.FILES]
-    replies = [(texts[0], "stop"), ("Too short a thought.", "stop"), (texts[1], "stop"), (texts[2], "length"), (texts[2], "stop")]
+    replies = [
+        (texts[0], "stop"),
+        ("Too short a thought.", "stop"),
+        (texts[1], "stop"),
+        (texts[2], "length"),
+        (texts[2], "stop"),
+    ]
     value, asked = told(tmp_path, replies, record)
     assert "error" not in value and value["attempts"] == 3 and len(asked) == 5
-    assert "Too short a thought." in asked[2][-1]["content"] and "250 to 1200 words" in asked[2][-1]["content"]
+    assert (
+        "Too short a thought." in asked[2][-1]["content"]
+        and "250 to 1200 words" in asked[2][-1]["content"]
+    )
     assert "cut off" in asked[4][-1]["content"] and "cut off" not in asked[3][-1]["content"]
 
 
-def test_a_model_that_writes_nothing_usable_fails_honestly_with_the_first_rule_in_the_message(tmp_path):
-    value, asked = told(tmp_path, [("A deck about bees, please, with nine slides in seriph.", "stop")], seeds("a")[0], retries=1)
+def test_a_model_that_writes_nothing_usable_fails_honestly_with_the_first_rule_in_the_message(
+    tmp_path,
+):
+    value, asked = told(
+        tmp_path,
+        [("A deck about bees, please, with nine slides in seriph.", "stop")],
+        seeds("a")[0],
+        retries=1,
+    )
     assert value["error"]["class"] == "no-deck" and value["attempts"] == 2 and len(asked) == 3
     assert "think.md" in value["error"]["message"]
 
@@ -429,8 +577,12 @@ def test_a_model_of_the_registry_is_asked_over_its_endpoint(tmp_path, monkeypatc
     record = seeds("a")[0]
     reply = tmp_path / "reply.md"
     reply.write_text((GOLD / record["seed"]["gold"] / "deck.md").read_text())
-    server = subprocess.Popen([PYTHON, cli.ROOT / "tests/endpoint.py", "--reply", reply], stdout=subprocess.PIPE, text=True,
-                              env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    server = subprocess.Popen(
+        [PYTHON, cli.ROOT / "tests/endpoint.py", "--reply", reply],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
     try:
         known = tmp_path / "models.toml"
         known.write_text(f'[test]\nbase_url = "{server.stdout.readline().strip()}"\nslug = "m"\n')
@@ -447,7 +599,11 @@ def test_a_model_of_the_registry_is_asked_over_its_endpoint(tmp_path, monkeypatc
     finally:
         server.kill()
         server.wait()
-    assert (value["author"], value["error"]["class"], value["attempts"]) == ("llm:test", "no-deck", 1)
+    assert (value["author"], value["error"]["class"], value["attempts"]) == (
+        "llm:test",
+        "no-deck",
+        1,
+    )
     assert value["usage"]["completion_tokens"] > 0 and value["usage"]["cost"] is None
 
 
@@ -466,8 +622,19 @@ def test_a_run_says_how_it_stands_with_rate_and_time_left(tmp_path):
     put("b", state="failed", attempt=3, started=at(1), ended=at(2), **{"class": "timeout"})
     put("c", state="running", attempt=1, started=at(2), ended=None)
     assert authors.standing(tmp_path) == {
-        "run": str(tmp_path), "total": 10, "valid": 1, "failed": 1, "running": 0, "interrupted": 1, "infra": 0, "waiting": 7,
-        "attempts": 5, "classes": {"timeout": 1}, "per_minute": 1.0, "eta_seconds": 480.0}
+        "run": str(tmp_path),
+        "total": 10,
+        "valid": 1,
+        "failed": 1,
+        "running": 0,
+        "interrupted": 1,
+        "infra": 0,
+        "waiting": 7,
+        "attempts": 5,
+        "classes": {"timeout": 1},
+        "per_minute": 1.0,
+        "eta_seconds": 480.0,
+    }
 
 
 def test_a_draft_in_work_is_told_from_one_that_was_interrupted_by_its_lock(tmp_path):

@@ -7,13 +7,17 @@ from decksmith.corpus import overlap
 
 
 def brute(a, b):
-    a, b = ({text[i:i + 5] for i in range(max(1, len(text) - 4))} for text in (a.ljust(5), b.ljust(5)))
+    a, b = (
+        {text[i : i + 5] for i in range(max(1, len(text) - 4))} for text in (a.ljust(5), b.ljust(5))
+    )
     return len(a & b) / len(a | b)
 
 
 def texts(n, seed=0):
     dice = random.Random(seed)
-    words = ["".join(dice.choice("abcdefghij") for _ in range(dice.randint(2, 8))) for _ in range(60)]
+    words = [
+        "".join(dice.choice("abcdefghij") for _ in range(dice.randint(2, 8))) for _ in range(60)
+    ]
     return [" ".join(dice.choice(words) for _ in range(dice.randint(0, 30))) for _ in range(n)]
 
 
@@ -22,9 +26,21 @@ def test_every_pair_above_the_threshold_is_found_with_its_exact_similarity(least
     left, right = texts(120), texts(40, 1)
     left[7] = left[3] + " and more"
     assert {(i, j): s for i, j, s in overlap.jaccard(left, least=least)} == pytest.approx(
-        {(i, j): brute(left[i], left[j]) for i in range(120) for j in range(i + 1, 120) if brute(left[i], left[j]) >= least})
+        {
+            (i, j): brute(left[i], left[j])
+            for i in range(120)
+            for j in range(i + 1, 120)
+            if brute(left[i], left[j]) >= least
+        }
+    )
     assert {(i, j): s for i, j, s in overlap.jaccard(left, right, least)} == pytest.approx(
-        {(i, j): brute(a, b) for i, a in enumerate(left) for j, b in enumerate(right) if brute(a, b) >= least})
+        {
+            (i, j): brute(a, b)
+            for i, a in enumerate(left)
+            for j, b in enumerate(right)
+            if brute(a, b) >= least
+        }
+    )
 
 
 def test_pairs_across_blocks_are_found(monkeypatch):
@@ -37,29 +53,52 @@ def test_pairs_across_blocks_are_found(monkeypatch):
     some = overlap.cosines(vectors, least=0.5)
     assert some and all(i < j for i, j, _ in some)
     monkeypatch.undo()
-    assert [pair[:2] for pair in overlap.cosines(vectors, least=0.5)] == sorted(pair[:2] for pair in some)
+    assert [pair[:2] for pair in overlap.cosines(vectors, least=0.5)] == sorted(
+        pair[:2] for pair in some
+    )
 
 
 def test_case_marks_and_width_of_letters_do_not_hide_a_copy():
     assert overlap.plain("Ｔen  SLIDES,\n\t“please”!") == "ten slides please"
-    assert overlap.jaccard([overlap.plain("Ten slides, please.")], [overlap.plain("TEN SLIDES PLEASE")]) == [(0, 0, 1.0)]
+    assert overlap.jaccard(
+        [overlap.plain("Ten slides, please.")], [overlap.plain("TEN SLIDES PLEASE")]
+    ) == [(0, 0, 1.0)]
 
 
 def test_a_text_that_quotes_another_is_found_however_long_it_is():
     asked = "a farmer has twelve hens and each lays five eggs a week"
     long = f"{' '.join(f'word{n}' for n in range(5000))} {asked} and then some more"
     half = "a farmer has twelve hens and each lays one egg on every other day"
-    found = overlap.quotes([asked, "seven words", "", "other " * 30], [long, half, "in seven words", ""], least=0.2)
+    found = overlap.quotes(
+        [asked, "seven words", "", "other " * 30], [long, half, "in seven words", ""], least=0.2
+    )
     assert found == [(0, 0, 1.0), (0, 1, 0.2), (1, 2, 1.0)]
     assert [pair[:2] for pair in overlap.quotes([asked], [half], least=0.3)] == []
 
 
 def test_the_rows_a_question_is_seen_in_are_listed_nearest_first_with_what_they_share():
-    rows = [row("far", "Slides on corals"), row("near", "Ten hens lay four eggs each week, how many eggs?"),
-            row("held", "Answer both", "Ten hens lay five eggs each week in spring, how many eggs is that? Fifty, and")]
-    seen = overlap.seen(["Ten hens lay five eggs each week in spring, how many eggs is that?", "What is a prime?"], rows, least=(0.3, 0.5, 0.5))
-    assert {i: [(pair["row"], pair["exact"], pair["quoted"]) for pair in near] for i, near in seen.items()} == {0: [(2, False, 1.0), (1, False, None)]}
-    assert [overlap.certain(pair) for pair in seen[0]] == [True, seen[0][1]["ngram"] >= overlap.NGRAM]
+    rows = [
+        row("far", "Slides on corals"),
+        row("near", "Ten hens lay four eggs each week, how many eggs?"),
+        row(
+            "held",
+            "Answer both",
+            "Ten hens lay five eggs each week in spring, how many eggs is that? Fifty, and",
+        ),
+    ]
+    seen = overlap.seen(
+        ["Ten hens lay five eggs each week in spring, how many eggs is that?", "What is a prime?"],
+        rows,
+        least=(0.3, 0.5, 0.5),
+    )
+    assert {
+        i: [(pair["row"], pair["exact"], pair["quoted"]) for pair in near]
+        for i, near in seen.items()
+    } == {0: [(2, False, 1.0), (1, False, None)]}
+    assert [overlap.certain(pair) for pair in seen[0]] == [
+        True,
+        seen[0][1]["ngram"] >= overlap.NGRAM,
+    ]
 
 
 def test_clusters_are_what_is_connected():
@@ -68,11 +107,21 @@ def test_clusters_are_what_is_connected():
 
 
 def row(ident, ask, answer="deck"):
-    return {"id": ident, "messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": f"{answer} {ident}"}]}
+    return {
+        "id": ident,
+        "messages": [
+            {"role": "user", "content": ask},
+            {"role": "assistant", "content": f"{answer} {ident}"},
+        ],
+    }
 
 
 def test_an_equal_answer_to_another_request_is_a_near_duplicate():
-    rows = [row("a", "Bees for children, six slides"), row("b", "Nine slides on tariffs"), row("c", "An introduction to sewing")]
+    rows = [
+        row("a", "Bees for children, six slides"),
+        row("b", "Nine slides on tariffs"),
+        row("c", "An introduction to sewing"),
+    ]
     rows[2]["messages"][1]["content"] = rows[0]["messages"][1]["content"]
     leaks, pairs = overlap.near(rows, [row("p", "Quantum clocks")])
     assert leaks == [] and [(pair["a"], pair["b"]) for pair in pairs] == [(0, 2)]
@@ -84,26 +133,47 @@ def encoder():
 
 
 def test_the_embedding_sees_a_paraphrase_that_shares_few_letters(encoder):
-    same, other, far = encoder(["How bees choose a new home", "The way honeybees pick where to live next", "Quarterly tax rules for freelancers"])
+    same, other, far = encoder(
+        [
+            "How bees choose a new home",
+            "The way honeybees pick where to live next",
+            "Quarterly tax rules for freelancers",
+        ]
+    )
     assert same @ other > 0.65 > 0.3 > same @ far
-    assert numpy.linalg.norm(encoder(["one"])) == pytest.approx(1, abs=1e-5) and encoder(["one"]).dtype == numpy.float32
+    assert (
+        numpy.linalg.norm(encoder(["one"])) == pytest.approx(1, abs=1e-5)
+        and encoder(["one"]).dtype == numpy.float32
+    )
 
 
 def test_the_embedding_of_a_text_does_not_depend_on_its_neighbours(encoder):
     alone = encoder(["A short one"])
-    among = encoder(["A short one", "A much longer text about the history of clocks at sea and how longitude was found by the watchmakers"])
+    among = encoder(
+        [
+            "A short one",
+            "A much longer text about the history of clocks at sea and how longitude was found by the watchmakers",
+        ]
+    )
     assert numpy.abs(alone[0] - among[0]).max() < 1e-5
     assert encoder([]).shape == (0, overlap.WIDTH)
 
 
 def test_the_published_vectors_of_the_model_are_met(encoder):
     """Cosines of the sentence pairs on the model's card, as sentence-transformers computes them, to two places."""
-    a, b = encoder(["The cat sits outside", "A man is playing guitar"]), encoder(["The dog plays in the garden", "A woman watches TV"])
+    a, b = (
+        encoder(["The cat sits outside", "A man is playing guitar"]),
+        encoder(["The dog plays in the garden", "A woman watches TV"]),
+    )
     assert (a[0] @ b[0], a[1] @ b[1]) == pytest.approx((0.2838, -0.0327), abs=0.005)
 
 
 def test_no_gold_draft_is_near_a_held_out_prompt():
     from decksmith.core import cli
+
     held = [json.loads(line) for line in (cli.ROOT / "data/prompts.jsonl").read_text().splitlines()]
-    gold = [row(path.name, (path / "PROMPT.md").read_text()) for path in sorted((cli.ROOT / "data/gold").iterdir())]
+    gold = [
+        row(path.name, (path / "PROMPT.md").read_text())
+        for path in sorted((cli.ROOT / "data/gold").iterdir())
+    ]
     assert len(gold) >= 64 and overlap.near(gold, held) == [[], []]

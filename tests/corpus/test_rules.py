@@ -52,23 +52,44 @@ HEAD = "---\nlayout: cover\ntheme: default\ntitle: The bin can live\n---\n"
 PUBLISHED = [
     ("prompt-size", {"prompt": "A deck about worms, please."}),
     ("prompt-short", {"prompt": "A deck about worms, please." + " " * 40}),
-    ("prompt-stub", {"prompt": "<!--\nCodex: write the user's request here, in one paragraph\n-->"}),
+    (
+        "prompt-stub",
+        {"prompt": "<!--\nCodex: write the user's request here, in one paragraph\n-->"},
+    ),
     ("prompt-fenced", {"prompt": text("PROMPT.md") + "\n```"}),
-    ("prompt-terms", {"prompt": "Six slides that tell our juniors honestly what SFT is, for a reading group."}),
+    (
+        "prompt-terms",
+        {"prompt": "Six slides that tell our juniors honestly what SFT is, for a reading group."},
+    ),
     ("think-headings", [("think", "## Theme fit", "## Theme")]),
     ("think-headings", [("think", "## Self-review", "Self-review")]),
     ("think-long", {"think": LONG}),
     ("think-render", [("think", "Six slides as asked.", "After rendering, six slides as asked.")]),
-    ("deck-size", {"deck": "---\nlayout: cover\ntheme: default\n---\n" + "\n---\nlayout: fact\n---\n# A\n" * 3}),
+    (
+        "deck-size",
+        {
+            "deck": "---\nlayout: cover\ntheme: default\n---\n"
+            + "\n---\nlayout: fact\n---\n# A\n" * 3
+        },
+    ),
     ("deck-start", None),
     ("deck-cover", [("deck", "layout: cover", "layout: intro")]),
     ("deck-cover", [("deck", "layout: cover", 'layout: "cover"')]),  # quotes are legal YAML
     ("deck-no-theme", [("deck", "theme: default\n", "")]),
     ("deck-theme", [("deck", "theme: default", "theme: bricks")]),
     ("deck-layout", [("deck", "layout: fact", "layout: two-cols-header")]),  # one of Slidev's own
-    ("deck-layout", [("deck", "| October | a cup", "```yaml\nlayout: flex\n```\n| October | a cup")]),
-    ("deck-layout-first", [("deck", "---\nlayout: fact", "---\nclass: big\nlayout: fact")]),  # legal Slidev
-    ("deck-image-url", [("deck", "layout: fact", "layout: fact\nimage: https://example.org/a.png")]),
+    (
+        "deck-layout",
+        [("deck", "| October | a cup", "```yaml\nlayout: flex\n```\n| October | a cup")],
+    ),
+    (
+        "deck-layout-first",
+        [("deck", "---\nlayout: fact", "---\nclass: big\nlayout: fact")],
+    ),  # legal Slidev
+    (
+        "deck-image-url",
+        [("deck", "layout: fact", "layout: fact\nimage: https://example.org/a.png")],
+    ),
     ("deck-slides", {"deck": "\n".join(without_slides(2)) + "\n"}),
 ]
 
@@ -80,31 +101,66 @@ def test_each_published_gate_falls_alone(tmp_path, rule, change):
     assert set(rules(folder, profile="published")) - unavoidable.get(rule, set()) == {rule}
 
 
-@pytest.mark.parametrize("changes, expected", [
-    # What does not begin as expected has no cover either, as published.
-    ({"deck": "\ufeff" + text("deck.md")}, ["deck-headmatter", "deck-start"]),
-    ({"deck": text("deck.md").replace("\n", "\r\n")}, ["deck-headmatter", "deck-layout-first", "deck-slides", "deck-start"]),
-    ({"deck": "```md\n" + text("deck.md") + "```\n"}, ["deck-headmatter", "deck-layout-first", "deck-start"]),
-    ({"think": "## Theme fit\n" + "The seed wants worms and a bin. " * 50}, ["think-headings", "think-seed"]),
-    ({"think": text("think.md")[:900]}, ["think-headings", "think-short"]),
-    ({"think": "short"}, ["think-headings", "think-short", "think-size"]),
-    ({"think": "<!--\nCodex: write here\n-->"}, ["think-headings", "think-short", "think-size", "think-stub"]),
-    ({"deck": "<!--\nCodex: write here\n-->"}, ["deck-headmatter", "deck-no-layout", "deck-no-theme", "deck-size",
-                                                "deck-slides", "deck-start", "deck-stub"]),
-    ({"deck": text("deck.md").replace("---\nlayout: fact", "---\n\nlayout: fact")}, ["deck-blank-line", "deck-layout-first"]),
-])
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        # What does not begin as expected has no cover either, as published.
+        ({"deck": "\ufeff" + text("deck.md")}, ["deck-headmatter", "deck-start"]),
+        (
+            {"deck": text("deck.md").replace("\n", "\r\n")},
+            ["deck-headmatter", "deck-layout-first", "deck-slides", "deck-start"],
+        ),
+        (
+            {"deck": "```md\n" + text("deck.md") + "```\n"},
+            ["deck-headmatter", "deck-layout-first", "deck-start"],
+        ),
+        (
+            {"think": "## Theme fit\n" + "The seed wants worms and a bin. " * 50},
+            ["think-headings", "think-seed"],
+        ),
+        ({"think": text("think.md")[:900]}, ["think-headings", "think-short"]),
+        ({"think": "short"}, ["think-headings", "think-short", "think-size"]),
+        (
+            {"think": "<!--\nCodex: write here\n-->"},
+            ["think-headings", "think-short", "think-size", "think-stub"],
+        ),
+        (
+            {"deck": "<!--\nCodex: write here\n-->"},
+            [
+                "deck-headmatter",
+                "deck-no-layout",
+                "deck-no-theme",
+                "deck-size",
+                "deck-slides",
+                "deck-start",
+                "deck-stub",
+            ],
+        ),
+        (
+            {"deck": text("deck.md").replace("---\nlayout: fact", "---\n\nlayout: fact")},
+            ["deck-blank-line", "deck-layout-first"],
+        ),
+    ],
+)
 def test_published_gates_that_fall_together(tmp_path, changes, expected):
     assert rules(draft(tmp_path, **changes), profile="published") == expected
 
 
-@pytest.mark.parametrize("edit", [
-    ("think", "Six slides as asked.", "I rendered it and it looks good."),  # a capital letter sought in lower case
-    ("think", "## Self-review", "## Self-review\n## Theme fit"),
-    ("deck", "# 5 degrees", "# 5 degrees\n\n![](https://example.org/a.png)"),
-    ("deck", "layout: fact", "layout: fact\nbackground: https://example.org/a.png"),
-    ("deck", "theme: default\n", "themeConfig:\n  theme: seriph\n"),  # not the deck's theme
-    ("prompt", "6 slides", "30 slides, as seed.json wants,"),
-])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (
+            "think",
+            "Six slides as asked.",
+            "I rendered it and it looks good.",
+        ),  # a capital letter sought in lower case
+        ("think", "## Self-review", "## Self-review\n## Theme fit"),
+        ("deck", "# 5 degrees", "# 5 degrees\n\n![](https://example.org/a.png)"),
+        ("deck", "layout: fact", "layout: fact\nbackground: https://example.org/a.png"),
+        ("deck", "theme: default\n", "themeConfig:\n  theme: seriph\n"),  # not the deck's theme
+        ("prompt", "6 slides", "30 slides, as seed.json wants,"),
+    ],
+)
 def test_published_gates_let_these_pass(tmp_path, edit):
     assert rules(draft(tmp_path, edit), profile="published") == []
 
@@ -133,37 +189,88 @@ STRICT = [
     ("think-headings", [("think", "## Theme fit", "## Theme")]),
     ("think-headings", [("think", "## Theme fit", "### Theme fit")]),
     ("think-headings", [("think", "## Narrative arc\n", "## Theme fit\n")]),
-    ("think-headings", [("think", "## Theme fit", "## Narrative arc"), ("think", "## Narrative arc\n\nFirst", "## Theme fit\n\nFirst")]),
+    (
+        "think-headings",
+        [
+            ("think", "## Theme fit", "## Narrative arc"),
+            ("think", "## Narrative arc\n\nFirst", "## Theme fit\n\nFirst"),
+        ],
+    ),
     ("think-headings", [("think", "## Self-review", "## Risks\n\nRain.\n\n## Self-review")]),
-    ("think-headings", {"think": text("think.md")[: text("think.md").index("## Self-review") + 15]}),
+    (
+        "think-headings",
+        {"think": text("think.md")[: text("think.md").index("## Self-review") + 15]},
+    ),
     ("think-words", {"think": LONG}),
     ("think-render", [("think", "Six slides as asked.", "I rendered it and all fits.")]),
-    ("think-render", [("think", "Six slides as asked.", "I have looked at each slide in the browser.")]),
+    (
+        "think-render",
+        [("think", "Six slides as asked.", "I have looked at each slide in the browser.")],
+    ),
     ("think-render", [("think", "Six slides as asked.", "The rendered deck looks calm.")]),
     ("think-render", [("think", "Six slides as asked.", "In the screenshot the table is wide.")]),
     ("think-deck", [("think", "3. `fact`", "3. `quote`")]),
     ("think-deck", [("think", "6. `statement`", "6. `cover`")]),
-    ("think-deck", [("think", "way home.\n\n## Image", "way home.\n7. `statement`: thanks.\n\n## Image")]),
+    (
+        "think-deck",
+        [("think", "way home.\n\n## Image", "way home.\n7. `statement`: thanks.\n\n## Image")],
+    ),
     ("think-deck", [("think", "No picture is needed", "The `image-right` slide shows the bin")]),
     ("think-deck", [("think", "The mermaid diagram", "The KaTeX formula and the mermaid diagram")]),
-    ("think-deck", [("think", "The mermaid diagram", "The list comes by v-clicks and the mermaid diagram")]),
+    (
+        "think-deck",
+        [("think", "The mermaid diagram", "The list comes by v-clicks and the mermaid diagram")],
+    ),
     ("wrapped", {"deck": "```markdown\n" + DECK + "```\n"}),
     ("wrapped", {"deck": "Here is your deck:\n\n" + DECK}),
     ("headmatter", [("deck", "title: The bin can live\n", "")]),
-    ("frontmatter-blank", [("deck", "---\nlayout: default\n---\n\n# It smells", "---\n\nlayout: default\n---\n\n# It smells")]),
+    (
+        "frontmatter-blank",
+        [
+            (
+                "deck",
+                "---\nlayout: default\n---\n\n# It smells",
+                "---\n\nlayout: default\n---\n\n# It smells",
+            )
+        ],
+    ),
     ("yaml", [("deck", "layout: fact", "layout: fact\nlabel: *very* cold")]),
     ("yaml", [("deck", "layout: fact", "layout: fact\nlabel: cold: very")]),
     ("theme", [("deck", "theme: default", "theme: seriph")]),
     ("slides", {"deck": DECK + "\n---\nlayout: statement\n---\n\n# More\n" * 3}),
     ("unknown-layout", [("deck", "layout: fact", "layout: facts")]),
-    ("remote-url", [("deck", "Below this they stop", "[Below](https://example.org) this they stop")]),
+    (
+        "remote-url",
+        [("deck", "Below this they stop", "[Below](https://example.org) this they stop")],
+    ),
     ("remote-url", [("deck", "Below this they stop", "![a](https://example.org/a.png) they stop")]),
     ("remote-url", [("deck", "Below this they stop", "<img src='//example.org/a.png'> they stop")]),
-    ("remote-url", [("deck", "layout: fact", "layout: fact\nbackground: https://example.org/a.png")]),
-    ("remote-url", [("deck", "layout: fact", "layout: fact\nclass: \"bg-[url(//example.org/a.png)]\"")]),
-    ("remote-url", [("deck", "B -->|yes| C[Add paper]", "click A \"https://example.org\"\n  B -->|yes| C[Add paper]")]),
+    (
+        "remote-url",
+        [("deck", "layout: fact", "layout: fact\nbackground: https://example.org/a.png")],
+    ),
+    (
+        "remote-url",
+        [("deck", "layout: fact", 'layout: fact\nclass: "bg-[url(//example.org/a.png)]"')],
+    ),
+    (
+        "remote-url",
+        [
+            (
+                "deck",
+                "B -->|yes| C[Add paper]",
+                'click A "https://example.org"\n  B -->|yes| C[Add paper]',
+            )
+        ],
+    ),
     ("remote-url", [("deck", "They do not die at once.", "See https://example.org.")]),
-    ("picture", [("deck", "layout: fact", "layout: image-right"), ("think", "3. `fact`", "3. `image-right`")]),
+    (
+        "picture",
+        [
+            ("deck", "layout: fact", "layout: image-right"),
+            ("think", "3. `fact`", "3. `image-right`"),
+        ],
+    ),
     ("picture", [("deck", "layout: fact", "layout: fact\nimage-query: a frozen worm bin")]),
     ("picture", [("deck", "Below this they stop", "![a](image-query://worm) they stop")]),
     ("picture", [("deck", "Below this they stop", "![a](images/worm.png) they stop")]),
@@ -173,7 +280,10 @@ STRICT = [
     ("note", [("deck", "Squeeze a handful of bedding in front of them: one drop, no more.", "")]),
     ("empty-slide", {"deck": DECK + "\n---\n"}),
     ("empty-slide", {"deck": DECK + "\n---\nlayout: default\n---\n"}),
-    ("slots", [("deck", "layout: fact", "layout: two-cols"), ("think", "3. `fact`", "3. `two-cols`")]),
+    (
+        "slots",
+        [("deck", "layout: fact", "layout: two-cols"), ("think", "3. `fact`", "3. `two-cols`")],
+    ),
     ("slots", [("deck", "Below this", "::right::\n\nBelow this")]),
     ("unknown-component", [("deck", "Below this", "<Callout>cold</Callout> Below this")]),
     ("unknown-component", [("deck", "Below this", "A List<String > below this")]),
@@ -184,50 +294,106 @@ STRICT = [
 ]
 
 
-@pytest.mark.parametrize("rule, change", STRICT, ids=[f"{i}-{rule}" for i, (rule, _) in enumerate(STRICT)])
+@pytest.mark.parametrize(
+    "rule, change", STRICT, ids=[f"{i}-{rule}" for i, (rule, _) in enumerate(STRICT)]
+)
 def test_each_strict_rule_falls_alone_and_names_its_line(tmp_path, rule, change):
     folder = draft(tmp_path, *change) if isinstance(change, list) else draft(tmp_path, **change)
     found = draft_rules.faults(folder, SEED)
     assert {fault["rule"] for fault in found} == {rule}
     for fault in found:
         lines = (folder / fault["file"]).read_bytes().count(b"\n")
-        assert 1 <= fault["line"] <= lines + 1 and fault["remedy"] == draft_rules.STRICT[rule] and fault["message"]
+        assert (
+            1 <= fault["line"] <= lines + 1
+            and fault["remedy"] == draft_rules.STRICT[rule]
+            and fault["message"]
+        )
 
 
 def test_a_comment_that_swallows_slides_is_named_where_it_begins(tmp_path):
-    folder = draft(tmp_path, ("deck", "They do not die at once. They die of the food that rots beside them.\n-->", "They do not"))
+    folder = draft(
+        tmp_path,
+        (
+            "deck",
+            "They do not die at once. They die of the food that rots beside them.\n-->",
+            "They do not",
+        ),
+    )
     found = {f["rule"]: f["line"] for f in draft_rules.faults(folder, SEED)}
     assert set(found) == {"comment", "feature"}  # and with it the table has gone
     assert (folder / "deck.md").read_text().split("\n")[found["comment"]] == "layout: fact"
 
 
 def test_faults_name_the_very_line(tmp_path):
-    edits = [("deck", "layout: fact", "layout: fact\nlabel: *very* cold"), ("deck", "Food in small", "{{ food }} in small"),
-             ("think", "Six slides as asked.", "I rendered it.")]
+    edits = [
+        ("deck", "layout: fact", "layout: fact\nlabel: *very* cold"),
+        ("deck", "Food in small", "{{ food }} in small"),
+        ("think", "Six slides as asked.", "I rendered it."),
+    ]
     folder = draft(tmp_path, *edits)
-    named = {(f["file"], f["rule"], (folder / f["file"]).read_text().split("\n")[f["line"] - 1])
-             for f in draft_rules.faults(folder, SEED)}
-    assert named == {("deck.md", "yaml", "label: *very* cold"), ("deck.md", "interpolation", "- {{ food }} in small pieces, buried, once a week"),
-                     ("think.md", "think-render", "I rendered it. The chores add up to ten minutes a week, which is a fair "
-                      "promise. Each point is short enough to be read from the back row. The flowchart ends in things to do "
-                      "and not in names of faults. The last slide repeats what was said and brings nothing new.")}
+    named = {
+        (f["file"], f["rule"], (folder / f["file"]).read_text().split("\n")[f["line"] - 1])
+        for f in draft_rules.faults(folder, SEED)
+    }
+    assert named == {
+        ("deck.md", "yaml", "label: *very* cold"),
+        ("deck.md", "interpolation", "- {{ food }} in small pieces, buried, once a week"),
+        (
+            "think.md",
+            "think-render",
+            "I rendered it. The chores add up to ten minutes a week, which is a fair "
+            "promise. Each point is short enough to be read from the back row. The flowchart ends in things to do "
+            "and not in names of faults. The last slide repeats what was said and brings nothing new.",
+        ),
+    }
 
 
-@pytest.mark.parametrize("edit", [
-    ("think", "No picture is needed", "Rather than KaTeX, a picture of `image-right` or v-clicks"),
-    ("think", "No picture is needed", "I considered `image-right` and decided against it"),
-    ("think", "Six slides as asked.", "Nobody has rendered the deck. Without a screenshot I rely on counting."),
-    ("think", "Six slides as asked.", "The table renders in one glance."),
-    ("think", "3. `fact`: the", "3. `fact` or `statement`: the"),
-    ("deck", "Below this they stop eating", "Write `{{ name }}`, `List<T>` and `https://example.org`"),
-    ("deck", "Below this they stop eating", "```html\n---\nlayout: none\n---\n<Foo src='https://a.b'>{{ x }}\n```"),
-    ("deck", "Below this they stop eating", "$\\frac{1}{{2}}$ and 3 < 4 and <br> and <carbon-sun />"),
-    ("deck", "Below this they stop eating", "<v-click>Below this</v-click>\n\n<Arrow x1='1' y1='1' x2='2' y2='2' />"),
-    ("deck", "Below this they stop eating", "![bin](image-query://worm+bin+in+snow)"),
-    ("deck", "layout: fact", "class: big\nlayout: fact\nbackground: \"#eef\""),
-    ("deck", "---\nlayout: fact\n---", "---"),  # a slide without frontmatter: `fact` is then wrong in think only
-    ("prompt", "6 slides", "6 slides, not like my training of the dog,"),
-])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (
+            "think",
+            "No picture is needed",
+            "Rather than KaTeX, a picture of `image-right` or v-clicks",
+        ),
+        ("think", "No picture is needed", "I considered `image-right` and decided against it"),
+        (
+            "think",
+            "Six slides as asked.",
+            "Nobody has rendered the deck. Without a screenshot I rely on counting.",
+        ),
+        ("think", "Six slides as asked.", "The table renders in one glance."),
+        ("think", "3. `fact`: the", "3. `fact` or `statement`: the"),
+        (
+            "deck",
+            "Below this they stop eating",
+            "Write `{{ name }}`, `List<T>` and `https://example.org`",
+        ),
+        (
+            "deck",
+            "Below this they stop eating",
+            "```html\n---\nlayout: none\n---\n<Foo src='https://a.b'>{{ x }}\n```",
+        ),
+        (
+            "deck",
+            "Below this they stop eating",
+            "$\\frac{1}{{2}}$ and 3 < 4 and <br> and <carbon-sun />",
+        ),
+        (
+            "deck",
+            "Below this they stop eating",
+            "<v-click>Below this</v-click>\n\n<Arrow x1='1' y1='1' x2='2' y2='2' />",
+        ),
+        ("deck", "Below this they stop eating", "![bin](image-query://worm+bin+in+snow)"),
+        ("deck", "layout: fact", 'class: big\nlayout: fact\nbackground: "#eef"'),
+        (
+            "deck",
+            "---\nlayout: fact\n---",
+            "---",
+        ),  # a slide without frontmatter: `fact` is then wrong in think only
+        ("prompt", "6 slides", "6 slides, not like my training of the dog,"),
+    ],
+)
 def test_these_pass(tmp_path, edit):
     folder = draft(tmp_path, edit)
     expected = ["think-deck"] if edit[1].startswith("---") else []
@@ -240,11 +406,23 @@ def test_a_prompt_about_training_may_say_so(tmp_path):
     assert rules(folder, {**SEED, "topic": "How language models are fine-tuned"}) == []
 
 
-@pytest.mark.parametrize("seed, expected", [
-    ({"slides": 8}, []), ({"slides": 9}, ["slides"]), ({"slides": 3}, ["slides"]), ({"slides": "6"}, ["seed"]),
-    ({"theme": "nosuch"}, ["seed", "theme"]), ({"theme": "nord"}, ["theme"]), ({"features": ["katex", "clicks"]}, ["feature"]), ({"features": ["gantt"]}, ["seed"]),
-    ({"language": "de"}, ["language"]), ({"language": "ja"}, ["language"]), ({"language": "xx"}, []), ({"language": None}, ["seed"]),
-])
+@pytest.mark.parametrize(
+    "seed, expected",
+    [
+        ({"slides": 8}, []),
+        ({"slides": 9}, ["slides"]),
+        ({"slides": 3}, ["slides"]),
+        ({"slides": "6"}, ["seed"]),
+        ({"theme": "nosuch"}, ["seed", "theme"]),
+        ({"theme": "nord"}, ["theme"]),
+        ({"features": ["katex", "clicks"]}, ["feature"]),
+        ({"features": ["gantt"]}, ["seed"]),
+        ({"language": "de"}, ["language"]),
+        ({"language": "ja"}, ["language"]),
+        ({"language": "xx"}, []),
+        ({"language": None}, ["seed"]),
+    ],
+)
 def test_the_seed_is_what_was_asked_for(seed, expected):
     assert rules(KEPT, {**SEED, **seed}) == expected
 
@@ -255,11 +433,28 @@ def test_what_is_no_file_is_missing(tmp_path):
     (folder / "think.md").symlink_to(KEPT / "think.md")
     (folder / "PROMPT.md").unlink()
     (folder / "deck.md").write_bytes(b"x" * (draft_rules.LARGEST + 1))
-    assert [(f["file"], f["rule"]) for f in draft_rules.faults(folder, SEED)] == [(n, "missing") for n in draft_rules.FILES]
+    assert [(f["file"], f["rule"]) for f in draft_rules.faults(folder, SEED)] == [
+        (n, "missing") for n in draft_rules.FILES
+    ]
 
 
-@pytest.mark.parametrize("nasty", ["", "---", "---\n", "\x00" * 400, "<!--" * 2000, "`" * 5000, "---\n- a\n---\n" * 500,
-                                   "<" * 20000, "{{" * 9000, "$" * 20000, "## " * 9000, "1. `a` " * 4000])
+@pytest.mark.parametrize(
+    "nasty",
+    [
+        "",
+        "---",
+        "---\n",
+        "\x00" * 400,
+        "<!--" * 2000,
+        "`" * 5000,
+        "---\n- a\n---\n" * 500,
+        "<" * 20000,
+        "{{" * 9000,
+        "$" * 20000,
+        "## " * 9000,
+        "1. `a` " * 4000,
+    ],
+)
 def test_no_text_breaks_the_checker(tmp_path, nasty):
     folder = draft(tmp_path, prompt=nasty, think=nasty, deck=nasty)
     for profile in ("strict", "published"):
@@ -268,9 +463,21 @@ def test_no_text_breaks_the_checker(tmp_path, nasty):
 
 
 def test_every_rule_has_a_remedy():
-    assert all(remedy and not remedy.endswith(".") for table in (draft_rules.STRICT, draft_rules.PUBLISHED) for remedy in table.values())
-    tested = {rule for rule, _ in PUBLISHED} | {"deck-headmatter", "deck-no-layout", "deck-stub", "think-size", "think-stub",
-                                                "think-short", "think-seed", "deck-blank-line"}
+    assert all(
+        remedy and not remedy.endswith(".")
+        for table in (draft_rules.STRICT, draft_rules.PUBLISHED)
+        for remedy in table.values()
+    )
+    tested = {rule for rule, _ in PUBLISHED} | {
+        "deck-headmatter",
+        "deck-no-layout",
+        "deck-stub",
+        "think-size",
+        "think-stub",
+        "think-short",
+        "think-seed",
+        "deck-blank-line",
+    }
     assert tested == set(draft_rules.PUBLISHED)
 
 
@@ -286,35 +493,62 @@ def drawn(tmp_path_factory):
     their names; `make gold-check` renders all."""
     run = tmp_path_factory.mktemp("run")
     draft(run / "kept")
-    draft(run / "faulty", ("deck", "| October |", "| January | a spoon | sing |\n" * 12 + "| October |"),
-          ("deck", "  B -->|yes| C[Add paper]", "  B -->|yes| C[Add (paper]]"), ("deck", "Below this", "$\\frac{1}$ Below this"))
-    places = {"kept": run / "kept", "faulty": run / "faulty", **{folder.name: folder for folder in CHOSEN}}
+    draft(
+        run / "faulty",
+        ("deck", "| October |", "| January | a spoon | sing |\n" * 12 + "| October |"),
+        ("deck", "  B -->|yes| C[Add paper]", "  B -->|yes| C[Add (paper]]"),
+        ("deck", "Below this", "$\\frac{1}$ Below this"),
+    )
+    places = {
+        "kept": run / "kept",
+        "faulty": run / "faulty",
+        **{folder.name: folder for folder in CHOSEN},
+    }
 
     async def go():
         pool = render_pool.Pool(Protocol.load("offline"))
         try:
-            return {name: await draft_rules.check(run, {"id": name, "seed": draft_rules.seed(place), "draft": {"path": str(place)}}, pool=pool)
-                    for name, place in places.items()}
+            return {
+                name: await draft_rules.check(
+                    run,
+                    {"id": name, "seed": draft_rules.seed(place), "draft": {"path": str(place)}},
+                    pool=pool,
+                )
+                for name, place in places.items()
+            }
         finally:
             await pool.close()
+
     return run, asyncio.run(go())
 
 
 def test_a_rendered_draft_names_overflow_and_what_only_the_renderer_sees(drawn):
     run, got = drawn[0], drawn[1]["faulty"]
     found = {fault["rule"]: fault for fault in got["faults"]}
-    assert set(found) == {"overflow", "mermaid", "katex"} and len(got["faults"]) == 3 and got["rendered"]
+    assert (
+        set(found) == {"overflow", "mermaid", "katex"}
+        and len(got["faults"]) == 3
+        and got["rendered"]
+    )
     assert got["error"]["kind"] == "model" and got["error"]["class"] == got["faults"][0]["rule"]
     lines = (run / "faulty/deck.md").read_text().split("\n")
-    assert "slide 4" in found["overflow"]["message"] and lines[found["overflow"]["line"] - 1].startswith("|")
+    assert "slide 4" in found["overflow"]["message"] and lines[
+        found["overflow"]["line"] - 1
+    ].startswith("|")
     assert lines[found["katex"]["line"] - 1].startswith("$")
 
 
 @pytest.mark.parametrize("name", ["kept", *(folder.name for folder in CHOSEN)])
 def test_good_drafts_render_clean(drawn, name):
-    assert (drawn[1][name]["faults"], drawn[1][name]["rendered"], "error" in drawn[1][name]) == ([], True, False)
-    assert len(list((drawn[0] / "check" / name / "slides").glob("*.png"))) == draft_rules.seed(
-        KEPT if name == "kept" else ROOT / "data/gold" / name)["slides"]
+    assert (drawn[1][name]["faults"], drawn[1][name]["rendered"], "error" in drawn[1][name]) == (
+        [],
+        True,
+        False,
+    )
+    assert (
+        len(list((drawn[0] / "check" / name / "slides").glob("*.png")))
+        == draft_rules.seed(KEPT if name == "kept" else ROOT / "data/gold" / name)["slides"]
+    )
 
 
 # --- mending ----------------------------------------------------------------------------------------------------------
@@ -324,7 +558,14 @@ MENDED = [
     ({"deck": "Sure! Here it is:\n\n```markdown\n" + DECK + "```\n\nEnjoy!\n"}, ["wrapped"]),
     ({"deck": DECK + "\n---\n\n---\n"}, ["empty-slide", "empty-slide"]),
     ({"deck": DECK.replace("---\nlayout: fact", "---\n\n\nlayout: fact")}, ["frontmatter-blank"]),
-    ({"deck": DECK.replace("layout: cover\n", "", 1).replace("live\n---\n", "live\n---\n\n---\nlayout: cover\n---\n", 1)}, ["empty-slide"]),
+    (
+        {
+            "deck": DECK.replace("layout: cover\n", "", 1).replace(
+                "live\n---\n", "live\n---\n\n---\nlayout: cover\n---\n", 1
+            )
+        },
+        ["empty-slide"],
+    ),
     ({"think": "<think>\n" + text("think.md") + "</think>"}, ["tags"]),
     ({"prompt": "```text\n" + text("PROMPT.md") + "```"}, ["prompt-fenced"]),
 ]
@@ -358,23 +599,37 @@ def test_two_frontmatters_that_disagree_are_left_alone(tmp_path):
 
 
 def row(ident="kept", **options):
-    return draft_rules.row(KEPT.parent, {"id": ident, "seed": SEED, "draft": {"path": "kept"}}, **options)
+    return draft_rules.row(
+        KEPT.parent, {"id": ident, "seed": SEED, "draft": {"path": "kept"}}, **options
+    )
 
 
 def test_models_are_trained_with_the_instructions_they_are_asked_with():
-    asked = {record["messages"][0]["content"] for _, record in stream.records(ROOT / "data/prompts.jsonl")}
+    asked = {
+        record["messages"][0]["content"]
+        for _, record in stream.records(ROOT / "data/prompts.jsonl")
+    }
     assert asked == {row(cheatsheet=0)["messages"][0]["content"]}
     with_sheet = row(cheatsheet=1)["messages"][0]["content"]
-    assert with_sheet == asked.pop() + "\n\n" + (ROOT / "assets/prompts/slidev-cheatsheet.md").read_text().strip()
+    assert (
+        with_sheet
+        == asked.pop() + "\n\n" + (ROOT / "assets/prompts/slidev-cheatsheet.md").read_text().strip()
+    )
 
 
 def test_a_row_is_the_draft_and_nothing_else():
     got = row(cheatsheet=0)
     assert [m["role"] for m in got["messages"]] == ["system", "user", "assistant"]
     assert got["messages"][1]["content"] + "\n" == text("PROMPT.md")
-    assert got["messages"][2] == {"role": "assistant", "content": DECK.strip(), "reasoning_content": text("think.md").strip()}
+    assert got["messages"][2] == {
+        "role": "assistant",
+        "content": DECK.strip(),
+        "reasoning_content": text("think.md").strip(),
+    }
     assert got["seed"] == SEED and got["tokens"]["estimated"] is True
-    assert got["tokens"]["total"] == sum(got["tokens"][key] for key in ("prompt", "reasoning", "deck"))
+    assert got["tokens"]["total"] == sum(
+        got["tokens"][key] for key in ("prompt", "reasoning", "deck")
+    )
     counted = row(cheatsheet=0, counter=lambda text: len(text.split()))["tokens"]
     assert counted["deck"] == len(DECK.split()) and counted["estimated"] is False
 
@@ -382,7 +637,9 @@ def test_a_row_is_the_draft_and_nothing_else():
 def test_the_cheat_sheet_goes_to_its_share_and_no_row_moves_another():
     share = [draft_rules.has_cheatsheet(f"s{i:05d}") for i in range(2000)]
     assert 900 < sum(share) < 1100
-    assert not any(draft_rules.has_cheatsheet(f"s{i}", 0) for i in range(50)) and all(draft_rules.has_cheatsheet(f"s{i}", 1) for i in range(50))
+    assert not any(draft_rules.has_cheatsheet(f"s{i}", 0) for i in range(50)) and all(
+        draft_rules.has_cheatsheet(f"s{i}", 1) for i in range(50)
+    )
     fewer = [draft_rules.has_cheatsheet(f"s{i:05d}", 0.2) for i in range(2000)]
     assert all(more for more, less in zip(share, fewer, strict=True) if less)
 
@@ -391,8 +648,14 @@ def test_the_cheat_sheet_keeps_to_the_rules_and_is_compact():
     sheet = draft_rules.prompts("slidev-cheatsheet.md")
     example = re.search(r"````md\n(.*?)````", sheet, re.S)[1]
     deck = Deck.parse(example)
-    assert list(draft_rules._deck(example, deck, {"theme": "seriph", "slides": 3, "language": "en"})) == []
-    layouts = re.findall(r"`([a-z][a-z-]+)`", re.sub(r"(?m) need .*$", "", sheet.split("## Layouts")[1].split("\n\nOther")[0]))
+    assert (
+        list(draft_rules._deck(example, deck, {"theme": "seriph", "slides": 3, "language": "en"}))
+        == []
+    )
+    layouts = re.findall(
+        r"`([a-z][a-z-]+)`",
+        re.sub(r"(?m) need .*$", "", sheet.split("## Layouts")[1].split("\n\nOther")[0]),
+    )
     assert len(layouts) >= 15 and set(layouts) <= set(LAYOUTS)
     assert all(theme in sheet for theme in draft_rules.SEED_THEMES)
     assert len(sheet.encode()) / draft_rules.BYTES_PER_TOKEN < 1200
@@ -406,13 +669,24 @@ def test_the_instructions_name_every_strict_rule_and_heading():
 
 def test_a_histogram_counts_every_row_once():
     lines = draft_rules.histogram([1, 512, 513, 4096, 4097, 90000], 4096)
-    assert [int(line.split()[-2] if line.endswith("#") else line.split()[-1]) for line in lines] == [2, 1, 0, 0, 0, 0, 0, 1, 2]
+    assert [
+        int(line.split()[-2] if line.endswith("#") else line.split()[-1]) for line in lines
+    ] == [2, 1, 0, 0, 0, 0, 0, 1, 2]
 
 
 def test_tokens_are_counted_by_a_tokenizer_where_the_package_is(tmp_path):
     path = tmp_path / "tokenizer.json"
     model = {"type": "WordLevel", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"}
-    path.write_text(json.dumps({"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": model}))
+    path.write_text(
+        json.dumps(
+            {
+                "version": "1.0",
+                "added_tokens": [],
+                "pre_tokenizer": {"type": "Whitespace"},
+                "model": model,
+            }
+        )
+    )
     try:
         import tokenizers  # noqa: F401
     except ImportError:
@@ -429,7 +703,9 @@ def test_tokens_are_counted_by_a_tokenizer_where_the_package_is(tmp_path):
 
 def test_the_gold_drafts_are_many_and_keep_to_the_rules():
     assert len(GOLD) >= 64
-    assert {folder.name: draft_rules.faults(folder, draft_rules.seed(folder)) for folder in GOLD} == {folder.name: [] for folder in GOLD}
+    assert {
+        folder.name: draft_rules.faults(folder, draft_rules.seed(folder)) for folder in GOLD
+    } == {folder.name: [] for folder in GOLD}
 
 
 def test_the_gold_drafts_cover_every_theme_and_feature():

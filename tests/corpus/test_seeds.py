@@ -57,9 +57,14 @@ def table(tmp_path):
 # --- the spine --------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_seed_gives_the_same_bytes_on_every_machine_and_more_rows_touch_none_before_them(table):
+def test_the_same_seed_gives_the_same_bytes_on_every_machine_and_more_rows_touch_none_before_them(
+    table,
+):
     rows = b"\n".join(stream.dumps(row) for row in seeds.spine(table, 7, 50))
-    assert hashlib.sha256(rows).hexdigest() == "0c0144b31557da05742f3d8b15260a707b848bf038ff749580aa0584581d8953"
+    assert (
+        hashlib.sha256(rows).hexdigest()
+        == "0c0144b31557da05742f3d8b15260a707b848bf038ff749580aa0584581d8953"
+    )
     assert seeds.spine(table, 7, 400)[:50] == seeds.spine(table, 7, 50)
     assert seeds.spine(table, 8, 50) != seeds.spine(table, 7, 50)
 
@@ -68,26 +73,33 @@ def test_the_spine_keeps_to_the_table_and_to_its_weights():
     found = seeds.table()
     rows = [row["seed"] for row in seeds.spine(found, 3, 3000)]
     for row in rows:
-        assert all(row[part] in found["themes"][row["theme"]][part] for part in ("vibe", "fit", "tone"))
+        assert all(
+            row[part] in found["themes"][row["theme"]][part] for part in ("vibe", "fit", "tone")
+        )
         assert row["features"] and set(row["features"]) <= set(seeds.allowed(found, row))
         assert row["features"] == [name for name in rules.FEATURES if name in row["features"]]
         assert not list(rules._seed(row))
     assert {row["slides"] for row in rows} == set(range(6, 15))
     assert 0.32 < sum(row["wants_outline"] for row in rows) / 3000 < 0.38
     assert 0.80 < sum(row["language"] == "en" for row in rows) / 3000 < 0.88
-    assert len({row["domain"] for row in rows}) >= 35 and {row["theme"] for row in rows} == set(rules.SEED_THEMES)
+    assert len({row["domain"] for row in rows}) >= 35 and {row["theme"] for row in rows} == set(
+        rules.SEED_THEMES
+    )
     assert {name for row in rows for name in row["features"]} == set(rules.FEATURES)
 
 
-@pytest.mark.parametrize("old, new, said", [
-    ("themes.seriph", "themes.gothic", "themes has 'gothic'"),
-    ("quote = 1", "karaoke = 1", "features has 'karaoke'"),
-    ("[6, 14]", "[14, 6]", "out of range"),
-    ('vibe = ["bookish"]', "vibe = []", "themes.seriph has an empty list"),
-    ("outline = 0.35", "", "KeyError: 'outline'"),
-    ("2 = 2", "5 = 2", "kinds.software has too few features"),
-    ("[kinds]", "[kinds", "TOMLDecodeError"),
-])
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ("themes.seriph", "themes.gothic", "themes has 'gothic'"),
+        ("quote = 1", "karaoke = 1", "features has 'karaoke'"),
+        ("[6, 14]", "[14, 6]", "out of range"),
+        ('vibe = ["bookish"]', "vibe = []", "themes.seriph has an empty list"),
+        ("outline = 0.35", "", "KeyError: 'outline'"),
+        ("2 = 2", "5 = 2", "kinds.software has too few features"),
+        ("[kinds]", "[kinds", "TOMLDecodeError"),
+    ],
+)
 def test_a_table_that_cannot_be_drawn_from_is_refused_by_name(tmp_path, old, new, said):
     (tmp_path / "seeds.toml").write_text(TABLE.replace(old, new))
     with pytest.raises(cli.BadConfig, match=re.escape(said)):
@@ -97,36 +109,61 @@ def test_a_table_that_cannot_be_drawn_from_is_refused_by_name(tmp_path, old, new
 # --- what the model writes --------------------------------------------------------------------------------------------
 
 SEED = {"language": "en", "slides": 3, "wants_outline": True}
-GOOD = {"topic": "Why the harbour clock of Brannoc is always nine minutes late", "audience_phrase": "the town's retired pilots",
-        "style": "a riddle with a mechanism at its end", "feature_hints": ["image"], "outline": ["The riddle", "The gear", "The answer"]}
+GOOD = {
+    "topic": "Why the harbour clock of Brannoc is always nine minutes late",
+    "audience_phrase": "the town's retired pilots",
+    "style": "a riddle with a mechanism at its end",
+    "feature_hints": ["image"],
+    "outline": ["The riddle", "The gear", "The answer"],
+}
 
 
-@pytest.mark.parametrize("change, said", [
-    ({}, None),
-    ({"topic": "Clocks"}, "topic has 6 characters"),
-    ({"topic": "Horological deliberations"}, "topic has fewer than 4 words"),
-    ({"topic": 1984}, "topic is not text"),
-    ({"style": GOOD["topic"]}, "three different things"),
-    ({"feature_hints": ["code"]}, "'code', which is not on the list"),
-    ({"feature_hints": []}, "None, which is not on the list"),
-    ({"outline": ["The riddle", "The gear"]}, "outline has 2 headings, not 3"),
-    ({"outline": None}, "outline is not a list"),
-    ({"outline": ["The riddle", "the riddle", "The answer"]}, "a heading twice"),
-    ({"topic": "Why the clock of {harbour} is always late"}, "the text has '{'"),
-    ({"topic": "Warum die Uhr am Hafen von Brannoc immer neun Minuten nach der Zeit ist", "style": "ein Rätsel und die Lösung mit dem Werk",
-      "audience_phrase": "die Lotsen der Stadt", "outline": ["Das Rätsel", "Der Fehler", "Die Lösung"]}, "does not read as en"),
-    ({"topic": "why the Harbour clock of Brannoc is, always, nine minutes late!"}, "the topic is taken already"),
-])
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({}, None),
+        ({"topic": "Clocks"}, "topic has 6 characters"),
+        ({"topic": "Horological deliberations"}, "topic has fewer than 4 words"),
+        ({"topic": 1984}, "topic is not text"),
+        ({"style": GOOD["topic"]}, "three different things"),
+        ({"feature_hints": ["code"]}, "'code', which is not on the list"),
+        ({"feature_hints": []}, "None, which is not on the list"),
+        ({"outline": ["The riddle", "The gear"]}, "outline has 2 headings, not 3"),
+        ({"outline": None}, "outline is not a list"),
+        ({"outline": ["The riddle", "the riddle", "The answer"]}, "a heading twice"),
+        ({"topic": "Why the clock of {harbour} is always late"}, "the text has '{'"),
+        (
+            {
+                "topic": "Warum die Uhr am Hafen von Brannoc immer neun Minuten nach der Zeit ist",
+                "style": "ein Rätsel und die Lösung mit dem Werk",
+                "audience_phrase": "die Lotsen der Stadt",
+                "outline": ["Das Rätsel", "Der Fehler", "Die Lösung"],
+            },
+            "does not read as en",
+        ),
+        (
+            {"topic": "why the Harbour clock of Brannoc is, always, nine minutes late!"},
+            "the topic is taken already",
+        ),
+    ],
+)
 def test_what_the_model_wrote_is_refused_with_a_reason_for_its_next_attempt(change, said):
-    taken = ["The harbour clock of Brannoc is always nine minutes late: why"] if said and "taken" in said else []
+    taken = (
+        ["The harbour clock of Brannoc is always nine minutes late: why"]
+        if said and "taken" in said
+        else []
+    )
     found = seeds.faults(SEED, GOOD | change, ["image", "quote"], taken)
     assert not found if said is None else [reason for reason in found if said in reason], found
 
 
 def test_the_schema_binds_the_outline_to_the_number_of_slides():
     import jsonschema
+
     jsonschema.validate(GOOD, seeds.schema(["image"], 3))
-    jsonschema.validate({key: value for key, value in GOOD.items() if key != "outline"}, seeds.schema(["image"], 0))
+    jsonschema.validate(
+        {key: value for key, value in GOOD.items() if key != "outline"}, seeds.schema(["image"], 0)
+    )
     for hints, slides in (["image"], 4), (["quote"], 3), (["image"], 0):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(GOOD, seeds.schema(hints, slides))
@@ -134,16 +171,25 @@ def test_the_schema_binds_the_outline_to_the_number_of_slides():
 
 # --- Data Designer ----------------------------------------------------------------------------------------------------
 
+
 def good(ident, prompt):
     """An answer fit for any row: words that depend on its id, as many headings as were asked for."""
     letters = random.Random(ident)
-    one, two, three, four, five = ("".join(letters.choices("bdfgklmnprstvz", k=3) + letters.choices("aeiou", k=3)) for _ in range(5))
+    one, two, three, four, five = (
+        "".join(letters.choices("bdfgklmnprstvz", k=3) + letters.choices("aeiou", k=3))
+        for _ in range(5)
+    )
     german = "in German" in prompt
-    answer = {"topic": f"Warum die {one} und das {two} nicht mit {three} {four} {five} gehen" if german else
-              f"How {one} and {two} met the {three} of {four} {five}",
-              "audience_phrase": f"die Leute von {one}" if german else f"the keepers of {one}",
-              "style": f"eine Geschichte von {two}, mit der Rechnung" if german else f"the story of {two}, with the sums",
-              "feature_hints": [re.search(r"best: ([\w-]+)", prompt)[1]]}
+    answer = {
+        "topic": f"Warum die {one} und das {two} nicht mit {three} {four} {five} gehen"
+        if german
+        else f"How {one} and {two} met the {three} of {four} {five}",
+        "audience_phrase": f"die Leute von {one}" if german else f"the keepers of {one}",
+        "style": f"eine Geschichte von {two}, mit der Rechnung"
+        if german
+        else f"the story of {two}, with the sums",
+        "feature_hints": [re.search(r"best: ([\w-]+)", prompt)[1]],
+    }
     if wanted := re.search(r"titles of the (\d+) slides", prompt):
         answer["outline"] = [f"{one} {k}" for k in range(int(wanted[1]))]
     return answer
@@ -184,14 +230,30 @@ class Endpoint:
         k, self.chats[ident] = self.chats[ident], self.chats[ident] + 1
         time.sleep(self.latency)
         planned = self.plan.get(ident, ())
-        planned = planned[min(k, len(planned) - 1)] if planned and (k < len(planned) or planned[-1] == "garbage") else None
+        planned = (
+            planned[min(k, len(planned) - 1)]
+            if planned and (k < len(planned) or planned[-1] == "garbage")
+            else None
+        )
         if isinstance(planned, int):
             return planned, {"error": {"message": f"planned {planned}"}}
         if planned is None or callable(planned):
             planned = (planned or (lambda answer: answer))(good(ident, prompt))
-        text = planned if isinstance(planned, str) else f"Here it is:\n```json\n{json.dumps(planned)}\n```"
-        return 200, {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
-                     "usage": {"prompt_tokens": 10, "completion_tokens": 5, "cost": 0.01}}
+        text = (
+            planned
+            if isinstance(planned, str)
+            else f"Here it is:\n```json\n{json.dumps(planned)}\n```"
+        )
+        return 200, {
+            "choices": [
+                {
+                    "index": 0,
+                    "finish_reason": "stop",
+                    "message": {"role": "assistant", "content": text},
+                }
+            ],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 5, "cost": 0.01},
+        }
 
 
 @pytest.fixture
@@ -209,7 +271,9 @@ def endpoint():
 
 
 def sample(run, rows, url, table, rounds=4, retries=2, **options):
-    client = chat_client.Client(registry.Model("stub", url, "stub", **options), jobs=4, retries=retries)
+    client = chat_client.Client(
+        registry.Model("stub", url, "stub", **options), jobs=4, retries=retries
+    )
     with seeds.Sampler(rows, client, run, found=table, seed=7) as sampler:
         for _ in range(rounds):
             sampler.round()
@@ -220,22 +284,32 @@ def without_by(rows):
     return [{"id": row["id"], "seed": row["seed"]} for row in rows]
 
 
-def test_rows_that_fail_are_asked_again_by_id_until_they_are_good_or_the_rounds_are_over(tmp_path, table, endpoint):
+def test_rows_that_fail_are_asked_again_by_id_until_they_are_good_or_the_rounds_are_over(
+    tmp_path, table, endpoint
+):
     rows = seeds.spine(table, 7, 30)
-    outlined, other = (next(row["id"] for row in rows[8:] if row["seed"]["wants_outline"] is wanted) for wanted in (True, False))
-    stub = endpoint({
-        "s00001": [500, 503],
-        "s00002": ["I would rather not."],
-        "s00003": [lambda answer: answer | {"feature_hints": ["karaoke"]}],
-        "s00004": [lambda answer: answer | {"topic": good("s00003", "best: x")["topic"]}],
-        "s00005": ["garbage"],
-        "s00006": [{"topic": 3}, '{"topic": "torn'],
-        outlined: [lambda answer: answer | {"outline": answer["outline"][:-1]}],
-        other: [json.dumps],
-    })
+    outlined, other = (
+        next(row["id"] for row in rows[8:] if row["seed"]["wants_outline"] is wanted)
+        for wanted in (True, False)
+    )
+    stub = endpoint(
+        {
+            "s00001": [500, 503],
+            "s00002": ["I would rather not."],
+            "s00003": [lambda answer: answer | {"feature_hints": ["karaoke"]}],
+            "s00004": [lambda answer: answer | {"topic": good("s00003", "best: x")["topic"]}],
+            "s00005": ["garbage"],
+            "s00006": [{"topic": 3}, '{"topic": "torn'],
+            outlined: [lambda answer: answer | {"outline": answer["outline"][:-1]}],
+            other: [json.dumps],
+        }
+    )
     sampler = sample(tmp_path / "run", rows, stub.url, table)
     assert sorted(sampler.accepted) == [row["id"] for row in rows if row["id"] != "s00005"]
-    assert sampler.reasons == {"s00005": ["there was no JSON that keeps to the schema"]} and not sampler.trouble
+    assert (
+        sampler.reasons == {"s00005": ["there was no JSON that keeps to the schema"]}
+        and not sampler.trouble
+    )
     for row in rows:
         if row["id"] in sampler.accepted:
             seed = sampler.accepted[row["id"]]["seed"]
@@ -243,17 +317,32 @@ def test_rows_that_fail_are_asked_again_by_id_until_they_are_good_or_the_rounds_
             assert set(seed["feature_hints"]) <= set(seeds.allowed(table, seed))
             assert len(seed.get("outline", [])) == (seed["slides"] if seed["wants_outline"] else 0)
     asked = stub.chats
-    assert asked["s00001"] == 3 and asked["s00002"] == asked["s00003"] == asked[outlined] == 2 and asked["s00005"] == 8
+    assert (
+        asked["s00001"] == 3
+        and asked["s00002"] == asked["s00003"] == asked[outlined] == 2
+        and asked["s00005"] == 8
+    )
     assert asked[other] == 1 and asked["s00007"] == 1
-    again = [body for body in stub.bodies if body["messages"][1]["content"].startswith(f"Talk {outlined}.")][-1]
+    again = [
+        body
+        for body in stub.bodies
+        if body["messages"][1]["content"].startswith(f"Talk {outlined}.")
+    ][-1]
     slides = next(row["seed"]["slides"] for row in rows if row["id"] == outlined)
-    assert f"refused:\n- outline has {slides - 1} headings, not {slides}" in again["messages"][1]["content"]
+    assert (
+        f"refused:\n- outline has {slides - 1} headings, not {slides}"
+        in again["messages"][1]["content"]
+    )
     assert all(isinstance(message["content"], str) for message in again["messages"])
     assert sampler.accepted["s00002"]["by"]["usage"]["cost"] == pytest.approx(0.02)
-    assert [row for _, row in stream.records(tmp_path / "run" / "seeds.jsonl")] == list(sampler.accepted.values())
+    assert [row for _, row in stream.records(tmp_path / "run" / "seeds.jsonl")] == list(
+        sampler.accepted.values()
+    )
 
 
-def test_running_again_asks_nothing_more_rows_ask_for_those_and_a_lost_product_is_made_from_the_journal(tmp_path, table, endpoint):
+def test_running_again_asks_nothing_more_rows_ask_for_those_and_a_lost_product_is_made_from_the_journal(
+    tmp_path, table, endpoint
+):
     stub = endpoint({"s00002": ["no"]})
     rows = seeds.spine(table, 7, 5)
     first = sample(tmp_path, rows[:3], stub.url, table, rounds=2)
@@ -265,46 +354,87 @@ def test_running_again_asks_nothing_more_rows_ask_for_those_and_a_lost_product_i
     assert list(more.accepted.values())[:3] == list(first.accepted.values())
     (tmp_path / "seeds.jsonl").unlink()
     made = sample(tmp_path, rows, stub.url, table, rounds=2)
-    assert made.asked == 0 and without_by(made.accepted.values()) == without_by(more.accepted.values())
+    assert made.asked == 0 and without_by(made.accepted.values()) == without_by(
+        more.accepted.values()
+    )
     assert sum(stub.chats.values()) == 6
 
 
-def test_an_endpoint_that_refuses_is_trouble_of_the_rows_and_is_not_asked_on(tmp_path, table, endpoint):
+def test_an_endpoint_that_refuses_is_trouble_of_the_rows_and_is_not_asked_on(
+    tmp_path, table, endpoint
+):
     stub = endpoint({"s00001": [400], "s00002": [401]})
     sampler = sample(tmp_path, seeds.spine(table, 7, 2), stub.url, table)
-    assert sampler.trouble["s00001"]["retriable"] is False and "the key is refused" in sampler.trouble["s00002"]["message"]
+    assert (
+        sampler.trouble["s00001"]["retriable"] is False
+        and "the key is refused" in sampler.trouble["s00002"]["message"]
+    )
     assert not sampler.accepted and not sampler.reasons and sum(stub.chats.values()) == 2
 
 
 def test_the_budget_ends_the_asking_and_keeps_what_was_paid(tmp_path, table, endpoint):
     stub = endpoint()
-    client = chat_client.Client(registry.Model("stub", stub.url, "stub", reports_cost=True), jobs=1, budget=0.025)
+    client = chat_client.Client(
+        registry.Model("stub", stub.url, "stub", reports_cost=True), jobs=1, budget=0.025
+    )
     with seeds.Sampler(seeds.spine(table, 7, 6), client, tmp_path, found=table, seed=7) as sampler:
         sampler.round()
-    assert len(sampler.accepted) == 2 and {error["class"] for error in sampler.trouble.values()} == {"budget"}
+    assert len(sampler.accepted) == 2 and {
+        error["class"] for error in sampler.trouble.values()
+    } == {"budget"}
 
 
 def test_the_gateway_serves_nobody_but_its_own_data_designer(tmp_path, table, endpoint):
     import requests
+
     stub = endpoint()
-    with seeds.Sampler(seeds.spine(table, 7, 1), chat_client.Client(registry.Model("stub", stub.url, "stub")), tmp_path, found=table) as sampler:
-        reply = requests.post(f"{sampler.gateway.url}/chat/completions", json={"messages": []}, timeout=10)
+    with seeds.Sampler(
+        seeds.spine(table, 7, 1),
+        chat_client.Client(registry.Model("stub", stub.url, "stub")),
+        tmp_path,
+        found=table,
+    ) as sampler:
+        reply = requests.post(
+            f"{sampler.gateway.url}/chat/completions", json={"messages": []}, timeout=10
+        )
     assert reply.status_code == 401 and not stub.bodies
 
 
 def test_without_data_designer_the_command_that_installs_it_is_named(tmp_path, table, monkeypatch):
     monkeypatch.setattr(seeds.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(cli.Missing, match=r"run: make \.venv/\.synth"):
-        seeds.Sampler([], SimpleNamespace(model=registry.Model("m", "u", "m")), tmp_path, found=table)
+        seeds.Sampler(
+            [], SimpleNamespace(model=registry.Model("m", "u", "m")), tmp_path, found=table
+        )
 
 
 def test_kill_9_loses_no_reply_and_pays_for_none_twice(tmp_path, endpoint):
     stub, found = endpoint(latency=0.15), seeds.table()
-    seed = next(k for k in range(1000) if {row["seed"]["language"] for row in seeds.spine(found, k, 12)} <= {"en", "de"})
-    arguments = [sys.executable, cli.ROOT / "bin/seed-sample", "--n", "12", "--seed", str(seed), "--base-url", stub.url, "--slug", "stub",
-                 "--jobs", "2", "--run", tmp_path]
+    seed = next(
+        k
+        for k in range(1000)
+        if {row["seed"]["language"] for row in seeds.spine(found, k, 12)} <= {"en", "de"}
+    )
+    arguments = [
+        sys.executable,
+        cli.ROOT / "bin/seed-sample",
+        "--n",
+        "12",
+        "--seed",
+        str(seed),
+        "--base-url",
+        stub.url,
+        "--slug",
+        "stub",
+        "--jobs",
+        "2",
+        "--run",
+        tmp_path,
+    ]
     environment = dict(os.environ, PYTHONPATH=str(cli.ROOT / "lib"))
-    first = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    first = subprocess.Popen(
+        arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     while sum(stub.chats.values()) < 6:
         assert first.poll() is None
         time.sleep(0.01)
@@ -314,6 +444,8 @@ def test_kill_9_loses_no_reply_and_pays_for_none_twice(tmp_path, endpoint):
     assert 4 <= done <= 6
     second = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300)
     assert second.returncode == 0, second.stderr
-    assert [json.loads(line)["id"] for line in second.stdout.splitlines()] == [f"s{i:05d}" for i in range(1, 13)]
+    assert [json.loads(line)["id"] for line in second.stdout.splitlines()] == [
+        f"s{i:05d}" for i in range(1, 13)
+    ]
     assert 12 <= sum(stub.chats.values()) <= 14  # the two in flight at the kill were asked again
     assert f"12 of 12 seeds, 0 of them from before; {12 - done} requests" in second.stderr

@@ -4,8 +4,19 @@ from decksmith.corpus import split
 
 
 def rows(n, first=0, **more):
-    return [{"id": f"s{k:04d}", "messages": [{"role": "user", "content": f"request {k}"}], **more,
-             "seed": {"theme": ("default", "seriph", "apple-basic")[k % 3], "domain": f"d{k % 7}", "language": "en"}} for k in range(first, first + n)]
+    return [
+        {
+            "id": f"s{k:04d}",
+            "messages": [{"role": "user", "content": f"request {k}"}],
+            **more,
+            "seed": {
+                "theme": ("default", "seriph", "apple-basic")[k % 3],
+                "domain": f"d{k % 7}",
+                "language": "en",
+            },
+        }
+        for k in range(first, first + n)
+    ]
 
 
 def test_each_theme_gives_its_share_spread_over_the_domains():
@@ -32,7 +43,7 @@ def test_a_cluster_is_never_parted():
     for k, row in enumerate(some):
         row["overlap"] = {"cluster": f"s{k // 4:04d}"}
     sides = split.assign(some, 0.2, {})
-    assert all(len({sides[row["id"]] for row in some[k:k + 4]}) == 1 for k in range(0, 120, 4))
+    assert all(len({sides[row["id"]] for row in some[k : k + 4]}) == 1 for k in range(0, 120, 4))
     assert sum(side == "test" for side in sides.values()) == pytest.approx(24, abs=8)
 
 
@@ -41,12 +52,18 @@ def test_a_new_row_follows_its_cluster_and_a_bridge_between_the_sides_is_left_ou
     for row in (*old, *new):
         row["overlap"] = {"cluster": "s0000"}
     assert split.assign([old[0], *new], 0.1, {"s0000": "test"})["s0002"] == "test"
-    assert split.assign([*old, *new], 0.1, {"s0000": "test", "s0001": "train"}) == {"s0000": "test", "s0001": "train", "s0002": None}
+    assert split.assign([*old, *new], 0.1, {"s0000": "test", "s0001": "train"}) == {
+        "s0000": "test",
+        "s0001": "train",
+        "s0002": None,
+    }
 
 
 def test_a_damaged_list_is_named_by_line(tmp_path):
     (tmp_path / "split.tsv").write_text("a\ttrain\nb\n")
-    with pytest.raises(cli.BadData, match=r"split\.tsv:2: expected an id, a tab, and train or test"):
+    with pytest.raises(
+        cli.BadData, match=r"split\.tsv:2: expected an id, a tab, and train or test"
+    ):
         split.read(tmp_path / "split.tsv")
     (tmp_path / "split.tsv").write_text("a\ttrain\na\ttest\n")
     with pytest.raises(cli.BadData, match=r"split\.tsv:2"):

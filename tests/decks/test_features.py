@@ -59,7 +59,9 @@ def test_craft_v5_sees_what_the_published_scan_sees(text, seen):
 
 
 @pytest.mark.parametrize("hollow", HOLLOW)
-def test_a_hollow_deck_that_the_published_scan_gives_five_stays_low_and_below_every_honest_deck(hollow):
+def test_a_hollow_deck_that_the_published_scan_gives_five_stays_low_and_below_every_honest_deck(
+    hollow,
+):
     assert craft_v5(HOLLOW[hollow])[0] == 5
     score, _ = craft(Deck.parse(HOLLOW[hollow]))
     assert score < 1.25
@@ -115,20 +117,30 @@ def test_counts_say_what_an_honest_deck_holds():
     ],
 )
 def test_a_note_counts_from_five_words_in_any_script(note, counted):
-    deck = Deck.parse(f"---\ntheme: default\n---\n\n# x\n\n---\n\n# A slide of nine words that says quite enough\n\n<!-- {note} -->\n")
+    deck = Deck.parse(
+        f"---\ntheme: default\n---\n\n# x\n\n---\n\n# A slide of nine words that says quite enough\n\n<!-- {note} -->\n"
+    )
     assert craft(deck)[1]["notes"] == counted
 
 
 def test_slides_that_show_one_thing_are_substantial():
-    slides = ["layout: fact\n---\n\n# 40 packets", "layout: quote\n---\n\n# A third suffices", "layout: image\nimage-query: bean flowers\n---\n"]
-    deck = Deck.parse("---\ntheme: default\n---\n\n# x\n\n" + "".join(f"---\n{slide}\n\n" for slide in slides))
+    slides = [
+        "layout: fact\n---\n\n# 40 packets",
+        "layout: quote\n---\n\n# A third suffices",
+        "layout: image\nimage-query: bean flowers\n---\n",
+    ]
+    deck = Deck.parse(
+        "---\ntheme: default\n---\n\n# x\n\n" + "".join(f"---\n{slide}\n\n" for slide in slides)
+    )
     assert craft(deck)[1]["substantial"] == 3
 
 
 def test_the_same_slide_again_adds_nothing():
     text = HONEST["tides"]
     again = (
-        text + "\n---\n\n# Two bulges, one moon\n\n" + text.split("# Two bulges, one moon\n\n")[1].split("\n---\n")[0]
+        text
+        + "\n---\n\n# Two bulges, one moon\n\n"
+        + text.split("# Two bulges, one moon\n\n")[1].split("\n---\n")[0]
     )
     before, after = features(text), features(again)
     assert after["counts"]["slides"] == 8
@@ -140,14 +152,28 @@ def test_the_same_slide_again_adds_nothing():
 @pytest.mark.parametrize(
     ("again", "solid", "tables"),
     [
-        ("# A title\n\nThere is a lot to say about point 2 of it\n\n| a | b |\n|---|---|\n| x 2 | 1 |\n| y | 2 |", 1, 1),
-        ("# Another one\n\nThere is a lot to say about point 1 of it\n\n| a | b |\n|---|---|\n| x 1 | 1 |\n| y | 2 |", 1, 1),
-        ("# A title\n\nThere is a word to say about point 1 of it\n\n| a | b |\n|---|---|\n| z | 1 |\n| y | 2 |", 2, 2),
+        (
+            "# A title\n\nThere is a lot to say about point 2 of it\n\n| a | b |\n|---|---|\n| x 2 | 1 |\n| y | 2 |",
+            1,
+            1,
+        ),
+        (
+            "# Another one\n\nThere is a lot to say about point 1 of it\n\n| a | b |\n|---|---|\n| x 1 | 1 |\n| y | 2 |",
+            1,
+            1,
+        ),
+        (
+            "# A title\n\nThere is a word to say about point 1 of it\n\n| a | b |\n|---|---|\n| z | 1 |\n| y | 2 |",
+            2,
+            2,
+        ),
     ],
 )
 def test_a_slide_that_differs_in_digits_or_title_only_is_the_same_slide(again, solid, tables):
     first = "# A title\n\nThere is a lot to say about point 1 of it\n\n| a | b |\n|---|---|\n| x 1 | 1 |\n| y | 2 |"
-    counts = craft(Deck.parse(f"---\ntheme: default\n---\n\n# x\n\n---\n\n{first}\n\n---\n\n{again}\n"))[1]
+    counts = craft(
+        Deck.parse(f"---\ntheme: default\n---\n\n# x\n\n---\n\n{first}\n\n---\n\n{again}\n")
+    )[1]
     assert (counts["substantial"], counts["tables"]) == (solid, tables)
 
 
@@ -156,7 +182,10 @@ def test_a_legal_slide_without_frontmatter_does_not_lower_craft_although_it_lowe
         "---\ntheme: default\nlayout: cover\n---\n# One two\n\n{}"
         "---\nlayout: center\n---\n# Three four\n\n---\nlayout: end\n---\n# Five six\n"
     )
-    plain, more = deck.format(""), deck.format("---\n\n# A legal slide of eight words in all now\n\n")
+    plain, more = (
+        deck.format(""),
+        deck.format("---\n\n# A legal slide of eight words in all now\n\n"),
+    )
     assert craft_v5(more)[0] < craft_v5(plain)[0]
     assert craft(Deck.parse(more))[0] >= craft(Deck.parse(plain))[0]
 
@@ -170,7 +199,9 @@ def test_each_further_use_of_a_feature_gains_less_and_the_scale_never_ends():
             for i in "klmnop"[:n]
         )
         rest = "".join(
-            f"---\n\n# Plain {i} slide\n\n" + " ".join(f"word{i}{k}" for k in "abcdefghijklmnopqrstuvwxyz" * 2) + "\n\n"
+            f"---\n\n# Plain {i} slide\n\n"
+            + " ".join(f"word{i}{k}" for k in "abcdefghijklmnopqrstuvwxyz" * 2)
+            + "\n\n"
             for i in "vwxyz"
         )
         return craft(Deck.parse(rest + blocks))[0]

@@ -19,18 +19,28 @@ DEFECTS = {
     ),
     "long paragraph": (
         "# Three\n\n" + "many words\n" * 320,
-        [("dense", 15, "the slide has 641 words, more than 150"), ("overflow", 17, "text overflows by 448 px")],
+        [
+            ("dense", 15, "the slide has 641 words, more than 150"),
+            ("overflow", 17, "text overflows by 448 px"),
+        ],
     ),
     "tall table": (
         "# Three\n\n| a | b |\n|---|---|\n" + "\n".join(f"| row {n} | {n} |" for n in range(12)),
         [("overflow", 27, "text overflows by 212 px")],
     ),
     "wide table": (
-        "# Three\n\n| " + " | ".join(f"verylongcolumn{n}" for n in range(9)) + " |\n|" + "---|" * 9 + "\n|" + "x|" * 9,
+        "# Three\n\n| "
+        + " | ".join(f"verylongcolumn{n}" for n in range(9))
+        + " |\n|"
+        + "---|" * 9
+        + "\n|"
+        + "x|" * 9,
         [("overflow", 17, "text overflows by 460 px at the right")],
     ),
     "tall diagram": (
-        "# Three\n\n```mermaid\ngraph TD\n" + "\n".join(f"  N{n} --> N{n + 1}" for n in range(6)) + "\n```",
+        "# Three\n\n```mermaid\ngraph TD\n"
+        + "\n".join(f"  N{n} --> N{n + 1}" for n in range(6))
+        + "\n```",
         [("overflow", 17, "a diagram overflows by 238 px")],
     ),
     "long line of code": (
@@ -89,27 +99,35 @@ DEFECTS = {
         "# Three\n\n<div style='background:#000'><div style='background:rgba(255,255,255,.5)'>\n\n<span style='color:#999'>grey on grey</span>\n\n</div></div>",
         [("low-contrast", 19, "text has a contrast of 1.40, below 2.5")],
     ),
-    "dense": ("# Three\n\n" + "word " * 160, [("dense", 15, "the slide has 161 words, more than 150")]),
+    "dense": (
+        "# Three\n\n" + "word " * 160,
+        [("dense", 15, "the slide has 161 words, more than 150")],
+    ),
     "no title": ("Only a paragraph.", [("no-title", 15, "the slide has no title")]),
     "blank": ("<!-- only a note -->", [("blank", 14, "nothing can be seen on the slide")]),
     "broken picture": (
         "# Three\n\n![x](images/none.png)",
         [("broken-picture", 17, "the picture images/none.png is not there")],
     ),
-    "render error": ("# Three\n\nan <open> tag", [("vue-compile", 17, "Element is missing end tag.")]),
+    "render error": (
+        "# Three\n\nan <open> tag",
+        [("vue-compile", 17, "Element is missing end tag.")],
+    ),
 }
 
 FINE = {
     "over a picture": "# Three\n\n<div style=\"background:url(/images/a.png);padding:20px\">\n\n<span style='color:#888'>not judged</span>\n\n</div>",
     "white on a dark card": "# Three\n\n<div class='bg-gray-800 text-white p-4'>\n\nwords\n\n</div>",
     "white on a dark sibling": f"# Three\n\n<div style='{AT.format(200)};width:600px;height:200px;background:#222'></div>\n\n<p style='{AT.format(250)};opacity:1;color:#fff'>light on dark</p>",
-    "a larger background": "# Three\n\n<div style=\"background:url(/images/a.png);position:absolute;inset:-20px;z-index:-1\"></div>\n\nwords",
+    "a larger background": '# Three\n\n<div style="background:url(/images/a.png);position:absolute;inset:-20px;z-index:-1"></div>\n\nwords',
     "a picture beside another": "# Three\n\n<div class='flex gap-4'><img src='/images/a.png' width='200'><img src='/images/a.png' width='200'></div>",
 }
 
 
 # What honest decks do and no rule may mistake for a defect, in two themes.
-HABITS = HEAD.replace("default", "THEME") + """# Cards
+HABITS = (
+    HEAD.replace("default", "THEME")
+    + """# Cards
 
 <div class="grid grid-cols-2 gap-4">
 <div class="bg-blue-600 text-white rounded p-4">
@@ -184,6 +202,7 @@ class: bg-black text-white
 
 Text on it
 """
+)
 
 
 @pytest.fixture(scope="module")
@@ -192,10 +211,14 @@ def run(tmp_path_factory):
     run = tmp_path_factory.mktemp("xray")
     decks = {name: HEAD + text + "\n" for name, (text, _) in DEFECTS.items()}
     decks |= {name: HEAD + text + "\n" for name, text in FINE.items()}
-    decks |= {f"habits {theme}": HABITS.replace("THEME", theme) for theme in ("default", "apple-basic")}
+    decks |= {
+        f"habits {theme}": HABITS.replace("THEME", theme) for theme in ("default", "apple-basic")
+    }
     decks |= {theme: FEATURES.replace("THEME", theme) for theme in THEMES}
     decks |= {path.stem: path.read_text() for path in sorted(HONEST.glob("*.md"))}
-    records = [put(run, name.replace(" ", "-"), text, ["images/a.png"]) for name, text in decks.items()]
+    records = [
+        put(run, name.replace(" ", "-"), text, ["images/a.png"]) for name, text in decks.items()
+    ]
     for record, value in zip(records, rendered(run, records), strict=True):
         record["render"] = value
     return run, dict(zip(decks, records, strict=True))
@@ -212,7 +235,16 @@ def test_a_defect_is_found_on_its_line(run, name):
     assert {f["slide"] for f in found(run, name)} == {3}
 
 
-@pytest.mark.parametrize("name", [*FINE, "habits default", "habits apple-basic", *THEMES, *(path.stem for path in sorted(HONEST.glob("*.md")))])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *FINE,
+        "habits default",
+        "habits apple-basic",
+        *THEMES,
+        *(path.stem for path in sorted(HONEST.glob("*.md"))),
+    ],
+)
 def test_what_is_fine_has_no_findings(run, name):
     assert run[1][name]["render"]["status"] == "ok"
     assert found(run, name) == []
@@ -222,15 +254,38 @@ def test_every_element_of_a_slide_is_found_again_in_the_markdown(run):
     text = FEATURES.replace("THEME", "default")
     rows, source = text.split("\n"), lint._Source(text)
     pages = run[1]["default"]["render"]["xray"]
-    assert [[(box["kind"], rows[line - 1]) for box, line in zip(page["boxes"], source.lines(page), strict=True)] for page in pages] == [
+    assert [
+        [
+            (box["kind"], rows[line - 1])
+            for box, line in zip(page["boxes"], source.lines(page), strict=True)
+        ]
+        for page in pages
+    ] == [
         [("title", "# Coral reefs 珊瑚礁"), ("text", "A short tour")],
         [("title", "## Code"), ("code", "def reef(n):")],
         [("title", "## Diagram"), ("diagram", "```mermaid")],
         [("title", "## Formula"), ("text", "Inline $a^2$ and"), ("formula", "\\int_0^1 x\\,dx")],
-        [("title", "## Table"), ("table", "| Reef | Area |"), ("cell", "| Reef | Area |"), ("cell", "| Reef | Area |"), ("cell", "| North | 120 |"), ("cell", "| North | 120 |")],
-        [("title", "## Clicks"), ("item", "- one"), ("item", "- two"), ("text", "<div v-click>hidden until a click</div>"), ("quote", "> Said somebody")],
+        [
+            ("title", "## Table"),
+            ("table", "| Reef | Area |"),
+            ("cell", "| Reef | Area |"),
+            ("cell", "| Reef | Area |"),
+            ("cell", "| North | 120 |"),
+            ("cell", "| North | 120 |"),
+        ],
+        [
+            ("title", "## Clicks"),
+            ("item", "- one"),
+            ("item", "- two"),
+            ("text", "<div v-click>hidden until a click</div>"),
+            ("quote", "> Said somebody"),
+        ],
         [("title", "# Left"), ("title", "# Right")],
-        [("title", "# Picture"), ("image", "![again](images/a.png)"), ("background", "image: images/a.png")],
+        [
+            ("title", "# Picture"),
+            ("image", "![again](images/a.png)"),
+            ("background", "image: images/a.png"),
+        ],
     ]
 
 
@@ -247,7 +302,11 @@ def test_a_slide_of_hundreds_of_elements_keeps_sixty_boxes_and_the_last_one_out(
 @pytest.mark.parametrize(
     ("markdown", "shown", "line"),
     [
-        ("intro\n\n- see **the _bold_ part** of [it](https://example.com)", "see the bold part of it", 3),
+        (
+            "intro\n\n- see **the _bold_ part** of [it](https://example.com)",
+            "see the bold part of it",
+            3,
+        ),
         ("a\n\nfoo**bar**baz `snake_case` 2&nbsp;&lt;&nbsp;3", "foobarbaz snake_case 2 < 3", 3),
         ("a\n\n<div\n  class='x'>words in\n  a tag</div>", "words in a tag", 4),
         ("a\n\n<Card title='Hello there' />", "Hello there", 3),
@@ -278,7 +337,11 @@ def test_the_overlay_draws_each_finding_in_its_colour(run):
     (folder / "overlap" / "overlay" / "09.png").write_bytes(png())
     value = lint.examine(folder, records["overlap"], overlay=True)
     assert value["overlay"] == [f"overlap/overlay/{n:02}.png" for n in (1, 2, 3)]
-    assert sorted(path.name for path in (folder / "overlap" / "overlay").iterdir()) == ["01.png", "02.png", "03.png"]
+    assert sorted(path.name for path in (folder / "overlap" / "overlay").iterdir()) == [
+        "01.png",
+        "02.png",
+        "03.png",
+    ]
     colour = tuple(bytes.fromhex(lint.COLOURS["overlap"][1:]))
     counts = []
     for name in value["overlay"]:
@@ -294,5 +357,9 @@ def test_a_record_that_failed_before_it_was_rendered_has_no_findings():
 
 
 def test_the_measures_are_small(run):
-    sizes = [len(json.dumps(page["boxes"])) for record in run[1].values() for page in record["render"]["xray"]]
+    sizes = [
+        len(json.dumps(page["boxes"]))
+        for record in run[1].values()
+        for page in record["render"]["xray"]
+    ]
     assert max(sizes) < 12_000

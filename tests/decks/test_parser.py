@@ -208,14 +208,21 @@ def test_our_slices_of_a_fixture_are_those_of_the_official_parser(official, path
 @settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(LINES), max_size=30), st.sampled_from(["\n", "\r\n"]))
 @example(["```yaml", "layout:", "\t```"], "\n")
-def test_our_slices_of_any_mixture_of_lines_are_those_of_the_official_parser(official, lines, newline):
+def test_our_slices_of_any_mixture_of_lines_are_those_of_the_official_parser(
+    official, lines, newline
+):
     agree(official, newline.join(lines))
 
 
 @settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(YAML), min_size=1, max_size=5))
 def test_our_frontmatter_is_that_of_the_official_parser(official, lines):
-    agree(official, "\n".join(["---", "layout: cover", "---", "# One", "", "---", *lines, "---", "", "# Two", ""]))
+    agree(
+        official,
+        "\n".join(
+            ["---", "layout: cover", "---", "# One", "", "---", *lines, "---", "", "# Two", ""]
+        ),
+    )
 
 
 @settings(max_examples=300, deadline=None)
@@ -229,7 +236,9 @@ def test_the_parser_never_raises_and_slides_and_separators_cover_every_line(text
         assert slide.content.split("\n")[0] in lines[slide.content_line - 1]
         for fence in slide.fences:
             assert lines[fence.line - 1].lstrip(" \t>")[:3] in ("```", "~~~")
-        assert len(slide.prose) == len(slide.content) and slide.prose.count("\n") == slide.content.count("\n")
+        assert len(slide.prose) == len(slide.content) and slide.prose.count(
+            "\n"
+        ) == slide.content.count("\n")
         _ = slide.text, slide.images, slide.comments
         at = slide.end + 1
     assert all(line.startswith("---") for line in lines[at - 1 :])
@@ -239,14 +248,23 @@ def test_the_parser_never_raises_and_slides_and_separators_cover_every_line(text
 
 def test_faults_in_frontmatter_name_slide_and_line():
     deck = Deck.parse((ROOT / "tests/fixtures/decks/parse/broken.md").read_text())
-    assert [(no, line) for no, line, _ in deck.faults] == [(2, 9), (3, 16), (4, 22), (5, 29), (6, 35)]
+    assert [(no, line) for no, line, _ in deck.faults] == [
+        (2, 9),
+        (3, 16),
+        (4, 22),
+        (5, 29),
+        (6, 35),
+    ]
     assert deck.slides[1].frontmatter == {} and deck.slides[1].title == "Alias that is none"
 
 
 def test_byte_order_mark_and_windows_line_ends_change_nothing():
     data = (ROOT / "tests/fixtures/decks/parse/windows.md").read_bytes().decode()
     deck = Deck.parse(data)
-    assert (deck.theme, [s.layout for s in deck.slides]) == ("seriph", ["cover", "default", "end", "default"])
+    assert (deck.theme, [s.layout for s in deck.slides]) == (
+        "seriph",
+        ["cover", "default", "end", "default"],
+    )
     assert deck.slides[1].note == "A note\nof two lines"
     assert deck.slides[3].content == "", "a trailing rule is an empty slide, as in Slidev"
 
@@ -257,7 +275,9 @@ def test_fences_images_comments_and_hidden_slides_are_found_with_their_lines():
         "![no](c.png)\n```\n<!-- c -->\n<img src='d.png'>\n\n<!-- n -->\n"
     )
     slide = deck.slides[0]
-    assert [(f.lang, f.info, f.line, f.end, f.closed) for f in slide.fences] == [("js", "{1|2}", 10, 12, True)]
+    assert [(f.lang, f.info, f.line, f.end, f.closed) for f in slide.fences] == [
+        ("js", "{1|2}", 10, 12, True)
+    ]
     assert [(i.url, i.line, i.kind) for i in slide.images] == [
         ("/a.png", 2, "image"),
         ("b.png", 8, "markdown"),
@@ -268,7 +288,10 @@ def test_fences_images_comments_and_hidden_slides_are_found_with_their_lines():
 
 HOSTILE = {
     "an alias bomb": "---\na: &a [x,x,x,x,x,x,x,x,x,x]\n"
-    + "".join(f"{b}: &{b} [{','.join(['*' + a] * 10)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+    + "".join(
+        f"{b}: &{b} [{','.join(['*' + a] * 10)}]\n"
+        for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+    )
     + "---\n",
     "brackets": "---\na: " + "[" * 200_000 + "\n---\n",
     "many bracketed blocks": ("---\na: " + "[{" * 400 + "\n---\n") * 300,
@@ -311,7 +334,11 @@ BARE = "---\ntheme: seriph\n---\n\n# Hi\n\n```\ncode\n```\n\n---\nlayout: end\n-
         ("I should ...\n</think>\n" + DECK, DECK, "I should ..."),
         ("<think>never closed\n" + DECK, "", "never closed\n" + DECK.strip()),
         (f"```markdown\n{DECK}```", DECK, None),
-        (f"Sure! Here is it:\n\n```md\n{DECK}```\n\nRun it with:\n\n```bash\nnpx slidev\n```\n", DECK, None),
+        (
+            f"Sure! Here is it:\n\n```md\n{DECK}```\n\nRun it with:\n\n```bash\nnpx slidev\n```\n",
+            DECK,
+            None,
+        ),
         (f"```markdown\n{BARE}```\n\nEnjoy the deck.\n", BARE, None),
         (f"````markdown\n{BARE}````\n", BARE, None),
         (f"~~~\n{BARE}~~~\n", BARE, None),
@@ -355,7 +382,8 @@ def test_clean_removes_what_is_not_deck_and_nothing_else(reply, deck, thought):
 @given(
     st.text(max_size=200)
     | st.lists(
-        st.sampled_from([*LINES, "<think>", "</think>", "```markdown", "```", "---", "theme: x"]), max_size=25
+        st.sampled_from([*LINES, "<think>", "</think>", "```markdown", "```", "---", "theme: x"]),
+        max_size=25,
     ).map("\n".join)
 )
 def test_clean_never_raises_and_cleaning_twice_changes_nothing_for_a_deck(text):
@@ -367,7 +395,11 @@ def test_clean_never_raises_and_cleaning_twice_changes_nothing_for_a_deck(text):
 
 def test_parse_reply_writes_the_files_and_the_value(tmp_path):
     value = parse(
-        tmp_path, {"id": "p1", "gen": {"text": f"<think>plan</think>```markdown\n{DECK}```", "reasoning": ""}}
+        tmp_path,
+        {
+            "id": "p1",
+            "gen": {"text": f"<think>plan</think>```markdown\n{DECK}```", "reasoning": ""},
+        },
     )
     assert value.pop("sha256") and value == {"path": "p1/deck.md", "slides": 2, "theme": "seriph"}
     assert {p.name: p.read_text() for p in (tmp_path / "p1").iterdir()} == {
@@ -396,4 +428,7 @@ def test_a_reply_without_a_deck_is_a_fault_of_the_model_and_leaves_no_old_deck(t
 
 
 def test_lone_surrogates_do_not_stop_a_reply(tmp_path):
-    assert parse(tmp_path, {"id": "p1", "gen": {"text": "---\ntheme: a\n---\n# \ud800 x"}})["slides"] == 1
+    assert (
+        parse(tmp_path, {"id": "p1", "gen": {"text": "---\ntheme: a\n---\n# \ud800 x"}})["slides"]
+        == 1
+    )

@@ -82,7 +82,10 @@ def service(monkeypatch, own_cache):
                         {
                             "urls": {"regular": server.url + "/p.jpg"},
                             "user": {"name": "Bo", "links": {"html": "https://u/bo"}},
-                            "links": {"html": "https://u/1", "download_location": server.url + "/ping?x=1"},
+                            "links": {
+                                "html": "https://u/1",
+                                "download_location": server.url + "/ping?x=1",
+                            },
                         }
                     ]
                 }
@@ -142,9 +145,17 @@ def run(tmp_path, deck, provider="drawn"):
             "---\nimage: PIC\nimage-query: coral reef\n---\n",
             "coral reef",
         ),
-        ("---\nbackground: image-query://coral reef\n---\n", "---\nbackground: PIC\n---\n", "coral reef"),
+        (
+            "---\nbackground: image-query://coral reef\n---\n",
+            "---\nbackground: PIC\n---\n",
+            "coral reef",
+        ),
         ("# T\n\n![a](image-query://coral%20reef)\n", "# T\n\n![a](PIC)\n", "coral reef"),
-        ("# T\n\n![a](image-query://coral+reef 'title')\n", "# T\n\n![a](PIC 'title')\n", "coral reef"),
+        (
+            "# T\n\n![a](image-query://coral+reef 'title')\n",
+            "# T\n\n![a](PIC 'title')\n",
+            "coral reef",
+        ),
         ("# T\n\n![a](image-query://coral reef)\n", "# T\n\n![a](PIC)\n", "coral reef"),
         ("# T\n\n![a](<image-query://coral reef>)\n", "# T\n\n![a](<PIC>)\n", "coral reef"),
         ("# T\n\n<img src='image-query://coral reef'>\n", "# T\n\n<img src='PIC'>\n", "coral reef"),
@@ -161,7 +172,11 @@ def test_a_query_becomes_a_file_on_the_same_line(tmp_path, before, after, query)
     (item,) = value["items"]
     name = item["path"].removeprefix("p1/")
     assert text == after.replace("PIC", name)
-    assert item["query"] == query and "image-query" in before.split("\n")[item["line"] - 1] or item["line"] == 2
+    assert (
+        item["query"] == query
+        and "image-query" in before.split("\n")[item["line"] - 1]
+        or item["line"] == 2
+    )
     assert Image.open(tmp_path / item["path"]).size == (1600, 900)
     assert not Deck.parse(text).faults
 
@@ -215,7 +230,10 @@ def test_line_count_and_other_lines_never_change(text):
     deck = Deck.parse(text)
     new, at = [], 0
     for q in deck.queries:
-        assert at <= q.start < q.stop <= len(deck.text) and deck.text.count("\n", 0, q.start) + 1 == q.line
+        assert (
+            at <= q.start < q.stop <= len(deck.text)
+            and deck.text.count("\n", 0, q.start) + 1 == q.line
+        )
         new += [deck.text[at : q.start], "PIC" + "\n" * deck.text.count("\n", q.start, q.stop)]
         at = q.stop
     assert ("".join(new) + deck.text[at:]).count("\n") == deck.text.count("\n")
@@ -224,28 +242,53 @@ def test_line_count_and_other_lines_never_change(text):
 def test_hostile_queries_stay_in_the_folder_and_are_cut(tmp_path):
     value, _ = run(
         tmp_path,
-        "---\nimage-query: ../../../etc/passwd\n---\n# a\n\n![](image-query://%2e%2e%2f%00%0a" + "x" * 5000 + ")\n",
+        "---\nimage-query: ../../../etc/passwd\n---\n# a\n\n![](image-query://%2e%2e%2f%00%0a"
+        + "x" * 5000
+        + ")\n",
     )
-    assert all(len(i["query"]) <= pictures.QUERY_LENGTH for i in value["items"]) and len(value["items"]) == 2
-    assert {p.parent for p in tmp_path.rglob("*.png") if "cache" not in p.parts} == {tmp_path / "p1/images"}
+    assert (
+        all(len(i["query"]) <= pictures.QUERY_LENGTH for i in value["items"])
+        and len(value["items"]) == 2
+    )
+    assert {p.parent for p in tmp_path.rglob("*.png") if "cache" not in p.parts} == {
+        tmp_path / "p1/images"
+    }
 
 
 def test_many_queries_share_pictures_and_old_pictures_go(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "PICTURES_PER_DECK", 4)
     (tmp_path / "p1/images").mkdir(parents=True)
     (tmp_path / "p1/images/old.png").write_bytes(b"x")
-    value, text = run(tmp_path, "# T\n\n" + "\n".join(f"![](image-query://mountain{i})" for i in range(40)))
+    value, text = run(
+        tmp_path, "# T\n\n" + "\n".join(f"![](image-query://mountain{i})" for i in range(40))
+    )
     assert len(value["items"]) == 40 and "image-query" not in text
     assert len(list((tmp_path / "p1/images").iterdir())) == pictures.PICTURES_PER_DECK
 
 
 def test_a_drawn_picture_depends_on_its_query_only():
-    assert placeholders.draw("Jazz concert") == placeholders.draw("jazz concert") != placeholders.draw("jazz concerts")
+    assert (
+        placeholders.draw("Jazz concert")
+        == placeholders.draw("jazz concert")
+        != placeholders.draw("jazz concerts")
+    )
 
 
 @pytest.mark.parametrize(
     "topic",
-    [*(t[0].split()[0] for t in placeholders.TOPICS), "dna", "qwertz", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8"],
+    [
+        *(t[0].split()[0] for t in placeholders.TOPICS),
+        "dna",
+        "qwertz",
+        "x1",
+        "x2",
+        "x3",
+        "x4",
+        "x5",
+        "x6",
+        "x7",
+        "x8",
+    ],
 )
 def test_every_scene_draws_a_full_picture_with_many_tones(topic):
     image = Image.open(io.BytesIO(placeholders.draw(topic)))
@@ -253,7 +296,9 @@ def test_every_scene_draws_a_full_picture_with_many_tones(topic):
     assert len(image.resize((160, 90)).getcolors(20000)) > 60
 
 
-def test_pexels_gives_picture_and_attribution_and_the_cache_answers_the_second_time(tmp_path, service):
+def test_pexels_gives_picture_and_attribution_and_the_cache_answers_the_second_time(
+    tmp_path, service
+):
     value, _ = run(tmp_path, DECK, "pexels")
     (item,) = value["items"]
     assert (item["provider"], item["fallback"]) == ("pexels", None)
@@ -264,7 +309,9 @@ def test_pexels_gives_picture_and_attribution_and_the_cache_answers_the_second_t
         "url": "https://x/1",
     }
     assert Image.open(tmp_path / item["path"]).format == "PNG"
-    assert service.asked[0][1]["Authorization"] == "pk" and "query=jazz+concert" in service.asked[0][0]
+    assert (
+        service.asked[0][1]["Authorization"] == "pk" and "query=jazz+concert" in service.asked[0][0]
+    )
     assert "Authorization" not in service.asked[1][1], "the key goes to the API only"
     assert len(service.asked) == 2
     assert run(tmp_path, DECK, "pexels")[0] == value and len(service.asked) == 2
@@ -298,16 +345,33 @@ def test_a_429_is_retried_after_the_time_it_asks_for(tmp_path, service):
         ("/v1/search", (200, {}, b"<html>"), "the answer is not JSON", True),
         ("/v1/search", (200, {}, b'{"photos":[]}'), "no photo for this query", False),
         ("/v1/search", (200, {}, b"[1]"), "no photo for this query", False),
-        ("/v1/search", (200, {"content-length": "99"}, b"{"), "ConnectionError|ChunkedEncodingError", True),
+        (
+            "/v1/search",
+            (200, {"content-length": "99"}, b"{"),
+            "ConnectionError|ChunkedEncodingError",
+            True,
+        ),
         ("/p.jpg", (200, {}, b"GIF89a..."), "not a picture", False),
         ("/p.jpg", (200, {}, picture()[:400]), "not a picture", False),
         ("/p.jpg", (200, {}, picture((4, 4))), "4 x 4", False),
-        ("/p.jpg", (302, {"location": "http://example.com/x.jpg"}, b""), "will not follow http://example.com", False),
-        ("/p.jpg", (302, {"location": "file:///etc/passwd"}, b""), "will not follow file://", False),
+        (
+            "/p.jpg",
+            (302, {"location": "http://example.com/x.jpg"}, b""),
+            "will not follow http://example.com",
+            False,
+        ),
+        (
+            "/p.jpg",
+            (302, {"location": "file:///etc/passwd"}, b""),
+            "will not follow file://",
+            False,
+        ),
         ("/p.jpg", (302, {"location": "/p.jpg"}, b""), "too many redirects", False),
     ],
 )
-def test_a_failure_falls_back_to_the_drawn_picture_with_the_reason(tmp_path, service, path, answer, reason, transient):
+def test_a_failure_falls_back_to_the_drawn_picture_with_the_reason(
+    tmp_path, service, path, answer, reason, transient
+):
     service.answers[path] = [answer]
     value, _ = run(tmp_path, DECK, "pexels")
     (item,) = value["items"]
@@ -316,7 +380,9 @@ def test_a_failure_falls_back_to_the_drawn_picture_with_the_reason(tmp_path, ser
         r in item["fallback"]["reason"] for r in reason.split("|")
     ), item
     assert (tmp_path / item["path"]).read_bytes() == placeholders.draw("jazz concert")
-    assert pictures.usable(tmp_path, value) is not transient, "a passing failure is tried again by the next run"
+    assert pictures.usable(tmp_path, value) is not transient, (
+        "a passing failure is tried again by the next run"
+    )
 
 
 def test_a_picture_bomb_is_refused(monkeypatch):
@@ -337,7 +403,9 @@ def test_a_download_beyond_the_limit_is_refused(tmp_path, service, monkeypatch):
 
 def test_a_dead_service_is_left_alone_after_three_failures(tmp_path, service):
     service.answers["/v1/search"] = [(500, {}, b"")]
-    value, _ = run(tmp_path, "# T\n" + "".join(f"\n![](image-query://tree{i})\n" for i in range(6)), "pexels")
+    value, _ = run(
+        tmp_path, "# T\n" + "".join(f"\n![](image-query://tree{i})\n" for i in range(6)), "pexels"
+    )
     assert len(service.asked) == pictures.GIVE_UP_AFTER * pictures.ATTEMPTS
     assert [i["fallback"]["reason"] for i in value["items"]] == ["pexels: HTTP 500"] * 3 + [
         "pexels: not asked after 3 failures in a row"
@@ -348,7 +416,9 @@ def test_a_damaged_cache_entry_is_made_again(tmp_path, own_cache):
     value, _ = run(tmp_path, DECK)
     (entry,) = (tmp_path / "cache").rglob("*.png")
     entry.write_bytes(b"torn")
-    assert run(tmp_path, DECK)[0] == value and entry.read_bytes() == placeholders.draw("jazz concert")
+    assert run(tmp_path, DECK)[0] == value and entry.read_bytes() == placeholders.draw(
+        "jazz concert"
+    )
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
@@ -365,5 +435,7 @@ def test_a_missing_key_is_named():
 def test_a_missing_deck_names_the_folder():
     with pytest.raises(cli.Missing, match="p1/deck.md"):
         pictures.illustrate(
-            Path("/nonexistent"), {"id": "p1", "deck": {"path": "p1/deck.md"}}, pictures.providers("drawn")
+            Path("/nonexistent"),
+            {"id": "p1", "deck": {"path": "p1/deck.md"}},
+            pictures.providers("drawn"),
         )

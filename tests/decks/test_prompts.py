@@ -63,5 +63,5 @@ def test_no_two_rows_share_a_run_of_words(words):
     for row in ROWS:
         tokens = row["messages"][1]["content"].casefold().split()
         for start in range(len(tokens) - words + 1):
-            run = tuple(tokens[start:start + words])
+            run = tuple(tokens[start : start + words])
             assert seen.setdefault(run, row["id"]) == row["id"], (row["id"], seen[run], run)

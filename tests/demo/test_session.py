@@ -44,7 +44,13 @@ a: 1
 ---
 ```
 """
-FULL = {"prompt": "Tides for sailors", "audience": "sailors", "tone": "calm", "slides": 6, "theme": "seriph"}
+FULL = {
+    "prompt": "Tides for sailors",
+    "audience": "sailors",
+    "tone": "calm",
+    "slides": 6,
+    "theme": "seriph",
+}
 EMPTY = {"audience": "", "tone": "", "slides": None, "theme": ""}
 
 
@@ -52,17 +58,29 @@ def test_a_model_is_asked_as_the_benchmark_asks_it():
     first = json.loads((cli.ROOT / "data/prompts.jsonl").read_text().splitlines()[0])
     system, user = session.messages(FULL)
     assert system == first["messages"][0]
-    assert user == {"role": "user", "content": "Tides for sailors.\n\n6 slides in the seriph theme. It is for sailors. The tone is calm."}
+    assert user == {
+        "role": "user",
+        "content": "Tides for sailors.\n\n6 slides in the seriph theme. It is for sailors. The tone is calm.",
+    }
     assert session.messages(EMPTY | {"prompt": "Tides"})[1]["content"] == "Tides"
-    assert session.messages(EMPTY | {"prompt": "Tides?", "slides": 1})[1]["content"] == "Tides?\n\n1 slide."
-    assert session.messages(EMPTY | {"prompt": "Tides", "theme": "default"})[1]["content"] == "Tides.\n\nUse the default theme."
+    assert (
+        session.messages(EMPTY | {"prompt": "Tides?", "slides": 1})[1]["content"]
+        == "Tides?\n\n1 slide."
+    )
+    assert (
+        session.messages(EMPTY | {"prompt": "Tides", "theme": "default"})[1]["content"]
+        == "Tides.\n\nUse the default theme."
+    )
 
 
 def test_an_excerpt_is_a_deck_of_some_slides_and_knows_their_lines():
     deck = Deck.parse(DECK)
     text, lines = session.excerpt(deck, deck.slides[1:])
     part, source = Deck.parse(text), DECK.split("\n")
-    assert [(slide.layout, slide.title) for slide in part.slides] == [("two-cols", "Why twice a day"), ("default", "Code")]
+    assert [(slide.layout, slide.title) for slide in part.slides] == [
+        ("two-cols", "Why twice a day"),
+        ("default", "Code"),
+    ]
     assert part.theme == "seriph" and "title" not in part.headmatter
     assert len(lines) == len(text.split("\n"))
     for row, line in zip(text.split("\n"), lines, strict=True):
@@ -70,7 +88,19 @@ def test_an_excerpt_is_a_deck_of_some_slides_and_knows_their_lines():
             assert source[line - 1] == row
 
 
-PIECES = st.lists(st.sampled_from([*"-\n`#:a {}<!>\"'", "---\n", "```\n", "layout: cover\n", "---\ntheme: seriph\n---\n", "\n\n---\n\n"]), max_size=30).map("".join)
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            *"-\n`#:a {}<!>\"'",
+            "---\n",
+            "```\n",
+            "layout: cover\n",
+            "---\ntheme: seriph\n---\n",
+            "\n\n---\n\n",
+        ]
+    ),
+    max_size=30,
+).map("".join)
 
 
 @given(PIECES)
@@ -78,7 +108,9 @@ def test_an_excerpt_of_any_text_has_as_many_slides_as_were_asked_for(text):
     deck = Deck.parse(text)
     for slides in ([slide] for slide in deck.slides[:3] if "---" not in slide.content):
         part, lines = session.excerpt(deck, slides)
-        assert len(lines) == len(part.split("\n")) and all(1 <= line <= text.count("\n") + 1 for line in lines)
+        assert len(lines) == len(part.split("\n")) and all(
+            1 <= line <= text.count("\n") + 1 for line in lines
+        )
         assert len(Deck.parse(part).slides) == 1
 
 
@@ -137,7 +169,14 @@ def test_a_turn_that_comes_in_the_moment_of_leaving_goes_to_the_next():
 
 def asked(folder, ident="0" * 32, visitor="v", sides=1):
     ask = session.Ask(folder, ident)
-    ask.say(None, "asked", visitor=visitor, request=FULL, seed=1, models=[{"model": "smol", "label": "Smol", "color": "#888"}] * sides)
+    ask.say(
+        None,
+        "asked",
+        visitor=visitor,
+        request=FULL,
+        seed=1,
+        models=[{"model": "smol", "label": "Smol", "color": "#888"}] * sides,
+    )
     return ask
 
 
@@ -153,7 +192,9 @@ def test_a_journal_that_was_cut_off_anywhere_is_read_and_says_that_the_work_ende
         ask.path.write_bytes(whole[:cut])
         found = session.Ask.load(tmp_path, ask.id)
         assert [event["n"] for event in found.events] == list(range(len(found.events)))
-        assert found.sides()[0]["status"] == "interrupted" and "# Tides\n## More\n".startswith(found.sides()[0]["text"])
+        assert found.sides()[0]["status"] == "interrupted" and "# Tides\n## More\n".startswith(
+            found.sides()[0]["text"]
+        )
         again = session.Ask.load(tmp_path, ask.id)
         assert again.events == found.events, "what ended does not end twice"
     ask.path.write_bytes(whole[: first - 5])
@@ -166,12 +207,18 @@ def test_a_journal_that_was_cut_off_anywhere_is_read_and_says_that_the_work_ende
 
 def talk(tmp_path, work, *, models=None):
     """Run `work(pages, decks, studio)`: clients of the two origins. Asks go to an endpoint that nobody serves."""
-    found = models or {name: registry.Model(name, "http://127.0.0.1:9/v1", name) for name in ("one", "two")}
+    found = models or {
+        name: registry.Model(name, "http://127.0.0.1:9/v1", name) for name in ("one", "two")
+    }
 
     async def go():
         studio = session.Studio(tmp_path, found)
-        async with (TestServer(session._pages(studio, web.LOOPBACK, 8421)) as first, TestServer(session._decks(studio, web.LOOPBACK, 8420)) as second,
-                    TestClient(first) as pages, TestClient(second) as decks):
+        async with (
+            TestServer(session._pages(studio, web.LOOPBACK, 8421)) as first,
+            TestServer(session._decks(studio, web.LOOPBACK, 8420)) as second,
+            TestClient(first) as pages,
+            TestClient(second) as decks,
+        ):
             try:
                 return await work(pages, decks, studio)
             finally:
@@ -183,10 +230,25 @@ def talk(tmp_path, work, *, models=None):
 def test_the_page_may_show_decks_of_the_second_origin_and_nothing_else(tmp_path):
     async def work(pages, decks, studio):
         answer = await pages.get("/", headers={"Host": "localhost:8420"})
-        policy = dict(part.split(" ", 1) for part in answer.headers["Content-Security-Policy"].split("; "))
-        assert policy == {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'", "script-src": "'self'",
-                          "style-src": "'self'", "font-src": "'self'", "img-src": "'self' data:", "connect-src": "'self'", "frame-src": "http://localhost:8421"}
-        assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin" and "Set-Cookie" not in answer.headers
+        policy = dict(
+            part.split(" ", 1) for part in answer.headers["Content-Security-Policy"].split("; ")
+        )
+        assert policy == {
+            "default-src": "'none'",
+            "base-uri": "'none'",
+            "form-action": "'none'",
+            "frame-ancestors": "'none'",
+            "script-src": "'self'",
+            "style-src": "'self'",
+            "font-src": "'self'",
+            "img-src": "'self' data:",
+            "connect-src": "'self'",
+            "frame-src": "http://localhost:8421",
+        }
+        assert (
+            answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+            and "Set-Cookie" not in answer.headers
+        )
         text = await answer.text()
         assert 'style="' not in text and "<script>" not in text
         for name in ("demo.css", "element.js", "demo.js", "inter-400.woff", "inter-600.woff"):
@@ -203,26 +265,34 @@ def test_a_visitor_is_a_cookie_that_no_script_and_no_other_site_gets(tmp_path):
         assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
         assert "Set-Cookie" not in (await pages.get("/asks")).headers
         ask = {"prompt": "Tides", "models": ["one"]}
-        for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "null"}):
+        for headers in (
+            {"Origin": "http://evil.example"},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+            {"Origin": "null"},
+        ):
             assert (await pages.post("/asks", json=ask, headers=headers)).status == 403
         assert (await pages.post("/asks", json=ask)).status == 201
 
     talk(tmp_path, work)
 
 
-@pytest.mark.parametrize(("more", "words"), [
-    ({"prompt": " \n"}, "Say what the deck is about."),
-    ({"prompt": "x" * 4001}, "prompt: 4001 characters; at most 4000 can be used"),
-    ({"tone": "x" * 81}, "tone: 81 characters; at most 80 can be used"),
-    ({"slides": 21}, "slides: a number from 1 to 20"),
-    ({"slides": True}, "slides: not of the right type"),
-    ({"theme": "../x"}, "theme: one of "),
-    ({"models": ["one", "judge"]}, "models: one or two of one, two"),
-    ({"models": []}, "models: one or two of one, two"),
-    ({"models": ["one", "one"]}, "models: one or two of one, two"),
-    ({"models": [["one"]]}, "models: one or two of one, two"),
-    ({"modles": ["one"]}, "unknown key 'modles'"),
-])
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"prompt": " \n"}, "Say what the deck is about."),
+        ({"prompt": "x" * 4001}, "prompt: 4001 characters; at most 4000 can be used"),
+        ({"tone": "x" * 81}, "tone: 81 characters; at most 80 can be used"),
+        ({"slides": 21}, "slides: a number from 1 to 20"),
+        ({"slides": True}, "slides: not of the right type"),
+        ({"theme": "../x"}, "theme: one of "),
+        ({"models": ["one", "judge"]}, "models: one or two of one, two"),
+        ({"models": []}, "models: one or two of one, two"),
+        ({"models": ["one", "one"]}, "models: one or two of one, two"),
+        ({"models": [["one"]]}, "models: one or two of one, two"),
+        ({"modles": ["one"]}, "unknown key 'modles'"),
+    ],
+)
 def test_what_is_asked_wrongly_is_named(tmp_path, more, words):
     async def work(pages, decks, studio):
         answer = await pages.post("/asks", json={"prompt": "Tides", "models": ["one"]} | more)
@@ -234,9 +304,19 @@ def test_what_is_asked_wrongly_is_named(tmp_path, more, words):
 
 def test_what_a_visitor_types_is_kept_as_text_without_what_cannot_be_seen(tmp_path):
     async def work(pages, decks, studio):
-        answer = await pages.post("/asks", json={"prompt": "Tides\x00 \ud800\x1b[2J für <b>", "audience": "a\nb", "models": ["one"]})
+        answer = await pages.post(
+            "/asks",
+            json={
+                "prompt": "Tides\x00 \ud800\x1b[2J für <b>",
+                "audience": "a\nb",
+                "models": ["one"],
+            },
+        )
         ask = studio.loaded[(await answer.json())["id"]]
-        assert (ask.asked["request"]["prompt"], ask.asked["request"]["audience"]) == ("Tides ?[2J für <b>", "a b")
+        assert (ask.asked["request"]["prompt"], ask.asked["request"]["audience"]) == (
+            "Tides ?[2J für <b>",
+            "a b",
+        )
 
     talk(tmp_path, work)
 
@@ -245,76 +325,156 @@ def test_an_endpoint_that_is_not_there_is_said_and_the_page_goes_on(tmp_path):
     async def work(pages, decks, studio):
         for client in studio.clients.values():
             client.retries = 0
-        ident = (await (await pages.post("/asks", json={"prompt": "Tides", "models": ["one", "two"]})).json())["id"]
+        ident = (
+            await (
+                await pages.post("/asks", json={"prompt": "Tides", "models": ["one", "two"]})
+            ).json()
+        )["id"]
         said = await (await pages.get(f"/asks/{ident}/events")).text()
         assert said.endswith("event: rest\ndata: {}\n\n")
-        events = [event for line in said.splitlines() if line.startswith("data: [") for event in json.loads(line[6:])]
+        events = [
+            event
+            for line in said.splitlines()
+            if line.startswith("data: [")
+            for event in json.loads(line[6:])
+        ]
         assert [event["n"] for event in events] == list(range(len(events)))
         ends = [event for event in events if event["type"] == "end"]
-        assert [(end["side"], end["status"], end["fault"]) for end in sorted(ends, key=lambda end: end["side"])] == [(0, "failed", "infra"), (1, "failed", "infra")]
+        assert [
+            (end["side"], end["status"], end["fault"])
+            for end in sorted(ends, key=lambda end: end["side"])
+        ] == [(0, "failed", "infra"), (1, "failed", "infra")]
         assert all("127.0.0.1:9" in end["message"] for end in ends)
-        rest = await (await pages.get(f"/asks/{ident}/events", headers={"Last-Event-ID": str(len(events) - 2)})).text()
+        rest = await (
+            await pages.get(
+                f"/asks/{ident}/events", headers={"Last-Event-ID": str(len(events) - 2)}
+            )
+        ).text()
         assert json.loads(rest.splitlines()[1][6:]) == events[-1:]
         history = await (await pages.get("/asks")).json()
-        assert [(one["id"], [side["status"] for side in one["sides"]]) for one in history] == [(ident, ["failed", "failed"])]
+        assert [(one["id"], [side["status"] for side in one["sides"]]) for one in history] == [
+            (ident, ["failed", "failed"])
+        ]
         before = studio.clients["one"]
         before.broken = "it gave up"
-        assert await studio.client("one") is not before and not (await studio.client("one")).broken, "who comes later is asked for anew"
+        assert (
+            await studio.client("one") is not before and not (await studio.client("one")).broken
+        ), "who comes later is asked for anew"
 
     talk(tmp_path, work)
 
 
 def test_another_visitor_can_neither_see_nor_touch_a_deck(tmp_path):
     async def work(pages, decks, studio):
-        ident = (await (await pages.post("/asks", json={"prompt": "Tides", "models": ["one"]})).json())["id"]
+        ident = (
+            await (await pages.post("/asks", json={"prompt": "Tides", "models": ["one"]})).json()
+        )["id"]
         folder = studio.folder / f"{ident}.0.1"
         (folder / "slides").mkdir(parents=True)
         (folder / "slides/01.png").write_bytes(b"picture")
         (folder / "deck.md").write_text("# Tides\n")
-        mine = {"Cookie": "; ".join(f"{cookie.key}={cookie.value}" for cookie in pages.session.cookie_jar)}
+        mine = {
+            "Cookie": "; ".join(
+                f"{cookie.key}={cookie.value}" for cookie in pages.session.cookie_jar
+            )
+        }
         theirs = {"Cookie": f"{session.COOKIE}={'0' * 64}"}
-        paths = [f"/asks/{ident}/events", f"/asks/{ident}/0/1/deck.md", f"/asks/{ident}/0/1/deck.zip", f"/pictures/{ident}.0.1/slides/01.png"]
+        paths = [
+            f"/asks/{ident}/events",
+            f"/asks/{ident}/0/1/deck.md",
+            f"/asks/{ident}/0/1/deck.zip",
+            f"/pictures/{ident}.0.1/slides/01.png",
+        ]
         pages.session.cookie_jar.clear()
         await studio.stop(studio.loaded[ident], 0)
         for path in paths:
             assert (await pages.get(path, headers=mine)).status == 200, path
             assert (await pages.get(path, headers=theirs)).status == 404, path
             assert (await pages.get(path)).status == 404, path
-        for method, path, body in (("POST", f"/asks/{ident}/0/stop", None), ("POST", f"/asks/{ident}/0/text", {"text": "# A"}), ("DELETE", f"/asks/{ident}", None)):
+        for method, path, body in (
+            ("POST", f"/asks/{ident}/0/stop", None),
+            ("POST", f"/asks/{ident}/0/text", {"text": "# A"}),
+            ("DELETE", f"/asks/{ident}", None),
+        ):
             assert (await pages.request(method, path, json=body, headers=theirs)).status == 404
         assert (await pages.get(f"/asks/{ident}/1/1/deck.md", headers=mine)).status == 404
-        assert (await pages.post(f"/asks/{ident}/0/text", json={"text": " "}, headers=mine)).status == 400
-        assert (await pages.post(f"/asks/{ident}/0/text", json={"text": "x" * 60_001}, headers=mine)).status == 413
-        assert (await pages.post(f"/asks/{ident}/0/text", data=b"x" * 300_000, headers=mine)).status == 413
+        assert (
+            await pages.post(f"/asks/{ident}/0/text", json={"text": " "}, headers=mine)
+        ).status == 400
+        assert (
+            await pages.post(f"/asks/{ident}/0/text", json={"text": "x" * 60_001}, headers=mine)
+        ).status == 413
+        assert (
+            await pages.post(f"/asks/{ident}/0/text", data=b"x" * 300_000, headers=mine)
+        ).status == 413
         assert (await pages.delete(f"/asks/{ident}", headers=mine)).status == 200
         assert not folder.exists() and (await pages.get(paths[0], headers=mine)).status == 404
 
     talk(tmp_path, work)
 
 
-def test_the_second_origin_has_built_decks_and_nothing_else_and_they_are_sandboxed_wherever_they_open(tmp_path):
+def test_the_second_origin_has_built_decks_and_nothing_else_and_they_are_sandboxed_wherever_they_open(
+    tmp_path,
+):
     async def work(pages, decks, studio):
         ident = "a" * 32
-        for name in (f"{ident}.0.1/build/index.html", f"{ident}.0.1/build/slide/1.js", f"{ident}.0.1/deck.md", f"{ident}.0.1/slides/01.png", f"{ident}/journal.jsonl",
-                     "_runtime/0123456789abcdef/main.js", f"{ident}.0.1/build/deck.pdf"):
+        for name in (
+            f"{ident}.0.1/build/index.html",
+            f"{ident}.0.1/build/slide/1.js",
+            f"{ident}.0.1/deck.md",
+            f"{ident}.0.1/slides/01.png",
+            f"{ident}/journal.jsonl",
+            "_runtime/0123456789abcdef/main.js",
+            f"{ident}.0.1/build/deck.pdf",
+        ):
             (studio.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (studio.folder / name).write_text("x")
         (studio.folder / f"{ident}.0.1/build/out.js").symlink_to("/etc/passwd")
-        answer = await decks.get(f"/{ident}.0.1/build/index.html?framed", headers={"Host": "127.0.0.1:8421"})
+        answer = await decks.get(
+            f"/{ident}.0.1/build/index.html?framed", headers={"Host": "127.0.0.1:8421"}
+        )
         assert answer.status == 200 and await answer.text() == "x"
-        assert answer.headers["Content-Security-Policy"] == "sandbox allow-scripts; frame-ancestors 'self' http://127.0.0.1:8420"
-        for query, headers in (("", {}), ("?framed", {"Sec-Fetch-Dest": "document"})):  # by itself: in a frame, all the same
+        assert (
+            answer.headers["Content-Security-Policy"]
+            == "sandbox allow-scripts; frame-ancestors 'self' http://127.0.0.1:8420"
+        )
+        for query, headers in (
+            ("", {}),
+            ("?framed", {"Sec-Fetch-Dest": "document"}),
+        ):  # by itself: in a frame, all the same
             alone = await decks.get(f"/{ident}.0.1/build/index.html{query}", headers=headers)
             assert '<iframe sandbox="allow-scripts"' in await alone.text()
-            assert "default-src 'none'" in (policy := alone.headers["Content-Security-Policy"]) and "frame-src 'self'" in policy
-        assert (answer.headers["Access-Control-Allow-Origin"], answer.headers["X-Content-Type-Options"]) == ("*", "nosniff")
-        assert (await decks.get(f"/{ident}.0.1/build/slide/1.js")).headers["Content-Type"] == "text/javascript; charset=utf-8"
+            assert (
+                "default-src 'none'" in (policy := alone.headers["Content-Security-Policy"])
+                and "frame-src 'self'" in policy
+            )
+        assert (
+            answer.headers["Access-Control-Allow-Origin"],
+            answer.headers["X-Content-Type-Options"],
+        ) == ("*", "nosniff")
+        assert (await decks.get(f"/{ident}.0.1/build/slide/1.js")).headers[
+            "Content-Type"
+        ] == "text/javascript; charset=utf-8"
         assert (await decks.get("/_runtime/0123456789abcdef/main.js")).status == 200
-        for path in ("/", "/_runtime/", f"/{ident}.0.1/deck.md", f"/{ident}.0.1/slides/01.png", f"/{ident}/journal.jsonl", f"/{ident}.0.1/build/deck.pdf", f"/{ident}.0.1/build/",
-                     f"/{ident}.0.1/build/out.js", f"/{ident}.0.1/build/%2e%2e/slides/01.png", f"/{ident}.0.1/build/..%2f..%2f{ident}%2fjournal.jsonl",
-                     f"/_runtime/%2e%2e/{ident}.0.1/slides/01.png", "/asks", "/%00"):
+        for path in (
+            "/",
+            "/_runtime/",
+            f"/{ident}.0.1/deck.md",
+            f"/{ident}.0.1/slides/01.png",
+            f"/{ident}/journal.jsonl",
+            f"/{ident}.0.1/build/deck.pdf",
+            f"/{ident}.0.1/build/",
+            f"/{ident}.0.1/build/out.js",
+            f"/{ident}.0.1/build/%2e%2e/slides/01.png",
+            f"/{ident}.0.1/build/..%2f..%2f{ident}%2fjournal.jsonl",
+            f"/_runtime/%2e%2e/{ident}.0.1/slides/01.png",
+            "/asks",
+            "/%00",
+        ):
             assert (await decks.get(path)).status == 404, path
-        assert (await decks.get(f"/{ident}.0.1/build/index.html", headers={"Host": "evil.example"})).status == 421
+        assert (
+            await decks.get(f"/{ident}.0.1/build/index.html", headers={"Host": "evil.example"})
+        ).status == 421
         assert (await decks.post(f"/{ident}.0.1/build/index.html")).status in (403, 405)
 
     talk(tmp_path, work)
@@ -328,7 +488,9 @@ def test_nobody_asks_without_end(tmp_path):
         statuses = [(await pages.post("/asks", json=ask)).status for _ in range(3)]
         assert statuses == [201, 201, 429]
         refused = await pages.post("/asks", json=ask)
-        assert (await refused.json())["error"] == "4 of your decks are still in work; wait for one, or stop it"
+        assert (await refused.json())[
+            "error"
+        ] == "4 of your decks are still in work; wait for one, or stop it"
         for ident in studio.owner:
             for side in (0, 1):
                 assert (await pages.post(f"/asks/{ident}/{side}/stop")).status == 200
@@ -352,12 +514,26 @@ def test_the_oldest_decks_make_room_and_those_in_work_stay(tmp_path, monkeypatch
             line.inside = line.width
         asks = []
         for number in range(6):
-            asks.append((await (await pages.post("/asks", json={"prompt": f"Tides {number}", "models": ["one"]})).json())["id"])
+            asks.append(
+                (
+                    await (
+                        await pages.post(
+                            "/asks", json={"prompt": f"Tides {number}", "models": ["one"]}
+                        )
+                    ).json()
+                )["id"]
+            )
             if number:
                 await pages.post(f"/asks/{asks[-1]}/0/stop")
         history = await (await pages.get("/asks")).json()
-        assert [one["id"] for one in history] == [asks[5], asks[4], asks[0]], "the first one waits still"
-        assert {path.name for path in studio.folder.iterdir()} - {".lock"} == set(studio.owner) == {asks[5], asks[4], asks[0]}
+        assert [one["id"] for one in history] == [asks[5], asks[4], asks[0]], (
+            "the first one waits still"
+        )
+        assert (
+            {path.name for path in studio.folder.iterdir()} - {".lock"}
+            == set(studio.owner)
+            == {asks[5], asks[4], asks[0]}
+        )
 
     talk(tmp_path, work)
 
@@ -368,7 +544,9 @@ def test_after_a_restart_the_decks_are_there_for_their_visitor_alone(tmp_path):
     async def begin(pages, decks, studio):
         for line in studio.lines.values():
             line.inside = line.width
-        jar["id"] = (await (await pages.post("/asks", json={"prompt": "Tides", "models": ["one"]})).json())["id"]
+        jar["id"] = (
+            await (await pages.post("/asks", json={"prompt": "Tides", "models": ["one"]})).json()
+        )["id"]
         jar["cookie"] = next(iter(pages.session.cookie_jar)).value
         studio.loaded.clear()  # as if it had been killed: nobody writes how it ended
         (studio.folder / f"{'b' * 32}.0.1" / "build").mkdir(parents=True)
@@ -376,9 +554,15 @@ def test_after_a_restart_the_decks_are_there_for_their_visitor_alone(tmp_path):
     async def look(pages, decks, studio):
         assert await (await pages.get("/asks")).json() == []
         pages.session.cookie_jar.clear()
-        history = await (await pages.get("/asks", headers={"Cookie": f"{session.COOKIE}={jar['cookie']}"})).json()
-        assert [(one["id"], one["request"]["prompt"], one["sides"][0]["status"]) for one in history] == [(jar["id"], "Tides", "interrupted")]
-        assert {path.name for path in studio.folder.iterdir()} == {jar["id"], ".lock"}, "what belongs to no ask is gone"
+        history = await (
+            await pages.get("/asks", headers={"Cookie": f"{session.COOKIE}={jar['cookie']}"})
+        ).json()
+        assert [
+            (one["id"], one["request"]["prompt"], one["sides"][0]["status"]) for one in history
+        ] == [(jar["id"], "Tides", "interrupted")]
+        assert {path.name for path in studio.folder.iterdir()} == {jar["id"], ".lock"}, (
+            "what belongs to no ask is gone"
+        )
 
     talk(tmp_path, begin)
     talk(tmp_path, look)
@@ -395,7 +579,10 @@ def test_two_servers_do_not_work_in_one_folder(tmp_path):
 
 def test_models_are_of_the_registry_or_of_an_endpoint(monkeypatch):
     monkeypatch.delenv("DECKSMITH_ENGINE_PARALLEL", raising=False)
-    assert list(session.registry(["smol"])) == ["smol"] and "DECKSMITH_ENGINE_PARALLEL" not in session.os.environ
+    assert (
+        list(session.registry(["smol"])) == ["smol"]
+        and "DECKSMITH_ENGINE_PARALLEL" not in session.os.environ
+    )
     assert session.registry(["a/b"], "http://x/v1")["a/b"].slug == "a/b"
     with pytest.raises(cli.BadConfig, match="named twice"):
         session.registry(["smol", "smol"])

@@ -34,19 +34,39 @@ def test_the_file_that_ships_has_no_findings_and_says_what_it_will_ask_for():
 
 TRAPS = [  # rule, where the finding stands, what is replaced, by what
     ("ignored-key", "evals: 1", "  delegate:", "  evals: 1\n  delegate:"),
-    ("local-datasets", "datasets: []", re.search(r"  datasets:\n(    - name: held_out\n(      .*\n)+)", GOOD)[0], "  datasets: []\n"),
+    (
+        "local-datasets",
+        "datasets: []",
+        re.search(r"  datasets:\n(    - name: held_out\n(      .*\n)+)", GOOD)[0],
+        "  datasets: []\n",
+    ),
     ("local-dataset", "- name: held_out", "      path: /data/held_out.jsonl\n", ""),
-    ("eval-defaults", "top_k: 20", "  delegate:", "  defaults:\n    temperature: 0.1\n    top_k: 20\n  delegate:"),
+    (
+        "eval-defaults",
+        "top_k: 20",
+        "  delegate:",
+        "  defaults:\n    temperature: 0.1\n    top_k: 20\n  delegate:",
+    ),
     ("delegate-name", "name: terminal_bench", "name: skills", "name: terminal_bench"),
     ("delegate-name", "name: Skills", "name: skills", "name: Skills"),
     ("url", "- name: skills", "      url: ${oc.env:DECKSMITH_EVAL_URL}/evaluate\n", ""),
     ("url", "url: ${oc.env:DECKSMITH_EVAL_URL}", "_URL}/evaluate", "_URL}"),
     ("url", "url: node7/evaluate", "${oc.env:DECKSMITH_EVAL_URL}/evaluate", "node7/evaluate"),
-    ("secret", "url: http://me:word@n/evaluate", "${oc.env:DECKSMITH_EVAL_URL}/evaluate", "http://me:word@n/evaluate"),
+    (
+        "secret",
+        "url: http://me:word@n/evaluate",
+        "${oc.env:DECKSMITH_EVAL_URL}/evaluate",
+        "http://me:word@n/evaluate",
+    ),
     ("unset", "NOT_SET", "DECKSMITH_EVAL_URL", "NOT_SET"),
     ("interpolation", "${nowhere.url}", "${oc.env:DECKSMITH_EVAL_URL}", "${nowhere.url}"),
     ("interpolation", "${env:X}", "${oc.env:DECKSMITH_EVAL_URL}", "${env:X}"),
-    ("unknown-key", "retries: 3", "      max_retries: 20", "      retries: 3\n      max_retries: 20"),
+    (
+        "unknown-key",
+        "retries: 3",
+        "      max_retries: 20",
+        "      retries: 3\n      max_retries: 20",
+    ),
     ("timeout", "timeout_secs: 1.5", "timeout_secs: 3600", "timeout_secs: 1.5"),
     ("timeout", "timeout_secs: 0", "timeout_secs: 3600", "timeout_secs: 0"),
     ("type", "max_retries: often", "max_retries: 20", "max_retries: often"),
@@ -57,12 +77,32 @@ TRAPS = [  # rule, where the finding stands, what is replaced, by what
     ("run", "headers:", re.search(r"        X-Run-Id.*\n", GOOD)[0], ""),
     ("token", "headers:", re.search(r"        Authorization.*\n", GOOD)[0], ""),
     ("token", "Authorization: Token", "Authorization: Bearer", "Authorization: Token"),
-    ("secret", "Authorization: Bearer abc", "Bearer ${oc.env:DECKSMITH_EVAL_TOKEN}", "Bearer abcdefgh"),
+    (
+        "secret",
+        "Authorization: Bearer abc",
+        "Bearer ${oc.env:DECKSMITH_EVAL_TOKEN}",
+        "Bearer abcdefgh",
+    ),
     ("ignored-key", "temprature: 0.6", "        temperature: 0.6", "        temprature: 0.6"),
-    ("type", "n_samples_per_eval_prompt: many", "n_samples_per_eval_prompt: 8", "n_samples_per_eval_prompt: many"),
-    ("value", "n_samples_per_eval_prompt: 0", "n_samples_per_eval_prompt: 8", "n_samples_per_eval_prompt: 0"),
+    (
+        "type",
+        "n_samples_per_eval_prompt: many",
+        "n_samples_per_eval_prompt: 8",
+        "n_samples_per_eval_prompt: many",
+    ),
+    (
+        "value",
+        "n_samples_per_eval_prompt: 0",
+        "n_samples_per_eval_prompt: 8",
+        "n_samples_per_eval_prompt: 0",
+    ),
     ("value", "top_p: 1.5", "top_p: 0.95", "top_p: 1.5"),
-    ("unknown-key", "seed: 1", "        - name: aime25", "        - name: aime25\n          seed: 1"),
+    (
+        "unknown-key",
+        "seed: 1",
+        "        - name: aime25",
+        "        - name: aime25\n          seed: 1",
+    ),
     ("dataset-name", "name: aime25:8", "- name: aime25", "- name: aime25:8"),
     ("dataset-name", "n_samples_per_eval_prompt: 8", "- name: aime25\n          n_", "- n_"),
     ("unknown-benchmark", "name: aime52", "- name: aime25", "- name: aime52"),
@@ -71,7 +111,9 @@ TRAPS = [  # rule, where the finding stands, what is replaced, by what
 ]
 
 
-@pytest.mark.parametrize(("rule", "place", "old", "new"), TRAPS, ids=[f"{rule}: {place}" for rule, place, *_ in TRAPS])
+@pytest.mark.parametrize(
+    ("rule", "place", "old", "new"), TRAPS, ids=[f"{rule}: {place}" for rule, place, *_ in TRAPS]
+)
 def test_a_trap_is_found_at_its_line_and_nothing_else_with_it(rule, place, old, new):
     assert old in GOOD
     text = GOOD.replace(old, new, 1)
@@ -83,29 +125,46 @@ def test_every_rule_is_tried_here():
     assert {rule for rule, *_ in TRAPS} | others == set(lint.RULES)
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("", ("root", 1)), ("- 1\n", ("root", 1)), ("a: 1\n", ("root", 1)), ("eval: 3\n", ("root", 1)),
-    ("eval:\n  datasets: [\n", ("yaml", 3)), ("eval: 1\neval: 2\n", ("yaml", 2)), ("eval: {a: !!python/object:os.system x}\n", ("yaml", 1)),
-    ("eval:\n  {[a, b]: 1}\n", ("yaml", 2)), ("? {a: b}\n: c\n", ("yaml", 1)),
-    ("x" * 2_000_000, ("yaml", 1)), ("[" * 5000, ("yaml", 1)), ("eval: &a {b: *a}\n", ("yaml", 1)),
-    ("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)), ("yaml", 1)),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ("root", 1)),
+        ("- 1\n", ("root", 1)),
+        ("a: 1\n", ("root", 1)),
+        ("eval: 3\n", ("root", 1)),
+        ("eval:\n  datasets: [\n", ("yaml", 3)),
+        ("eval: 1\neval: 2\n", ("yaml", 2)),
+        ("eval: {a: !!python/object:os.system x}\n", ("yaml", 1)),
+        ("eval:\n  {[a, b]: 1}\n", ("yaml", 2)),
+        ("? {a: b}\n: c\n", ("yaml", 1)),
+        ("x" * 2_000_000, ("yaml", 1)),
+        ("[" * 5000, ("yaml", 1)),
+        ("eval: &a {b: *a}\n", ("yaml", 1)),
+        (
+            "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+            + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)),
+            ("yaml", 1),
+        ),
+    ],
+)
 def test_a_file_that_is_no_evaluation_file_is_one_finding(text, expected):
     assert found(text) == [expected]
 
 
 def test_delegate_must_be_a_list_of_mappings_with_datasets():
-    cut = GOOD[:GOOD.index("  delegate:")]
+    cut = GOOD[: GOOD.index("  delegate:")]
     assert found(cut) == [("no-delegate", 3)]
     assert found(cut + "  delegate:\n    name: skills\n")[0][0] == "no-delegate"
     assert found(cut + "  delegate: [skills]\n") == [("delegate-name", line(GOOD, "  delegate:"))]
-    tail = GOOD[GOOD.rindex("      datasets:"):]
+    tail = GOOD[GOOD.rindex("      datasets:") :]
     for empty in ("", "      datasets: []\n"):
         assert [rule for rule, _ in found(GOOD.replace(tail, empty))] == ["no-datasets"]
 
 
 def test_top_level_defaults_are_no_trap_where_each_delegate_sets_its_own():
-    text = GOOD.replace("  delegate:", "  defaults: {temperature: 0.1, max_response_len: 10}\n  delegate:")
+    text = GOOD.replace(
+        "  delegate:", "  defaults: {temperature: 0.1, max_response_len: 10}\n  delegate:"
+    )
     assert found(text) == []
 
 
@@ -122,7 +181,9 @@ def test_the_local_datasets_may_be_a_mapping_by_name():
 
 
 def test_anchors_and_merged_keys_are_read_as_the_trainer_reads_them():
-    text = GOOD.replace("      defaults:  ", "      defaults: &d").replace("        - name: gsm8k\n", "        - <<: *d\n          top_p: 7\n          name: gsm8k\n")
+    text = GOOD.replace("      defaults:  ", "      defaults: &d").replace(
+        "        - name: gsm8k\n", "        - <<: *d\n          top_p: 7\n          name: gsm8k\n"
+    )
     assert "&d" in text
     assert found(text) == [("value", line(text, "top_p: 7"))]
 
@@ -140,10 +201,18 @@ def test_the_patience_of_the_client_by_attempts():
 
 
 def test_findings_name_key_and_remedy_and_stand_in_the_order_of_the_file():
-    text = GOOD.replace("max_retries: 20", "max_retries: 5").replace("- name: aime25", "- name: aime5").replace("/evaluate", "")
+    text = (
+        GOOD.replace("max_retries: 20", "max_retries: 5")
+        .replace("- name: aime25", "- name: aime5")
+        .replace("/evaluate", "")
+    )
     listed = lint.check(text, "f.yaml", NAMES)
     assert [one["line"] for one in listed] == sorted(one["line"] for one in listed)
-    assert [one["key"] for one in listed] == ["eval.delegate[0].url", "eval.delegate[0].max_retries", "eval.delegate[0].datasets[0].name"]
+    assert [one["key"] for one in listed] == [
+        "eval.delegate[0].url",
+        "eval.delegate[0].max_retries",
+        "eval.delegate[0].datasets[0].name",
+    ]
     assert all(one["message"] and one["remedy"] for one in listed)
     assert "did you mean aime25?" in listed[2]["message"]
 

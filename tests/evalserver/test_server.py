@@ -22,7 +22,14 @@ from decksmith.evalserver import server as eval_server
 from decksmith.evalserver import worker as eval_worker
 
 ROOT = Path(__file__).resolve().parents[2]
-STAGES = ("bench-prepare", "record-sample", "bench-prompt", "chat-generate", "bench-grade", "bench-summarize")
+STAGES = (
+    "bench-prepare",
+    "record-sample",
+    "bench-prompt",
+    "chat-generate",
+    "bench-grade",
+    "bench-summarize",
+)
 
 
 class DelegateError(Exception):
@@ -35,8 +42,12 @@ def trainer(server, payload, *, timeout=10.0, attempts=1, pause=0.02, headers=No
     / 2); of the answer it takes raw_metrics, by a hard index."""
     for attempt in range(1, max(1, attempts) + 1):
         try:
-            response = requests.post(f"{server.url}/evaluate", json=payload, timeout=timeout,
-                                     headers={"Authorization": f"Bearer {server.token}"} if headers is None else headers)
+            response = requests.post(
+                f"{server.url}/evaluate",
+                json=payload,
+                timeout=timeout,
+                headers={"Authorization": f"Bearer {server.token}"} if headers is None else headers,
+            )
             response.raise_for_status()
             body = response.json()
             break
@@ -83,14 +94,23 @@ class Server:
     def asked(self):
         """The questions in the order in which they were asked."""
         path = self.folder / "house/asked"
-        return [json.loads(line.split(" ")[1])["id"] for line in path.read_text().splitlines()] if path.exists() else []
+        return (
+            [json.loads(line.split(" ")[1])["id"] for line in path.read_text().splitlines()]
+            if path.exists()
+            else []
+        )
 
     def start(self):
         address = self.folder / "eval/server.json"
         address.unlink(missing_ok=True)
         self.log = open(self.folder / "said", "a")
-        self.process = subprocess.Popen([ROOT / "bin/eval-serve", "--root", self.folder / "eval", "--model", "m", *self.flags], env=self.env,
-                                        cwd=self.folder, stderr=self.log, stdout=self.log)
+        self.process = subprocess.Popen(
+            [ROOT / "bin/eval-serve", "--root", self.folder / "eval", "--model", "m", *self.flags],
+            env=self.env,
+            cwd=self.folder,
+            stderr=self.log,
+            stdout=self.log,
+        )
         wait(address.exists, self.process)
         found = json.loads(address.read_text())
         self.url, self.token = found["url"], found["token"]
@@ -102,7 +122,14 @@ class Server:
         self.log.close()
 
     def ask(self, method, path, body=None, **more):
-        return requests.request(method, self.url + path, json=body, headers={"Authorization": f"Bearer {self.token}"}, timeout=60, **more)
+        return requests.request(
+            method,
+            self.url + path,
+            json=body,
+            headers={"Authorization": f"Bearer {self.token}"},
+            timeout=60,
+            **more,
+        )
 
     def job(self, ident):
         return self.ask("GET", f"/jobs/{ident}").json()
@@ -184,18 +211,29 @@ def router():
 
 
 def payload(router, *names, rollout=0, **more):
-    return {"rollout_id": rollout, "router_url": router.url, "benchmarks": [{"name": name} for name in names], **more}
+    return {
+        "rollout_id": rollout,
+        "router_url": router.url,
+        "benchmarks": [{"name": name} for name in names],
+        **more,
+    }
 
 
 # The documented client
+
 
 def test_a_client_with_a_short_read_timeout_gets_its_metrics_at_the_first_attempt(serving, router):
     server, one = serving(), router()
     server.pace(1.5)
     assert trainer(server, payload(one, "needle"), timeout=2.0, attempts=1) == {
-        "eval/needle/pass@1/accuracy": 0.5, "eval/needle/pass@1/num_entries": 3.0, "eval/needle/pass@1/truncated": 0.0,
-        "eval/needle/delegate/ok": 1.0, "eval/needle/delegate/n_errors": 0.0, "eval/needle/delegate/coverage": 1.0,
-        "eval/needle/delegate/seconds": pytest.approx(30, abs=26)}
+        "eval/needle/pass@1/accuracy": 0.5,
+        "eval/needle/pass@1/num_entries": 3.0,
+        "eval/needle/pass@1/truncated": 0.0,
+        "eval/needle/delegate/ok": 1.0,
+        "eval/needle/delegate/n_errors": 0.0,
+        "eval/needle/delegate/coverage": 1.0,
+        "eval/needle/delegate/seconds": pytest.approx(30, abs=26),
+    }
     assert server.asked() == ["needle-1", "needle-2", "needle-3"]
 
 
@@ -209,10 +247,15 @@ def test_three_timeouts_cause_one_run_and_the_fourth_attempt_gets_its_result(ser
     assert [job["status"] for job in server.jobs()] == ["done"]
 
 
-def test_two_clients_with_the_same_request_share_one_job_and_one_after_delivery_opens_the_next_attempt(serving, router):
+def test_two_clients_with_the_same_request_share_one_job_and_one_after_delivery_opens_the_next_attempt(
+    serving, router
+):
     server, one = serving(), router()
     answers = []
-    threads = [threading.Thread(target=lambda: answers.append(trainer(server, payload(one, "needle")))) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda: answers.append(trainer(server, payload(one, "needle"))))
+        for _ in range(2)
+    ]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert answers[0] == answers[1] and len(server.asked()) == 3
@@ -226,17 +269,33 @@ def test_a_benchmark_that_fails_does_not_lose_the_others(serving, router):
     server, one = serving(), router()
     (server.folder / "house/broken").write_text("arithmetic\n")
     found = trainer(server, payload(one, "needle", "arithmetic", "mbpp"))
-    assert {key: value for key, value in found.items() if "seconds" not in key and "num_entries" not in key and "truncated" not in key} == {
-        "eval/needle/pass@1/accuracy": 0.5, "eval/needle/delegate/ok": 1, "eval/needle/delegate/n_errors": 0, "eval/needle/delegate/coverage": 1,
-        "eval/arithmetic/delegate/ok": 0, "eval/arithmetic/delegate/n_errors": 1, "eval/arithmetic/delegate/coverage": 0,
-        "eval/mbpp/pass@1/accuracy": 0.5, "eval/mbpp/delegate/ok": 1, "eval/mbpp/delegate/n_errors": 0, "eval/mbpp/delegate/coverage": 1}
+    assert {
+        key: value
+        for key, value in found.items()
+        if "seconds" not in key and "num_entries" not in key and "truncated" not in key
+    } == {
+        "eval/needle/pass@1/accuracy": 0.5,
+        "eval/needle/delegate/ok": 1,
+        "eval/needle/delegate/n_errors": 0,
+        "eval/needle/delegate/coverage": 1,
+        "eval/arithmetic/delegate/ok": 0,
+        "eval/arithmetic/delegate/n_errors": 1,
+        "eval/arithmetic/delegate/coverage": 0,
+        "eval/mbpp/pass@1/accuracy": 0.5,
+        "eval/mbpp/delegate/ok": 1,
+        "eval/mbpp/delegate/n_errors": 0,
+        "eval/mbpp/delegate/coverage": 1,
+    }
     job = server.jobs()[0]
     assert job["status"] == "partial"
     assert server.job(job["job_id"])["benchmarks"]["arithmetic"]["error"] == (
-        "bench-grade ended with status 1: bench-grade: the grader of arithmetic broke")
+        "bench-grade ended with status 1: bench-grade: the grader of arithmetic broke"
+    )
 
 
-def test_where_all_or_nothing_is_asked_a_failure_is_500_and_asking_again_does_only_what_failed(serving, router):
+def test_where_all_or_nothing_is_asked_a_failure_is_500_and_asking_again_does_only_what_failed(
+    serving, router
+):
     server, one = serving(), router()
     server.pace(0)
     (server.folder / "house/broken").write_text("arithmetic\n")
@@ -245,35 +304,57 @@ def test_where_all_or_nothing_is_asked_a_failure_is_500_and_asking_again_does_on
         trainer(server, hard)  # a blank was sent before it failed, so the first time it is cut
     said = server.ask("POST", "/evaluate", hard)
     assert said.status_code == 500 and said.json()["error"] == (
-        f"{server.jobs()[0]['job_id']} is partial: arithmetic: bench-grade ended with status 1: bench-grade: the grader of arithmetic broke")
+        f"{server.jobs()[0]['job_id']} is partial: arithmetic: bench-grade ended with status 1: bench-grade: the grader of arithmetic broke"
+    )
     (server.folder / "house/broken").unlink()
     assert trainer(server, hard)["eval/arithmetic/delegate/ok"] == 1
-    assert sorted(server.asked()) == ["arithmetic-1", "arithmetic-2", "arithmetic-3", "needle-1", "needle-2", "needle-3"]
+    assert sorted(server.asked()) == [
+        "arithmetic-1",
+        "arithmetic-2",
+        "arithmetic-3",
+        "needle-1",
+        "needle-2",
+        "needle-3",
+    ]
 
 
 def test_no_benchmarks_are_a_warning_and_no_job(serving, router):
     server = serving()
     assert server.ask("POST", "/evaluate", payload(router())).json() == {
-        "job_id": None, "warning": "no benchmarks were asked for", "raw_metrics": {}, "runs": []}
+        "job_id": None,
+        "warning": "no benchmarks were asked for",
+        "raw_metrics": {},
+        "runs": [],
+    }
     assert server.jobs() == []
 
 
 # Dying and coming back
 
+
 def test_a_server_killed_half_way_finishes_only_what_is_left(serving, router):
     server, one = serving("--jobs", "1"), router()
     server.pace(0.4)
-    ident = server.ask("POST", "/jobs", payload(one, "needle", "arithmetic", "mbpp")).json()["job_id"]
+    ident = server.ask("POST", "/jobs", payload(one, "needle", "arithmetic", "mbpp")).json()[
+        "job_id"
+    ]
     server.until(lambda job: job["benchmarks"]["arithmetic"].get("asked", 0) >= 1, ident)
     before = server.url
     server.kill()
-    wait(lambda: (server.folder / "eval/jobs" / ident / "arithmetic/result.json").exists())  # it went on by itself
+    wait(
+        lambda: (server.folder / "eval/jobs" / ident / "arithmetic/result.json").exists()
+    )  # it went on by itself
     server.start()
     assert server.url == before  # where the clients look for it
     found = trainer(server, payload(one, "needle", "arithmetic", "mbpp"))
     assert all(found[f"eval/{name}/delegate/ok"] == 1 for name in ("needle", "arithmetic", "mbpp"))
-    assert server.asked() == [f"{name}-{i}" for name in ("needle", "arithmetic", "mbpp") for i in (1, 2, 3)]
-    events = [(event["event"], event.get("benchmark")) for event in map(json.loads, (server.folder / "eval/jobs" / ident / "events.jsonl").open())]
+    assert server.asked() == [
+        f"{name}-{i}" for name in ("needle", "arithmetic", "mbpp") for i in (1, 2, 3)
+    ]
+    events = [
+        (event["event"], event.get("benchmark"))
+        for event in map(json.loads, (server.folder / "eval/jobs" / ident / "events.jsonl").open())
+    ]
     assert [name for what, name in events if what == "started"] == ["needle", "arithmetic", "mbpp"]
 
 
@@ -288,7 +369,10 @@ def test_a_benchmark_that_still_runs_is_taken_up_by_the_next_server(serving, rou
     server.start()
     os.kill(worker["pid"], 0)
     assert server.until(lambda job: job["status"] == "done", ident)["status"] == "done"
-    assert json.loads((server.folder / "eval/jobs" / ident / "needle/process.json").read_text()) == worker
+    assert (
+        json.loads((server.folder / "eval/jobs" / ident / "needle/process.json").read_text())
+        == worker
+    )
     assert server.asked() == ["needle-1", "needle-2", "needle-3"]
 
 
@@ -303,7 +387,11 @@ def test_after_a_lost_machine_a_benchmark_goes_on_from_its_journal(serving, rout
     server.start()
     server.until(lambda job: job["status"] == "done", ident)
     asked = server.asked()
-    assert asked.count("needle-1") == 1 and set(asked) == {"needle-1", "needle-2", "needle-3"} and len(asked) <= 4  # the one in flight, twice
+    assert (
+        asked.count("needle-1") == 1
+        and set(asked) == {"needle-1", "needle-2", "needle-3"}
+        and len(asked) <= 4
+    )  # the one in flight, twice
 
 
 def test_a_worker_that_is_killed_is_started_again(serving, router):
@@ -317,10 +405,16 @@ def test_a_worker_that_is_killed_is_started_again(serving, router):
 
 def test_a_worker_that_dies_each_time_fails_its_benchmark_alone(serving, router):
     server, one = serving(), router()
-    (server.folder / "house/bin/bench-prompt").unlink()  # nothing to execute: the worker ends with a traceback
+    (
+        server.folder / "house/bin/bench-prompt"
+    ).unlink()  # nothing to execute: the worker ends with a traceback
     ident = server.ask("POST", "/jobs", payload(one, "needle")).json()["job_id"]
     found = server.until(lambda job: job["status"] in eval_server.ENDED, ident)
-    assert found["status"] == "failed" and "its process was killed 3 times: FileNotFoundError" in found["benchmarks"]["needle"]["error"]
+    assert (
+        found["status"] == "failed"
+        and "its process was killed 3 times: FileNotFoundError"
+        in found["benchmarks"]["needle"]["error"]
+    )
 
 
 def test_sigterm_cuts_the_answer_without_its_last_chunk_and_a_retry_rejoins(serving, router):
@@ -328,7 +422,10 @@ def test_sigterm_cuts_the_answer_without_its_last_chunk_and_a_retry_rejoins(serv
     server.pace(1)
     body = json.dumps(payload(one, "needle")).encode()
     with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as raw:
-        raw.sendall(b"POST /evaluate HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s" % (server.token.encode(), len(body), body))
+        raw.sendall(
+            b"POST /evaluate HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s"
+            % (server.token.encode(), len(body), body)
+        )
         got = b""
         while got.count(b"1\r\n \r\n") < 2:
             got += raw.recv(4096)
@@ -338,7 +435,11 @@ def test_sigterm_cuts_the_answer_without_its_last_chunk_and_a_retry_rejoins(serv
                 got += more
         except ConnectionResetError:
             pass
-    assert got.startswith(b"HTTP/1.1 200 OK\r\n") and b"Transfer-Encoding: chunked" in got and b"0\r\n\r\n" not in got
+    assert (
+        got.startswith(b"HTTP/1.1 200 OK\r\n")
+        and b"Transfer-Encoding: chunked" in got
+        and b"0\r\n\r\n" not in got
+    )
     server.start()
     assert trainer(server, payload(one, "needle"))["eval/needle/delegate/ok"] == 1
     assert server.asked() == ["needle-1", "needle-2", "needle-3"]
@@ -350,7 +451,9 @@ def test_ctrl_c_ends_the_benchmarks_too_and_the_next_server_goes_on(serving, rou
     ident = server.ask("POST", "/jobs", payload(one, "needle")).json()["job_id"]
     server.until(lambda job: job["benchmarks"]["needle"].get("asked", 0) >= 1, ident)
     server.kill(signal.SIGINT)
-    assert server.process.returncode == 0 and not eval_worker.busy(server.folder / "eval/jobs" / ident / "needle")
+    assert server.process.returncode == 0 and not eval_worker.busy(
+        server.folder / "eval/jobs" / ident / "needle"
+    )
     server.pace(0)
     server.start()
     assert server.until(lambda job: job["status"] in eval_server.ENDED, ident)["status"] == "done"
@@ -372,16 +475,23 @@ def test_files_that_are_torn_or_garbage_lose_no_finished_work(serving, router):
     (lost / "request.json").write_bytes(b"\xff\x00[")
     other = jobs / ("e" * 16 + ".1")
     other.mkdir()
-    (other / "request.json").write_text('{"rollout_id": 0, "router_urls": ["http://127.0.0.1:9"], "benchmarks": []}')
+    (other / "request.json").write_text(
+        '{"rollout_id": 0, "router_urls": ["http://127.0.0.1:9"], "benchmarks": []}'
+    )
     (jobs / "not-a-job").mkdir()
     (server.folder / "eval/port").write_text("99999999999")
     server.start()
     found = server.until(lambda job: job["status"] in eval_server.ENDED, done)
     assert found["status"] == "done" and found["raw_metrics"]["needle"]["pass@1"]["accuracy"] == 0.5
     assert len(server.asked()) == 3
-    assert [json.loads(line)["n"] for line in (jobs / done / "events.jsonl").open()] == list(range(sum(1 for _ in (jobs / done / "events.jsonl").open())))
+    assert [json.loads(line)["n"] for line in (jobs / done / "events.jsonl").open()] == list(
+        range(sum(1 for _ in (jobs / done / "events.jsonl").open()))
+    )
     said = (server.folder / "said").read_text()
-    assert "state.json is damaged; it is made again" in said and "no request in it that can be read; it is left alone" in said
+    assert (
+        "state.json is damaged; it is made again" in said
+        and "no request in it that can be read; it is left alone" in said
+    )
     assert lost.exists() and other.exists() and len(server.jobs()) == 1
 
 
@@ -403,9 +513,17 @@ def test_a_result_that_is_garbage_fails_its_benchmark_or_is_made_again(serving, 
 
 def test_one_server_has_a_root(serving, router):
     server = serving()
-    second = subprocess.run([ROOT / "bin/eval-serve", "--root", server.folder / "eval"], env=server.env, capture_output=True, text=True)
+    second = subprocess.run(
+        [ROOT / "bin/eval-serve", "--root", server.folder / "eval"],
+        env=server.env,
+        capture_output=True,
+        text=True,
+    )
     assert second.returncode == 75
-    assert second.stderr == f"eval-serve: {server.folder}/eval: another eval-serve has this folder; give another with --root\n"
+    assert (
+        second.stderr
+        == f"eval-serve: {server.folder}/eval: another eval-serve has this folder; give another with --root\n"
+    )
     assert server.ask("GET", "/health").json() == {"status": "ok"}
 
 
@@ -426,8 +544,14 @@ def test_events_and_states_that_cannot_be_written_do_not_end_a_job(serving, rout
     (folder / "events.jsonl").write_bytes(kept)
     server.kill()
     server.start()
-    assert server.until(lambda job: job["status"] in eval_server.ENDED, ident)["status"] == "done" and len(server.asked()) == 3
-    assert "its state is not kept" in (said := (server.folder / "said").read_text()) and "the event 'finished' is not kept" in said
+    assert (
+        server.until(lambda job: job["status"] in eval_server.ENDED, ident)["status"] == "done"
+        and len(server.asked()) == 3
+    )
+    assert (
+        "its state is not kept" in (said := (server.folder / "said").read_text())
+        and "the event 'finished' is not kept" in said
+    )
 
 
 def test_a_request_that_cannot_be_kept_leaves_nothing_for_the_next_server(tmp_path, monkeypatch):
@@ -438,7 +562,13 @@ def test_a_request_that_cannot_be_kept_leaves_nothing_for_the_next_server(tmp_pa
         async with eval_server.Queue(eval_server.Settings(tmp_path)) as queue:
             monkeypatch.setattr(eval_server.stream, "write", full)
             with pytest.raises(cli.TryAgain, match="No space left on device"):
-                await queue.submit({"rollout_id": 0, "router_url": "http://127.0.0.1:9", "benchmarks": [{"name": "needle"}]})
+                await queue.submit(
+                    {
+                        "rollout_id": 0,
+                        "router_url": "http://127.0.0.1:9",
+                        "benchmarks": [{"name": "needle"}],
+                    }
+                )
 
     asyncio.run(ask())
     assert list((tmp_path / "jobs").iterdir()) == []
@@ -462,13 +592,17 @@ def test_nobody_works_on_for_a_benchmark_that_is_said_to_have_failed(tmp_path, r
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(eval_server.Job, "progress", broken)
     asyncio.run(ask())
-    assert job.state["status"] == "failed" and "a bug of ours" in job.state["benchmarks"]["needle"]["error"]
+    assert (
+        job.state["status"] == "failed"
+        and "a bug of ours" in job.state["benchmarks"]["needle"]["error"]
+    )
     assert seen[0].poll() is not None and not eval_worker.busy(job.folder / "needle")
 
 
 def test_idle_connections_of_strangers_do_not_use_up_what_the_queue_needs(serving, router):
     import contextlib
     import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
     try:
@@ -477,7 +611,11 @@ def test_idle_connections_of_strangers_do_not_use_up_what_the_queue_needs(servin
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with contextlib.ExitStack() as idle:
         for _ in range(300):
-            idle.enter_context(socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=5)).sendall(b"GET /health HTTP/1.1\r\n")
+            idle.enter_context(
+                socket.create_connection(
+                    ("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=5
+                )
+            ).sendall(b"GET /health HTTP/1.1\r\n")
         assert trainer(server, payload(router(), "needle"))["eval/needle/delegate/ok"] == 1
 
 
@@ -498,7 +636,9 @@ def test_the_token_is_whole_and_its_owners_alone(tmp_path, monkeypatch, capsys):
 
 def test_the_client_takes_its_token_nowhere_else(router):
     other = router(health={"status": "ok"})
-    client = eval_server.Client(url=router(health=(302, {"Location": f"{other.url}/health"})).url, patience=0)
+    client = eval_server.Client(
+        url=router(health=(302, {"Location": f"{other.url}/health"})).url, patience=0
+    )
     with pytest.raises(cli.BadData, match="HTTP 302"):
         client.ask("GET", "/health")
     assert other.seen == []
@@ -506,22 +646,41 @@ def test_the_client_takes_its_token_nowhere_else(router):
 
 # Ending jobs
 
+
 def test_cancelling_ends_all_processes_of_a_job_and_tells_whoever_waits(serving, router):
     server, one = serving("--jobs", "1"), router()
     server.pace(60)
     got = []
-    client = threading.Thread(target=lambda: got.append(trainer(server, payload(one, "needle", "mbpp"))))
+    client = threading.Thread(
+        target=lambda: got.append(trainer(server, payload(one, "needle", "mbpp")))
+    )
     client.start()
     wait(lambda: "needle-1" in server.asked())
     ident = server.jobs()[0]["job_id"]
     following = server.ask("POST", "/jobs", payload(one, "arithmetic", rollout=1)).json()["job_id"]
     server.pace(0)
-    assert server.ask("POST", f"/jobs/{ident}/cancel").json() == {"job_id": ident, "status": "cancelled"}
+    assert server.ask("POST", f"/jobs/{ident}/cancel").json() == {
+        "job_id": ident,
+        "status": "cancelled",
+    }
     assert not eval_worker.busy(server.folder / "eval/jobs" / ident / "needle")
     client.join()
-    assert got == [{f"eval/{name}/delegate/{key}": value for name in ("needle", "mbpp") for key, value in
-                    {"ok": 0, "n_errors": 0, "seconds": 0, "coverage": 0, "skipped_cancelled": 1}.items()}]
-    assert server.until(lambda job: job["status"] in eval_server.ENDED, following)["status"] == "done"
+    assert got == [
+        {
+            f"eval/{name}/delegate/{key}": value
+            for name in ("needle", "mbpp")
+            for key, value in {
+                "ok": 0,
+                "n_errors": 0,
+                "seconds": 0,
+                "coverage": 0,
+                "skipped_cancelled": 1,
+            }.items()
+        }
+    ]
+    assert (
+        server.until(lambda job: job["status"] in eval_server.ENDED, following)["status"] == "done"
+    )
     assert server.asked() == ["needle-1", "arithmetic-1", "arithmetic-2", "arithmetic-3"]
     assert server.ask("POST", f"/jobs/{ident}/cancel").json()["status"] == "cancelled"
     again = server.ask("POST", "/jobs", payload(one, "needle", "mbpp")).json()
@@ -534,33 +693,58 @@ def test_a_newer_rollout_supersedes_older_ones_of_its_run_that_nobody_waits_for(
 
     def leave(rollout, run):  # a client that asks and goes
         with pytest.raises(DelegateError):
-            trainer(server, payload(one, "needle", rollout=rollout), timeout=0.2,
-                    headers={"Authorization": f"Bearer {server.token}", "X-Run-Id": run})
-        return next(job["job_id"] for job in server.jobs() if (job["run"], job["rollout_id"]) == (run, rollout))
+            trainer(
+                server,
+                payload(one, "needle", rollout=rollout),
+                timeout=0.2,
+                headers={"Authorization": f"Bearer {server.token}", "X-Run-Id": run},
+            )
+        return next(
+            job["job_id"]
+            for job in server.jobs()
+            if (job["run"], job["rollout_id"]) == (run, rollout)
+        )
 
     five, other, seven = leave(5, "a"), leave(5, "b"), leave(7, "a")
-    assert server.job(five)["status"] == "superseded" and server.job(five)["why"] == "rollout 7 of a came"
-    assert server.job(other)["status"] in ("queued", "running") and server.job(seven)["status"] in ("queued", "running")
+    assert (
+        server.job(five)["status"] == "superseded"
+        and server.job(five)["why"] == "rollout 7 of a came"
+    )
+    assert server.job(other)["status"] in ("queued", "running") and server.job(seven)["status"] in (
+        "queued",
+        "running",
+    )
     six = leave(6, "a")  # an older one ends no newer one
     assert server.job(seven)["status"] != "superseded"
-    waits = threading.Thread(target=lambda: trainer(server, payload(one, "needle", rollout=7, run="a")))
+    waits = threading.Thread(
+        target=lambda: trainer(server, payload(one, "needle", rollout=7, run="a"))
+    )
     waits.start()
     wait(lambda: server.job(seven)["waiting"] == 1)
     leave(8, "a")
-    assert server.job(six)["status"] == "superseded" and server.job(seven)["status"] != "superseded"  # somebody waits for it
-    posted = server.ask("POST", "/jobs", payload(one, "needle", rollout=8, run="c")).json()["job_id"]
+    assert (
+        server.job(six)["status"] == "superseded" and server.job(seven)["status"] != "superseded"
+    )  # somebody waits for it
+    posted = server.ask("POST", "/jobs", payload(one, "needle", rollout=8, run="c")).json()[
+        "job_id"
+    ]
     nine = server.ask("POST", "/jobs", payload(one, "needle", rollout=9, run="c")).json()["job_id"]
     assert server.job(posted)["status"] != "superseded"  # two checkpoints are both wanted
     server.ask("POST", "/jobs", payload(one, "needle", rollout=10, run="c", supersede="newer"))
     assert [server.job(each)["status"] for each in (posted, nine)] == ["superseded", "superseded"]
     server.ask("POST", "/jobs", payload(one, "needle", rollout=11, run="a", supersede="newer"))
     waits.join()
-    assert server.job(seven)["status"] == "superseded" and server.job(other)["status"] != "superseded"
+    assert (
+        server.job(seven)["status"] == "superseded" and server.job(other)["status"] != "superseded"
+    )
 
 
 # Weights
 
-def test_results_of_named_weights_are_kept_for_ever_and_what_is_missing_is_done_in_the_same_job(serving, router):
+
+def test_results_of_named_weights_are_kept_for_ever_and_what_is_missing_is_done_in_the_same_job(
+    serving, router
+):
     server, one = serving(), router()
     server.pace(0)
     (server.folder / "house/broken").write_text("arithmetic\n")
@@ -574,7 +758,9 @@ def test_results_of_named_weights_are_kept_for_ever_and_what_is_missing_is_done_
     assert len(server.asked()) == 12
 
 
-def test_weights_that_change_meanwhile_are_reported_and_a_job_of_other_weights_is_not_joined(serving, router):
+def test_weights_that_change_meanwhile_are_reported_and_a_job_of_other_weights_is_not_joined(
+    serving, router
+):
     server, one = serving(), router(model_info={"weight_version": 7})
     server.pace(0.5)
     with pytest.raises(DelegateError):
@@ -583,7 +769,10 @@ def test_weights_that_change_meanwhile_are_reported_and_a_job_of_other_weights_i
     server.until(lambda job: job["benchmarks"]["needle"]["status"] == "running", first)
     one.answers["model_info"] = {"weight_version": 8}
     assert trainer(server, payload(one, "needle"))["eval/needle/delegate/weights_changed"] == 0
-    assert [(job["job_id"], job["status"]) for job in server.jobs()] == [(first[:-1] + "2", "done"), (first, "superseded")]
+    assert [(job["job_id"], job["status"]) for job in server.jobs()] == [
+        (first[:-1] + "2", "done"),
+        (first, "superseded"),
+    ]
     posted = server.ask("POST", "/jobs", payload(one, "needle", rollout=1)).json()["job_id"]
     server.until(lambda job: job["benchmarks"]["needle"]["status"] == "running", posted)
     one.answers["model_info"] = {"weight_version": 9}
@@ -593,7 +782,10 @@ def test_weights_that_change_meanwhile_are_reported_and_a_job_of_other_weights_i
 
 # The model's name, and where it is asked
 
-def test_the_router_says_what_its_model_is_called_and_the_request_or_the_flag_where_it_does_not(serving, router):
+
+def test_the_router_says_what_its_model_is_called_and_the_request_or_the_flag_where_it_does_not(
+    serving, router
+):
     server = serving()
     server.pace(0)
 
@@ -604,14 +796,20 @@ def test_the_router_says_what_its_model_is_called_and_the_request_or_the_flag_wh
         return re.search(r"--slug=(\S+) --base-url=(\S+)/v1 ", line).groups()
 
     slug.n = 0
-    plain, silent, several = router(), router(v1_models=(404, {})), router(v1_models={"data": [{"id": "base"}, {"id": "m"}]})
+    plain, silent, several = (
+        router(),
+        router(v1_models=(404, {})),
+        router(v1_models={"data": [{"id": "base"}, {"id": "m"}]}),
+    )
     assert slug(plain) == ("policy", plain.url)
     assert slug(silent) == ("m", silent.url)
     assert slug(several) == ("m", several.url)
     assert slug(plain, model="asked") == ("asked", plain.url)
     away = router(v1_models=(307, {"Location": f"{plain.url}/v1/models"}))
     plain.seen.clear()
-    assert slug(away) == ("m", away.url) and plain.seen == []  # what it points to is no router of ours
+    assert (
+        slug(away) == ("m", away.url) and plain.seen == []
+    )  # what it points to is no router of ours
 
 
 def test_a_router_that_does_not_answer_fails_the_job_softly(tmp_path, monkeypatch):
@@ -619,41 +817,58 @@ def test_a_router_that_does_not_answer_fails_the_job_softly(tmp_path, monkeypatc
 
     async def go():
         async with eval_server.Queue(eval_server.Settings(tmp_path)) as queue:
-            job, _ = await queue.submit({"rollout_id": 0, "router_url": "http://127.0.0.1:9", "benchmarks": [{"name": "needle"}]})
+            job, _ = await queue.submit(
+                {
+                    "rollout_id": 0,
+                    "router_url": "http://127.0.0.1:9",
+                    "benchmarks": [{"name": "needle"}],
+                }
+            )
             await job.done.wait()
             return job.answer()
 
     found = asyncio.run(go())
-    assert found["raw_metrics"] == {"needle": {"delegate": {"ok": 0, "n_errors": 1, "seconds": 0.0, "coverage": 0.0}}}
+    assert found["raw_metrics"] == {
+        "needle": {"delegate": {"ok": 0, "n_errors": 1, "seconds": 0.0, "coverage": 0.0}}
+    }
     assert found["runs"][0]["error"].startswith("http://127.0.0.1:9 did not answer for 0 s: ")
 
 
-@pytest.mark.parametrize("url, allow, found", [
-    ("http://127.0.0.1:3333", (), "http://127.0.0.1:3333"),
-    ("http://localhost:3333/v1/", (), "http://127.0.0.1:3333"),
-    ("http://[::1]:3333", (), "http://[::1]:3333"),
-    ("http://10.1.2.3:3333", ("10.1.0.0/16",), "http://10.1.2.3:3333"),
-    ("HTTP://Gpu-7.Site:80", ("gpu-*",), "http://gpu-7.site:80"),
-    ("https://gpu-7.site", ("gpu-?.site",), "https://gpu-7.site:443"),
-    ("http://10.1.2.3:3333", ("10.2.0.0/16", "gpu-*"), None),
-    ("http://169.254.169.254/", (), None),
-    ("http://169.254.169.254/v1", ("gpu-*",), None),
-    ("http://gpu-7@evil.example:80", ("gpu-*",), None),
-    ("http://evil.example\\@gpu-7:80", ("gpu-*",), None),
-    ("http://127.0.0.1:3333/admin", (), None),
-    ("http://127.0.0.1:3333/v1/../admin", (), None),
-    ("http://127.0.0.1:3333?x=1", (), None),
-    ("http://127.0.0.1:3333#/v1", (), None),
-    ("http://127.0.0.1:99999", (), None),
-    ("http://2130706433:3333", (), "http://127.0.0.1:3333"),  # the same address, written as one number
-    ("ftp://127.0.0.1", (), None),
-    ("file:///etc/passwd", (), None),
-    ("http://", (), None),
-    ("http://gpu-7 --slug=x:80", ("gpu-*",), None),
-    ("--help", ("*",), None),
-    ("http://no-such-host.invalid", (), None),
-])
-def test_a_router_is_this_machine_or_one_that_was_allowed_and_nothing_else_of_its_url_counts(url, allow, found):
+@pytest.mark.parametrize(
+    "url, allow, found",
+    [
+        ("http://127.0.0.1:3333", (), "http://127.0.0.1:3333"),
+        ("http://localhost:3333/v1/", (), "http://127.0.0.1:3333"),
+        ("http://[::1]:3333", (), "http://[::1]:3333"),
+        ("http://10.1.2.3:3333", ("10.1.0.0/16",), "http://10.1.2.3:3333"),
+        ("HTTP://Gpu-7.Site:80", ("gpu-*",), "http://gpu-7.site:80"),
+        ("https://gpu-7.site", ("gpu-?.site",), "https://gpu-7.site:443"),
+        ("http://10.1.2.3:3333", ("10.2.0.0/16", "gpu-*"), None),
+        ("http://169.254.169.254/", (), None),
+        ("http://169.254.169.254/v1", ("gpu-*",), None),
+        ("http://gpu-7@evil.example:80", ("gpu-*",), None),
+        ("http://evil.example\\@gpu-7:80", ("gpu-*",), None),
+        ("http://127.0.0.1:3333/admin", (), None),
+        ("http://127.0.0.1:3333/v1/../admin", (), None),
+        ("http://127.0.0.1:3333?x=1", (), None),
+        ("http://127.0.0.1:3333#/v1", (), None),
+        ("http://127.0.0.1:99999", (), None),
+        (
+            "http://2130706433:3333",
+            (),
+            "http://127.0.0.1:3333",
+        ),  # the same address, written as one number
+        ("ftp://127.0.0.1", (), None),
+        ("file:///etc/passwd", (), None),
+        ("http://", (), None),
+        ("http://gpu-7 --slug=x:80", ("gpu-*",), None),
+        ("--help", ("*",), None),
+        ("http://no-such-host.invalid", (), None),
+    ],
+)
+def test_a_router_is_this_machine_or_one_that_was_allowed_and_nothing_else_of_its_url_counts(
+    url, allow, found
+):
     if "[" in url and not eval_server._ours("::1"):
         pytest.skip("this machine speaks no IPv6")
     if found is None:
@@ -668,28 +883,58 @@ def test_a_router_is_this_machine_or_one_that_was_allowed_and_nothing_else_of_it
 BENCH = {"name": "needle"}
 
 
-@pytest.mark.parametrize("changes, sentence", [
-    ({"rollout_id": None}, "rollout_id is missing: the trainer's step, a whole number"),
-    ({"rollout_id": "seven"}, "rollout_id: 'seven' is no whole number from 0 to 9.0072e+15"),
-    ({"rollout_id": True}, "rollout_id: not of the right type"),
-    ({"rollout_id": 1.5}, "rollout_id: '1.5' is no whole number from 0 to 9.0072e+15"),
-    ({"router_url": None}, "router_url is missing: where the model is asked, http://HOST:PORT without /v1 (or a list of them as router_urls)"),
-    ({"router_url": ["http://127.0.0.1"]}, "router_url: \"['http://127.0.0.1']\" is not http://HOST:PORT"),
-    ({"benchmarks": {"name": "needle"}}, "benchmarks: not a list of objects"),
-    ({"benchmarks": [BENCH, BENCH]}, "needle is there twice"),
-    ({"benchmarks": [BENCH | {"tempreature": 1}]}, "needle: unknown key 'tempreature'; there are: " + ", ".join(eval_server.SAMPLING)),
-    ({"benchmarks": [BENCH | {"n_samples_per_eval_prompt": 0}]}, "needle: n_samples_per_eval_prompt: '0' is no whole number from 1 to 1024"),
-    ({"benchmarks": [BENCH | {"temperature": "0.5"}]}, "needle: temperature: '0.5' is no number from 0 to 100"),
-    ({"benchmarks": [BENCH | {"top_p": 0}]}, "needle: top_p: '0' is no number from 1e-09 to 1"),
-    ({"defaults": {"stop": ["x"]}}, "defaults: unknown key 'stop'; there are: " + ", ".join(eval_server.SAMPLING)),
-    ({"checkpoint": "a\nb"}, "checkpoint: not a line of at most 500 characters"),
-    ({"run": ["a"]}, "run: not a line of at most 500 characters"),
-    ({"on_failure": "explode"}, "on_failure: 'explode' is none of soft, hard"),
-    ({"judge": {"api_key_env": "HF_TOKEN"}}, "unknown key 'judge'; there are: " + ", ".join(eval_server.KEYS)),
-    ({"n_tasks": 3}, "unknown key 'n_tasks'; there are: " + ", ".join(eval_server.KEYS)),
-])
-def test_a_wrong_request_is_400_before_anything_runs_and_says_what_is_wrong(refusing, changes, sentence):
-    said = refusing.ask("POST", "/evaluate", {"rollout_id": 0, "router_url": "http://127.0.0.1:9", "benchmarks": [BENCH], **changes})
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        ({"rollout_id": None}, "rollout_id is missing: the trainer's step, a whole number"),
+        ({"rollout_id": "seven"}, "rollout_id: 'seven' is no whole number from 0 to 9.0072e+15"),
+        ({"rollout_id": True}, "rollout_id: not of the right type"),
+        ({"rollout_id": 1.5}, "rollout_id: '1.5' is no whole number from 0 to 9.0072e+15"),
+        (
+            {"router_url": None},
+            "router_url is missing: where the model is asked, http://HOST:PORT without /v1 (or a list of them as router_urls)",
+        ),
+        (
+            {"router_url": ["http://127.0.0.1"]},
+            "router_url: \"['http://127.0.0.1']\" is not http://HOST:PORT",
+        ),
+        ({"benchmarks": {"name": "needle"}}, "benchmarks: not a list of objects"),
+        ({"benchmarks": [BENCH, BENCH]}, "needle is there twice"),
+        (
+            {"benchmarks": [BENCH | {"tempreature": 1}]},
+            "needle: unknown key 'tempreature'; there are: " + ", ".join(eval_server.SAMPLING),
+        ),
+        (
+            {"benchmarks": [BENCH | {"n_samples_per_eval_prompt": 0}]},
+            "needle: n_samples_per_eval_prompt: '0' is no whole number from 1 to 1024",
+        ),
+        (
+            {"benchmarks": [BENCH | {"temperature": "0.5"}]},
+            "needle: temperature: '0.5' is no number from 0 to 100",
+        ),
+        ({"benchmarks": [BENCH | {"top_p": 0}]}, "needle: top_p: '0' is no number from 1e-09 to 1"),
+        (
+            {"defaults": {"stop": ["x"]}},
+            "defaults: unknown key 'stop'; there are: " + ", ".join(eval_server.SAMPLING),
+        ),
+        ({"checkpoint": "a\nb"}, "checkpoint: not a line of at most 500 characters"),
+        ({"run": ["a"]}, "run: not a line of at most 500 characters"),
+        ({"on_failure": "explode"}, "on_failure: 'explode' is none of soft, hard"),
+        (
+            {"judge": {"api_key_env": "HF_TOKEN"}},
+            "unknown key 'judge'; there are: " + ", ".join(eval_server.KEYS),
+        ),
+        ({"n_tasks": 3}, "unknown key 'n_tasks'; there are: " + ", ".join(eval_server.KEYS)),
+    ],
+)
+def test_a_wrong_request_is_400_before_anything_runs_and_says_what_is_wrong(
+    refusing, changes, sentence
+):
+    said = refusing.ask(
+        "POST",
+        "/evaluate",
+        {"rollout_id": 0, "router_url": "http://127.0.0.1:9", "benchmarks": [BENCH], **changes},
+    )
     assert said.status_code == 400
     assert said.json() == {"error": sentence}
     assert refusing.jobs() == []
@@ -702,26 +947,73 @@ def refusing(tmp_path_factory):
     server.kill(signal.SIGINT)
 
 
-@pytest.mark.parametrize("name", ["../../x", "needle/../needle", "/etc", "", ".", "needle:8", "published", "nedle", 7, ["needle"], None, "needle\x00", "-h"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../x",
+        "needle/../needle",
+        "/etc",
+        "",
+        ".",
+        "needle:8",
+        "published",
+        "nedle",
+        7,
+        ["needle"],
+        None,
+        "needle\x00",
+        "-h",
+    ],
+)
 def test_only_a_benchmark_of_ours_can_be_named(refusing, name):
     for path in ("/evaluate", "/jobs"):
-        said = refusing.ask("POST", path, {"rollout_id": 0, "router_url": "http://127.0.0.1:9", "benchmarks": [{"name": name}]})
-        assert said.status_code == 400 and said.json()["error"].startswith("no benchmark ") and "needle" in said.json()["error"]
+        said = refusing.ask(
+            "POST",
+            path,
+            {"rollout_id": 0, "router_url": "http://127.0.0.1:9", "benchmarks": [{"name": name}]},
+        )
+        assert (
+            said.status_code == 400
+            and said.json()["error"].startswith("no benchmark ")
+            and "needle" in said.json()["error"]
+        )
     assert list((refusing.folder / "eval/jobs").iterdir()) == []
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"x"', b"null", b'{"rollout_id": NaN}', b"[" * 100_000, b"\xff"])
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b'"x"', b"null", b'{"rollout_id": NaN}', b"[" * 100_000, b"\xff"]
+)
 def test_a_body_that_is_no_object_is_400(refusing, body):
-    said = requests.post(f"{refusing.url}/evaluate", data=body, headers={"Authorization": f"Bearer {refusing.token}"}, timeout=10)
+    said = requests.post(
+        f"{refusing.url}/evaluate",
+        data=body,
+        headers={"Authorization": f"Bearer {refusing.token}"},
+        timeout=10,
+    )
     assert said.status_code == 400 and set(said.json()) == {"error"}
 
 
 def test_without_its_token_the_server_says_only_that_it_lives(refusing):
     assert requests.get(f"{refusing.url}/health", timeout=10).text == '{"status": "ok"}'
-    for headers in ({}, {"Authorization": "Bearer x"}, {"Authorization": refusing.token}, {"Authorization": "Bearer "}):
-        for method, path in (("POST", "/evaluate"), ("GET", "/jobs"), ("POST", "/jobs"), ("GET", "/benchmarks"), ("GET", "/ready")):
-            said = requests.request(method, refusing.url + path, json={}, headers=headers, timeout=10)
-            assert said.status_code == 401 and said.json() == {"error": "the token is missing or wrong: Authorization: Bearer TOKEN"}
+    for headers in (
+        {},
+        {"Authorization": "Bearer x"},
+        {"Authorization": refusing.token},
+        {"Authorization": "Bearer "},
+    ):
+        for method, path in (
+            ("POST", "/evaluate"),
+            ("GET", "/jobs"),
+            ("POST", "/jobs"),
+            ("GET", "/benchmarks"),
+            ("GET", "/ready"),
+        ):
+            said = requests.request(
+                method, refusing.url + path, json={}, headers=headers, timeout=10
+            )
+            assert said.status_code == 401 and said.json() == {
+                "error": "the token is missing or wrong: Authorization: Bearer TOKEN"
+            }
     with pytest.raises(DelegateError, match="401"):
         trainer(refusing, {}, headers={})
     for file in ("token", "server.json"):
@@ -729,14 +1021,22 @@ def test_without_its_token_the_server_says_only_that_it_lives(refusing):
 
 
 def test_wrong_paths_and_methods_and_jobs_are_json_errors(refusing):
-    for method, path, status in (("GET", "/evaluate", 405), ("GET", "/nothing", 404), ("GET", "/jobs/x", 404), ("GET", "/status/x", 404),
-                                 ("GET", "/jobs/..%2f..%2fetc", 404), ("POST", "/jobs/x/cancel", 404), ("GET", "/jobs/x/events", 404),
-                                 ("GET", "/ready?benchmarks=../x", 400)):
+    for method, path, status in (
+        ("GET", "/evaluate", 405),
+        ("GET", "/nothing", 404),
+        ("GET", "/jobs/x", 404),
+        ("GET", "/status/x", 404),
+        ("GET", "/jobs/..%2f..%2fetc", 404),
+        ("POST", "/jobs/x/cancel", 404),
+        ("GET", "/jobs/x/events", 404),
+        ("GET", "/ready?benchmarks=../x", 400),
+    ):
         said = refusing.ask(method, path)
         assert said.status_code == status and set(said.json()) == {"error"}, path
 
 
 # The better door
+
 
 def test_a_job_can_be_listed_looked_at_and_followed_from_any_event(serving, router):
     server, one = serving(), router()
@@ -745,59 +1045,182 @@ def test_a_job_can_be_listed_looked_at_and_followed_from_any_event(serving, rout
     assert first.status_code == 202
     ident = first.json()["job_id"]
     assert first.json() == {"job_id": ident, "status": "queued", "created": True}
-    assert server.ask("POST", "/jobs", payload(one, "needle", rollout=7, run="a")).json()["created"] is False
+    assert (
+        server.ask("POST", "/jobs", payload(one, "needle", rollout=7, run="a")).json()["created"]
+        is False
+    )
     with server.ask("GET", f"/jobs/{ident}/events?follow=1", stream=True) as response:
         events = [json.loads(line) for line in response.iter_lines() if line.strip()]
     assert [event["n"] for event in events] == list(range(len(events)))
-    assert [event["event"] for event in events if event["event"] not in ("progress", "joined")] == ["queued", "opened", "started", "finished", "ended"]
+    assert [event["event"] for event in events if event["event"] not in ("progress", "joined")] == [
+        "queued",
+        "opened",
+        "started",
+        "finished",
+        "ended",
+    ]
     assert [event["door"] for event in events if event["event"] == "joined"] == ["jobs"]
     tail = server.ask("GET", f"/jobs/{ident}/events?from={len(events) - 2}").text.splitlines()
     assert [json.loads(line) for line in tail] == events[-2:]
     found = server.job(ident)
-    assert (found["status"], found["model"], found["run"], found["rollout_id"]) == ("done", "policy", "a", 7)
-    assert found["sampling"] == {"needle": {"n_samples_per_eval_prompt": 1, "temperature": 0.0, "top_p": 1.0, "top_k": -1, "seed": 0, "limit": 0,
-                                            "max_response_len": 128}}
+    assert (found["status"], found["model"], found["run"], found["rollout_id"]) == (
+        "done",
+        "policy",
+        "a",
+        7,
+    )
+    assert found["sampling"] == {
+        "needle": {
+            "n_samples_per_eval_prompt": 1,
+            "temperature": 0.0,
+            "top_p": 1.0,
+            "top_k": -1,
+            "seed": 0,
+            "limit": 0,
+            "max_response_len": 128,
+        }
+    }
     server.ask("POST", "/jobs", payload(one, "mbpp", run="b"))
-    assert [len(server.jobs(**query)) for query in ({}, {"run": "a"}, {"run": "x"}, {"status": "done", "run": "a"}, {"status": "failed"})] == [2, 1, 0, 1, 0]
-    assert found["delivered"] is None and server.ask("GET", f"/jobs/{ident}/result").json()["raw_metrics"] == found["raw_metrics"]
+    assert [
+        len(server.jobs(**query))
+        for query in (
+            {},
+            {"run": "a"},
+            {"run": "x"},
+            {"status": "done", "run": "a"},
+            {"status": "failed"},
+        )
+    ] == [2, 1, 0, 1, 0]
+    assert (
+        found["delivered"] is None
+        and server.ask("GET", f"/jobs/{ident}/result").json()["raw_metrics"] == found["raw_metrics"]
+    )
     assert server.job(ident)["delivered"]
 
 
 def test_the_asynchronous_protocol_of_miles(serving, router):
     server, one = serving(), router()
-    asked = {"model_name": "asked", "api_base": one.url + "/v1", "n_tasks": 2, "n_concurrent": 4, "n_attempts": 2, "metric_prefix": "eval/needle"}
+    asked = {
+        "model_name": "asked",
+        "api_base": one.url + "/v1",
+        "n_tasks": 2,
+        "n_concurrent": 4,
+        "n_attempts": 2,
+        "metric_prefix": "eval/needle",
+    }
     said = server.ask("POST", "/evaluate", asked).json()
-    assert said == {"job_id": said["job_id"], "status": "queued", "status_url": f"/status/{said['job_id']}"}
+    assert said == {
+        "job_id": said["job_id"],
+        "status": "queued",
+        "status_url": f"/status/{said['job_id']}",
+    }
     seen = []
-    wait(lambda: seen.append(server.ask("GET", said["status_url"]).json()) or seen[-1]["status"] == "completed")
-    assert {each["status"] for each in seen} <= {"queued", "running", "completed"} and seen[-1]["raw_metrics"]["needle"]["delegate"]["ok"] == 1
-    assert "--slug=asked " in (server.folder / "house/asked").read_text() and "--samples=2 " in (server.folder / "house/asked").read_text()
+    wait(
+        lambda: (
+            seen.append(server.ask("GET", said["status_url"]).json())
+            or seen[-1]["status"] == "completed"
+        )
+    )
+    assert {each["status"] for each in seen} <= {"queued", "running", "completed"} and seen[-1][
+        "raw_metrics"
+    ]["needle"]["delegate"]["ok"] == 1
+    assert (
+        "--slug=asked " in (server.folder / "house/asked").read_text()
+        and "--samples=2 " in (server.folder / "house/asked").read_text()
+    )
     refused = server.ask("POST", "/evaluate", asked | {"rollout_id": 3})
-    assert refused.json() == {"error": "unknown key 'rollout_id'; there are: " + ", ".join(eval_server.MILES)}
+    assert refused.json() == {
+        "error": "unknown key 'rollout_id'; there are: " + ", ".join(eval_server.MILES)
+    }
     refused = server.ask("POST", "/evaluate", asked | {"dataset_path": "/etc/passwd"})
-    assert refused.status_code == 400 and refused.json() == {"error": "dataset_path: not taken together with api_base"}
+    assert refused.status_code == 400 and refused.json() == {
+        "error": "dataset_path: not taken together with api_base"
+    }
 
 
 def test_what_is_not_said_is_explicit_and_what_is_said_wins(refusing):
-    offered = {each["name"]: each for each in refusing.ask("GET", "/benchmarks").json()["benchmarks"]}
-    assert set(offered) == set(eval_server.names()) and "slidevbench" in offered and "published" not in offered
-    assert offered["aime25"]["defaults"] == {"n_samples_per_eval_prompt": 8, "temperature": 0.7, "top_p": 0.95, "top_k": -1, "seed": 0, "limit": 0,
-                                             "max_response_len": 32768}
-    assert offered["slidevbench"]["defaults"] == {"n_samples_per_eval_prompt": 1, "temperature": 0.7, "top_p": 0.95, "top_k": -1, "seed": 1,
-                                                  "limit": 0, "max_response_len": 4096}
+    offered = {
+        each["name"]: each for each in refusing.ask("GET", "/benchmarks").json()["benchmarks"]
+    }
+    assert (
+        set(offered) == set(eval_server.names())
+        and "slidevbench" in offered
+        and "published" not in offered
+    )
+    assert offered["aime25"]["defaults"] == {
+        "n_samples_per_eval_prompt": 8,
+        "temperature": 0.7,
+        "top_p": 0.95,
+        "top_k": -1,
+        "seed": 0,
+        "limit": 0,
+        "max_response_len": 32768,
+    }
+    assert offered["slidevbench"]["defaults"] == {
+        "n_samples_per_eval_prompt": 1,
+        "temperature": 0.7,
+        "top_p": 0.95,
+        "top_k": -1,
+        "seed": 1,
+        "limit": 0,
+        "max_response_len": 4096,
+    }
     settings = eval_server.Settings(Path("."), limit=5)
-    found = asyncio.run(eval_server.wanted({"rollout_id": 3, "router_url": "http://127.0.0.1:9", "defaults": {"temperature": 0.6, "top_k": 20}, "benchmarks": [
-        {"name": "aime25", "n_samples_per_eval_prompt": 4, "temperature": None}, {"name": "aime24", "temperature": 1, "limit": 2}]}, settings, "run-id"))
-    assert found == {"run": "run-id", "rollout_id": 3, "router_urls": ["http://127.0.0.1:9"], "model": None, "checkpoint": None, "weight_version": None,
-                     "on_failure": None, "supersede": None, "benchmarks": [
-        {"name": "aime25", "n_samples_per_eval_prompt": 4, "temperature": 0.6, "top_p": 0.95, "top_k": 20, "seed": 0, "limit": 5, "max_response_len": 32768},
-        {"name": "aime24", "n_samples_per_eval_prompt": 8, "temperature": 1.0, "top_p": 0.95, "top_k": 20, "seed": 0, "limit": 2, "max_response_len": 32768}]}
+    found = asyncio.run(
+        eval_server.wanted(
+            {
+                "rollout_id": 3,
+                "router_url": "http://127.0.0.1:9",
+                "defaults": {"temperature": 0.6, "top_k": 20},
+                "benchmarks": [
+                    {"name": "aime25", "n_samples_per_eval_prompt": 4, "temperature": None},
+                    {"name": "aime24", "temperature": 1, "limit": 2},
+                ],
+            },
+            settings,
+            "run-id",
+        )
+    )
+    assert found == {
+        "run": "run-id",
+        "rollout_id": 3,
+        "router_urls": ["http://127.0.0.1:9"],
+        "model": None,
+        "checkpoint": None,
+        "weight_version": None,
+        "on_failure": None,
+        "supersede": None,
+        "benchmarks": [
+            {
+                "name": "aime25",
+                "n_samples_per_eval_prompt": 4,
+                "temperature": 0.6,
+                "top_p": 0.95,
+                "top_k": 20,
+                "seed": 0,
+                "limit": 5,
+                "max_response_len": 32768,
+            },
+            {
+                "name": "aime24",
+                "n_samples_per_eval_prompt": 8,
+                "temperature": 1.0,
+                "top_p": 0.95,
+                "top_k": 20,
+                "seed": 0,
+                "limit": 2,
+                "max_response_len": 32768,
+            },
+        ],
+    }
 
 
 def test_ready_says_what_a_benchmark_lacks(refusing):
     assert refusing.ask("GET", "/ready").status_code == 200
     said = refusing.ask("GET", "/ready?benchmarks=needle,aime25")
-    assert said.status_code == 503 and said.json()["lacking"] == {"aime25": "its rows are not here: bench-prepare aime25 > /dev/null"}
+    assert said.status_code == 503 and said.json()["lacking"] == {
+        "aime25": "its rows are not here: bench-prepare aime25 > /dev/null"
+    }
     assert refusing.ask("GET", "/ready?benchmarks=needle").json()["ready"] is True
 
 
@@ -807,19 +1230,31 @@ def test_only_the_newest_jobs_keep_their_answers_and_the_numbers_of_all_stay(ser
     for rollout in range(3):
         trainer(server, payload(one, "needle", rollout=rollout))
     jobs = server.jobs()
-    assert [(server.folder / "eval/jobs" / job["job_id"] / "needle").exists() for job in jobs] == [True, False, False]
-    assert [server.job(job["job_id"])["raw_metrics"]["needle"]["pass@1"]["accuracy"] for job in jobs] == [0.5] * 3
+    assert [(server.folder / "eval/jobs" / job["job_id"] / "needle").exists() for job in jobs] == [
+        True,
+        False,
+        False,
+    ]
+    assert [
+        server.job(job["job_id"])["raw_metrics"]["needle"]["pass@1"]["accuracy"] for job in jobs
+    ] == [0.5] * 3
 
 
 def test_many_jobs_are_loaded_and_listed(tmp_path):
     settings = eval_server.Settings(tmp_path)
-    asked = asyncio.run(eval_server.wanted({"rollout_id": 0, "router_url": "http://127.0.0.1:9", "benchmarks": [BENCH]}, settings))
+    asked = asyncio.run(
+        eval_server.wanted(
+            {"rollout_id": 0, "router_url": "http://127.0.0.1:9", "benchmarks": [BENCH]}, settings
+        )
+    )
     for number in range(1000):
         folder = tmp_path / "jobs" / f"{number:016x}.1"
         job = eval_server.Job.fresh(folder, asked | {"rollout_id": number, "door": "jobs"})
         folder.mkdir(parents=True)
         (folder / "request.json").write_text(json.dumps(job.request))
-        (folder / "state.json").write_text(json.dumps(job.state | {"status": "done", "benchmarks": {"needle": {"status": "done"}}}))
+        (folder / "state.json").write_text(
+            json.dumps(job.state | {"status": "done", "benchmarks": {"needle": {"status": "done"}}})
+        )
 
     async def go():
         return [job.brief()["rollout_id"] for job in eval_server.Queue(settings).jobs.values()]
@@ -829,26 +1264,60 @@ def test_many_jobs_are_loaded_and_listed(tmp_path):
 
 # Numbers
 
+
 def test_only_the_largest_k_is_reported_and_only_numbers():
-    mode = {"accuracy": 0.25, "std_err": None, "interval": [0, 1], "no_answer": 0.0, "num_entries": 4, "avg_tokens": 7, "gen_seconds": math.nan, "scored": 4}
-    summary = {"metric": "accuracy", "truncated": 0.5, "coverage": 0.75, "errors": {"n": 2}, "subsets": {"hard": {"pass@1[avg-of-4]": mode}},
-               "modes": {"pass@1[avg-of-4]": mode | {"accuracy_statistics": {"avg": 0.25}},
-                         **{f"{kind}@{k}": mode for k in (1, 2, 4) for kind in ("pass", "majority")}}}
+    mode = {
+        "accuracy": 0.25,
+        "std_err": None,
+        "interval": [0, 1],
+        "no_answer": 0.0,
+        "num_entries": 4,
+        "avg_tokens": 7,
+        "gen_seconds": math.nan,
+        "scored": 4,
+    }
+    summary = {
+        "metric": "accuracy",
+        "truncated": 0.5,
+        "coverage": 0.75,
+        "errors": {"n": 2},
+        "subsets": {"hard": {"pass@1[avg-of-4]": mode}},
+        "modes": {
+            "pass@1[avg-of-4]": mode | {"accuracy_statistics": {"avg": 0.25}},
+            **{f"{kind}@{k}": mode for k in (1, 2, 4) for kind in ("pass", "majority")},
+        },
+    }
     kept = {"accuracy": 0.25, "no_answer": 0.0, "num_entries": 4, "avg_tokens": 7}
     assert eval_server.reported("gsm8k", summary, 4) == (
-        {"gsm8k": {"pass@1[avg-of-4]": kept | {"truncated": 0.5}, "pass@4": kept, "majority@4": kept},
-         "gsm8k-hard": {"pass@1[avg-of-4]": {"accuracy": 0.25, "num_entries": 4}}}, (0.75, 2))
+        {
+            "gsm8k": {
+                "pass@1[avg-of-4]": kept | {"truncated": 0.5},
+                "pass@4": kept,
+                "majority@4": kept,
+            },
+            "gsm8k-hard": {"pass@1[avg-of-4]": {"accuracy": 0.25, "num_entries": 4}},
+        },
+        (0.75, 2),
+    )
 
 
 # The real scripts
 
-def test_the_embedded_engine_is_evaluated_by_the_real_scripts_and_a_kill_costs_nothing_but_time(serving):
+
+def test_the_embedded_engine_is_evaluated_by_the_real_scripts_and_a_kill_costs_nothing_but_time(
+    serving,
+):
     from decksmith.models import embedded
+
     lease = embedded.lease()
     try:
         server = serving("--limit", "2", "--requests", "1", stages=False)
-        asked = {"rollout_id": 0, "router_url": lease.base_url, "defaults": {"max_response_len": 24}, "benchmarks": [
-            {"name": "arithmetic", "n_samples_per_eval_prompt": 2, "top_k": 20}]}
+        asked = {
+            "rollout_id": 0,
+            "router_url": lease.base_url,
+            "defaults": {"max_response_len": 24},
+            "benchmarks": [{"name": "arithmetic", "n_samples_per_eval_prompt": 2, "top_k": 20}],
+        }
         ident = server.ask("POST", "/jobs", asked).json()["job_id"]
         folder = server.folder / "eval/jobs" / ident / "arithmetic"
         server.until(lambda job: job["benchmarks"]["arithmetic"].get("asked", 0) >= 1, ident)
@@ -856,28 +1325,51 @@ def test_the_embedded_engine_is_evaluated_by_the_real_scripts_and_a_kill_costs_n
         eval_worker.send(folder, signal.SIGKILL)
         wait(lambda: not eval_worker.busy(folder))
         kept = (folder / "journal/gen.jsonl").read_bytes()
-        kept = kept[:kept.rfind(b"\n") + 1]
+        kept = kept[: kept.rfind(b"\n") + 1]
         server.start()
         found = trainer(server, asked)
     finally:
         lease.close()
     assert kept and (folder / "journal/gen.jsonl").read_bytes().startswith(kept)
     rows = [json.loads(line) for line in (folder / "journal/gen.jsonl").open()]
-    assert sorted(row["id"] for row in rows) == [f"arithmetic-0000{i}~{k}" for i in (1, 2) for k in (0, 1)]
-    assert {row["gen"]["sampling"]["top_k"] for row in rows} == {20} and {row["gen"]["model"]["slug"] for row in rows} == {"smol"}
-    assert found["eval/arithmetic/delegate/ok"] == 1 and found["eval/arithmetic/pass@2/num_entries"] == 2
+    assert sorted(row["id"] for row in rows) == [
+        f"arithmetic-0000{i}~{k}" for i in (1, 2) for k in (0, 1)
+    ]
+    assert {row["gen"]["sampling"]["top_k"] for row in rows} == {20} and {
+        row["gen"]["model"]["slug"] for row in rows
+    } == {"smol"}
+    assert (
+        found["eval/arithmetic/delegate/ok"] == 1
+        and found["eval/arithmetic/pass@2/num_entries"] == 2
+    )
     assert {key.rpartition("/")[0] for key in found if key.startswith("eval/arithmetic/p")} == {
-        "eval/arithmetic/pass@1[avg-of-2]", "eval/arithmetic/pass@2"}
+        "eval/arithmetic/pass@1[avg-of-2]",
+        "eval/arithmetic/pass@2",
+    }
     assert len(server.jobs()) == 1
 
 
 def test_slidevbench_is_one_of_the_benchmarks(serving, tmp_path):
-    endpoint = subprocess.Popen([ROOT / ".venv/bin/python3", ROOT / "tests/endpoint.py", "--model", "policy"], stdout=subprocess.PIPE, text=True)
+    endpoint = subprocess.Popen(
+        [ROOT / ".venv/bin/python3", ROOT / "tests/endpoint.py", "--model", "policy"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         server = serving("--limit", "1", stages=False)
-        found = trainer(server, {"rollout_id": 0, "router_url": endpoint.stdout.readline().strip(), "benchmarks": [
-            {"name": "slidevbench", "n_samples_per_eval_prompt": 2}]})
+        found = trainer(
+            server,
+            {
+                "rollout_id": 0,
+                "router_url": endpoint.stdout.readline().strip(),
+                "benchmarks": [{"name": "slidevbench", "n_samples_per_eval_prompt": 2}],
+            },
+        )
     finally:
         endpoint.terminate()
-    assert found["eval/slidevbench/delegate/ok"] == found["eval/slidevbench/pass@1[avg-of-2]/rendered"] == 1
+    assert (
+        found["eval/slidevbench/delegate/ok"]
+        == found["eval/slidevbench/pass@1[avg-of-2]/rendered"]
+        == 1
+    )
     assert 1 <= found["eval/slidevbench/pass@1[avg-of-2]/overall"] <= 5

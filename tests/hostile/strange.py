@@ -22,39 +22,145 @@ transition keep-alive teleport suspense div b svg math table tr td p a img video
 ATTRIBUTES = """at="x" at="-1" :at="[1,2]" :at="null" depth="x" every="0" columns="x" :columns="{}" scale="x" :scale="-1" x1="a" width="1e9" :width="NaN" :to="{}" to="999999" mode="x"
 v-if v-if="" v-else v-for="a in" v-for="a in 3" v-for="a in null" v-model="x" v-bind="{}" v-bind="null" v-bind="$attrs" v-slot:x v-slot="{" #x #[x] :key="{}" ref="x" :ref="null"
 v-mark="{}" v-mark.x="[1]" v-motion :initial="1" v-drag="1" v-click="{}" v-click="[1,'x']" v-click.hide="-1" :class="[[]]" :style="1" is="x" is="" :is="null" v-html="1" v-text="a" v-once
-v-memo="1" v-pre v-cloak v-nosuch:a.b="1" :a.prop="1" :[a]="1" on-x="1" slot="x" code-lz="x" :ranges="1" steps-lz="x" =x "x <y a=b=c""".split("\n")
+v-memo="1" v-pre v-cloak v-nosuch:a.b="1" :a.prop="1" :[a]="1" on-x="1" slot="x" code-lz="x" :ranges="1" steps-lz="x" =x "x <y a=b=c""".split(
+    "\n"
+)
 EXPRESSIONS = "a a.b $x $nav.x $frontmatter.a.b $slidev.configs.x.y ( [ ...a a=>b `${ async() await_1 new_X class_{} /(/ 1/0 {a:1} a;b function(){ import.meta this window $clicks++ Object.create(null) Symbol() 1n".split()
 FORMULAS = r"\frac{1}{ \frac \badmacro{x} \def\a{\a}\a \rule{1e9em}{1em} \href{x}{y} \text{$x$} \begin{matrix}1&2\end{matrix} \begin{x} \unicode{x} ^^ _ & \\ \sqrt[ {{ }} < \color{red}x \tag{1} \newcommand{\x}{1} \htmlClass{a}{b} 珊 \left( \ce{H2O}".split()
-DIAGRAMS = ["graph LR\n A-->B", "graph", "nosuch", "sequenceDiagram\n A->>B: x\n loop x", "gantt\n title x\n dateFormat X\n a: 1, 2", "pie\n 'a': x", "classDiagram\n class A{", "%%{init: {'theme': 1}}%%\ngraph LR\n A",
-            "---\ntitle: x\n---\ngraph LR\n A", "mindmap\n  a\n    b", "erDiagram\n A ||--o{ B : x", "graph LR\n A[<b>x] --> B{{x}}", "stateDiagram-v2\n [*] --> A", "xychart-beta\n line [1,", "graph LR\n click A call x()", ""]
+DIAGRAMS = [
+    "graph LR\n A-->B",
+    "graph",
+    "nosuch",
+    "sequenceDiagram\n A->>B: x\n loop x",
+    "gantt\n title x\n dateFormat X\n a: 1, 2",
+    "pie\n 'a': x",
+    "classDiagram\n class A{",
+    "%%{init: {'theme': 1}}%%\ngraph LR\n A",
+    "---\ntitle: x\n---\ngraph LR\n A",
+    "mindmap\n  a\n    b",
+    "erDiagram\n A ||--o{ B : x",
+    "graph LR\n A[<b>x] --> B{{x}}",
+    "stateDiagram-v2\n [*] --> A",
+    "xychart-beta\n line [1,",
+    "graph LR\n click A call x()",
+    "",
+]
 
 letters = st.characters(exclude_categories=["Cs"])
-words = st.one_of(st.text(letters, max_size=30), st.sampled_from(["text", "\u202e", "\u2028", "\0", "\ufeff", "a\u0301" * 50, "\U0001f468\u200d" * 9, "&nbsp;", "&#0;", "<", "{{", "}}", "::", "---", "***", "```", "$$", "\\", "[^1]", "[x](y)", "![x](y)", "|a|b|\n|-|-|"]))
+words = st.one_of(
+    st.text(letters, max_size=30),
+    st.sampled_from(
+        [
+            "text",
+            "\u202e",
+            "\u2028",
+            "\0",
+            "\ufeff",
+            "a\u0301" * 50,
+            "\U0001f468\u200d" * 9,
+            "&nbsp;",
+            "&#0;",
+            "<",
+            "{{",
+            "}}",
+            "::",
+            "---",
+            "***",
+            "```",
+            "$$",
+            "\\",
+            "[^1]",
+            "[x](y)",
+            "![x](y)",
+            "|a|b|\n|-|-|",
+        ]
+    ),
+)
 oneline = words.map(lambda text: " ".join(text.split("\n")))
-scalar = st.one_of(st.sampled_from(SCALARS).map(lambda text: text.replace("_", " ")), st.sampled_from(LAYOUTS), oneline, st.integers().map(str), st.floats().map(str),
-                   st.integers(1, 3).map(lambda power: "x" * 10 ** (power + 1)), st.integers(1, 400).map(lambda depth: "[" * depth + "]" * depth))
-pair = st.one_of(st.tuples(st.sampled_from(KEYS), scalar), st.tuples(st.just("layout"), st.sampled_from(LAYOUTS)), st.tuples(oneline, scalar)).map(lambda two: f"{two[0]}: {two[1]}")
+scalar = st.one_of(
+    st.sampled_from(SCALARS).map(lambda text: text.replace("_", " ")),
+    st.sampled_from(LAYOUTS),
+    oneline,
+    st.integers().map(str),
+    st.floats().map(str),
+    st.integers(1, 3).map(lambda power: "x" * 10 ** (power + 1)),
+    st.integers(1, 400).map(lambda depth: "[" * depth + "]" * depth),
+)
+pair = st.one_of(
+    st.tuples(st.sampled_from(KEYS), scalar),
+    st.tuples(st.just("layout"), st.sampled_from(LAYOUTS)),
+    st.tuples(oneline, scalar),
+).map(lambda two: f"{two[0]}: {two[1]}")
 head = st.lists(pair, max_size=5)
-attributes = st.lists(st.sampled_from([word for line in ATTRIBUTES for word in line.split('" ')]).map(lambda word: word if word.count('"') != 1 else word + '"'), max_size=3)
+attributes = st.lists(
+    st.sampled_from([word for line in ATTRIBUTES for word in line.split('" ')]).map(
+        lambda word: word if word.count('"') != 1 else word + '"'
+    ),
+    max_size=3,
+)
 
 
 def fence(two, body):
     return f"```{' '.join(two)}\n{body}\n```"
 
 
-code = st.tuples(st.tuples(st.sampled_from(LANGUAGES), st.sampled_from(["", *OPTIONS])), words).map(lambda both: fence(*both))
+code = st.tuples(st.tuples(st.sampled_from(LANGUAGES), st.sampled_from(["", *OPTIONS])), words).map(
+    lambda both: fence(*both)
+)
 element = st.tuples(st.sampled_from(TAGS), attributes, words, st.booleans(), st.integers(0, 9)).map(
-    lambda it: f"<{it[0]} {' '.join(it[1])}{'/>' if it[3] else f'>{it[2]}'}{'' if it[3] or not it[4] else f'</{it[0]}>'}")
+    lambda it: (
+        f"<{it[0]} {' '.join(it[1])}{'/>' if it[3] else f'>{it[2]}'}{'' if it[3] or not it[4] else f'</{it[0]}>'}"
+    )
+)
 expression = st.sampled_from(EXPRESSIONS).map(lambda text: text.replace("_", " "))
 block = st.one_of(
-    words, oneline.map(lambda text: f"# {text}"), st.lists(oneline, min_size=1, max_size=4).map(lambda rows: "\n".join(f"- {row}" for row in rows)), code, code, element, element, element,
-    st.tuples(st.sampled_from(["{at:4}", "", "{lines: true}", "{at:"]), st.lists(code, max_size=3)).map(lambda it: f"````md magic-move {it[0]}\n" + "\n".join(it[1]) + "\n````"),
-    st.sampled_from(FORMULAS).map(lambda text: f"${text}$"), st.lists(st.sampled_from(FORMULAS), max_size=3).map(lambda rows: "$$\n" + "\n".join(rows) + "\n$$"),
-    st.tuples(st.sampled_from(DIAGRAMS), st.sampled_from(["", "{scale: 0.5}", "{scale: {}}", "{theme: 'x'}", "{"])).map(lambda it: fence(("mermaid", it[1]), it[0])),
-    expression.map(lambda text: f"x {{{{ {text} }}}}"), expression.map(lambda text: f'<b :title="{text}" v-if="{text}">x</b>'),
-    st.sampled_from(["::right::", "::default::", "::__proto__::", "<!-- note", "<!-- note -->", "[^1]: x", "<style>\nh1 { @apply x; color: theme('x') }\n</style>", "<style>a{", "<style scoped lang='scss'>$a: 1;</style>",
-                     "<style>\n@media x { & b { } }\n:deep(a), ::v-slotted(b) {}\n</style>", "> [!NOTE]\n> x", ":::tip\nx\n:::", "<<< @/x", "[[toc]]", "{.a #b}", ":span[x]{.a}", "</div>", "</template>"]),
-    st.tuples(words, st.integers(0, 3)).map(lambda it: (it[0] + "\n") * 10 ** it[1]), st.tuples(element, st.integers(0, 300)).map(lambda it: it[0] * it[1]),
+    words,
+    oneline.map(lambda text: f"# {text}"),
+    st.lists(oneline, min_size=1, max_size=4).map(
+        lambda rows: "\n".join(f"- {row}" for row in rows)
+    ),
+    code,
+    code,
+    element,
+    element,
+    element,
+    st.tuples(
+        st.sampled_from(["{at:4}", "", "{lines: true}", "{at:"]), st.lists(code, max_size=3)
+    ).map(lambda it: f"````md magic-move {it[0]}\n" + "\n".join(it[1]) + "\n````"),
+    st.sampled_from(FORMULAS).map(lambda text: f"${text}$"),
+    st.lists(st.sampled_from(FORMULAS), max_size=3).map(
+        lambda rows: "$$\n" + "\n".join(rows) + "\n$$"
+    ),
+    st.tuples(
+        st.sampled_from(DIAGRAMS),
+        st.sampled_from(["", "{scale: 0.5}", "{scale: {}}", "{theme: 'x'}", "{"]),
+    ).map(lambda it: fence(("mermaid", it[1]), it[0])),
+    expression.map(lambda text: f"x {{{{ {text} }}}}"),
+    expression.map(lambda text: f'<b :title="{text}" v-if="{text}">x</b>'),
+    st.sampled_from(
+        [
+            "::right::",
+            "::default::",
+            "::__proto__::",
+            "<!-- note",
+            "<!-- note -->",
+            "[^1]: x",
+            "<style>\nh1 { @apply x; color: theme('x') }\n</style>",
+            "<style>a{",
+            "<style scoped lang='scss'>$a: 1;</style>",
+            "<style>\n@media x { & b { } }\n:deep(a), ::v-slotted(b) {}\n</style>",
+            "> [!NOTE]\n> x",
+            ":::tip\nx\n:::",
+            "<<< @/x",
+            "[[toc]]",
+            "{.a #b}",
+            ":span[x]{.a}",
+            "</div>",
+            "</template>",
+        ]
+    ),
+    st.tuples(words, st.integers(0, 3)).map(lambda it: (it[0] + "\n") * 10 ** it[1]),
+    st.tuples(element, st.integers(0, 300)).map(lambda it: it[0] * it[1]),
 )
 
 
@@ -65,7 +171,15 @@ def deck(draw):
     text = "---\n" + "\n".join([f"theme: {theme}", *draw(head)]) + "\n---\n\n"
     for number in range(draw(st.integers(1, 4))):
         own = draw(head) if number else []
-        text += ("\n---\n" + "".join(f"{row}\n" for row in own) + "---\n\n" * bool(own) if number else "") + "\n\n".join(draw(st.lists(block, min_size=1, max_size=4))) + "\n"
+        text += (
+            (
+                "\n---\n" + "".join(f"{row}\n" for row in own) + "---\n\n" * bool(own)
+                if number
+                else ""
+            )
+            + "\n\n".join(draw(st.lists(block, min_size=1, max_size=4)))
+            + "\n"
+        )
     return text
 
 
@@ -74,7 +188,13 @@ def decks(number, which):
     found = []
 
     @seed(which)
-    @settings(max_examples=number, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=number,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(deck())
     def collect(text):
         found.append(text)

@@ -22,7 +22,9 @@ from strange import decks  # noqa: E402
 
 FOUND = Path(__file__).parents[1] / "fixtures" / "decks-that-broke"
 NUMBER, SEED = int(os.environ.get("DECKSMITH_FUZZ", 50)), int(os.environ.get("DECKSMITH_SEED", 1))
-CLASSES = set("vue-compile vue-runtime unknown-component unknown-layout unknown-theme yaml mermaid katex missing-image too-few-slides blank fenced-deck deadline memory forbidden compile-error crash".split())
+CLASSES = set(
+    "vue-compile vue-runtime unknown-component unknown-layout unknown-theme yaml mermaid katex missing-image too-few-slides blank fenced-deck deadline memory forbidden compile-error crash".split()
+)
 
 
 class Compiler:
@@ -32,16 +34,31 @@ class Compiler:
 
     def ask(self, text, seconds=40):
         if self.process is None:
-            command = [pool.node().resolve(), "--no-warnings", "--max-old-space-size=1536", Path(__file__).with_name("compile.mjs")]
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            command = [
+                pool.node().resolve(),
+                "--no-warnings",
+                "--max-old-space-size=1536",
+                Path(__file__).with_name("compile.mjs"),
+            ]
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
             self.ask("# A\n")
         self.process.stdin.write(json.dumps(text).encode() + b"\n")
         self.process.stdin.flush()
-        line = self.process.stdout.readline() if select.select([self.process.stdout], [], [], seconds)[0] else b""
+        line = (
+            self.process.stdout.readline()
+            if select.select([self.process.stdout], [], [], seconds)[0]
+            else b""
+        )
         if line:
             return json.loads(line)
         self.close()
-        return {"errors": [["deadline", None]], "kinds": ["model"], "messages": [f"no reply in {seconds} seconds, or the end"]}
+        return {
+            "errors": [["deadline", None]],
+            "kinds": ["model"],
+            "messages": [f"no reply in {seconds} seconds, or the end"],
+        }
 
     def close(self):
         if self.process:
@@ -54,7 +71,9 @@ def wrong(found):
     """Why what the compiler or the renderer says of a deck breaks the rule, or None."""
     if "threw" in found:
         return found["threw"]
-    for kind, (cls, *_), message in zip(found["kinds"], found["errors"], found["messages"], strict=True):
+    for kind, (cls, *_), message in zip(
+        found["kinds"], found["errors"], found["messages"], strict=True
+    ):
         if kind != "model" and "is not bundled" not in message:
             return f"{kind}: {cls}: {message}"
         if kind == "model" and cls not in CLASSES:
@@ -70,7 +89,11 @@ def keep(text, why):
 
 def said(value):
     errors = value["errors"]
-    return {"errors": [[error["class"]] for error in errors], "kinds": [error["kind"] for error in errors], "messages": [error["message"] for error in errors]}
+    return {
+        "errors": [[error["class"]] for error in errors],
+        "kinds": [error["kind"] for error in errors],
+        "messages": [error["message"] for error in errors],
+    }
 
 
 @pytest.mark.timeout(3600)
@@ -82,7 +105,9 @@ def test_no_deck_breaks_the_compiler(capsys):
             classes.update({cls for cls, *_ in found.get("errors", [])})
             if why := wrong(found):
                 broken.append(keep(text, why))
-            for (cls, *_), message in zip(found.get("errors", []), found.get("messages", []), strict=True):
+            for (cls, *_), message in zip(
+                found.get("errors", []), found.get("messages", []), strict=True
+            ):
                 if cls in ("compile-error", "deadline"):
                     with capsys.disabled():
                         print(f"\n{keep(text, message)}")
@@ -93,13 +118,23 @@ def test_no_deck_breaks_the_compiler(capsys):
     assert not broken
 
 
-@pytest.mark.skipif("DECKSMITH_FUZZ" not in os.environ, reason="make fuzz renders a fifth of its decks")
+@pytest.mark.skipif(
+    "DECKSMITH_FUZZ" not in os.environ, reason="make fuzz renders a fifth of its decks"
+)
 @pytest.mark.timeout(3600)
 def test_no_deck_puts_the_blame_on_the_renderer(tmp_path, capsys):
     texts = decks(NUMBER, SEED)[::5]
-    values = batch(tmp_path, {f"d{number}": text for number, text in enumerate(texts)}, jobs=2, deadline=10)
-    broken = [keep(text, why) for text, value in zip(texts, values.values(), strict=True) if (why := wrong(said(value)))]
-    classes = Counter(cls for value in values.values() for cls in {error["class"] for error in value["errors"]})
+    values = batch(
+        tmp_path, {f"d{number}": text for number, text in enumerate(texts)}, jobs=2, deadline=10
+    )
+    broken = [
+        keep(text, why)
+        for text, value in zip(texts, values.values(), strict=True)
+        if (why := wrong(said(value)))
+    ]
+    classes = Counter(
+        cls for value in values.values() for cls in {error["class"] for error in value["errors"]}
+    )
     with capsys.disabled():
         print(f"\n{len(texts)} of them rendered: {dict(classes.most_common())}")
     assert not broken

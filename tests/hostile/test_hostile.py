@@ -55,25 +55,31 @@ def reads(file):
     """Ways to name a file, most of which some version of some tool has followed."""
     return {
         "read-snippet": HEAD + f"# Three\n\n<<< {file}\n",
-        "read-snippet-magic": HEAD + f"# Three\n\n````md magic-move\n<<< {file}\n```js\n1\n```\n````\n",
+        "read-snippet-magic": HEAD
+        + f"# Three\n\n````md magic-move\n<<< {file}\n```js\n1\n```\n````\n",
         "read-src": f"---\ntheme: default\n---\n\n# Cover\n\n---\nsrc: {file}\n---\n\n---\n\n# Three\n",
         "read-script": HEAD
         + f"# Three\n\n<script setup>\nimport text from '{file}?raw'\n</script>\n\n{{{{ text }}}}\n",
         "read-script-lines": HEAD
         + f"# Three\n\n<script\n  setup\n>import text from '{file}?raw'</script\n>\n\n{{{{ text }}}}\n",
         "read-expression": HEAD + f"# Three\n\n<div :ref=\"() => import('{file}?raw')\" />\n",
-        "read-style": HEAD + f"# Three\n\n<style>\n@import '{file}';\nh1 {{ background: url({file}) }}\n</style>\n",
+        "read-style": HEAD
+        + f"# Three\n\n<style>\n@import '{file}';\nh1 {{ background: url({file}) }}\n</style>\n",
         "read-style-src": HEAD + f'# Three\n\n<style src="{file}"></style>\n',
-        "read-style-map": HEAD + f"# Three\n\n<style>\nh1 {{ color: red }}\n/*# sourceMappingURL={file} */\n</style>\n",
+        "read-style-map": HEAD
+        + f"# Three\n\n<style>\nh1 {{ color: red }}\n/*# sourceMappingURL={file} */\n</style>\n",
         "read-image": HEAD
         + f'# Three\n\n![x](file://{file}) <img src="/@fs{file}"> <img src="{file}"> ![y](images/../../..{file})\n',
         "read-frontmatter": f"---\ntheme: default\n---\n\n# Cover\n\n---\nlayout: image-right\nimage: /@fs{file}\n---\n\n# Two\n\n---\n\n# Three\n",
         "read-theme": f"---\ntheme: {Path(file).parent}\n---\n\n# Cover\n\n---\n\n# Two\n\n---\n\n# Three\n",
         "read-addon": f"---\ntheme: default\naddons:\n  - {Path(file).parent}\nexport:\n  executablePath: {file}\n---\n\n# Cover\n\n---\n\n# Two\n\n---\n\n# Three\n",
-        "read-fetch": code(f"w.fetch('file://{file}'); w.fetch('/@fs{file}'); w.location = 'file://{file}'"),
+        "read-fetch": code(
+            f"w.fetch('file://{file}'); w.fetch('/@fs{file}'); w.location = 'file://{file}'"
+        ),
         "read-katex": HEAD
         + f"# Three\n\n$\\includegraphics{{{file}}}$ $\\input{{{file}}}$ $\\href{{file://{file}}}{{x}}$\n",
-        "read-icon": HEAD + f'# Three\n\n<div class="i-..-..{file.replace("/", "-")}" /> <component is="{file}" />\n',
+        "read-icon": HEAD
+        + f'# Three\n\n<div class="i-..-..{file.replace("/", "-")}" /> <component is="{file}" />\n',
     }
 
 
@@ -82,7 +88,8 @@ def calls(url):
         "call-img": HEAD + f'# Three\n\n![x]({url}) <img src="{url}a" srcset="{url}b 2x">\n',
         "call-css": HEAD
         + f"# Three\n\n<style>\n@font-face {{ font-family: x; src: url({url}f) }}\nh1 {{ font-family: x; background: url({url}); cursor: url({url}c), auto }}\n</style>\n",
-        "call-inline": HEAD + f"# Three\n\n<div style=\"background-image: url('{url}'); height: 10px\">x</div>\n",
+        "call-inline": HEAD
+        + f"# Three\n\n<div style=\"background-image: url('{url}'); height: 10px\">x</div>\n",
         "call-frame": HEAD
         + f'# Three\n\n<iframe src="{url}"></iframe><object data="{url}"></object><embed src="{url}">\n',
         "call-link": HEAD
@@ -90,11 +97,14 @@ def calls(url):
         "call-media": HEAD
         + f'# Three\n\n<video src="{url}" autoplay poster="{url}p"></video><audio src="{url}" autoplay></audio>\n',
         "call-layout": f"---\ntheme: default\n---\n\n# Cover\n\n---\nlayout: iframe\nurl: {url}\n---\n\n---\n\n# Three\n",
-        "call-plantuml": HEAD + f'# Three\n\n```plantuml\nA -> B\n```\n\n<PlantUml server="{url}" code="x" />\n',
+        "call-plantuml": HEAD
+        + f'# Three\n\n```plantuml\nA -> B\n```\n\n<PlantUml server="{url}" code="x" />\n',
         "call-fetch": code(
             f"w.fetch('{url}', {{ mode: 'no-cors' }}); w.navigator.sendBeacon('{url}', 'x'); const x = new w.XMLHttpRequest(); x.open('GET', '{url}'); x.send()"
         ),
-        "call-socket": code(f"new w.WebSocket('{url}'.replace('http', 'ws')); new w.EventSource('{url}')"),
+        "call-socket": code(
+            f"new w.WebSocket('{url}'.replace('http', 'ws')); new w.EventSource('{url}')"
+        ),
         "call-worker": code(
             f"try {{ new w.Worker(w.URL.createObjectURL(new w.Blob(['fetch(&quot;{url}&quot;)']))) }} catch (e) {{}} w.navigator.serviceWorker && w.navigator.serviceWorker.register('/sw.js')"
         ),
@@ -111,7 +121,8 @@ def calls(url):
         "call-frame-blank": code(
             f"const f = w.document.createElement('iframe'); w.document.body.append(f); try {{ f.contentWindow.fetch('{url}', {{ mode: 'no-cors' }}) }} catch (e) {{}}; try {{ f.contentWindow.location = '{url}' }} catch (e) {{}}"
         ),
-        "call-eval": HEAD + f"# Three\n\n{{{{ ''.constructor.constructor('return fetch(&quot;{url}&quot;)')() }}}}\n",
+        "call-eval": HEAD
+        + f"# Three\n\n{{{{ ''.constructor.constructor('return fetch(&quot;{url}&quot;)')() }}}}\n",
     }
 
 
@@ -136,7 +147,8 @@ STATES = {
 }
 ENVIRONMENT = {
     "environment-expression": HEAD + "# Three\n\n{{ process.env }} {{ process.env.CANARY_ENV }}\n",
-    "environment-import": HEAD + "# Three\n\n{{ import.meta.env }} <b :a=\"import.meta.env.CANARY_ENV\" />\n",
+    "environment-import": HEAD
+    + '# Three\n\n{{ import.meta.env }} <b :a="import.meta.env.CANARY_ENV" />\n',
     "environment-constructor": HEAD
     + "# Three\n\n{{ ''.constructor.constructor('return process.env.CANARY_ENV')() }} {{ [].at.constructor('return this')().process }}\n",
     "environment-frontmatter": "---\ntheme: default\ntitle: ${CANARY_ENV} %CANARY_ENV% <%= process.env.CANARY_ENV %>\n---\n\n# {{ $slidev.configs.title }}\n",
@@ -154,20 +166,31 @@ KEPT = {
     "keep-worker": code(
         "const s = w.navigator.serviceWorker; s && s.register('/@rt/main.js', { scope: '/' }); try { new w.SharedWorker('/@rt/main.js') } catch (e) {}"
     ),
-    "keep-channel": code("const c = new w.BroadcastChannel('x'); c.onmessage = () => 1; c.postMessage('x')"),
-    "keep-cookies": code("for (let i = 0; i < 200; i++) w.document.cookie = 'c' + i + '=1; max-age=99999; path=/'"),
-    "keep-unload": code("w.addEventListener('beforeunload', e => { e.preventDefault(); e.returnValue = 'x' })"),
+    "keep-channel": code(
+        "const c = new w.BroadcastChannel('x'); c.onmessage = () => 1; c.postMessage('x')"
+    ),
+    "keep-cookies": code(
+        "for (let i = 0; i < 200; i++) w.document.cookie = 'c' + i + '=1; max-age=99999; path=/'"
+    ),
+    "keep-unload": code(
+        "w.addEventListener('beforeunload', e => { e.preventDefault(); e.returnValue = 'x' })"
+    ),
     "keep-download": code(
         "const a = w.document.createElement('a'); a.href = 'data:application/octet-stream,x'; a.download = 'x'; w.document.body.append(a); a.click()"
     ),
-    "keep-fullscreen": code("w.document.documentElement.requestFullscreen(); w.resizeTo(1, 1); w.scrollTo(0, 9999)"),
+    "keep-fullscreen": code(
+        "w.document.documentElement.requestFullscreen(); w.resizeTo(1, 1); w.scrollTo(0, 9999)"
+    ),
 }
 # Text that is only strange: it renders, or names what does not, and ends in time.
 STRANGE = {
     "unicode-marks": HEAD + "# " + "a" + "\u0301\u0316\u0489" * 20000 + "\n\ntext\n",
     "unicode-directions": HEAD + "# \u202e" + "abc \u2066\u202b" * 3000 + "\n\ntext\n",
     "unicode-joiners": HEAD + "# " + "\U0001f468\u200d" * 8000 + "\n\ntext\n",
-    "unicode-noncharacters": HEAD + "# \ufffe\uffff\u0001\u0002\u0000\u2028\u2029\ufeff" + "\U000e0041" * 2000 + "\n\ntext\n",
+    "unicode-noncharacters": HEAD
+    + "# \ufffe\uffff\u0001\u0002\u0000\u2028\u2029\ufeff"
+    + "\U000e0041" * 2000
+    + "\n\ntext\n",
     "nest-quotes": HEAD + "# Three\n\n" + ">" * 20000 + " x\n",
     "nest-lists": HEAD + "# Three\n\n" + "".join("  " * n + "- x\n" for n in range(400)),
     "nest-elements": HEAD + "# Three\n\n" + "<div>" * 3000 + "x" + "</div>" * 3000 + "\n",
@@ -177,27 +200,41 @@ STRANGE = {
     "nest-yaml": "---\ntheme: default\na: " + "[" * 20000 + "\n---\n\n# Three\n",
     "nest-diagram": HEAD + "# Three\n\n```mermaid\ngraph LR\n" + "subgraph x\n" * 300 + "```\n",
     "macro-formula": HEAD + "# Three\n\n$\\def\\a{\\b\\b}\\def\\b{\\c\\c}\\def\\c{\\a\\a}\\a$\n",
-    "wide-table": HEAD + "# Three\n\n" + ("|" + " x |" * 300 + "\n|" + " - |" * 300 + "\n") + ("|" + " x |" * 300 + "\n") * 20,
+    "wide-table": HEAD
+    + "# Three\n\n"
+    + ("|" + " x |" * 300 + "\n|" + " - |" * 300 + "\n")
+    + ("|" + " x |" * 300 + "\n") * 20,
     "pattern-elements": HEAD + "# Three\n\n" + "<iframe " * 4000 + "\n",
     "pattern-frames": HEAD + "# Three\n\n" + "<iframe> " * 40000 + "\n",
     "pattern-handlers": HEAD + "# Three\n\n<a" + " on" * 4000 + " " * 4000 + "\n",
     "pattern-emphasis": HEAD + "# Three\n\n" + "*a **b " * 4000 + "\n",
     "pattern-imports": HEAD + "# Three\n\n" + "import " * 4000 + " " * 20000 + "\n",
     "css-variables": HEAD
-    + "# Three\n\n<style>\nh1 {\n" + "".join(f"--a{n}: var(--a{n + 1}) var(--a{n + 1});\n" for n in range(40)) + "--a40: x;\ncontent: var(--a0) }\n</style>\n",
-    "css-selectors": HEAD + "# Three\n\n<style>\n" + "".join(f"h{n % 6 + 1}:has(* ~ :nth-child({n}n + 1) *) {{ color: red }}\n" for n in range(300)) + "</style>\n",
-    "canvas-large": code("for (let i = 0; i < 30; i++) { const c = w.document.createElement('canvas'); c.width = c.height = 16000; w.document.body.append(c) }"),
+    + "# Three\n\n<style>\nh1 {\n"
+    + "".join(f"--a{n}: var(--a{n + 1}) var(--a{n + 1});\n" for n in range(40))
+    + "--a40: x;\ncontent: var(--a0) }\n</style>\n",
+    "css-selectors": HEAD
+    + "# Three\n\n<style>\n"
+    + "".join(
+        f"h{n % 6 + 1}:has(* ~ :nth-child({n}n + 1) *) {{ color: red }}\n" for n in range(300)
+    )
+    + "</style>\n",
+    "canvas-large": code(
+        "for (let i = 0; i < 30; i++) { const c = w.document.createElement('canvas'); c.width = c.height = 16000; w.document.body.append(c) }"
+    ),
     "canvas-webgl": code(
         "for (let i = 0; i < 200; i++) for (const kind of ['webgl', 'webgl2', 'webgpu']) { const c = w.document.createElement('canvas').getContext(kind); c && c.createBuffer() } w.navigator.gpu && w.navigator.gpu.requestAdapter()"
     ),
     "picture-large": HEAD
     + "# Three\n\n<img src=\"data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='60000' height='60000'><rect width='60000' height='60000' fill='red'/></svg>\">\n",
-    "css-huge": HEAD + "# Three\n\n<div style=\"width: 1e9px; height: 1e9px; box-shadow: 0 0 9999px 9999px red; filter: blur(9999px)\">x</div>\n",
+    "css-huge": HEAD
+    + '# Three\n\n<div style="width: 1e9px; height: 1e9px; box-shadow: 0 0 9999px 9999px red; filter: blur(9999px)">x</div>\n',
 }
 ENDLESS = {
     "loop-code": code("while (true) {}"),
     "loop-template": HEAD + '# Three\n\n<div v-for="i in 100000000">{{ i }}</div>\n',
-    "loop-regex": HEAD + "# Three\n\n{{ /^(a+)+$/.test('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!') }}\n",
+    "loop-regex": HEAD
+    + "# Three\n\n{{ /^(a+)+$/.test('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!') }}\n",
     "loop-watch": code("const f = () => w.Promise.resolve().then(f); f()"),
     "loop-css": HEAD
     + "# Three\n\n<style>\n@keyframes x { to { left: 1px } }\n* { animation: x 1ms infinite; position: relative }\n</style>\n\n<div :ref=\"el => { const f = () => { el && (el.style.width = el.offsetWidth + 1 + 'px'); w.requestAnimationFrame(f) }, w = el && el.ownerDocument.defaultView; const r = new w.ResizeObserver(() => { while (true) el.offsetWidth }); r.observe(el) }\">x</div>\n",
@@ -205,7 +242,8 @@ ENDLESS = {
     + "# Three\n\n<svg viewBox='0 0 9 9'><g id='a0'><rect width='1' height='1'/></g>"
     + "".join(f"<g id='a{n}'>" + f"<use href='#a{n - 1}'/>" * 10 + "</g>" for n in range(1, 9))
     + "<use href='#a8'/></svg>\n",
-    "many-slides": "---\ntheme: default\n---\n" + "\n---\n\n".join(f"# Slide {i}\n" for i in range(400)),
+    "many-slides": "---\ntheme: default\n---\n"
+    + "\n---\n\n".join(f"# Slide {i}\n" for i in range(400)),
 }
 BOMBS = {
     "bomb-arrays": code("const a = []; while (true) a.push(new w.Uint8Array(50000000).fill(1))"),
@@ -231,7 +269,15 @@ SILENT = {
     "call-form",
 }
 KINDS = {
-    "read": {"forbidden", "vue-runtime", "missing-image", "vue-compile", "unknown-component", "unknown-theme", "katex"},
+    "read": {
+        "forbidden",
+        "vue-runtime",
+        "missing-image",
+        "vue-compile",
+        "unknown-component",
+        "unknown-theme",
+        "katex",
+    },
     "call": {"forbidden", "vue-runtime", "missing-image", "unknown-component"},
 }
 
@@ -252,7 +298,10 @@ def batch(run, decks, *, jobs=1, **limits):
         pool = render_pool.Pool(protocol, jobs=jobs)
         try:
             values = await asyncio.gather(
-                *(pool.render(run, {"id": name, "deck": {"path": f"{name}/deck.md"}}) for name in decks)
+                *(
+                    pool.render(run, {"id": name, "deck": {"path": f"{name}/deck.md"}})
+                    for name in decks
+                )
             )
             return dict(zip(decks, values, strict=True))
         finally:
@@ -288,7 +337,9 @@ def check_neighbours(run, values, reference):
 
 
 @pytest.mark.timeout(300)
-def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(tmp_path, monkeypatch, reference, canary, tripwire):
+def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(
+    tmp_path, monkeypatch, reference, canary, tripwire
+):
     monkeypatch.setenv("CANARY_ENV", "CANARY")  # several decks say its name, none its value
     wire, inside = tripwire(tmp_path / "canary.txt"), tripwire(tmp_path / "run.json")
     decks = reads(wire.path) | {
@@ -311,9 +362,14 @@ def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(tmp_path, monkeypat
             and name not in SILENT
         ):
             wrong[name] = value["errors"]
-        assert not [error for error in value["errors"] if error["kind"] != "model"], (name, value["errors"])
+        assert not [error for error in value["errors"] if error["kind"] != "model"], (
+            name,
+            value["errors"],
+        )
     assert not wrong
-    assert values["huge-text"]["error"]["class"] == values["huge-deck"]["error"]["class"] == "memory"
+    assert (
+        values["huge-text"]["error"]["class"] == values["huge-deck"]["error"]["class"] == "memory"
+    )
     assert values["yaml-bomb"]["errors"][0]["class"] == "yaml"
     assert values["reload"]["errors"][0]["class"] == "forbidden"
     check_neighbours(tmp_path / "run", values, reference)
@@ -323,7 +379,9 @@ def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(tmp_path, monkeypat
 def test_a_strange_deck_ends_in_time_with_a_name_and_costs_only_itself(tmp_path, reference):
     values = batch(tmp_path, between(STRANGE, 6), jobs=2, deadline=8)
     for name, value in values.items():
-        assert all((error["kind"], bool(error["class"])) == ("model", True) for error in value["errors"]), (name, value["errors"])
+        assert all(
+            (error["kind"], bool(error["class"])) == ("model", True) for error in value["errors"]
+        ), (name, value["errors"])
         assert value["status"] == "ok" or 0 < len(value["errors"]) <= 200, name
     check_neighbours(tmp_path, values, reference)
 
@@ -357,7 +415,11 @@ def test_a_deck_that_eats_the_memory_costs_only_itself(tmp_path, reference):
 BLAME = {  # what once was taken for a fault of ours: (deck, class, line)
     "alias-of-itself": ("---\ntheme: default\na: 1\nb: &x\n  c: *x\n---\n\n# Three\n", "yaml", 5),
     "title-of-keys": ("---\ntheme: default\ntitle: {toString: 1}\n---\n\n# Three\n", "yaml", 3),
-    "title-as-list": (HEAD + "# Three\n\n---\nlayout: center\ntitle: [a]\n---\n\n# Four\n", "yaml", 9),
+    "title-as-list": (
+        HEAD + "# Three\n\n---\nlayout: center\ntitle: [a]\n---\n\n# Four\n",
+        "yaml",
+        9,
+    ),
     "layout-of-keys": ("---\ntheme: default\nlayout: {toString: 1}\n---\n\n# Three\n", "yaml", 3),
     "theme-of-keys": ("---\ntheme: {toString: 1}\n---\n\n# Three\n", "unknown-theme", 2),
     "many-lines": (HEAD + "# Three\n\n" + "x\n" * 130_000, None, None),
@@ -393,9 +455,16 @@ GOOD = "bad (known good)"
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("cls", ["internal", "crash", "deadline"])
-def test_what_breaks_while_a_known_good_deck_works_is_the_deck_s_fault_and_asked_twice_at_most(tmp_path, monkeypatch, cls):
-    value, requests = asked(tmp_path, monkeypatch, lambda request, _: broken(cls) if request["id"] == "bad" else None)
-    assert (value["error"]["kind"], value["error"]["class"]) == ("model", "crash" if cls == "internal" else cls)
+def test_what_breaks_while_a_known_good_deck_works_is_the_deck_s_fault_and_asked_twice_at_most(
+    tmp_path, monkeypatch, cls
+):
+    value, requests = asked(
+        tmp_path, monkeypatch, lambda request, _: broken(cls) if request["id"] == "bad" else None
+    )
+    assert (value["error"]["kind"], value["error"]["class"]) == (
+        "model",
+        "crash" if cls == "internal" else cls,
+    )
     assert requests == (["bad", GOOD] if cls == "deadline" else ["bad", GOOD, "bad"])
 
 
@@ -407,14 +476,21 @@ def test_what_breaks_a_known_good_deck_too_is_our_fault(tmp_path, monkeypatch):
 
 @pytest.mark.timeout(120)
 def test_a_deck_that_fails_once_is_rendered_once_more(tmp_path, monkeypatch):
-    value, requests = asked(tmp_path, monkeypatch, lambda _, number: broken("crash") if number == 1 else None)
+    value, requests = asked(
+        tmp_path, monkeypatch, lambda _, number: broken("crash") if number == 1 else None
+    )
     assert (value["status"], requests) == ("ok", ["bad", GOOD, "bad"])
 
 
 SWAP = "if (!el.done) { el.done = 1; el.textContent = 'AFTER'; el.style.background = 'rgb(255, 0, 0)' }"
 LATE = {  # ways to change the page some time after it was mounted
-    **{f"frame-{k}": f"let n = 0; const f = () => {{ if (++n == {k}) {{ {SWAP} }} else w.requestAnimationFrame(f) }}; w.requestAnimationFrame(f)" for k in (1, 3, 4, 5, 6, 7, 9, 15)},
-    **{f"timer-{ms}": f"w.setTimeout(() => {{ {SWAP} }}, {ms})" for ms in (5, 20, 40, 60, 100, 300)},
+    **{
+        f"frame-{k}": f"let n = 0; const f = () => {{ if (++n == {k}) {{ {SWAP} }} else w.requestAnimationFrame(f) }}; w.requestAnimationFrame(f)"
+        for k in (1, 3, 4, 5, 6, 7, 9, 15)
+    },
+    **{
+        f"timer-{ms}": f"w.setTimeout(() => {{ {SWAP} }}, {ms})" for ms in (5, 20, 40, 60, 100, 300)
+    },
     "every-frame": "let n = 0; const f = () => { const on = ++n % 2; el.textContent = on ? 'AFTER' : 'BEFORE'; el.style.background = on ? 'rgb(255, 0, 0)' : 'white'; w.requestAnimationFrame(f) }; w.requestAnimationFrame(f)",
     "mutation": f"new w.MutationObserver(() => {{ {SWAP} }}).observe(el, {{ attributes: true }}); let n = 0; const f = () => {{ if (++n == 5) el.title = 'x'; else w.requestAnimationFrame(f) }}; w.requestAnimationFrame(f)",
     "resize": f"let first = 1; new w.ResizeObserver(() => {{ if (!first) {{ {SWAP} }}; first = 0 }}).observe(el); let n = 0; const f = () => {{ if (++n == 5) el.style.width = '200px'; else w.requestAnimationFrame(f) }}; w.requestAnimationFrame(f)",
@@ -430,11 +506,12 @@ LATE = {  # ways to change the page some time after it was mounted
 def test_picture_and_measures_are_of_one_frame(tmp_path):
     style = "<style>\n@keyframes x { to { opacity: 1 } }\n.x { animation: x 1ms }\n</style>\n"
     decks = {
-        name: HEAD + f"# Three\n\n<div class=\"x\" style=\"width: 300px; height: 100px\" :ref=\"el => {{ const w = el && el.ownerDocument.defaultView; if (w) {{ {code} }} }}\">BEFORE</div>\n\n{style}"
+        name: HEAD
+        + f'# Three\n\n<div class="x" style="width: 300px; height: 100px" :ref="el => {{ const w = el && el.ownerDocument.defaultView; if (w) {{ {code} }} }}">BEFORE</div>\n\n{style}'
         for name, code in LATE.items()
     }
     css = "<style>\n@keyframes y { 0% { height: 0 } 50% { height: 90px } 100% { height: 300px } }\n#app .y.y.y { animation: y 130ms linear infinite !important; background: rgb(0, 0, 255) }\n</style>\n"
-    decks["css-alone"] = HEAD + f"# Three\n\n<div class=\"y\"></div>\n\n<p>below</p>\n\n{css}"
+    decks["css-alone"] = HEAD + f'# Three\n\n<div class="y"></div>\n\n<p>below</p>\n\n{css}'
     values, seen = batch(tmp_path, decks), set()
     for name, value in values.items():
         picture = Image.open(tmp_path / value["slides"][0]).convert("RGB")

@@ -16,7 +16,9 @@ from decksmith.core.protocol import Protocol
 from decksmith.render import pool as render_pool
 
 HEAD = "---\ntheme: default\n---\n\n"
-DECK = HEAD + "# Deck {n}\n\n---\n\n# Two\n\n- a\n- b\n\n---\n\n# Three\n\n```js\nlet a = {n}\n```\n"
+DECK = (
+    HEAD + "# Deck {n}\n\n---\n\n# Two\n\n- a\n- b\n\n---\n\n# Three\n\n```js\nlet a = {n}\n```\n"
+)
 LOOP = '---\ntheme: default\n---\n\n# One\n\n<div :ref="() => {{ while (true) {{}} }}" />\n'
 ROUNDS = int(os.environ.get("KILLS") or 4)
 
@@ -43,14 +45,19 @@ def start(folder, *options, **environment):
 
 def command(pid):
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return (
+            Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        )
     except (FileNotFoundError, ProcessLookupError):
         return ""
 
 
 def family(pid, seen):
     seen.update((child, command(child)) for child in [*render_pool._tree(pid), pid])
-    return {word: [child for child in seen if word in command(child)] for word in ("chromium", "worker.mjs", "walls.py")}
+    return {
+        word: [child for child in seen if word in command(child)]
+        for word in ("chromium", "worker.mjs", "walls.py")
+    }
 
 
 def left(seen):
@@ -68,7 +75,10 @@ def pictures(folder):
     for file in files:
         data = file.read_bytes()
         assert data[:8] == b"\x89PNG\r\n\x1a\n" and data[-8:-4] == b"IEND", f"{file} is torn"
-    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    return {
+        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in files
+    }
 
 
 @pytest.mark.timeout(300)
@@ -107,17 +117,28 @@ def test_a_batch_that_is_killed_at_random_completes_with_the_same_bytes(tmp_path
         assert pictures(run) == expected, (number, victim, (run / "err").read_text())
         records = [json.loads(line) for line in (run / "out.jsonl").read_text().splitlines()]
         assert [record["render"]["status"] for record in records] == ["ok"] * 5, (number, victim)
-        assert not list(run.glob("d*/*.tmp")) and not list((run / "tmp").iterdir()), (number, victim)
+        assert not list(run.glob("d*/*.tmp")) and not list((run / "tmp").iterdir()), (
+            number,
+            victim,
+        )
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("moment", ["at the start", "while the worker starts", "while a deck never ends"])
+@pytest.mark.parametrize(
+    "moment", ["at the start", "while the worker starts", "while a deck never ends"]
+)
 def test_an_interrupted_batch_ends_at_once_and_leaves_nothing(tmp_path, sign, moment):
     prepare(tmp_path, 2, LOOP)
     stage, seen = start(tmp_path, "--deadline", "60"), {}
-    waits = {"at the start": "decksmith-", "while the worker starts": "walls.py", "while a deck never ends": "chromium"}
+    waits = {
+        "at the start": "decksmith-",
+        "while the worker starts": "walls.py",
+        "while a deck never ends": "chromium",
+    }
     began = time.monotonic()
-    while time.monotonic() < began + 60 and not any(waits[moment] in text for text in seen.values()):
+    while time.monotonic() < began + 60 and not any(
+        waits[moment] in text for text in seen.values()
+    ):
         time.sleep(0.01)
         family(stage.pid, seen)
         if moment == "at the start" and list((tmp_path / "tmp").iterdir()):
@@ -163,7 +184,9 @@ def test_a_worker_that_dies_at_its_start_is_a_renderer_fault_and_holds_nothing_u
             assert not pool.home.exists()
 
     values = asyncio.run(asyncio.wait_for(go(), 30))
-    assert [(value["error"]["kind"], value["error"]["class"]) for value in values] == [("renderer", "crash")] * 2
+    assert [(value["error"]["kind"], value["error"]["class"]) for value in values] == [
+        ("renderer", "crash")
+    ] * 2
     assert message in values[0]["error"]["message"]
 
 
@@ -188,7 +211,9 @@ def test_what_a_killed_owner_left_is_swept_and_nothing_else(tmp_path, monkeypatc
     gone.wait()
     stale, fresh, link, alien, file = (
         tmp_path / f"decksmith-render-{os.getpid() if word == 'alive' else pid}-{word}"
-        for word, pid in dict.fromkeys(("stale", "fresh", "link", "alive", "file"), gone.pid).items()
+        for word, pid in dict.fromkeys(
+            ("stale", "fresh", "link", "alive", "file"), gone.pid
+        ).items()
     )
     kept = tmp_path / "kept"
     for folder in (stale, fresh, alien, kept):

@@ -33,10 +33,18 @@ graph LR
 )
 
 
-@pytest.mark.skipif("DECKSMITH_STRESS" not in os.environ, reason="make stress keeps every core busy for a minute")
+@pytest.mark.skipif(
+    "DECKSMITH_STRESS" not in os.environ, reason="make stress keeps every core busy for a minute"
+)
 def test_twenty_busy_processes_change_no_picture(tmp_path):
-    decks = {f"{theme}-{turn}": DECK.replace("default", theme) for turn in range(5) for theme in ("default", "dracula")}
-    busy = [subprocess.Popen(["timeout", "120", "sh", "-c", "while :; do :; done"]) for _ in range(20)]
+    decks = {
+        f"{theme}-{turn}": DECK.replace("default", theme)
+        for turn in range(5)
+        for theme in ("default", "dracula")
+    }
+    busy = [
+        subprocess.Popen(["timeout", "120", "sh", "-c", "while :; do :; done"]) for _ in range(20)
+    ]
     try:
         values = batch(tmp_path, decks, jobs=2)
     finally:
@@ -44,5 +52,9 @@ def test_twenty_busy_processes_change_no_picture(tmp_path):
             process.terminate()  # timeout passes it on
             process.wait()
     for theme in ("default", "dracula"):
-        pictures = {tuple(digest(tmp_path, value)) for name, value in values.items() if name.startswith(theme)}
+        pictures = {
+            tuple(digest(tmp_path, value))
+            for name, value in values.items()
+            if name.startswith(theme)
+        }
         assert len(pictures) == 1 and all(len(each) == 3 for each in pictures), theme

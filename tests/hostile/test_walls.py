@@ -20,14 +20,29 @@ from decksmith.render import pool as render_pool
 HERE = Path(__file__).parent
 HEAD = "---\ntheme: default\n---\n\n# T\n\n"  # what follows begins on line 7
 FORBIDDEN = {  # name: (deck, what must not be left of it)
-    "link-in-other-letters": ('<LINK rel="prefetch" href="http://x/"><linK rel="prefetch" href="http://x/"><component is="link" href="http://x/" />', "http://x"),
+    "link-in-other-letters": (
+        '<LINK rel="prefetch" href="http://x/"><linK rel="prefetch" href="http://x/"><component is="link" href="http://x/" />',
+        "http://x",
+    ),
     "frame": ('<iframe src="http://x/"></iframe>', "iframe"),
-    "frame-between-ticks": ('<div title="`"><iframe src="http://x/"></iframe><b title="`">x</b></div>', "iframe"),
-    "frame-between-fences-in-html": ('<div>\n```\n<iframe src="x"></iframe>\n```\n</div>', "iframe"),
+    "frame-between-ticks": (
+        '<div title="`"><iframe src="http://x/"></iframe><b title="`">x</b></div>',
+        "iframe",
+    ),
+    "frame-between-fences-in-html": (
+        '<div>\n```\n<iframe src="x"></iframe>\n```\n</div>',
+        "iframe",
+    ),
     "frame-by-component": ('<component is="iframe" src="x" />', "iframe"),
     "frame-in-upper-case": ('<IFRAME\nsrc="x">', "(?i)iframe"),
-    "object-between-indented-fences": ('text\n\n    ```\n\n<object data="x"></object>\n\n    ```', "object data|data: \"x\""),
-    "embed-after-a-fence-that-is-not-closed": ('```js\n1\n```js\n\n<embed src="x">\n\n```\n2\n```', "embed"),
+    "object-between-indented-fences": (
+        'text\n\n    ```\n\n<object data="x"></object>\n\n    ```',
+        'object data|data: "x"',
+    ),
+    "embed-after-a-fence-that-is-not-closed": (
+        '```js\n1\n```js\n\n<embed src="x">\n\n```\n2\n```',
+        "embed",
+    ),
     "handler": ('<b onclick="x()">a</b>', "onclick"),
     "handler-between-ticks": ('<b title="`" onclick="x()">a</b><i title="`" />', "onclick"),
     "handler-of-vue": ('<b title="`" @click.once="x()">a</b><i title="`" />', "(?i)onclick"),
@@ -37,20 +52,34 @@ FORBIDDEN = {  # name: (deck, what must not be left of it)
     "any-element": ('<component title="`" :is="\'iframe\'" src="x" /><i title="`" />', "iframe"),
     "script": ("<script setup>\nimport x from 'y'\n</script>", "from 'y'"),
     "import": ('<b title="`" :a="import(\'y\')">a</b><i title="`" />', r"import\('y'\)"),
-    "meta": ("<link rel=\"preconnect\" href=\"http://x/\"><base href=\"http://x/\"><meta http-equiv=refresh content=\"0;url=http://x/\">", "http://x"),
+    "meta": (
+        '<link rel="preconnect" href="http://x/"><base href="http://x/"><meta http-equiv=refresh content="0;url=http://x/">',
+        "http://x",
+    ),
     "snippet": ("<<< /etc/hostname", "<<<"),
     "snippet-in-a-list": ("- a\n- <<< /etc/hostname", "hostname"),
 }
 
 
 def node(*args, **options):
-    return subprocess.run([render_pool.node().resolve(), *args], capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(
+        [render_pool.node().resolve(), *args],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **options,
+    )
 
 
 def test_the_policy_alone_takes_out_what_is_forbidden_however_it_is_disguised():
-    done = node(HERE / "compile.mjs", input="".join(json.dumps(HEAD + text + "\n") + "\n" for text, _ in FORBIDDEN.values()))
+    done = node(
+        HERE / "compile.mjs",
+        input="".join(json.dumps(HEAD + text + "\n") + "\n" for text, _ in FORBIDDEN.values()),
+    )
     assert done.returncode == 0, done.stderr
-    for name, (_, rest), found in zip(FORBIDDEN, FORBIDDEN.values(), map(json.loads, done.stdout.splitlines()), strict=True):
+    for name, (_, rest), found in zip(
+        FORBIDDEN, FORBIDDEN.values(), map(json.loads, done.stdout.splitlines()), strict=True
+    ):
         assert {cls for cls, _ in found["errors"]} == {"forbidden"}, (name, found["errors"])
         assert all(7 <= line <= 13 for _, line in found["errors"]), (name, found["errors"])
         own = re.sub(r"^import .* from '/@rt/.*$", "", found["modules"], flags=re.M)
@@ -60,7 +89,10 @@ def test_the_policy_alone_takes_out_what_is_forbidden_however_it_is_disguised():
 def test_the_policy_alone_lets_no_key_of_the_frontmatter_name_code_a_file_or_a_server():
     keys = "addons export remoteAssets src plantUmlServer config shiki setup vite unocss".split()
     decks = [f"---\ntheme: default\n{key}: ./x\n---\n\n# T\n" for key in keys]
-    decks += [f"---\ntheme: {theme}\n---\n\n# T\n" for theme in ("./x", "/tmp/x", "'@slidev/theme-default'", "../..", "[default]")]
+    decks += [
+        f"---\ntheme: {theme}\n---\n\n# T\n"
+        for theme in ("./x", "/tmp/x", "'@slidev/theme-default'", "../..", "[default]")
+    ]
     done = node(HERE / "compile.mjs", input="".join(json.dumps(deck) + "\n" for deck in decks))
     found = [json.loads(line)["errors"] for line in done.stdout.splitlines()]
     assert found[: len(keys)] == [[["forbidden", 3]]] * len(keys)
@@ -90,7 +122,13 @@ def granted(walls):
         return False
     folder, lock = render_pool._folder()
     try:
-        command = render_pool._cell(walls, True, folder, [render_pool.node().resolve(), "--version"], render_pool._readable())
+        command = render_pool._cell(
+            walls,
+            True,
+            folder,
+            [render_pool.node().resolve(), "--version"],
+            render_pool._readable(),
+        )
         return asyncio.run(render_pool._run(command, folder))[0] == 0
     finally:
         os.rmdir(folder)
@@ -98,7 +136,9 @@ def granted(walls):
 
 
 @pytest.mark.parametrize("walls", ["full", "shared-pids", "bubblewrap", "plain"])
-def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_privileges(walls, canary, tmp_path, monkeypatch):
+def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_privileges(
+    walls, canary, tmp_path, monkeypatch
+):
     if not granted(walls):
         pytest.skip(f"this host does not grant the walls {walls}")
     monkeypatch.setenv("CANARY_ENV", "CANARY")
@@ -110,24 +150,57 @@ def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_pri
     home = folder / "0"
     home.mkdir(mode=0o700)
     done = subprocess.run(
-        render_pool._cell(walls, True, home, [render_pool.node().resolve(), "--input-type=module", "-e", PROBE, secret, str(canary.port), tmp_path], render_pool._readable()),
-        env={**render_pool._environment(), "HOME": str(home), "RENDERER": str(render_pool.RENDERER.resolve())}, capture_output=True, text=True, timeout=60,
+        render_pool._cell(
+            walls,
+            True,
+            home,
+            [
+                render_pool.node().resolve(),
+                "--input-type=module",
+                "-e",
+                PROBE,
+                secret,
+                str(canary.port),
+                tmp_path,
+            ],
+            render_pool._readable(),
+        ),
+        env={
+            **render_pool._environment(),
+            "HOME": str(home),
+            "RENDERER": str(render_pool.RENDERER.resolve()),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     os.close(lock)
     subprocess.run(["rm", "-rf", folder], check=True)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     inside, root = walls != "plain", os.geteuid() == 0
-    assert said["environment"] == sorted({"HOME", "LANG", "NODE_ENV", "PATH", "RENDERER", "TZ"} | {"BROWSER_SANDBOX", "PWD"} & set(said["environment"]) | set(render_pool._environment()))
+    assert said["environment"] == sorted(
+        {"HOME", "LANG", "NODE_ENV", "PATH", "RENDERER", "TZ"}
+        | {"BROWSER_SANDBOX", "PWD"} & set(said["environment"])
+        | set(render_pool._environment())
+    )
     assert (int(said["caps"], 16), said["nnp"]) == (0, "1")
     assert said["large"] == "EFBIG"
     assert said["uid"] != 0 and (not root or 61184 <= said["uid"] < 65520)
     if inside or root:
-        assert said["read"] in ("ENOENT", "EACCES") and said["folder"] in ("ENOENT", "EACCES") and said["write"] in ("ENOENT", "EACCES")
+        assert (
+            said["read"] in ("ENOENT", "EACCES")
+            and said["folder"] in ("ENOENT", "EACCES")
+            and said["write"] in ("ENOENT", "EACCES")
+        )
         assert said["change"] in ("EROFS", "EACCES")
         assert not (tmp_path / "new").exists()
     if inside:
-        assert (said["call"], said["out"], said["interfaces"]) == ("ECONNREFUSED", "ENETUNREACH", ["lo"])
+        assert (said["call"], said["out"], said["interfaces"]) == (
+            "ECONNREFUSED",
+            "ENETUNREACH",
+            ["lo"],
+        )
         assert canary.hits == []
     if walls == "full":
         assert said["processes"] == 1
@@ -141,7 +214,16 @@ def test_node_s_permissions_alone_keep_the_worker_from_other_files(tripwire, tmp
       console.log(JSON.stringify([attempt(() => fs.readFileSync({json.dumps(wire.path)})), attempt(() => fs.writeFileSync({json.dumps(str(tmp_path / "new"))}, 'x')),
         attempt(() => fs.readFileSync({json.dumps(str(render_pool.RENDERER.resolve() / "package.json"))}) && 'did'), fs.existsSync({json.dumps(wire.path)})]))"""
     root = render_pool.RENDERER.resolve()
-    done = node("--no-warnings", "--permission", f"--allow-fs-read={root}", "--import", root / "wall.mjs", "--input-type=module", "-e", script)
+    done = node(
+        "--no-warnings",
+        "--permission",
+        f"--allow-fs-read={root}",
+        "--import",
+        root / "wall.mjs",
+        "--input-type=module",
+        "-e",
+        script,
+    )
     assert json.loads(done.stdout) == ["ENOENT", "ERR_ACCESS_DENIED", "did", False], done.stderr
     assert not wire.opened and not (tmp_path / "new").exists()
 
@@ -180,19 +262,31 @@ def test_the_browser_has_a_sandbox_of_its_own_where_the_kernel_allows_it(tmp_pat
     (tmp_path / "x" / "deck.md").write_text(HEAD + '<div :ref="() => { while (true) {} }" />\n')
 
     def said(pid):
-        return dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+        return dict(
+            line.split(":\t", 1)
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+            if ":\t" in line
+        )
 
     async def go():
         pool = render_pool.Pool(Protocol.load("offline"))
-        work = asyncio.ensure_future(pool.render(tmp_path, {"id": "x", "deck": {"path": "x/deck.md"}}))
+        work = asyncio.ensure_future(
+            pool.render(tmp_path, {"id": "x", "deck": {"path": "x/deck.md"}})
+        )
         try:
             began = time.monotonic()
             while time.monotonic() < began + 60:
                 await asyncio.sleep(0.1)
-                for pid in render_pool._tree(pool.workers[0].process.pid) if pool.workers[0].process else []:
+                for pid in (
+                    render_pool._tree(pool.workers[0].process.pid)
+                    if pool.workers[0].process
+                    else []
+                ):
                     command = Path(f"/proc/{pid}/cmdline").read_bytes()
                     if b"--type=renderer" in command:
-                        return said(pid), [os.readlink(f"/proc/{process}/ns/net") for process in (pid, "self")]
+                        return said(pid), [
+                            os.readlink(f"/proc/{process}/ns/net") for process in (pid, "self")
+                        ]
         finally:
             work.cancel()
             await pool.close()
@@ -203,11 +297,25 @@ def test_the_browser_has_a_sandbox_of_its_own_where_the_kernel_allows_it(tmp_pat
 
 
 def test_a_cell_that_cannot_be_had_is_refused_before_the_command_runs(tmp_path):
-    spec = {"home": str(tmp_path), "read": [], "walls": "full", "parent": os.getpid() + 1, "become": True}
-    done = subprocess.run([sys.executable, "-IS", render_pool.CELL, json.dumps(spec), "/bin/echo", "ran"], capture_output=True, text=True)
+    spec = {
+        "home": str(tmp_path),
+        "read": [],
+        "walls": "full",
+        "parent": os.getpid() + 1,
+        "become": True,
+    }
+    done = subprocess.run(
+        [sys.executable, "-IS", render_pool.CELL, json.dumps(spec), "/bin/echo", "ran"],
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stdout) == (125, "")
     spec |= {"parent": os.getpid(), "walls": "plain"}
-    done = subprocess.run([sys.executable, "-IS", render_pool.CELL, json.dumps(spec), cli.ROOT / "nothing"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-IS", render_pool.CELL, json.dumps(spec), cli.ROOT / "nothing"],
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stderr.count("\n")) == (125, 1)
     assert re.fullmatch(r"cell: .*(nothing: No such file|Permission denied).*\n", done.stderr)
 
@@ -228,10 +336,16 @@ def test_a_deck_is_rendered_in_bubblewrap_and_the_record_says_so(tmp_path, monke
         pytest.skip("bubblewrap is not installed, or cannot be used here")
     monkeypatch.setattr(render_pool, "WALLS", [("bubblewrap", True), ("plain", True)])
     found = asyncio.run(render_one(tmp_path))
-    assert (found["status"], len(found["slides"]), found["by"]) == ("ok", 3, {"walls": "bubblewrap"})
+    assert (found["status"], len(found["slides"]), found["by"]) == (
+        "ok",
+        3,
+        {"walls": "bubblewrap"},
+    )
 
 
-def test_where_there_are_no_walls_nothing_is_rendered_unless_that_is_accepted(tmp_path, monkeypatch, capsys):
+def test_where_there_are_no_walls_nothing_is_rendered_unless_that_is_accepted(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(render_pool, "WALLS", [("plain", True)])
     monkeypatch.delenv("DECKSMITH_WALLS", raising=False)
     with pytest.raises(cli.Missing, match="grants no namespaces.*--walls plain") as refused:
@@ -262,15 +376,30 @@ def test_an_ordinary_user_without_namespaces_is_told_and_can_accept_it(tmp_path)
 
     def deck_render(*options):
         return subprocess.run(
-            [sys.executable, "-c", ORDINARY, cli.ROOT / "bin/deck-render", "--run", tmp_path, *options],
-            input=record, capture_output=True, text=True, timeout=300,
+            [
+                sys.executable,
+                "-c",
+                ORDINARY,
+                cli.ROOT / "bin/deck-render",
+                "--run",
+                tmp_path,
+                *options,
+            ],
+            input=record,
+            capture_output=True,
+            text=True,
+            timeout=300,
             env={**os.environ, "IMAGES": "off", "DECKSMITH_RENDERS": "off", "DECKSMITH_WALLS": ""},
         )
 
     refused = deck_render()
     if "max_user_namespaces" in refused.stderr or "AssertionError" in refused.stderr:
         pytest.skip("this machine does not let a test become such a user")
-    assert refused.returncode == 69 and "grants no namespaces" in refused.stderr and refused.stdout == ""
+    assert (
+        refused.returncode == 69
+        and "grants no namespaces" in refused.stderr
+        and refused.stdout == ""
+    )
     accepted = deck_render("--walls", "plain")
     assert accepted.returncode == 0, accepted.stderr
     assert json.loads(accepted.stdout)["render"]["by"]["walls"] == "plain"

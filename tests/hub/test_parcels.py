@@ -13,17 +13,42 @@ from decksmith.hub import parcels
 from decksmith.results import claims, runs
 
 ROOT = Path(__file__).resolve().parents[2]
-REPORT = {"models": [{"name": "smol", "role": "author"}, "gpt"], "generation": {"temperature": 0.7, "author": {"attempts": 3}}, "cost": 0.4321,
-          "licence": "apache-2.0", "limits": ["Short <decks>"], "dedup": {"ngram": 0.5, "cosine": 0.8}, "kept": 4, "limit": 900,
-          "dropped": {"draft-check": {"overflow": 3}, "chat-overlap": 2}}
+REPORT = {
+    "models": [{"name": "smol", "role": "author"}, "gpt"],
+    "generation": {"temperature": 0.7, "author": {"attempts": 3}},
+    "cost": 0.4321,
+    "licence": "apache-2.0",
+    "limits": ["Short <decks>"],
+    "dedup": {"ngram": 0.5, "cosine": 0.8},
+    "kept": 4,
+    "limit": 900,
+    "dropped": {"draft-check": {"overflow": 3}, "chat-overlap": 2},
+}
 
 
 def row(number, **more):
     themes, languages = ("seriph", "apple-basic"), ("en", "de")
-    return {"id": f"s{number}", "messages": [{"role": "user", "content": f"Ask {number}"},
-                                             {"role": "assistant", "content": f"# Deck {number}\n" * 60, "reasoning_content": "Why"}],
-            "seed": {"theme": themes[number % 2], "domain": "law", "language": languages[number > 2], "slides": 9},
-            "tokens": {"prompt": 100, "reasoning": 200, "deck": 300 + number, "total": 600 + number, "estimated": True}, "by": {}} | more
+    return {
+        "id": f"s{number}",
+        "messages": [
+            {"role": "user", "content": f"Ask {number}"},
+            {"role": "assistant", "content": f"# Deck {number}\n" * 60, "reasoning_content": "Why"},
+        ],
+        "seed": {
+            "theme": themes[number % 2],
+            "domain": "law",
+            "language": languages[number > 2],
+            "slides": 9,
+        },
+        "tokens": {
+            "prompt": 100,
+            "reasoning": 200,
+            "deck": 300 + number,
+            "total": 600 + number,
+            "estimated": True,
+        },
+        "by": {},
+    } | more
 
 
 def save(folder, train, test, report=REPORT):
@@ -44,10 +69,25 @@ def data(tmp_path):
 def adapter(tmp_path):
     folder = tmp_path / "adapter"
     folder.mkdir()
-    head = json.dumps({"a.lora_A": {"dtype": "F32", "shape": [4, 10], "data_offsets": [0, 160]}, "__metadata__": {"format": "pt"}}).encode()
-    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + bytes(160))
-    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 4, "target_modules": ["q_proj", "k_proj"],
-                                                            "base_model_name_or_path": "lab/base"}))
+    head = json.dumps(
+        {
+            "a.lora_A": {"dtype": "F32", "shape": [4, 10], "data_offsets": [0, 160]},
+            "__metadata__": {"format": "pt"},
+        }
+    ).encode()
+    (folder / "adapter_model.safetensors").write_bytes(
+        struct.pack("<Q", len(head)) + head + bytes(160)
+    )
+    (folder / "adapter_config.json").write_text(
+        json.dumps(
+            {
+                "peft_type": "LORA",
+                "r": 4,
+                "target_modules": ["q_proj", "k_proj"],
+                "base_model_name_or_path": "lab/base",
+            }
+        )
+    )
     return folder
 
 
@@ -219,6 +259,7 @@ Written by decksmith VERSION (hub-push) from the files beside it.
 
 def test_the_card_of_a_dataset_says_what_its_rows_and_its_report_say(data):
     from decksmith import __version__
+
     assert card(data) == CARD.replace("VERSION", __version__)
 
 
@@ -227,16 +268,27 @@ def test_what_the_report_does_not_say_is_not_on_the_card(data):
     made = parcels.parcel(data, "dataset", "lab/decks")
     body = made.files["README.md"].read_text()
     assert [line for line in body.splitlines() if line.startswith("## ")] == [
-        "## Fields", "## Rows by theme", "## Rows by domain", "## Rows by language", "## Length"]
+        "## Fields",
+        "## Rows by theme",
+        "## Rows by domain",
+        "## Rows by language",
+        "## Length",
+    ]
     assert not {"license", "synthetic", "USD"} & set(body.replace(":", " ").split())
     assert made.notes == [f'no licence is named; {data}/about.toml may: licence = "apache-2.0"']
 
 
 def test_what_no_tool_knows_comes_from_about_toml_which_is_not_sent(data):
-    (data / "about.toml").write_text('licence = "cc-by-4.0"\nlimits = ["Written by a small model"]\n')
+    (data / "about.toml").write_text(
+        'licence = "cc-by-4.0"\nlimits = ["Written by a small model"]\n'
+    )
     made = parcels.parcel(data, "dataset", "lab/decks")
     body = made.files["README.md"].read_text()
-    assert "\nlicense: cc-by-4.0\n" in body and "\n- Written by a small model\n" in body and "smol (role author)" in body
+    assert (
+        "\nlicense: cc-by-4.0\n" in body
+        and "\n- Written by a small model\n" in body
+        and "smol (role author)" in body
+    )
     assert "about.toml" not in made.files
 
 
@@ -250,25 +302,52 @@ def test_equal_rows_give_an_equal_plot_and_another_row_another(data):
 def test_rows_without_token_counts_have_no_plot(data):
     made = parcels.parcel(save(data, [row(1, tokens=None)], []), "dataset", "lab/decks")
     assert set(made.files) == {"train.jsonl", "test.jsonl", "report.json", "README.md"}
-    assert "split: test" not in made.files["README.md"].read_text()  # a split without rows cannot be loaded
+    assert (
+        "split: test" not in made.files["README.md"].read_text()
+    )  # a split without rows cannot be loaded
 
 
 def test_only_the_files_that_belong_to_the_kind_are_taken(data):
     (data / ".env").write_text("X")
     (data / "optimizer.pt").write_text("X")
-    assert set(parcels.parcel(data, "dataset", "lab/decks").files) == {"train.jsonl", "test.jsonl", "report.json", "README.md", "lengths.png"}
+    assert set(parcels.parcel(data, "dataset", "lab/decks").files) == {
+        "train.jsonl",
+        "test.jsonl",
+        "report.json",
+        "README.md",
+        "lengths.png",
+    }
 
 
-@pytest.mark.parametrize("train, test, said", [
-    ([row(1)], [row(1)], "test.jsonl:1: s1: this id came before, in train.jsonl"),
-    ([row(1, messages=[])], [], "train.jsonl:1: s1: no messages with role and content; draft-pack makes these rows"),
-    ([row(1), row(2, seed={"slides": "nine"})], [], "train.jsonl:2: s2: seed.slides is of type string here and int64 before; "
-                                                    "load_dataset refuses a field of two types"),
-    ([{"id": "a b"}], [], "train.jsonl:1: no usable \"id\" (letters, digits, '.', '_', '~', '-'; at most 128)"),
-    ([], [], "train.jsonl: no rows"),
-    ([row(1)], [row(2, overlap={"cluster": "s1", "near": []})], "test.jsonl:1: s2: a near-duplicate, of cluster s1, is in train.jsonl; "
-                                                                "chat-split keeps them together"),
-])
+@pytest.mark.parametrize(
+    "train, test, said",
+    [
+        ([row(1)], [row(1)], "test.jsonl:1: s1: this id came before, in train.jsonl"),
+        (
+            [row(1, messages=[])],
+            [],
+            "train.jsonl:1: s1: no messages with role and content; draft-pack makes these rows",
+        ),
+        (
+            [row(1), row(2, seed={"slides": "nine"})],
+            [],
+            "train.jsonl:2: s2: seed.slides is of type string here and int64 before; "
+            "load_dataset refuses a field of two types",
+        ),
+        (
+            [{"id": "a b"}],
+            [],
+            "train.jsonl:1: no usable \"id\" (letters, digits, '.', '_', '~', '-'; at most 128)",
+        ),
+        ([], [], "train.jsonl: no rows"),
+        (
+            [row(1)],
+            [row(2, overlap={"cluster": "s1", "near": []})],
+            "test.jsonl:1: s2: a near-duplicate, of cluster s1, is in train.jsonl; "
+            "chat-split keeps them together",
+        ),
+    ],
+)
 def test_rows_that_cannot_be_published_are_named_by_file_and_line(tmp_path, train, test, said):
     with pytest.raises(cli.BadData) as refused:
         parcels.parcel(save(tmp_path / "data", train, test), "dataset", "lab/decks")
@@ -285,39 +364,69 @@ def test_a_key_of_this_machine_is_not_published(data, monkeypatch):
     save(data, [row(1, seed={"theme": "my key is sk-or-123456"})], [])
     with pytest.raises(cli.BadData) as refused:
         parcels.parcel(data, "dataset", "lab/decks")
-    assert "train.jsonl: holds the value of OPENROUTER_API_KEY" in str(refused.value) and "123456" not in str(refused.value)
+    assert "train.jsonl: holds the value of OPENROUTER_API_KEY" in str(
+        refused.value
+    ) and "123456" not in str(refused.value)
 
 
 def compared(folder, better):
     """What run-compare says of two models, the second better by `better`."""
-    (folder / "scores.jsonl").write_text("".join(
-        json.dumps({"model": model, "id": f"p{number}", "scores": {"design": score + number % 2 / 2}, "rendered": True, "error_kind": None}) + "\n"
-        for model, score in (("base", 2), ("tuned", 2 + better)) for number in range(20)))
+    (folder / "scores.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {
+                    "model": model,
+                    "id": f"p{number}",
+                    "scores": {"design": score + number % 2 / 2},
+                    "rendered": True,
+                    "error_kind": None,
+                }
+            )
+            + "\n"
+            for model, score in (("base", 2), ("tuned", 2 + better))
+            for number in range(20)
+        )
+    )
     found = claims.compare(runs.load([folder / "scores.jsonl"]))
     (folder / "comparison.json").write_text(json.dumps(found))
     return found
 
 
 def test_the_card_of_an_adapter_claims_what_the_claim_compiler_says(adapter):
-    (adapter / "report.json").write_text(json.dumps({"recipe": {"steps": 80}, "data": {"repo": "lab/chats", "revision": "abc"}}))
+    (adapter / "report.json").write_text(
+        json.dumps({"recipe": {"steps": 80}, "data": {"repo": "lab/chats", "revision": "abc"}})
+    )
     found = compared(adapter, 1)
     body = card(adapter, "adapter")
-    assert found["headlines"] == ["tuned beats base by 1.00 [0.67, 1.19] on 20 prompts, Overall (design), floor"]
+    assert found["headlines"] == [
+        "tuned beats base by 1.00 [0.67, 1.19] on 20 prompts, Overall (design), floor"
+    ]
     assert f"**Headline: Overall (design), floor**\n\n- {found['headlines'][0]}\n" in body
-    for line in ("base_model: lab/base", "- lab/chats", "| adapted modules | k_proj, q_proj |", "| parameters | 40 |", "| steps | 80 |", "| revision | abc |"):
+    for line in (
+        "base_model: lab/base",
+        "- lab/chats",
+        "| adapted modules | k_proj, q_proj |",
+        "| parameters | 40 |",
+        "| steps | 80 |",
+        "| revision | abc |",
+    ):
         assert f"\n{line}\n" in body
 
 
 def test_the_card_of_an_adapter_that_is_not_separated_says_so(adapter):
     found = compared(adapter, 0)
-    assert "is not separated from" in found["headlines"][0] and f"- {found['headlines'][0]}\n" in card(adapter, "adapter")
+    assert "is not separated from" in found["headlines"][
+        0
+    ] and f"- {found['headlines'][0]}\n" in card(adapter, "adapter")
 
 
 def test_the_card_says_what_limits_the_comparison(adapter):
     found = {**compared(adapter, 1), "caveats": ["base: 3 of 20 decks have no score; run again"]}
     (adapter / "comparison.json").write_text(json.dumps(found))
     assert f"- {found['headlines'][0]}\n" in card(adapter, "adapter")
-    assert "**What limits this**\n\n- base: 3 of 20 decks have no score; run again\n" in card(adapter, "adapter")
+    assert "**What limits this**\n\n- base: 3 of 20 decks have no score; run again\n" in card(
+        adapter, "adapter"
+    )
 
 
 def test_an_adapter_without_a_comparison_claims_nothing(adapter):
@@ -329,7 +438,9 @@ def test_an_adapter_without_a_comparison_claims_nothing(adapter):
 def test_a_base_model_named_by_a_path_is_left_off_the_card_and_said(adapter):
     (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "/somewhere/base"}')
     made = parcels.parcel(adapter, "adapter", "lab/decks")
-    assert "/somewhere/base" not in made.files["README.md"].read_text() and any("/somewhere/base" in note for note in made.notes)
+    assert "/somewhere/base" not in made.files["README.md"].read_text() and any(
+        "/somewhere/base" in note for note in made.notes
+    )
 
 
 @pytest.mark.parametrize("cut", [-1, 30, 4, 0])
@@ -342,10 +453,13 @@ def test_an_adapter_that_is_cut_off_is_refused(adapter, cut):
 
 # On the Hub
 
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hub")
-    process = subprocess.Popen([sys.executable, ROOT / "tests" / "hub.py", folder], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, ROOT / "tests" / "hub.py", folder], stdout=subprocess.PIPE, text=True
+    )
     yield SimpleNamespace(folder=folder, url=process.stdout.readline().strip())
     process.kill()
     process.wait()
@@ -355,12 +469,20 @@ def server(tmp_path_factory):
 def there(server, monkeypatch, request):
     """The Hub with a repository name of the test's own, as ann."""
     from huggingface_hub import constants
+
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setenv("HF_ENDPOINT", server.url)
     monkeypatch.setenv("HF_TOKEN", "hf_ann_writes")
     name = f"lab/t{abs(hash(request.node.name)) % 10**8}"
-    return SimpleNamespace(repo=name, folder=server.folder / name, private=server.folder / ".private" / name, url=f"{server.url}/datasets/{name}",
-                           commits=lambda: (server.folder / ".log").read_text().count(f"POST /api/datasets/{name}/commit/"))
+    return SimpleNamespace(
+        repo=name,
+        folder=server.folder / name,
+        private=server.folder / ".private" / name,
+        url=f"{server.url}/datasets/{name}",
+        commits=lambda: (
+            (server.folder / ".log").read_text().count(f"POST /api/datasets/{name}/commit/")
+        ),
+    )
 
 
 def compare(folder, repo):
@@ -379,8 +501,18 @@ def test_a_push_makes_a_private_repository_and_one_commit_and_a_second_push_none
     first = push(data, there.repo)
     assert first["url"] == there.url and len(first["revision"]) == 40
     assert there.private.exists() and there.commits() == 1
-    assert {path.name for path in there.folder.iterdir()} == {".gitattributes", "README.md", "lengths.png", "report.json", "test.jsonl", "train.jsonl"}
-    assert all((there.folder / name).read_bytes() == (data / name).read_bytes() for name in ("train.jsonl", "test.jsonl", "report.json"))
+    assert {path.name for path in there.folder.iterdir()} == {
+        ".gitattributes",
+        "README.md",
+        "lengths.png",
+        "report.json",
+        "test.jsonl",
+        "train.jsonl",
+    }
+    assert all(
+        (there.folder / name).read_bytes() == (data / name).read_bytes()
+        for name in ("train.jsonl", "test.jsonl", "report.json")
+    )
     assert push(data, there.repo) == first and there.commits() == 1
 
 
@@ -392,22 +524,53 @@ def test_public_is_public(data, there):
 def test_the_difference_names_rows_by_id_files_by_hash_and_the_lines_of_the_card(data, there):
     push(data, there.repo)
     (there.folder / "old.txt").write_text("X")
-    save(data, [row(1, by={"took": 3}), row(2, messages=[{"role": "user", "content": "Other"}]), row(4), row(5)], [], REPORT)
+    save(
+        data,
+        [
+            row(1, by={"took": 3}),
+            row(2, messages=[{"role": "user", "content": "Other"}]),
+            row(4),
+            row(5),
+        ],
+        [],
+        REPORT,
+    )
     found, difference = compare(data, there.repo)
-    assert difference["rows"] == {"added": {"train": ["s5"]}, "changed": {"train": ["s2"]}, "removed": {"train": ["s3"]},
-                                  "moved": [("s4", "test", "train")]}
+    assert difference["rows"] == {
+        "added": {"train": ["s5"]},
+        "changed": {"train": ["s2"]},
+        "removed": {"train": ["s3"]},
+        "moved": [("s4", "test", "train")],
+    }
     assert [(file["path"], file["state"]) for file in difference["files"]] == [
-        ("README.md", "changed"), ("lengths.png", "changed"), ("report.json", "same"), ("test.jsonl", "changed"), ("train.jsonl", "changed")]
-    assert difference["only_there"] == ["old.txt"] and {"-| train | 3 | 3 |", "+| train | 4 | 4 |"} <= set(difference["card"])
+        ("README.md", "changed"),
+        ("lengths.png", "changed"),
+        ("report.json", "same"),
+        ("test.jsonl", "changed"),
+        ("train.jsonl", "changed"),
+    ]
+    assert difference["only_there"] == ["old.txt"] and {
+        "-| train | 3 | 3 |",
+        "+| train | 4 | 4 |",
+    } <= set(difference["card"])
     lines = parcels.described(found, difference, False)
-    assert lines[0] == f"{there.url} (dataset, as ann): revision {difference['revision'][:12]}, private"
-    assert {"rows of train added: 1 (s5)", "row s4 moves from test to train", "  stays   old.txt  only there, left alone"} <= set(lines)
+    assert (
+        lines[0]
+        == f"{there.url} (dataset, as ann): revision {difference['revision'][:12]}, private"
+    )
+    assert {
+        "rows of train added: 1 (s5)",
+        "row s4 moves from test to train",
+        "  stays   old.txt  only there, left alone",
+    } <= set(lines)
     assert len(lines) < 65 and lines[-1].endswith("README.md")
 
 
 def test_many_ids_are_counted_and_a_few_named(data, there):
     found, difference = compare(save(data, [row(n) for n in range(9)], [], None), there.repo)
-    assert "rows of train added: 9 (s0, s1, s2, s3, s4 and 4 more)" in parcels.described(found, difference, False)
+    assert "rows of train added: 9 (s0, s1, s2, s3, s4 and 4 more)" in parcels.described(
+        found, difference, False
+    )
 
 
 def test_rows_that_differ_only_in_who_made_them_are_the_same_rows(data, there):
@@ -420,7 +583,10 @@ def test_rows_that_differ_only_in_who_made_them_are_the_same_rows(data, there):
 def test_a_public_repository_is_not_written_when_private_was_asked(data, there):
     push(data, there.repo, public=True)
     save(data, [row(1)], [])
-    with pytest.raises(cli.BadConfig, match="is there and public, but private is what was asked: --public if everybody may read it"):
+    with pytest.raises(
+        cli.BadConfig,
+        match="is there and public, but private is what was asked: --public if everybody may read it",
+    ):
         push(data, there.repo)
     assert there.commits() == 1
 
@@ -445,19 +611,38 @@ def test_old_rows_that_cannot_be_read_are_said_and_replaced(data, there):
     push(data, there.repo)
     (there.folder / "train.jsonl").write_text("theirs")
     found, difference = compare(data, there.repo)
-    assert "rows: those there cannot be read, so no row is compared" in parcels.described(found, difference, False)
+    assert "rows: those there cannot be read, so no row is compared" in parcels.described(
+        found, difference, False
+    )
     found.push(difference, False)
     assert (there.folder / "train.jsonl").read_bytes() == (data / "train.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("token, said", [
-    ("", "HF_TOKEN is not set; make a token with write permission on the Hub's page settings/tokens and export it"),
-    ("hf_un known", "HF_TOKEN holds characters that no token has"),
-    ("hf_unknown", "URL does not know HF_TOKEN (401): make a token with write permission at URL/settings/tokens"),
-    ("hf_ann_reads", "ann (role read) may only read; make a token with write permission at URL/settings/tokens"),
-    ("hf_bob_writes", "bob (role write) may not do this with REPO (403); a token with write permission for lab is needed: URL/settings/tokens"),
-])
-def test_a_token_that_will_not_do_is_told_apart_and_never_shown(data, there, server, monkeypatch, token, said):
+@pytest.mark.parametrize(
+    "token, said",
+    [
+        (
+            "",
+            "HF_TOKEN is not set; make a token with write permission on the Hub's page settings/tokens and export it",
+        ),
+        ("hf_un known", "HF_TOKEN holds characters that no token has"),
+        (
+            "hf_unknown",
+            "URL does not know HF_TOKEN (401): make a token with write permission at URL/settings/tokens",
+        ),
+        (
+            "hf_ann_reads",
+            "ann (role read) may only read; make a token with write permission at URL/settings/tokens",
+        ),
+        (
+            "hf_bob_writes",
+            "bob (role write) may not do this with REPO (403); a token with write permission for lab is needed: URL/settings/tokens",
+        ),
+    ],
+)
+def test_a_token_that_will_not_do_is_told_apart_and_never_shown(
+    data, there, server, monkeypatch, token, said
+):
     monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(cli.BadConfig) as refused:
         push(data, there.repo)
@@ -467,7 +652,9 @@ def test_a_token_that_will_not_do_is_told_apart_and_never_shown(data, there, ser
 
 def test_a_file_too_large_for_the_hub_is_named(data, there):
     save(data, [row(n) for n in range(800)], [])
-    with pytest.raises(cli.BadData, match="the Hub refuses lab/.*train.jsonl: `a file may have 600000 bytes"):
+    with pytest.raises(
+        cli.BadData, match="the Hub refuses lab/.*train.jsonl: `a file may have 600000 bytes"
+    ):
         push(data, there.repo)
     assert there.commits() == 0
 
@@ -481,7 +668,14 @@ def test_without_a_network_it_may_be_tried_again(data, there, monkeypatch):
 def test_an_adapter_goes_to_a_model_repository(adapter, there, server):
     found = parcels.Hub(parcels.parcel(adapter, "adapter", there.repo))
     difference = found.difference()
-    assert difference["rows"] is None and found.push(difference, False)["url"] == f"{server.url}/{there.repo}"
+    assert (
+        difference["rows"] is None
+        and found.push(difference, False)["url"] == f"{server.url}/{there.repo}"
+    )
     assert {path.name for path in (server.folder / "models" / there.repo).iterdir()} == {
-        ".gitattributes", "README.md", "adapter_config.json", "adapter_model.safetensors"}
+        ".gitattributes",
+        "README.md",
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    }
     assert (server.folder / ".private" / "models" / there.repo).exists()

@@ -17,14 +17,20 @@ def found(tmp_path_factory):
     return gaming.scores(tmp_path_factory.mktemp("gaming"))
 
 
-def test_no_adversarial_deck_comes_near_the_honest_deck_but_those_that_only_a_reader_can_tell(found):
+def test_no_adversarial_deck_comes_near_the_honest_deck_but_those_that_only_a_reader_can_tell(
+    found,
+):
     assert len(gaming.adversarial(found)) >= 30
     assert gaming.near(found) == gaming.KNOWN, f"the honest deck has {found['honest']['overall']}"
 
 
 @pytest.mark.parametrize("metric", ["judge_only", "content", "coherence"])
 def test_nor_does_any_reach_it_by_what_the_judge_says(found, metric):
-    reached = {name for name, row in gaming.adversarial(found).items() if row[metric] >= found["honest"][metric]}
+    reached = {
+        name
+        for name, row in gaming.adversarial(found).items()
+        if row[metric] >= found["honest"][metric]
+    }
     assert reached <= gaming.KNOWN | ({"wrong_figures"} if metric == "coherence" else set())
 
 
@@ -32,10 +38,23 @@ def test_every_designed_deck_stands_above_every_deck_of_filler(found):
     best = max(gaming.FILLER, key=lambda name: found[name]["overall"])
     designed = {name: row["overall"] for name, row in found.items() if gaming.designed(name)}
     assert len(designed) == 6
-    assert {name for name, score in designed.items() if score <= found[best]["overall"] + gaming.MARGIN} == set(), best
+    assert {
+        name for name, score in designed.items() if score <= found[best]["overall"] + gaming.MARGIN
+    } == set(), best
 
 
-@pytest.mark.parametrize("name", ["blurred", "mirrored", "upside_down", "dots_for_letters", "backwards", "under_paper", "struck_out"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "blurred",
+        "mirrored",
+        "upside_down",
+        "dots_for_letters",
+        "backwards",
+        "under_paper",
+        "struck_out",
+    ],
+)
 def test_text_that_cannot_be_made_out_in_the_picture_is_worth_nothing(found, name):
     assert found[name]["judge_only"] < 1.5 and found[name]["checklist"] <= 0.5
 
@@ -46,9 +65,19 @@ def test_the_documentation_prints_the_scores_as_they_are(found):
 
 def test_a_metric_that_is_fooled_is_bold_and_counted():
     row = dict.fromkeys(gaming.METRICS, 3.0)
-    found = {"honest": row, "better_one": row | {"overall": 3.5}, "even": row | {"design": 1.0}, "designed/a_b": row}
+    found = {
+        "honest": row,
+        "better_one": row | {"overall": 3.5},
+        "even": row | {"design": 1.0},
+        "designed/a_b": row,
+    }
     lines = gaming.table(found).split("\n")
     assert lines[3].startswith("| designed: a b | 3.00 |")
-    assert lines[4].startswith("| better one | **3.50** | **3.00** |") and lines[5].count("**") == 14
-    assert lines[6] == "| fooled by | 2 of 2 | 2 of 2 | 1 of 2 | 2 of 2 | 2 of 2 | 2 of 2 | 2 of 2 | 2 of 2 |"
+    assert (
+        lines[4].startswith("| better one | **3.50** | **3.00** |") and lines[5].count("**") == 14
+    )
+    assert (
+        lines[6]
+        == "| fooled by | 2 of 2 | 2 of 2 | 1 of 2 | 2 of 2 | 2 of 2 | 2 of 2 | 2 of 2 | 2 of 2 |"
+    )
     assert gaming.near(found) == {"better_one", "even"}

@@ -14,7 +14,10 @@ OFFLINE, PUBLISHED = Protocol.load("offline"), Protocol.load("published")
 def record(**changes):
     return {
         "id": "p1",
-        "messages": [{"role": "system", "content": "You write decks."}, {"role": "user", "content": "Seven slides"}],
+        "messages": [
+            {"role": "system", "content": "You write decks."},
+            {"role": "user", "content": "Seven slides"},
+        ],
         "asks": {"slides": 7},
         "checklist": [{"id": "c1", "ask": "a"}, {"id": "c2", "ask": "b"}],
         "gen": {
@@ -34,7 +37,10 @@ def record(**changes):
         "judge": {
             "judge": "offline-v1",
             "scores": {"content": 2.0, "design": 4.0, "coherence": 3.0},
-            "checklist": [{"id": "c1", "yes": True, "slide": 2}, {"id": "c2", "yes": False, "slide": None}],
+            "checklist": [
+                {"id": "c1", "yes": True, "slide": 2},
+                {"id": "c2", "yes": False, "slide": None},
+            ],
         },
         "features": {"craft_v5": 5.0, "craft": 2.0},
         **changes,
@@ -76,13 +82,20 @@ def test_only_a_model_fault_is_floored_and_every_other_fault_is_no_score(stage, 
     if kind == "model":
         assert value["dimensions"] == {"viscraft": 1, "design": 1, "content": 1, "coherence": 1}
     else:
-        assert [value["dimensions"][name] for name in ("design", "content", "coherence")] == [None] * 3
+        assert [value["dimensions"][name] for name in ("design", "content", "coherence")] == [
+            None
+        ] * 3
 
 
 def test_a_judge_fault_leaves_the_scan_but_no_overall():
     found = record(judge={"error": {"kind": "judge", "class": "unparseable", "message": "m"}})
     value = scoring.score(PUBLISHED, found)
-    assert value["dimensions"] == {"viscraft": 5.0, "design": None, "content": None, "coherence": None}
+    assert value["dimensions"] == {
+        "viscraft": 5.0,
+        "design": None,
+        "content": None,
+        "coherence": None,
+    }
     assert value["overall"] is None and value["floored"] is False and value["rendered"] is True
 
 
@@ -185,21 +198,30 @@ one_to_five = st.floats(1, 5)
 )
 def test_a_weighted_mean_lies_between_the_smallest_and_the_largest(dimensions, weights):
     value = scoring.mean(dimensions, weights)
-    assert value is None or min(dimensions.values()) - 1e-4 <= value <= max(dimensions.values()) + 1e-4
+    assert (
+        value is None or min(dimensions.values()) - 1e-4 <= value <= max(dimensions.values()) + 1e-4
+    )
 
 
 @given(
     st.fixed_dictionaries({name: st.integers(1, 5) for name in scoring.JUDGED}),
-    st.lists(st.sampled_from([cap["seen"] for cap in PUBLISHED.judge["caps"] if not cap.get("counted")]), max_size=5),
+    st.lists(
+        st.sampled_from([cap["seen"] for cap in PUBLISHED.judge["caps"] if not cap.get("counted")]),
+        max_size=5,
+    ),
     st.integers(1, 20),
     st.integers(0, 20),
 )
 def test_a_cap_only_lowers_and_no_score_stays_above_it(scores, seen, asked, made):
-    after, caps = scoring.capped(PUBLISHED, scores, [{"seen": s, "slide": 1} for s in seen], asked, made)
+    after, caps = scoring.capped(
+        PUBLISHED, scores, [{"seen": s, "slide": 1} for s in seen], asked, made
+    )
     assert all(1 <= after[name] <= scores[name] for name in scores)
     by_name = {cap["seen"]: cap for cap in PUBLISHED.judge["caps"]}
     assert all(after[by_name[s]["dimension"]] <= by_name[s]["max"] for s in seen)
-    assert {cap["dimension"] for cap in caps} == {name for name in scores if after[name] < scores[name]}
+    assert {cap["dimension"] for cap in caps} == {
+        name for name in scores if after[name] < scores[name]
+    }
 
 
 @pytest.mark.parametrize(
@@ -219,13 +241,22 @@ def test_a_cap_only_lowers_and_no_score_stays_above_it(scores, seen, asked, made
     ],
 )
 def test_the_caps_of_the_published_protocol(observations, asked, made, scores, why):
-    after, caps = scoring.capped(PUBLISHED, {"content": 5, "design": 5, "coherence": 5}, observations, asked, made)
+    after, caps = scoring.capped(
+        PUBLISHED, {"content": 5, "design": 5, "coherence": 5}, observations, asked, made
+    )
     assert after == dict(zip(("content", "design", "coherence"), scores, strict=True))
-    assert len(caps) == len(why) and all(cap["why"].endswith(end) for cap, end in zip(caps, why, strict=True))
+    assert len(caps) == len(why) and all(
+        cap["why"].endswith(end) for cap, end in zip(caps, why, strict=True)
+    )
 
 
 def test_the_published_numbers_stand_in_the_protocol_file():
-    assert PUBLISHED.score["weights"] == {"viscraft": 0.40, "design": 0.25, "content": 0.20, "coherence": 0.15}
+    assert PUBLISHED.score["weights"] == {
+        "viscraft": 0.40,
+        "design": 0.25,
+        "content": 0.20,
+        "coherence": 0.15,
+    }
     assert (
         PUBLISHED.score["floor"],
         PUBLISHED.render["scale"],
@@ -260,7 +291,9 @@ def test_a_protocol_that_is_wrong_is_named_with_file_and_key(tmp_path, old, new,
 
 
 def test_an_unknown_protocol_lists_the_known_ones():
-    with pytest.raises(cli.BadConfig, match="no protocol .*/nope.toml; there are: .*offline.*published"):
+    with pytest.raises(
+        cli.BadConfig, match="no protocol .*/nope.toml; there are: .*offline.*published"
+    ):
         Protocol.load("nope")
 
 
@@ -279,7 +312,9 @@ def bare(**changes):
 
 def test_two_runs_of_different_models_have_the_same_identity():
     a = identity.identity(OFFLINE, [record()])
-    b = identity.identity(OFFLINE, [record(gen={**record()["gen"], "text": "y", "model": {"name": "n"}})])
+    b = identity.identity(
+        OFFLINE, [record(gen={**record()["gen"], "text": "y", "model": {"name": "n"}})]
+    )
     assert a == b and identity.differences(a, b) == [] and len(a["hash"]) == 64
 
 
@@ -294,25 +329,37 @@ def test_two_runs_of_different_models_have_the_same_identity():
         ("max = 3", "max = 2", "rubric: "),
         ('provider = "drawn"', 'provider = "pexels"', "images.provider: drawn != pexels"),
         ("floor = 1", "floor = 2", "score.floor: 1 != 2"),
-        ('model = "judge"', 'model = "gpt-5.4"', "judge.slug: google/gemini-3-flash-preview != openai/gpt-5.4"),
+        (
+            'model = "judge"',
+            'model = "gpt-5.4"',
+            "judge.slug: google/gemini-3-flash-preview != openai/gpt-5.4",
+        ),
     ],
 )
 def test_a_changed_protocol_is_named_by_its_field(tmp_path, old, new, field):
     found = bare(gen={"text": "x"})
-    a, b = identity.identity(PUBLISHED, [found]), identity.identity(variant(tmp_path, old, new), [found])
+    a, b = (
+        identity.identity(PUBLISHED, [found]),
+        identity.identity(variant(tmp_path, old, new), [found]),
+    )
     assert a["hash"] != b["hash"]
-    assert any(line.startswith(field) for line in identity.differences(a, b)), identity.differences(a, b)
+    assert any(line.startswith(field) for line in identity.differences(a, b)), identity.differences(
+        a, b
+    )
 
 
 def test_one_word_of_the_judge_prompt_changes_the_identity(tmp_path, monkeypatch):
     before = identity.identity(PUBLISHED, [bare()])
-    shutil.copytree(cli.ROOT / "assets", tmp_path / "assets", ignore=shutil.ignore_patterns("node_modules"))
+    shutil.copytree(
+        cli.ROOT / "assets", tmp_path / "assets", ignore=shutil.ignore_patterns("node_modules")
+    )
     prompt = tmp_path / "assets/prompts/judge.txt"
     prompt.write_text(prompt.read_text().replace("visibly shows", "clearly shows", 1))
     monkeypatch.setattr(cli, "ROOT", tmp_path)
-    assert [line.split(":")[0] for line in identity.differences(before, identity.identity(PUBLISHED, [bare()]))] == [
-        "judge.prompt"
-    ]
+    assert [
+        line.split(":")[0]
+        for line in identity.differences(before, identity.identity(PUBLISHED, [bare()]))
+    ] == ["judge.prompt"]
 
 
 @pytest.mark.parametrize(
@@ -329,7 +376,9 @@ def test_one_word_of_the_judge_prompt_changes_the_identity(tmp_path, monkeypatch
 def test_a_change_of_request_or_renderer_is_named(change, field):
     other = copy.deepcopy(record())
     change(other)
-    lines = identity.differences(identity.identity(OFFLINE, [record()]), identity.identity(OFFLINE, [other]))
+    lines = identity.differences(
+        identity.identity(OFFLINE, [record()]), identity.identity(OFFLINE, [other])
+    )
     assert len(lines) == 1 and lines[0].startswith(field)
 
 
@@ -341,16 +390,30 @@ def test_decks_rendered_at_another_scale_than_the_protocols_are_refused():
 
 
 def test_samples_of_a_prompt_count_as_the_prompt():
-    samples = [record(id=f"p1~{k}", gen={"text": "x", "sample": {"of": "p1", "k": k}}) for k in range(3)]
+    samples = [
+        record(id=f"p1~{k}", gen={"text": "x", "sample": {"of": "p1", "k": k}}) for k in range(3)
+    ]
     assert identity.identity(OFFLINE, samples) == identity.identity(OFFLINE, [record()])
 
 
 def test_each_sample_is_asked_with_a_seed_of_its_own_and_that_is_no_contradiction():
     def asked(seeds):
-        return [record(id=f"p1~{k}", gen={"text": "x", "sample": {"of": "p1", "k": k}, "sampling": {**OFFLINE.sampling, "seed": seed}})
-                for k, seed in enumerate(seeds)]
+        return [
+            record(
+                id=f"p1~{k}",
+                gen={
+                    "text": "x",
+                    "sample": {"of": "p1", "k": k},
+                    "sampling": {**OFFLINE.sampling, "seed": seed},
+                },
+            )
+            for k, seed in enumerate(seeds)
+        ]
+
     first = OFFLINE.sampling["seed"]
-    assert identity.identity(OFFLINE, asked([first, first + 1])) == identity.identity(OFFLINE, [record()])
+    assert identity.identity(OFFLINE, asked([first, first + 1])) == identity.identity(
+        OFFLINE, [record()]
+    )
     with pytest.raises(cli.BadData, match="gen.sampling"):
         identity.identity(OFFLINE, asked([first, first + 2]))
 
@@ -372,7 +435,9 @@ def test_sampling_that_is_the_models_own_is_no_difference_but_a_flag_is():
     )
     base = identity.identity(OFFLINE, [record()])
     assert identity.differences(base, identity.identity(OFFLINE, [own])) == []
-    assert identity.differences(base, identity.identity(OFFLINE, [flag])) == ["sampling.temperature: 0.7 != 0.1"]
+    assert identity.differences(base, identity.identity(OFFLINE, [flag])) == [
+        "sampling.temperature: 0.7 != 0.1"
+    ]
 
 
 def test_a_run_that_nothing_of_was_rendered_agrees_with_any_renderer():
@@ -384,9 +449,18 @@ def test_a_run_that_nothing_of_was_rendered_agrees_with_any_renderer():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda r: r["render"]["engine"].update(scale=2), "p1 and p2 differ: render.engine.scale: 1 != 2"),
-        (lambda r: r["gen"]["sampling"].update(temperature=0), "p1 and p2 differ: gen.sampling.temperature: 0.7 != 0"),
-        (lambda r: r["judge"].update(rubric="f" * 64), "the protocol and p2 differ: judge.rubric: "),
+        (
+            lambda r: r["render"]["engine"].update(scale=2),
+            "p1 and p2 differ: render.engine.scale: 1 != 2",
+        ),
+        (
+            lambda r: r["gen"]["sampling"].update(temperature=0),
+            "p1 and p2 differ: gen.sampling.temperature: 0.7 != 0",
+        ),
+        (
+            lambda r: r["judge"].update(rubric="f" * 64),
+            "the protocol and p2 differ: judge.rubric: ",
+        ),
     ],
 )
 def test_a_run_that_contradicts_itself_is_refused(change, message):
@@ -400,10 +474,18 @@ def test_the_documentation_prints_the_caps_as_they_are():
     text = (cli.ROOT / "docs/protocol.md").read_text()
     rows = [
         line.split("|")[1:-1]
-        for line in text.split("| seen | dimension | at most |")[1].split("\n\n")[0].splitlines()[2:]
+        for line in text.split("| seen | dimension | at most |")[1]
+        .split("\n\n")[0]
+        .splitlines()[2:]
     ]
-    printed = {(name.strip(), row[1].strip(), int(row[2])) for row in rows for name in row[0].split("`")[1::2]}
-    assert printed == {(cap["seen"], cap["dimension"], cap["max"]) for cap in PUBLISHED.judge["caps"]}
+    printed = {
+        (name.strip(), row[1].strip(), int(row[2]))
+        for row in rows
+        for name in row[0].split("`")[1::2]
+    }
+    assert printed == {
+        (cap["seen"], cap["dimension"], cap["max"]) for cap in PUBLISHED.judge["caps"]
+    }
 
 
 def test_the_documentation_explains_every_key_of_a_model():

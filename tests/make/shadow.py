@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def make(folder, prompts, registry):
     """Lay a root at `folder` with the first `prompts` core rows (a list of records) and `registry` as assets/models.toml."""
     from decksmith.core import stream
+
     (folder / "assets").mkdir(parents=True)
     (folder / "data").mkdir()
     for name in ("bin", "lib", "Makefile", ".venv", "pyproject.toml", "uv.lock"):
@@ -20,23 +21,39 @@ def make(folder, prompts, registry):
         if path.name != "models.toml":
             (folder / "assets" / path.name).symlink_to(path)
     (folder / "assets/models.toml").write_text(registry)
-    (folder / "data/prompts.jsonl").write_bytes(b"".join(stream.dumps(row) + b"\n" for row in prompts))
+    (folder / "data/prompts.jsonl").write_bytes(
+        b"".join(stream.dumps(row) + b"\n" for row in prompts)
+    )
     return folder
 
 
 def environment(folder, **more):
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
-    return {**kept, "DECKSMITH_ROOT": str(folder), "IMAGES": "off", "PYTHONDONTWRITEBYTECODE": "1", **more}
+    kept = {
+        name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ
+    }
+    return {
+        **kept,
+        "DECKSMITH_ROOT": str(folder),
+        "IMAGES": "off",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **more,
+    }
 
 
 def endpoint(folder, *options):
     """Start tests/endpoint.py; returns (process, base URL)."""
-    process = subprocess.Popen([sys.executable, ROOT / "tests/endpoint.py", *options], stdout=subprocess.PIPE, text=True, cwd=folder)
+    process = subprocess.Popen(
+        [sys.executable, ROOT / "tests/endpoint.py", *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+    )
     return process, process.stdout.readline().strip()
 
 
 def core(n):
     from decksmith.core import stream
+
     rows = [row for _, row in stream.records(ROOT / "data/prompts.jsonl") if "core" in row["sets"]]
     return rows[:n]
 

@@ -6,7 +6,9 @@ import subprocess
 import pytest
 from shadow import ROOT, core, endpoint, environment, make
 
-REGISTRY = '[fake]\nlabel = "Fake"\ncolor = "#336699"\nbase_url = "{url}"\nslug = "fake"\njobs = 4\n'
+REGISTRY = (
+    '[fake]\nlabel = "Fake"\ncolor = "#336699"\nbase_url = "{url}"\nslug = "fake"\njobs = 4\n'
+)
 
 
 @pytest.fixture
@@ -18,8 +20,15 @@ def root(tmp_path):
 
 
 def baseline(folder, *settings):
-    return subprocess.run(["make", "baseline", "MODEL=fake", *settings], cwd=folder, env=environment(folder), text=True,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return subprocess.run(
+        ["make", "baseline", "MODEL=fake", *settings],
+        cwd=folder,
+        env=environment(folder),
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def asked(folder):
@@ -32,7 +41,10 @@ def lines(folder, key):
 
 
 def scores(folder, model="fake"):
-    return [json.loads(line) for line in (folder / f"results/runs/{model}/scores.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)
+        for line in (folder / f"results/runs/{model}/scores.jsonl").read_text().splitlines()
+    ]
 
 
 def test_it_makes_a_report_once_and_then_has_nothing_to_do(root):
@@ -46,7 +58,7 @@ def test_it_makes_a_report_once_and_then_has_nothing_to_do(root):
     second = baseline(root)
     assert second.returncode == 0
     # Nothing is made again; the comparison is said again, and that is all.
-    assert second.stdout == first.stdout[first.stdout.index("Judge: offline-v"):]
+    assert second.stdout == first.stdout[first.stdout.index("Judge: offline-v") :]
     assert page.stat().st_mtime_ns == written and asked(root) == 4
 
 
@@ -65,17 +77,23 @@ def test_a_changed_weight_changes_the_scores_and_costs_neither_a_reply_nor_a_ren
     text = (offline / "offline.toml").read_text()
     offline.unlink()
     offline.mkdir()
-    (offline / "offline.toml").write_text(text.replace("design = 0.40", "design = 0.20").replace("content = 0.30", "content = 0.50"))
+    (offline / "offline.toml").write_text(
+        text.replace("design = 0.40", "design = 0.20").replace("content = 0.30", "content = 0.50")
+    )
     done = baseline(root)
     assert done.returncode == 0, done.stdout
     assert asked(root) == 4 and lines(root, "render") == rendered
-    assert [row["score"]["overall"] for row in scores(root)] != [row["score"]["overall"] for row in before]
+    assert [row["score"]["overall"] for row in scores(root)] != [
+        row["score"]["overall"] for row in before
+    ]
     assert [row["render"] for row in scores(root)] == [row["render"] for row in before]
 
 
 def test_a_dead_endpoint_fails_with_its_reason_and_the_next_run_completes(root):
     registry = (root / "assets/models.toml").read_text()
-    (root / "assets/models.toml").write_text(REGISTRY.format(url="http://127.0.0.1:9/v1"))  # nobody listens there
+    (root / "assets/models.toml").write_text(
+        REGISTRY.format(url="http://127.0.0.1:9/v1")
+    )  # nobody listens there
     failed = baseline(root, "LIMIT=1")
     assert failed.returncode != 0
     assert "1 infrastructure faults (run again)" in failed.stdout
@@ -85,7 +103,9 @@ def test_a_dead_endpoint_fails_with_its_reason_and_the_next_run_completes(root):
 
 
 def test_help_lists_the_targets_and_what_is_chosen():
-    said = subprocess.run(["make", "MODEL=gpt-5.4", "LIMIT=7"], cwd=ROOT, text=True, capture_output=True).stdout
+    said = subprocess.run(
+        ["make", "MODEL=gpt-5.4", "LIMIT=7"], cwd=ROOT, text=True, capture_output=True
+    ).stdout
     assert "make baseline" in said and "make test" in said and "make doctor" in said
     assert "MODEL    = gpt-5.4" in said and "LIMIT    = 7" in said
 
@@ -95,29 +115,54 @@ def test_the_published_protocol_runs_over_an_api_that_misbehaves(tmp_path):
     for row in rows:
         row["checklist"] = [{"id": "c1", "ask": "Is there a title?", "match": ["deck"]}]
     dimension = {"why": "plain", "evidence": [{"slide": 1, "seen": "a title"}]}
-    verdict = {name: {**dimension, "score": score} for name, score in (("content", 2), ("design", 3), ("coherence", 4))}
+    verdict = {
+        name: {**dimension, "score": score}
+        for name, score in (("content", 2), ("design", 3), ("coherence", 4))
+    }
     verdict |= {"observations": [], "checklist": [{"id": "c1", "yes": True, "slide": 1}]}
     (tmp_path / "verdict.json").write_text(json.dumps(verdict))
     faults = "429=0.2,500=0.15,drop=0.15,garbage=0.15,slow=0.1,think=0.1"
-    writer, writer_url = endpoint(tmp_path, "--plan", faults, "--times", "2", "--storm", "4", "--log", "asked.jsonl")
+    writer, writer_url = endpoint(
+        tmp_path, "--plan", faults, "--times", "2", "--storm", "4", "--log", "asked.jsonl"
+    )
     judge, judge_url = endpoint(tmp_path, "--plan", faults, "--reply", "verdict.json")
     try:
         entry = '[{}]\nlabel = "X"\ncolor = "#336699"\nbase_url = "{}"\nslug = "x"\nkey_env = "SOME_KEY"\n'
-        root = make(tmp_path / "root", rows, entry.format("gpt-x", writer_url) + entry.format("judge", judge_url))
+        root = make(
+            tmp_path / "root",
+            rows,
+            entry.format("gpt-x", writer_url) + entry.format("judge", judge_url),
+        )
         command = ["make", "baseline", "MODEL=gpt-x", "PROTOCOL=published"]
-        options = {"cwd": root, "text": True, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        options = {
+            "cwd": root,
+            "text": True,
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+        }
         keyless = subprocess.run(command, env=environment(root), **options)
-        assert keyless.returncode != 0 and "set SOME_KEY in the environment or in .env" in keyless.stdout
-        done = subprocess.run(command, env=environment(root, SOME_KEY="sk-not-to-be-seen"), **options)
+        assert (
+            keyless.returncode != 0
+            and "set SOME_KEY in the environment or in .env" in keyless.stdout
+        )
+        done = subprocess.run(
+            command, env=environment(root, SOME_KEY="sk-not-to-be-seen"), **options
+        )
         assert done.returncode == 0, done.stdout
         assert "sk-not-to-be-seen" not in done.stdout
         found = scores(root, "gpt-x")
         assert [row["score"]["dimensions"] | {"viscraft": None} for row in found] == [
-            {"viscraft": None, "design": 3, "content": 2, "coherence": 4}] * 6
+            {"viscraft": None, "design": 3, "content": 2, "coherence": 4}
+        ] * 6
         assert len((tmp_path / "asked.jsonl").read_text().splitlines()) > 6
         protocol = json.loads((root / "results/runs/gpt-x/protocol.json").read_text())
         assert protocol["judge"]["slug"] == "x"
-        kept = "".join(path.read_text(errors="replace") for path in (root / "results").rglob("*") if path.suffix in (".json", ".jsonl", ".html"))
+        kept = "".join(
+            path.read_text(errors="replace")
+            for path in (root / "results").rglob("*")
+            if path.suffix in (".json", ".jsonl", ".html")
+        )
         assert "sk-not-to-be-seen" not in kept
     finally:
         writer.kill()
@@ -127,11 +172,23 @@ def test_the_published_protocol_runs_over_an_api_that_misbehaves(tmp_path):
 def test_the_embedded_model_needs_no_key_and_no_network(tmp_path):
     registry = (ROOT / "assets/models.toml").read_text()
     root = make(tmp_path / "root", core(1), registry)
-    env = environment(root, HTTP_PROXY="http://127.0.0.1:9", HTTPS_PROXY="http://127.0.0.1:9", NO_PROXY="127.0.0.1")
-    done = subprocess.run(["make", "baseline", "MODEL=smol-outline"], cwd=root, env=env, text=True, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    env = environment(
+        root,
+        HTTP_PROXY="http://127.0.0.1:9",
+        HTTPS_PROXY="http://127.0.0.1:9",
+        NO_PROXY="127.0.0.1",
+    )
+    done = subprocess.run(
+        ["make", "baseline", "MODEL=smol-outline"],
+        cwd=root,
+        env=env,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     assert done.returncode == 0, done.stdout
-    found, = scores(root, "smol-outline")
+    (found,) = scores(root, "smol-outline")
     assert found["render"]["status"] == "ok" and len(found["render"]["slides"]) >= 4
     assert found["judge"]["judge"] == "offline-v3"
     assert not found["score"]["floored"]

@@ -13,13 +13,25 @@ import jq
 import pytest
 from shadow import core, endpoint, environment, make
 
-KILLS = int(os.environ.get("KILLS") or 6)  # KILLS=20 make test TESTS=tests/make/test_kill.py: more of the same
-REGISTRY = '[fake]\nlabel = "Fake"\ncolor = "#336699"\nbase_url = "{url}"\nslug = "fake"\njobs = 2\n'
+KILLS = int(
+    os.environ.get("KILLS") or 6
+)  # KILLS=20 make test TESTS=tests/make/test_kill.py: more of the same
+REGISTRY = (
+    '[fake]\nlabel = "Fake"\ncolor = "#336699"\nbase_url = "{url}"\nslug = "fake"\njobs = 2\n'
+)
 
 
 def baseline(folder, **options):
-    return subprocess.Popen(["make", "baseline", "MODEL=fake", "--silent"], cwd=folder, env=environment(folder), start_new_session=True,
-                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+    return subprocess.Popen(
+        ["make", "baseline", "MODEL=fake", "--silent"],
+        cwd=folder,
+        env=environment(folder),
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        **options,
+    )
 
 
 def family(session):
@@ -46,7 +58,11 @@ def family(session):
 def asked(folder):
     """How often each request was answered, by the hash of its last message."""
     log = folder / "asked.jsonl"
-    return Counter(json.loads(line)["key"] for line in log.read_text().splitlines()) if log.exists() else Counter()
+    return (
+        Counter(json.loads(line)["key"] for line in log.read_text().splitlines())
+        if log.exists()
+        else Counter()
+    )
 
 
 def finished(folder, keys):
@@ -62,11 +78,16 @@ def result(folder):
 
 
 @pytest.mark.timeout(1500)
-def test_killed_again_and_again_it_ends_in_the_records_of_an_undisturbed_run_and_asks_for_nothing_twice(tmp_path):
+def test_killed_again_and_again_it_ends_in_the_records_of_an_undisturbed_run_and_asks_for_nothing_twice(
+    tmp_path,
+):
     rows = core(6)
     for row in rows:
         row["messages"][-1]["content"] += "\n(kill test)"
-    keys = {row["id"]: hashlib.sha256(row["messages"][-1]["content"].encode()).hexdigest() for row in rows}
+    keys = {
+        row["id"]: hashlib.sha256(row["messages"][-1]["content"].encode()).hexdigest()
+        for row in rows
+    }
     dice = random.Random(20)
     servers = []
     try:
@@ -100,7 +121,9 @@ def test_killed_again_and_again_it_ends_in_the_records_of_an_undisturbed_run_and
         assert result(wild) == result(calm)
         assert not list((wild / "results").rglob("*.png.*")), "half a picture was left"
         deadline = time.monotonic() + 20
-        while (alive := [pid for pid in survivors if os.path.exists(f"/proc/{pid}")]) and time.monotonic() < deadline:
+        while (
+            alive := [pid for pid in survivors if os.path.exists(f"/proc/{pid}")]
+        ) and time.monotonic() < deadline:
             time.sleep(0.5)
         assert not alive, "processes outlived their make"
     finally:

@@ -19,14 +19,17 @@ from hypothesis import strategies as st
 ENDPOINT = Path(__file__).parents[1] / "endpoint.py"
 
 
-@pytest.mark.parametrize(("text", "answer", "reasoning"), [
-    ("plain", "plain", ""),
-    ("<think>\na thought\n</think>\n\n---\ndeck", "---\ndeck", "a thought"),
-    ("  <think>cut off in the middle", "", "cut off in the middle"),
-    ("opened by the template</think>\ndeck", "deck", "opened by the template"),
-    ("---\n`<think>` in a code span stays", "---\n`<think>` in a code span stays", ""),
-    ("", "", ""),
-])
+@pytest.mark.parametrize(
+    ("text", "answer", "reasoning"),
+    [
+        ("plain", "plain", ""),
+        ("<think>\na thought\n</think>\n\n---\ndeck", "---\ndeck", "a thought"),
+        ("  <think>cut off in the middle", "", "cut off in the middle"),
+        ("opened by the template</think>\ndeck", "deck", "opened by the template"),
+        ("---\n`<think>` in a code span stays", "---\n`<think>` in a code span stays", ""),
+        ("", "", ""),
+    ],
+)
 def test_thought_and_answer_are_parted(text, answer, reasoning):
     assert chat_client.split_reasoning(text) == (answer, reasoning)
 
@@ -42,11 +45,26 @@ def test_retry_after_is_read_as_seconds_milliseconds_or_a_date_and_is_bounded():
 
 
 def test_a_request_takes_parameters_in_order_of_strength_and_speaks_the_endpoint_s_names():
-    model = registry.Model("m", "http://x/v1", "maker/m", params={"temperature": 1, "max_tokens": 10}, rename={"max_tokens": "max_completion_tokens"},
-                       drop=["top_p"], extra_body={"usage": {"include": True}})
-    body = chat_client.Client(model).request([{"role": "user", "content": "x"}], {"temperature": 0.2, "top_p": 0.9}, seed=3)
-    assert body == {"model": "maker/m", "messages": [{"role": "user", "content": "x"}], "temperature": 0.2, "seed": 3,
-                    "max_completion_tokens": 10, "usage": {"include": True}}
+    model = registry.Model(
+        "m",
+        "http://x/v1",
+        "maker/m",
+        params={"temperature": 1, "max_tokens": 10},
+        rename={"max_tokens": "max_completion_tokens"},
+        drop=["top_p"],
+        extra_body={"usage": {"include": True}},
+    )
+    body = chat_client.Client(model).request(
+        [{"role": "user", "content": "x"}], {"temperature": 0.2, "top_p": 0.9}, seed=3
+    )
+    assert body == {
+        "model": "maker/m",
+        "messages": [{"role": "user", "content": "x"}],
+        "temperature": 0.2,
+        "seed": 3,
+        "max_completion_tokens": 10,
+        "usage": {"include": True},
+    }
 
 
 def test_every_entry_of_the_registry_is_complete():
@@ -55,19 +73,49 @@ def test_every_entry_of_the_registry_is_complete():
     assert all(entry.base_url and entry.slug for entry in known.values())
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("[m]\nslug = 'x'\n", "[m] lacks 'base_url'"),
-    ("[m]\nslug = 'x'\nbase_url = 'u'\ntemprature = 1\n", "[m] has an unknown key 'temprature'"),
-    ("[m\n", "models.toml"),
-    ("[m]\nslug = 'x'\nbase_url = 'u'\nextra_body = { messages = [] }\n", "[m] extra_body.messages: not a model's to set"),
-    ("[m]\nslug = 'x'\nbase_url = 'u'\nextra_body = { model = 'y' }\n", "[m] extra_body.model: not a model's to set"),
-    ("[m]\nslug = 'x'\nbase_url = 'u'\nextra_body = { models = ['y'] }\n", "[m] extra_body.models: not a model's to set"),
-    ("[m]\nslug = 'x'\nbase_url = 'u'\nparams = { n = 4 }\n", "[m] params.n: not a model's to set"),
-    ("[m]\nslug = 'x'\nbase_url = 'u'\nparams = { stream_options = {} }\n", "[m] params.stream_options: not a model's to set"),
-    ("[m]\nslug = 'x'\nbase_url = 'u'\nrename = { top_k = 'n' }\n", "[m] rename.n: not a model's to set"),
-    ("[m]\nslug = 'x'\nbase_url = 'u'\nrename = { messages = 'input' }\n", "[m] rename.input: not a model's to set"),
-    ("[m]\nslug = 'x'\nbase_url = 'u'\ndrop = ['messages']\n", "[m] drop.messages: not a model's to set"),
-])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[m]\nslug = 'x'\n", "[m] lacks 'base_url'"),
+        (
+            "[m]\nslug = 'x'\nbase_url = 'u'\ntemprature = 1\n",
+            "[m] has an unknown key 'temprature'",
+        ),
+        ("[m\n", "models.toml"),
+        (
+            "[m]\nslug = 'x'\nbase_url = 'u'\nextra_body = { messages = [] }\n",
+            "[m] extra_body.messages: not a model's to set",
+        ),
+        (
+            "[m]\nslug = 'x'\nbase_url = 'u'\nextra_body = { model = 'y' }\n",
+            "[m] extra_body.model: not a model's to set",
+        ),
+        (
+            "[m]\nslug = 'x'\nbase_url = 'u'\nextra_body = { models = ['y'] }\n",
+            "[m] extra_body.models: not a model's to set",
+        ),
+        (
+            "[m]\nslug = 'x'\nbase_url = 'u'\nparams = { n = 4 }\n",
+            "[m] params.n: not a model's to set",
+        ),
+        (
+            "[m]\nslug = 'x'\nbase_url = 'u'\nparams = { stream_options = {} }\n",
+            "[m] params.stream_options: not a model's to set",
+        ),
+        (
+            "[m]\nslug = 'x'\nbase_url = 'u'\nrename = { top_k = 'n' }\n",
+            "[m] rename.n: not a model's to set",
+        ),
+        (
+            "[m]\nslug = 'x'\nbase_url = 'u'\nrename = { messages = 'input' }\n",
+            "[m] rename.input: not a model's to set",
+        ),
+        (
+            "[m]\nslug = 'x'\nbase_url = 'u'\ndrop = ['messages']\n",
+            "[m] drop.messages: not a model's to set",
+        ),
+    ],
+)
 def test_a_faulty_registry_is_named_with_its_key(tmp_path, monkeypatch, text, words):
     monkeypatch.setattr(registry, "REGISTRY", tmp_path / "models.toml")
     registry.REGISTRY.write_text(text)
@@ -77,17 +125,26 @@ def test_a_faulty_registry_is_named_with_its_key(tmp_path, monkeypatch, text, wo
 
 def test_what_an_endpoint_cannot_take_may_be_dropped(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "REGISTRY", tmp_path / "models.toml")
-    registry.REGISTRY.write_text("[m]\nslug = 'x'\nbase_url = 'u'\ndrop = ['stream_options', 'seed', 'response_format', 'top_p']\n")
+    registry.REGISTRY.write_text(
+        "[m]\nslug = 'x'\nbase_url = 'u'\ndrop = ['stream_options', 'seed', 'response_format', 'top_p']\n"
+    )
     assert registry.models()["m"].drop == ["stream_options", "seed", "response_format", "top_p"]
 
 
 def test_two_models_were_asked_the_same_where_the_fingerprints_of_their_requests_are_equal():
     def asked(slug, **body):
-        return chat_client.asked({"model": slug, "messages": [{"role": "user", "content": "Deck"}], **body})
+        return chat_client.asked(
+            {"model": slug, "messages": [{"role": "user", "content": "Deck"}], **body}
+        )
+
     one = asked("a", temperature=0.7)
     assert one["sampling"] == {"temperature": 0.7} and one == asked("b", temperature=0.7)
-    for other in (asked("a", temperature=0.6), asked("a"), asked("a", temperature=0.7, reasoning={"effort": "high"}),
-                  asked("a", temperature=0.7, messages=[{"role": "user", "content": "Decks"}])):
+    for other in (
+        asked("a", temperature=0.6),
+        asked("a"),
+        asked("a", temperature=0.7, reasoning={"effort": "high"}),
+        asked("a", temperature=0.7, messages=[{"role": "user", "content": "Decks"}]),
+    ):
         assert other["request"] != one["request"]
 
 
@@ -108,8 +165,29 @@ def parted(pieces):
     return said["text"], said["reasoning"].strip()
 
 
-@given(st.lists(st.one_of(st.sampled_from(["<think>", "</think>", "<thi", "nk>", "</", "</thin", "k>", "\n", " ", "---\n", "a"]), st.text(max_size=4)),
-                max_size=12))
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(
+                [
+                    "<think>",
+                    "</think>",
+                    "<thi",
+                    "nk>",
+                    "</",
+                    "</thin",
+                    "k>",
+                    "\n",
+                    " ",
+                    "---\n",
+                    "a",
+                ]
+            ),
+            st.text(max_size=4),
+        ),
+        max_size=12,
+    )
+)
 def test_a_stream_is_parted_as_the_whole_reply_wherever_it_is_cut(pieces):
     assert parted(pieces) == chat_client.split_reasoning("".join(pieces))
 
@@ -121,7 +199,10 @@ def stream(endpoint, *, model="m", **how):
     async def go():
         client = chat_client.Client(registry.Model("m", endpoint, model), **{"retries": 2, **how})
         try:
-            return await client.stream([{"role": "user", "content": "Deck"}], heard=lambda kind, piece: heard.append((kind, piece))), client
+            return await client.stream(
+                [{"role": "user", "content": "Deck"}],
+                heard=lambda kind, piece: heard.append((kind, piece)),
+            ), client
         except Fault as fault:
             return fault.error, client
         finally:
@@ -136,7 +217,11 @@ def endpoint():
     started = []
 
     def start(*options):
-        started.append(subprocess.Popen([sys.executable, ENDPOINT, *options], stdout=subprocess.PIPE, text=True))
+        started.append(
+            subprocess.Popen(
+                [sys.executable, ENDPOINT, *options], stdout=subprocess.PIPE, text=True
+            )
+        )
         return started[-1].stdout.readline().strip()
 
     yield start
@@ -157,8 +242,15 @@ def test_a_streamed_reply_is_the_reply_that_comes_in_one_piece_and_is_heard_in_m
 
     reply, _, heard = stream(url)
     ask = asyncio.run(whole())
-    assert (reply.text, reply.reasoning, reply.finish_reason, reply.usage) == (ask.text, ask.reasoning, ask.finish_reason, ask.usage)
-    assert len(heard) > 10 and "".join(piece for kind, piece in heard if kind == "text") == reply.text
+    assert (reply.text, reply.reasoning, reply.finish_reason, reply.usage) == (
+        ask.text,
+        ask.reasoning,
+        ask.finish_reason,
+        ask.usage,
+    )
+    assert (
+        len(heard) > 10 and "".join(piece for kind, piece in heard if kind == "text") == reply.text
+    )
     assert [piece for kind, piece in heard if kind == "reasoning"] == ["step", " by", " step"]
 
 
@@ -166,9 +258,14 @@ def test_a_stream_is_asked_for_again_until_something_was_heard_and_never_after(e
     for plan in ("500=1", "429=1", "drop=1", "empty=1"):
         reply, _, heard = stream(endpoint("--plan", plan))
         assert reply.attempts == 2 and "".join(piece for _, piece in heard) == reply.text, plan
-    for plan, words in (("cut=1", "the reply was cut off: "), ("error=1", "the reply was cut off: HTTP 503: the GPU fell off")):
+    for plan, words in (
+        ("cut=1", "the reply was cut off: "),
+        ("error=1", "the reply was cut off: HTTP 503: the GPU fell off"),
+    ):
         error, client, heard = stream(endpoint("--plan", plan))
-        assert (error["kind"], error["class"]) == ("infra", "cut-off") and error["message"].startswith(words)
+        assert (error["kind"], error["class"]) == ("infra", "cut-off") and error[
+            "message"
+        ].startswith(words)
         assert heard and client.reserved == 0
 
 
@@ -181,14 +278,22 @@ def test_whoever_stops_listening_stops_the_endpoint_and_pays_for_what_was_writte
     url = endpoint("--pace", "0.01")
 
     async def go(stop):
-        client, heard = chat_client.Client(registry.Model("m", url, "endless", price={"prompt": 1e6, "completion": 1e6}), budget=1e6), []
+        client, heard = (
+            chat_client.Client(
+                registry.Model("m", url, "endless", price={"prompt": 1e6, "completion": 1e6}),
+                budget=1e6,
+            ),
+            [],
+        )
 
         def hear(kind, piece):
             heard.append(piece)
             if len(heard) == 5:
                 stop(task)
 
-        task = asyncio.ensure_future(client.stream([{"role": "user", "content": "Deck"}], {"max_tokens": 9}, heard=hear))
+        task = asyncio.ensure_future(
+            client.stream([{"role": "user", "content": "Deck"}], {"max_tokens": 9}, heard=hear)
+        )
         try:
             with pytest.raises((asyncio.CancelledError, Fault)):
                 await task
@@ -211,10 +316,14 @@ def test_whoever_stops_listening_stops_the_endpoint_and_pays_for_what_was_writte
 
 # Requests that are never answered, and requests that do not fit
 
+
 def asked(url, text="Deck", *, sampling=None, patience=None, **entry):
     """What becomes of one request: the Reply or the fault's error, and its seconds."""
+
     async def go():
-        client = chat_client.Client(registry.Model("m", url, **{"slug": "m", **entry}), patience=patience, blame="model")
+        client = chat_client.Client(
+            registry.Model("m", url, **{"slug": "m", **entry}), patience=patience, blame="model"
+        )
         try:
             return await client.ask([{"role": "user", "content": text}], sampling)
         except Fault as fault:
@@ -229,13 +338,17 @@ def asked(url, text="Deck", *, sampling=None, patience=None, **entry):
 @pytest.mark.parametrize("plan", ["hang", "stall", "drip"])
 def test_patience_ends_a_request_that_is_never_answered_to_the_end(endpoint, plan):
     error, seconds = asked(endpoint("--plan", f"{plan}=1", "--times", "99"), patience=1.5)
-    assert (error["kind"], error["class"]) == ("infra", "timeout") and "no whole reply in 1." in error["message"], error
+    assert (error["kind"], error["class"]) == (
+        "infra",
+        "timeout",
+    ) and "no whole reply in 1." in error["message"], error
     assert 1 <= seconds < 60  # and not the entry's 1200
 
 
 def test_patience_ends_a_connection_that_never_opens():
     import contextlib
     import socket
+
     with contextlib.ExitStack() as held:
         server = held.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(4):  # the queue is full: the next knock is not answered
@@ -246,7 +359,9 @@ def test_patience_ends_a_connection_that_never_opens():
     assert error["class"] in ("timeout", "connection") and 1 <= seconds < 60, error
 
 
-def test_patience_is_the_entry_s_timeout_where_that_is_longer_and_does_not_run_while_a_request_waits_for_its_turn(endpoint):
+def test_patience_is_the_entry_s_timeout_where_that_is_longer_and_does_not_run_while_a_request_waits_for_its_turn(
+    endpoint,
+):
     assert chat_client.Client(registry.Model("m", "u", "m", timeout=3600)).patience == 3600
     assert chat_client.Client(registry.Model("m", "u", "m", timeout=60)).patience == 900
     url = endpoint("--latency", "0.3")
@@ -254,7 +369,9 @@ def test_patience_is_the_entry_s_timeout_where_that_is_longer_and_does_not_run_w
     async def go():
         client = chat_client.Client(registry.Model("m", url, "m"), jobs=1, patience=1.5)
         try:
-            return await asyncio.gather(*(client.ask([{"role": "user", "content": str(n)}]) for n in range(8)))
+            return await asyncio.gather(
+                *(client.ask([{"role": "user", "content": str(n)}]) for n in range(8))
+            )
         finally:
             await client.close()
 
@@ -264,21 +381,39 @@ def test_patience_is_the_entry_s_timeout_where_that_is_longer_and_does_not_run_w
 @pytest.fixture(scope="module")
 def narrow():
     """An endpoint whose models have a context of 1000 tokens, and each the words of another server."""
-    process = subprocess.Popen([sys.executable, ENDPOINT, "--context", "1000"], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, ENDPOINT, "--context", "1000"], stdout=subprocess.PIPE, text=True
+    )
     yield process.stdout.readline().strip()
     process.kill()
     process.wait()
 
 
-SERVERS = {"openai": 800, "vllm": 800, "vllm-0.9": 800, "openrouter": 800, "total": 800, "sglang": 799}
+SERVERS = {
+    "openai": 800,
+    "vllm": 800,
+    "vllm-0.9": 800,
+    "openrouter": 800,
+    "total": 800,
+    "sglang": 799,
+}
 PROMPT = "word" * 200  # 200 tokens of the endpoint's
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_a_request_that_does_not_fit_is_the_model_s_fault_or_is_shortened_to_the_last_token(narrow, server):
+def test_a_request_that_does_not_fit_is_the_model_s_fault_or_is_shortened_to_the_last_token(
+    narrow, server
+):
     error, _ = asked(narrow, PROMPT, slug=server, sampling={"max_tokens": 900})
-    assert (error["kind"], error["class"], error["context"], error["max_tokens"]) == ("model", "context-overflow", 1000, 900), error
-    assert error["message"].startswith("the request does not fit the model's context of 1000 tokens: ")
+    assert (error["kind"], error["class"], error["context"], error["max_tokens"]) == (
+        "model",
+        "context-overflow",
+        1000,
+        900,
+    ), error
+    assert error["message"].startswith(
+        "the request does not fit the model's context of 1000 tokens: "
+    )
     assert error.get("prompt_tokens") == (None if server == "vllm" else 200)
     reply, _ = asked(narrow, PROMPT, slug=server, sampling={"max_tokens": 900}, shorten=True)
     assert reply.shortened == {"asked": 900, "sent": SERVERS[server]}
@@ -292,33 +427,73 @@ def test_without_numbers_a_request_is_halved_until_it_fits(narrow):
 @pytest.mark.parametrize("server", [*SERVERS, "llama.cpp", "mute"])
 def test_a_prompt_that_alone_does_not_fit_cannot_be_helped(narrow, server):
     error, _ = asked(narrow, "word" * 1200, slug=server, sampling={"max_tokens": 900}, shorten=True)
-    assert (error["kind"], error["class"], error["shortened"]) == ("model", "context-overflow", True), error
+    assert (error["kind"], error["class"], error["shortened"]) == (
+        "model",
+        "context-overflow",
+        True,
+    ), error
 
 
 def test_a_request_that_fits_is_left_alone(narrow):
-    assert asked(narrow, PROMPT, slug="vllm", sampling={"max_tokens": 800}, shorten=True)[0].shortened is None
+    assert (
+        asked(narrow, PROMPT, slug="vllm", sampling={"max_tokens": 800}, shorten=True)[0].shortened
+        is None
+    )
 
 
-@pytest.mark.parametrize(("text", "room"), [
-    ('{"error": {"code": "context_length_exceeded", "message": "Input tokens exceed the configured limit of 272000 tokens. Your messages '
-     'resulted in 300012 tokens. Please reduce the length of the messages."}}', -28012),
-    ('{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens \\u003e 200000 maximum"}}', -10000),
-    ("input length and `max_tokens` exceed context limit: 198000 + 8192 > 200000, decrease input length or `max_tokens`", 2000),
-    ("The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).", -147690),
-    ("Prompt contains 235396 tokens and 0 draft tokens, too large for model with 131072 maximum context length", -104324),
-    ("This model's maximum prompt length is 131072 but the request contains 537812 tokens", -406740),
-    ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3000 `inputs` tokens and 2000 `max_new_tokens`", 1096),
-    ("max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you provided 100000.", 16384),
-    ("the prompt has 9000 tokens, the context holds 8192 (context_length_exceeded)", -808),
-])
+@pytest.mark.parametrize(
+    ("text", "room"),
+    [
+        (
+            '{"error": {"code": "context_length_exceeded", "message": "Input tokens exceed the configured limit of 272000 tokens. Your messages '
+            'resulted in 300012 tokens. Please reduce the length of the messages."}}',
+            -28012,
+        ),
+        (
+            '{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens \\u003e 200000 maximum"}}',
+            -10000,
+        ),
+        (
+            "input length and `max_tokens` exceed context limit: 198000 + 8192 > 200000, decrease input length or `max_tokens`",
+            2000,
+        ),
+        (
+            "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+            -147690,
+        ),
+        (
+            "Prompt contains 235396 tokens and 0 draft tokens, too large for model with 131072 maximum context length",
+            -104324,
+        ),
+        (
+            "This model's maximum prompt length is 131072 but the request contains 537812 tokens",
+            -406740,
+        ),
+        (
+            "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3000 `inputs` tokens and 2000 `max_new_tokens`",
+            1096,
+        ),
+        (
+            "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you provided 100000.",
+            16384,
+        ),
+        ("the prompt has 9000 tokens, the context holds 8192 (context_length_exceeded)", -808),
+    ],
+)
 def test_the_words_of_other_endpoints_are_understood(text, room):
     assert chat_client.context.overflow(400, text).room() == room
 
 
-@pytest.mark.parametrize(("status", "text"), [
-    (429, "Rate limit reached: maximum context length tokens per minute"), (400, "temperature must be at most 2"),
-    (401, "context_length_exceeded"), (400, "this image is too large"), (500, "out of memory"),
-])
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (429, "Rate limit reached: maximum context length tokens per minute"),
+        (400, "temperature must be at most 2"),
+        (401, "context_length_exceeded"),
+        (400, "this image is too large"),
+        (500, "out of memory"),
+    ],
+)
 def test_what_speaks_of_something_else_is_no_overflow(status, text):
     assert chat_client.context.overflow(status, text) is None
 
@@ -326,4 +501,9 @@ def test_what_speaks_of_something_else_is_no_overflow(status, text):
 def test_what_the_endpoint_calls_its_reply_is_kept_be_it_whole_or_streamed(endpoint):
     url = endpoint()
     for number, (reply, *_) in enumerate((asked(url), stream(url)), 1):
-        assert reply.response == {"id": f"chatcmpl-{number}", "model": "m", "created": 1700000000, "system_fingerprint": "fp_44709d6fcb"}
+        assert reply.response == {
+            "id": f"chatcmpl-{number}",
+            "model": "m",
+            "created": 1700000000,
+            "system_fingerprint": "fp_44709d6fcb",
+        }

@@ -67,7 +67,9 @@ def post(base, body, path="/chat/completions"):
     """(status, parsed reply) of one request; `body` is JSON-able or bytes."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(urllib.request.Request(base + path, data), timeout=200) as reply:
+        with urllib.request.urlopen(
+            urllib.request.Request(base + path, data), timeout=200
+        ) as reply:
             return reply.status, json.load(reply)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -131,15 +133,19 @@ def test_messages_go_through_the_models_own_chat_template(base):
         },
     )[1]["usage"]["prompt_tokens"]
     assert short - given > 5  # the template brings a system message of its own, unless there is one
-    parts = [{"role": "user", "content": [{"type": "text", "text": "H"}, {"type": "text", "text": "i"}]}]
-    assert post(base, ASK | {"messages": parts, "max_tokens": 1})[1]["usage"]["prompt_tokens"] == short
+    parts = [
+        {"role": "user", "content": [{"type": "text", "text": "H"}, {"type": "text", "text": "i"}]}
+    ]
+    assert (
+        post(base, ASK | {"messages": parts, "max_tokens": 1})[1]["usage"]["prompt_tokens"] == short
+    )
 
 
 def test_a_reply_that_ends_by_itself_says_stop(base):
     assert (
-        post(base, ASK | {"temperature": 0, "max_tokens": 400, **asking("Say only: yes")})[1]["choices"][0][
-            "finish_reason"
-        ]
+        post(base, ASK | {"temperature": 0, "max_tokens": 400, **asking("Say only: yes")})[1][
+            "choices"
+        ][0]["finish_reason"]
         == "stop"
     )
 
@@ -151,7 +157,9 @@ def test_streamed_chunks_join_to_the_reply_and_end_with_the_usage(base):
     assert chunks[-1]["choices"] == [] and chunks[-1]["usage"]["completion_tokens"] == 24
     assert chunks[-2]["choices"][0]["finish_reason"] == "length"
     assert chunks[0]["choices"][0]["delta"]["role"] == "assistant" and len(chunks) > 10
-    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1]) == words(base)
+    assert "".join(
+        chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1]
+    ) == words(base)
 
 
 def test_the_same_request_gives_the_same_bytes_whatever_was_asked_before(base):
@@ -160,12 +168,17 @@ def test_the_same_request_gives_the_same_bytes_whatever_was_asked_before(base):
     words(base, **asking("Tell me a long story about the sea. " * 60))
     words(base, response_format={"type": "json_object"})
     connection = http.client.HTTPConnection(base.split("/")[2])  # a reply that nobody waits for
-    connection.request("POST", "/v1/chat/completions", json.dumps(ASK | {"stream": True, "max_tokens": 2000}))
+    connection.request(
+        "POST", "/v1/chat/completions", json.dumps(ASK | {"stream": True, "max_tokens": 2000})
+    )
     connection.getresponse().read(200)
     connection.close()
     assert words(base, max_tokens=40) == first
     replies = []
-    crowd = [threading.Thread(target=lambda: replies.append(words(base, max_tokens=40))) for _ in range(4)]
+    crowd = [
+        threading.Thread(target=lambda: replies.append(words(base, max_tokens=40)))
+        for _ in range(4)
+    ]
     [thread.start() for thread in crowd], [thread.join() for thread in crowd]
     assert replies == [first] * 4
 
@@ -185,7 +198,14 @@ def test_a_client_that_leaves_stops_its_generation(base):
 
 
 def test_a_prompt_longer_than_the_context_is_refused_in_words_that_the_client_understands(base):
-    status, said = post(base, {"model": "smol", "messages": [{"role": "user", "content": "deck " * 9000}], "max_tokens": 5})
+    status, said = post(
+        base,
+        {
+            "model": "smol",
+            "messages": [{"role": "user", "content": "deck " * 9000}],
+            "max_tokens": 5,
+        },
+    )
     over = context.overflow(status, json.dumps(said))
     assert over.context == 8192 and over.prompt > 9000 and over.room() < 0
 
@@ -198,7 +218,12 @@ def test_a_json_schema_is_obeyed(base):
         "properties": {
             "animal": {"type": "string", "maxLength": 20},
             "legs": {"type": "integer", "minimum": 0, "maximum": 8},
-            "tags": {"type": "array", "items": {"enum": ["sea", "land"]}, "minItems": 2, "maxItems": 2},
+            "tags": {
+                "type": "array",
+                "items": {"enum": ["sea", "land"]},
+                "minItems": 2,
+                "maxItems": 2,
+            },
             "kind": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
         },
     }
@@ -223,7 +248,9 @@ def test_a_json_schema_is_obeyed(base):
 def test_stop_strings_end_the_reply_before_them(base):
     whole = words(base, temperature=0, max_tokens=40)
     stop = whole[12:18]
-    status, reply = post(base, ASK | {"temperature": 0, "max_tokens": 40, "stop": ["never said", stop]})
+    status, reply = post(
+        base, ASK | {"temperature": 0, "max_tokens": 40, "stop": ["never said", stop]}
+    )
     assert (
         reply["choices"][0]["message"]["content"] == whole[: whole.index(stop)]
         and reply["choices"][0]["finish_reason"] == "stop"
@@ -237,7 +264,11 @@ def test_stop_strings_end_the_reply_before_them(base):
         ({"messages": []}, "messages", 400),
         ({"messages": [{"role": "alien", "content": "x"}]}, "messages", 400),
         (
-            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
+                ]
+            },
             "messages[0]",
             400,
         ),
@@ -293,7 +324,9 @@ def slides_of(deck):
 
 
 def test_smol_outline_writes_the_deck_that_was_asked_for(base):
-    status, reply = post(base, ASK | {"model": "smol-outline", "max_tokens": 4000, **asking(REQUEST)})
+    status, reply = post(
+        base, ASK | {"model": "smol-outline", "max_tokens": 4000, **asking(REQUEST)}
+    )
     assert (
         status == 200
         and reply["choices"][0]["finish_reason"] == "stop"
@@ -314,16 +347,23 @@ def test_smol_outline_writes_the_deck_that_was_asked_for(base):
 
 def test_smol_outline_gives_a_whole_deck_however_few_tokens_it_may_spend(base):
     for budget in (1, 30, 100):
-        reply = post(base, ASK | {"model": "smol-outline", "max_tokens": budget, **asking("Bees")})[1]
+        reply = post(base, ASK | {"model": "smol-outline", "max_tokens": budget, **asking("Bees")})[
+            1
+        ]
         assert len(slides_of(reply["choices"][0]["message"]["content"])[1]) == 8
-        assert reply["choices"][0]["finish_reason"] == "length" and reply["usage"]["completion_tokens"] <= budget
+        assert (
+            reply["choices"][0]["finish_reason"] == "length"
+            and reply["usage"]["completion_tokens"] <= budget
+        )
 
 
 def test_smol_outline_keeps_the_outline_of_the_request_and_is_repeatable(base):
     ask = ASK | {
         "model": "smol-outline",
         "max_tokens": 300,
-        **asking("Five slides on bees, please.\nOutline:\n1. Opening\n2. The hive: {{ x }}\n- Honey <i>\n"),
+        **asking(
+            "Five slides on bees, please.\nOutline:\n1. Opening\n2. The hive: {{ x }}\n- Honey <i>\n"
+        ),
     }
     deck = post(base, ask)[1]["choices"][0]["message"]["content"]
     titles = re.findall(r"^# (.*)$", deck, re.M)
@@ -344,7 +384,8 @@ def test_two_leases_share_one_server(base):
 def test_processes_that_start_at_once_share_one_server():
     script = "from decksmith.models import embedded; import time; print(embedded.lease(threads=3).pid, flush=True); time.sleep(3)"
     crowd = [
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment()) for _ in range(3)
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment())
+        for _ in range(3)
     ]
     pids = {child.communicate()[0] for child in crowd}
     assert len(pids) == 1 and pids != {b""}
@@ -358,7 +399,9 @@ def test_a_server_ends_after_the_kill_of_its_last_client():
         print(held.pid, flush=True)
         time.sleep(600)
     """)
-    client = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment())
+    client = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment()
+    )
     pid = int(client.stdout.readline())
     time.sleep(2.5)
     assert not gone(pid)  # it does not end while somebody holds it
@@ -423,7 +466,10 @@ def adapter(path, size):
         return struct.pack("<Q", len(value)) + value.encode()
 
     known = {"general.type": "adapter", "general.architecture": "llama", "adapter.type": "lora"}
-    tensors = {"blk.20.ffn_down.weight.lora_a": (1536, 1), "blk.20.ffn_down.weight.lora_b": (1, 576)}
+    tensors = {
+        "blk.20.ffn_down.weight.lora_a": (1536, 1),
+        "blk.20.ffn_down.weight.lora_b": (1, 576),
+    }
     data = b"".join(text(key) + struct.pack("<I", 8) + text(value) for key, value in known.items())
     data += text("adapter.lora.alpha") + struct.pack("<If", 6, 1.0)
     offset, values = 0, b""
@@ -440,7 +486,11 @@ def adapter(path, size):
 def test_an_adapter_is_a_model_by_its_name_and_leaves_the_base_alone(base, tmp_path):
     plain = words(base)
     with embedded.lease(
-        loras={"base": None, "idle": adapter(tmp_path / "idle.gguf", 0), "tuned": adapter(tmp_path / "tuned.gguf", 0.5)}
+        loras={
+            "base": None,
+            "idle": adapter(tmp_path / "idle.gguf", 0),
+            "tuned": adapter(tmp_path / "tuned.gguf", 0.5),
+        }
     ) as held:
         assert [model["id"] for model in get(held.base_url + "/models")["data"]] == [
             "smol",

@@ -11,7 +11,12 @@ from decksmith.core import cli
 from decksmith.render import cache
 
 FAULT = {"kind": "model", "class": "katex", "slide": 2, "line": 9, "message": "ἄ \ufffd"}
-RESULT = {"pictures": [b"\x89PNG\n1", b"", b"\n\n2"], "expected": 3, "errors": [FAULT], "xray": [{"slide": 1, "x": 0.1}]}
+RESULT = {
+    "pictures": [b"\x89PNG\n1", b"", b"\n\n2"],
+    "expected": 3,
+    "errors": [FAULT],
+    "xray": [{"slide": 1, "x": 0.1}],
+}
 KEY = "ab" * 32
 
 
@@ -36,13 +41,17 @@ def test_a_damaged_one_counts_as_none_and_is_replaced(tmp_path, at):
     assert cache.load(tmp_path, KEY) == RESULT
 
 
-@pytest.mark.parametrize("change", [{"kind": "renderer", "class": "crash"}, {"class": "deadline"}, {"class": "memory"}])
+@pytest.mark.parametrize(
+    "change", [{"kind": "renderer", "class": "crash"}, {"class": "deadline"}, {"class": "memory"}]
+)
 def test_what_another_machine_could_do_better_is_not_kept(tmp_path, change):
     cache.keep(tmp_path, KEY, RESULT | {"errors": [FAULT, FAULT | change]})
     assert os.listdir(tmp_path) == []
 
 
-def test_what_was_used_longest_ago_goes_first_and_so_does_what_a_killed_process_left(tmp_path, monkeypatch):
+def test_what_was_used_longest_ago_goes_first_and_so_does_what_a_killed_process_left(
+    tmp_path, monkeypatch
+):
     for number, name in enumerate("abcd"):
         cache.keep(tmp_path, name, RESULT)
         os.utime(tmp_path / name, (number, number))
@@ -91,7 +100,9 @@ for number in range(int(sys.argv[2])):
 def test_many_processes_write_and_die_at_once_and_nobody_reads_half_a_render(tmp_path):
     def start(rounds):
         command = [sys.executable, "-c", WRITER, tmp_path, str(rounds)]
-        return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(cli.ROOT / "lib")}, stdout=subprocess.PIPE)
+        return subprocess.Popen(
+            command, env=os.environ | {"PYTHONPATH": str(cli.ROOT / "lib")}, stdout=subprocess.PIPE
+        )
 
     writers, victims = [start(15) for _ in range(2)], [start(1000) for _ in range(2)]
     for victim in victims:
@@ -101,5 +112,7 @@ def test_many_processes_write_and_die_at_once_and_nobody_reads_half_a_render(tmp
         victim.wait()
     assert [writer.wait(60) for writer in writers] == [0, 0]
     names = [name for name in os.listdir(tmp_path) if not name.endswith(".tmp")]
-    assert names and all(cache.load(tmp_path, name)["pictures"][0][:1].decode() == name for name in names)
+    assert names and all(
+        cache.load(tmp_path, name)["pictures"][0][:1].decode() == name for name in names
+    )
     assert sum((tmp_path / name).stat().st_size for name in names) <= 12 << 20

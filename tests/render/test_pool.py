@@ -136,7 +136,12 @@ const tide: number = 12
 
 <Footnotes separator><Footnote :number=1>A footnote</Footnote></Footnotes>
 """,
-        ["Cover|Somebody", "A figure|A caption", "Contents|Cover|A figure|Code", "Code|const tide: number = 12|1A footnote"],
+        [
+            "Cover|Somebody",
+            "A figure|A caption",
+            "Contents|Cover|A figure|Code",
+            "Code|const tide: number = 12|1A footnote",
+        ],
     ),
     "bricks": (
         """# Cover
@@ -243,10 +248,18 @@ BROKEN = {  # name: (deck, class, line)
     "broken-style": (HEAD + "# Three\n\n<style>\nh1 { color: red\n</style>\n", "vue-compile", 18),
     "undefined-member": (HEAD + "# Three\n\nvalue {{ foo.bar }} here\n", "vue-runtime", 17),
     "undefined-name": (HEAD + "# Three\n\nHello {{ name }}!\n", "vue-runtime", 17),
-    "undefined-loop": (HEAD + '# Three\n\n<div v-for="x of nothing.list">{{ x }}</div>\n', "vue-runtime", 17),
+    "undefined-loop": (
+        HEAD + '# Three\n\n<div v-for="x of nothing.list">{{ x }}</div>\n',
+        "vue-runtime",
+        17,
+    ),
     "bad-element": (HEAD + '# Three\n\n<component is="a/b" />\n', "vue-runtime", 15),
     "unknown-component": (HEAD + '# Three\n\ntext\n\n<Nope a="1" />\n', "unknown-component", 19),
-    "unknown-icon": (HEAD + "# Three\n\ntext <mdi-no-such-icon-xyz /> x\n", "unknown-component", 17),
+    "unknown-icon": (
+        HEAD + "# Three\n\ntext <mdi-no-such-icon-xyz /> x\n",
+        "unknown-component",
+        17,
+    ),
     "unknown-layout": (
         "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\n---\nclass: a\nlayout: nosuch\n---\n\n# T\n",
         "unknown-layout",
@@ -265,8 +278,16 @@ BROKEN = {  # name: (deck, class, line)
         "yaml",
         13,
     ),
-    "mermaid-syntax": (HEAD + "# Three\n\n```mermaid\ngraph LR\n  A --> --> B\n```\n", "mermaid", 19),
-    "mermaid-kind": (HEAD + "# Three\n\n```mermaid\nnosuchdiagram\n  A --> B\n```\n", "mermaid", 17),
+    "mermaid-syntax": (
+        HEAD + "# Three\n\n```mermaid\ngraph LR\n  A --> --> B\n```\n",
+        "mermaid",
+        19,
+    ),
+    "mermaid-kind": (
+        HEAD + "# Three\n\n```mermaid\nnosuchdiagram\n  A --> B\n```\n",
+        "mermaid",
+        17,
+    ),
     "katex-inline": (HEAD + "# Three\n\ntext $\\frac{1}{$ more\n", "katex", 17),
     "katex-block": (HEAD + "# Three\n\n$$\n\\badmacro{x}\n$$\n", "katex", 17),
     "image-relative": (HEAD + "# Three\n\n![x](images/none.png)\n", "missing-image", 17),
@@ -279,7 +300,11 @@ BROKEN = {  # name: (deck, class, line)
     ),
     "too-few": ("---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n", "too-few-slides", 1),
     "empty": ("\n", "too-few-slides", 1),
-    "fenced": ("```markdown\n---\ntheme: default\n---\n\n# Cover\n" + TAIL + "```\n", "fenced-deck", 1),
+    "fenced": (
+        "```markdown\n---\ntheme: default\n---\n\n# Cover\n" + TAIL + "```\n",
+        "fenced-deck",
+        1,
+    ),
     "blank": (HEAD + "<!-- only a note -->\n", "blank", 14),
     "script": (HEAD + "# Three\n\n<script setup>\nconst a = 1\n</script>\n", "forbidden", 17),
     "handler": (HEAD + '# Three\n\n<button @click="go()">go</button>\n', "forbidden", 17),
@@ -298,7 +323,9 @@ def png(width=8, height=8):
     """A small grey picture without any library."""
     import zlib
 
-    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))  # noqa: E731
+    chunk = lambda kind, data: (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    )  # noqa: E731
     rows = b"".join(b"\0" + b"\x90" * width for _ in range(height))
     return (
         b"\x89PNG\r\n\x1a\n"
@@ -338,7 +365,9 @@ def hashes(run, value):
 def features(tmp_path_factory):
     """The deck of features in every theme, rendered once: (run, {theme: value})."""
     run = tmp_path_factory.mktemp("features")
-    records = [put(run, theme, FEATURES.replace("THEME", theme), ["images/a.png"]) for theme in THEMES]
+    records = [
+        put(run, theme, FEATURES.replace("THEME", theme), ["images/a.png"]) for theme in THEMES
+    ]
     return run, dict(zip(THEMES, rendered(run, records), strict=True))
 
 
@@ -363,13 +392,25 @@ def test_every_feature_renders_clean(features, theme):
 @pytest.mark.parametrize("theme", THEMES)
 def test_the_x_ray_counts_what_stands_on_each_slide(features, theme):
     cover, code, diagram, formula, table, clicks, columns, picture = features[1][theme]["xray"]
-    assert (cover["title"], cover["layout"], cover["line"], cover["words"]) == ("Coral reefs 珊瑚礁", "cover", 1, 6)
+    assert (cover["title"], cover["layout"], cover["line"], cover["words"]) == (
+        "Coral reefs 珊瑚礁",
+        "cover",
+        1,
+        6,
+    )
     assert (code["code_lines"], code["title"]) == (3, "Code")
     assert (diagram["diagrams"], "Warm water" in diagram["text"]) == (1, True)
     assert formula["formulas"] == 2
     assert table["table_cells"] == 4
-    assert (clicks["bullets"], clicks["quotes"], "hidden until a click" in clicks["text"]) == (2, 1, True)
-    assert (columns["columns"], columns["line"]) == (2, FEATURES.split("\n").index("layout: two-cols"))
+    assert (clicks["bullets"], clicks["quotes"], "hidden until a click" in clicks["text"]) == (
+        2,
+        1,
+        True,
+    )
+    assert (columns["columns"], columns["line"]) == (
+        2,
+        FEATURES.split("\n").index("layout: two-cols"),
+    )
     assert (picture["images"], picture["images_broken"]) == (2, 0)
     for slide in (cover, code, diagram, formula, table, clicks, columns, picture):
         assert slide["overflow"] == {"x": 0, "y": 0} and not slide["blank"]
@@ -382,7 +423,12 @@ def test_the_x_ray_counts_what_stands_on_each_slide(features, theme):
 def test_community_themes_render_their_own_layouts_the_same_each_time(tmp_path):
     decks = [(theme, n) for theme in COMMUNITY for n in (1, 2)]
     records = [
-        put(tmp_path, f"{theme}{n}", f"---\ntheme: {theme}\n---\n\n{COMMUNITY[theme][0]}", ["images/a.png"])
+        put(
+            tmp_path,
+            f"{theme}{n}",
+            f"---\ntheme: {theme}\n---\n\n{COMMUNITY[theme][0]}",
+            ["images/a.png"],
+        )
         for theme, n in decks
     ]
     values = dict(zip(decks, rendered(tmp_path, records, jobs=2), strict=True))
@@ -391,7 +437,11 @@ def test_community_themes_render_their_own_layouts_the_same_each_time(tmp_path):
         assert (value["status"], value["errors"]) == ("ok", []), theme
         for slide, seen in zip(value["xray"], words, strict=True):
             assert all(word in slide["text"] for word in seen.split("|")), (theme, slide["text"])
-            assert slide["overflow"] == {"x": 0, "y": 0} and not slide["blank"] and not slide["images_broken"]
+            assert (
+                slide["overflow"] == {"x": 0, "y": 0}
+                and not slide["blank"]
+                and not slide["images_broken"]
+            )
             assert (slide["contrast"] or 21) > 2.5, theme  # a comment in code has 2.6
         assert hashes(tmp_path, value) == hashes(tmp_path, again), theme
         assert len(set(hashes(tmp_path, value))) == len(words), theme
@@ -409,14 +459,21 @@ def test_a_theme_is_bundled_when_a_deck_first_names_it(tmp_path, monkeypatch):
     text = "---\ntheme: purplin\n---\n\n# A\n\n---\n\n# B\n\n---\n\n# C\n"
     values = rendered(tmp_path, [put(tmp_path, name, text) for name in "ab"], jobs=2)
     assert [value["status"] for value in values] == ["ok", "ok"]
-    assert sorted(place.name.split("-")[0] for place in cache.glob("*-purplin")) == ["runtime", "site"]
+    assert sorted(place.name.split("-")[0] for place in cache.glob("*-purplin")) == [
+        "runtime",
+        "site",
+    ]
 
 
 def test_code_stands_in_columns_in_every_theme(tmp_path):
     text = "---\ntheme: {}\n---\n\n# Code\n\nfirst\n\n`iiiiiiii`\n\n`MMMMMMMM`\n"
-    for value in rendered(tmp_path, [put(tmp_path, theme, text.format(theme)) for theme in [*THEMES, *COMMUNITY]]):
+    for value in rendered(
+        tmp_path, [put(tmp_path, theme, text.format(theme)) for theme in [*THEMES, *COMMUNITY]]
+    ):
         thin, wide = (box["box"][2] for box in value["xray"][0]["boxes"][-2:])
-        assert thin == pytest.approx(wide, rel=0.1), value["slides"]  # in letters of different width: 3 to 1
+        assert thin == pytest.approx(wide, rel=0.1), value[
+            "slides"
+        ]  # in letters of different width: 3 to 1
 
 
 def test_what_runs_off_the_slide_overlaps_or_is_hard_to_read_is_measured(tmp_path):
@@ -438,7 +495,10 @@ def test_what_runs_off_the_slide_overlaps_or_is_hard_to_read_is_measured(tmp_pat
 
 def test_the_same_deck_gives_the_same_bytes_in_other_order_and_on_other_workers(features, tmp_path):
     first, values = features
-    records = [put(tmp_path, theme, FEATURES.replace("THEME", theme), ["images/a.png"]) for theme in reversed(THEMES)]
+    records = [
+        put(tmp_path, theme, FEATURES.replace("THEME", theme), ["images/a.png"])
+        for theme in reversed(THEMES)
+    ]
     again = dict(zip(reversed(THEMES), rendered(tmp_path, records, jobs=2), strict=True))
     assert {theme: hashes(tmp_path, again[theme]) for theme in THEMES} == {
         theme: hashes(first, values[theme]) for theme in THEMES
@@ -457,35 +517,71 @@ def test_colours_of_code_do_not_depend_on_how_long_they_took():
       process.stdout.write(JSON.stringify([first === again, first.includes('--shiki'), first === await modules('js')]))
       process.exit(0)
     """
-    done = subprocess.run([render_pool.node(), "--no-warnings", "--input-type=module", "-e", script, "--", render_pool.RENDERER], stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        [
+            render_pool.node(),
+            "--no-warnings",
+            "--input-type=module",
+            "-e",
+            script,
+            "--",
+            render_pool.RENDERER,
+        ],
+        stdout=subprocess.PIPE,
+        check=True,
+    )
     assert json.loads(done.stdout) == [True, True, False]
 
 
 def test_double_scale_doubles_the_pixels_and_leaves_the_measures(features, tmp_path):
-    (value,) = rendered(tmp_path, [put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"])], scale=2)
+    (value,) = rendered(
+        tmp_path,
+        [put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"])],
+        scale=2,
+    )
     assert struct.unpack(">II", (tmp_path / value["slides"][0]).read_bytes()[16:24]) == (1960, 1104)
-    assert [slide["words"] for slide in value["xray"]] == [slide["words"] for slide in features[1]["default"]["xray"]]
+    assert [slide["words"] for slide in value["xray"]] == [
+        slide["words"] for slide in features[1]["default"]["xray"]
+    ]
     assert value["engine"] == features[1]["default"]["engine"] | {"scale": 2}
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_defect_has_its_class_and_line(broken, name):
     value, (_, cls, line) = broken[1][name], BROKEN[name]
-    assert [(error["kind"], error["class"], error["line"]) for error in value["errors"]] == [("model", cls, line)]
+    assert [(error["kind"], error["class"], error["line"]) for error in value["errors"]] == [
+        ("model", cls, line)
+    ]
     assert value["status"] == ("failed" if cls in ("too-few-slides", "fenced-deck") else "partial")
     assert ("error" in value) == (value["status"] == "failed")
 
 
 def test_an_unknown_theme_is_told_which_there_are(broken):
     (error,) = broken[1]["unknown-theme"]["errors"]
-    assert error["message"] == f"the theme nosuch is not one of {', '.join(render_pool.themes())}; the deck is shown in the theme default"
+    assert (
+        error["message"]
+        == f"the theme nosuch is not one of {', '.join(render_pool.themes())}; the deck is shown in the theme default"
+    )
 
 
-def test_of_very_many_errors_the_first_and_one_of_each_class_are_listed_and_the_rest_counted(tmp_path):
-    many = HEAD + "# Three\n\n" + "".join(f"<mdi-none-{n} />\n" for n in range(230)) + "\n---\n\nvalue {{ a + }} here\n"
+def test_of_very_many_errors_the_first_and_one_of_each_class_are_listed_and_the_rest_counted(
+    tmp_path,
+):
+    many = (
+        HEAD
+        + "# Three\n\n"
+        + "".join(f"<mdi-none-{n} />\n" for n in range(230))
+        + "\n---\n\nvalue {{ a + }} here\n"
+    )
     (value,) = rendered(tmp_path, [put(tmp_path, "x", many)], "published")
-    assert [error["class"] for error in value["errors"]] == ["unknown-component"] * 198 + ["vue-compile", "unknown-component"]
-    assert value["errors"][-1]["message"] == "the icon mdi:none-198 does not exist (and 31 more errors, not listed)"
+    assert [error["class"] for error in value["errors"]] == ["unknown-component"] * 198 + [
+        "vue-compile",
+        "unknown-component",
+    ]
+    assert (
+        value["errors"][-1]["message"]
+        == "the icon mdi:none-198 does not exist (and 31 more errors, not listed)"
+    )
     assert value["error"] == value["errors"][198]
 
 
@@ -502,7 +598,12 @@ def test_the_published_protocol_refuses_what_does_not_compile(tmp_path):
         [put(tmp_path, "a", BROKEN["stray-tag"][0]), put(tmp_path, "b", BROKEN["katex-inline"][0])],
         "published",
     )
-    assert (value["status"], value["error"]["class"], value["error"]["line"], len(value["slides"])) == (
+    assert (
+        value["status"],
+        value["error"]["class"],
+        value["error"]["line"],
+        len(value["slides"]),
+    ) == (
         "partial",
         "vue-compile",
         17,
@@ -526,7 +627,9 @@ def test_code_that_shows_forbidden_things_is_left_alone(tmp_path):
 
 def test_pictures_come_from_the_deck_s_own_folder_only(tmp_path):
     (tmp_path / "secret.png").write_bytes(png())
-    record = put(tmp_path, "x", HEAD + "# Three\n\n![a](images/link.png) ![b](images/../../secret.png)\n")
+    record = put(
+        tmp_path, "x", HEAD + "# Three\n\n![a](images/link.png) ![b](images/../../secret.png)\n"
+    )
     os.symlink(tmp_path / "secret.png", tmp_path / "x" / "images" / "link.png")
     assert render_pool.source(tmp_path, record)[1] == {}
 
@@ -542,16 +645,23 @@ def test_stale_pictures_go_and_the_journal_s_inputs_follow_text_and_pictures(tmp
     (value,) = rendered(tmp_path, [record])
     assert sorted(os.listdir(tmp_path / "x" / "slides")) == [f"{n:02}.png" for n in range(1, 9)]
     assert sorted(os.listdir(tmp_path / "x")) == ["deck.md", "images", "slides"]
-    assert render_pool.inputs(tmp_path, record, protocol) == before and render_pool.intact(tmp_path, value)
+    assert render_pool.inputs(tmp_path, record, protocol) == before and render_pool.intact(
+        tmp_path, value
+    )
     (tmp_path / "x" / "images" / "a.png").write_bytes(png(9))
     assert render_pool.inputs(tmp_path, record, protocol) != before
     (tmp_path / "x" / "slides" / "01.png").unlink()
     assert not render_pool.intact(tmp_path, value)
 
 
-def test_a_deck_that_was_rendered_before_needs_no_worker_and_gives_the_same_record_and_bytes(tmp_path):
+def test_a_deck_that_was_rendered_before_needs_no_worker_and_gives_the_same_record_and_bytes(
+    tmp_path,
+):
     kept, protocol = tmp_path / "renders", Protocol.load("offline")
-    first, text = put(tmp_path, "first", FEATURES.replace("THEME", "default"), ["images/a.png"]), BROKEN["stray-tag"][0]
+    first, text = (
+        put(tmp_path, "first", FEATURES.replace("THEME", "default"), ["images/a.png"]),
+        BROKEN["stray-tag"][0],
+    )
     (tmp_path / "again").mkdir()
 
     def session(*asked, **settings):
@@ -561,19 +671,33 @@ def test_a_deck_that_was_rendered_before_needs_no_worker_and_gives_the_same_reco
             pool = render_pool.Pool(protocol, kept=kept)
             try:
                 values = await asyncio.gather(*(pool.render(run, record) for run, record in asked))
-                return values, pool.ready is not None or any(worker.process for worker in pool.workers)
+                return values, pool.ready is not None or any(
+                    worker.process for worker in pool.workers
+                )
             finally:
                 await pool.close()
 
         return asyncio.run(go())
 
     (value, bad), worked = session((tmp_path, first), (tmp_path, put(tmp_path, "bad", text)))
-    assert worked and value["status"] == "ok" and bad["status"] == "partial" and len(os.listdir(kept)) == 2
+    assert (
+        worked
+        and value["status"] == "ok"
+        and bad["status"] == "partial"
+        and len(os.listdir(kept)) == 2
+    )
     assert value.pop("by") == bad.pop("by") and value.keys() == bad.keys()
-    second = put(tmp_path / "again", "second", FEATURES.replace("THEME", "default"), ["images/a.png"])
-    (same, poor), worked = session((tmp_path / "again", second), (tmp_path / "again", put(tmp_path / "again", "bad", text)))
+    second = put(
+        tmp_path / "again", "second", FEATURES.replace("THEME", "default"), ["images/a.png"]
+    )
+    (same, poor), worked = session(
+        (tmp_path / "again", second), (tmp_path / "again", put(tmp_path / "again", "bad", text))
+    )
     assert not worked and same.pop("by") == poor.pop("by") == {"cached": True}
-    assert same == value | {"slides": [f"second/slides/{n:02}.png" for n in range(1, 9)]} and poor == bad
+    assert (
+        same == value | {"slides": [f"second/slides/{n:02}.png" for n in range(1, 9)]}
+        and poor == bad
+    )
     assert hashes(tmp_path / "again", same) == hashes(tmp_path, value)
     assert os.listdir(tmp_path / "again" / "second") == os.listdir(tmp_path / "first")
 
@@ -582,26 +706,46 @@ def test_a_deck_that_was_rendered_before_needs_no_worker_and_gives_the_same_reco
         (kept / name).write_bytes(data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
     (tmp_path / "again" / "second" / "images" / "a.png").write_bytes(png(9))
     (value_again, other), worked = session((tmp_path, first), (tmp_path / "again", second))
-    assert worked and set(value_again.pop("by")) == set(other.pop("by")) == {"walls"} and value_again == value
+    assert (
+        worked
+        and set(value_again.pop("by")) == set(other.pop("by")) == {"walls"}
+        and value_again == value
+    )
     assert hashes(tmp_path / "again", other)[:7] == hashes(tmp_path, value)[:7]
     assert hashes(tmp_path / "again", other) != hashes(tmp_path, value)
-    assert len(os.listdir(kept)) == 3 and [(kept / name).read_bytes() == data for name, data in before.items()].count(True) == 1
+    assert (
+        len(os.listdir(kept)) == 3
+        and [(kept / name).read_bytes() == data for name, data in before.items()].count(True) == 1
+    )
     (double,), worked = session((tmp_path, first), scale=2)
-    assert worked and struct.unpack(">II", (tmp_path / double["slides"][0]).read_bytes()[16:24]) == (1960, 1104)
+    assert worked and struct.unpack(
+        ">II", (tmp_path / double["slides"][0]).read_bytes()[16:24]
+    ) == (1960, 1104)
 
 
 def test_scratch_folders_that_name_no_owner_are_swept_after_a_day(tmp_path, monkeypatch):
     monkeypatch.setattr(render_pool.tempfile, "tempdir", str(tmp_path))
-    for name, age in (("decksmith-render-a_b1c2d3", 90000), ("decksmith-render-12345678", 5000), ("decksmith-other", 90000)):
+    for name, age in (
+        ("decksmith-render-a_b1c2d3", 90000),
+        ("decksmith-render-12345678", 5000),
+        ("decksmith-other", 90000),
+    ):
         (tmp_path / name / "inner").mkdir(parents=True)
         os.utime(tmp_path / name, (time.time() - age,) * 2)
     mine, lock = render_pool._folder()
-    assert set(tmp_path.iterdir()) == {mine, tmp_path / "decksmith-render-12345678", tmp_path / "decksmith-other"}
+    assert set(tmp_path.iterdir()) == {
+        mine,
+        tmp_path / "decksmith-render-12345678",
+        tmp_path / "decksmith-other",
+    }
     os.close(lock)
 
 
 def test_a_worker_that_is_killed_is_replaced_and_the_deck_rendered_once_more(tmp_path):
-    records = [put(tmp_path, f"d{n}", FEATURES.replace("THEME", "default"), ["images/a.png"]) for n in range(3)]
+    records = [
+        put(tmp_path, f"d{n}", FEATURES.replace("THEME", "default"), ["images/a.png"])
+        for n in range(3)
+    ]
 
     async def go():
         pool = render_pool.Pool(Protocol.load("offline"))
@@ -609,7 +753,14 @@ def test_a_worker_that_is_killed_is_replaced_and_the_deck_rendered_once_more(tmp
         def browser():
             process = pool.workers[0].process
             family = render_pool._tree(process.pid) if process else []
-            return next((pid for pid in family if any("--remote-debugging-pipe" in text for text in commands([pid]))), None)
+            return next(
+                (
+                    pid
+                    for pid in family
+                    if any("--remote-debugging-pipe" in text for text in commands([pid]))
+                ),
+                None,
+            )
 
         async def murder():
             while not browser():
@@ -620,7 +771,11 @@ def test_a_worker_that_is_killed_is_replaced_and_the_deck_rendered_once_more(tmp
             os.kill(pid, signal.SIGKILL)  # under a deck
 
         try:
-            return (await asyncio.gather(murder(), *(pool.render(tmp_path, record) for record in records)))[1:]
+            return (
+                await asyncio.gather(
+                    murder(), *(pool.render(tmp_path, record) for record in records)
+                )
+            )[1:]
         finally:
             await pool.close()
 
@@ -655,8 +810,19 @@ def test_a_worker_keeps_nothing_of_a_deck_that_is_done(tmp_path):
       process.stdout.write(JSON.stringify(sizes))
       process.exit(0)
     """
-    command = [render_pool.node(), "--expose-gc", "--no-warnings", "--input-type=module", "-e", script, "--", render_pool.RENDERER]
-    done = subprocess.run([*command, tmp_path, tmp_path / "a.png"], stdout=subprocess.PIPE, check=True)
+    command = [
+        render_pool.node(),
+        "--expose-gc",
+        "--no-warnings",
+        "--input-type=module",
+        "-e",
+        script,
+        "--",
+        render_pool.RENDERER,
+    ]
+    done = subprocess.run(
+        [*command, tmp_path, tmp_path / "a.png"], stdout=subprocess.PIPE, check=True
+    )
     (first, taken), *_, (last, _) = json.loads(done.stdout)
     assert taken > 2 << 20
     assert last - first < taken  # five decks later, less than one deck's pictures
@@ -677,7 +843,13 @@ def commands(pids):
 def test_nothing_is_left_running(tmp_path, end):
     record = put(tmp_path, "x", HEAD + '# Three\n\n<div :ref="() => { while (true) {} }" />\n')
     stage = subprocess.Popen(
-        [cli.ROOT / "bin/deck-render", "--run", tmp_path, "--deadline", "4" if end == "stdin closes" else "60"],
+        [
+            cli.ROOT / "bin/deck-render",
+            "--run",
+            tmp_path,
+            "--deadline",
+            "4" if end == "stdin closes" else "60",
+        ],
         env=dict(os.environ, IMAGES="off"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -686,11 +858,17 @@ def test_nothing_is_left_running(tmp_path, end):
     stage.stdin.write(stream.dumps(record) + b"\n")
     stage.stdin.flush()
     began, family = time.monotonic(), []
-    while not any("--type=renderer" in command for command in commands(family)) and time.monotonic() < began + 60:
+    while (
+        not any("--type=renderer" in command for command in commands(family))
+        and time.monotonic() < began + 60
+    ):
         time.sleep(0.02)
         family = render_pool._tree(stage.pid)
     assert {"worker.mjs", "--type=renderer"} <= {
-        word for command in commands(family) for word in ("worker.mjs", "--type=renderer") if word in command
+        word
+        for command in commands(family)
+        for word in ("worker.mjs", "--type=renderer")
+        if word in command
     }
     if end == "stdin closes":
         stage.stdin.close()
@@ -707,9 +885,14 @@ def test_nothing_is_left_running(tmp_path, end):
     assert not list(tmp_path.glob("x/*.tmp"))
 
 
-def test_another_browser_is_named_in_the_record_and_a_missing_one_ends_the_stage(tmp_path, monkeypatch):
+def test_another_browser_is_named_in_the_record_and_a_missing_one_ends_the_stage(
+    tmp_path, monkeypatch
+):
     """The browser of the lock again, in a wrapper that gives itself out for another."""
-    place = max((render_pool.RENDERER / "node_modules/.cache/decksmith").glob("chromium-*/chromium"), key=os.path.getmtime)
+    place = max(
+        (render_pool.RENDERER / "node_modules/.cache/decksmith").glob("chromium-*/chromium"),
+        key=os.path.getmtime,
+    )
     (tmp_path / "bin").mkdir()
     other = tmp_path / "bin" / "other"
     other.write_text(
@@ -721,7 +904,9 @@ def test_another_browser_is_named_in_the_record_and_a_missing_one_ends_the_stage
     monkeypatch.setenv("DECKSMITH_CHROMIUM", str(other))
     render_pool._engine.cache_clear()
     try:
-        (value,) = rendered(tmp_path, [put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"])])
+        (value,) = rendered(
+            tmp_path, [put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"])]
+        )
         assert (value["status"], value["engine"]["browser"]) == ("ok", "Chromium 1.2 of somebody")
         render_pool._engine.cache_clear()
         monkeypatch.setenv("DECKSMITH_CHROMIUM", str(tmp_path / "none"))

@@ -68,7 +68,9 @@ class Canary:
                 connection.settimeout(1)
                 with contextlib.suppress(OSError), connection:
                     self.hits.append(connection.recv(200))
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                    connection.sendall(
+                        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    )
 
     def _receive(self):
         with contextlib.suppress(OSError):
@@ -93,7 +95,9 @@ def served(folder, cors=False):
                 self.send_header("Access-Control-Allow-Origin", "*")
             super().end_headers()
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=folder))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Handler, directory=folder)
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
@@ -104,7 +108,13 @@ def served(folder, cors=False):
 
 def visits(wanted):
     """What a browser without the renderer's walls sees of each of `wanted` (visit_site.mjs), a fresh context for each."""
-    done = subprocess.run([pool.node(), HERE / "visit_site.mjs"], input=json.dumps(wanted), capture_output=True, text=True, timeout=400)
+    done = subprocess.run(
+        [pool.node(), HERE / "visit_site.mjs"],
+        input=json.dumps(wanted),
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -118,29 +128,40 @@ def built(tmp_path_factory):
     root = tmp_path_factory.mktemp("site")
     run = root / "below" / "any path"
     themes = ("default", "seriph", "apple-basic")
-    values = build(run, {theme: (FEATURES.replace("THEME", theme), {"images/a.png": GIF}) for theme in themes})
+    values = build(
+        run, {theme: (FEATURES.replace("THEME", theme), {"images/a.png": GIF}) for theme in themes}
+    )
     return root, run, values
 
 
-def test_a_site_is_walked_by_the_keyboard_below_any_path_with_no_complaint_and_no_request_elsewhere(built):
+def test_a_site_is_walked_by_the_keyboard_below_any_path_with_no_complaint_and_no_request_elsewhere(
+    built,
+):
     root, _, values = built
     with served(root) as origin:
         for theme in values:
             seen = visit(f"{origin}/below/any%20path/{theme}/build/", keys=["ArrowRight"] * 8)
             assert seen["trouble"] == [], theme
-            assert {url[: len(origin)] for url in seen["requests"] if not url.startswith("data:")} == {origin}
+            assert {
+                url[: len(origin)] for url in seen["requests"] if not url.startswith("data:")
+            } == {origin}
             states = seen["states"]
             assert [state["no"] for state in states] == [1, 2, 2, 3, 4, 5, 6, 6, 6]
             assert "Coral reefs" in states[0]["text"] and "Warm water" not in states[0]["all"]
             assert [state["hidden"] for state in states[6:]] == [
-                ["one", "two", "hidden until a click"], ["two", "hidden until a click"], ["hidden until a click"]]
+                ["one", "two", "hidden until a click"],
+                ["two", "hidden until a click"],
+                ["hidden until a click"],
+            ]
             assert not any("a note for the speaker" in state["all"] for state in states)
 
 
 def test_a_site_opens_at_the_slide_its_address_names_and_goes_back(built):
     root, *_ = built
     with served(root) as origin:
-        states = visit(f"{origin}/below/any%20path/default/build/index.html#/8", keys=["ArrowLeft"])["states"]
+        states = visit(
+            f"{origin}/below/any%20path/default/build/index.html#/8", keys=["ArrowLeft"]
+        )["states"]
     assert [(state["no"], state["hash"]) for state in states] == [(8, "#/8"), (7, "#/7")]
 
 
@@ -148,20 +169,28 @@ def test_a_site_plays_in_a_sandboxed_frame_of_another_origin(built):
     root, *_ = built
     for flags, cors in (("allow-scripts allow-same-origin", False), ("allow-scripts", True)):
         with served(root, cors) as origin:
-            seen = visit(f"{origin}/below/any%20path/seriph/build/", keys=["ArrowRight"], frame=flags)
+            seen = visit(
+                f"{origin}/below/any%20path/seriph/build/", keys=["ArrowRight"], frame=flags
+            )
         assert seen["trouble"] == []
         assert [state["no"] for state in seen["states"]] == [1, 2]
 
 
 def test_a_site_holds_no_notes_and_nothing_of_this_machine_and_shares_its_runtime(built):
     _, run, values = built
-    own = {path: path.read_bytes() for path in (run / "default" / "build").rglob("*") if path.suffix not in (".pdf", ".pptx") and path.is_file()}
+    own = {
+        path: path.read_bytes()
+        for path in (run / "default" / "build").rglob("*")
+        if path.suffix not in (".pdf", ".pptx") and path.is_file()
+    }
     assert sum(map(len, own.values())) < 300_000
     shared = {path: path.read_bytes() for path in (run / "_runtime").rglob("*") if path.is_file()}
     for path, data in {**own, **shared}.items():
         assert str(pool.cli.ROOT).encode() not in data and str(run).encode() not in data, path
         assert b"a note for the speaker" not in data, path
-    assert sorted(path.name for path in (run / "_runtime").iterdir()) == sorted(["font", *{Path(value["site"]["runtime"]).name for value in values.values()}])
+    assert sorted(path.name for path in (run / "_runtime").iterdir()) == sorted(
+        ["font", *{Path(value["site"]["runtime"]).name for value in values.values()}]
+    )
     page = own[run / "default" / "build" / "index.html"].decode()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
     assert "default-src 'none'" in policy and "unsafe-eval" not in policy and "http" not in policy
@@ -178,7 +207,18 @@ def test_a_pdf_has_a_page_of_the_canvas_per_slide_with_text_and_without_foreign_
         assert len(reader.pages) == value["slides"] == 8
         assert {tuple(map(float, page.mediabox)) for page in reader.pages} == {(0, 0, 735, 414)}
         texts = [re.sub(r"\s+", "", page.extract_text()) for page in reader.pages]
-        for no, words in enumerate(("Coralreefs珊瑚礁", "returntotal", "Warmwater", "Formula", "North120", "hiddenuntilaclick", "LeftRight", "Picture")):
+        for no, words in enumerate(
+            (
+                "Coralreefs珊瑚礁",
+                "returntotal",
+                "Warmwater",
+                "Formula",
+                "North120",
+                "hiddenuntilaclick",
+                "LeftRight",
+                "Picture",
+            )
+        ):
             assert words in texts[no], theme
         assert [item.title for item in reader.outline][:2] == ["Coral reefs 珊瑚礁", "Code"]
         assert b".deck/" not in data and b"CreationDate" not in data
@@ -195,11 +235,18 @@ def test_a_powerpoint_file_has_a_picture_per_slide_with_its_text_and_the_notes(b
     assert len(slides) == 8
     for slide in slides:
         [picture] = slide.shapes
-        assert (picture.left, picture.top, picture.width, picture.height) == (0, 0, show.slide_width, show.slide_height)
+        assert (picture.left, picture.top, picture.width, picture.height) == (
+            0,
+            0,
+            show.slide_width,
+            show.slide_height,
+        )
         assert picture.image.size == (1960, 1104)
     assert slides[0].shapes[0].name == "Coral reefs 珊瑚礁"
     assert "hidden until a click" in slides[5].shapes[0]._element.nvPicPr.cNvPr.get("descr")
-    assert [slide.has_notes_slide and slide.notes_slide.notes_text_frame.text for slide in slides] == [False] * 5 + ["a note for the speaker"] + [False] * 2
+    assert [
+        slide.has_notes_slide and slide.notes_slide.notes_text_frame.text for slide in slides
+    ] == [False] * 5 + ["a note for the speaker"] + [False] * 2
 
 
 def test_a_deck_built_again_alone_has_the_same_bytes(built, tmp_path):
@@ -213,8 +260,13 @@ def test_a_deck_built_again_alone_has_the_same_bytes(built, tmp_path):
 def test_what_a_deck_says_cannot_break_the_page_the_pdf_or_the_powerpoint_file(tmp_path):
     from pptx import Presentation
 
-    text = HEAD + "# A </title><b onclick=x> & \"q\" \x08 ' </script> \u2028\n\n---\n\n# \x07B\n\nhe said {{ '</script>' }}\n\n<!-- note \x0b \ud800 ]]> -->\n"
-    value = build(tmp_path, {"x": text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")})["x"]
+    text = (
+        HEAD
+        + "# A </title><b onclick=x> & \"q\" \x08 ' </script> \u2028\n\n---\n\n# \x07B\n\nhe said {{ '</script>' }}\n\n<!-- note \x0b \ud800 ]]> -->\n"
+    )
+    value = build(
+        tmp_path, {"x": text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")}
+    )["x"]
     page = (tmp_path / "x/build/index.html").read_text()
     assert page.count("</title>") == 1 and page.count("<script") == page.count("</script>") == 3
     show = Presentation(tmp_path / value["pptx"]["path"])
@@ -229,12 +281,20 @@ def test_what_a_deck_says_cannot_break_the_page_the_pdf_or_the_powerpoint_file(t
 def test_a_slide_that_fails_is_an_error_slide_in_every_format(tmp_path):
     from pypdf import PdfReader
 
-    value = build(tmp_path, {"x": HEAD + "# One\n\n---\n\n# Two\n\n{{ nothing.at.all }}\n\n---\n\n# Three\n"})["x"]
+    value = build(
+        tmp_path, {"x": HEAD + "# One\n\n---\n\n# Two\n\n{{ nothing.at.all }}\n\n---\n\n# Three\n"}
+    )["x"]
     assert [(error["class"], error["slide"]) for error in value["errors"]][-1] == ("vue-runtime", 2)
-    assert "Slide 2 could not be rendered" in PdfReader(tmp_path / value["pdf"]["path"]).pages[1].extract_text()
+    assert (
+        "Slide 2 could not be rendered"
+        in PdfReader(tmp_path / value["pdf"]["path"]).pages[1].extract_text()
+    )
     with served(tmp_path) as origin:
         seen = visit(f"{origin}/x/build/", keys=["ArrowRight", "ArrowRight"])
-    assert "Slide 2 could not be rendered" in seen["states"][1]["text"] and "Three" in seen["states"][2]["text"]
+    assert (
+        "Slide 2 could not be rendered" in seen["states"][1]["text"]
+        and "Three" in seen["states"][2]["text"]
+    )
     assert seen["trouble"] == []
 
 
@@ -304,8 +364,16 @@ ATTACKS = {
 def reached(seen, origin, folder):
     """What a visited site reached that is not its own: requests, windows, another page, dialogs."""
     own = (f"{origin}/{folder}/build/", f"{origin}/_runtime/", "data:", "blob:")
-    blocked = {line.split()[1] for line in seen["trouble"] if line.startswith("failed:") and line.endswith((" csp", "ERR_BLOCKED_BY_CSP"))}
-    found = [request for request in seen["requests"] if not request.startswith(own) and request not in blocked]
+    blocked = {
+        line.split()[1]
+        for line in seen["trouble"]
+        if line.startswith("failed:") and line.endswith((" csp", "ERR_BLOCKED_BY_CSP"))
+    }
+    found = [
+        request
+        for request in seen["requests"]
+        if not request.startswith(own) and request not in blocked
+    ]
     found += [line for line in seen["trouble"] if line.startswith("dialog")]
     if seen["pages"] != 1 or not seen["url"].startswith(own[0]):
         found.append(f"{seen['pages']} pages, at {seen['url']}")
@@ -315,32 +383,85 @@ def reached(seen, origin, folder):
 def test_a_hostile_site_reaches_nothing_and_the_same_page_without_its_walls_does(tmp_path):
     canary = Canary()
     try:
-        decks = {name: f"{HEAD}# One\n\n---\n\n# Two\n\n{attack(code).replace('URL', f'http://127.0.0.1:{canary.port}/{name}', 1)}\n" for name, code in ATTACKS.items()}
+        decks = {
+            name: f"{HEAD}# One\n\n---\n\n# Two\n\n{attack(code).replace('URL', f'http://127.0.0.1:{canary.port}/{name}', 1)}\n"
+            for name, code in ATTACKS.items()
+        }
         values = build(tmp_path, decks, ("site",))
-        assert [name for name in decks if "site" not in values[name] or any(error["class"] == "vue-runtime" for error in values[name]["errors"])] == []
+        assert [
+            name
+            for name in decks
+            if "site" not in values[name]
+            or any(error["class"] == "vue-runtime" for error in values[name]["errors"])
+        ] == []
         (tmp_path / "secret").write_text("secret")
         with served(tmp_path) as origin:
             seen = visits([{"url": f"{origin}/{name}/build/#/2", "wait": 300} for name in decks])
-            assert {name: found for name, one in zip(decks, seen, strict=True) if (found := reached(one, origin, name))} == {}
-            assert [(name, one["trouble"][-1:]) for name, one in zip(decks, seen, strict=True) if [state["no"] for state in one["states"]] != [2]] == []
+            assert {
+                name: found
+                for name, one in zip(decks, seen, strict=True)
+                if (found := reached(one, origin, name))
+            } == {}
+            assert [
+                (name, one["trouble"][-1:])
+                for name, one in zip(decks, seen, strict=True)
+                if [state["no"] for state in one["states"]] != [2]
+            ] == []
             assert canary.hits == []
             for name in WORKING:  # the attacks are attacks
                 for path in (tmp_path / name / "build").rglob("*"):
                     if path.is_file():
                         data = path.read_bytes()
                         if path.name == "index.html":
-                            data = re.sub(rb'<meta http-equiv="Content-Security-Policy"[^>]*>', b"", data)
-                            data = re.sub(rb"<script src=[^>]*first.js.*?</script>", b"<script>__deck={all:true,fault(){},fonts(){}}</script>", data)
-                        stream.write(tmp_path / f"open-{name}" / path.relative_to(tmp_path / name), data)
-            seen = visits([{"url": f"{origin}/open-{name}/build/#/2", "wait": 1500, "blind": True} for name in WORKING])
+                            data = re.sub(
+                                rb'<meta http-equiv="Content-Security-Policy"[^>]*>', b"", data
+                            )
+                            data = re.sub(
+                                rb"<script src=[^>]*first.js.*?</script>",
+                                b"<script>__deck={all:true,fault(){},fonts(){}}</script>",
+                                data,
+                            )
+                        stream.write(
+                            tmp_path / f"open-{name}" / path.relative_to(tmp_path / name), data
+                        )
+            seen = visits(
+                [
+                    {"url": f"{origin}/open-{name}/build/#/2", "wait": 1500, "blind": True}
+                    for name in WORKING
+                ]
+            )
         hits = b"\n".join(canary.hits)
-        idle = [name for name, one in zip(WORKING, seen, strict=True) if not reached(one, origin, f"open-{name}") and f"/{name} ".encode() not in hits]
+        idle = [
+            name
+            for name, one in zip(WORKING, seen, strict=True)
+            if not reached(one, origin, f"open-{name}") and f"/{name} ".encode() not in hits
+        ]
         assert idle == ["webrtc"]
-        assert any(hit[4:8] == bytes.fromhex("2112a442") for hit in canary.hits)  # STUN's cookie: this is what WebRTC sent
+        assert any(
+            hit[4:8] == bytes.fromhex("2112a442") for hit in canary.hits
+        )  # STUN's cookie: this is what WebRTC sent
     finally:
         canary.close()
 
 
 # What is seen to reach the canary, or another page, where nothing stands in its way.
-WORKING = ("fetch", "fetch-elsewhere-on-this-server", "prefetch", "script", "import", "frame-window", "frame-html", "frame-parser", "frame-entity", "frame-custom", "form", "location", "refresh",
-           "window", "link", "webrtc", "eval", "alert")
+WORKING = (
+    "fetch",
+    "fetch-elsewhere-on-this-server",
+    "prefetch",
+    "script",
+    "import",
+    "frame-window",
+    "frame-html",
+    "frame-parser",
+    "frame-entity",
+    "frame-custom",
+    "form",
+    "location",
+    "refresh",
+    "window",
+    "link",
+    "webrtc",
+    "eval",
+    "alert",
+)

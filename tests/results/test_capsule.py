@@ -21,7 +21,14 @@ REGISTRY = '[fake]\nlabel = "Fake"\ncolor = "#336699"\nbase_url = "{url}"\nslug 
 
 
 def script(root, line, **options):
-    return subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=root, env=environment(root), capture_output=True, text=True, **options)
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line],
+        cwd=root,
+        env=environment(root),
+        capture_output=True,
+        text=True,
+        **options,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +40,12 @@ def root(tmp_path_factory):
     run = root / "results/runs/fake"
     run.mkdir(parents=True)
     (run / "prompts.jsonl").write_bytes((root / "data/prompts.jsonl").read_bytes())
-    done = script(root, """R=results/runs/fake; bin/chat-generate --model fake --protocol offline --run $R < $R/prompts.jsonl |
+    done = script(
+        root,
+        """R=results/runs/fake; bin/chat-generate --model fake --protocol offline --run $R < $R/prompts.jsonl |
         bin/deck-parse --run $R | bin/deck-illustrate --run $R | bin/deck-render --run $R | bin/deck-judge --run $R |
-        bin/deck-scan --run $R | bin/deck-score > $R/scores.jsonl && bin/run-summarize --run $R < $R/scores.jsonl > $R/summary.json""")
+        bin/deck-scan --run $R | bin/deck-score > $R/scores.jsonl && bin/run-summarize --run $R < $R/scores.jsonl > $R/summary.json""",
+    )
     server.kill()
     assert done.returncode == 0, done.stderr
     return root
@@ -54,9 +64,15 @@ def members(path):
 
 
 def test_every_stage_of_a_finished_run_is_kept_on_a_rerun(root):
-    done = script(root, "bin/run-why results/runs/fake $(head -1 data/prompts.jsonl | cut -d'\"' -f4)")
+    done = script(
+        root, "bin/run-why results/runs/fake $(head -1 data/prompts.jsonl | cut -d'\"' -f4)"
+    )
     assert done.returncode == 0, done.stderr
-    kept = [line.split(": ", 1)[1] for line in done.stdout.splitlines() if line.startswith("  ") and ": kept: " in line]
+    kept = [
+        line.split(": ", 1)[1]
+        for line in done.stdout.splitlines()
+        if line.startswith("  ") and ": kept: " in line
+    ]
     assert kept == ["kept: its inputs are the same"] * 5, done.stdout
 
 
@@ -65,8 +81,22 @@ def test_a_capsule_of_the_same_run_has_the_same_bytes_and_no_address(packed, roo
     other = root / again.stdout.strip()
     assert other.name == packed.name and other.read_bytes() == packed.read_bytes()
     assert packed.name == f"fake-{hashlib.sha256(packed.read_bytes()).hexdigest()[:12]}.tar"
-    assert sorted(members(packed)) == sorted(["assets/protocols/offline.toml", "capsule.json", *(
-        f"runs/fake/{name}" for name in ("gen.jsonl", "prompts.jsonl", "protocol.json", "scores.jsonl", "summary.json"))])
+    assert sorted(members(packed)) == sorted(
+        [
+            "assets/protocols/offline.toml",
+            "capsule.json",
+            *(
+                f"runs/fake/{name}"
+                for name in (
+                    "gen.jsonl",
+                    "prompts.jsonl",
+                    "protocol.json",
+                    "scores.jsonl",
+                    "summary.json",
+                )
+            ),
+        ]
+    )
     assert b"127.0.0.1" not in packed.read_bytes()
 
 
@@ -76,17 +106,29 @@ def test_a_replay_without_the_endpoint_finds_everything_the_same(packed, root):
     said = done.stdout.splitlines()
     slides = len(json.loads(members(packed)["capsule.json"])["slides"]["fake"])
     assert said[0] == "Toolchain: the capsule's" and said[-2:] == [
-        "Everything is the same.", "Nobody vouches for the replies: that the models wrote them is not shown (--verify SIGNERS)."]
-    assert said[1].startswith(f"Compared: 1 prompts, 1 replies, {slides} slides, 1 records, ") and slides > 1
+        "Everything is the same.",
+        "Nobody vouches for the replies: that the models wrote them is not shown (--verify SIGNERS).",
+    ]
+    assert (
+        said[1].startswith(f"Compared: 1 prompts, 1 replies, {slides} slides, 1 records, ")
+        and slides > 1
+    )
 
 
 def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_path):
     registry, runs = root / "assets/models.toml", root / "results/runs"
-    registry.write_text(registry.read_text() + "[twin]\nlabel = 'Twin'\nbase_url = 'http://127.0.0.1:9/v1'\nslug = 'fake'\n")
+    registry.write_text(
+        registry.read_text()
+        + "[twin]\nlabel = 'Twin'\nbase_url = 'http://127.0.0.1:9/v1'\nslug = 'fake'\n"
+    )
     shutil.copytree(runs / "fake", runs / "twin")
     for name in ("scores.jsonl", "journal/gen.jsonl", "summary.json"):
         text = (runs / "twin" / name).read_text()
-        (runs / "twin" / name).write_text(text.replace('"name":"fake"', '"name":"twin"').replace('"name": "fake"', '"name": "twin"'))
+        (runs / "twin" / name).write_text(
+            text.replace('"name":"fake"', '"name":"twin"').replace(
+                '"name": "fake"', '"name": "twin"'
+            )
+        )
     done = script(root, "bin/run-pack --out caps results/runs/fake results/runs/twin")
     assert done.returncode == 0, done.stderr
     packed = root / done.stdout.strip()
@@ -98,12 +140,19 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     about["toolchain"]["uv.lock"] = "1" * 64
     summary = json.loads(parts["runs/fake/summary.json"])
     summary["means"]["floor"]["design"]["mean"] = 1.25
-    parts |= {"runs/fake/scores.jsonl": stream.dumps(score) + b"\n", "capsule.json": json.dumps(about).encode(),
-              "runs/fake/summary.json": json.dumps(summary).encode(),
-              "runs/fake/gen.jsonl": parts["runs/fake/gen.jsonl"].replace(b"## Point 1", b"## Paint 1")}
+    parts |= {
+        "runs/fake/scores.jsonl": stream.dumps(score) + b"\n",
+        "capsule.json": json.dumps(about).encode(),
+        "runs/fake/summary.json": json.dumps(summary).encode(),
+        "runs/fake/gen.jsonl": parts["runs/fake/gen.jsonl"].replace(b"## Point 1", b"## Paint 1"),
+    }
     claims = json.loads(parts["compare.json"])
     assert claims["status"] == 0, claims["said"]
-    place, number = next((path, old) for path, old, _ in capsule._leaves(claims, claims, "") if type(old) is float and ".mean" in path)
+    place, number = next(
+        (path, old)
+        for path, old, _ in capsule._leaves(claims, claims, "")
+        if type(old) is float and ".mean" in path
+    )
     parts["compare.json"] = parts["compare.json"].replace(json.dumps(number).encode(), b"77.5")
     edited = tmp_path / packed.name
     with open(edited, "wb") as file:
@@ -114,11 +163,24 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     assert said[0] == "Toolchain: another than the capsule's"
     assert said[1].startswith("  uv.lock: the capsule's is 111111111111, here it is ")
     assert said[3].startswith("differs: the file's name says ")
-    assert any(line.startswith(f"differs: fake {ident} score.overall: stored 4.9, now ") for line in said)
-    assert any(line.startswith(f"differs: fake {ident} {slide} sha256: stored 000000000000, now ") for line in said)
-    assert any(line.startswith(f"differs: fake {ident} gen.text: stored \"") and "Point 1" in line and "Paint 1" in line for line in said)
+    assert any(
+        line.startswith(f"differs: fake {ident} score.overall: stored 4.9, now ") for line in said
+    )
+    assert any(
+        line.startswith(f"differs: fake {ident} {slide} sha256: stored 000000000000, now ")
+        for line in said
+    )
+    assert any(
+        line.startswith(f'differs: fake {ident} gen.text: stored "')
+        and "Point 1" in line
+        and "Paint 1" in line
+        for line in said
+    )
     assert any(line.startswith(f"differs: comparison {place}: stored 77.5, now ") for line in said)
-    assert any(line.startswith("differs: fake summary.means.floor.design.mean: stored 1.25, now ") for line in said)
+    assert any(
+        line.startswith("differs: fake summary.means.floor.design.mean: stored 1.25, now ")
+        for line in said
+    )
 
 
 @pytest.fixture
@@ -126,11 +188,27 @@ def keys(tmp_path):
     """SSH keys of two people, `ada` and `bob`, in a home where the first is ada's own."""
     (tmp_path / ".ssh").mkdir(mode=0o700)
     for name, path in (("ada", ".ssh/id_ed25519"), ("bob", "bob")):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"{name}@example.org", "-f", tmp_path / path], check=True)
+        subprocess.run(
+            [
+                "ssh-keygen",
+                "-q",
+                "-t",
+                "ed25519",
+                "-N",
+                "",
+                "-C",
+                f"{name}@example.org",
+                "-f",
+                tmp_path / path,
+            ],
+            check=True,
+        )
     return tmp_path
 
 
-signs = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen (openssh-client) is not on this machine")
+signs = pytest.mark.skipif(
+    not shutil.which("ssh-keygen"), reason="ssh-keygen (openssh-client) is not on this machine"
+)
 
 
 @signs
@@ -138,7 +216,13 @@ def test_a_capsule_with_another_reply_is_consistent_again_and_only_its_signature
     home = {**environment(root), "HOME": str(keys)}
 
     def run(line):
-        return subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=root, env=home, capture_output=True, text=True)
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", line],
+            cwd=root,
+            env=home,
+            capture_output=True,
+            text=True,
+        )
 
     done = run("bin/run-pack --out signed --sign results/runs/fake")
     assert done.returncode == 0, done.stderr
@@ -147,28 +231,45 @@ def test_a_capsule_with_another_reply_is_consistent_again_and_only_its_signature
     public = keys / ".ssh/id_ed25519.pub"
     done = run(f"bin/run-replay --verify {public} {honest}")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.match(r"Signed by ada@example\.org \(ED25519 key SHA256:\S+\), who vouches for the replies\.$", done.stdout.splitlines()[-1])
+    assert re.match(
+        r"Signed by ada@example\.org \(ED25519 key SHA256:\S+\), who vouches for the replies\.$",
+        done.stdout.splitlines()[-1],
+    )
     # One reply replaced, the stages run again, packed again.
     forged = root / "results/runs/forged/fake"
-    shutil.copytree(root / "results/runs/fake", forged, ignore=shutil.ignore_patterns("deck.jsonl", "images.jsonl", "render.jsonl", "judge.jsonl"))
+    shutil.copytree(
+        root / "results/runs/fake",
+        forged,
+        ignore=shutil.ignore_patterns("deck.jsonl", "images.jsonl", "render.jsonl", "judge.jsonl"),
+    )
     for name in ("journal/gen.jsonl", "scores.jsonl"):
         (forged / name).write_text((forged / name).read_text().replace("## Point 1", "## Paint 1"))
     done = run(f"""R={forged}; bin/chat-generate --model fake --protocol offline --run $R < $R/prompts.jsonl |
         bin/deck-parse --run $R | bin/deck-illustrate --run $R | bin/deck-render --run $R | bin/deck-judge --run $R |
         bin/deck-scan --run $R | bin/deck-score > $R/new && mv $R/new $R/scores.jsonl && bin/run-summarize --run $R < $R/scores.jsonl > $R/summary.json
         bin/run-pack --out forged $R""")
-    assert done.returncode == 0 and "not signed: this shows that the numbers follow from the replies" in done.stderr, done.stderr
+    assert (
+        done.returncode == 0
+        and "not signed: this shows that the numbers follow from the replies" in done.stderr
+    ), done.stderr
     forgery = root / done.stdout.strip()
     assert b"## Paint 1" in forgery.read_bytes() and forgery.name != honest.name
     done = run(f"bin/run-replay {forgery}")
     assert done.returncode == 0 and "Everything is the same." in done.stdout, done.stdout
     done = run(f"bin/run-replay --verify {public} {forgery}")
-    assert (done.returncode, done.stderr) == (65, f"run-replay: {forgery} is not signed: there is no {forgery}.sig\n")
+    assert (done.returncode, done.stderr) == (
+        65,
+        f"run-replay: {forgery} is not signed: there is no {forgery}.sig\n",
+    )
     shutil.copy(f"{honest}.sig", f"{forgery}.sig")
     done = run(f"bin/run-replay --verify {public} {forgery}")
     assert done.returncode == 65 and f"{forgery}.sig is no signature of {forgery}" in done.stderr
-    done = run(f"bin/run-pack --key {keys}/bob --out forged {forged} && bin/run-replay --verify {public} {forgery}")
-    assert done.returncode == 65 and f"which {public} does not have or does not allow" in done.stderr
+    done = run(
+        f"bin/run-pack --key {keys}/bob --out forged {forged} && bin/run-replay --verify {public} {forgery}"
+    )
+    assert (
+        done.returncode == 65 and f"which {public} does not have or does not allow" in done.stderr
+    )
 
 
 @signs
@@ -177,9 +278,11 @@ def test_signers_are_a_list_with_names_or_one_key_and_what_cannot_sign_is_named(
     file.write_text("numbers")
     assert signature.sign(file, bob) == keys / "file.sig"
     allowed = keys / "allowed"
-    allowed.write_text(f"ada {ada.with_suffix('.pub').read_text()}bob@lab namespaces=\"decksmith\" {bob.with_suffix('.pub').read_text()}")
+    allowed.write_text(
+        f'ada {ada.with_suffix(".pub").read_text()}bob@lab namespaces="decksmith" {bob.with_suffix(".pub").read_text()}'
+    )
     assert signature.signer(file, allowed).startswith("bob@lab (ED25519 key SHA256:")
-    allowed.write_text(f"bob@lab namespaces=\"git\" {bob.with_suffix('.pub').read_text()}")
+    allowed.write_text(f'bob@lab namespaces="git" {bob.with_suffix(".pub").read_text()}')
     for trusted in (allowed, ada.with_suffix(".pub")):
         with pytest.raises(cli.BadData, match="does not have or does not allow"):
             signature.signer(file, trusted)
@@ -199,44 +302,70 @@ def test_without_a_key_or_ssh_keygen_it_is_said_what_is_missing(tmp_path, monkey
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/ssh-keygen").symlink_to("/bin/true")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    with pytest.raises(cli.Missing, match=r"no key to sign with: .*/\.ssh has none of id_ed25519, .*name one with --key"):
+    with pytest.raises(
+        cli.Missing,
+        match=r"no key to sign with: .*/\.ssh has none of id_ed25519, .*name one with --key",
+    ):
         signature.key()
     with pytest.raises(cli.Missing, match="there is no such key"):
         signature.key(tmp_path / "mine")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(cli.Missing, match="ssh-keygen is not here; Debian has it in openssh-client"):
+    with pytest.raises(
+        cli.Missing, match="ssh-keygen is not here; Debian has it in openssh-client"
+    ):
         signature.key()
     monkeypatch.setenv("DECKSMITH_IMAGE", "tools")
-    with pytest.raises(cli.Missing, match="ssh-keygen is not in this image; IMAGES=off uses the machine's"):
+    with pytest.raises(
+        cli.Missing, match="ssh-keygen is not in this image; IMAGES=off uses the machine's"
+    ):
         signature.sign(tmp_path / "mine", tmp_path / "mine")
 
 
 # A vision judge's words and stored photos, without a browser
 
+
 @pytest.fixture
 def vision(tmp_path, monkeypatch):
     """A stored run with one judged record, and the folder of its replay."""
     from PIL import Image
+
     stored, now = tmp_path / "stored", tmp_path / "now"
     paths = [f"p1/slides/{n:02}.png" for n in (1, 2)]
     for path in paths:
         (now / path).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (196, 110), (40, 90, 120)).save(now / path)
     part = {"why": "plain", "evidence": [{"slide": 1, "seen": "a title"}], "score": 4}
-    said = {name: part for name in scoring.JUDGED} | {"observations": [{"seen": "text_cut_off", "slide": 2}],
-                                                     "checklist": [{"id": "c1", "yes": True, "slide": 2}]}
+    said = {name: part for name in scoring.JUDGED} | {
+        "observations": [{"seen": "text_cut_off", "slide": 2}],
+        "checklist": [{"id": "c1", "yes": True, "slide": 2}],
+    }
     (stored / "p1/judge").mkdir(parents=True)
     (stored / "p1/judge/1.txt").write_text("I cannot say.")
     (stored / "p1/judge/2.txt").write_text(f"Here:\n```json\n{json.dumps(said)}\n```")
-    row = {"id": "p1", "messages": [{"role": "user", "content": "Reefs"}], "asks": {"slides": 2}, "checklist": [{"id": "c1", "ask": "A map?"}],
-           "render": {"slides": paths, "expected": 2, "errors": [], "xray": []}}
+    row = {
+        "id": "p1",
+        "messages": [{"role": "user", "content": "Reefs"}],
+        "asks": {"slides": 2},
+        "checklist": [{"id": "c1", "ask": "A map?"}],
+        "render": {"slides": paths, "expected": 2, "errors": [], "xray": []},
+    }
     judged = {"replies": ["p1/judge/1.txt", "p1/judge/2.txt"], "usage": {"cost": 0.5}}
     (stored / "scores.jsonl").write_text(json.dumps({**row, "judge": judged}) + "\n")
 
     def hear():
-        command = [sys.executable, "-m", "decksmith.results.capsule", "judge", stored, now, "published"]
+        command = [
+            sys.executable,
+            "-m",
+            "decksmith.results.capsule",
+            "judge",
+            stored,
+            now,
+            "published",
+        ]
         env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "lib")}
-        done = subprocess.run(command, input=json.dumps(row) + "\n", capture_output=True, text=True, env=env)
+        done = subprocess.run(
+            command, input=json.dumps(row) + "\n", capture_output=True, text=True, env=env
+        )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)["judge"]
 
@@ -249,7 +378,10 @@ def test_a_vision_judge_is_heard_again_from_its_stored_words_without_a_key(visio
     assert value["given"] == {"content": 4, "design": 4, "coherence": 4}
     assert value["scores"] == {"content": 4, "design": 2, "coherence": 4}
     assert value["checklist"] == [{"id": "c1", "yes": True, "slide": 2}]
-    assert value["usage"] == {"cost": 0.5} and value["replies"] == ["p1/judge/1.txt", "p1/judge/2.txt"]
+    assert value["usage"] == {"cost": 0.5} and value["replies"] == [
+        "p1/judge/1.txt",
+        "p1/judge/2.txt",
+    ]
     assert value["rubric"] == stream.fingerprint(identity.judging(Protocol.load("published")))
     words = stored / "p1/judge/2.txt"
     words.write_text(words.read_text().replace('"score": 4', '"score": 5', 1))
@@ -260,6 +392,7 @@ def test_a_vision_judge_is_heard_again_from_its_stored_words_without_a_key(visio
 
 def test_stored_photos_stand_in_for_the_service_that_gave_them(tmp_path, monkeypatch):
     from decksmith.decks import pictures
+
     stored, now, picture = tmp_path / "stored", tmp_path / "now", b"\x89PNG stored"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     deck = "# A\n\n![a](image-query://coral+reef)\n\n---\n\n![b](image-query://no+such)\n"
@@ -286,6 +419,7 @@ def test_stored_photos_stand_in_for_the_service_that_gave_them(tmp_path, monkeyp
 
 # A hostile capsule
 
+
 def tar(path, *members, form=tarfile.USTAR_FORMAT):
     with tarfile.open(path, "w", format=form) as out:
         for name, change in members:
@@ -297,30 +431,60 @@ def tar(path, *members, form=tarfile.USTAR_FORMAT):
     return path
 
 
-@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "runs/fake/../../evil", "runs/../scores.jsonl", "runs/a/b/images/../x", "evil",
-                                  "runs/a/.env", "assets/protocols/../../x.toml", "runs/a/p/slides/01.png", "capsule.json\n", ""])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil",
+        "/etc/evil",
+        "runs/fake/../../evil",
+        "runs/../scores.jsonl",
+        "runs/a/b/images/../x",
+        "evil",
+        "runs/a/.env",
+        "assets/protocols/../../x.toml",
+        "runs/a/p/slides/01.png",
+        "capsule.json\n",
+        "",
+    ],
+)
 def test_a_path_that_no_capsule_has_is_refused(tmp_path, name):
     path = tar(tmp_path / "x.tar", (name, {}))
     with pytest.raises(cli.BadData, match="has no place in a capsule"):
         capsule.unpack(path, tmp_path / "in")
-    assert not (tmp_path / "in").exists() and sorted(p.name for p in tmp_path.iterdir()) == ["x.tar"]
+    assert not (tmp_path / "in").exists() and sorted(p.name for p in tmp_path.iterdir()) == [
+        "x.tar"
+    ]
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE]
+)
 def test_links_devices_and_folders_are_refused(tmp_path, kind):
-    path = tar(tmp_path / "x.tar", ("runs/a/scores.jsonl", {"type": kind, "linkname": "/etc/passwd", "size": 0}))
+    path = tar(
+        tmp_path / "x.tar",
+        ("runs/a/scores.jsonl", {"type": kind, "linkname": "/etc/passwd", "size": 0}),
+    )
     with pytest.raises(cli.BadData, match="has no place in a capsule"):
         capsule.unpack(path, tmp_path / "in")
 
 
 def test_extended_headers_repeated_torn_and_oversized_members_are_refused(tmp_path, monkeypatch):
-    long = tar(tmp_path / "long.tar", ("capsule.json", {"pax_headers": {"path": "/etc/evil"}}), form=tarfile.PAX_FORMAT)
+    long = tar(
+        tmp_path / "long.tar",
+        ("capsule.json", {"pax_headers": {"path": "/etc/evil"}}),
+        form=tarfile.PAX_FORMAT,
+    )
     twice = tar(tmp_path / "twice.tar", ("capsule.json", {}), ("capsule.json", {}))
     torn = tmp_path / "torn.tar"
     torn.write_bytes(tar(tmp_path / "whole.tar", ("capsule.json", {})).read_bytes()[:513])
     noise = tmp_path / "noise.tar"
     noise.write_bytes(b"PK\x03\x04" * 300)
-    for path, words in ((long, "no place"), (twice, "there twice"), (torn, "ends in the middle"), (noise, "not a capsule")):
+    for path, words in (
+        (long, "no place"),
+        (twice, "there twice"),
+        (torn, "ends in the middle"),
+        (noise, "not a capsule"),
+    ):
         with pytest.raises(cli.BadData, match=words):
             capsule.unpack(path, tmp_path / path.stem)
     monkeypatch.setattr(capsule, "LARGEST", 1)
@@ -340,6 +504,12 @@ def test_a_protocol_that_grants_decks_too_much_is_refused(packed, tmp_path):
 
 def test_names_and_parameters_of_models_survive_toml(tmp_path):
     import tomllib
-    entry = {"label": 'A "quoted" \\ name\n\x7f é', "params": {"max_tokens": 5, "stop": ["a", "]"], "deep": {"x": True}}}
-    text = f"[{capsule._toml('gpt-5.4')}]\n" + "".join(f"{key} = {capsule._toml(value)}\n" for key, value in entry.items())
+
+    entry = {
+        "label": 'A "quoted" \\ name\n\x7f é',
+        "params": {"max_tokens": 5, "stop": ["a", "]"], "deep": {"x": True}},
+    }
+    text = f"[{capsule._toml('gpt-5.4')}]\n" + "".join(
+        f"{key} = {capsule._toml(value)}\n" for key, value in entry.items()
+    )
     assert tomllib.loads(text) == {"gpt-5.4": entry}

@@ -7,35 +7,63 @@ from decksmith.core.protocol import Protocol
 from decksmith.judging import judges, scoring
 from decksmith.results import checklist
 
-ITEMS = [{"id": "c1", "ask": "A table", "match": ["@table", "cost"]}, {"id": "c2", "ask": "A year", "match": ["1912|1913"]},
-         {"id": "c3", "ask": "A chart or a picture", "match": ["@mermaid|@image"]}]
+ITEMS = [
+    {"id": "c1", "ask": "A table", "match": ["@table", "cost"]},
+    {"id": "c2", "ask": "A year", "match": ["1912|1913"]},
+    {"id": "c3", "ask": "A chart or a picture", "match": ["@mermaid|@image"]},
+]
 
 
 def record(ident, answers, fault=None, **asks):
-    said = [{"id": f"c{n}", "yes": slide is not None, "slide": slide} for n, slide in enumerate(answers, 1)]
-    return {"id": ident, "checklist": ITEMS, "asks": {"features": ["table"], "language": "en", **asks},
-            "render": {"slides": [f"{ident}/slides/{n:02}.png" for n in (1, 2, 3)]}, "judge": {"checklist": said},
-            "score": {"fault": fault and {"stage": "render", "kind": fault, "class": "x", "message": "x"}}}
+    said = [
+        {"id": f"c{n}", "yes": slide is not None, "slide": slide}
+        for n, slide in enumerate(answers, 1)
+    ]
+    return {
+        "id": ident,
+        "checklist": ITEMS,
+        "asks": {"features": ["table"], "language": "en", **asks},
+        "render": {"slides": [f"{ident}/slides/{n:02}.png" for n in (1, 2, 3)]},
+        "judge": {"checklist": said},
+        "score": {
+            "fault": fault and {"stage": "render", "kind": fault, "class": "x", "message": "x"}
+        },
+    }
 
 
 def counted(records, kind="item"):
-    return {family: (v["yes"], v["n"], v["prompts"], v["share"]["mean"]) for family, v in checklist.families(records, kind).items()}
+    return {
+        family: (v["yes"], v["n"], v["prompts"], v["share"]["mean"])
+        for family, v in checklist.families(records, kind).items()
+    }
 
 
 def test_items_are_told_apart_by_the_element_they_ask_for():
     rows = [record("a", [1, None, 3]), record("b", [2, 2, None])]
-    assert counted(rows) == {"facts": (1, 2, 2, 0.5), "image": (1, 2, 2, 0.5), "mermaid": (1, 2, 2, 0.5), "table": (2, 2, 2, 1.0)}
+    assert counted(rows) == {
+        "facts": (1, 2, 2, 0.5),
+        "image": (1, 2, 2, 0.5),
+        "mermaid": (1, 2, 2, 0.5),
+        "table": (2, 2, 2, 1.0),
+    }
 
 
 def test_prompts_are_told_apart_by_what_they_ask_for():
-    rows = [record("a", [1, 1, 1], language="de"), record("b", [None, None, 3], features=["code", "table"])]
+    rows = [
+        record("a", [1, 1, 1], language="de"),
+        record("b", [None, None, 3], features=["code", "table"]),
+    ]
     assert counted(rows, "language") == {"de": (3, 3, 1, 1.0), "en": (1, 3, 1, 0.3333)}
     assert counted(rows, "feature") == {"table": (4, 6, 2, 0.6667), "code": (1, 3, 1, 0.3333)}
     assert counted([record("a", [1, 1, 1], features=[])], "feature") == {"none": (3, 3, 1, 1.0)}
 
 
 def test_a_failed_deck_satisfies_nothing_and_a_failed_judge_says_nothing():
-    rows = [record("a", [1, 1, 1], fault="model"), record("b", [1, 1, 1]), record("c", [1, 1, 1], fault="judge")]
+    rows = [
+        record("a", [1, 1, 1], fault="model"),
+        record("b", [1, 1, 1]),
+        record("c", [1, 1, 1], fault="judge"),
+    ]
     assert counted(rows)["facts"] == (1, 2, 2, 0.5)
 
 
@@ -58,14 +86,23 @@ def test_a_yes_without_a_slide_of_the_deck_is_a_no(slide):
 @pytest.mark.parametrize("slide", [None, 0, 7])
 def test_a_judge_that_says_yes_without_a_slide_it_was_shown_is_not_heard(slide):
     part = {"why": "plain", "evidence": [{"slide": 1, "seen": "a title"}], "score": 3}
-    said = {name: part for name in scoring.JUDGED} | {"observations": [], "checklist": [{"id": "c1", "yes": True, "slide": slide}]}
+    said = {name: part for name in scoring.JUDGED} | {
+        "observations": [],
+        "checklist": [{"id": "c1", "yes": True, "slide": slide}],
+    }
     with pytest.raises(ValueError, match="checklist"):
         judges.usable(json.dumps(said), Protocol.load("published").schema, ITEMS[:1], [1, 2, 3])
 
 
 def test_the_table_has_a_row_for_each_family_and_a_column_for_each_run():
-    runs = [{"label": "One", "records": [record("a", [1, None, 3]), record("b", [2, 2, None])]},
-            {"label": "Two", "records": [record("a", [None, None, None])]}]
+    runs = [
+        {"label": "One", "records": [record("a", [1, None, 3]), record("b", [2, 2, None])]},
+        {"label": "Two", "records": [record("a", [None, None, None])]},
+    ]
     title, header, rows = checklist.table(runs, "language")
     assert (title, header) == ("Checklist by language", ["Language", "Prompts", "One", "Two"])
-    assert [row[0] for row in rows] == ["en"] and rows[0][2].startswith("4 of 6: 0.67 [") and rows[0][3] == "0 of 3: 0.00"
+    assert (
+        [row[0] for row in rows] == ["en"]
+        and rows[0][2].startswith("4 of 6: 0.67 [")
+        and rows[0][3] == "0 of 3: 0.00"
+    )

@@ -1,4 +1,5 @@
 """What run-compare says, and that nothing else says it."""
+
 import ast
 import itertools
 import json
@@ -21,25 +22,47 @@ import synthetic  # noqa: E402
 OFFLINE = Protocol.load("offline")
 
 
-def record(ident, model, overall=None, judge_only=None, fault=None, finish="stop", body=None, domain=None):
+def record(
+    ident, model, overall=None, judge_only=None, fault=None, finish="stop", body=None, domain=None
+):
     """A finished record with this Overall; the judge gives `judge_only` in all its dimensions, and the scan what is left."""
     prompt = stream.loads(stream.dumps(synthetic.prompt(int(ident))))  # as a stage reads it
     row = {key: value for key, value in prompt.items() if key != "checklist"}
     row["asks"]["domain"] = domain or f"field {ident}"
     error = fault and {"error": {"kind": fault, "class": "x", "message": "x"}}
-    asked = client.asked({"model": model, "messages": row["messages"], "temperature": 0.7, **(body or {})})
-    row |= {"id": f"p{ident}", "gen": {"text": "x", "finish_reason": finish, "usage": {}, "model": {"name": model, "slug": model, "params": body or {}}, **asked}}
+    asked = client.asked(
+        {"model": model, "messages": row["messages"], "temperature": 0.7, **(body or {})}
+    )
+    row |= {
+        "id": f"p{ident}",
+        "gen": {
+            "text": "x",
+            "finish_reason": finish,
+            "usage": {},
+            "model": {"name": model, "slug": model, "params": body or {}},
+            **asked,
+        },
+    }
     if fault == "infra":
         row["gen"] = error
     else:
-        row["render"] = {"status": "ok", "slides": ["1.png", "2.png", "3.png"], "errors": []} if fault != "model" else {"status": "failed", **error}
+        row["render"] = (
+            {"status": "ok", "slides": ["1.png", "2.png", "3.png"], "errors": []}
+            if fault != "model"
+            else {"status": "failed", **error}
+        )
     if fault == "judge":
         row["judge"] = error
     elif not fault:
         judged = overall if judge_only is None else judge_only
         share = OFFLINE.score["weights"]["viscraft"]
         craft = round((overall - (1 - share) * judged) / share, 6)
-        row["judge"] = {"judge": "offline-v1", "usage": {}, "scores": dict.fromkeys(scoring.JUDGED, judged), "checklist": []}
+        row["judge"] = {
+            "judge": "offline-v1",
+            "usage": {},
+            "scores": dict.fromkeys(scoring.JUDGED, judged),
+            "checklist": [],
+        }
         row["features"] = {"craft": craft, "craft_v5": craft}
     return {**row, "score": scoring.score(OFFLINE, row)}
 
@@ -47,11 +70,16 @@ def record(ident, model, overall=None, judge_only=None, fault=None, finish="stop
 @pytest.fixture
 def runs(tmp_path):
     """Write runs from `{model: [overall or fault, ..]}` and load them."""
+
     def write(**models):
         for name, values in models.items():
-            records = [record(str(n), name, **(value if isinstance(value, dict) else {"overall": value})) for n, value in enumerate(values)]
+            records = [
+                record(str(n), name, **(value if isinstance(value, dict) else {"overall": value}))
+                for n, value in enumerate(values)
+            ]
             synthetic.write(tmp_path / name, records)
         return load([tmp_path / name for name in models])
+
     return write
 
 
@@ -64,25 +92,38 @@ STEPS = [0.1 * n for n in range(-5, 6)]
 
 def test_a_difference_that_the_test_finds_is_said_with_its_interval(runs):
     base = [3 + step for step in STEPS * 3]
-    better = [value + 0.33 + wobble for value, wobble in zip(base, itertools.cycle([0.3, -0.3, 0.0]))]
-    assert said(runs(a=better, b=base)) == ["a beats b by 0.33 [0.11, 0.52] on 33 prompts, Verifiable part (offline), floor"]
-    assert said(runs(a=base, b=better)) == ["b beats a by 0.33 [0.11, 0.52] on 33 prompts, Verifiable part (offline), floor"]
+    better = [
+        value + 0.33 + wobble for value, wobble in zip(base, itertools.cycle([0.3, -0.3, 0.0]))
+    ]
+    assert said(runs(a=better, b=base)) == [
+        "a beats b by 0.33 [0.11, 0.52] on 33 prompts, Verifiable part (offline), floor"
+    ]
+    assert said(runs(a=base, b=better)) == [
+        "b beats a by 0.33 [0.11, 0.52] on 33 prompts, Verifiable part (offline), floor"
+    ]
 
 
 def test_a_difference_that_it_does_not_find_says_how_many_prompts_would(runs):
     dice = random.Random(1)
     a, b = ([dice.gauss(3.4 + more, 0.6) for _ in range(30)] for more in (0.07, 0))
-    sentence, = said(runs(a=a, b=b))
-    assert re.fullmatch(r"a is not separated from b on 30 prompts, Verifiable part \(offline\), floor \(difference -?0\.\d\d \[-0\.\d\d, 0\.\d\d\]; a new sample of about [\d,]+ prompts would tell\)", sentence)
+    (sentence,) = said(runs(a=a, b=b))
+    assert re.fullmatch(
+        r"a is not separated from b on 30 prompts, Verifiable part \(offline\), floor \(difference -?0\.\d\d \[-0\.\d\d, 0\.\d\d\]; a new sample of about [\d,]+ prompts would tell\)",
+        sentence,
+    )
 
 
 def test_equal_runs_are_not_separated_and_no_number_of_prompts_is_promised(runs):
     # What twelve prompts do not show can be true of 1 - 0.04 ** (1 / 12) = 24 % of all: there, a failure is worse by 2.
-    assert said(runs(a=[3.0] * 12, b=[3.0] * 12)) == ["a is not separated from b on 12 prompts, Verifiable part (offline), floor (difference 0.00 [-0.47, 0.47])"]
+    assert said(runs(a=[3.0] * 12, b=[3.0] * 12)) == [
+        "a is not separated from b on 12 prompts, Verifiable part (offline), floor (difference 0.00 [-0.47, 0.47])"
+    ]
 
 
 def test_five_prompts_are_too_few_for_anything(runs):
-    assert said(runs(a=[4.0] * 5, b=[2.0] * 5)) == ["a and b: inconclusive on 5 prompts, Verifiable part (offline), floor (5 shared prompts, at least 6 are needed; difference 2.00)"]
+    assert said(runs(a=[4.0] * 5, b=[2.0] * 5)) == [
+        "a and b: inconclusive on 5 prompts, Verifiable part (offline), floor (5 shared prompts, at least 6 are needed; difference 2.00)"
+    ]
 
 
 def test_what_one_pair_shows_alone_may_not_survive_the_family(runs):
@@ -90,11 +131,16 @@ def test_what_one_pair_shows_alone_may_not_survive_the_family(runs):
     base = [dice.gauss(3, 0.5) for _ in range(24)]
     shift = [0.34 + dice.gauss(0, 0.42) for _ in base]
     better = [min(5, value + more) for value, more in zip(base, shift, strict=True)]
-    others = {name: [min(5, max(1, value + dice.gauss(0, 0.42))) for value in base] for name in "cdef"}
+    others = {
+        name: [min(5, max(1, value + dice.gauss(0, 0.42))) for value in base] for name in "cdef"
+    }
     alone = said(runs(a=better, b=base))[0]
     among = said(runs(a=better, b=base, **others))[0]
     assert alone.startswith("a beats b by ")
-    assert re.fullmatch(r"a and b: inconclusive on 24 prompts, Verifiable part \(offline\), floor \(difference 0\.\d\d \[0\.\d\d, 0\.\d\d\], but p = 0\.\d{3} corrected over 15 comparisons\)", among)
+    assert re.fullmatch(
+        r"a and b: inconclusive on 24 prompts, Verifiable part \(offline\), floor \(difference 0\.\d\d \[0\.\d\d, 0\.\d\d\], but p = 0\.\d{3} corrected over 15 comparisons\)",
+        among,
+    )
 
 
 def lost(n, value=3.0):
@@ -105,14 +151,19 @@ def test_faults_that_are_not_the_model_s_are_never_floored_but_may_undo_a_claim(
     base = [3.0 + step for step in STEPS * 10]
     better = [value + 0.12 + wobble for value, wobble in zip(base, itertools.cycle([0.2, -0.2]))]
     loaded = runs(a=better[:-1] + lost(1), b=base)  # 1 of 110, less than a hundredth
-    pair = next(pair for pair in claims.compare(loaded)["pairs"] if (pair["accounting"], pair["measure"]) == claims.HEADLINE)
+    pair = next(
+        pair
+        for pair in claims.compare(loaded)["pairs"]
+        if (pair["accounting"], pair["measure"]) == claims.HEADLINE
+    )
     assert pair["verdict"] == "beats" and pair["difference"]["n"] == 109
     assert pair["bounds"]["least"] < pair["difference"]["mean"] < pair["bounds"]["most"]
 
     small = [value + 0.07 + wobble for value, wobble in zip(base, itertools.cycle([0.1, -0.1]))]
-    assert said(runs(a=small[:-1] + lost(1), b=base))[0]== (
+    assert said(runs(a=small[:-1] + lost(1), b=base))[0] == (
         "a and b: inconclusive on 109 of 110 prompts, Verifiable part (offline), floor (difference 0.07 [0.01, 0.13], but the decks without a score could "
-        "make it [-0.03, 0.14])")
+        "make it [-0.03, 0.14])"
+    )
 
 
 REMEDY = "at most 1 % may); `make baseline MODEL=a` does these again and nothing else"
@@ -121,22 +172,45 @@ REMEDY = "at most 1 % may); `make baseline MODEL=a` does these again and nothing
 @pytest.mark.parametrize("kind", ["judge", "infra"])
 def test_a_run_that_lost_decks_says_what_their_bounds_settle_and_the_remedy(runs, kind):
     compared = claims.compare(runs(a=[{"fault": kind}] * 2 + [3.0] * 98, b=[2.0] * 100))
-    assert compared["headlines"] == ["a beats b by 1.00 [0.94, 1.03] on 98 of 100 prompts, Verifiable part (offline), floor; with the 2 lost at their worst still by 0.96"]
-    assert compared["caveats"] == [f"a: 2 of 100 decks have no score ({kind} faults 2; {REMEDY}"] and not compared["unsettled"]
+    assert compared["headlines"] == [
+        "a beats b by 1.00 [0.94, 1.03] on 98 of 100 prompts, Verifiable part (offline), floor; with the 2 lost at their worst still by 0.96"
+    ]
+    assert (
+        compared["caveats"] == [f"a: 2 of 100 decks have no score ({kind} faults 2; {REMEDY}"]
+        and not compared["unsettled"]
+    )
     assert compared["ranks"] == {"a": [1, 1], "b": [2, 2]}
 
 
 def test_one_lost_deck_in_thirty_silences_only_what_it_could_change(runs):
     base = [3 + 0.1 * step for step in range(-5, 5)] * 3
-    near = [value + 0.05 + wobble for value, wobble in zip(base, itertools.cycle([0.04, -0.04, 0.0]))]
-    compared = claims.compare(runs(a=[value + 0.9 for value in base], b=base, c=[*near[:-1], {"fault": "judge"}]))
+    near = [
+        value + 0.05 + wobble for value, wobble in zip(base, itertools.cycle([0.04, -0.04, 0.0]))
+    ]
+    compared = claims.compare(
+        runs(a=[value + 0.9 for value in base], b=base, c=[*near[:-1], {"fault": "judge"}])
+    )
     said = dict(zip(("a b", "a c", "b c"), compared["headlines"], strict=True))
-    assert said["a b"] == "a beats b by 0.90 [0.61, 1.10] on 30 prompts, Verifiable part (offline), floor"  # a row of another pair changes nothing here
-    assert said["a c"].startswith("a beats c by 0.85 [0.55, 1.06] on 29 of 30 prompts, Verifiable part (offline), floor; with the 1 lost at their worst still by 0.80")
-    assert re.fullmatch(r"b and c: inconclusive on 29 of 30 prompts, Verifiable part \(offline\), floor \(difference -0.05 \[-0.25, 0.16\], but the decks without a "
-                        r"score could make it \[-0.\d\d, 0.\d\d\]\)", said["b c"])
-    assert compared["ranks"] == {"a": [1, 1], "b": [2, 3], "c": [2, 3]} and not compared["unsettled"]
-    assert [pair["a"] + pair["b"] for pair in compared["pairs"] if "bounds" in pair and pair["measure"] == "overall"] == ["ac", "bc"]
+    assert (
+        said["a b"]
+        == "a beats b by 0.90 [0.61, 1.10] on 30 prompts, Verifiable part (offline), floor"
+    )  # a row of another pair changes nothing here
+    assert said["a c"].startswith(
+        "a beats c by 0.85 [0.55, 1.06] on 29 of 30 prompts, Verifiable part (offline), floor; with the 1 lost at their worst still by 0.80"
+    )
+    assert re.fullmatch(
+        r"b and c: inconclusive on 29 of 30 prompts, Verifiable part \(offline\), floor \(difference -0.05 \[-0.25, 0.16\], but the decks without a "
+        r"score could make it \[-0.\d\d, 0.\d\d\]\)",
+        said["b c"],
+    )
+    assert (
+        compared["ranks"] == {"a": [1, 1], "b": [2, 3], "c": [2, 3]} and not compared["unsettled"]
+    )
+    assert [
+        pair["a"] + pair["b"]
+        for pair in compared["pairs"]
+        if "bounds" in pair and pair["measure"] == "overall"
+    ] == ["ac", "bc"]
 
 
 def test_beyond_the_limit_two_models_that_are_not_separated_may_be_so_for_the_lost_decks(runs):
@@ -145,64 +219,113 @@ def test_beyond_the_limit_two_models_that_are_not_separated_may_be_so_for_the_lo
     within = runs(a=level, b=base)
     assert said(within)[0].startswith("a is not separated from b on 22 prompts")
     compared = claims.compare(runs(a=[*level[:-1], {"fault": "judge"}], b=base))
-    assert compared["headlines"][0].startswith("a and b: inconclusive on 21 of 22 prompts, Verifiable part (offline), floor (difference ")
+    assert compared["headlines"][0].startswith(
+        "a and b: inconclusive on 21 of 22 prompts, Verifiable part (offline), floor (difference "
+    )
     assert compared["unsettled"]
 
 
-def test_a_run_that_was_cut_off_says_nothing_and_other_pairs_do_under_a_protocol_that_limits_it(runs):
+def test_a_run_that_was_cut_off_says_nothing_and_other_pairs_do_under_a_protocol_that_limits_it(
+    runs,
+):
     cut = [{"overall": 3.0, "finish": "length"}] * 2 + [3.0] * 18
     loaded = runs(a=cut, b=[2.0] * 20, c=[1.5] * 20)
-    assert claims.caveats(loaded) == []  # the offline protocol lets the embedded model write until it is stopped
+    assert (
+        claims.caveats(loaded) == []
+    )  # the offline protocol lets the embedded model write until it is stopped
     for run in loaded:
         run["protocol"]["claim"] = {"excluded": 0.01, "truncated": 0.05}
     compared = claims.compare(loaded)
-    assert compared["caveats"] == ["a: 2 of 20 replies were cut off at the token limit (at most 5 % may); raise max_tokens in the protocol's sampling"]
+    assert compared["caveats"] == [
+        "a: 2 of 20 replies were cut off at the token limit (at most 5 % may); raise max_tokens in the protocol's sampling"
+    ]
     assert compared["headlines"] == [
         "a and b: inconclusive on 20 prompts, Verifiable part (offline), floor (difference 1.00 [0.70, 1.15], but 2 of 20 replies of a were cut off)",
         "a and c: inconclusive on 20 prompts, Verifiable part (offline), floor (difference 1.50 [1.20, 1.57], but 2 of 20 replies of a were cut off)",
-        "b beats c by 0.50 [0.35, 0.57] on 20 prompts, Verifiable part (offline), floor"]
+        "b beats c by 0.50 [0.35, 0.57] on 20 prompts, Verifiable part (offline), floor",
+    ]
 
 
 # Rows that are left out
 
+
 def thirty(path, *, without=()):
     """Scores of two models over 30 prompts, of which beta failed 10 and is better where it did not; rows of `without` are deleted."""
-    return rows(path, *(other("alpha", f"p{n}", 3 + n % 3 / 10, 3.0) for n in range(30)),
-                *(other("beta", f"p{n}", *(3.6 + n % 3 / 10, 3.6) if n >= 10 else (None, None), rendered=n >= 10) for n in range(30)
-                  if n not in without))
+    return rows(
+        path,
+        *(other("alpha", f"p{n}", 3 + n % 3 / 10, 3.0) for n in range(30)),
+        *(
+            other(
+                "beta",
+                f"p{n}",
+                *(3.6 + n % 3 / 10, 3.6) if n >= 10 else (None, None),
+                rendered=n >= 10,
+            )
+            for n in range(30)
+            if n not in without
+        ),
+    )
 
 
 def test_rows_of_a_model_that_failed_cannot_be_left_out(tmp_path):
     whole = said(load([thirty(tmp_path / "whole.jsonl")]))[0]
-    assert re.fullmatch(r"alpha (is not separated from|beats) .* on 30 prompts, Mean of the dimensions, floor.*", whole) and "beta beats" not in whole
+    assert (
+        re.fullmatch(
+            r"alpha (is not separated from|beats) .* on 30 prompts, Mean of the dimensions, floor.*",
+            whole,
+        )
+        and "beta beats" not in whole
+    )
     path = thirty(tmp_path / "less.jsonl", without=range(10))
     with pytest.raises(cli.BadData) as refusal:
         claims.compare(load([path]))
     assert str(refusal.value) == (
         "alpha and beta cannot be compared: beta lacks 10 of 30 prompts (p0, p1, p2, p3, p4 and 5 more). What a model failed at is a row too "
-        "(docs/records.md): have these added, or compare what all have: run-compare --common")
+        "(docs/records.md): have these added, or compare what all have: run-compare --common"
+    )
     compared = claims.compare(load([path], common=True))
-    assert compared["headlines"] == ["beta beats alpha by 0.60 [0.21, 0.91] on 20 common prompts, Mean of the dimensions, floor"]
+    assert compared["headlines"] == [
+        "beta beats alpha by 0.60 [0.21, 0.91] on 20 common prompts, Mean of the dimensions, floor"
+    ]
     assert compared["left_out"] == {"alpha": [f"p{n}" for n in range(10)], "beta": []}
-    assert claims.headline(compared)[-1] == "- alpha: 10 of its decks are left out, which not all have (p0, p1, p2, p3, p4 and 5 more)"
+    assert (
+        claims.headline(compared)[-1]
+        == "- alpha: 10 of its decks are left out, which not all have (p0, p1, p2, p3, p4 and 5 more)"
+    )
     assert all("common prompt" in pair["sentence"] for pair in compared["pairs"])
 
 
 def test_samples_of_a_model_that_failed_cannot_be_left_out(tmp_path):
-    path = rows(tmp_path / "t.jsonl", *(other(model, f"p{n}") for model in "xy" for n in range(8) for k in range(3) if (model, n, k) != ("y", 4, 2)))
+    path = rows(
+        tmp_path / "t.jsonl",
+        *(
+            other(model, f"p{n}")
+            for model in "xy"
+            for n in range(8)
+            for k in range(3)
+            if (model, n, k) != ("y", 4, 2)
+        ),
+    )
     with pytest.raises(cli.BadData, match=r"y lacks samples of 1 of 8 prompts \(p4\)"):
         claims.compare(load([path]))
     assert "on 8 common prompts" in said(load([path], common=True))[0]
 
 
-def test_runs_of_other_prompts_are_no_pair_and_common_takes_only_what_is_asked_alike(tmp_path, runs):
+def test_runs_of_other_prompts_are_no_pair_and_common_takes_only_what_is_asked_alike(
+    tmp_path, runs
+):
     def write(name, numbers, **asks):
         rows = [record(str(n), name, 3.0) for n in numbers]
-        return synthetic.write(tmp_path / name, [{**row, "asks": {**row["asks"], **asks}} for row in rows])
+        return synthetic.write(
+            tmp_path / name, [{**row, "asks": {**row["asks"], **asks}} for row in rows]
+        )
+
     paths = [write("a", range(12)), write("b", range(4, 16))]
     with pytest.raises(cli.BadData, match="prompts.sha256"):
         load(paths)
-    assert said(load(paths, common=True)) == ["a is not separated from b on 8 common prompts, Verifiable part (offline), floor (difference 0.00 [-0.66, 0.66])"]
+    assert said(load(paths, common=True)) == [
+        "a is not separated from b on 8 common prompts, Verifiable part (offline), floor (difference 0.00 [-0.66, 0.66])"
+    ]
     with pytest.raises(cli.BadData, match="no deck is common to a and c"):
         load([paths[0], write("c", range(20, 30))], common=True)
     with pytest.raises(cli.BadData, match="p4 asks one thing in a and another in d"):
@@ -210,6 +333,7 @@ def test_runs_of_other_prompts_are_no_pair_and_common_takes_only_what_is_asked_a
 
 
 # How the models were asked
+
 
 def asked(runs):
     return {entry["setting"]: entry["values"] for entry in claims.compare(runs)["asked"]}
@@ -220,20 +344,35 @@ def test_what_differs_in_the_requests_is_always_listed(runs):
     same = runs(a=[plain] * 8, b=[plain] * 8)
     assert asked(same) == {}
     assert claims.asked_table(same, claims.compare(same)) == (
-        "How the models were asked", ["Setting", "a", "b"], [["every setting", "the same", "the same"]],
-        "All requests are the same but for the model's name.")
+        "How the models were asked",
+        ["Setting", "a", "b"],
+        [["every setting", "the same", "the same"]],
+        "All requests are the same but for the model's name.",
+    )
     other = {"overall": 3.0, "body": {"max_tokens": 4096, "reasoning": {"effort": "high"}}}
     unlike = runs(a=[plain] * 8, b=[other] * 8)
-    assert asked(unlike) == {"max_tokens": {"a": 1024, "b": 4096}, "reasoning.effort": {"a": None, "b": "high"}}
-    table = next(table for table in claims.tables(unlike, claims.compare(unlike)) if table[0] == claims.ASKED)
-    assert table[2] == [["max_tokens", "1024", "4096"], ["reasoning.effort", "not set", "high"]] and table[3] == ""
+    assert asked(unlike) == {
+        "max_tokens": {"a": 1024, "b": 4096},
+        "reasoning.effort": {"a": None, "b": "high"},
+    }
+    table = next(
+        table for table in claims.tables(unlike, claims.compare(unlike)) if table[0] == claims.ASKED
+    )
+    assert (
+        table[2] == [["max_tokens", "1024", "4096"], ["reasoning.effort", "not set", "high"]]
+        and table[3] == ""
+    )
     assert same[0]["summary"]["asked"]["sha256"] != unlike[1]["summary"]["asked"]["sha256"]
 
 
 def test_how_another_tool_asked_is_unknown_and_said_so(tmp_path):
-    loaded = load([rows(tmp_path / "t.jsonl", *(other(model, f"p{n}") for n in range(8) for model in "xy"))])
+    loaded = load(
+        [rows(tmp_path / "t.jsonl", *(other(model, f"p{n}") for n in range(8) for model in "xy"))]
+    )
     assert claims.asked_table(loaded, claims.compare(loaded))[2:] == (
-        [["every setting", "unknown", "unknown"]], "What was sent to x and y is not recorded.")
+        [["every setting", "unknown", "unknown"]],
+        "What was sent to x and y is not recorded.",
+    )
 
 
 def test_every_sentence_names_measure_accounting_and_n(runs):
@@ -243,7 +382,10 @@ def test_every_sentence_names_measure_accounting_and_n(runs):
         named = re.escape(f"{titles[pair['measure']]}, {claims.ACCOUNTINGS[pair['accounting']]}")
         assert re.search(rf" on \d+( and \d+)?( of \d+)? prompts, {named}", pair["sentence"])
     assert "on 9 and 10 of 10 prompts, Verifiable part (offline), renderable only" in next(
-        pair["sentence"] for pair in pairs if (pair["accounting"], pair["measure"]) == ("renderable", "overall"))
+        pair["sentence"]
+        for pair in pairs
+        if (pair["accounting"], pair["measure"]) == ("renderable", "overall")
+    )
 
 
 def test_a_protocol_that_is_not_the_shipped_one_is_named_in_the_headline(tmp_path):
@@ -254,18 +396,33 @@ def test_a_protocol_that_is_not_the_shipped_one_is_named_in_the_headline(tmp_pat
         records = [record(str(n), name, value) for n in range(8)]
         records = [{**one, "score": scoring.score(mine, one)} for one in records]
         paths.append(synthetic.write(tmp_path / name, records))
-        stream.write(tmp_path / name / "protocol.json", json.dumps(identity.identity(mine, records)))
+        stream.write(
+            tmp_path / name / "protocol.json", json.dumps(identity.identity(mine, records))
+        )
     compared = claims.compare(load(paths))
-    assert compared["headlines"] == ["a beats b by 1.00 [0.01, 1.66] on 8 prompts, Verifiable part (offline), floor, not the shipped protocol"]
-    assert claims.headline(compared)[-1] == "- the protocol is not the shipped one: score.weights.viscraft: 0.9 != 0.1"
+    assert compared["headlines"] == [
+        "a beats b by 1.00 [0.01, 1.66] on 8 prompts, Verifiable part (offline), floor, not the shipped protocol"
+    ]
+    assert (
+        claims.headline(compared)[-1]
+        == "- the protocol is not the shipped one: score.weights.viscraft: 0.9 != 0.1"
+    )
 
 
-def test_verdicts_by_another_rubric_than_the_shipped_one_are_named_though_the_protocol_file_is_the_shipped_one(tmp_path):
+def test_verdicts_by_another_rubric_than_the_shipped_one_are_named_though_the_protocol_file_is_the_shipped_one(
+    tmp_path,
+):
     other, paths = "f" * 64, []
     for name in "ab":
         records = [record(str(n), name, 3.0) for n in range(8)]
         paths.append(synthetic.write(tmp_path / name, records))
-        stream.write(tmp_path / name / "scores.jsonl", b"".join(stream.dumps({**one, "judge": {**one["judge"], "rubric": other}}) + b"\n" for one in records))
+        stream.write(
+            tmp_path / name / "scores.jsonl",
+            b"".join(
+                stream.dumps({**one, "judge": {**one["judge"], "rubric": other}}) + b"\n"
+                for one in records
+            ),
+        )
     assert [line.split(":")[0] for line in load(paths)[0]["unshipped"]] == ["judge.rubric"]
 
 
@@ -275,29 +432,51 @@ def made(judged, craft):
 
 def test_a_headline_that_hangs_on_the_scan_says_so(runs):
     stuffed, honest = ([made(3 + step, craft) for step in STEPS * 3] for craft in (4.5, 1.5))
-    assert said(runs(a=stuffed, b=honest)) == ["a beats b by 0.30 [0.10, 0.47] on 33 prompts, Verifiable part (offline), floor; without VisCraft the two are not separated (0.00)"]
+    assert said(runs(a=stuffed, b=honest)) == [
+        "a beats b by 0.30 [0.10, 0.47] on 33 prompts, Verifiable part (offline), floor; without VisCraft the two are not separated (0.00)"
+    ]
 
 
 def test_a_headline_that_the_judge_contradicts_says_so(runs):
     stuffed = [made(2.85 + step, 5) for step in STEPS * 10]
     honest = [made(3 + step, 1) for step in STEPS * 10]
-    assert said(runs(a=stuffed, b=honest)) == ["a beats b by 0.27 [0.21, 0.32] on 110 prompts, Verifiable part (offline), floor; without VisCraft the difference turns round (-0.15)"]
+    assert said(runs(a=stuffed, b=honest)) == [
+        "a beats b by 0.27 [0.21, 0.32] on 110 prompts, Verifiable part (offline), floor; without VisCraft the difference turns round (-0.15)"
+    ]
 
 
 def test_ranks_are_the_ranges_that_the_pairs_leave_open(runs):
     base = [3 + step for step in STEPS * 2]
-    compared = claims.compare(runs(a=[value + 1 for value in base], b=base, c=[value + wobble for value, wobble in zip(
-        base, itertools.cycle([0.2, -0.2]))]))
+    compared = claims.compare(
+        runs(
+            a=[value + 1 for value in base],
+            b=base,
+            c=[value + wobble for value, wobble in zip(base, itertools.cycle([0.2, -0.2]))],
+        )
+    )
     assert compared["ranks"] == {"a": [1, 1], "b": [2, 3], "c": [2, 3]}
     assert claims.ranked(compared) == "Ranks left open by the tests: a 1; b 2 to 3; c 2 to 3"
 
 
 def test_the_accountings_count_what_they_say(runs):
     # Prompt 0: a failed; prompt 1: b failed; the other six both rendered.
-    loaded = runs(a=[{"overall": 1, "fault": "model"}, 4.0] + [4.0] * 6, b=[2.0, {"overall": 1, "fault": "model"}] + [3.0] * 6)
-    found = {pair["accounting"]: pair["difference"] for pair in claims.compare(loaded)["pairs"] if pair["measure"] == "overall"}
-    assert {accounting: (difference["n"], difference["mean"]) for accounting, difference in found.items()} == {
-        "floor": (8, (-1 + 3 + 6) / 8), "renderable": (6, round(4.0 - 20 / 7, 4)), "scored": (6, 1.0)}
+    loaded = runs(
+        a=[{"overall": 1, "fault": "model"}, 4.0] + [4.0] * 6,
+        b=[2.0, {"overall": 1, "fault": "model"}] + [3.0] * 6,
+    )
+    found = {
+        pair["accounting"]: pair["difference"]
+        for pair in claims.compare(loaded)["pairs"]
+        if pair["measure"] == "overall"
+    }
+    assert {
+        accounting: (difference["n"], difference["mean"])
+        for accounting, difference in found.items()
+    } == {
+        "floor": (8, (-1 + 3 + 6) / 8),
+        "renderable": (6, round(4.0 - 20 / 7, 4)),
+        "scored": (6, 1.0),
+    }
 
 
 def test_several_samples_of_a_prompt_are_one_prompt(tmp_path):
@@ -305,10 +484,20 @@ def test_several_samples_of_a_prompt_are_one_prompt(tmp_path):
         records = []
         for n, k in itertools.product(range(8), range(4)):
             one = record(str(n), name, 3 + more + 0.1 * k)
-            records.append({**one, "id": f"p{n}~{k}", "gen": {**one["gen"], "sample": {"of": f"p{n}", "k": k}}})
+            records.append(
+                {**one, "id": f"p{n}~{k}", "gen": {**one["gen"], "sample": {"of": f"p{n}", "k": k}}}
+            )
         synthetic.write(tmp_path / name, records)
-    pair = next(pair for pair in claims.compare(load([tmp_path / "a", tmp_path / "b"]))["pairs"] if pair["measure"] == "overall")
-    assert (pair["difference"]["n"], pair["difference"]["mean"], pair["difference"]["p"]) == (8, 0.5, 0.234666)
+    pair = next(
+        pair
+        for pair in claims.compare(load([tmp_path / "a", tmp_path / "b"]))["pairs"]
+        if pair["measure"] == "overall"
+    )
+    assert (pair["difference"]["n"], pair["difference"]["mean"], pair["difference"]["p"]) == (
+        8,
+        0.5,
+        0.234666,
+    )
 
 
 def test_prompts_of_a_domain_are_no_independent_witnesses(runs):
@@ -316,16 +505,30 @@ def test_prompts_of_a_domain_are_no_independent_witnesses(runs):
     lean = [0.6, 0.5, 0.5, 0.4, -0.6, 0.6]
 
     def write(domain):
-        return runs(a=[{"overall": 3 + lean[n // 5] + 0.1 * (n % 5), "domain": domain(n)} for n in range(30)],
-                    b=[{"overall": 3 + 0.1 * (n % 3), "domain": domain(n)} for n in range(30)])
-    apart, together = claims.compare(write(lambda n: None)), claims.compare(write(lambda n: f"d{n // 5}"))
-    assert [pair["difference"]["clusters"] for pair in (apart["pairs"][0], together["pairs"][0])] == [0, 6]
-    assert apart["headlines"][0].startswith("a beats b") and together["headlines"][0].startswith("a is not separated from b")
+        return runs(
+            a=[
+                {"overall": 3 + lean[n // 5] + 0.1 * (n % 5), "domain": domain(n)}
+                for n in range(30)
+            ],
+            b=[{"overall": 3 + 0.1 * (n % 3), "domain": domain(n)} for n in range(30)],
+        )
+
+    apart, together = (
+        claims.compare(write(lambda n: None)),
+        claims.compare(write(lambda n: f"d{n // 5}")),
+    )
+    assert [
+        pair["difference"]["clusters"] for pair in (apart["pairs"][0], together["pairs"][0])
+    ] == [0, 6]
+    assert apart["headlines"][0].startswith("a beats b") and together["headlines"][0].startswith(
+        "a is not separated from b"
+    )
     notes = [note for _, _, _, note in claims.tables(write(lambda n: f"d{n // 5}"), together)]
     assert any("clustered by domain (6 domains)" in note for note in notes)
 
 
 # Scores of other tools
+
 
 def rows(path, *rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -333,29 +536,74 @@ def rows(path, *rows):
 
 
 def other(model, ident, design=3.0, content=3.0, **more):
-    return {"model": model, "id": ident, "scores": {"design": design, "content": content}, "rendered": True, "error_kind": None, **more}
+    return {
+        "model": model,
+        "id": ident,
+        "scores": {"design": design, "content": content},
+        "rendered": True,
+        "error_kind": None,
+        **more,
+    }
 
 
 def test_scores_of_another_tool_are_compared_by_the_same_rules(tmp_path):
-    path = rows(tmp_path / "theirs.jsonl", *(other(model, f"p{n}", design) for n in range(10) for model, design in (("x", 4.0), ("y", 3.0))),
-                other("x", "p10", None, None, rendered=False), other("y", "p10"),
-                other("x", "p11", None, error_kind="judge"), other("y", "p11"))
+    path = rows(
+        tmp_path / "theirs.jsonl",
+        *(
+            other(model, f"p{n}", design)
+            for n in range(10)
+            for model, design in (("x", 4.0), ("y", 3.0))
+        ),
+        other("x", "p10", None, None, rendered=False),
+        other("y", "p10"),
+        other("x", "p11", None, error_kind="judge"),
+        other("y", "p11"),
+    )
     compared = claims.compare(load([path]))
-    pair = next(pair for pair in compared["pairs"] if (pair["accounting"], pair["measure"]) == claims.HEADLINE)
-    assert (pair["difference"]["n"], pair["difference"]["mean"]) == (11, round((10 * 0.5 - 2) / 11, 4))
-    assert compared["caveats"] == ["x: 1 of 12 decks have no score (judge faults 1; at most 1 % may); have these scored again"]
+    pair = next(
+        pair
+        for pair in compared["pairs"]
+        if (pair["accounting"], pair["measure"]) == claims.HEADLINE
+    )
+    assert (pair["difference"]["n"], pair["difference"]["mean"]) == (
+        11,
+        round((10 * 0.5 - 2) / 11, 4),
+    )
+    assert compared["caveats"] == [
+        "x: 1 of 12 decks have no score (judge faults 1; at most 1 % may); have these scored again"
+    ]
     assert compared["caption"] == "Scores as theirs.jsonl gives them"
-    assert [run["label"] for run in compared["runs"]] == ["x", "y"] and "craft" not in compared["runs"][0]["means"]["floor"]
+    assert [run["label"] for run in compared["runs"]] == ["x", "y"] and "craft" not in compared[
+        "runs"
+    ][0]["means"]["floor"]
 
 
-@pytest.mark.parametrize("change, words", [
-    ({"rendered": "yes"}, 'a row of scores needs "model" (a name), "rendered" (true or false) and "scores" (an object)'),
-    ({"error_kind": "bad"}, 'error_kind is "bad"; it is null or one of model, renderer, judge, infra'),
-    ({"scores": {}}, 'a row of scores needs "model" (a name), "rendered" (true or false) and "scores" (an object)'),
-    ({"weights": {"design": 3, "content": 1}}, 'weights are {"design": 3, "content": 1}, and {"content": 1, "design": 1} in the first row'),
-    ({"scores": {"design": 3}}, "scores for design, and for content, design in the first row"),
-    ({"scores": {"design": 3, "content": 7}}, "scores.content is 7; it is a number from 1 to 5, or null"),
-])
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (
+            {"rendered": "yes"},
+            'a row of scores needs "model" (a name), "rendered" (true or false) and "scores" (an object)',
+        ),
+        (
+            {"error_kind": "bad"},
+            'error_kind is "bad"; it is null or one of model, renderer, judge, infra',
+        ),
+        (
+            {"scores": {}},
+            'a row of scores needs "model" (a name), "rendered" (true or false) and "scores" (an object)',
+        ),
+        (
+            {"weights": {"design": 3, "content": 1}},
+            'weights are {"design": 3, "content": 1}, and {"content": 1, "design": 1} in the first row',
+        ),
+        ({"scores": {"design": 3}}, "scores for design, and for content, design in the first row"),
+        (
+            {"scores": {"design": 3, "content": 7}},
+            "scores.content is 7; it is a number from 1 to 5, or null",
+        ),
+    ],
+)
 def test_a_bad_row_of_scores_is_named(tmp_path, change, words):
     with pytest.raises(cli.BadData) as refusal:
         load([rows(tmp_path / "t.jsonl", other("x", "p0"), {**other("x", "p1"), **change})])
@@ -364,26 +612,69 @@ def test_a_bad_row_of_scores_is_named(tmp_path, change, words):
 
 def test_scores_of_another_tool_are_weighed_as_the_file_says(tmp_path):
     weights = {"design": 3, "content": 1}
-    path = rows(tmp_path / "t.jsonl", *(other(model, f"p{n}", design, 3.0, weights=weights) for n in range(12) for model, design in (("x", 4.0), ("y", 3.0))))
+    path = rows(
+        tmp_path / "t.jsonl",
+        *(
+            other(model, f"p{n}", design, 3.0, weights=weights)
+            for n in range(12)
+            for model, design in (("x", 4.0), ("y", 3.0))
+        ),
+    )
     loaded = load([path])
-    assert said(loaded) == ["x beats y by 0.75 [0.10, 1.22] on 12 prompts, Weighted mean of the dimensions, floor"]
-    assert loaded[0]["protocol"]["score"] == {"overall": "Weighted mean of the dimensions", "weights": weights}
+    assert said(loaded) == [
+        "x beats y by 0.75 [0.10, 1.22] on 12 prompts, Weighted mean of the dimensions, floor"
+    ]
+    assert loaded[0]["protocol"]["score"] == {
+        "overall": "Weighted mean of the dimensions",
+        "weights": weights,
+    }
     with pytest.raises(cli.BadData, match=r"score.weights.design: 3 != 1"):
         load([path, rows(tmp_path / "u.jsonl", other("z", "p0"))])
 
 
-@pytest.mark.parametrize("weights", [None, [], {"design": 1}, {"design": 0, "content": 0}, {"design": -1, "content": 2}, {"design": "1", "content": 1}])
+@pytest.mark.parametrize(
+    "weights",
+    [
+        None,
+        [],
+        {"design": 1},
+        {"design": 0, "content": 0},
+        {"design": -1, "content": 2},
+        {"design": "1", "content": 1},
+    ],
+)
 def test_weights_that_cannot_be_used_are_named(tmp_path, weights):
-    with pytest.raises(cli.BadData, match=r"t.jsonl:1: p0: weights is .*; it has a number from 0 for each dimension of scores \(content, design\)"):
+    with pytest.raises(
+        cli.BadData,
+        match=r"t.jsonl:1: p0: weights is .*; it has a number from 0 for each dimension of scores \(content, design\)",
+    ):
         load([rows(tmp_path / "t.jsonl", other("x", "p0", weights=weights))])
 
 
 def test_one_measure_gets_no_table_of_how_far_the_ranking_holds_and_its_time_is_unknown(tmp_path):
-    loaded = load([rows(tmp_path / "t.jsonl", *({"model": model, "id": f"p{n}", "scores": {"overall": 4 if model == "x" else 3}, "rendered": True}
-                                                for n in range(8) for model in "xy"))])
+    loaded = load(
+        [
+            rows(
+                tmp_path / "t.jsonl",
+                *(
+                    {
+                        "model": model,
+                        "id": f"p{n}",
+                        "scores": {"overall": 4 if model == "x" else 3},
+                        "rendered": True,
+                    }
+                    for n in range(8)
+                    for model in "xy"
+                ),
+            )
+        ]
+    )
     titles = [title for title, *_ in claims.tables(loaded, claims.compare(loaded))]
     assert titles == ["What happened", "How the models were asked", "Scores", "Paired by prompt"]
-    assert [row[-1] for row in claims.tables(loaded, claims.compare(loaded))[0][2]] == ["unknown", "unknown"]
+    assert [row[-1] for row in claims.tables(loaded, claims.compare(loaded))[0][2]] == [
+        "unknown",
+        "unknown",
+    ]
 
 
 def test_a_run_and_the_scores_of_another_tool_never_share_a_table(runs, tmp_path):
@@ -394,20 +685,44 @@ def test_a_run_and_the_scores_of_another_tool_never_share_a_table(runs, tmp_path
 
 # The rule
 
+
 def test_no_other_code_prints_a_ranking_or_a_winner():
     """Sentences that separate models are strings of claims.py; a string elsewhere with such a word is a second path. The words "beats", a
     verdict, and "winner", a column of other people's votes, are no sentences."""
-    words = re.compile(r"\b(beats?|outperforms?|better than|worse than|wins? against|winner|ranked|1st|first place|best model|leaderboard)\b", re.I)
+    words = re.compile(
+        r"\b(beats?|outperforms?|better than|worse than|wins? against|winner|ranked|1st|first place|best model|leaderboard)\b",
+        re.I,
+    )
     offenders = []
-    scripts = [path for path in (cli.ROOT / "bin").iterdir() if "python3" in path.read_text().partition("\n")[0]]
+    scripts = [
+        path
+        for path in (cli.ROOT / "bin").iterdir()
+        if "python3" in path.read_text().partition("\n")[0]
+    ]
     for path in [*(cli.ROOT / "lib/decksmith").rglob("*.py"), *scripts]:
         if path.name == "claims.py":
             continue
         tree = ast.parse(path.read_text())
-        docs = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef)
-                and node.body and isinstance(node.body[0], ast.Expr)}
-        offenders += [f"{path.name}:{node.lineno}: {node.value!r}" for node in ast.walk(tree) if isinstance(node, ast.Constant)
-                      and isinstance(node.value, str) and node.value not in ("beats", "winner") and id(node) not in docs and words.search(node.value)]
+        docs = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        offenders += [
+            f"{path.name}:{node.lineno}: {node.value!r}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value not in ("beats", "winner")
+            and id(node) not in docs
+            and words.search(node.value)
+        ]
     for path in (cli.ROOT / "assets/web").glob("report.*"):
-        offenders += [f"{path.name}: {found[0]}" for found in words.finditer(path.read_text()) if found[0].lower() not in ("beats", "ranked")]
+        offenders += [
+            f"{path.name}: {found[0]}"
+            for found in words.finditer(path.read_text())
+            if found[0].lower() not in ("beats", "ranked")
+        ]
     assert offenders == []

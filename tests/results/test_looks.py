@@ -27,10 +27,20 @@ import synthetic  # noqa: E402
 
 def record(index, model, overall, slug=None, at=None):
     row = {key: value for key, value in synthetic.prompt(index).items() if key != "checklist"}
-    row["gen"] = {"text": "x", "finish_reason": "stop", "usage": {}, "model": {"name": model, "slug": slug or model, "params": {}},
-                  "by": {"at": at, "took": 1} if at else {}}
+    row["gen"] = {
+        "text": "x",
+        "finish_reason": "stop",
+        "usage": {},
+        "model": {"name": model, "slug": slug or model, "params": {}},
+        "by": {"at": at, "took": 1} if at else {},
+    }
     row["render"] = {"status": "ok", "slides": ["1.png", "2.png", "3.png"], "errors": []}
-    row["judge"] = {"judge": "offline-v1", "usage": {}, "scores": dict.fromkeys(scoring.JUDGED, overall), "checklist": []}
+    row["judge"] = {
+        "judge": "offline-v1",
+        "usage": {},
+        "scores": dict.fromkeys(scoring.JUDGED, overall),
+        "checklist": [],
+    }
     row["features"] = {"craft": overall, "craft_v5": overall}
     return {**row, "score": scoring.score(Protocol.load("offline"), row)}
 
@@ -38,13 +48,23 @@ def record(index, model, overall, slug=None, at=None):
 @pytest.fixture
 def runs(tmp_path):
     """Write runs over the first `n` prompts, by the hashes of their ids or in the order of the file, and load them."""
+
     def write(n, *names, order=stream.shuffled, shift=0.0, slug=None):
         ids = sorted((f"p{index + 1:03d}" for index in range(200)), key=order)[:n]
         for name in names:
             more = shift if name == names[0] else 0
-            values = {ident: 3 + more + random.Random(f"{name}{ident}").gauss(0, 0.4) for ident in ids}
-            synthetic.write(tmp_path / name, [record(int(ident[1:]) - 1, name, value, slug if more else None) for ident, value in values.items()])
+            values = {
+                ident: 3 + more + random.Random(f"{name}{ident}").gauss(0, 0.4) for ident in ids
+            }
+            synthetic.write(
+                tmp_path / name,
+                [
+                    record(int(ident[1:]) - 1, name, value, slug if more else None)
+                    for ident, value in values.items()
+                ],
+            )
         return load([tmp_path / name for name in names])
+
     return write
 
 
@@ -58,13 +78,17 @@ def said(loaded, **how):
 
 # Counting
 
+
 def test_looks_at_two_models_are_counted_with_their_prompts_and_what_that_means(runs):
     assert said(runs(12, "a", "b")) == ["First look at a and b under this protocol (12 prompts)"]
-    assert said(runs(30, "a", "b"))[0] == "Second look at a and b under this protocol (12, 30 prompts)"
+    assert (
+        said(runs(30, "a", "b"))[0] == "Second look at a and b under this protocol (12, 30 prompts)"
+    )
     assert said(runs(60, "a", "b")) == [
         "Third look at a and b under this protocol (12, 30, 60 prompts)",
         "A 95 % interval and its test are right for one look: of 3, at least one separates two equal models with a chance of up to "
-        "14 % (run-compare --sequential may look at any time)"]
+        "14 % (run-compare --sequential may look at any time)",
+    ]
 
 
 def test_the_same_numbers_again_are_no_new_look_whatever_looks(runs, tmp_path):
@@ -73,12 +97,15 @@ def test_the_same_numbers_again_are_no_new_look_whatever_looks(runs, tmp_path):
     assert said(loaded) == said(load([tmp_path / "b", tmp_path / "a"])) == first
     report.page(tmp_path / "page", loaded)
     assert len((tmp_path / "a/journal/looks.jsonl").read_bytes().splitlines()) == 1
-    assert f"<p class=\"soft\">{first[0]}.</p>" in (tmp_path / "page/index.html").read_text()
+    assert f'<p class="soft">{first[0]}.</p>' in (tmp_path / "page/index.html").read_text()
 
 
 def test_other_replies_to_the_same_prompts_are_a_look(runs):
     said(runs(12, "a", "b"))
-    assert said(runs(12, "a", "b", shift=0.1))[0] == "Second look at a and b under this protocol (12, 12 prompts)"
+    assert (
+        said(runs(12, "a", "b", shift=0.1))[0]
+        == "Second look at a and b under this protocol (12, 12 prompts)"
+    )
 
 
 def test_either_folder_remembers_for_both(runs, tmp_path):
@@ -86,7 +113,9 @@ def test_either_folder_remembers_for_both(runs, tmp_path):
     (tmp_path / "a/journal/looks.jsonl").unlink()
     assert said(runs(30, "a", "b"))[0].startswith("Second look at a and b")
     (tmp_path / "b/journal/looks.jsonl").unlink()
-    assert said(runs(60, "a", "b"))[0] == "Second look at a and b under this protocol (30, 60 prompts)"
+    assert (
+        said(runs(60, "a", "b"))[0] == "Second look at a and b under this protocol (30, 60 prompts)"
+    )
 
 
 def test_another_protocol_begins_anew(runs):
@@ -105,15 +134,35 @@ def test_checkpoints_compared_with_their_base_one_by_one_are_counted_together(ru
     assert "of 10, at least one separates two equal models with a chance of up to 40 %" in error
 
 
-def test_several_models_in_one_comparison_are_one_look_because_their_tests_are_corrected_together(runs):
-    assert said(runs(12, "a", "b", "c")) == ["First look at a and b; a and c; b and c under this protocol (12 prompts)"]
+def test_several_models_in_one_comparison_are_one_look_because_their_tests_are_corrected_together(
+    runs,
+):
+    assert said(runs(12, "a", "b", "c")) == [
+        "First look at a and b; a and c; b and c under this protocol (12 prompts)"
+    ]
 
 
 def test_scores_of_another_tool_have_no_memory_and_that_is_said(tmp_path):
     path = tmp_path / "theirs.jsonl"
-    path.write_text("".join(json.dumps({"model": model, "id": f"p{n}", "scores": {"x": value + n / 10}, "rendered": True,
-                                        "error_kind": None}) + "\n" for n in range(8) for model, value in (("a", 4), ("b", 3))))
-    assert said(load([path])) == ["A 95 % interval and its test are right for one look; looks at files of scores are not counted"]
+    path.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "model": model,
+                    "id": f"p{n}",
+                    "scores": {"x": value + n / 10},
+                    "rendered": True,
+                    "error_kind": None,
+                }
+            )
+            + "\n"
+            for n in range(8)
+            for model, value in (("a", 4), ("b", 3))
+        )
+    )
+    assert said(load([path])) == [
+        "A 95 % interval and its test are right for one look; looks at files of scores are not counted"
+    ]
     assert [one.name for one in tmp_path.iterdir()] == ["theirs.jsonl"]
 
 
@@ -154,8 +203,12 @@ def test_a_torn_line_and_lines_that_are_no_look_are_passed_over(runs, tmp_path):
     for name in "ab":
         path = tmp_path / name / "journal/looks.jsonl"
         whole = path.read_bytes()
-        path.write_bytes(b'null\n{"id":"x","inputs":"y","look":7}\n{"look":{}}\n' + whole + whole[:40])
-    assert said(runs(30, "a", "b"))[0] == "Second look at a and b under this protocol (12, 30 prompts)"
+        path.write_bytes(
+            b'null\n{"id":"x","inputs":"y","look":7}\n{"look":{}}\n' + whole + whole[:40]
+        )
+    assert (
+        said(runs(30, "a", "b"))[0] == "Second look at a and b under this protocol (12, 30 prompts)"
+    )
 
 
 def _look_for_ever(folders, began):
@@ -178,7 +231,10 @@ def test_a_look_that_is_killed_or_meets_another_leaves_journals_that_count(runs,
         os.kill(child.pid, signal.SIGKILL)
         child.join()
         assert said(load(folders)) == ["First look at a and b under this protocol (12 prompts)"]
-    together = [context.Process(target=looks.remember, args=(load(folders if at % 2 else folders[::-1]),)) for at in range(4)]
+    together = [
+        context.Process(target=looks.remember, args=(load(folders if at % 2 else folders[::-1]),))
+        for at in range(4)
+    ]
     runs(30, "a", "b")
     together += [context.Process(target=looks.remember, args=(load(folders),)) for _ in range(4)]
     for child in together:
@@ -187,17 +243,22 @@ def test_a_look_that_is_killed_or_meets_another_leaves_journals_that_count(runs,
         child.join(60)
         assert child.exitcode == 0
     assert said(load(folders))[0].startswith("Second look at a and b")
-    assert all(len((folder / "journal/looks.jsonl").read_bytes().splitlines()) == 2 for folder in folders)
+    assert all(
+        len((folder / "journal/looks.jsonl").read_bytes().splitlines()) == 2 for folder in folders
+    )
 
 
 def test_the_chance_of_a_false_finding_grows_as_is_said():
     found = bench_looks.again("20 % and 20 % floored", repeats=400)
     bound = [looks.false_chance(k) for k in (1, 2, 3, 4)]
     assert 0.10 < found[-1] < bound[-1] == pytest.approx(1 - 0.95**4)
-    assert all(share < most + 0.02 for share, most in zip(found, bound, strict=True))  # the standard error is 0.011
+    assert all(
+        share < most + 0.02 for share, most in zip(found, bound, strict=True)
+    )  # the standard error is 0.011
 
 
 # A confidence sequence
+
 
 def test_by_a_confidence_sequence_equal_models_are_hardly_ever_separated_however_often_one_looks():
     for cell in ("20 % and 20 % floored", "mostly ties"):
@@ -208,11 +269,17 @@ def test_its_interval_holds_the_mean_at_all_lengths_at_once_and_shrinks_to_it():
     dice, missed = numpy.random.default_rng(7), 0
     for _ in range(60):
         values = numpy.clip(dice.normal(0.4, 0.7, 120), -4, 4)
-        missed += any(not found["lo"] <= 0.4 <= found["hi"] for n in range(6, 121, 6)
-                      for found in [sequential.interval(values[:n], -4, 4)])
+        missed += any(
+            not found["lo"] <= 0.4 <= found["hi"]
+            for n in range(6, 121, 6)
+            for found in [sequential.interval(values[:n], -4, 4)]
+        )
     assert missed <= 6
-    widths = [found["hi"] - found["lo"] for n in (20, 200, 2000)
-              for found in [sequential.interval(numpy.tile([0.2, 0.6], n // 2), -4, 4)]]
+    widths = [
+        found["hi"] - found["lo"]
+        for n in (20, 200, 2000)
+        for found in [sequential.interval(numpy.tile([0.2, 0.6], n // 2), -4, 4)]
+    ]
     assert widths[0] > 2 * widths[1] > 4 * widths[2] and widths[2] < 0.12
 
 
@@ -227,11 +294,20 @@ def test_a_headline_by_a_confidence_sequence_and_what_it_speaks_for(runs):
     assert claims.compare(runs(60, "a", "b", shift=1.0))["headlines"][0].startswith("a beats b by ")
     loaded = runs(60, "a", "b", shift=1.0)
     compared = claims.compare(loaded, sequential=True)
-    pair, = (pair for pair in compared["pairs"] if (pair["accounting"], pair["measure"]) == claims.HEADLINE)
+    (pair,) = (
+        pair
+        for pair in compared["pairs"]
+        if (pair["accounting"], pair["measure"]) == claims.HEADLINE
+    )
     values = [x - y for _, x, y in claims.in_order(*loaded)]
-    assert pair["by"] == "confidence sequence" and pair["difference"]["lo"] == round(sequential.interval(values, -4, 4)["lo"], 4)
-    assert compared["headlines"][0].startswith("a beats b by ") and compared["ranks"] == {"a": [1, 1], "b": [2, 2]}
-    alone, = claims.compare(runs(12, "a", "b", shift=1.0), sequential=True)["headlines"]
+    assert pair["by"] == "confidence sequence" and pair["difference"]["lo"] == round(
+        sequential.interval(values, -4, 4)["lo"], 4
+    )
+    assert compared["headlines"][0].startswith("a beats b by ") and compared["ranks"] == {
+        "a": [1, 1],
+        "b": [2, 2],
+    }
+    (alone,) = claims.compare(runs(12, "a", "b", shift=1.0), sequential=True)["headlines"]
     assert alone.startswith("a is not separated from b") and "new sample" not in alone
 
 
@@ -239,10 +315,12 @@ def test_looks_that_are_no_beginning_of_the_sequence_are_named(runs):
     said(runs(12, "a", "b"), sequential=True)
     assert said(runs(30, "a", "b"), sequential=True)[1:] == [looks.ANY_TIME]
     assert said(runs(60, "a", "b", order=in_file), sequential=True)[2] == (
-        "a and b: the looks at 12, 30 prompts are no part of this sequence, so its guarantee does not reach from them to this one")
+        "a and b: the looks at 12, 30 prompts are no part of this sequence, so its guarantee does not reach from them to this one"
+    )
 
 
 # What was written down before
+
 
 @pytest.fixture
 def folders(tmp_path):
@@ -253,7 +331,12 @@ def folders(tmp_path):
 
 
 def asks(folder, n=12):
-    stream.write(folder / "prompts.jsonl", "".join(json.dumps(synthetic.prompt(index) | {"checklist": None}) + "\n" for index in range(n)))
+    stream.write(
+        folder / "prompts.jsonl",
+        "".join(
+            json.dumps(synthetic.prompt(index) | {"checklist": None}) + "\n" for index in range(n)
+        ),
+    )
 
 
 def written(folders):
@@ -262,24 +345,40 @@ def written(folders):
 
 def finish(folders, n=12, at="2099-01-01T00:00:00+00:00", **slugs):
     for folder, shift in zip(folders, (0.3, 0), strict=True):
-        slug = slugs.get(folder.name, json.loads((folder / looks.REGISTERED).read_text())["models"][folders.index(folder)]["slug"])
+        slug = slugs.get(
+            folder.name,
+            json.loads((folder / looks.REGISTERED).read_text())["models"][folders.index(folder)][
+                "slug"
+            ],
+        )
         asks(folder, n)
-        synthetic.write(folder, [record(index, folder.name, 3 + shift + index / 30, slug, at) for index in range(n)])
+        synthetic.write(
+            folder,
+            [record(index, folder.name, 3 + shift + index / 30, slug, at) for index in range(n)],
+        )
     return said(load(folders))[0]
 
 
 def test_a_comparison_that_kept_to_what_was_written_down_says_so(folders):
     found = written(folders)
     assert (found["n"], found["measure"], found["accounting"]) == (12, "overall", "floor")
-    assert [model["name"] for model in found["models"]] == ["smol", "base"] and found["protocol"]["prompts"]["sha256"]
-    assert finish(folders) == f"As registered before the first reply, on {found['at'][:10]}: Verifiable part (offline), floor, 12 prompts"
+    assert [model["name"] for model in found["models"]] == ["smol", "base"] and found["protocol"][
+        "prompts"
+    ]["sha256"]
+    assert (
+        finish(folders)
+        == f"As registered before the first reply, on {found['at'][:10]}: Verifiable part (offline), floor, 12 prompts"
+    )
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"n": 9}, "prompts.count: 12 != 9; prompts.sha256: "),
-    ({"smol": "another"}, r"SmolLM2 135M: slug .* != another"),
-    ({"at": "2020-01-01T00:00:00+00:00"}, "Base has replies from before 20"),
-])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"n": 9}, "prompts.count: 12 != 9; prompts.sha256: "),
+        ({"smol": "another"}, r"SmolLM2 135M: slug .* != another"),
+        ({"at": "2020-01-01T00:00:00+00:00"}, "Base has replies from before 20"),
+    ],
+)
 def test_one_that_did_not_says_how(folders, change, words):
     written(folders)
     found = finish(folders, **change)
@@ -289,7 +388,10 @@ def test_one_that_did_not_says_how(folders, change, words):
 def test_a_second_look_and_a_third_model_are_not_as_registered(folders, tmp_path):
     written(folders)
     finish(folders)
-    synthetic.write(folders[0], [record(index, "smol", 3.9, "smol", "2099-01-01T00:00:00+00:00") for index in range(12)])
+    synthetic.write(
+        folders[0],
+        [record(index, "smol", 3.9, "smol", "2099-01-01T00:00:00+00:00") for index in range(12)],
+    )
     assert "one look was registered, and there were 2" in said(load(folders))[0]
     synthetic.write(tmp_path / "glm-5.1", [record(index, "glm-5.1", 3.1) for index in range(12)])
     assert "GLM-5.1 was not registered" in said(load([*folders, tmp_path / "glm-5.1"]))[0]
@@ -315,5 +417,7 @@ def test_a_registration_that_was_broken_is_named(folders):
     written(folders)
     finish(folders)
     (folders[0] / looks.REGISTERED).write_text("{}")
-    with pytest.raises(cli.BadData, match="smol/registered.json: not what run-plan --register writes"):
+    with pytest.raises(
+        cli.BadData, match="smol/registered.json: not what run-plan --register writes"
+    ):
         said(load(folders))

@@ -7,7 +7,10 @@ import pytest
 from decksmith.core import cli
 from decksmith.results import power, runs, stats
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "web")]
+sys.path[:0] = [
+    str(Path(__file__).resolve().parents[1]),
+    str(Path(__file__).resolve().parents[1] / "web"),
+]
 import bench_stats  # noqa: E402
 import synthetic  # noqa: E402
 
@@ -18,7 +21,12 @@ def test_components_of_a_balanced_case_are_what_one_computes_by_hand():
     scores = {"a": [[1, 3], [3, 5]], "b": [[5, 7], [7, 9]]}
     parts = power.components([scores])
     assert {name: parts[name] for name in ("prompt", "interaction", "sample", "judge", "n")} == {
-        "prompt": None, "interaction": 7.0, "sample": 1.0, "judge": 2.0, "n": 2}
+        "prompt": None,
+        "interaction": 7.0,
+        "sample": 1.0,
+        "judge": 2.0,
+        "n": 2,
+    }
     assert power.deviation(parts, 2, 4) ** 2 == pytest.approx(2 * (7 + 1 / 2 + 2 / 8))
 
 
@@ -28,7 +36,9 @@ def test_what_two_models_find_hard_together_cancels():
     a, b = ({str(i): [[hard[i] + random.normal(0, 0.3)]] for i in range(400)} for _ in range(2))
     alone, together = power.components([a]), power.components([a, b])
     assert alone["interaction"] == pytest.approx(0.97 + 0.09, rel=0.1)
-    assert together["interaction"] == pytest.approx(0.09, rel=0.2) and together["prompt"] == pytest.approx(0.97, rel=0.1)
+    assert together["interaction"] == pytest.approx(0.09, rel=0.2) and together[
+        "prompt"
+    ] == pytest.approx(0.97, rel=0.1)
     assert together["sample"] is None and together["judge"] is None
 
 
@@ -39,53 +49,89 @@ def test_components_are_right_on_average_when_cells_have_unequal_sizes():
         common = random.normal(0, 0.5, 40)
         for _ in range(2):
             own = common + random.normal(0, 0.4, 40)
-            models.append({str(p): [[own[p] + sample + judging for judging in random.normal(0, 0.3, random.integers(1, 4))]
-                                    for sample in random.normal(0, 0.6, random.integers(1, 5))] for p in range(40)})
+            models.append(
+                {
+                    str(p): [
+                        [
+                            own[p] + sample + judging
+                            for judging in random.normal(0, 0.3, random.integers(1, 4))
+                        ]
+                        for sample in random.normal(0, 0.6, random.integers(1, 5))
+                    ]
+                    for p in range(40)
+                }
+            )
         found.append(power._moments(power._cells(models), None))
     means = {name: numpy.mean([parts[name] for parts in found]) for name in found[0]}
-    assert means == pytest.approx({"prompt": 0.25, "interaction": 0.16, "sample": 0.36, "judge": 0.09}, rel=0.15)
+    assert means == pytest.approx(
+        {"prompt": 0.25, "interaction": 0.16, "sample": 0.36, "judge": 0.09}, rel=0.15
+    )
 
 
 def test_a_known_judge_noise_is_taken_out_of_what_it_would_hide_in():
-    scores = {str(p): [[float(value)], [float(value) + 1]] for p, value in enumerate([1, 2, 3, 4, 5, 2, 3])}
+    scores = {
+        str(p): [[float(value)], [float(value) + 1]]
+        for p, value in enumerate([1, 2, 3, 4, 5, 2, 3])
+    }
     without, known = power.components([scores]), power.components([scores], judge=0.2)
-    assert known["sample"] == pytest.approx(without["sample"] - 0.2) and known["interaction"] == pytest.approx(without["interaction"])
+    assert known["sample"] == pytest.approx(without["sample"] - 0.2) and known[
+        "interaction"
+    ] == pytest.approx(without["interaction"])
     assert (without["judge"], known["judge"]) == (None, 0.2)
-    assert power.deviation(known) == pytest.approx(power.deviation(without)) and power.deviation(known, 1, 3) < power.deviation(known)
+    assert power.deviation(known) == pytest.approx(power.deviation(without)) and power.deviation(
+        known, 1, 3
+    ) < power.deviation(known)
 
 
 def test_the_planned_effect_is_within_ten_percent_of_the_simulated_one():
     parts = bench_stats.pilot(numpy.random.default_rng(3), 400, samples=2, judgings=2)
     for n, k in ((30, 1), (60, 2)):
         planned = stats.mde(power.deviation(parts, k), n)
-        assert bench_stats.simulated_mde(n, k, near=planned, repeats=400) == pytest.approx(planned, rel=0.10)
+        assert bench_stats.simulated_mde(n, k, near=planned, repeats=400) == pytest.approx(
+            planned, rel=0.10
+        )
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    return [synthetic.run(folder / name, name, skill, 24, slides_too=False) for name, skill in (("smol", 0.8), ("gpt-5.4", 0.9))]
+    return [
+        synthetic.run(folder / name, name, skill, 24, slides_too=False)
+        for name, skill in (("smol", 0.8), ("gpt-5.4", 0.9))
+    ]
 
 
 def test_a_plan_counts_requests_tokens_price_and_time_by_what_was_measured(pair):
     loaded = runs.load([pair[1]])
     records = [record for record in loaded[0]["records"] if "error" not in record["gen"]]
-    tokens = sum(record["gen"]["usage"][name] for record in records for name in ("prompt_tokens", "completion_tokens")) / len(records)
+    tokens = sum(
+        record["gen"]["usage"][name]
+        for record in records
+        for name in ("prompt_tokens", "completion_tokens")
+    ) / len(records)
     found = power.plan(loaded, effect=0.5)
     design = next(design for design in found["designs"] if design["reaches"])
     n = design["prompts"]
     assert n == stats.needed(0.5, power.deviation(found["parts"])) and design["mde"] <= 0.5
     # Every stage of every synthetic record took the same two seconds, at once.
     assert {name: design[name] for name in ("samples", "judgings", "requests", "gpu_hours")} == {
-        "samples": 1, "judgings": 1, "requests": n, "gpu_hours": None}
-    assert (design["tokens"], design["cost"], design["seconds"]) == pytest.approx((n * tokens, n * 0.002, n * 2 / 24))
+        "samples": 1,
+        "judgings": 1,
+        "requests": n,
+        "gpu_hours": None,
+    }
+    assert (design["tokens"], design["cost"], design["seconds"]) == pytest.approx(
+        (n * tokens, n * 0.002, n * 2 / 24)
+    )
 
 
 def test_cheaper_designs_than_the_one_that_reaches_the_effect_miss_it(pair):
     designs = power.plan(runs.load(pair), effect=0.3)["designs"]
     reaches = [design["reaches"] for design in designs]
     assert reaches == sorted(reaches) and 0 < sum(reaches) < len(reaches)
-    assert [design["reaches"] for design in designs] == [design["mde"] <= 0.3 + 1e-6 for design in designs]
+    assert [design["reaches"] for design in designs] == [
+        design["mde"] <= 0.3 + 1e-6 for design in designs
+    ]
     assert [design["cost"] for design in designs] == sorted(design["cost"] for design in designs)
 
 
@@ -96,7 +142,10 @@ def test_equal_replies_of_one_model_are_judged_again_and_others_are_further_samp
         record["gen"]["text"] = record["gen"].get("text", "") + "!"
     assert {tuple(map(len, cells)) for cells in power._scores([run, again]).values()} == {(2,)}
     assert {tuple(map(len, cells)) for cells in power._scores([run, other]).values()} == {(1, 1)}
-    assert power._scores([run, again]).keys() == runs.columns(run["records"], "floor")["overall"].keys()
+    assert (
+        power._scores([run, again]).keys()
+        == runs.columns(run["records"], "floor")["overall"].keys()
+    )
 
 
 def test_a_vision_judge_adds_its_requests_and_its_price_and_its_card_says_its_noise(pair):
@@ -105,18 +154,32 @@ def test_a_vision_judge_adds_its_requests_and_its_price_and_its_card_says_its_no
         run["protocol"]["judge"] = {"kind": "vision", "model": "judge"}
         for record in run["records"]:
             if "judge" in record and "error" not in record["judge"]:
-                record["judge"]["usage"] = {"prompt_tokens": 5000, "completion_tokens": 500, "cost": 0.01}
+                record["judge"]["usage"] = {
+                    "prompt_tokens": 5000,
+                    "completion_tokens": 500,
+                    "cost": 0.01,
+                }
     share = sum(power._judged(r) for run in loaded for r in run["records"]) / 48
     found = power.plan(loaded, card={"judge": "offline-v1", "noise_variance": 0.2})
-    assert found["parts"]["judge"] == pytest.approx(0.2 * 0.9**2 * share)  # the judge has 90 % of Overall; floored decks are not judged
-    one, three = (next(d for d in found["designs"] if (d["prompts"], d["judgings"]) == (60, r)) for r in (1, 3))
+    assert found["parts"]["judge"] == pytest.approx(
+        0.2 * 0.9**2 * share
+    )  # the judge has 90 % of Overall; floored decks are not judged
+    one, three = (
+        next(d for d in found["designs"] if (d["prompts"], d["judgings"]) == (60, r))
+        for r in (1, 3)
+    )
     assert three["mde"] < one["mde"]
-    assert (one["requests"], three["requests"]) == (round(120 + 120 * share), round(120 + 360 * share))
+    assert (one["requests"], three["requests"]) == (
+        round(120 + 120 * share),
+        round(120 + 360 * share),
+    )
     assert three["cost"] - one["cost"] == pytest.approx(120 * 2 * share * 0.01)
     with pytest.raises(cli.BadData, match="the card is of the judge x"):
         power.plan(loaded, card={"judge": "x", "noise_variance": 0.2})
     unknown = power.plan(loaded)
-    assert unknown["parts"]["judge"] is None and any("judge's own noise is unknown" in note for note in unknown["notes"])
+    assert unknown["parts"]["judge"] is None and any(
+        "judge's own noise is unknown" in note for note in unknown["notes"]
+    )
 
 
 def test_an_unknown_price_is_said_and_gpus_give_hours(pair):
@@ -124,7 +187,10 @@ def test_an_unknown_price_is_said_and_gpus_give_hours(pair):
     for record in loaded[0]["records"]:
         record["gen"].get("usage", {})["cost"] = None
     text = power.markdown(power.plan(loaded))
-    assert "| unknown | 2 s |" in text and "- gpt-5.4: the price is unknown: no `price` in assets/models.toml" in text
+    assert (
+        "| unknown | 2 s |" in text
+        and "- gpt-5.4: the price is unknown: no `price` in assets/models.toml" in text
+    )
     design = power.plan(loaded, gpus=4)["designs"][-1]
     replies = sum("error" not in record["gen"] for record in loaded[0]["records"])
     assert design["gpu_hours"] == pytest.approx(480 * 2 / replies * 4 / 3600)
@@ -132,15 +198,22 @@ def test_an_unknown_price_is_said_and_gpus_give_hours(pair):
 
 def test_runs_that_cannot_carry_a_plan_are_refused_in_words(pair, tmp_path):
     few = synthetic.run(tmp_path / "smol", "smol", 0.99, 5, slides_too=False)
-    with pytest.raises(cli.BadData, match="^SmolLM2 135M: [0-5] prompts with a score; a plan needs at least 6$"):
+    with pytest.raises(
+        cli.BadData, match="^SmolLM2 135M: [0-5] prompts with a score; a plan needs at least 6$"
+    ):
         power.plan(runs.load([few]))
     loaded = runs.load(pair)
     for record in loaded[1]["records"]:
         record["score"]["rendered"] = False
     found = power.plan(loaded)
     assert found["models"] == ["GPT-5.4"]
-    assert found["notes"][0] == "SmolLM2 135M is left out: none of its decks rendered, so its scores do not vary."
-    with pytest.raises(cli.BadData, match="^SmolLM2 135M: no deck rendered, so every score is the floor"):
+    assert (
+        found["notes"][0]
+        == "SmolLM2 135M is left out: none of its decks rendered, so its scores do not vary."
+    )
+    with pytest.raises(
+        cli.BadData, match="^SmolLM2 135M: no deck rendered, so every score is the floor"
+    ):
         power.plan(loaded[1:])
     loaded = runs.load([pair[0]])
     for record in loaded[0]["records"]:
@@ -151,5 +224,9 @@ def test_runs_that_cannot_carry_a_plan_are_refused_in_words(pair, tmp_path):
 
 def test_one_sample_and_one_model_are_said_to_be_what_they_are(pair):
     text = power.markdown(power.plan(runs.load([pair[0]])))
-    assert "prompt and sample cannot be told apart" in text and "upper bound" in text and "| Prompt, with sample |" in text
+    assert (
+        "prompt and sample cannot be told apart" in text
+        and "upper bound" in text
+        and "| Prompt, with sample |" in text
+    )
     assert "upper bound" not in power.markdown(power.plan(runs.load(pair)))

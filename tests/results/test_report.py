@@ -20,74 +20,190 @@ def tiny():
     model = {"name": "m", "slug": "lab/m", "params": {"top_k": 3}}
 
     def gen(tokens, finish="stop", took=2.0, at="2026-01-01T10:00:00+00:00"):
-        return {"text": "x", "finish_reason": finish, "model": model, "by": {"at": at, "took": took}, "sampling": {"top_k": 3, "stop": {"at": ["x"]}},
-                "request": "r", "usage": {"prompt_tokens": 10, "completion_tokens": tokens, "reasoning_tokens": 1, "cost": 0.01}}
+        return {
+            "text": "x",
+            "finish_reason": finish,
+            "model": model,
+            "by": {"at": at, "took": took},
+            "sampling": {"top_k": 3, "stop": {"at": ["x"]}},
+            "request": "r",
+            "usage": {
+                "prompt_tokens": 10,
+                "completion_tokens": tokens,
+                "reasoning_tokens": 1,
+                "cost": 0.01,
+            },
+        }
 
     def judge(value):
-        return {"judge": "offline-v1", "usage": {}, "scores": {"content": value, "design": value, "coherence": value},
-                "checklist": [{"id": "c1", "yes": True, "slide": 1}, {"id": "c2", "yes": False, "slide": None}]}
+        return {
+            "judge": "offline-v1",
+            "usage": {},
+            "scores": {"content": value, "design": value, "coherence": value},
+            "checklist": [
+                {"id": "c1", "yes": True, "slide": 1},
+                {"id": "c2", "yes": False, "slide": None},
+            ],
+        }
 
     def score(value, **more):
-        return {"overall": value, "judge_only": value, "checklist": None if value is None else 0.5, "dimensions": {
-            "viscraft": value, "design": value, "content": value, "coherence": value}, "rendered": True, "floored": False, "fault": None, **more}
+        return {
+            "overall": value,
+            "judge_only": value,
+            "checklist": None if value is None else 0.5,
+            "dimensions": {
+                "viscraft": value,
+                "design": value,
+                "content": value,
+                "coherence": value,
+            },
+            "rendered": True,
+            "floored": False,
+            "fault": None,
+            **more,
+        }
 
     items = [{"id": "c1", "ask": "One?"}, {"id": "c2", "ask": "Two?"}]
     slides = ["1.png", "2.png", "3.png"]
     model_fault = {"kind": "model", "class": "yaml", "message": "bad indent", "line": 4}
     judge_fault = {"kind": "judge", "class": "unparseable", "message": "no JSON"}
     rows = [
-        {"id": "a", "gen": gen(100), "render": {"status": "ok", "slides": slides}, "judge": judge(3.0), "features": {"craft": 3.0, "craft_v5": 4.0},
-         "score": score(3.0)},
-        {"id": "b", "gen": gen(50, "length", at="2026-01-01T10:00:01+00:00"), "render": {"status": "partial", "slides": slides}, "judge": judge(2.0),
-         "features": {"craft": 2.0, "craft_v5": 2.0}, "score": score(2.0)},
-        {"id": "c", "gen": gen(10, at="2026-01-01T12:00:00+00:00"), "render": {"status": "failed", "error": model_fault},
-         "features": {"craft": 5.0, "craft_v5": 5.0},
-         "score": score(1, checklist=0.0, rendered=False, floored=True, fault={"stage": "render", **model_fault})},
-        {"id": "d", "gen": gen(40, at="2026-01-01T12:00:00+00:00"), "render": {"status": "ok", "slides": slides}, "judge": {"error": judge_fault},
-         "score": score(None, fault={"stage": "judge", **judge_fault})},
+        {
+            "id": "a",
+            "gen": gen(100),
+            "render": {"status": "ok", "slides": slides},
+            "judge": judge(3.0),
+            "features": {"craft": 3.0, "craft_v5": 4.0},
+            "score": score(3.0),
+        },
+        {
+            "id": "b",
+            "gen": gen(50, "length", at="2026-01-01T10:00:01+00:00"),
+            "render": {"status": "partial", "slides": slides},
+            "judge": judge(2.0),
+            "features": {"craft": 2.0, "craft_v5": 2.0},
+            "score": score(2.0),
+        },
+        {
+            "id": "c",
+            "gen": gen(10, at="2026-01-01T12:00:00+00:00"),
+            "render": {"status": "failed", "error": model_fault},
+            "features": {"craft": 5.0, "craft_v5": 5.0},
+            "score": score(
+                1,
+                checklist=0.0,
+                rendered=False,
+                floored=True,
+                fault={"stage": "render", **model_fault},
+            ),
+        },
+        {
+            "id": "d",
+            "gen": gen(40, at="2026-01-01T12:00:00+00:00"),
+            "render": {"status": "ok", "slides": slides},
+            "judge": {"error": judge_fault},
+            "score": score(None, fault={"stage": "judge", **judge_fault}),
+        },
     ]
     return [{**row, "checklist": items} for row in rows]
 
 
 def test_a_summary_of_four_records_is_what_one_counts_by_hand():
     # 1, 2, 3: Student's t to 4.484. Two values, 2 and 3: t with one degree of freedom leaves the whole scale open.
-    three, two = {"mean": 2.0, "lo": 1.0, "hi": 4.4841, "n": 3}, {"mean": 2.5, "lo": 1.0, "hi": 5.0, "n": 2}
+    three, two = (
+        {"mean": 2.0, "lo": 1.0, "hi": 4.4841, "n": 3},
+        {"mean": 2.5, "lo": 1.0, "hi": 5.0, "n": 2},
+    )
     names = ["overall", "judge_only", "viscraft", "design", "content", "coherence"]
     assert summarize(enumerate(tiny(), 1)) == {
-        "model": {"name": "m", "slug": "lab/m", "params": {"top_k": 3}}, "judge": "offline-v1",
-        "asked": {"sha256": stream.fingerprint([[ident, "r"] for ident in "abcd"]), "parameters": {"stop.at": ["x"], "top_k": 3}},
-        "n": 4, "prompts": 4, "rendered": 3, "partial": 1, "truncated": 1, "capped": 0,
-        "faults": {"kinds": {"model": 1, "renderer": 0, "judge": 1, "infra": 0},
-                   "classes": [{"kind": "judge", "stage": "judge", "class": "unparseable", "n": 1},
-                               {"kind": "model", "stage": "render", "class": "yaml", "n": 1}]},
-        "tokens": {"prompt": 40, "completion": 200, "reasoning": 4, "records": 4}, "cost": 0.04, "judge_cost": 0,
+        "model": {"name": "m", "slug": "lab/m", "params": {"top_k": 3}},
+        "judge": "offline-v1",
+        "asked": {
+            "sha256": stream.fingerprint([[ident, "r"] for ident in "abcd"]),
+            "parameters": {"stop.at": ["x"], "top_k": 3},
+        },
+        "n": 4,
+        "prompts": 4,
+        "rendered": 3,
+        "partial": 1,
+        "truncated": 1,
+        "capped": 0,
+        "faults": {
+            "kinds": {"model": 1, "renderer": 0, "judge": 1, "infra": 0},
+            "classes": [
+                {"kind": "judge", "stage": "judge", "class": "unparseable", "n": 1},
+                {"kind": "model", "stage": "render", "class": "yaml", "n": 1},
+            ],
+        },
+        "tokens": {"prompt": 40, "completion": 200, "reasoning": 4, "records": 4},
+        "cost": 0.04,
+        "judge_cost": 0,
         "means": {
-            "floor": {**dict.fromkeys(names, three), "checklist": {"mean": 0.3333, "lo": 0.0, "hi": 1.0, "n": 3},
-                      "craft": three, "craft_v5": {"mean": 2.3333, "lo": 1.0, "hi": 5.0, "n": 3}},
-            "renderable": {**dict.fromkeys(names, two), "checklist": {"mean": 0.5, "lo": 0.0, "hi": 0.5, "n": 2},
-                           "craft": two, "craft_v5": {"mean": 3.0, "lo": 1.0, "hi": 5.0, "n": 2}}},
+            "floor": {
+                **dict.fromkeys(names, three),
+                "checklist": {"mean": 0.3333, "lo": 0.0, "hi": 1.0, "n": 3},
+                "craft": three,
+                "craft_v5": {"mean": 2.3333, "lo": 1.0, "hi": 5.0, "n": 3},
+            },
+            "renderable": {
+                **dict.fromkeys(names, two),
+                "checklist": {"mean": 0.5, "lo": 0.0, "hi": 0.5, "n": 2},
+                "craft": two,
+                "craft_v5": {"mean": 3.0, "lo": 1.0, "hi": 5.0, "n": 2},
+            },
+        },
         "interval": {"level": 0.95, "method": stats.METHOD, "over": "each prompt by itself"},
         # 10:00:00 to 10:00:03 (overlapping), two hours of nothing, 12:00:00 to 12:00:02
-        "by": {"tool": "run-summarize", "version": "0.1.0", "generation_s": 8.0, "wall_s": 5.0, "stages_s": {"gen": 8.0}}}
+        "by": {
+            "tool": "run-summarize",
+            "version": "0.1.0",
+            "generation_s": 8.0,
+            "wall_s": 5.0,
+            "stages_s": {"gen": 8.0},
+        },
+    }
 
 
 def test_seconds_that_no_record_tells_are_unknown_and_not_none():
     records = [{**record, "gen": {**record["gen"], "by": {}}} for record in tiny()]
     summary = summarize(enumerate(records, 1))
-    assert {name: summary["by"][name] for name in ("generation_s", "wall_s")} == {"generation_s": None, "wall_s": None}
+    assert {name: summary["by"][name] for name in ("generation_s", "wall_s")} == {
+        "generation_s": None,
+        "wall_s": None,
+    }
     assert spent(summary)[-1] == "unknown"
 
 
 def test_parameters_that_vary_within_a_run_are_all_given_and_a_sample_s_seed_is_the_run_s():
-    records = [{**record, "gen": {**record["gen"], "sample": {"of": record["id"], "k": k}, "sampling": {"seed": 5 + k, "max_tokens": 90 - k % 2}}}
-               for k, record in enumerate(tiny())]
-    assert summarize(enumerate(records, 1))["asked"]["parameters"] == {"seed": 5, "max_tokens": [90, 89]}
+    records = [
+        {
+            **record,
+            "gen": {
+                **record["gen"],
+                "sample": {"of": record["id"], "k": k},
+                "sampling": {"seed": 5 + k, "max_tokens": 90 - k % 2},
+            },
+        }
+        for k, record in enumerate(tiny())
+    ]
+    assert summarize(enumerate(records, 1))["asked"]["parameters"] == {
+        "seed": 5,
+        "max_tokens": [90, 89],
+    }
     records[1]["gen"]["shortened"] = {"asked": 89, "sent": 50}
-    assert summarize(enumerate(records, 1))["asked"]["parameters"]["requests with fewer max_tokens, to fit the context"] == 1
+    assert (
+        summarize(enumerate(records, 1))["asked"]["parameters"][
+            "requests with fewer max_tokens, to fit the context"
+        ]
+        == 1
+    )
 
 
 def test_samples_of_one_prompt_count_once():
-    records = [{**record, "id": f"a~{k}", "gen": {**record["gen"], "sample": {"of": "a", "k": k}}} for k, record in enumerate(tiny()[:2])]
+    records = [
+        {**record, "id": f"a~{k}", "gen": {**record["gen"], "sample": {"of": "a", "k": k}}}
+        for k, record in enumerate(tiny()[:2])
+    ]
     summary = summarize(enumerate(records, 1))
     assert (summary["n"], summary["prompts"]) == (2, 1)
     assert summary["means"]["floor"]["overall"] == {"mean": 2.5, "lo": None, "hi": None, "n": 1}
@@ -99,21 +215,36 @@ def test_an_unknown_price_makes_the_cost_unknown_not_zero():
     assert summarize(enumerate(records, 1))["cost"] is None
 
 
-@pytest.mark.parametrize("change, words", [
-    (lambda records: records.clear(), "no records on stdin; a summary needs the scores.jsonl of a run"),
-    (lambda records: records[1].pop("score"), 'stdin:2: b: no "score" in this record; deck-score writes it'),
-    (lambda records: records[1]["judge"].update(judge="gemini"),
-     'stdin:2: b: one summary is for one judge, here are two: a has "offline-v1", b has "gemini"'),
-    (lambda records: records[3]["gen"]["model"].update(name="n"), None),
-])
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (
+            lambda records: records.clear(),
+            "no records on stdin; a summary needs the scores.jsonl of a run",
+        ),
+        (
+            lambda records: records[1].pop("score"),
+            'stdin:2: b: no "score" in this record; deck-score writes it',
+        ),
+        (
+            lambda records: records[1]["judge"].update(judge="gemini"),
+            'stdin:2: b: one summary is for one judge, here are two: a has "offline-v1", b has "gemini"',
+        ),
+        (lambda records: records[3]["gen"]["model"].update(name="n"), None),
+    ],
+)
 def test_what_cannot_be_summarized_is_refused_in_a_sentence(change, words):
     records = json.loads(json.dumps(tiny()))
     change(records)
     with pytest.raises(cli.BadData) as refusal:
         summarize(enumerate(records, 1))
-    assert str(refusal.value) == (words or (
-        'stdin:4: d: one summary is for one model, here are two: a has {"name": "m", "slug": "lab/m"}, '
-        'd has {"name": "n", "slug": "lab/m"}'))
+    assert str(refusal.value) == (
+        words
+        or (
+            'stdin:4: d: one summary is for one model, here are two: a has {"name": "m", "slug": "lab/m"}, '
+            'd has {"name": "n", "slug": "lab/m"}'
+        )
+    )
 
 
 @pytest.fixture
@@ -136,10 +267,17 @@ def test_the_table_states_everything_and_claims_nothing_that_the_lost_decks_coul
     said = claims.markdown(loaded, claims.compare(loaded))
     identity = json.loads((runs / "low" / "protocol.json").read_text())["hash"][:12]
     three, two, few = "2.00 [1.00, 4.48]", "2.50 [1.00, 5.00]", "2.00 [1.00, 5.00]"
-    low = {"floor": f"1.97 [1.00, 4.39] | {three} | 1.67 [1.00, 3.56] | {' | '.join([three] * 3)} | 0.33 [0.00, 1.00] | 1.67 [1.00, 3.56]",
-           "rest": f"2.45 [1.00, 5.00] | {two} | {few} | {' | '.join([two] * 3)} | 0.50 [0.00, 0.50] | {few}"}
-    floor, rest = f"0.33 [0.00, 1.00] | {three} | 2.33 [1.00, 5.00]", f"0.50 [0.00, 0.50] | {two} | 3.00 [1.00, 5.00]"
-    assert said == f"""\
+    low = {
+        "floor": f"1.97 [1.00, 4.39] | {three} | 1.67 [1.00, 3.56] | {' | '.join([three] * 3)} | 0.33 [0.00, 1.00] | 1.67 [1.00, 3.56]",
+        "rest": f"2.45 [1.00, 5.00] | {two} | {few} | {' | '.join([two] * 3)} | 0.50 [0.00, 0.50] | {few}",
+    }
+    floor, rest = (
+        f"0.33 [0.00, 1.00] | {three} | 2.33 [1.00, 5.00]",
+        f"0.50 [0.00, 0.50] | {two} | 3.00 [1.00, 5.00]",
+    )
+    assert (
+        said
+        == f"""\
 Judge: offline-v1 (offline measures, no vision model looked at these pictures). Protocol {identity}.
 
 **What happened**
@@ -191,6 +329,7 @@ Judge: offline-v1 (offline measures, no vision model looked at these pictures). 
 - high: 1 of 4 decks have no score (judge faults 1; at most 1 % may); `make baseline MODEL=high` does these again and nothing else
 - low: 1 of 4 decks have no score (judge faults 1; at most 1 % may); `make baseline MODEL=low` does these again and nothing else
 """
+    )
 
 
 def test_runs_that_differ_in_more_than_the_model_are_refused_with_the_fields(runs):
@@ -203,7 +342,8 @@ def test_runs_that_differ_in_more_than_the_model_are_refused_with_the_fields(run
         load([runs / "high", runs / "low"])
     assert str(refusal.value) == (
         f"{runs}/high and {runs}/low differ in more than the model; their scores do not belong in one table\n"
-        f"  {runs}/high/protocol.json != {runs}/low/protocol.json:\n  claim.excluded: 0.01 != 0.3")
+        f"  {runs}/high/protocol.json != {runs}/low/protocol.json:\n  claim.excluded: 0.01 != 0.3"
+    )
 
 
 @pytest.mark.parametrize("name", ["summary.json", "scores.jsonl", "protocol.json"])
@@ -217,21 +357,33 @@ def test_an_unfinished_run_names_the_command_that_finishes_it(runs, name):
 def test_a_summary_of_other_records_is_refused(runs):
     path = runs / "low" / "scores.jsonl"
     rows = path.read_text().splitlines(True)
-    path.write_text("".join([*rows[:3], rows[3].replace('"finish_reason":"stop"', '"finish_reason":"length"')]))
+    path.write_text(
+        "".join([*rows[:3], rows[3].replace('"finish_reason":"stop"', '"finish_reason":"length"')])
+    )
     with pytest.raises(cli.BadData) as refusal:
         load([runs / "low"])
-    assert str(refusal.value) == (f"{runs}/low contradicts itself:\n  summary.json: truncated is 1, the records give 2\n"
-                                  f"  to derive all of it again from what was paid for: rm {runs}/low/scores.jsonl && make baseline MODEL=low")
+    assert str(refusal.value) == (
+        f"{runs}/low contradicts itself:\n  summary.json: truncated is 1, the records give 2\n"
+        f"  to derive all of it again from what was paid for: rm {runs}/low/scores.jsonl && make baseline MODEL=low"
+    )
 
 
 def digests(folder):
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_plots_are_drawn_as_png_and_svg_and_equal_runs_give_equal_bytes(runs, tmp_path):
     loaded = load([runs / "low", runs / "high"])
     names = plots(tmp_path / "one", loaded, claims.compare(loaded))
-    assert names == [f"{name}.{form}" for name in ("overall", "dimensions", "radar", "deltas") for form in ("png", "svg")]
+    assert names == [
+        f"{name}.{form}"
+        for name in ("overall", "dimensions", "radar", "deltas")
+        for form in ("png", "svg")
+    ]
     again = load([runs / "low", runs / "high"])
     plots(tmp_path / "two", again, claims.compare(again))
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
@@ -256,25 +408,45 @@ def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp
     before = digests(tmp_path / "r")
     assert "How the models were asked" in (tmp_path / "r" / "index.html").read_text()
     assert first["decks"] == 12 and first["pictures"] > 20 and first["lost"] == 0
-    assert first["made"] == len(list((tmp_path / "r").glob("img/full/*"))) == len(list((tmp_path / "r").glob("img/thumb/*")))
+    assert (
+        first["made"]
+        == len(list((tmp_path / "r").glob("img/full/*")))
+        == len(list((tmp_path / "r").glob("img/thumb/*")))
+    )
     assert report.page(tmp_path / "r", runs)["made"] == 0
     assert digests(tmp_path / "r") == before
 
-    slides = [run["path"] / path for run in runs for record in run["records"] for path in (record.get("render") or {}).get("slides") or []]
-    path = next(path for path in slides if sum(other.read_bytes() == path.read_bytes() for other in slides) == 1)
+    slides = [
+        run["path"] / path
+        for run in runs
+        for record in run["records"]
+        for path in (record.get("render") or {}).get("slides") or []
+    ]
+    path = next(
+        path
+        for path in slides
+        if sum(other.read_bytes() == path.read_bytes() for other in slides) == 1
+    )
     old = path.read_bytes()
     synthetic.slide(path, 2, "Another title", "seriph", "again")
     try:
         assert report.page(tmp_path / "r", runs)["made"] == 1
-        assert len(list((tmp_path / "r").glob("img/full/*"))) == first["made"], "the old picture is gone"
+        assert len(list((tmp_path / "r").glob("img/full/*"))) == first["made"], (
+            "the old picture is gone"
+        )
     finally:
         path.write_bytes(old)
 
 
 def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, tmp_path):
     runs = load([small / "one"])
-    row = next(record for record in runs[0]["records"] if (record.get("render") or {}).get("slides"))
-    row["render"]["slides"][0], row["deck"]["path"] = "../two/p001/slides/01.png", "../../../../../../etc/hostname"
+    row = next(
+        record for record in runs[0]["records"] if (record.get("render") or {}).get("slides")
+    )
+    row["render"]["slides"][0], row["deck"]["path"] = (
+        "../two/p001/slides/01.png",
+        "../../../../../../etc/hostname",
+    )
     row["messages"][-1]["content"] = "</script><!-- <script> \ud800 \u2028"
     done = report.page(tmp_path, runs)
     html = (tmp_path / "index.html").read_text()
@@ -288,11 +460,15 @@ def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, 
 
 def test_the_policy_allows_exactly_the_page_s_own_script_and_style(small, tmp_path):
     import base64
+
     report.page(tmp_path, load([small / "one"]))
     html = (tmp_path / "index.html").read_text()
     for tag in ("style", "script"):
         text = html.split(f"<{tag}>")[1].split(f"</{tag}>")[0]
-        assert f"{tag}-src &#39;sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}&#39;" in html
+        assert (
+            f"{tag}-src &#39;sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}&#39;"
+            in html
+        )
     assert "unsafe" not in html.split("<style>")[0]
 
 
@@ -300,5 +476,6 @@ def test_every_failure_class_of_the_records_keeps_its_name_on_the_page(small):
     records = [record for _, record in stream.records(small / "one" / "scores.jsonl")]
     rows = report._data(load([small / "one"]), {})["rows"]
     assert [row["fault"] and row["fault"]["class"] for row in rows] == [
-        record["score"]["fault"] and record["score"]["fault"]["class"] for record in records]
+        record["score"]["fault"] and record["score"]["fault"]["class"] for record in records
+    ]
     assert all(row["reply"] is not None for row in rows if not row["slides"])

@@ -21,36 +21,71 @@ def test_where_nothing_varies_the_interval_knows_what_so_many_prompts_can_fail_t
     assert found["lo"] == pytest.approx(4 - 3 * share, abs=1e-4) and found["hi"] == 4.0
     assert stats.mean([1.0] * 12, (1, 5))["hi"] == pytest.approx(1 + 4 * share, abs=1e-4)
     both = one([4.0] * 12, [4.0] * 12, (1, 5))
-    assert (both["lo"], both["hi"], both["p"]) == (pytest.approx(-3 * share), pytest.approx(3 * share), 1.0)
+    assert (both["lo"], both["hi"], both["p"]) == (
+        pytest.approx(-3 * share),
+        pytest.approx(3 * share),
+        1.0,
+    )
 
 
 def test_the_empirical_likelihood_is_the_one_that_an_optimizer_finds():
     from scipy.optimize import minimize
     from scipy.stats import t
+
     values = numpy.array([1.0, 1.0, 2.5, 3.0, 3.2, 3.4, 3.5, 3.5, 4.0, 4.1])
     n, scale = len(values), (0.0, 5.0)
     support = numpy.append(values, scale[0])
     centre = values.mean()
     rest = (values - centre)[:, None]
-    down, _ = stats._likelihood(rest, rest == rest, numpy.array([centre]), numpy.array([centre]), numpy.array([n - 1.0]), 0.0)
+    down, _ = stats._likelihood(
+        rest,
+        rest == rest,
+        numpy.array([centre]),
+        numpy.array([centre]),
+        numpy.array([n - 1.0]),
+        0.0,
+    )
     limit = t.ppf(0.975, n - 1) ** 2
     # The lowest mean of weights on the values and the end whose likelihood ratio is within the limit.
-    lowest = minimize(lambda w: w @ support, numpy.append(numpy.full(n, 0.95 / n), 0.05), bounds=[(1e-6, 1)] * (n + 1), constraints=[
-        {"type": "eq", "fun": lambda w: w.sum() - 1}, {"type": "ineq", "fun": lambda w: limit + 2 * numpy.log(n * w[:n]).sum()}]).fun
+    lowest = minimize(
+        lambda w: w @ support,
+        numpy.append(numpy.full(n, 0.95 / n), 0.05),
+        bounds=[(1e-6, 1)] * (n + 1),
+        constraints=[
+            {"type": "eq", "fun": lambda w: w.sum() - 1},
+            {"type": "ineq", "fun": lambda w: limit + 2 * numpy.log(n * w[:n]).sum()},
+        ],
+    ).fun
     assert centre + down[0] == pytest.approx(lowest, abs=1e-4)
 
 
 def test_the_t_part_is_scipy_s_and_with_clusters_of_one_size_that_of_the_cluster_means():
     from scipy.stats import ttest_1samp
+
     random = numpy.random.default_rng(3)
     values = random.normal(0.3, 1, (40, 1))
+
     def student(rows, label):
-        sums, sizes = stats._gathered(rows - rows.mean(), label), stats._gathered(numpy.ones_like(rows), label)
-        return [found[0] for found in stats._student(numpy.array([rows.mean()]), sums, sizes, numpy.array([len(rows)]))]
-    for label, other in ((None, values), (numpy.arange(40) // 5, values.reshape(8, 5).mean(axis=1))):
+        sums, sizes = (
+            stats._gathered(rows - rows.mean(), label),
+            stats._gathered(numpy.ones_like(rows), label),
+        )
+        return [
+            found[0]
+            for found in stats._student(
+                numpy.array([rows.mean()]), sums, sizes, numpy.array([len(rows)])
+            )
+        ]
+
+    for label, other in (
+        (None, values),
+        (numpy.arange(40) // 5, values.reshape(8, 5).mean(axis=1)),
+    ):
         test = ttest_1samp(other.ravel(), 0)
         ends = test.confidence_interval()
-        assert student(values, label) == pytest.approx([ends.low, ends.high, test.pvalue, len(other) - 1])
+        assert student(values, label) == pytest.approx(
+            [ends.low, ends.high, test.pvalue, len(other) - 1]
+        )
 
 
 def test_degrees_of_freedom_fall_where_a_cluster_outweighs_the_others():
@@ -66,20 +101,33 @@ def test_degrees_of_freedom_fall_where_a_cluster_outweighs_the_others():
 def test_clusters_count_only_where_one_has_two_prompts_and_there_is_another(clusters):
     found = stats.means(numpy.arange(12.0)[:, None], clusters=clusters)
     alone = stats.means(numpy.arange(12.0)[:, None])
-    assert {name: column.tolist() for name, column in found.items()} == {name: column.tolist() for name, column in alone.items()}
+    assert {name: column.tolist() for name, column in found.items()} == {
+        name: column.tolist() for name, column in alone.items()
+    }
     assert found["clusters"] == 0 and stats.rule(0) == "each prompt by itself"
 
 
 def test_columns_with_gaps_are_as_if_each_were_alone():
     values = numpy.random.default_rng(5).normal(3, 1, (40, 2))
     values[30:, 1] = numpy.nan
-    both, alone = stats.means(values, clusters=list(range(10)) * 4), stats.means(values[:30, 1:], clusters=list(range(10)) * 3)
+    both, alone = (
+        stats.means(values, clusters=list(range(10)) * 4),
+        stats.means(values[:30, 1:], clusters=list(range(10)) * 3),
+    )
     assert both["n"].tolist() == [40, 30]
-    assert [both[name][1] for name in ("mean", "lo", "hi")] == pytest.approx([alone[name][0] for name in ("mean", "lo", "hi")])
+    assert [both[name][1] for name in ("mean", "lo", "hi")] == pytest.approx(
+        [alone[name][0] for name in ("mean", "lo", "hi")]
+    )
 
 
 def one(a, b, scale=None, clusters=None, strict=False):
-    found = stats.differences(numpy.array(a, dtype=float)[:, None], numpy.array(b, dtype=float)[:, None], scale, clusters, strict)
+    found = stats.differences(
+        numpy.array(a, dtype=float)[:, None],
+        numpy.array(b, dtype=float)[:, None],
+        scale,
+        clusters,
+        strict,
+    )
     return {name: column[0] for name, column in found.items()}
 
 
@@ -95,12 +143,21 @@ def test_a_paired_difference_can_be_counted_by_hand():
 @pytest.mark.parametrize("n", [12, 60])
 def test_the_permutation_test_is_scipy_s(n):
     from scipy.stats import permutation_test
+
     random = numpy.random.default_rng(n)
     a = random.normal(3, 1, n)
     b = a + random.normal(0.25, 0.8, n)
-    other = permutation_test((a - b,), numpy.mean, permutation_type="samples", n_resamples=numpy.inf if n < 20 else 20_000, vectorized=True,
-                             rng=numpy.random.default_rng(0))
-    assert stats.exchanged(a[:, None], b[:, None])[0] == pytest.approx(other.pvalue, abs=1e-9 if n < 20 else 0.01)
+    other = permutation_test(
+        (a - b,),
+        numpy.mean,
+        permutation_type="samples",
+        n_resamples=numpy.inf if n < 20 else 20_000,
+        vectorized=True,
+        rng=numpy.random.default_rng(0),
+    )
+    assert stats.exchanged(a[:, None], b[:, None])[0] == pytest.approx(
+        other.pvalue, abs=1e-9 if n < 20 else 0.01
+    )
     assert one(a, b)["p"] >= stats.exchanged(a[:, None], b[:, None])[0]
 
 
@@ -112,7 +169,12 @@ def test_whole_clusters_are_exchanged():
 
 def test_p_and_interval_never_contradict_each_other():
     random = numpy.random.default_rng(8)
-    a, b = (numpy.where(random.random((20, 400)) < floor, 1.0, 3 + shift + 0.2 * random.normal(size=(20, 400))) for floor, shift in ((0.1, 0.3), (0, 0)))
+    a, b = (
+        numpy.where(
+            random.random((20, 400)) < floor, 1.0, 3 + shift + 0.2 * random.normal(size=(20, 400))
+        )
+        for floor, shift in ((0.1, 0.3), (0, 0))
+    )
     for clusters in (None, [n // 2 for n in range(20)]):
         found = stats.differences(a, b, (1, 5), clusters)
         apart = (found["lo"] > 0) | (found["hi"] < 0)
@@ -123,7 +185,14 @@ def test_a_model_that_fails_rarely_is_not_found_better_for_want_of_failures():
     # One model fails at a tenth of its decks and makes up for it with the others: before, 3 of 10 draws of 12 prompts were claims.
     random = numpy.random.default_rng(9)
     mean = 2.8
-    a, b = (numpy.where(random.random((12, 600)) < floor, 1.0, (mean - floor) / (1 - floor) + 0.1 * random.normal(size=(12, 600))) for floor in (0.1, 0))
+    a, b = (
+        numpy.where(
+            random.random((12, 600)) < floor,
+            1.0,
+            (mean - floor) / (1 - floor) + 0.1 * random.normal(size=(12, 600)),
+        )
+        for floor in (0.1, 0)
+    )
     found = stats.differences(a, b, (1, 5))
     assert (((found["lo"] > 0) | (found["hi"] < 0)) & (found["p"] <= 0.05)).mean() <= 0.05
 
@@ -145,14 +214,19 @@ def test_nothing_in_common_is_no_difference_and_no_p():
 
 
 def test_holm_multiplies_the_smallest_by_all_and_never_falls():
-    assert stats.holm([0.01, 0.04, 0.03, numpy.nan]) == pytest.approx([0.03, 0.06, 0.06, numpy.nan], nan_ok=True)
+    assert stats.holm([0.01, 0.04, 0.03, numpy.nan]) == pytest.approx(
+        [0.03, 0.06, 0.06, numpy.nan], nan_ok=True
+    )
     assert stats.holm([0.6, 0.7]).tolist() == [1.0, 1.0]
 
 
 def test_power_needed_and_mde_are_each_other_s_inverse():
     from scipy.stats import nct, t
+
     limit = t.ppf(0.975, 33)
-    assert stats.power(0.5, 1, 34) == pytest.approx(nct.sf(limit, 33, 0.5 * 34**0.5) + nct.cdf(-limit, 33, 0.5 * 34**0.5))
+    assert stats.power(0.5, 1, 34) == pytest.approx(
+        nct.sf(limit, 33, 0.5 * 34**0.5) + nct.cdf(-limit, 33, 0.5 * 34**0.5)
+    )
     assert stats.power(0.5, 1, 33) < 0.8 <= stats.power(0.5, 1, 34) and stats.needed(0.5, 1) == 34
     assert stats.power(stats.mde(2.0, 50), 2.0, 50) == pytest.approx(0.8)
 

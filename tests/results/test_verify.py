@@ -15,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
-ROWS = [synthetic.record(Path(FOLDER.name), "smol", 0.8, index, slides_too=False) for index in range(8)]
+ROWS = [
+    synthetic.record(Path(FOLDER.name), "smol", 0.8, index, slides_too=False) for index in range(8)
+]
 for row in ROWS:
     row["score"]["by"] = {"tool": "deck-score", "at": "2026-01-01T10:00:00+00:00", "took": 0.1}
 
@@ -37,7 +39,10 @@ def run(tmp_path):
 
 def asked(records):
     """The prompts of records, once each, as record-sample writes them."""
-    rows = [{"id": place(record), **{key: record[key] for key in ("messages", "asks", "checklist")}} for record in records]
+    rows = [
+        {"id": place(record), **{key: record[key] for key in ("messages", "asks", "checklist")}}
+        for record in records
+    ]
     return list({row["id"]: row for row in rows}.values())
 
 
@@ -64,7 +69,10 @@ def said(folder, **how):
         load([folder], **how)
     first, *lines = str(refusal.value).split("\n  ")
     assert first == f"{folder} contradicts itself:"
-    assert lines.pop() == f"to derive all of it again from what was paid for: rm {folder}/scores.jsonl && make baseline MODEL=smol"
+    assert (
+        lines.pop()
+        == f"to derive all of it again from what was paid for: rm {folder}/scores.jsonl && make baseline MODEL=smol"
+    )
     return lines
 
 
@@ -90,7 +98,9 @@ def test_rows_deleted_from_scores_and_prompts_are_still_missing_in_the_protocol(
 
 
 def test_failed_samples_deleted_from_scores_are_named_whatever_the_summary_says(run):
-    folder = run(lambda rows: [row for row in rows if row["id"] not in ("p002~1", "p005~0")], sampled(3))
+    folder = run(
+        lambda rows: [row for row in rows if row["id"] not in ("p002~1", "p005~0")], sampled(3)
+    )
     left = [record for _, record in stream.records(folder / "scores.jsonl")]
     (folder / "summary.json").write_text(json.dumps(summarize(enumerate(left, 1))))
     assert said(folder) == ["scores.jsonl: lacks 2 samples that other prompts have: p002~1, p005~0"]
@@ -109,8 +119,13 @@ def test_rows_that_nobody_asked_for_and_other_requests_are_named(run):
 def test_copies_of_a_prompt_under_new_ids_are_named_with_both(run):
     good = max(ROWS, key=lambda row: row["score"]["overall"] or 0)
     copies = [{**good, "id": f"p9{n}"} for n in range(3)]
-    copies[1]["messages"] = [{**m, "content": f"  {m['content'].upper()}\n"} for m in good["messages"]]
-    assert said(run(records=[*ROWS, *copies])) == [f"scores.jsonl: p9{n}: messages are those of {good['id']}; a request counts once" for n in range(3)]
+    copies[1]["messages"] = [
+        {**m, "content": f"  {m['content'].upper()}\n"} for m in good["messages"]
+    ]
+    assert said(run(records=[*ROWS, *copies])) == [
+        f"scores.jsonl: p9{n}: messages are those of {good['id']}; a request counts once"
+        for n in range(3)
+    ]
 
 
 def test_an_id_that_is_there_twice_or_hides_another_is_named(run):
@@ -123,19 +138,24 @@ def test_an_id_that_is_there_twice_or_hides_another_is_named(run):
     assert said(run(hide))[0] == "scores.jsonl: p002: id is p002, and gen.sample says p001~1"
 
 
-RENDERED = next(n for n, row in enumerate(ROWS) if row["score"]["rendered"] and not row["score"]["fault"])
+RENDERED = next(
+    n for n, row in enumerate(ROWS) if row["score"]["rendered"] and not row["score"]["fault"]
+)
 FAILED = next(n for n, row in enumerate(ROWS) if row["score"]["floored"])
 
 
-@pytest.mark.parametrize("at, path, new, computed", [
-    (RENDERED, "score.overall", 4.9, "the stages and weights give"),
-    (RENDERED, "score.judge_only", 4.9, "the stages and weights give"),
-    (RENDERED, "score.dimensions.design", 4.9, "the stages and weights give"),
-    (RENDERED, "score.checklist", 0.99, "the stages and weights give"),
-    (FAILED, "score.overall", 4.9, "the stages and weights give"),
-    (FAILED, "score.floored", False, "the stages and weights give"),
-    (FAILED, "score.fault", None, "the stages and weights give"),
-])
+@pytest.mark.parametrize(
+    "at, path, new, computed",
+    [
+        (RENDERED, "score.overall", 4.9, "the stages and weights give"),
+        (RENDERED, "score.judge_only", 4.9, "the stages and weights give"),
+        (RENDERED, "score.dimensions.design", 4.9, "the stages and weights give"),
+        (RENDERED, "score.checklist", 0.99, "the stages and weights give"),
+        (FAILED, "score.overall", 4.9, "the stages and weights give"),
+        (FAILED, "score.floored", False, "the stages and weights give"),
+        (FAILED, "score.fault", None, "the stages and weights give"),
+    ],
+)
 def test_an_edited_score_is_named_with_both_values(run, at, path, new, computed):
     def edit(rows):
         *steps, last = path.split(".")
@@ -148,11 +168,16 @@ def test_an_edited_score_is_named_with_both_values(run, at, path, new, computed)
     for step in path.split(".")[1:]:
         old = old[step]
     line = next(line for line in said(run(edit)) if line.startswith("scores.jsonl: "))
-    assert line.startswith(f"scores.jsonl: {ROWS[at]['id']}: {path} is {json.dumps(new)}, {computed} ")
+    assert line.startswith(
+        f"scores.jsonl: {ROWS[at]['id']}: {path} is {json.dumps(new)}, {computed} "
+    )
     assert json.dumps(old, ensure_ascii=False)[:40] in line
 
 
-@pytest.mark.parametrize("key, field, new", [("judge", "scores.content", 9), ("judge", "scores.content", "5"), ("features", "craft", True)])
+@pytest.mark.parametrize(
+    "key, field, new",
+    [("judge", "scores.content", 9), ("judge", "scores.content", "5"), ("features", "craft", True)],
+)
 def test_a_score_that_no_judge_and_no_scan_can_give_is_named(run, key, field, new):
     def edit(rows):
         *steps, last = field.split(".")
@@ -161,16 +186,32 @@ def test_a_score_that_no_judge_and_no_scan_can_give_is_named(run, key, field, ne
             part = part[step]
         part[last] = new
 
-    assert f"scores.jsonl: {ROWS[RENDERED]['id']}: {key}.{field} is {identity.short(new)}; it is a number from 1 to 5" in said(run(edit))
+    assert (
+        f"scores.jsonl: {ROWS[RENDERED]['id']}: {key}.{field} is {identity.short(new)}; it is a number from 1 to 5"
+        in said(run(edit))
+    )
 
 
 def test_a_stage_of_another_form_is_bad_data_and_no_crash(run):
     lines = said(run(lambda rows: rows[RENDERED]["judge"].update(scores=[5, 5])))
-    assert any(line.startswith(f"scores.jsonl: {ROWS[RENDERED]['id']}: a stage's value has another form than docs/records.md says") for line in lines)
+    assert any(
+        line.startswith(
+            f"scores.jsonl: {ROWS[RENDERED]['id']}: a stage's value has another form than docs/records.md says"
+        )
+        for line in lines
+    )
 
 
-@pytest.mark.parametrize("field, new, old", [("means.floor.design.mean", 1.25, None), ("n", 7, 8), ("faults.kinds.model", 0, None), ("truncated", 0, 1),
-                                             ("means.floor.overall.lo", 4.5, None)])
+@pytest.mark.parametrize(
+    "field, new, old",
+    [
+        ("means.floor.design.mean", 1.25, None),
+        ("n", 7, 8),
+        ("faults.kinds.model", 0, None),
+        ("truncated", 0, 1),
+        ("means.floor.overall.lo", 4.5, None),
+    ],
+)
 def test_an_edited_summary_is_named_with_both_values(run, field, new, old):
     folder = run()
     stored = json.loads((folder / "summary.json").read_text())
@@ -196,7 +237,9 @@ def test_an_edited_protocol_is_named_by_its_hash_its_scores_and_its_records(run)
     held = json.loads((folder / "protocol.json").read_text())
     held["score"]["weights"]["design"] = 0.9
     (folder / "protocol.json").write_text(json.dumps(held))
-    assert said(folder)[0].startswith(f"protocol.json: hash is {held['hash'][:12]}.., its content gives ")
+    assert said(folder)[0].startswith(
+        f"protocol.json: hash is {held['hash'][:12]}.., its content gives "
+    )
     held["hash"] = stream.fingerprint({key: part for key, part in held.items() if key != "hash"})
     (folder / "protocol.json").write_text(json.dumps(held))
     assert any(": score.overall is " in line for line in said(folder))
@@ -220,13 +263,18 @@ def test_a_request_that_was_edited_is_named(run):
     rows = copy.deepcopy(ROWS)
     for row in rows:
         if "error" not in row["gen"]:
-            row["gen"] |= client.asked({"model": "x", "messages": row["messages"], **row["gen"]["sampling"]})
+            row["gen"] |= client.asked(
+                {"model": "x", "messages": row["messages"], **row["gen"]["sampling"]}
+            )
     assert load([run(records=rows)])
 
     def edit(rows):
         rows[RENDERED]["gen"]["sampling"]["reasoning"] = {"effort": "low"}
 
-    assert any(line.startswith(f"scores.jsonl: {ROWS[RENDERED]['id']}: gen.request is ") for line in said(run(edit, rows)))
+    assert any(
+        line.startswith(f"scores.jsonl: {ROWS[RENDERED]['id']}: gen.request is ")
+        for line in said(run(edit, rows))
+    )
 
 
 def test_the_first_contradictions_are_shown_and_the_others_counted(run):
@@ -241,5 +289,8 @@ def test_the_first_contradictions_are_shown_and_the_others_counted(run):
 def test_json_of_another_kind_is_named(run):
     folder = run()
     (folder / "summary.json").write_text("[]")
-    with pytest.raises(cli.BadData, match="summary.json: not a JSON object; delete it and `make baseline MODEL=smol`"):
+    with pytest.raises(
+        cli.BadData,
+        match="summary.json: not a JSON object; delete it and `make baseline MODEL=smol`",
+    ):
         load([folder])

@@ -20,12 +20,27 @@ TEST = "\ndef check(candidate):\n    assert candidate(1, 2) == 3\n    assert can
 
 
 def test_a_right_completion_is_ok_and_finished_and_others_are_told_apart():
-    said = {name: sandbox_pool.run(PROMPT + body + TEST, limits=sandbox_pool.Limits(wall=wall)) for name, body, wall in (
-        ("right", "    return a + b\n", 20), ("wrong", "    return a - b\n", 20), ("broken", "    return a +\n", 20),
-        ("endless", "    while True: pass\n", 0.5), ("evades", "    return a - b\nexit(0)\n", 20))}
+    said = {
+        name: sandbox_pool.run(PROMPT + body + TEST, limits=sandbox_pool.Limits(wall=wall))
+        for name, body, wall in (
+            ("right", "    return a + b\n", 20),
+            ("wrong", "    return a - b\n", 20),
+            ("broken", "    return a +\n", 20),
+            ("endless", "    while True: pass\n", 0.5),
+            ("evades", "    return a - b\nexit(0)\n", 20),
+        )
+    }
     assert {name: (result.status, result.finished) for name, result in said.items()} == {
-        "right": ("ok", True), "wrong": ("error", False), "broken": ("error", False), "endless": ("timeout", False), "evades": ("ok", False)}
-    assert said["wrong"].stderr.endswith("AssertionError\n") and "    assert candidate(1, 2) == 3\n" in said["wrong"].stderr
+        "right": ("ok", True),
+        "wrong": ("error", False),
+        "broken": ("error", False),
+        "endless": ("timeout", False),
+        "evades": ("ok", False),
+    }
+    assert (
+        said["wrong"].stderr.endswith("AssertionError\n")
+        and "    assert candidate(1, 2) == 3\n" in said["wrong"].stderr
+    )
     assert said["broken"].stderr.endswith("SyntaxError: invalid syntax\n")
     assert said["endless"].message == "no end within 0.5 seconds"
 
@@ -38,43 +53,78 @@ def test_the_reference_solutions_of_humaneval_pass_and_an_empty_completion_does_
     rows = [json.loads(line) for line in gzip.open(place, "rt")][:20]
     for row in rows:
         test = f"\n{row['test']}\ncheck({row['entry_point']})\n"
-        assert sandbox_pool.run(row["prompt"] + row["canonical_solution"] + test).finished, row["task_id"]
-        assert sandbox_pool.run(row["prompt"] + "    pass\n" + test).status == "error", row["task_id"]
+        assert sandbox_pool.run(row["prompt"] + row["canonical_solution"] + test).finished, row[
+            "task_id"
+        ]
+        assert sandbox_pool.run(row["prompt"] + "    pass\n" + test).status == "error", row[
+            "task_id"
+        ]
 
 
 def test_stdin_files_output_and_exit_status_are_as_a_program_s():
-    result = sandbox_pool.run("import sys, helper\nprint(sys.stdin.read() + helper.word, end='')\nprint('oh', file=sys.stderr)\nopen('d/out', 'wb').write(bytes(range(256)))\nsys.exit(3)",
-                         stdin="Grüße ", files={"helper.py": "word = 'é'", "d/in": b"\xff"}, take=["d/out", "d/in", "none"])
-    assert (result.status, result.stdout, result.stderr, result.code, result.message) == ("error", "Grüße é", "oh\n", 3, "exit status 3")
+    result = sandbox_pool.run(
+        "import sys, helper\nprint(sys.stdin.read() + helper.word, end='')\nprint('oh', file=sys.stderr)\nopen('d/out', 'wb').write(bytes(range(256)))\nsys.exit(3)",
+        stdin="Grüße ",
+        files={"helper.py": "word = 'é'", "d/in": b"\xff"},
+        take=["d/out", "d/in", "none"],
+    )
+    assert (result.status, result.stdout, result.stderr, result.code, result.message) == (
+        "error",
+        "Grüße é",
+        "oh\n",
+        3,
+        "exit status 3",
+    )
     assert result.files == {"d/out": bytes(range(256)), "d/in": b"\xff"}
     assert result.odd == {"none": "No such file or directory"}
 
 
 def test_the_code_is_main_and_its_threads_exit_handlers_and_tracebacks_are_python_s():
-    result = sandbox_pool.run("import atexit, threading, time\natexit.register(print, 'last')\n"
-                         "threading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()\n"
-                         "if __name__ == '__main__':\n    print('main')")
+    result = sandbox_pool.run(
+        "import atexit, threading, time\natexit.register(print, 'last')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()\n"
+        "if __name__ == '__main__':\n    print('main')"
+    )
     assert (result.status, result.stdout) == ("ok", "main\nthread\nlast\n")
     result = sandbox_pool.run("def f():\n    return 1 / 0\nf()")
-    assert result.stderr == ('Traceback (most recent call last):\n  File "main.py", line 3, in <module>\n    f()\n  File "main.py", line 2, in f\n'
-                             "    return 1 / 0\n           ~~^~~\nZeroDivisionError: division by zero\n")
+    assert result.stderr == (
+        'Traceback (most recent call last):\n  File "main.py", line 3, in <module>\n    f()\n  File "main.py", line 2, in f\n'
+        "    return 1 / 0\n           ~~^~~\nZeroDivisionError: division by zero\n"
+    )
 
 
 def test_a_shell_script_runs_as_well():
-    result = sandbox_pool.run("read x; echo $x | tr a-z A-Z; echo no >&2; exit 4", language="sh", stdin="abc\n")
-    assert (result.status, result.stdout, result.stderr, result.code) == ("error", "ABC\n", "no\n", 4)
+    result = sandbox_pool.run(
+        "read x; echo $x | tr a-z A-Z; echo no >&2; exit 4", language="sh", stdin="abc\n"
+    )
+    assert (result.status, result.stdout, result.stderr, result.code) == (
+        "error",
+        "ABC\n",
+        "no\n",
+        4,
+    )
 
 
 def test_the_sandbox_shows_python_and_the_system_and_nothing_of_ours():
-    result = sandbox_pool.run("import os, json\nprint(json.dumps([os.getuid(), dict(os.environ), os.getcwd(), os.listdir('.'), sorted(os.listdir('/')), os.path.exists(input())]))", stdin=str(cli.ROOT / "lib"))
+    result = sandbox_pool.run(
+        "import os, json\nprint(json.dumps([os.getuid(), dict(os.environ), os.getcwd(), os.listdir('.'), sorted(os.listdir('/')), os.path.exists(input())]))",
+        stdin=str(cli.ROOT / "lib"),
+    )
     uid, environment, here, inside, top, ours = json.loads(result.stdout)
     assert uid != 0 and environment == {} and inside == [] and not ours
-    assert not {"home", "var", "sys", "run", "boot", "opt"} & set(top) - set(sys.base_prefix.split("/")), top
+    assert not {"home", "var", "sys", "run", "boot", "opt"} & set(top) - set(
+        sys.base_prefix.split("/")
+    ), top
 
 
 def test_runs_of_many_threads_are_apart_and_together():
     results = {}
-    threads = [threading.Thread(target=lambda n=n: results.update({n: sandbox_pool.run(f"print({n} ** 2)").stdout})) for n in range(12)]
+    threads = [
+        threading.Thread(
+            target=lambda n=n: results.update({n: sandbox_pool.run(f"print({n} ** 2)").stdout})
+        )
+        for n in range(12)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -88,10 +138,15 @@ def test_runs_work_in_a_fork_of_this_process():
     for number in range(3):
         children.append(os.fork())
         if not children[-1]:
-            good = all(sandbox_pool.run(f"print({number}, {n})").stdout == f"{number} {n}\n" for n in range(5))
+            good = all(
+                sandbox_pool.run(f"print({number}, {n})").stdout == f"{number} {n}\n"
+                for n in range(5)
+            )
             sandbox_pool._common.close()
             os._exit(0 if good else 1)
-    assert [sandbox_pool.run(f"print('own', {n})").stdout for n in range(5)] == [f"own {n}\n" for n in range(5)]
+    assert [sandbox_pool.run(f"print('own', {n})").stdout for n in range(5)] == [
+        f"own {n}\n" for n in range(5)
+    ]
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
 
 
@@ -110,14 +165,34 @@ def test_variables_of_a_session_persist_the_last_expression_is_shown_and_a_dead_
     pool = sandbox_pool.Pool(warm=1)
     try:
         one, two = pool.session(), pool.session(sandbox_pool.Limits(wall=0.5))
-        said = [one.run(code) for code in ("x = 20", "x + 1", "x / 0", "def f():\n    print('in f')\n    return x\nf()", "import sys\nsys.exit(3)", "x")]
+        said = [
+            one.run(code)
+            for code in (
+                "x = 20",
+                "x + 1",
+                "x / 0",
+                "def f():\n    print('in f')\n    return x\nf()",
+                "import sys\nsys.exit(3)",
+                "x",
+            )
+        ]
         assert [(result.status, result.stdout) for result in said] == [
-            ("ok", ""), ("ok", "21\n"), ("error", ""), ("ok", "in f\n20\n"), ("error", ""), ("ok", "20\n")]
-        assert said[2].stderr.endswith("ZeroDivisionError: division by zero\n") and said[4].code == 3
+            ("ok", ""),
+            ("ok", "21\n"),
+            ("error", ""),
+            ("ok", "in f\n20\n"),
+            ("error", ""),
+            ("ok", "20\n"),
+        ]
+        assert (
+            said[2].stderr.endswith("ZeroDivisionError: division by zero\n") and said[4].code == 3
+        )
         assert two.run("x").stderr.endswith("NameError: name 'x' is not defined\n")
         assert (two.run("while True: pass").status, two.run("1").stdout) == ("timeout", "1\n")
         assert two.run("import os; os._exit(5)").message == "its process ended, exit status 5"
-        with pytest.raises(sandbox_pool.Dead, match="^the session died: killed: its process ended, exit status 5$"):
+        with pytest.raises(
+            sandbox_pool.Dead, match="^the session died: killed: its process ended, exit status 5$"
+        ):
             two.run("1")
         one.close()
         with pytest.raises(sandbox_pool.Dead, match="^the session was closed$"):
@@ -127,8 +202,15 @@ def test_variables_of_a_session_persist_the_last_expression_is_shown_and_a_dead_
 
 
 def test_what_cannot_be_meant_is_refused_before_anything_runs():
-    for wrong in (lambda: sandbox_pool.run("", language="perl"), lambda: sandbox_pool.run("", files={"../x": ""}), lambda: sandbox_pool.run("", take=["/etc/passwd"]),
-                  lambda: sandbox_pool.Limits(wall=0), lambda: sandbox_pool.Limits(memory=1.5), lambda: sandbox_pool.Limits(processes=True), lambda: sandbox_pool.Limits(wall=float("nan"))):
+    for wrong in (
+        lambda: sandbox_pool.run("", language="perl"),
+        lambda: sandbox_pool.run("", files={"../x": ""}),
+        lambda: sandbox_pool.run("", take=["/etc/passwd"]),
+        lambda: sandbox_pool.Limits(wall=0),
+        lambda: sandbox_pool.Limits(memory=1.5),
+        lambda: sandbox_pool.Limits(processes=True),
+        lambda: sandbox_pool.Limits(wall=float("nan")),
+    ):
         with pytest.raises(ValueError):
             wrong()
 
@@ -137,14 +219,22 @@ def test_where_nothing_confines_it_is_refused_with_the_way_out_and_unsafe_is_sai
     command = sandbox_pool._command
 
     def broken(walls):
-        return command(walls) if walls == "none" else ["/bin/sh", "-c", "echo no walls for you >&2; exit 125"]
+        return (
+            command(walls)
+            if walls == "none"
+            else ["/bin/sh", "-c", "echo no walls for you >&2; exit 125"]
+        )
 
     monkeypatch.setattr(sandbox_pool, "_command", broken)
-    with pytest.raises(cli.Missing, match="code cannot be confined here .*namespaces: .*no walls for you.*--unsafe"):
+    with pytest.raises(
+        cli.Missing, match="code cannot be confined here .*namespaces: .*no walls for you.*--unsafe"
+    ):
         sandbox_pool.Pool().run("print(1)")
     pool = sandbox_pool.Pool(unsafe=True, warm=1)
     try:
-        result = pool.run("import os; os.fork() or os.execv('/bin/sleep', ['sleep', '60'])\nprint(1)")
+        result = pool.run(
+            "import os; os.fork() or os.execv('/bin/sleep', ['sleep', '60'])\nprint(1)"
+        )
         assert (result.stdout, result.walls, result.left) == ("1\n", "none", 1)
     finally:
         pool.close()
@@ -157,25 +247,57 @@ def test_a_stale_image_is_refused_by_name(monkeypatch, tmp_path):
     (tmp_path / "containers/verify").chmod(0o755)
     (tmp_path / "containers/sandbox.sif").write_text("x")
     monkeypatch.setattr(cli, "ROOT", tmp_path)
-    with pytest.raises(cli.Missing, match="image sandbox has no record of its build .*make image-sandbox"):
+    with pytest.raises(
+        cli.Missing, match="image sandbox has no record of its build .*make image-sandbox"
+    ):
         sandbox_pool._command("apptainer")
 
 
 def test_the_filter_has_the_kernel_s_numbers():
     """Against the headers, where this machine has them."""
-    for machine, column, header in (("x86_64", 0, "/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), ("aarch64", 1, "/usr/include/asm-generic/unistd.h")):
-        assert len(supervisor.program(machine)) % 8 == 0 and len(supervisor.program(machine)) // 8 < 256
+    for machine, column, header in (
+        ("x86_64", 0, "/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
+        ("aarch64", 1, "/usr/include/asm-generic/unistd.h"),
+    ):
+        assert (
+            len(supervisor.program(machine)) % 8 == 0
+            and len(supervisor.program(machine)) // 8 < 256
+        )
         if Path(header).exists():
-            lines = [line.split() for line in Path(header).read_text().splitlines() if line.startswith(("#define __NR_", "#define __NR3264_"))]
-            known = {line[1].removeprefix("__NR_").removeprefix("__NR3264_"): line[2] for line in lines if len(line) > 2}
-            assert {name: known.get(name, str(numbers[column])) for name, numbers in supervisor._DENIED.items() if numbers[column] is not None} == {
-                name: str(numbers[column]) for name, numbers in supervisor._DENIED.items() if numbers[column] is not None}
+            lines = [
+                line.split()
+                for line in Path(header).read_text().splitlines()
+                if line.startswith(("#define __NR_", "#define __NR3264_"))
+            ]
+            known = {
+                line[1].removeprefix("__NR_").removeprefix("__NR3264_"): line[2]
+                for line in lines
+                if len(line) > 2
+            }
+            assert {
+                name: known.get(name, str(numbers[column]))
+                for name, numbers in supervisor._DENIED.items()
+                if numbers[column] is not None
+            } == {
+                name: str(numbers[column])
+                for name, numbers in supervisor._DENIED.items()
+                if numbers[column] is not None
+            }
 
 
 def test_what_is_refused_by_the_server_is_named():
     server = sandbox_pool.Server(type("Pool", (), {"limits": sandbox_pool.Limits()})(), 1)
-    for body, words in ((b"[]", "no object"), (b"{", "no JSON"), (b"[" * 100000, "no JSON"), (b"{}", "code is missing"), (b'{"code": 1}', "code: not"), (b'{"code": "", "cod": 1}', "unknown key 'cod'"),
-                        (b'{"code": "", "limits": {"wal": 1}}', "unknown limit 'wal'"), (b'{"code": "", "limits": {"wall": 1e9}}', "at most 10"), (b'{"code": "", "files": {"a": 1}}', "files: not")):
+    for body, words in (
+        (b"[]", "no object"),
+        (b"{", "no JSON"),
+        (b"[" * 100000, "no JSON"),
+        (b"{}", "code is missing"),
+        (b'{"code": 1}', "code: not"),
+        (b'{"code": "", "cod": 1}', "unknown key 'cod'"),
+        (b'{"code": "", "limits": {"wal": 1}}', "unknown limit 'wal'"),
+        (b'{"code": "", "limits": {"wall": 1e9}}', "at most 10"),
+        (b'{"code": "", "files": {"a": 1}}', "files: not"),
+    ):
         with pytest.raises(sandbox_pool._Refusal) as refused:
             server.answer("POST", "/run", body)
         assert refused.value.args[0] == 400 and words in refused.value.args[1], refused.value.args
@@ -184,12 +306,33 @@ def test_what_is_refused_by_the_server_is_named():
 
 
 def test_a_result_is_plain_data():
-    assert json.dumps(dataclasses.asdict(sandbox_pool.run("print(1)")) | {"seconds": 0, "walls": ""}) == json.dumps(
-        {"status": "ok", "stdout": "1\n", "stderr": "", "seconds": 0, "walls": "", "code": 0, "finished": True, "left": 0, "files": {}, "odd": {}, "message": ""})
+    assert json.dumps(
+        dataclasses.asdict(sandbox_pool.run("print(1)")) | {"seconds": 0, "walls": ""}
+    ) == json.dumps(
+        {
+            "status": "ok",
+            "stdout": "1\n",
+            "stderr": "",
+            "seconds": 0,
+            "walls": "",
+            "code": 0,
+            "finished": True,
+            "left": 0,
+            "files": {},
+            "odd": {},
+            "message": "",
+        }
+    )
 
 
 def test_a_process_that_ends_leaves_no_cell():
     script = "from decksmith.sandbox import pool; import sys; pool.run('print(1)'); print(pool._common.process.pid)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={"PYTHONPATH": os.pathsep.join(sys.path), "IMAGES": "off"}, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": os.pathsep.join(sys.path), "IMAGES": "off"},
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
     assert not Path(f"/proc/{int(done.stdout)}").exists()

@@ -12,13 +12,19 @@ from decksmith.serving import server
 
 @pytest.fixture
 def found(tmp_path):
-    (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 8, "rank_pattern": {"lm_head": 200}, "base_model_name_or_path": "maker/base"}))
+    (tmp_path / "adapter_config.json").write_text(
+        json.dumps(
+            {"r": 8, "rank_pattern": {"lm_head": 200}, "base_model_name_or_path": "maker/base"}
+        )
+    )
     (tmp_path / "adapter_model.safetensors").write_bytes(b"weights")
     return server.adapter(tmp_path)
 
 
 def test_the_option_list_is_that_of_the_pinned_image():
-    pinned = re.search(r"^serve\s+\S*vllm-openai\s+v(\S+)", (cli.ROOT / "containers/images.lock").read_text(), re.M)[1]
+    pinned = re.search(
+        r"^serve\s+\S*vllm-openai\s+v(\S+)", (cli.ROOT / "containers/images.lock").read_text(), re.M
+    )[1]
     assert json.loads(server.OPTIONS.read_text())["version"] == pinned
 
 
@@ -31,21 +37,37 @@ def test_the_rank_is_the_largest_of_the_adapter_s_modules_rounded_up_to_what_vll
         server.vllm(found | {"rank": 513}, "b", "127.0.0.1", 1)
 
 
-@pytest.mark.parametrize(("more", "said"), [
-    (["--max-lora-rank", "100"], "--max-lora-rank 100 is none of 1, 8, 16"),
-    (["--enable-lorra"], "it has no --enable-lorra"),
-    (["--enable-lora", "yes"], "--enable-lora takes no value"),
-    (["--tensor-parallel-size"], "--tensor-parallel-size takes one value"),
-    (["2"], "--reasoning-parser takes one value"),
-])
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--max-lora-rank", "100"], "--max-lora-rank 100 is none of 1, 8, 16"),
+        (["--enable-lorra"], "it has no --enable-lorra"),
+        (["--enable-lora", "yes"], "--enable-lora takes no value"),
+        (["--tensor-parallel-size"], "--tensor-parallel-size takes one value"),
+        (["2"], "--reasoning-parser takes one value"),
+    ],
+)
 def test_a_line_that_vllm_would_refuse_is_refused_here(found, more, said):
     with pytest.raises(cli.BadData, match=re.escape(said)):
         server.vllm(found, "b", "127.0.0.1", 1, more)
 
 
 def test_what_vllm_would_take_passes(found):
-    server.vllm(found, "b", "0.0.0.0", 1, ["--tensor-parallel-size=2", "--reasoning_config.reasoning_start_str", "<think>", "--dtype", "bfloat16",
-                                         "--reasoning-config", '{"reasoning_start_str":"<think>"}'])
+    server.vllm(
+        found,
+        "b",
+        "0.0.0.0",
+        1,
+        [
+            "--tensor-parallel-size=2",
+            "--reasoning_config.reasoning_start_str",
+            "<think>",
+            "--dtype",
+            "bfloat16",
+            "--reasoning-config",
+            '{"reasoning_start_str":"<think>"}',
+        ],
+    )
 
 
 def test_the_adapter_s_hash_covers_its_scale(found, tmp_path):
@@ -56,7 +78,12 @@ def test_the_adapter_s_hash_covers_its_scale(found, tmp_path):
 
 def test_files_that_are_no_endpoint_are_passed_over(tmp_path, monkeypatch):
     monkeypatch.setenv("DECKSMITH_SERVE", str(tmp_path))
-    for name, text in (("a", "{"), ("b", "[]"), ("c", '{"url":"http://x/v1"}'), ("d", '{"url":"http://y/v1","models":["base"]}')):
+    for name, text in (
+        ("a", "{"),
+        ("b", "[]"),
+        ("c", '{"url":"http://x/v1"}'),
+        ("d", '{"url":"http://y/v1","models":["base"]}'),
+    ):
         (tmp_path / f"{name}.json").write_text(text)
     assert [endpoint["url"] for endpoint in endpoints.endpoints()] == ["http://y/v1"]
 
@@ -70,7 +97,13 @@ def test_where_a_record_belongs_depends_on_its_id_alone_and_every_record_belongs
 
 def loaded(name, served=None, ids=("p1", "p2"), protocol=None, **sampling):
     model = {"name": name, "slug": name} | ({"served": served} if served else {})
-    records = [{"id": ident, "gen": {"model": model, "sampling": {"temperature": 0.7, "seed": n, **sampling}}} for n, ident in enumerate(ids)]
+    records = [
+        {
+            "id": ident,
+            "gen": {"model": model, "sampling": {"temperature": 0.7, "seed": n, **sampling}},
+        }
+        for n, ident in enumerate(ids)
+    ]
     return {"protocol": {"judge": {"kind": "offline"}, **(protocol or {})}, "records": records}
 
 
@@ -78,7 +111,15 @@ def test_two_runs_that_differ_in_more_than_the_model_are_told_apart():
     one = {"engine": "vllm 1", "base": "b", "adapter": None}
     base = loaded("base", one)
     assert verify.same_but_model(base, loaded("tuned", one | {"adapter": "aaa"})) == []
-    assert verify.same_but_model(base, loaded("tuned", one | {"engine": "vllm 2"})) == ["server.engine: vllm 1 != vllm 2"]
-    assert verify.same_but_model(base, loaded("tuned", one, max_tokens=9)) == ["gen.sampling.max_tokens: null != 9"]
-    assert verify.same_but_model(base, loaded("tuned", one, ids=("p1",))) == ["records: 1 in one run only, p2"]
-    assert verify.same_but_model(base, loaded("tuned", one, protocol={"rubric": "x"})) == ["rubric: null != x"]
+    assert verify.same_but_model(base, loaded("tuned", one | {"engine": "vllm 2"})) == [
+        "server.engine: vllm 1 != vllm 2"
+    ]
+    assert verify.same_but_model(base, loaded("tuned", one, max_tokens=9)) == [
+        "gen.sampling.max_tokens: null != 9"
+    ]
+    assert verify.same_but_model(base, loaded("tuned", one, ids=("p1",))) == [
+        "records: 1 in one run only, p2"
+    ]
+    assert verify.same_but_model(base, loaded("tuned", one, protocol={"rubric": "x"})) == [
+        "rubric: null != x"
+    ]

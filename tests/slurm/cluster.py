@@ -33,7 +33,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 USER = "hpc"
 NODES = ("n1", "n2")
-OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED"}
+OVER = {
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "PREEMPTED",
+}
 
 # linuxproc, task/none: no cgroups needed. config_overrides: two cores may claim 64. bf_interval: heterogeneous jobs and requeued ones
 # are started by the backfill scheduler. ReturnToService: a killed node comes back. SlurmdTimeout: a dead node is given up in a minute.
@@ -99,19 +109,37 @@ class Cluster:
         shutil.chown(self.work, USER, USER)
         for number in range(8):  # the GPUs: character devices like /dev/null
             os.mknod(self.root / f"dev/nvidia{number}", 0o20666, os.makedev(1, 3))
-        conf = CONF.format(host=socket.gethostname().split(".")[0], root=self.root, ports=_free_ports(3))
+        conf = CONF.format(
+            host=socket.gethostname().split(".")[0], root=self.root, ports=_free_ports(3)
+        )
         self.conf.write_text(conf.lstrip())
-        (self.root / "gres.conf").write_text(f"NodeName=n[1-2] Name=gpu File={self.root}/dev/nvidia[0-7]\n")
+        (self.root / "gres.conf").write_text(
+            f"NodeName=n[1-2] Name=gpu File={self.root}/dev/nvidia[0-7]\n"
+        )
         key = self.root / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
         try:
-            self._daemon("munged", "--force", f"--socket={self.root}/munge.sock", f"--pid-file={self.root}/munged.pid", f"--key-file={key}",
-                         f"--log-file={self.root}/log/munged.log", f"--seed-file={self.root}/munge.seed")
+            self._daemon(
+                "munged",
+                "--force",
+                f"--socket={self.root}/munge.sock",
+                f"--pid-file={self.root}/munged.pid",
+                f"--key-file={key}",
+                f"--log-file={self.root}/log/munged.log",
+                f"--seed-file={self.root}/munge.seed",
+            )
             self._daemon("slurmctld")
             for node in NODES:
                 self._daemon("slurmd", "-N", node)
-            _until(30, "both nodes are idle", lambda: self.run(["sinfo", "-h", "-N", "-o", "%t"], check=False).stdout.split() == ["idle"] * 2)
+            _until(
+                30,
+                "both nodes are idle",
+                lambda: (
+                    self.run(["sinfo", "-h", "-N", "-o", "%t"], check=False).stdout.split()
+                    == ["idle"] * 2
+                ),
+            )
         except BaseException:
             self.stop()
             raise
@@ -145,24 +173,46 @@ class Cluster:
     def env(self):
         """The whole environment of `run`."""
         home = Path(f"~{USER}").expanduser()
-        return {"SLURM_CONF": str(self.conf), "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(home), "USER": USER, "LOGNAME": USER,
-                "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+        return {
+            "SLURM_CONF": str(self.conf),
+            "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "HOME": str(home),
+            "USER": USER,
+            "LOGNAME": USER,
+            "LANG": "C.UTF-8",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
 
     def run(self, command, *, check=True, cwd=None, env=None, **options):
         """A command as user hpc -> CompletedProcess with text; stderr is shown when it fails and `check` is set."""
-        done = subprocess.run([str(word) for word in command], user=USER, group=USER, extra_groups=[], cwd=cwd or self.work,
-                              env=self.env | (env or {}), capture_output=True, text=True, **options)
+        done = subprocess.run(
+            [str(word) for word in command],
+            user=USER,
+            group=USER,
+            extra_groups=[],
+            cwd=cwd or self.work,
+            env=self.env | (env or {}),
+            capture_output=True,
+            text=True,
+            **options,
+        )
         if check and done.returncode:
-            raise AssertionError(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+            raise AssertionError(
+                f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+            )
         return done
 
     def submit(self, *arguments, stdin=None):
         """sbatch ARGUMENTS as hpc -> the job's number; `stdin`: the script as text."""
-        return self.run(["sbatch", "--parsable", *arguments], input=stdin).stdout.strip().split(";")[0]
+        return (
+            self.run(["sbatch", "--parsable", *arguments], input=stdin).stdout.strip().split(";")[0]
+        )
 
     def show(self, job):
         """What `scontrol show job` says, as {"JobState": .., "ExitCode": .., "Restarts": .., ...}."""
-        return dict(re.findall(r"(\S+?)=(\S*)", self.run(["scontrol", "show", "job", "-o", job]).stdout))
+        return dict(
+            re.findall(r"(\S+?)=(\S*)", self.run(["scontrol", "show", "job", "-o", job]).stdout)
+        )
 
     def wait(self, job, seconds):
         """(state, exit code) once the job has ended; a requeued one has not. AssertionError with its state after `seconds`."""
@@ -171,13 +221,19 @@ class Cluster:
         def over():
             found.update(self.show(job))
             return found["JobState"] in OVER
+
         _until(seconds, f"job {job} ends", over, lambda: found)
         return found["JobState"], int(found["ExitCode"].split(":")[0])
 
     def kill(self, node):
         """SIGKILL to the slurmd of a node and to every process of its job steps."""
         daemon = self._pid(f"slurmd-{node}")
-        steps = [pid for pid, line in _table().items() if line["name"] == "slurmstepd" and f"{self.root}/log/slurmd-{node}.log" in line["files"]]
+        steps = [
+            pid
+            for pid, line in _table().items()
+            if line["name"] == "slurmstepd"
+            and f"{self.root}/log/slurmd-{node}.log" in line["files"]
+        ]
         for pid in [daemon, *steps, *_below(steps)]:
             _kill(pid)
         (self.root / f"slurmd-{node}.pid").unlink(missing_ok=True)
@@ -188,20 +244,41 @@ class Cluster:
     def processes(self):
         """{pid: command line} of every process of a job of this cluster, containers included."""
         table = _table()
-        daemons = {self._pid(name) for name in ("munged", "slurmctld", *(f"slurmd-{node}" for node in NODES))}
-        mine = [pid for pid, line in table.items() if str(self.root) in line["text"] + line["files"] and pid not in daemons | {os.getpid(), os.getppid()}
-                and line["uid"] != 0 or line["name"] == "slurmstepd" and str(self.root) in line["files"]]
+        daemons = {
+            self._pid(name)
+            for name in ("munged", "slurmctld", *(f"slurmd-{node}" for node in NODES))
+        }
+        mine = [
+            pid
+            for pid, line in table.items()
+            if str(self.root) in line["text"] + line["files"]
+            and pid not in daemons | {os.getpid(), os.getppid()}
+            and line["uid"] != 0
+            or line["name"] == "slurmstepd"
+            and str(self.root) in line["files"]
+        ]
         return {pid: table[pid]["command"] for pid in {*mine, *_below(mine)} if pid in table}
 
     def hurry(self, job):
-        time.sleep(3)  # a node takes a job again only in a later second than that in which it ended there
-        subprocess.run(["scontrol", "update", f"JobId={job}", "StartTime=now"], env=self.env, capture_output=True)
+        time.sleep(
+            3
+        )  # a node takes a job again only in a later second than that in which it ended there
+        subprocess.run(
+            ["scontrol", "update", f"JobId={job}", "StartTime=now"],
+            env=self.env,
+            capture_output=True,
+        )
 
     def checkout(self, name="decksmith"):
         """`work/NAME`: the files of this checkout as they are, links to its toolchain, no images, no results; a git repository."""
         copy = self.work / name
-        listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True,
-                                check=True).stdout.split("\0")
+        listed = subprocess.run(
+            ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "-z"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split("\0")
         for name in filter(None, listed):
             if (ROOT / name).is_file():
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -217,12 +294,26 @@ class Cluster:
                 place.symlink_to(path)
         # The interpreter of .venv may lie where only root looks (/root/.pyenv); Debian's own runs the same packages.
         python = copy / ".venv/bin/python3"
-        python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{next((ROOT / ".venv/lib").glob("python3*/site-packages"))}" exec {_python()} "$@"\n')
+        python.write_text(
+            f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{next((ROOT / ".venv/lib").glob("python3*/site-packages"))}" exec {_python()} "$@"\n'
+        )
         python.chmod(0o755)
         subprocess.run(["chown", "-Rh", f"{USER}:{USER}", copy], check=True)
         self.run(["git", "init", "-q"], cwd=copy)
         self.run(["git", "add", "-A"], cwd=copy)
-        self.run(["git", "-c", "user.name=hpc", "-c", "user.email=hpc@localhost", "commit", "-qm", "As it is now"], cwd=copy)
+        self.run(
+            [
+                "git",
+                "-c",
+                "user.name=hpc",
+                "-c",
+                "user.email=hpc@localhost",
+                "commit",
+                "-qm",
+                "As it is now",
+            ],
+            cwd=copy,
+        )
         return copy
 
     def _daemon(self, *command):
@@ -248,8 +339,18 @@ class Cluster:
 def _python():
     """An interpreter of .venv's version that everybody may run."""
     version = next((ROOT / ".venv/lib").glob("python3*")).name
-    for path in (Path(f"/usr/bin/{version}"), Path(f"/usr/local/bin/{version}"), (ROOT / ".venv/bin/python3").resolve()):
-        if path.exists() and subprocess.run([path, "-c", ""], user=USER, group=USER, capture_output=True, cwd="/").returncode == 0:
+    for path in (
+        Path(f"/usr/bin/{version}"),
+        Path(f"/usr/local/bin/{version}"),
+        (ROOT / ".venv/bin/python3").resolve(),
+    ):
+        if (
+            path.exists()
+            and subprocess.run(
+                [path, "-c", ""], user=USER, group=USER, capture_output=True, cwd="/"
+            ).returncode
+            == 0
+        ):
             return path
     raise RuntimeError(f"user {USER} can run no {version}: apt-get install {version}")
 
@@ -260,16 +361,34 @@ def _table():
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             status = (folder / "status").read_text()
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            text = command + "\n" + (folder / "environ").read_bytes().replace(b"\0", b"\n").decode(errors="replace")
-            files = "\n".join(_link(entry) for entry in [folder / "cwd", *(folder / "fd").iterdir()])
+            command = (
+                (folder / "cmdline")
+                .read_bytes()
+                .replace(b"\0", b" ")
+                .decode(errors="replace")
+                .strip()
+            )
+            text = (
+                command
+                + "\n"
+                + (folder / "environ").read_bytes().replace(b"\0", b"\n").decode(errors="replace")
+            )
+            files = "\n".join(
+                _link(entry) for entry in [folder / "cwd", *(folder / "fd").iterdir()]
+            )
         except OSError:
             continue
         field = dict(re.findall(r"^(\w+):\s+(.*)", status, re.M))
         if field["State"][0] != "Z":
             name = "slurmstepd" if command.startswith("slurmstepd") else field["Name"]
-            table[int(folder.name)] = {"name": name, "uid": int(field["Uid"].split()[0]), "parent": int(field["PPid"]),
-                                       "command": command, "text": text, "files": files}
+            table[int(folder.name)] = {
+                "name": name,
+                "uid": int(field["Uid"].split()[0]),
+                "parent": int(field["PPid"]),
+                "command": command,
+                "text": text,
+                "files": files,
+            }
     return table
 
 

@@ -36,7 +36,10 @@ def adapter(folder, size):
     writer.add_float32("adapter.lora.alpha", 4.0)
     draw = numpy.random.default_rng(1)
     for name, shape in (("a", (4, 1536)), ("b", (576, 4))):
-        writer.add_tensor(f"blk.20.ffn_down.weight.lora_{name}", (size * draw.standard_normal(shape)).astype("float32"))
+        writer.add_tensor(
+            f"blk.20.ffn_down.weight.lora_{name}",
+            (size * draw.standard_normal(shape)).astype("float32"),
+        )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -53,14 +56,28 @@ def site(slurm):
     adapter(place / "results/idle", 0)
     (place / "part").write_text(PART)
     (place / "part").chmod(0o755)
-    rows = [{"id": f"p{n}", "messages": [{"role": "user", "content": f"Say {n}."}]} for n in range(12)]
+    rows = [
+        {"id": f"p{n}", "messages": [{"role": "user", "content": f"Say {n}."}]} for n in range(12)
+    ]
     (place / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    subprocess.run(["chown", "-Rh", f"{USER}:{USER}", place / "results", place / "part", place / "prompts.jsonl"], check=True)
+    subprocess.run(
+        [
+            "chown",
+            "-Rh",
+            f"{USER}:{USER}",
+            place / "results",
+            place / "part",
+            place / "prompts.jsonl",
+        ],
+        check=True,
+    )
     return place
 
 
 def submit(slurm, site, *words, **env):
-    return slurm.run(["sbatch", "--parsable", *words], cwd=site, env=env, check=False).stdout.strip()
+    return slurm.run(
+        ["sbatch", "--parsable", *words], cwd=site, env=env, check=False
+    ).stdout.strip()
 
 
 def endpoints(site):
@@ -74,19 +91,37 @@ def nothing_left(slurm, site):
 
 def merge(slurm, site):
     with open(site / "prompts.jsonl") as prompts:
-        return slurm.run([site / "bin/run-merge", "--run", "results/runs/tuned"], cwd=site, stdin=prompts, check=False)
+        return slurm.run(
+            [site / "bin/run-merge", "--run", "results/runs/tuned"],
+            cwd=site,
+            stdin=prompts,
+            check=False,
+        )
 
 
-def test_a_server_is_published_serves_four_parts_of_which_one_fails_and_is_redone_and_goes_without_a_trace(slurm, site):
-    server = submit(slurm, site, "slurm/serve.sbatch", "--adapter", "results/tuned", "--engine", "local")
-    found = json.loads(slurm.run([site / "bin/model-wait", "--job", server, "--timeout", "400"], cwd=site).stdout)
-    assert (found["job"], found["models"], found["engine"], found["probe"]["differ"]) == (server, ["base", "tuned"], "embedded", True)
+def test_a_server_is_published_serves_four_parts_of_which_one_fails_and_is_redone_and_goes_without_a_trace(
+    slurm, site
+):
+    server = submit(
+        slurm, site, "slurm/serve.sbatch", "--adapter", "results/tuned", "--engine", "local"
+    )
+    found = json.loads(
+        slurm.run([site / "bin/model-wait", "--job", server, "--timeout", "400"], cwd=site).stdout
+    )
+    assert (found["job"], found["models"], found["engine"], found["probe"]["differ"]) == (
+        server,
+        ["base", "tuned"],
+        "embedded",
+        True,
+    )
     assert endpoints(site) == [f"{server}.json"]
 
     assert submit(slurm, site, "--wait", "--array=1-4", "slurm/bench.sbatch", "./part", SHARDS="4")
     incomplete = merge(slurm, site)
     assert incomplete.returncode == 75 and incomplete.stdout == ""
-    assert "part 1 of 4 lacks " in incomplete.stderr and incomplete.stderr.endswith("Do these again: --array=1\n")
+    assert "part 1 of 4 lacks " in incomplete.stderr and incomplete.stderr.endswith(
+        "Do these again: --array=1\n"
+    )
     journal = site / "results/runs/tuned/shard-1-of-4/journal/gen.jsonl"
     assert len(journal.read_text().splitlines()) == 1
 
@@ -95,7 +130,9 @@ def test_a_server_is_published_serves_four_parts_of_which_one_fails_and_is_redon
     assert merged.returncode == 0, merged.stderr
     records = [json.loads(line) for line in merged.stdout.splitlines()]
     assert [record["id"] for record in records] == [f"p{n}" for n in range(12)]
-    assert {record["gen"]["model"]["served"]["adapter"] for record in records} == {found["adapter"]["sha256"]}
+    assert {record["gen"]["model"]["served"]["adapter"] for record in records} == {
+        found["adapter"]["sha256"]
+    }
     asked = [json.loads(line)["id"] for line in journal.read_text().splitlines()]
     assert len(asked) == len(set(asked)) > 1  # its first record was not asked again
 
@@ -105,30 +142,70 @@ def test_a_server_is_published_serves_four_parts_of_which_one_fails_and_is_redon
 
 
 def test_replicas_have_a_file_each_and_one_that_dies_takes_its_own_away_and_says_why(slurm, site):
-    job = submit(slurm, site, "--array=1-2", "slurm/serve.sbatch", "--adapter", "results/tuned", "--engine", "local")
-    _until(400, "both are published", lambda: endpoints(site) == [f"{job}_1.json", f"{job}_2.json"], lambda: endpoints(site))
-    first, second = (json.loads((site / f"results/serve/{name}").read_text()) for name in endpoints(site))
+    job = submit(
+        slurm,
+        site,
+        "--array=1-2",
+        "slurm/serve.sbatch",
+        "--adapter",
+        "results/tuned",
+        "--engine",
+        "local",
+    )
+    _until(
+        400,
+        "both are published",
+        lambda: endpoints(site) == [f"{job}_1.json", f"{job}_2.json"],
+        lambda: endpoints(site),
+    )
+    first, second = (
+        json.loads((site / f"results/serve/{name}").read_text()) for name in endpoints(site)
+    )
     assert first["url"] != second["url"]
-    engine = next(pid for pid, command in slurm.processes().items() if "server.mjs" in command and f"--port {first['url'].split(':')[2][:-3]} " in command)
+    engine = next(
+        pid
+        for pid, command in slurm.processes().items()
+        if "server.mjs" in command and f"--port {first['url'].split(':')[2][:-3]} " in command
+    )
     os.kill(engine, signal.SIGKILL)
     assert slurm.wait(f"{job}_1", 60) == ("FAILED", 69)
     assert endpoints(site) == [f"{job}_2.json"]
     assert "the server ended with SIGKILL" in (site / f"slurm-{job}_1.out").read_text()
     with open(site / "prompts.jsonl") as prompts:
-        done = slurm.run([site / "bin/chat-generate", "--model", "smol-base", "--max-tokens", "4"], cwd=site, stdin=prompts)
+        done = slurm.run(
+            [site / "bin/chat-generate", "--model", "smol-base", "--max-tokens", "4"],
+            cwd=site,
+            stdin=prompts,
+        )
     assert len(done.stdout.splitlines()) == 12
     slurm.run(["scancel", job])  # without ceremony: TERM
     slurm.wait(f"{job}_2", 60)
     nothing_left(slurm, site)
 
 
-@pytest.mark.parametrize(("which", "command", "status", "said"), [
-    ("tuned", "bin/chat-generate --model smol-tuned --max-tokens 4 < prompts.jsonl > replies.jsonl", 0, "the command ended with status 0"),
-    ("tuned", "exit 65", 65, "the command ended with status 65"),
-    ("idle", "sleep 600", 69, "the server ended (status 65) before the command did"),
-])
+@pytest.mark.parametrize(
+    ("which", "command", "status", "said"),
+    [
+        (
+            "tuned",
+            "bin/chat-generate --model smol-tuned --max-tokens 4 < prompts.jsonl > replies.jsonl",
+            0,
+            "the command ended with status 0",
+        ),
+        ("tuned", "exit 65", 65, "the command ended with status 65"),
+        ("idle", "sleep 600", 69, "the server ended (status 65) before the command did"),
+    ],
+)
 def test_server_and_evaluation_in_one_job_end_together(slurm, site, which, command, status, said):
-    job = submit(slurm, site, "slurm/finetuned.sbatch", f"--adapter results/{which} --engine local", "bash", "-c", command)
+    job = submit(
+        slurm,
+        site,
+        "slurm/finetuned.sbatch",
+        f"--adapter results/{which} --engine local",
+        "bash",
+        "-c",
+        command,
+    )
     state, code = slurm.wait(job, 400)
     text = (site / f"slurm-{job}.out").read_text()
     assert (state, code) == ("COMPLETED" if status == 0 else "FAILED", status), text
@@ -139,8 +216,21 @@ def test_server_and_evaluation_in_one_job_end_together(slurm, site, which, comma
 
 
 def test_a_time_limit_ends_server_and_evaluation_with_75(slurm, site):
-    job = submit(slurm, site, "--signal=B:USR1@0", "slurm/finetuned.sbatch", "--adapter results/tuned --engine local", "sleep", "600")
-    _until(400, "the command runs", lambda: any(command == "sleep 600" for command in slurm.processes().values()), slurm.processes)
+    job = submit(
+        slurm,
+        site,
+        "--signal=B:USR1@0",
+        "slurm/finetuned.sbatch",
+        "--adapter results/tuned --engine local",
+        "sleep",
+        "600",
+    )
+    _until(
+        400,
+        "the command runs",
+        lambda: any(command == "sleep 600" for command in slurm.processes().values()),
+        slurm.processes,
+    )
     slurm.run(["scancel", "--batch", "--signal=USR1", job])
     assert slurm.wait(job, 60) == ("FAILED", 75)
     assert "the time limit is near" in (site / f"slurm-{job}.out").read_text()

@@ -35,10 +35,19 @@ SFT_BEAT_S=20
 
 @pytest.fixture(scope="module")
 def image():
-    torch = next(item for item in tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["train"] if str(item).startswith("torch"))
+    torch = next(
+        item
+        for item in tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"][
+            "train"
+        ]
+        if str(item).startswith("torch")
+    )
     packages = ["ray==2.60.0", torch]
     parts = [HERE / "train.def", HERE / "run_sft.py"]
-    sif = CACHE / f"train-{hashlib.sha256(b''.join(part.read_bytes() for part in parts) + repr(packages).encode()).hexdigest()[:16]}.sif"
+    sif = (
+        CACHE
+        / f"train-{hashlib.sha256(b''.join(part.read_bytes() for part in parts) + repr(packages).encode()).hexdigest()[:16]}.sif"
+    )
     CACHE.mkdir(parents=True, exist_ok=True)
     shutil.chown(CACHE, USER, USER)
     with open(CACHE / "lock", "w") as lock:
@@ -50,16 +59,71 @@ def image():
         work.mkdir()
         for part in parts:
             shutil.copy(part, work)
-        index = [] if os.environ.get("PIP_FIND_LINKS") else ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
-        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--python-version=3.11", *index,
-                        "--dest", work / "wheels", *packages], check=True)  # bookworm has Python 3.11
-        mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Codename: bookworm"],
-                                capture_output=True, text=True, check=True).stdout.split()[0]
+        index = (
+            []
+            if os.environ.get("PIP_FIND_LINKS")
+            else ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
+        )
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--only-binary=:all:",
+                "--python-version=3.11",
+                *index,
+                "--dest",
+                work / "wheels",
+                *packages,
+            ],
+            check=True,
+        )  # bookworm has Python 3.11
+        mirror = subprocess.run(
+            [
+                "apt-get",
+                "indextargets",
+                "--format",
+                "$(REPO_URI)",
+                "Created-By: Packages",
+                "Codename: bookworm",
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()[0]
         subprocess.run(["chown", "-R", f"{USER}:{USER}", work], check=True)
-        done = subprocess.run(["nice", "-n", "10", "apptainer", "build", "--mksquashfs-args", "-comp gzip -Xcompression-level 1", "--build-arg", f"MIRROR={mirror}",
-                               "--build-arg", f"WHEELS={work}/wheels", "--build-arg", f"DRIVER={work}/run_sft.py", work / "train.sif", work / "train.def"],
-                              user=USER, group=USER, extra_groups=[], cwd=work, capture_output=True, text=True,
-                              env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": f"/home/{USER}", "APPTAINER_TMPDIR": str(work)})
+        done = subprocess.run(
+            [
+                "nice",
+                "-n",
+                "10",
+                "apptainer",
+                "build",
+                "--mksquashfs-args",
+                "-comp gzip -Xcompression-level 1",
+                "--build-arg",
+                f"MIRROR={mirror}",
+                "--build-arg",
+                f"WHEELS={work}/wheels",
+                "--build-arg",
+                f"DRIVER={work}/run_sft.py",
+                work / "train.sif",
+                work / "train.def",
+            ],
+            user=USER,
+            group=USER,
+            extra_groups=[],
+            cwd=work,
+            capture_output=True,
+            text=True,
+            env={
+                "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+                "HOME": f"/home/{USER}",
+                "APPTAINER_TMPDIR": str(work),
+            },
+        )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         (work / "train.sif").rename(sif)
         shutil.rmtree(work)
@@ -74,12 +138,25 @@ def site(slurm, image):
     (place / "containers/train.sif").symlink_to(image)
     rows = []
     for folder in sorted((ROOT / "data/gold").iterdir())[:12]:
-        rows.append({"id": folder.name, "messages": [
-            {"role": "system", "content": "You write decks."}, {"role": "user", "content": (folder / "PROMPT.md").read_text()},
-            {"role": "assistant", "content": (folder / "deck.md").read_text(), "reasoning_content": (folder / "think.md").read_text()}]})
+        rows.append(
+            {
+                "id": folder.name,
+                "messages": [
+                    {"role": "system", "content": "You write decks."},
+                    {"role": "user", "content": (folder / "PROMPT.md").read_text()},
+                    {
+                        "role": "assistant",
+                        "content": (folder / "deck.md").read_text(),
+                        "reasoning_content": (folder / "think.md").read_text(),
+                    },
+                ],
+            }
+        )
     (place / "data/chat").mkdir()
     for name, some in (("train", rows[:8]), ("test", rows[8:])):
-        (place / f"data/chat/{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+        (place / f"data/chat/{name}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in some)
+        )
     subprocess.run(["chown", "-R", f"{USER}:{USER}", place / "data/chat"], check=True)
     yield place
     shutil.rmtree(_tmp(slurm))
@@ -101,17 +178,39 @@ def _site(slurm, place):
 @pytest.fixture
 def run(slurm, site, request):
     """A function: the run folder of this test with its recipe, by the real sft-config; `standin` says what goes wrong."""
+
     def make(*overrides, steps=12, pause=0.7, **wrong):
-        folder = site / "results/sft" / re.sub(r"\W+", "_", request.node.name.removeprefix("test_"))[-32:]
-        slurm.run([site / "bin/sft-config", "--data", "data/chat", "--run", folder, "policy.train_global_batch_size=4", f"sft.max_num_steps={steps}",
-                   "sft.val_period=3", "checkpointing.save_period=3", f"standin.pause={pause}",
-                   *(f"standin.{name}={value}" for name, value in wrong.items()), *overrides], cwd=site)
+        folder = (
+            site
+            / "results/sft"
+            / re.sub(r"\W+", "_", request.node.name.removeprefix("test_"))[-32:]
+        )
+        slurm.run(
+            [
+                site / "bin/sft-config",
+                "--data",
+                "data/chat",
+                "--run",
+                folder,
+                "policy.train_global_batch_size=4",
+                f"sft.max_num_steps={steps}",
+                "sft.val_period=3",
+                "checkpointing.save_period=3",
+                f"standin.pause={pause}",
+                *(f"standin.{name}={value}" for name, value in wrong.items()),
+                *overrides,
+            ],
+            cwd=site,
+        )
         return folder
+
     return make
 
 
 def submit(slurm, site, folder, *words):
-    return slurm.run([site / "bin/job-submit", "slurm/sft.sbatch", "--run", folder, *words], cwd=site).stdout.strip()
+    return slurm.run(
+        [site / "bin/job-submit", "slurm/sft.sbatch", "--run", folder, *words], cwd=site
+    ).stdout.strip()
 
 
 def log(folder):
@@ -136,6 +235,7 @@ def said(folder):
 def nothing_left(slurm):
     def left():
         return [command for command in slurm.processes().values() if "job-submit" not in command]
+
     _until(30, "no process of a job is left", lambda: not left(), left)
     assert not list(_tmp(slurm).iterdir())
 
@@ -143,17 +243,33 @@ def nothing_left(slurm):
 def test_a_dry_run_prints_the_command_and_every_setting_and_changes_nothing(slurm, site, run):
     folder = run()
     before = sorted(folder.rglob("*"))
-    out = slurm.run([site / "bin/job-submit", "slurm/sft.sbatch", "--run", folder, "--dry-run", "--", "--time=01:00:00"], cwd=site,
-                    env={"SBATCH_ACCOUNT": "physics"}).stdout
+    out = slurm.run(
+        [
+            site / "bin/job-submit",
+            "slurm/sft.sbatch",
+            "--run",
+            folder,
+            "--dry-run",
+            "--",
+            "--time=01:00:00",
+        ],
+        cwd=site,
+        env={"SBATCH_ACCOUNT": "physics"},
+    ).stdout
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in out.splitlines()}
-    assert lines["command"].startswith("sbatch --parsable --job-name=sft-") and lines["command"].endswith(f"--time=01:00:00 {folder}/snapshot/slurm/sft.sbatch {folder}")
+    assert lines["command"].startswith("sbatch --parsable --job-name=sft-") and lines[
+        "command"
+    ].endswith(f"--time=01:00:00 {folder}/snapshot/slurm/sft.sbatch {folder}")
     assert lines["--time"] == "01:00:00 (the command line)"
     assert lines["--nodes"] == "2 (recipe.yaml)"
     assert lines["--signal"] == "B:USR1@300 (slurm/sft.sbatch)"
     assert lines["--account"] == "physics (SBATCH_ACCOUNT of the environment)"
     assert lines["ODD"] == "a, b 'c' \"d\" $e (slurm/site.env)"
     assert lines["SFT_STEPS"] == "12 (job.env)"
-    assert re.match(r"data/data/train.jsonl 8 lines, sha256 \w{16} ", lines["frozen"]) or "data/data/test.jsonl" in lines["frozen"]
+    assert (
+        re.match(r"data/data/train.jsonl 8 lines, sha256 \w{16} ", lines["frozen"])
+        or "data/data/test.jsonl" in lines["frozen"]
+    )
     assert sorted(folder.rglob("*")) == before
     assert slurm.run(["squeue", "-h"]).stdout == ""
 
@@ -161,19 +277,46 @@ def test_a_dry_run_prints_the_command_and_every_setting_and_changes_nothing(slur
 def test_it_trains_over_two_nodes_and_goes_on_after_usr1_from_its_checkpoint(slurm, site, run):
     folder = run()
     output = open(slurm.work / "followed", "w+")
-    follower = subprocess.Popen([site / "bin/job-submit", "slurm/sft.sbatch", "--run", folder, "--wait"], cwd=site, user=USER, group=USER, extra_groups=[],
-                                env=slurm.env | {"DECKSMITH_POLL_S": "1"}, stdout=output, stderr=subprocess.PIPE, text=True)
-    _until(240, "step 5 is trained", lambda: len(metrics(folder)) >= 5 or follower.poll() is not None, lambda: log(folder))
+    follower = subprocess.Popen(
+        [site / "bin/job-submit", "slurm/sft.sbatch", "--run", folder, "--wait"],
+        cwd=site,
+        user=USER,
+        group=USER,
+        extra_groups=[],
+        env=slurm.env | {"DECKSMITH_POLL_S": "1"},
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _until(
+        240,
+        "step 5 is trained",
+        lambda: len(metrics(folder)) >= 5 or follower.poll() is not None,
+        lambda: log(folder),
+    )
     job = (folder / "slurm/job").read_text().strip()
 
     # What is edited now must not reach the second start.
-    edited = {path: path.read_text() for path in (site / "data/chat/train.jsonl", folder / "data/train.jsonl", folder / "recipe.yaml",
-                                                  site / "slurm/ray-node.sh", site / "slurm/lib.sh")}
+    edited = {
+        path: path.read_text()
+        for path in (
+            site / "data/chat/train.jsonl",
+            folder / "data/train.jsonl",
+            folder / "recipe.yaml",
+            site / "slurm/ray-node.sh",
+            site / "slurm/lib.sh",
+        )
+    }
     try:
         for path in edited:
             path.write_text("exit 1\n")
         slurm.run(["scancel", "--batch", "--signal=USR1", job])
-        _until(60, "the job is requeued", lambda: slurm.show(job)["JobState"] == "PENDING", lambda: log(folder))
+        _until(
+            60,
+            "the job is requeued",
+            lambda: slurm.show(job)["JobState"] == "PENDING",
+            lambda: log(folder),
+        )
         nothing_left(slurm)
         first = len(metrics(folder))
         slurm.hurry(job)
@@ -190,58 +333,124 @@ def test_it_trains_over_two_nodes_and_goes_on_after_usr1_from_its_checkpoint(slu
     saved = begun[1]["from"]
     assert saved in (3, 6) and saved <= first
     # Each step once, and from the checkpoint on once more what was lost after it.
-    assert [line["step"] for line in metrics(folder)] == [*range(1, first + 1), *range(saved + 1, 13)]
+    assert [line["step"] for line in metrics(folder)] == [
+        *range(1, first + 1),
+        *range(saved + 1, 13),
+    ]
     losses = [line["loss"] for line in metrics(folder)]
     assert losses[-1] < losses[0] - 0.5 and losses[first] < losses[0]
     if first > saved:  # the same weights see the same rows again
         assert losses[first] == pytest.approx(losses[saved], abs=1e-4)
-    assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == ["step_12", "step_3", "step_6", "step_9"]
-    assert json.loads((folder / "checkpoints/step_12/training_info.json").read_text())["total_steps"] == 12
+    assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == [
+        "step_12",
+        "step_3",
+        "step_6",
+        "step_9",
+    ]
+    assert (
+        json.loads((folder / "checkpoints/step_12/training_info.json").read_text())["total_steps"]
+        == 12
+    )
 
     driver = (folder / f"slurm/{folder_name(folder)}-{job}/driver.log").read_text()
     assert "Ray has 16 GPUs on 2 nodes" in driver
-    assert driver.count(f"'uid': {pwd.getpwnam(USER).pw_uid}, 'image': 'train.sif', 'home': '/home/decksmith'") == 2
+    assert (
+        driver.count(
+            f"'uid': {pwd.getpwnam(USER).pw_uid}, 'image': 'train.sif', 'home': '/home/decksmith'"
+        )
+        == 2
+    )
     again = (folder / f"slurm/{folder_name(folder)}-{job}-r1/driver.log").read_text()
     assert f"from step {saved} of 12" in again
     lines = [line for line in said(folder) if not line.startswith("checkpoint at")]
     assert [re.sub(r"(answers at|to save after) [\d:.]+", r"\1 _", line) for line in lines] == [
         f"job {job}, start 1, on n1 n2: from step 0 of 12; logs in RUN/slurm/{folder_name(folder)}-{job}",
-        "Ray's head answers at _", "Ray has 16 GPUs on 2 nodes", "driver started, to save after _ of training", "ending: the time limit is near",
+        "Ray's head answers at _",
+        "Ray has 16 GPUs on 2 nodes",
+        "driver started, to save after _ of training",
+        "ending: the time limit is near",
         f"requeued at step {saved} of 12: the time limit is near",
         f"job {job}, start 2, on n1 n2: from step {saved} of 12; logs in RUN/slurm/{folder_name(folder)}-{job}-r1",
-        "Ray's head answers at _", "Ray has 16 GPUs on 2 nodes", "driver started, to save after _ of training", "ending: the driver ended with 0",
-        "done: 12 of 12 steps"]
+        "Ray's head answers at _",
+        "Ray has 16 GPUs on 2 nodes",
+        "driver started, to save after _ of training",
+        "ending: the driver ended with 0",
+        "done: 12 of 12 steps",
+    ]
     followed = (slurm.work / "followed").read_text()
     assert followed == log(folder)
     record = json.loads((folder / "job.json").read_text())
-    assert record["job"] == job and record["nodes"] == ["n1", "n2"] and record["seeds"] == {"sft.seed": 42}
-    assert record["argv"][0] == "sbatch" and re.fullmatch(r"[0-9a-f]{40}", record["revision"]["commit"]) and record["images"]["train"]["base"].startswith("nvcr.io/")
+    assert (
+        record["job"] == job
+        and record["nodes"] == ["n1", "n2"]
+        and record["seeds"] == {"sft.seed": 42}
+    )
+    assert (
+        record["argv"][0] == "sbatch"
+        and re.fullmatch(r"[0-9a-f]{40}", record["revision"]["commit"])
+        and record["images"]["train"]["base"].startswith("nvcr.io/")
+    )
     assert (folder / f"slurm/{folder_name(folder)}-{job}/env").stat().st_mode & 0o077 == 0
     nothing_left(slurm)
 
     # A finished run that is submitted again trains nothing.
     before = metrics(folder)
     assert slurm.wait(submit(slurm, site, folder), 60) == ("COMPLETED", 0)
-    assert said(folder)[-2:] == ["ending: nothing is left to train", "done: 12 of 12 steps"] and metrics(folder) == before
+    assert (
+        said(folder)[-2:] == ["ending: nothing is left to train", "done: 12 of 12 steps"]
+        and metrics(folder) == before
+    )
 
 
 def folder_name(folder):
     return f"sft-{folder.name}"
 
 
-def test_a_driver_that_saves_in_time_and_says_0_is_started_again_and_scancel_ends_all_of_it(slurm, site, run):
+def test_a_driver_that_saves_in_time_and_says_0_is_started_again_and_scancel_ends_all_of_it(
+    slurm, site, run
+):
     folder = run(pause=1, steps=200)
-    job = submit(slurm, site, folder, "--env", "SFT_SETUP_S=3000", "--env", "SFT_SAVE_S=520", "--", "--time=01:00:00")  # 80 s for Ray and training
-    _until(300, "the job is requeued", lambda: re.search("requeued|ended", log(folder)) and slurm.show(job)["JobState"] in ("PENDING", "FAILED"),
-           lambda: log(folder))
-    info = [json.loads(path.read_text()) for path in (folder / "checkpoints").glob("step_*/training_info.json")]
+    job = submit(
+        slurm,
+        site,
+        folder,
+        "--env",
+        "SFT_SETUP_S=3000",
+        "--env",
+        "SFT_SAVE_S=520",
+        "--",
+        "--time=01:00:00",
+    )  # 80 s for Ray and training
+    _until(
+        300,
+        "the job is requeued",
+        lambda: (
+            re.search("requeued|ended", log(folder))
+            and slurm.show(job)["JobState"] in ("PENDING", "FAILED")
+        ),
+        lambda: log(folder),
+    )
+    info = [
+        json.loads(path.read_text())
+        for path in (folder / "checkpoints").glob("step_*/training_info.json")
+    ]
     saved = max(one["total_steps"] for one in info)
     assert 0 < saved < 200
     assert f"requeued at step {saved} of 200: the driver ended with 0" in log(folder)
     slurm.hurry(job)
-    _until(200, "the driver runs again", lambda: log(folder).count("driver started") == 2, lambda: log(folder))
+    _until(
+        200,
+        "the driver runs again",
+        lambda: log(folder).count("driver started") == 2,
+        lambda: log(folder),
+    )
     slurm.run(["scancel", job])
-    _until(60, "the job has ended", lambda: slurm.show(job)["JobState"] == "CANCELLED", lambda: slurm.show(job))
+    _until(
+        60,
+        "the job has ended",
+        lambda: slurm.show(job)["JobState"] == "CANCELLED",
+        lambda: slurm.show(job),
+    )
     assert re.fullmatch(r"stopped at step \d+ of 200: scancel or preemption", said(folder)[-1])
     nothing_left(slurm)
 
@@ -250,8 +459,13 @@ def test_a_crash_without_a_new_checkpoint_is_not_tried_again(slurm, site, run):
     folder = run(pause=0, crash_at=2)
     job = submit(slurm, site, folder)
     assert slurm.wait(job, 200) == ("FAILED", 1)
-    assert said(folder)[-1].startswith("ended at step 0 of 12: the driver ended with 1; no new checkpoint since this start, so it is not tried again; see RUN")
-    assert "the stand-in was told to crash here" in next((folder / "slurm").glob("*/driver.log")).read_text()
+    assert said(folder)[-1].startswith(
+        "ended at step 0 of 12: the driver ended with 1; no new checkpoint since this start, so it is not tried again; see RUN"
+    )
+    assert (
+        "the stand-in was told to crash here"
+        in next((folder / "slurm").glob("*/driver.log")).read_text()
+    )
     nothing_left(slurm)
 
 
@@ -259,20 +473,35 @@ def test_a_silent_driver_is_ended(slurm, site, run):
     folder = run(pause=0, hang_at=2)
     job = submit(slurm, site, folder, "--env", "SFT_STALL_S=25")
     assert slurm.wait(job, 240) == ("FAILED", 1)
-    assert "ended at step 0 of 12: the driver has said nothing for 25 s; no new checkpoint" in log(folder)
+    assert "ended at step 0 of 12: the driver has said nothing for 25 s; no new checkpoint" in log(
+        folder
+    )
     nothing_left(slurm)
 
 
-@pytest.mark.parametrize("wrong, reason", [({"pause": 1}, r"the driver ended with 1; n2 does not answer"),
-                                           ({"pause": 0, "hang_at": 2}, r"n2 has given no sign of life for 20 s")], ids=["driver crashes", "driver hangs"])
-def test_a_node_that_dies_ends_the_job_with_the_reason_in_one_line_and_leaves_no_process(slurm, site, run, wrong, reason):
+@pytest.mark.parametrize(
+    "wrong, reason",
+    [
+        ({"pause": 1}, r"the driver ended with 1; n2 does not answer"),
+        ({"pause": 0, "hang_at": 2}, r"n2 has given no sign of life for 20 s"),
+    ],
+    ids=["driver crashes", "driver hangs"],
+)
+def test_a_node_that_dies_ends_the_job_with_the_reason_in_one_line_and_leaves_no_process(
+    slurm, site, run, wrong, reason
+):
     folder = run("sft.val_period=60", "checkpointing.save_period=60", steps=60, **wrong)
     job = submit(slurm, site, folder, "--", "--time=01:00:00")
     _until(240, "step 1 is trained", lambda: metrics(folder), lambda: log(folder))
     slurm.kill("n2")
-    _until(150, "the launcher has ended", lambda: "ended at step" in log(folder), lambda: log(folder))
+    _until(
+        150, "the launcher has ended", lambda: "ended at step" in log(folder), lambda: log(folder)
+    )
     line = log(folder).strip().splitlines()[-1]
-    assert re.search(f"ended at step 0 of 60: {reason}; no new checkpoint since this start, so it is not tried again; see ", line), log(folder)
+    assert re.search(
+        f"ended at step 0 of 60: {reason}; no new checkpoint since this start, so it is not tried again; see ",
+        line,
+    ), log(folder)
     nothing_left(slurm)
     slurm.revive("n2")
     assert slurm.wait(job, 120)[0] in ("FAILED", "NODE_FAIL")
@@ -285,11 +514,15 @@ def login(slurm, tmp_path):
     here.mkdir()
     here.chmod(0o700)
     for name in ("host", "key"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", here / name], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", here / name], check=True
+        )
     shutil.copy(here / "key.pub", here / "authorized")
     port = _free_ports(1)[0]
-    (here / "config").write_text(f"Port {port}\nListenAddress 127.0.0.1\nHostKey {here}/host\nPidFile {here}/pid\nAuthorizedKeysFile {here}/authorized\n"
-                                 f"StrictModes no\nUsePAM yes\nPasswordAuthentication no\nSetEnv SLURM_CONF={slurm.conf}\n")
+    (here / "config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {here}/host\nPidFile {here}/pid\nAuthorizedKeysFile {here}/authorized\n"
+        f"StrictModes no\nUsePAM yes\nPasswordAuthentication no\nSetEnv SLURM_CONF={slurm.conf}\n"
+    )
     subprocess.run(["chown", "-R", f"{USER}:{USER}", here], check=True)
     Path("/run/sshd").mkdir(exist_ok=True)
     subprocess.run(["/usr/sbin/sshd", "-f", here / "config", "-E", here / "log"], check=True)
@@ -297,7 +530,9 @@ def login(slurm, tmp_path):
     os.kill(int((here / "pid").read_text()), 15)
 
 
-def test_over_ssh_the_snapshot_is_sent_the_log_followed_across_a_requeue_and_the_product_fetched(slurm, login):
+def test_over_ssh_the_snapshot_is_sent_the_log_followed_across_a_requeue_and_the_product_fetched(
+    slurm, login
+):
     far, near = slurm.checkout("far"), slurm.checkout("near")
     for place in (far, near):
         _site(slurm, place)
@@ -315,25 +550,68 @@ mkdir -p "$RUN/adapter" "$RUN/checkpoints/step_1/optimizer"
 echo weights > "$RUN/adapter/weights"; echo big > "$RUN/checkpoints/step_1/optimizer/state"
 exit 3
 """)
-    words = ["job-submit", "slurm/hello.sbatch", "--run", "results/x/ssh", "--host", "127.0.0.1:" + str(far), "--env", "WHAT=it's, \"this\" $x"]
-    environment = slurm.env | {"DECKSMITH_SSH": login, "DECKSMITH_POLL_S": "1", "TMPDIR": str(slurm.work)}
+    words = [
+        "job-submit",
+        "slurm/hello.sbatch",
+        "--run",
+        "results/x/ssh",
+        "--host",
+        "127.0.0.1:" + str(far),
+        "--env",
+        'WHAT=it\'s, "this" $x',
+    ]
+    environment = slurm.env | {
+        "DECKSMITH_SSH": login,
+        "DECKSMITH_POLL_S": "1",
+        "TMPDIR": str(slurm.work),
+    }
     del environment["SLURM_CONF"]  # this machine knows no Slurm
-    dry = subprocess.run([near / "bin" / words[0], *words[1:], "--dry-run"], cwd=near, user=USER, group=USER, extra_groups=[], env=environment,
-                         capture_output=True, text=True)
+    dry = subprocess.run(
+        [near / "bin" / words[0], *words[1:], "--dry-run"],
+        cwd=near,
+        user=USER,
+        group=USER,
+        extra_groups=[],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert dry.returncode == 0, dry.stderr
     assert f"sbatch --parsable --job-name=hello-ssh --chdir={far}/results/x/ssh" in dry.stdout
     assert not (near / "results/x").exists() and not (far / "results/x").exists()
-    follower = subprocess.Popen([near / "bin" / words[0], *words[1:], "--wait"], cwd=near, user=USER, group=USER, extra_groups=[], env=environment,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    follower = subprocess.Popen(
+        [near / "bin" / words[0], *words[1:], "--wait"],
+        cwd=near,
+        user=USER,
+        group=USER,
+        extra_groups=[],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     number = far / "results/x/ssh/slurm/job"
-    _until(120, "the job has run once", lambda: list(number.parent.glob("*.out")) or follower.poll() is not None, lambda: follower.stderr.read())
+    _until(
+        120,
+        "the job has run once",
+        lambda: list(number.parent.glob("*.out")) or follower.poll() is not None,
+        lambda: follower.stderr.read(),
+    )
     job = number.read_text().strip()
-    _until(60, "it is requeued", lambda: slurm.show(job)["JobState"] == "PENDING", lambda: slurm.show(job))
+    _until(
+        60,
+        "it is requeued",
+        lambda: slurm.show(job)["JobState"] == "PENDING",
+        lambda: slurm.show(job),
+    )
     slurm.hurry(job)
     out, err = follower.communicate(timeout=240)
     assert follower.returncode == 3, out + err
     name = os.uname().nodename
-    assert re.findall(r"s: (.*)", out) == [f"on {name}, far, it's, \"this\" $x, restart {n}, code in results/x/ssh/snapshot" for n in (0, 1)]
+    assert re.findall(r"s: (.*)", out) == [
+        f'on {name}, far, it\'s, "this" $x, restart {n}, code in results/x/ssh/snapshot'
+        for n in (0, 1)
+    ]
     assert (near / "results/x/ssh/adapter/weights").read_text() == "weights\n"
     assert not (near / "results/x/ssh/checkpoints/step_1/optimizer").exists()
     assert not (far / "slurm/hello.sbatch").exists()

@@ -13,7 +13,10 @@ import requests
 from decksmith.core import cli
 from decksmith.study import crowds, store, tally
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "web")]
+sys.path[:0] = [
+    str(Path(__file__).resolve().parents[1]),
+    str(Path(__file__).resolve().parents[1] / "web"),
+]
 import ballots  # noqa: E402
 import bench_vote  # noqa: E402
 
@@ -29,8 +32,12 @@ def quick(monkeypatch):
 def empty(tmp_path_factory):
     """A study of two models in which nobody voted yet."""
     folder = tmp_path_factory.mktemp("crowds")
-    runs = [ballots.run(folder / name, prompts=PROMPTS, slides=1, size=40) for name in ("one", "two")]
-    store.build(folder / "study", runs, prompts=PROMPTS, per_rater=PROMPTS, seed=1, repeats=0, gold=0)
+    runs = [
+        ballots.run(folder / name, prompts=PROMPTS, slides=1, size=40) for name in ("one", "two")
+    ]
+    store.build(
+        folder / "study", runs, prompts=PROMPTS, per_rater=PROMPTS, seed=1, repeats=0, gold=0
+    )
     return folder / "study"
 
 
@@ -50,14 +57,25 @@ def for_two(number, place):
 def vote(folder, server, links, prefers):
     """Everybody votes over HTTP, as the page does, for the model that `prefers(number, place)` names."""
     study = store.Study(folder)
-    sides = {pair["id"]: {pair[side]["model"]: side for side in ("left", "right")} for pair in study.pairs.values()}
+    sides = {
+        pair["id"]: {pair[side]["model"]: side for side in ("left", "right")}
+        for pair in study.pairs.values()
+    }
     study.close_file()
 
     async def one(session, number, link):
         async with session.get(f"{link}sheet") as answer:
             pairs = [pair["id"] for pair in (await answer.json())["pairs"]]
         for place, pair in enumerate(pairs):
-            body = {"pair": pair, "key": f"key-{pair}", "ballot": {"choice": sides[pair][prefers(number, place)], "seconds": 9, "seen": True}}
+            body = {
+                "pair": pair,
+                "key": f"key-{pair}",
+                "ballot": {
+                    "choice": sides[pair][prefers(number, place)],
+                    "seconds": 9,
+                    "seen": True,
+                },
+            }
             async with session.post(f"{link}vote", json=body) as answer:
                 assert answer.status == 200, await answer.text()
 
@@ -74,7 +92,11 @@ def invited(server, names):
 
 
 def join(server, name, address=None):
-    return requests.post(f"{server.url}/join", json={"name": name}, headers={"X-Forwarded-For": address} if address else None)
+    return requests.post(
+        f"{server.url}/join",
+        json={"name": name},
+        headers={"X-Forwarded-For": address} if address else None,
+    )
 
 
 def hours_pass(folder, hours):
@@ -82,8 +104,15 @@ def hours_pass(folder, hours):
     database = sqlite3.connect(folder / "votes.db", timeout=60)
     with database:
         for rater, at in database.execute("SELECT id, at FROM raters").fetchall():
-            database.execute("UPDATE raters SET at = ? WHERE id = ?",
-                             ((datetime.fromisoformat(at) - timedelta(hours=hours)).isoformat(timespec="milliseconds"), rater))
+            database.execute(
+                "UPDATE raters SET at = ? WHERE id = ?",
+                (
+                    (datetime.fromisoformat(at) - timedelta(hours=hours)).isoformat(
+                        timespec="milliseconds"
+                    ),
+                    rater,
+                ),
+            )
     database.close()
 
 
@@ -97,9 +126,13 @@ def counted(folder, **how):
 def test_names_of_one_network_come_slowly_and_the_owners_links_at_once(folder):
     with bench_vote.Server(folder) as server:
         answers = [join(server, f"script {n}") for n in range(40)]
-        assert [answer.status_code for answer in answers] == [200] * store.NAMES + [429] * (40 - store.NAMES)
-        assert answers[-1].json()["error"] == ("5 people chose a name from your network within the last hour. The owner of this study can give you "
-                                               "a personal link, which works at once; or come back in 60 minutes")
+        assert [answer.status_code for answer in answers] == [200] * store.NAMES + [429] * (
+            40 - store.NAMES
+        )
+        assert answers[-1].json()["error"] == (
+            "5 people chose a name from your network within the last hour. The owner of this study can give you "
+            "a personal link, which works at once; or come back in 60 minutes"
+        )
         assert 3500 < int(answers[-1].headers["Retry-After"]) <= 3601
         assert len(invited(server, [f"pupil {n}" for n in range(20)])) == 20
         server.kill()
@@ -107,8 +140,12 @@ def test_names_of_one_network_come_slowly_and_the_owners_links_at_once(folder):
         assert join(server, "one more").status_code == 429
         hours_pass(folder, 1)
         assert join(server, "one more").status_code == 200
-        assert join(server, "one more").status_code == 409  # a name that is taken is none that was chosen
-    assert b"127.0.0.1" not in b"".join(path.read_bytes() for path in folder.glob("votes.db*")), "no address is stored"
+        assert (
+            join(server, "one more").status_code == 409
+        )  # a name that is taken is none that was chosen
+    assert b"127.0.0.1" not in b"".join(path.read_bytes() for path in folder.glob("votes.db*")), (
+        "no address is stored"
+    )
 
 
 def test_a_patient_script_that_makes_forty_people_wins_nothing(folder):
@@ -116,22 +153,40 @@ def test_a_patient_script_that_makes_forty_people_wins_nothing(folder):
         vote(folder, server, invited(server, [f"person {n}" for n in range(6)]), fair)
         links = []
         while len(links) < 40:
-            links += [server.url + join(server, f"script {len(links)} {n}").json()["link"] for n in range(store.NAMES)]
+            links += [
+                server.url + join(server, f"script {len(links)} {n}").json()["link"]
+                for n in range(store.NAMES)
+            ]
             hours_pass(folder, 2)
         vote(folder, server, links, for_two)
     found, without = counted(folder), counted(folder, without_crowds=True)
-    pair, = found["pairs"]
+    (pair,) = found["pairs"]
     assert pair["share"]["hi"] < 0.5 and pair["for_b"] > 300, "they voted as they liked"
     assert pair["verdict"] == "inconclusive"
-    assert "87 % of the votes are by 40 names that came from few addresses or in bursts, and without these it is 0.00 [" in pair["sentence"]
-    assert found["crowds"]["warnings"] == ["40 people who chose their names came from one address and cast 87 % of the votes; they may be one"]
-    assert [(one["by"], one["people"], one["votes"]) for one in found["crowds"]["found"]] == [("address", 40, 320)]
+    assert (
+        "87 % of the votes are by 40 names that came from few addresses or in bursts, and without these it is 0.00 ["
+        in pair["sentence"]
+    )
+    assert found["crowds"]["warnings"] == [
+        "40 people who chose their names came from one address and cast 87 % of the votes; they may be one"
+    ]
+    assert [(one["by"], one["people"], one["votes"]) for one in found["crowds"]["found"]] == [
+        ("address", 40, 320)
+    ]
     assert sum(names for _, names, _ in found["crowds"]["by_time"]) == 40
     assert sum(votes for *_, votes in found["crowds"]["by_time"]) == 46 * PROMPTS
     text = tally.markdown(found)
-    assert "**Warning:** 40 people" in text and "| Address " in text and "without crowds | 48 |" in text
+    assert (
+        "**Warning:** 40 people" in text
+        and "| Address " in text
+        and "without crowds | 48 |" in text
+    )
     assert without["raters"] == 6 and without["votes"]["counted"] == 6 * PROMPTS
-    assert without["pairs"][0]["share"]["mean"] == 0.5 == found["otherwise"]["without_crowds"]["pairs"][0]["share"]["mean"]
+    assert (
+        without["pairs"][0]["share"]["mean"]
+        == 0.5
+        == found["otherwise"]["without_crowds"]["pairs"][0]["share"]["mean"]
+    )
     assert without["otherwise"]["with_crowds"]["pairs"][0]["votes"] == 46 * PROMPTS
     assert "They are left out." in tally.markdown(without)
     assert sum(one["excluded"] == "of a crowd" for one in without["people"]) == 40
@@ -147,9 +202,13 @@ def test_forty_names_of_forty_addresses_within_a_minute_are_a_burst(folder):
         joined = [join(server, f"script {n}", f"203.0.113.{n}") for n in range(40)]
         vote(folder, server, [server.url + one.json()["link"] for one in joined], for_two)
     found = counted(folder)
-    assert [(one["by"], one["people"], len(one["networks"])) for one in found["crowds"]["found"]] == [("burst", 40, 40)]
-    said, = found["crowds"]["warnings"]
-    assert said.startswith("40 names were chosen within ") and said.endswith(" from 40 addresses, and cast 87 % of the votes; they may be one script's")
+    assert [
+        (one["by"], one["people"], len(one["networks"])) for one in found["crowds"]["found"]
+    ] == [("burst", 40, 40)]
+    (said,) = found["crowds"]["warnings"]
+    assert said.startswith("40 names were chosen within ") and said.endswith(
+        " from 40 addresses, and cast 87 % of the votes; they may be one script's"
+    )
     assert found["pairs"][0]["verdict"] == "inconclusive"
 
 
@@ -157,21 +216,50 @@ def test_a_class_behind_one_address_with_links_is_no_crowd(folder):
     with bench_vote.Server(folder) as server:
         vote(folder, server, invited(server, [f"pupil {n}" for n in range(20)]), for_two)
     found = counted(folder)
-    assert (found["crowds"]["found"], found["crowds"]["warnings"], found["crowds"]["chose"]) == ([], [], 0)
-    pair, = found["pairs"]
-    assert pair["verdict"] == "beats" and pair["sentence"].startswith("two beats one by 0.") and pair["sentence"].endswith("]")
+    assert (found["crowds"]["found"], found["crowds"]["warnings"], found["crowds"]["chose"]) == (
+        [],
+        [],
+        0,
+    )
+    (pair,) = found["pairs"]
+    assert (
+        pair["verdict"] == "beats"
+        and pair["sentence"].startswith("two beats one by 0.")
+        and pair["sentence"].endswith("]")
+    )
     assert "Crowds" not in tally.markdown(found)
 
 
 # By hand
 
+
 def person(ident, network, minute, second=0):
-    return {"id": ident, "network": network, "at": f"2026-11-21T20:{minute:02}:{second:02}.000+00:00"}
+    return {
+        "id": ident,
+        "network": network,
+        "at": f"2026-11-21T20:{minute:02}:{second:02}.000+00:00",
+    }
 
 
 def votes(rater, n, choice, first=0):
-    return [{"pair": f"p{k}", "kind": "vote", "of": None, "expect": None, "rater": rater, "prompt": f"p{k}", "left": "a", "right": "b", "choice": choice,
-             "dimensions": {}, "seconds": 9.0, "seen": True, "at": "2026-11-21T21:00:00.000+00:00"} for k in range(first, first + n)]
+    return [
+        {
+            "pair": f"p{k}",
+            "kind": "vote",
+            "of": None,
+            "expect": None,
+            "rater": rater,
+            "prompt": f"p{k}",
+            "left": "a",
+            "right": "b",
+            "choice": choice,
+            "dimensions": {},
+            "seconds": 9.0,
+            "seen": True,
+            "at": "2026-11-21T21:00:00.000+00:00",
+        }
+        for k in range(first, first + n)
+    ]
 
 
 def test_crowds_are_counted_by_the_rule_alone():
@@ -180,49 +268,86 @@ def test_crowds_are_counted_by_the_rule_alone():
     rush = [person(f"s{n}", f"net {n}", 50, 12 * n) for n in range(5)]  # five names within 48 s
     slow = [person(f"t{n}", f"far {n}", 30 + 2 * n) for n in range(5)]
     link = [{**person(f"l{n}", None, 50), "network": None} for n in range(9)]
-    cast = [one for rater in [*home, *office, *rush, *slow, *link] for one in votes(rater["id"], 2, "left")]
+    cast = [
+        one
+        for rater in [*home, *office, *rush, *slow, *link]
+        for one in votes(rater["id"], 2, "left")
+    ]
     found = crowds.find([*link, *rush, *home, *slow, *office], cast)
-    assert [(one["by"], one["raters"]) for one in found["found"]] == [("burst", [f"s{n}" for n in range(5)]), ("address", ["o0", "o1", "o2"])]
-    assert (found["chose"], found["addresses"], found["people"], found["votes"], found["share"]) == (15, 12, 8, 16, round(16 / 48, 4))
+    assert [(one["by"], one["raters"]) for one in found["found"]] == [
+        ("burst", [f"s{n}" for n in range(5)]),
+        ("address", ["o0", "o1", "o2"]),
+    ]
+    assert (
+        found["chose"],
+        found["addresses"],
+        found["people"],
+        found["votes"],
+        found["share"],
+    ) == (15, 12, 8, 16, round(16 / 48, 4))
     assert [text.split(" ")[0] for text in found["warnings"]] == ["5", "3"]
     assert crowds.find([*home, *slow], cast)["found"] == []
 
 
 def test_bursts_that_touch_are_one_and_others_are_not():
-    people = [person(f"{n}", f"{n}", *divmod(15 * n, 60)) for n in range(8)] + [person(f"x{n}", f"x{n}", 40, n) for n in range(5)]
+    people = [person(f"{n}", f"{n}", *divmod(15 * n, 60)) for n in range(8)] + [
+        person(f"x{n}", f"x{n}", 40, n) for n in range(5)
+    ]
     assert [len(burst) for burst in crowds.bursts(people)] == [8, 5]
     assert list(crowds.bursts(people[:4])) == []
 
 
 def test_a_finding_that_holds_without_the_crowd_stands_and_says_so():
     people = [person(f"o{n}", "office", n) for n in range(4)]
-    cast = [one for n in range(8) for one in votes(f"r{n}", 10, "left")] + [one for rater in people for one in votes(rater["id"], 10, "left")]
-    pair, = tally.tally(cast, came=people)["pairs"]
+    cast = [one for n in range(8) for one in votes(f"r{n}", 10, "left")] + [
+        one for rater in people for one in votes(rater["id"], 10, "left")
+    ]
+    (pair,) = tally.tally(cast, came=people)["pairs"]
     assert pair["verdict"] == "beats"
     assert pair["sentence"].startswith("a beats b by 1.00 [")
-    assert "]; 33 % of the votes are by 4 names that came from few addresses or in bursts, and without these it is 1.00 [" in pair["sentence"]
+    assert (
+        "]; 33 % of the votes are by 4 names that came from few addresses or in bursts, and without these it is 1.00 ["
+        in pair["sentence"]
+    )
 
 
 def test_where_nobody_else_voted_nothing_is_separated():
     people = [person(f"o{n}", "office", n) for n in range(6)]
     cast = [one for rater in people for one in votes(rater["id"], 10, "left")]
-    pair, = tally.tally(cast, came=people)["pairs"]
-    assert pair["verdict"] == "inconclusive" and "and without these there is none" in pair["sentence"]
-    assert (tally.precision(cast, came=people)["votes"], tally.precision(cast, came=people, without_crowds=True)["votes"]) == (60, 0)
+    (pair,) = tally.tally(cast, came=people)["pairs"]
+    assert (
+        pair["verdict"] == "inconclusive" and "and without these there is none" in pair["sentence"]
+    )
+    assert (
+        tally.precision(cast, came=people)["votes"],
+        tally.precision(cast, came=people, without_crowds=True)["votes"],
+    ) == (60, 0)
     with pytest.raises(cli.BadData, match="all are by raters who are left out"):
         tally.tally(cast, came=people, without_crowds=True)
 
 
-@pytest.mark.parametrize(("address", "of"), [
-    ("192.0.2.7", "192.0.2.7"), ("192.0.2.7:51034", "192.0.2.7"), ("::ffff:192.0.2.7", "192.0.2.7"), ("2001:db8:12:3456:a:b:c:d", "2001:db8:12:3400::/56"),
-    ("[2001:db8:12:34ff::1]:443", "2001:db8:12:3400::/56"), ("fe80::1%eth0", "fe80::/56"), ("2001:db8:12:3500::1", "2001:db8:12:3500::/56"),
-    ("unknown", "unknown"), ("", "")])
+@pytest.mark.parametrize(
+    ("address", "of"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("192.0.2.7:51034", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:12:3456:a:b:c:d", "2001:db8:12:3400::/56"),
+        ("[2001:db8:12:34ff::1]:443", "2001:db8:12:3400::/56"),
+        ("fe80::1%eth0", "fe80::/56"),
+        ("2001:db8:12:3500::1", "2001:db8:12:3500::/56"),
+        ("unknown", "unknown"),
+        ("", ""),
+    ],
+)
 def test_a_network_is_what_an_asker_cannot_change_at_will(address, of):
     assert crowds.network(address) == of
 
 
 def test_time_is_shown_in_at_most_so_many_rows():
-    cast = [{"at": f"2026-11-{1 + n // 24:02}T{n % 24:02}:05:00.000+00:00"} for n in range(240)] + [{"at": ""}]
+    cast = [{"at": f"2026-11-{1 + n // 24:02}T{n % 24:02}:05:00.000+00:00"} for n in range(240)] + [
+        {"at": ""}
+    ]
     rows = crowds.by_time([], cast)
     assert len(rows) == 10 and rows[0] == ("2026-11-01", 0, 24)
     assert crowds.by_time([], cast[:20])[3] == ("2026-11-01 03:05", 0, 1)

@@ -37,51 +37,116 @@ def collected(folder, prompts=12, raters=8):
     dice, rows, scores = random.Random(3), [], {}
     for prompt in range(prompts):
         for maker in MAKERS:
-            scores[maker, f"p{prompt:03}"] = {"design": round(dice.uniform(1, 3) + 1.5 * (maker == "tuned"), 2), "content": round(dice.uniform(1, 5), 2)}
+            scores[maker, f"p{prompt:03}"] = {
+                "design": round(dice.uniform(1, 3) + 1.5 * (maker == "tuned"), 2),
+                "content": round(dice.uniform(1, 5), 2),
+            }
         for rater in range(raters):
             sides = dice.sample(MAKERS, 2)  # each person has an order of their own
             left, right = (scores[maker, f"p{prompt:03}"]["design"] for maker in sides)
             gap = left - right + dice.gauss(0, 1)
             choice = "tie" if abs(gap) < 0.4 else "left" if gap > 0 else "right"
-            rows.append((f"p{prompt:03}", f"rater {rater}", *sides, choice, f"2026-11-21T20:{prompt:02}:{rater:02}Z"))
+            rows.append(
+                (
+                    f"p{prompt:03}",
+                    f"rater {rater}",
+                    *sides,
+                    choice,
+                    f"2026-11-21T20:{prompt:02}:{rater:02}Z",
+                )
+            )
     (folder / "votes.csv").write_text(HEADER + "".join(",".join(row) + "\n" for row in rows))
-    (folder / "scores.jsonl").write_text("".join(json.dumps(
-        {"model": maker, "id": prompt, "scores": said, "rendered": True, "error_kind": None}) + "\n" for (maker, prompt), said in scores.items()))
+    (folder / "scores.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {"model": maker, "id": prompt, "scores": said, "rendered": True, "error_kind": None}
+            )
+            + "\n"
+            for (maker, prompt), said in scores.items()
+        )
+    )
     return rows, scores
 
 
 def followed(rows, scores, measure):
     """By hand: how often the number is higher for the deck that a person prefers, of the untied votes."""
-    credit = [0.5 if scores[b, prompt][measure] == scores[a, prompt][measure] else float(
-        (scores[a, prompt][measure] > scores[b, prompt][measure]) == (choice == "left")) for prompt, _, a, b, choice, _ in rows if choice != "tie"]
+    credit = [
+        0.5
+        if scores[b, prompt][measure] == scores[a, prompt][measure]
+        else float((scores[a, prompt][measure] > scores[b, prompt][measure]) == (choice == "left"))
+        for prompt, _, a, b, choice, _ in rows
+        if choice != "tie"
+    ]
     return sum(credit) / len(credit)
 
 
 def test_the_commands_of_the_page_give_what_can_be_counted_by_hand(tmp_path):
     rows, scores = collected(tmp_path)
     (tmp_path / "bin").symlink_to(cli.ROOT / "bin")
-    done = subprocess.run(["bash", "-euc", block("sh")], cwd=tmp_path, capture_output=True, text=True, env={
-        **os.environ, "IMAGES": "off", "DECKSMITH_ROOT": str(cli.ROOT), "PATH": f"{Path(sys.executable).parent}:{cli.ROOT}/tests/tools:{os.environ['PATH']}"})
+    done = subprocess.run(
+        ["bash", "-euc", block("sh")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "IMAGES": "off",
+            "DECKSMITH_ROOT": str(cli.ROOT),
+            "PATH": f"{Path(sys.executable).parent}:{cli.ROOT}/tests/tools:{os.environ['PATH']}",
+        },
+    )
     assert (done.returncode, done.stderr) == (0, "")
     imported, *table, sentence = done.stdout.splitlines()
-    assert json.loads(imported) == {"file": "votes.csv", "is": "stored", "votes": 96, "same": 0, "raters": 8, "prompts": 12, "makers": ["base", "tuned"],
-                                    "unscored": 0, "unread": []}
+    assert json.loads(imported) == {
+        "file": "votes.csv",
+        "is": "stored",
+        "votes": 96,
+        "same": 0,
+        "raters": 8,
+        "prompts": 12,
+        "makers": ["base", "tuned"],
+        "unscored": 0,
+        "unread": [],
+    }
     assert "| base and tuned | 96 |" in "\n".join(table) and "| Design |" in "\n".join(table)
-    wins = {maker: sum(choice in ("left", "right") and (a, b)[choice == "right"] == maker for _, _, a, b, choice, _ in rows) for maker in MAKERS}
+    wins = {
+        maker: sum(
+            choice in ("left", "right") and (a, b)[choice == "right"] == maker
+            for _, _, a, b, choice, _ in rows
+        )
+        for maker in MAKERS
+    }
     tied = sum(choice == "tie" for *_, choice, _ in rows)
-    found = json.loads((tmp_path / "results/elsewhere/tally/tally.json").read_text())  # of the last command, --ties drop
-    half, = found["otherwise"]["ties_half"]["pairs"]
-    pair, = found["pairs"]
-    assert tied > 5 and [pair[key] for key in ("for_a", "for_b", "tied", "votes")] == [wins["base"], wins["tuned"], 0, 96 - tied]
+    found = json.loads(
+        (tmp_path / "results/elsewhere/tally/tally.json").read_text()
+    )  # of the last command, --ties drop
+    (half,) = found["otherwise"]["ties_half"]["pairs"]
+    (pair,) = found["pairs"]
+    assert tied > 5 and [pair[key] for key in ("for_a", "for_b", "tied", "votes")] == [
+        wins["base"],
+        wins["tuned"],
+        0,
+        96 - tied,
+    ]
     assert pair["share"]["mean"] == pytest.approx(wins["base"] / (96 - tied), abs=1e-4)
-    assert half["share"]["mean"] == pytest.approx((wins["base"] + tied / 2) / 96, abs=1e-4) and half["votes"] == 96
+    assert (
+        half["share"]["mean"] == pytest.approx((wins["base"] + tied / 2) / 96, abs=1e-4)
+        and half["votes"] == 96
+    )
     assert sentence == pair["sentence"] and sentence.startswith("tuned beats base by ")
     for measure in ("design", "content"):
-        assert found["judge"][measure]["choice"]["mean"] == pytest.approx(followed(rows, scores, measure), abs=1e-4)
+        assert found["judge"][measure]["choice"]["mean"] == pytest.approx(
+            followed(rows, scores, measure), abs=1e-4
+        )
     overall = {deck: {"overall": sum(said.values()) / 2} for deck, said in scores.items()}
-    assert found["judge"]["overall"]["choice"]["mean"] == pytest.approx(followed(rows, overall, "overall"), abs=1e-4)
+    assert found["judge"]["overall"]["choice"]["mean"] == pytest.approx(
+        followed(rows, overall, "overall"), abs=1e-4
+    )
     assert found["judge"]["design"]["choice"]["mean"] > found["judge"]["content"]["choice"]["mean"]
-    assert found["weights"]["dimensions"]["design"]["suggested"] > 0.6 and found["weights"]["dimensions"]["design"]["current"] == 0.5
+    assert (
+        found["weights"]["dimensions"]["design"]["suggested"] > 0.6
+        and found["weights"]["dimensions"]["design"]["current"] == 0.5
+    )
     assert found["study"]["unjudged"] == [] and found["agreement"]["pairs"] == 12
     left = [choice == "left" for *_, choice, _ in rows if choice != "tie"]
     assert found["position"]["left"]["mean"] == pytest.approx(sum(left) / len(left), abs=1e-4)
@@ -92,7 +157,10 @@ def test_the_file_that_the_page_shows_is_taken(tmp_path):
     assert outside.take(tmp_path / "study", tmp_path / "votes.csv")["votes"] == 2
     rows = [line.split("|")[1:3] for line in PAGE.splitlines() if line.startswith("| `")]
     shown = {name for row in rows for cell in row for name in re.findall(r"`(\w+)`", cell)}
-    assert shown == {name for names in outside.COLUMNS.values() for name in names} | store.DIMENSIONS.keys()
+    assert (
+        shown
+        == {name for names in outside.COLUMNS.values() for name in names} | store.DIMENSIONS.keys()
+    )
 
 
 def take(tmp_path, text, name="votes.csv", **how):
@@ -107,25 +175,44 @@ def votes(tmp_path):
     return found
 
 
-@pytest.mark.parametrize(("row", "said"), [
-    ("p1,ada,one,two,first,", "choice: 'first' is none of left, right, tie, bad, one, two"),
-    ("p1,ada,one,two,,", "choice: is empty"),
-    ("p1,ada,one,one,left,", "right: 'one' made both decks; a vote compares two makers"),
-    ("p1,,one,two,left,", "rater: is empty"),
-    ("p1,ada,,two,left,", "left: is empty"),
-    (",ada,one,two,left,", "prompt: is empty: a vote is on a prompt or on a pair"),
-    ("p1,a\x07da,one,two,left,", r"rater: 'a\x07da' is longer than 200 characters or has some that cannot be seen"),
-    (f"p1,{'x' * 300},one,two,left,", "rater: 'xxxx"),
-    ("p1,ada,one,two,left,yesterday", "time: 'yesterday' is no time; write 2026-11-21T20:00:00Z, or seconds since 1970"),
-    ("p1,ada,one,two,left,nan", "time: 'nan' is no time"),
-    ("p1,ada,one,two,left,1e300", "time: '1e300' is no time"),
-    ("p0,grace,two,one,left,", "choice: 'grace' prefers two here and one in line 2, of the same pair"),
-    ("p0,grace,one,two,tie,", "choice: 'grace' prefers tie here and one in line 2, of the same pair"),
-    ("p1,ada,one,two,left", "5 cells, and 6 columns in the header"),
-    ("p1,ada,one,two,left,,", "7 cells, and 6 columns in the header"),
-    ('p1,"ada,one,two,left,', "not CSV ("),
-    ("p1,ada,tie,two,tie,", "choice: 'tie' is a side and the maker on the other side, or no side"),
-    ("p1,ada,b,a,a,", "choice: 'a' is a side and the maker on the other side")])
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("p1,ada,one,two,first,", "choice: 'first' is none of left, right, tie, bad, one, two"),
+        ("p1,ada,one,two,,", "choice: is empty"),
+        ("p1,ada,one,one,left,", "right: 'one' made both decks; a vote compares two makers"),
+        ("p1,,one,two,left,", "rater: is empty"),
+        ("p1,ada,,two,left,", "left: is empty"),
+        (",ada,one,two,left,", "prompt: is empty: a vote is on a prompt or on a pair"),
+        (
+            "p1,a\x07da,one,two,left,",
+            r"rater: 'a\x07da' is longer than 200 characters or has some that cannot be seen",
+        ),
+        (f"p1,{'x' * 300},one,two,left,", "rater: 'xxxx"),
+        (
+            "p1,ada,one,two,left,yesterday",
+            "time: 'yesterday' is no time; write 2026-11-21T20:00:00Z, or seconds since 1970",
+        ),
+        ("p1,ada,one,two,left,nan", "time: 'nan' is no time"),
+        ("p1,ada,one,two,left,1e300", "time: '1e300' is no time"),
+        (
+            "p0,grace,two,one,left,",
+            "choice: 'grace' prefers two here and one in line 2, of the same pair",
+        ),
+        (
+            "p0,grace,one,two,tie,",
+            "choice: 'grace' prefers tie here and one in line 2, of the same pair",
+        ),
+        ("p1,ada,one,two,left", "5 cells, and 6 columns in the header"),
+        ("p1,ada,one,two,left,,", "7 cells, and 6 columns in the header"),
+        ('p1,"ada,one,two,left,', "not CSV ("),
+        (
+            "p1,ada,tie,two,tie,",
+            "choice: 'tie' is a side and the maker on the other side, or no side",
+        ),
+        ("p1,ada,b,a,a,", "choice: 'a' is a side and the maker on the other side"),
+    ],
+)
 def test_a_bad_row_is_named_with_line_column_and_value_and_nothing_is_taken(tmp_path, row, said):
     with pytest.raises(cli.BadData, match=re.escape(f"{tmp_path}/votes.csv:4: {said}")) as error:
         take(tmp_path, f"{HEADER}p0,grace,one,two,left,\np0,ada,one,two,left,\n{row}\n")
@@ -136,16 +223,31 @@ def test_all_bad_rows_are_named_up_to_a_number(tmp_path):
     with pytest.raises(cli.BadData) as error:
         take(tmp_path, HEADER + "p1,,one,two,left,\n" * 25)
     lines = str(error.value).splitlines()
-    assert lines[0] == f"{tmp_path}/votes.csv:2: rater: is empty" and lines[9].startswith(f"{tmp_path}/votes.csv:11: ")
+    assert lines[0] == f"{tmp_path}/votes.csv:2: rater: is empty" and lines[9].startswith(
+        f"{tmp_path}/votes.csv:11: "
+    )
     assert lines[10:] == ["15 rows more cannot be used", "nothing was taken"]
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("", "no column rater (or rater_id, judge); there are: none"), ("prompt,rater,left,right\n", "no column choice (or winner)"),
-    ("rater,left,right,choice\n", "no column prompt and no column pair"), (HEADER, "there is no vote in it"),
-    ("prompt,rater,left,right,choice,winner\n", "columns choice and winner both say the choice"),
-    ('{"prompt": "p1"}\n{', "votes.csv:2: not JSON"), ('{"a": 1}\n[]\n', "votes.csv:2: not a JSON object"),
-    ('{"prompt": ["x"], "rater": "r", "left": "a", "right": "b", "choice": "tie"}', 'votes.csv:1: prompt: ["x"] is no text')])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no column rater (or rater_id, judge); there are: none"),
+        ("prompt,rater,left,right\n", "no column choice (or winner)"),
+        ("rater,left,right,choice\n", "no column prompt and no column pair"),
+        (HEADER, "there is no vote in it"),
+        (
+            "prompt,rater,left,right,choice,winner\n",
+            "columns choice and winner both say the choice",
+        ),
+        ('{"prompt": "p1"}\n{', "votes.csv:2: not JSON"),
+        ('{"a": 1}\n[]\n', "votes.csv:2: not a JSON object"),
+        (
+            '{"prompt": ["x"], "rater": "r", "left": "a", "right": "b", "choice": "tie"}',
+            'votes.csv:1: prompt: ["x"] is no text',
+        ),
+    ],
+)
 def test_a_file_that_is_none_says_why(tmp_path, text, said):
     with pytest.raises(cli.BadData, match=re.escape(said)):
         take(tmp_path, text)
@@ -153,7 +255,9 @@ def test_a_file_that_is_none_says_why(tmp_path, text, said):
 
 
 def test_a_file_in_another_encoding_or_none_is_said_to_be_one(tmp_path):
-    (tmp_path / "votes.csv").write_bytes(HEADER.encode() + "p1,zoë,one,two,left,\n".encode("latin-1"))
+    (tmp_path / "votes.csv").write_bytes(
+        HEADER.encode() + "p1,zoë,one,two,left,\n".encode("latin-1")
+    )
     with pytest.raises(cli.BadData, match="votes.csv:2: not UTF-8"):
         outside.take(tmp_path / "study", tmp_path / "votes.csv")
     with pytest.raises(cli.Missing, match="nothing.csv: cannot be read"):
@@ -161,45 +265,102 @@ def test_a_file_in_another_encoding_or_none_is_said_to_be_one(tmp_path):
     take(tmp_path, HEADER + "p1,ada,one,two,left,\n")
     with pytest.raises(cli.Missing, match="--scores names a JSONL file"):
         outside.take(tmp_path / "study", tmp_path / "votes.csv", tmp_path / "nothing.jsonl")
-    (tmp_path / "scores.jsonl").write_text('{"model":"one","id":"p1","scores":{"design":9},"rendered":true,"error_kind":null}\n')
+    (tmp_path / "scores.jsonl").write_text(
+        '{"model":"one","id":"p1","scores":{"design":9},"rendered":true,"error_kind":null}\n'
+    )
     with pytest.raises(cli.BadData, match="scores.jsonl:1: p1: scores.design is 9"):
         outside.take(tmp_path / "study", tmp_path / "votes.csv", tmp_path / "scores.jsonl")
 
 
 def test_other_names_of_columns_and_choices_mean_the_same(tmp_path):
-    arena = ("\ufeffquestion_id,judge,model_a,model_b,winner,tstamp\r\n7,ada,one,two,model_a,1732219200\r\n7,bob,two,one,one,\r\n7,cyd,two,one,tie (bothbad),\r\n"
-             "7,dan,one,two,b,\r\n")
+    arena = (
+        "\ufeffquestion_id,judge,model_a,model_b,winner,tstamp\r\n7,ada,one,two,model_a,1732219200\r\n7,bob,two,one,one,\r\n7,cyd,two,one,tie (bothbad),\r\n"
+        "7,dan,one,two,b,\r\n"
+    )
     take(tmp_path, arena)
     found = votes(tmp_path)
     assert [(vote["rater"], tally.preferred(vote), vote["choice"]) for vote in found] == [
-        ("ada", "one", "left"), ("bob", "one", "right"), ("cyd", None, "bad"), ("dan", "two", "right")]
+        ("ada", "one", "left"),
+        ("bob", "one", "right"),
+        ("cyd", None, "bad"),
+        ("dan", "two", "right"),
+    ]
     assert [vote["at"] for vote in found] == ["2024-11-21T20:00:00.000+00:00", "", "", ""]
-    assert len({vote["pair"] for vote in found}) == 1 and {vote["prompt"] for vote in found} == {"7"}
+    assert len({vote["pair"] for vote in found}) == 1 and {vote["prompt"] for vote in found} == {
+        "7"
+    }
 
 
 def test_jsonl_with_a_pair_alone_dimensions_and_a_deliberate_repeat(tmp_path):
-    rows = [{"pair": "x", "rater": 5, "left": "one", "right": "two", "choice": "left", "dimensions": {"design": "right"}, "seconds": 3.5},
-            {"pair": "y", "kind": "repeat", "of": "x", "rater": 5, "left": "two", "right": "one", "choice": "left"},
-            {"pair": "g", "kind": "gold", "expect": "right", "rater": 5, "left": "one", "right": "one", "choice": "left"}]
+    rows = [
+        {
+            "pair": "x",
+            "rater": 5,
+            "left": "one",
+            "right": "two",
+            "choice": "left",
+            "dimensions": {"design": "right"},
+            "seconds": 3.5,
+        },
+        {
+            "pair": "y",
+            "kind": "repeat",
+            "of": "x",
+            "rater": 5,
+            "left": "two",
+            "right": "one",
+            "choice": "left",
+        },
+        {
+            "pair": "g",
+            "kind": "gold",
+            "expect": "right",
+            "rater": 5,
+            "left": "one",
+            "right": "one",
+            "choice": "left",
+        },
+    ]
     done = take(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "votes.jsonl")
     assert (done["votes"], done["prompts"], done["unread"]) == (3, 3, [])
     first, repeat, gold = votes(tmp_path)
-    assert (first["prompt"], first["rater"], first["dimensions"], first["seconds"]) == ("x", "5", {"design": "right"}, 3.5)
+    assert (first["prompt"], first["rater"], first["dimensions"], first["seconds"]) == (
+        "x",
+        "5",
+        {"design": "right"},
+        3.5,
+    )
     assert (repeat["of"], gold["expect"]) == ("x", "right")
-    person, = tally.raters([first, repeat, gold])
-    assert person["repeats"] == {"n": 1, "same": 0, "against": 1} and person["gold"] == {"n": 1, "failed": 1}
+    (person,) = tally.raters([first, repeat, gold])
+    assert person["repeats"] == {"n": 1, "same": 0, "against": 1} and person["gold"] == {
+        "n": 1,
+        "failed": 1,
+    }
 
 
 def test_a_file_comes_once_and_another_is_added(tmp_path):
-    first, second = HEADER + "p1,ada,one,two,left,\np1,ada,one,two,left,\n", HEADER + "p1,ada,two,one,right,\np2,bob,one,six,tie,\n"
+    first, second = (
+        HEADER + "p1,ada,one,two,left,\np1,ada,one,two,left,\n",
+        HEADER + "p1,ada,two,one,right,\np2,bob,one,six,tie,\n",
+    )
     done = [take(tmp_path, first) for _ in range(2)]
-    assert [[one[key] for key in ("is", "votes", "same")] for one in done] == [["stored", 1, 0], ["same", 0, 1]]
+    assert [[one[key] for key in ("is", "votes", "same")] for one in done] == [
+        ["stored", 1, 0],
+        ["same", 0, 1],
+    ]
     done = take(tmp_path, second, "more.csv")
-    assert ([done[key] for key in ("votes", "same")], done["makers"]) == ([1, 1], ["one", "six", "two"])
-    with pytest.raises(cli.BadData, match="more.csv:2: choice: 'ada' prefers two here and one in the study"):
+    assert ([done[key] for key in ("votes", "same")], done["makers"]) == (
+        [1, 1],
+        ["one", "six", "two"],
+    )
+    with pytest.raises(
+        cli.BadData, match="more.csv:2: choice: 'ada' prefers two here and one in the study"
+    ):
         take(tmp_path, HEADER + "p1,ada,one,two,right,\np9,ada,one,two,right,\n", "more.csv")
     assert len(votes(tmp_path)) == 2
-    assert [one["file"] for one in json.loads((tmp_path / "study/study.json").read_text())["outside"]] == ["votes.csv", "more.csv"]
+    assert [
+        one["file"] for one in json.loads((tmp_path / "study/study.json").read_text())["outside"]
+    ] == ["votes.csv", "more.csv"]
     study = store.Study(tmp_path / "study")
     study.close()
     study.close_file()
@@ -216,13 +377,24 @@ def test_what_vote_tally_writes_of_our_own_studies_can_be_taken(tmp_path):
         for pair in study.queue(rater):
             choice = study.pairs[pair]["expect"] or dice.choice(["left", "right", "tie", "bad"])
             said = {} if choice in ("bad", "tie") else {"design": choice}
-            study.vote(rater, pair, {"choice": choice, "dimensions": said, "seconds": 8, "seen": True}, key=f"key {pair}")
+            study.vote(
+                rater,
+                pair,
+                {"choice": choice, "dimensions": said, "seconds": 8, "seen": True},
+                key=f"key {pair}",
+            )
     own, cast = tally.of_study(study)
     for name, text in zip(("votes.jsonl", "votes.csv"), tally.export(cast), strict=True):
         (tmp_path / name).write_bytes(text)
         outside.take(tmp_path / name[:-4], tmp_path / name)
         found, same = tally.of_study(store.Study(tmp_path / name[:-4]))
-        said = [[(vote["rater"], vote["pair"], vote["choice"], vote["dimensions"], vote["at"]) for vote in some] for some in (cast, same)]
+        said = [
+            [
+                (vote["rater"], vote["pair"], vote["choice"], vote["dimensions"], vote["at"])
+                for vote in some
+            ]
+            for some in (cast, same)
+        ]
         assert sorted(said[0], key=str) == sorted(said[1], key=str)
         for key in ("pairs", "models", "votes", "raters", "agreement", "position", "seconds"):
             assert found[key] == own[key], (name, key)
@@ -241,44 +413,93 @@ def test_nobody_can_vote_where_there_are_no_pictures(tmp_path):
     with pytest.raises(cli.BadData, match="has votes from elsewhere and no pictures"):
         app.serve(tmp_path / "study")
     with pytest.raises(cli.BadData, match="has votes from elsewhere"):
-        store.build(tmp_path / "study", [ballots.run(tmp_path / name, prompts=1, slides=1, size=40) for name in ("one", "two")])
+        store.build(
+            tmp_path / "study",
+            [ballots.run(tmp_path / name, prompts=1, slides=1, size=40) for name in ("one", "two")],
+        )
 
 
 def test_makers_may_have_any_name_that_can_be_seen(tmp_path):
     makers = ["a$x^$|b<script>", "**two** zwölf"]
-    take(tmp_path, HEADER + "".join(f'p{n},"=cmd, {rater}",{makers[rater % 2]},{makers[1 - rater % 2]},{makers[0]},\n' for n in range(8) for rater in range(8)))
+    take(
+        tmp_path,
+        HEADER
+        + "".join(
+            f'p{n},"=cmd, {rater}",{makers[rater % 2]},{makers[1 - rater % 2]},{makers[0]},\n'
+            for n in range(8)
+            for rater in range(8)
+        ),
+    )
     study = store.Study(tmp_path / "study")
     found, cast = tally.of_study(study)
     assert tally.pictures(tmp_path, found, formats=("png",)) == ["preference.png", "agreement.png"]
     assert found["pairs"][0]["sentence"].startswith(f"{makers[0]} beats {makers[1]} by 1.00 [")
-    assert {vote["rater"] for vote in cast} == {f"=cmd, {n}" for n in range(8)} and b"\"'=cmd, 0\"" in tally.export(cast)[1]
+    assert {vote["rater"] for vote in cast} == {
+        f"=cmd, {n}" for n in range(8)
+    } and b'"\'=cmd, 0"' in tally.export(cast)[1]
     study.close_file()
 
 
 def test_decks_without_scores_are_counted_and_samples_are_averaged(tmp_path):
-    rows = [("one", "p1", 2, None), ("one", "p1", 4, None), ("two", "p1", 3.5, None), ("one", "p2", None, "judge")]
-    (tmp_path / "scores.jsonl").write_text("".join(json.dumps(
-        {"model": maker, "id": prompt, "scores": {"design": score}, "rendered": True, "error_kind": kind}) + "\n" for maker, prompt, score, kind in rows))
-    done = take(tmp_path, HEADER + "p1,ada,one,two,right,\np2,ada,one,two,left,\np3,ada,two,six,left,\n", scores=tmp_path / "scores.jsonl")
+    rows = [
+        ("one", "p1", 2, None),
+        ("one", "p1", 4, None),
+        ("two", "p1", 3.5, None),
+        ("one", "p2", None, "judge"),
+    ]
+    (tmp_path / "scores.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {
+                    "model": maker,
+                    "id": prompt,
+                    "scores": {"design": score},
+                    "rendered": True,
+                    "error_kind": kind,
+                }
+            )
+            + "\n"
+            for maker, prompt, score, kind in rows
+        )
+    )
+    done = take(
+        tmp_path,
+        HEADER + "p1,ada,one,two,right,\np2,ada,one,two,left,\np3,ada,two,six,left,\n",
+        scores=tmp_path / "scores.jsonl",
+    )
     assert done["unscored"] == [["six", "p3"], ["two", "p2"], ["two", "p3"]]
     study = store.Study(tmp_path / "study")
     found, weights, without = outside.measures(study)
-    assert found["one", "p1", 0] == {"overall": 3, "design": 3} and found["one", "p2", 0] == {"overall": None, "design": None}
+    assert found["one", "p1", 0] == {"overall": 3, "design": 3} and found["one", "p2", 0] == {
+        "overall": None,
+        "design": None,
+    }
     assert (weights, without) == ({"design": 1}, ["six"])
     tallied, _ = tally.of_study(study)
-    assert tallied["judge"]["design"]["choice"]["n"] == 1 and tallied["judge"]["design"]["choice"]["mean"] == 1.0
+    assert (
+        tallied["judge"]["design"]["choice"]["n"] == 1
+        and tallied["judge"]["design"]["choice"]["mean"] == 1.0
+    )
     study.close_file()
 
 
 def test_a_taking_that_is_killed_is_made_good_by_the_next(tmp_path):
-    (tmp_path / "votes.csv").write_text(HEADER + "".join(f"p{n},ada,one,two,left,\n" for n in range(300)))
-    code = ("import os, signal, sys; from pathlib import Path; from decksmith.core import stream; from decksmith.study import outside\n"
-            "calls, write = [], stream.write\n"
-            "def dying(path, data):\n    calls.append(path)\n    len(calls) > int(sys.argv[2]) and os.kill(os.getpid(), signal.SIGKILL)\n    write(path, data)\n"
-            "stream.write = dying\nfolder = Path(sys.argv[1])\noutside.take(folder / 'study', folder / 'votes.csv')")
+    (tmp_path / "votes.csv").write_text(
+        HEADER + "".join(f"p{n},ada,one,two,left,\n" for n in range(300))
+    )
+    code = (
+        "import os, signal, sys; from pathlib import Path; from decksmith.core import stream; from decksmith.study import outside\n"
+        "calls, write = [], stream.write\n"
+        "def dying(path, data):\n    calls.append(path)\n    len(calls) > int(sys.argv[2]) and os.kill(os.getpid(), signal.SIGKILL)\n    write(path, data)\n"
+        "stream.write = dying\nfolder = Path(sys.argv[1])\noutside.take(folder / 'study', folder / 'votes.csv')"
+    )
     for writes in (0, 1):
         shutil.rmtree(tmp_path / "study", ignore_errors=True)
-        done = subprocess.run([sys.executable, "-c", code, tmp_path, str(writes)], env={**os.environ, "PYTHONPATH": str(cli.ROOT / "lib")}, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code, tmp_path, str(writes)],
+            env={**os.environ, "PYTHONPATH": str(cli.ROOT / "lib")},
+            check=False,
+        )
         assert done.returncode == -signal.SIGKILL
         assert outside.take(tmp_path / "study", tmp_path / "votes.csv")["votes"] == 300
         assert len(votes(tmp_path)) == 300

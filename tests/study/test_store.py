@@ -27,7 +27,10 @@ BALLOT = {"choice": "left", "seconds": 3.25, "seen": True}
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    return [ballots.run(folder / name, prompts=14, slides=slides, size=98) for name, slides in (("alpha", 3), ("beta", 4), ("gamma", 3))]
+    return [
+        ballots.run(folder / name, prompts=14, slides=slides, size=98)
+        for name, slides in (("alpha", 3), ("beta", 4), ("gamma", 3))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -57,25 +60,44 @@ def lines(folder):
 
 # Pairs
 
+
 def test_each_two_models_meet_on_the_same_requests_and_each_is_as_often_left_as_right(built):
     pairs = [pair for pair in lines(built) if pair["kind"] == "vote"]
     met = {}
     for pair in pairs:
         met.setdefault(tuple(sorted((pair["left"]["run"], pair["right"]["run"]))), []).append(pair)
-    assert {between: len(found) for between, found in met.items()} == {("alpha", "beta"): 12, ("alpha", "gamma"): 12, ("beta", "gamma"): 12}
+    assert {between: len(found) for between, found in met.items()} == {
+        ("alpha", "beta"): 12,
+        ("alpha", "gamma"): 12,
+        ("beta", "gamma"): 12,
+    }
     assert len({frozenset(pair["prompt"] for pair in found) for found in met.values()}) == 1
     for between, found in met.items():
         assert sum(pair["left"]["run"] == between[0] for pair in found) == 6
     for start in range(0, 36, 6):  # any stretch has all models and many requests
-        stretch = pairs[start:start + 6]
-        assert Counter(tuple(sorted((pair["left"]["run"], pair["right"]["run"]))) for pair in stretch) == dict.fromkeys(met, 2)
+        stretch = pairs[start : start + 6]
+        assert Counter(
+            tuple(sorted((pair["left"]["run"], pair["right"]["run"]))) for pair in stretch
+        ) == dict.fromkeys(met, 2)
         assert len({pair["prompt"] for pair in stretch}) >= 4
 
 
 def test_the_requests_are_spread_over_the_domains(tmp_path, runs):
     build(tmp_path / "study", runs[:2], seed=4, prompts=6)
-    domains = {ballots.synthetic.prompt(index)["id"]: ballots.synthetic.prompt(index)["asks"]["domain"] for index in range(14)}
-    assert len({domains[pair["prompt"]] for pair in lines(tmp_path / "study") if pair["kind"] == "vote"}) == 6
+    domains = {
+        ballots.synthetic.prompt(index)["id"]: ballots.synthetic.prompt(index)["asks"]["domain"]
+        for index in range(14)
+    }
+    assert (
+        len(
+            {
+                domains[pair["prompt"]]
+                for pair in lines(tmp_path / "study")
+                if pair["kind"] == "vote"
+            }
+        )
+        == 6
+    )
 
 
 def test_one_in_so_many_comes_again_with_sides_swapped(built):
@@ -84,8 +106,15 @@ def test_one_in_so_many_comes_again_with_sides_swapped(built):
     assert len(repeats) == 8
     for pair in repeats:
         first = pairs[pair["of"]]
-        assert (pair["left"], pair["right"], pair["prompt"]) == (first["right"], first["left"], first["prompt"])
-        assert not {*pair["pictures"]["left"], *pair["pictures"]["right"]} & {*first["pictures"]["left"], *first["pictures"]["right"]}
+        assert (pair["left"], pair["right"], pair["prompt"]) == (
+            first["right"],
+            first["left"],
+            first["prompt"],
+        )
+        assert not {*pair["pictures"]["left"], *pair["pictures"]["right"]} & {
+            *first["pictures"]["left"],
+            *first["pictures"]["right"],
+        }
 
 
 def test_an_attention_item_is_a_deck_beside_a_visibly_damaged_copy_of_itself(built):
@@ -96,19 +125,29 @@ def test_an_attention_item_is_a_deck_beside_a_visibly_damaged_copy_of_itself(bui
         assert pair[other] == {**pair[whole], "broken": True}
         assert len(pair["pictures"][whole]) == len(pair["pictures"][other])
         for good, bad in zip(pair["pictures"][whole], pair["pictures"][other], strict=True):
-            with Image.open(built / "pictures" / good) as one, Image.open(built / "pictures" / bad) as two:
+            with (
+                Image.open(built / "pictures" / good) as one,
+                Image.open(built / "pictures" / bad) as two,
+            ):
                 assert one.size == two.size
-                assert sum(a != b for a, b in zip(one.tobytes(), two.tobytes(), strict=True)) > 0.01 * len(one.tobytes())
+                assert sum(
+                    a != b for a, b in zip(one.tobytes(), two.tobytes(), strict=True)
+                ) > 0.01 * len(one.tobytes())
 
 
 def test_the_same_seed_gives_the_same_pairs_and_ids_that_say_nothing(tmp_path, runs, small):
     def drawn(folder):
-        return [(pair["kind"], pair["prompt"], pair["left"], pair["right"], pair["expect"]) for pair in lines(folder)]
+        return [
+            (pair["kind"], pair["prompt"], pair["left"], pair["right"], pair["expect"])
+            for pair in lines(folder)
+        ]
 
     build(tmp_path / "same", runs[:2], seed=1, prompts=6)
     build(tmp_path / "drawn", runs[:2], prompts=6)
     assert drawn(tmp_path / "same") == drawn(small) != drawn(tmp_path / "drawn")
-    assert not {pair["id"] for pair in lines(tmp_path / "same")} & {pair["id"] for pair in lines(small)}
+    assert not {pair["id"] for pair in lines(tmp_path / "same")} & {
+        pair["id"] for pair in lines(small)
+    }
     with pytest.raises(cli.BadData, match="was made with seed 1; another seed is another study"):
         build(tmp_path / "same", runs, seed=7)
 
@@ -120,21 +159,32 @@ def test_called_again_it_adds_what_is_missing_and_changes_no_line_and_no_picture
     pictures = {path.name: path.read_bytes() for path in (folder / "pictures").iterdir()}
     assert build(folder, runs[:2], prompts=4)["added"] == {"vote": 0, "repeat": 0, "gold": 0}
     assert (folder / "pairs.jsonl").read_bytes() == before
-    more = build(folder, [runs[2]], prompts=6)  # the runs that the study had are paired with the new one
+    more = build(
+        folder, [runs[2]], prompts=6
+    )  # the runs that the study had are paired with the new one
     assert (first["pairs"]["vote"], more["pairs"]["vote"], more["added"]["vote"]) == (4, 18, 14)
     assert (folder / "pairs.jsonl").read_bytes().startswith(before)
-    assert pictures.items() <= {path.name: path.read_bytes() for path in (folder / "pictures").iterdir()}.items()
+    assert (
+        pictures.items()
+        <= {path.name: path.read_bytes() for path in (folder / "pictures").iterdir()}.items()
+    )
     sides = Counter()
     for pair in lines(folder):
         if pair["kind"] == "vote":
             between = tuple(sorted((pair["left"]["run"], pair["right"]["run"])))
             sides[between] += 1 if pair["left"]["run"] == between[0] else -1
     assert set(sides.values()) == {0}
-    assert [made["round"] for made in json.loads((folder / "study.json").read_text())["made"]] == [1, 2]
+    assert [made["round"] for made in json.loads((folder / "study.json").read_text())["made"]] == [
+        1,
+        2,
+    ]
 
 
 def test_pictures_are_bare_pixels_of_one_width_for_both_sides_and_their_names_say_nothing(tmp_path):
-    runs = [ballots.run(tmp_path / "sharp", prompts=2, size=196), ballots.run(tmp_path / "plain", prompts=2, size=98)]
+    runs = [
+        ballots.run(tmp_path / "sharp", prompts=2, size=196),
+        ballots.run(tmp_path / "plain", prompts=2, size=98),
+    ]
     for path in (tmp_path / "plain").rglob("*.png"):
         with Image.open(path) as picture:
             exif = picture.getexif()
@@ -152,22 +202,39 @@ def test_pictures_are_bare_pixels_of_one_width_for_both_sides_and_their_names_sa
     assert len(names) == 12 and all(len(name) == 31 for name in names)
 
 
-def test_only_decks_that_rendered_are_paired_unless_asked_and_what_is_not_the_models_fault_never(tmp_path):
-    runs = [ballots.run(tmp_path / "good", prompts=6, size=98), ballots.run(tmp_path / "bad", prompts=6, failed=(0, 1), excluded=(2,), size=98)]
+def test_only_decks_that_rendered_are_paired_unless_asked_and_what_is_not_the_models_fault_never(
+    tmp_path,
+):
+    runs = [
+        ballots.run(tmp_path / "good", prompts=6, size=98),
+        ballots.run(tmp_path / "bad", prompts=6, failed=(0, 1), excluded=(2,), size=98),
+    ]
     assert build(tmp_path / "some", runs, gold=0, repeats=0)["pairs"]["vote"] == 3
     assert build(tmp_path / "all", runs, gold=0, repeats=0, failed=True)["pairs"]["vote"] == 5
-    bare = [pair for pair in lines(tmp_path / "all") if not (pair["left"]["rendered"] and pair["right"]["rendered"])]
+    bare = [
+        pair
+        for pair in lines(tmp_path / "all")
+        if not (pair["left"]["rendered"] and pair["right"]["rendered"])
+    ]
     assert sorted(pair["prompt"] for pair in bare) == ["p001", "p002"]
     assert all([] in pair["pictures"].values() for pair in bare)
     with pytest.raises(cli.BadData) as error:
-        build(tmp_path / "none", [runs[0], ballots.run(tmp_path / "worse", prompts=6, failed=range(6))])
-    assert str(error.value) == ("there is no request for which two of these runs have a rendered deck\n  good: 6 of 6 rendered\n"
-                                "  worse: 0 of 6 rendered (6 yaml)\n  --failed also pairs answers that gave no accepted deck")
+        build(
+            tmp_path / "none",
+            [runs[0], ballots.run(tmp_path / "worse", prompts=6, failed=range(6))],
+        )
+    assert str(error.value) == (
+        "there is no request for which two of these runs have a rendered deck\n  good: 6 of 6 rendered\n"
+        "  worse: 0 of 6 rendered (6 yaml)\n  --failed also pairs answers that gave no accepted deck"
+    )
     assert not (tmp_path / "none" / "pairs.jsonl").exists()
 
 
 def test_of_several_samples_one_is_drawn(tmp_path):
-    runs = [ballots.run(tmp_path / name, prompts=12, samples=3, slides=1, size=98) for name in ("one", "two")]
+    runs = [
+        ballots.run(tmp_path / name, prompts=12, samples=3, slides=1, size=98)
+        for name in ("one", "two")
+    ]
     build(tmp_path / "study", runs, seed=1, gold=0, repeats=0)
     pairs = lines(tmp_path / "study")
     assert len(pairs) == 12
@@ -176,34 +243,57 @@ def test_of_several_samples_one_is_drawn(tmp_path):
 
 def test_what_cannot_be_compared_is_refused_by_name(tmp_path, runs):
     other = ballots.run(tmp_path / "other", prompts=3, request="Something else", size=98)
-    for words, said in (([tmp_path / "nothing"], "nothing has no scores.jsonl"), ([runs[0]], "one run has nothing to be compared with"),
-                        ([runs[0], other], "p001 is not the same request in both"), ([runs[0], ballots.run(tmp_path / "x" / "alpha", prompts=1, size=98)], "have one name")):
+    for words, said in (
+        ([tmp_path / "nothing"], "nothing has no scores.jsonl"),
+        ([runs[0]], "one run has nothing to be compared with"),
+        ([runs[0], other], "p001 is not the same request in both"),
+        ([runs[0], ballots.run(tmp_path / "x" / "alpha", prompts=1, size=98)], "have one name"),
+    ):
         with pytest.raises((cli.BadData, cli.Missing), match=said):
             build(tmp_path / "study", words)
-    (runs[0] / "protocol.json").write_text('{"sampling": {"temperature": 0}, "judge": {"name": "a"}}')
+    (runs[0] / "protocol.json").write_text(
+        '{"sampling": {"temperature": 0}, "judge": {"name": "a"}}'
+    )
     (other / "protocol.json").write_text('{"sampling": {"temperature": 1}, "judge": {"name": "b"}}')
     try:
-        with pytest.raises(cli.BadData, match="differ in more than the model; people would vote on that too\n  sampling.temperature: 0 != 1$"):
+        with pytest.raises(
+            cli.BadData,
+            match="differ in more than the model; people would vote on that too\n  sampling.temperature: 0 != 1$",
+        ):
             build(tmp_path / "study", [runs[0], other])
     finally:
         (runs[0] / "protocol.json").unlink()
     (ballots.run(tmp_path / "gone", prompts=3, size=98) / "p001" / "slides" / "01.png").unlink()
-    with pytest.raises(cli.BadData, match="this slide is not there; `make baseline MODEL=gone` renders it again"):
+    with pytest.raises(
+        cli.BadData, match="this slide is not there; `make baseline MODEL=gone` renders it again"
+    ):
         build(tmp_path / "study", [runs[0], tmp_path / "gone"])
     (tmp_path / "gone" / "p001" / "slides" / "01.png").write_bytes(b"\x89PNG no picture")
     with pytest.raises(cli.BadData, match="01.png: cannot be read as a picture"):
         build(tmp_path / "study", [runs[0], tmp_path / "gone"])
-    (tmp_path / "gone" / "scores.jsonl").write_text((tmp_path / "gone" / "scores.jsonl").read_text().replace("p001/slides/01.png", "../alpha/scores.jsonl"))
+    (tmp_path / "gone" / "scores.jsonl").write_text(
+        (tmp_path / "gone" / "scores.jsonl")
+        .read_text()
+        .replace("p001/slides/01.png", "../alpha/scores.jsonl")
+    )
     with pytest.raises(cli.BadData, match="this slide is not there"):
         build(tmp_path / "study", [runs[0], tmp_path / "gone"])
 
 
-def test_a_build_that_is_killed_leaves_the_study_whole_and_the_next_one_completes_it(tmp_path, runs):
-    folder, code = tmp_path / "study", "import sys; from decksmith.study import store; store.build(sys.argv[1], sys.argv[2:], seed=1, prompts=14)"
+def test_a_build_that_is_killed_leaves_the_study_whole_and_the_next_one_completes_it(
+    tmp_path, runs
+):
+    folder, code = (
+        tmp_path / "study",
+        "import sys; from decksmith.study import store; store.build(sys.argv[1], sys.argv[2:], seed=1, prompts=14)",
+    )
     build(folder, runs[:2], seed=1, prompts=2)
     before = (folder / "pairs.jsonl").read_bytes()
     have = len(list((folder / "pictures").iterdir()))
-    building = subprocess.Popen([sys.executable, "-c", code, folder, *runs], env={**os.environ, "PYTHONPATH": str(cli.ROOT / "lib")})
+    building = subprocess.Popen(
+        [sys.executable, "-c", code, folder, *runs],
+        env={**os.environ, "PYTHONPATH": str(cli.ROOT / "lib")},
+    )
     while len(list((folder / "pictures").iterdir())) < have + 20:
         time.sleep(0.01)
     building.send_signal(signal.SIGKILL)
@@ -213,12 +303,20 @@ def test_a_build_that_is_killed_leaves_the_study_whole_and_the_next_one_complete
     build(folder, runs, seed=1, prompts=14)
     assert (folder / "pairs.jsonl").read_bytes().startswith(before)
     assert Counter(pair["kind"] for pair in lines(folder))["vote"] == 42
-    assert all((folder / "pictures" / name).stat().st_size for pair in lines(folder) for side in ("left", "right") for name in pair["pictures"][side])
+    assert all(
+        (folder / "pictures" / name).stat().st_size
+        for pair in lines(folder)
+        for side in ("left", "right")
+        for name in pair["pictures"][side]
+    )
 
 
 # Raters and queues
 
-def test_everybody_gets_so_many_pairs_two_thirds_of_them_shared_and_everybody_an_order_of_their_own(built, tmp_path):
+
+def test_everybody_gets_so_many_pairs_two_thirds_of_them_shared_and_everybody_an_order_of_their_own(
+    built, tmp_path
+):
     study = Study(shutil.copytree(built, tmp_path / "copy"))
     queues = [study.queue(study.rater(study.add_rater(f"rater {n}"))) for n in range(6)]
     kinds = [Counter(study.pairs[pair]["kind"] for pair in queue) for queue in queues]
@@ -246,7 +344,7 @@ def test_a_queue_stays_as_it_is_when_the_study_grows_and_more_can_be_asked_for(t
     build(folder, runs, prompts=5)
     assert (study.queue(rater), len(study.pairs)) == (before, len(lines(folder)))
     assert study.more(rater, 4) >= 4
-    assert study.queue(rater)[:len(before)] == before
+    assert study.queue(rater)[: len(before)] == before
     while study.more(rater, 10):
         pass
     assert len(study.queue(rater)) == len(set(study.queue(rater))) == len(study.pairs)
@@ -264,11 +362,15 @@ def test_who_chooses_the_pairs_may_be_another_and_sees_ids_alone(tmp_path, built
     rater = study.rater(study.add_rater("Ada"))
     votes = [pair["id"] for pair in lines(built) if pair["kind"] == "vote"]
     assert asked == [(rater, votes, 20)]
-    assert {pair for pair in study.queue(rater) if study.pairs[pair]["kind"] == "vote"} == set(votes[-2:])
+    assert {pair for pair in study.queue(rater) if study.pairs[pair]["kind"] == "vote"} == set(
+        votes[-2:]
+    )
     study.close_file()
 
 
-def test_a_token_is_one_raters_and_one_studys_and_the_same_name_is_the_same_rater(study, tmp_path, runs):
+def test_a_token_is_one_raters_and_one_studys_and_the_same_name_is_the_same_rater(
+    study, tmp_path, runs
+):
     token = study.add_rater("  Ada\u00a0 Lovelace ")
     assert study.add_rater("ADA lovelace") == token
     assert study.raters()[0]["name"] == "Ada Lovelace"
@@ -279,11 +381,17 @@ def test_a_token_is_one_raters_and_one_studys_and_the_same_name_is_the_same_rate
     other.add_rater("Ada Lovelace")
     assert study.rater(token) and other.rater(token) is None
     assert study.rater(token[:-1] + ("A" if token[-1] != "A" else "B")) is None
-    assert study.rater("") is None and study.rater(study.owner) is None and study.rater(study.token("nobody")) is None
+    assert (
+        study.rater("") is None
+        and study.rater(study.owner) is None
+        and study.rater(study.token("nobody")) is None
+    )
     other.close_file()
 
 
-@pytest.mark.parametrize("name", ["", "   ", "x" * 41, "a\x00b", "a\u202eb", "\u200b", "\ud800", None, 7])
+@pytest.mark.parametrize(
+    "name", ["", "   ", "x" * 41, "a\x00b", "a\u202eb", "\u200b", "\ud800", None, 7]
+)
 def test_a_name_is_short_and_can_be_seen(study, name):
     with pytest.raises(cli.BadData):
         study.add_rater(name)
@@ -300,6 +408,7 @@ def test_a_rater_is_told_the_request_and_the_pictures_and_nothing_of_who_made_th
 
 # Votes
 
+
 def test_a_vote_is_stored_once_whatever_is_sent_again(study):
     rater = study.rater(study.add_rater("Ada"))
     pair, other = study.queue(rater)[:2]
@@ -314,35 +423,88 @@ def test_a_vote_is_stored_once_whatever_is_sent_again(study):
         study.skip(rater, pair, key="key-0003")
     assert study.undo(rater, pair, key="key-0004") == "stored"
     assert study.undo(rater, pair, key="key-0004") == "same"
-    assert study.vote(rater, pair, BALLOT, key="key-0001") == "same" and not list(study.votes()), "a late copy does not bring back what was undone"
+    assert study.vote(rater, pair, BALLOT, key="key-0001") == "same" and not list(study.votes()), (
+        "a late copy does not bring back what was undone"
+    )
     assert study.vote(rater, pair, {**BALLOT, "choice": "bad"}, key="key-0005") == "stored"
-    assert study.skip(rater, other, key="key-0006") == "stored" and study.sheet(rater)["skipped"] == [other]
-    assert study.undo(rater, key="key-0007") == "stored" and study.undo(rater, key="key-0007") == "same", "without a pair: the last"
-    assert (study.sheet(rater)["skipped"], [vote["choice"] for vote in study.votes()]) == ([], ["bad"])
+    assert study.skip(rater, other, key="key-0006") == "stored" and study.sheet(rater)[
+        "skipped"
+    ] == [other]
+    assert (
+        study.undo(rater, key="key-0007") == "stored"
+        and study.undo(rater, key="key-0007") == "same"
+    ), "without a pair: the last"
+    assert (study.sheet(rater)["skipped"], [vote["choice"] for vote in study.votes()]) == (
+        [],
+        ["bad"],
+    )
 
 
 def test_a_vote_knows_all_that_the_tally_needs(study):
     rater = study.rater(study.add_rater("Ada"))
     for place, pair in enumerate(study.queue(rater), 1):
-        study.vote(rater, pair, {**BALLOT, "dimensions": {"design": "tie"}, "tags": ["looks", "request"]}, key=f"key-{place:04}", source="ballot")
+        study.vote(
+            rater,
+            pair,
+            {**BALLOT, "dimensions": {"design": "tie"}, "tags": ["looks", "request"]},
+            key=f"key-{place:04}",
+            source="ballot",
+        )
     votes = list(study.votes())
     assert [vote["order"] for vote in votes] == list(range(1, len(votes) + 1))
     about = study.pairs[votes[0]["pair"]]
-    assert votes[0] == {"pair": about["id"], "kind": about["kind"], "of": about["of"], "expect": about["expect"], "rater": rater, "prompt": about["prompt"],
-                        "left": about["left"]["model"], "right": about["right"]["model"], "choice": "left", "dimensions": {"design": "tie"},
-                        "tags": ["request", "looks"], "seconds": 3.2, "seen": True, "source": "ballot", "at": votes[0]["at"], "order": 1}
+    assert votes[0] == {
+        "pair": about["id"],
+        "kind": about["kind"],
+        "of": about["of"],
+        "expect": about["expect"],
+        "rater": rater,
+        "prompt": about["prompt"],
+        "left": about["left"]["model"],
+        "right": about["right"]["model"],
+        "choice": "left",
+        "dimensions": {"design": "tie"},
+        "tags": ["request", "looks"],
+        "seconds": 3.2,
+        "seen": True,
+        "source": "ballot",
+        "at": votes[0]["at"],
+        "order": 1,
+    }
     [row] = study.results()
     assert (row["models"], sum(row["wins"]), row["votes"]) == (["alpha", "beta"], 6, 6)
 
 
-@pytest.mark.parametrize("change", [{"choice": "both"}, {"choice": ["left"]}, {"seen": False}, {"seen": 1}, {"seconds": -1}, {"seconds": True}, {"seconds": float("nan")},
-                                    {"seconds": 1e9}, {"dimensions": {"price": "left"}}, {"dimensions": {"design": "bad"}}, {"dimensions": []or [1]},
-                                    {"tags": "looks"}, {"tags": [["looks"]]}, {"more": 1}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"choice": "both"},
+        {"choice": ["left"]},
+        {"seen": False},
+        {"seen": 1},
+        {"seconds": -1},
+        {"seconds": True},
+        {"seconds": float("nan")},
+        {"seconds": 1e9},
+        {"dimensions": {"price": "left"}},
+        {"dimensions": {"design": "bad"}},
+        {"dimensions": [] or [1]},
+        {"tags": "looks"},
+        {"tags": [["looks"]]},
+        {"more": 1},
+    ],
+)
 def test_a_ballot_that_is_none_is_refused_and_nothing_is_stored(study, change):
     rater = study.rater(study.add_rater("Ada"))
     with pytest.raises(cli.BadData):
         study.vote(rater, study.queue(rater)[0], {**BALLOT, **change}, key="key-0001")
-    for pair, key in (("k3v9q2wd", "key-0001"), (None, "key-0001"), (study.queue(rater)[0], "short"), (study.queue(rater)[0], "x" * 65), (study.queue(rater)[0], None)):
+    for pair, key in (
+        ("k3v9q2wd", "key-0001"),
+        (None, "key-0001"),
+        (study.queue(rater)[0], "short"),
+        (study.queue(rater)[0], "x" * 65),
+        (study.queue(rater)[0], None),
+    ):
         with pytest.raises(cli.BadData):
             study.vote(rater, pair, BALLOT, key=key)
     assert not list(study.votes())
@@ -353,8 +515,13 @@ def test_a_closed_study_takes_no_vote_and_gives_none_back_until_it_is_opened(stu
     pair, other = study.queue(rater)[:2]
     study.vote(rater, pair, BALLOT, key="key-0001")
     study.close()
-    for call in (lambda: study.vote(rater, other, BALLOT, key="key-0002"), lambda: study.undo(rater, pair, key="key-0003"), lambda: study.add_rater("Ben"),
-                 lambda: study.skip(rater, other, key="key-0004"), lambda: study.more(rater)):
+    for call in (
+        lambda: study.vote(rater, other, BALLOT, key="key-0002"),
+        lambda: study.undo(rater, pair, key="key-0003"),
+        lambda: study.add_rater("Ben"),
+        lambda: study.skip(rater, other, key="key-0004"),
+        lambda: study.more(rater),
+    ):
         with pytest.raises(Closed):
             call()
     assert study.vote(rater, pair, BALLOT, key="key-0001") == "same"
@@ -366,14 +533,23 @@ def test_a_closed_study_takes_no_vote_and_gives_none_back_until_it_is_opened(stu
 def test_what_is_done_together_fails_alone(study):
     rater = study.rater(study.add_rater("Ada"))
     one, two, three = study.queue(rater)[:3]
-    done = study.together([lambda: study.vote(rater, one, BALLOT, key="key-0001"), lambda: study.vote(rater, two, {}, key="key-0002"),
-                           lambda: study.vote(rater, one, BALLOT, key="key-0003"), lambda: study.vote(rater, three, BALLOT, key="key-0004")])
+    done = study.together(
+        [
+            lambda: study.vote(rater, one, BALLOT, key="key-0001"),
+            lambda: study.vote(rater, two, {}, key="key-0002"),
+            lambda: study.vote(rater, one, BALLOT, key="key-0003"),
+            lambda: study.vote(rater, three, BALLOT, key="key-0004"),
+        ]
+    )
     assert [type(each).__name__ for each in done] == ["str", "BadData", "Conflict", "str"]
     assert {vote["pair"] for vote in study.votes()} == {one, three}
     beside = Study(study.folder)  # the transaction is over: another process sees it, and can write
     beside._db.execute("PRAGMA busy_timeout = 100")
     assert {vote["pair"] for vote in beside.votes()} == {one, three}
-    assert beside.undo(rater, one, key="key-0005") == "stored" and study.vote(rater, two, BALLOT, key="key-0006") == "stored"
+    assert (
+        beside.undo(rater, one, key="key-0005") == "stored"
+        and study.vote(rater, two, BALLOT, key="key-0006") == "stored"
+    )
     assert {vote["pair"] for vote in beside.votes()} == {two, three}
     beside.close_file()
 
@@ -397,7 +573,9 @@ def test_processes_that_vote_on_the_same_pairs_at_once_store_each_once(tmp_path,
     for name in ("votes.db-wal", "votes.db-shm"):
         (folder / name).unlink(missing_ok=True)
     ready = context.Event()
-    processes = [context.Process(target=_votes, args=(folder, rater, number, ready)) for number in range(4)]
+    processes = [
+        context.Process(target=_votes, args=(folder, rater, number, ready)) for number in range(4)
+    ]
     for process in processes:
         process.start()
     ready.set()
@@ -411,16 +589,23 @@ def test_processes_that_vote_on_the_same_pairs_at_once_store_each_once(tmp_path,
 
 def test_what_was_acknowledged_survives_a_kill(tmp_path, built):
     folder = shutil.copytree(built, tmp_path / "study")
-    code = ("import sys; from decksmith.study.store import Study; s = Study(sys.argv[1]); r = s.rater(s.add_rater('Ada'))\n"
-            "for n, p in enumerate(s.queue(r)): s.vote(r, p, {'choice': 'tie', 'seconds': 1, 'seen': True}, key=f'key-{n:04}'); print(p, flush=True)")
-    voting = subprocess.Popen([sys.executable, "-c", code, folder], env={**os.environ, "PYTHONPATH": str(cli.ROOT / "lib")}, stdout=subprocess.PIPE, text=True)
+    code = (
+        "import sys; from decksmith.study.store import Study; s = Study(sys.argv[1]); r = s.rater(s.add_rater('Ada'))\n"
+        "for n, p in enumerate(s.queue(r)): s.vote(r, p, {'choice': 'tie', 'seconds': 1, 'seen': True}, key=f'key-{n:04}'); print(p, flush=True)"
+    )
+    voting = subprocess.Popen(
+        [sys.executable, "-c", code, folder],
+        env={**os.environ, "PYTHONPATH": str(cli.ROOT / "lib")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     said = [voting.stdout.readline().strip() for _ in range(5)]
     voting.send_signal(signal.SIGKILL)
     said += voting.stdout.read().split()
     voting.wait()
     study = Study(folder)
     votes = [vote["pair"] for vote in study.votes()]
-    assert votes[:len(said)] == said and len(votes) <= len(said) + 1
+    assert votes[: len(said)] == said and len(votes) <= len(said) + 1
     study.close_file()
 
 
@@ -437,12 +622,17 @@ def test_a_damaged_study_is_said_to_be_one(tmp_path, runs, small):
     later.close()
     with pytest.raises(cli.BadData, match="of another version"):
         Study(folder)
-    assert ((folder / "secret").stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert ((folder / "secret").stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (
+        0o600,
+        0o700,
+    )
     (folder / "secret").write_bytes(b"short")
     with pytest.raises(cli.BadData, match="secret is damaged"):
         build(folder, runs[:2], prompts=7)
 
 
 def test_every_tag_and_dimension_that_the_page_offers_is_taken():
-    assert store.checked({**BALLOT, "tags": list(store.TAGS), "dimensions": dict.fromkeys(store.DIMENSIONS, "tie")})["tags"] == list(store.TAGS)
+    assert store.checked(
+        {**BALLOT, "tags": list(store.TAGS), "dimensions": dict.fromkeys(store.DIMENSIONS, "tie")}
+    )["tags"] == list(store.TAGS)
     assert set(store.CHOICES) == {"left", "right", "tie", "bad"}

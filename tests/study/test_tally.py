@@ -1,4 +1,5 @@
 """What people's votes say, against tables counted by hand and against planted truths."""
+
 import csv
 import io
 import itertools
@@ -24,24 +25,59 @@ def quick(monkeypatch):
 
 def vote(rater, prompt, left, right, choice, kind="vote", pair=None, **more):
     """A vote as Study.votes() yields it."""
-    return {"pair": pair or f"{prompt}-{left}-{right}", "kind": kind, "of": None, "expect": None, "rater": rater, "prompt": prompt, "left": left,
-            "right": right, "choice": choice, "dimensions": {}, "tags": [], "seconds": 20.0, "seen": True, "source": "web",
-            "at": "2026-11-21T20:00:00.000+00:00", "order": 1, **more}
+    return {
+        "pair": pair or f"{prompt}-{left}-{right}",
+        "kind": kind,
+        "of": None,
+        "expect": None,
+        "rater": rater,
+        "prompt": prompt,
+        "left": left,
+        "right": right,
+        "choice": choice,
+        "dimensions": {},
+        "tags": [],
+        "seconds": 20.0,
+        "seen": True,
+        "source": "web",
+        "at": "2026-11-21T20:00:00.000+00:00",
+        "order": 1,
+        **more,
+    }
 
 
-def planted(seed, strength, raters=20, prompts=30, each=40, bias=0.0, tie=-0.7, by_prompt=0.4, by_rater=0.4):
+def planted(
+    seed, strength, raters=20, prompts=30, each=40, bias=0.0, tie=-0.7, by_prompt=0.4, by_rater=0.4
+):
     """Votes whose truth is known: log strengths of models, which raters and prompts shift, an advantage of the left, the log weight of a tie."""
     random, models = numpy.random.default_rng(seed), sorted(strength)
-    tastes = [{kind: random.normal(0, sd, (n, len(models))) for kind, n, sd in (("prompt", prompts, by_prompt), ("rater", raters, by_rater))}]
+    tastes = [
+        {
+            kind: random.normal(0, sd, (n, len(models)))
+            for kind, n, sd in (("prompt", prompts, by_prompt), ("rater", raters, by_rater))
+        }
+    ]
     found = []
     for rater in range(raters):
         for at in range(each):
             prompt = (at + rater) % prompts
             a, b = random.choice(len(models), 2, replace=False)
-            lean = [strength[models[m]] + tastes[0]["prompt"][prompt, m] + tastes[0]["rater"][rater, m] for m in (a, b)]
+            lean = [
+                strength[models[m]] + tastes[0]["prompt"][prompt, m] + tastes[0]["rater"][rater, m]
+                for m in (a, b)
+            ]
             chance = tally.chances(numpy.array(lean[0] - lean[1] + bias), numpy.array(tie))
             choice = ("left", "right", "tie")[random.choice(3, p=[float(x) for x in chance])]
-            found.append(vote(f"r{rater}", f"p{prompt}", models[a], models[b], choice, pair=f"{prompt}-{a}-{b}"))
+            found.append(
+                vote(
+                    f"r{rater}",
+                    f"p{prompt}",
+                    models[a],
+                    models[b],
+                    choice,
+                    pair=f"{prompt}-{a}-{b}",
+                )
+            )
     return list({(one["rater"], one["pair"]): one for one in found}.values())
 
 
@@ -50,59 +86,114 @@ def fitted(wins, models, prior, monkeypatch):
     monkeypatch.setattr(tally, "PRIOR", prior)
     rows = sorted(wins)
     left, right = numpy.array([[models.index(name) for name in row] for row in rows]).T
-    return tally.fit(numpy.array([[wins[row] for row in rows]], dtype=float), left, right, len(models))[0]
+    return tally.fit(
+        numpy.array([[wins[row] for row in rows]], dtype=float), left, right, len(models)
+    )[0]
 
 
 # Strengths
 
+
 def test_two_models_have_the_strengths_that_can_be_counted_by_hand(monkeypatch):
     # a on the left: 4 : 1 : 2, so difference + bias = log 4 and a tie weighs 2 / sqrt(4 * 1); on the right 1 : 1 : 1, so they are equal.
-    a, b, bias, tie = fitted({("a", "b"): (40, 10, 20), ("b", "a"): (20, 20, 20)}, ["a", "b"], 1e4, monkeypatch)
+    a, b, bias, tie = fitted(
+        {("a", "b"): (40, 10, 20), ("b", "a"): (20, 20, 20)}, ["a", "b"], 1e4, monkeypatch
+    )
     assert (a - b, bias, tie) == pytest.approx((numpy.log(2), numpy.log(2), 0), abs=1e-4)
     assert a + b == pytest.approx(0, abs=1e-6)
-    assert [float(x) for x in tally.chances(numpy.log(4), 0.0)] == pytest.approx([4 / 7, 1 / 7, 2 / 7])
+    assert [float(x) for x in tally.chances(numpy.log(4), 0.0)] == pytest.approx(
+        [4 / 7, 1 / 7, 2 / 7]
+    )
 
 
 def test_the_strengths_of_a_published_table_are_found_again(monkeypatch):
     # Baseball, American League 1987, East (Agresti, Categorical Data Analysis, 2nd edition, table 10.10 and its Bradley-Terry fit).
     teams = ["Milwaukee", "Detroit", "Toronto", "New York", "Boston", "Cleveland", "Baltimore"]
-    won = [[0, 7, 9, 7, 7, 9, 11], [6, 0, 7, 5, 11, 9, 9], [4, 6, 0, 7, 7, 8, 12], [6, 8, 6, 0, 6, 7, 10], [6, 2, 6, 7, 0, 7, 12],
-           [4, 4, 5, 6, 6, 0, 6], [2, 4, 1, 3, 1, 7, 0]]
-    half = {(teams[i], teams[j]): (won[i][j] / 2, won[j][i] / 2, 0) for i, j in itertools.permutations(range(7), 2)}
+    won = [
+        [0, 7, 9, 7, 7, 9, 11],
+        [6, 0, 7, 5, 11, 9, 9],
+        [4, 6, 0, 7, 7, 8, 12],
+        [6, 8, 6, 0, 6, 7, 10],
+        [6, 2, 6, 7, 0, 7, 12],
+        [4, 4, 5, 6, 6, 0, 6],
+        [2, 4, 1, 3, 1, 7, 0],
+    ]
+    half = {
+        (teams[i], teams[j]): (won[i][j] / 2, won[j][i] / 2, 0)
+        for i, j in itertools.permutations(range(7), 2)
+    }
     found = fitted(half, teams, 1e3, monkeypatch)
-    assert found[:7] - found[6] == pytest.approx([1.581, 1.436, 1.294, 1.248, 1.108, 0.684, 0], abs=2e-3)
+    assert found[:7] - found[6] == pytest.approx(
+        [1.581, 1.436, 1.294, 1.248, 1.108, 0.684, 0], abs=2e-3
+    )
     assert found[7] == pytest.approx(0, abs=1e-6)
 
 
 def test_the_prior_moves_thirty_votes_by_less_than_a_hundredth_of_their_error():
     free = numpy.log(20 / 10)
-    a, b, *_ = tally.fit(numpy.array([[[10, 5, 0], [5, 10, 0]]], dtype=float), numpy.array([0, 1]), numpy.array([1, 0]), 2)[0]
+    a, b, *_ = tally.fit(
+        numpy.array([[[10, 5, 0], [5, 10, 0]]], dtype=float),
+        numpy.array([0, 1]),
+        numpy.array([1, 0]),
+        2,
+    )[0]
     error = (1 / 20 + 1 / 10) ** 0.5
     assert abs(a - b - free) < 0.04 * error
 
 
 def test_planted_strengths_ties_and_bias_lie_in_their_intervals():
-    found = tally.strengths(planted(1, {"base": -0.5, "tuned": 0.5, "other": 0.0}, raters=40, prompts=60, bias=0.4, by_prompt=0, by_rater=0))
+    found = tally.strengths(
+        planted(
+            1,
+            {"base": -0.5, "tuned": 0.5, "other": 0.0},
+            raters=40,
+            prompts=60,
+            bias=0.4,
+            by_prompt=0,
+            by_rater=0,
+        )
+    )
     for model, truth in (("base", -0.5), ("tuned", 0.5), ("other", 0.0)):
         assert found["models"][model]["lo"] < truth < found["models"][model]["hi"]
     assert found["bias"]["lo"] < 0.4 < found["bias"]["hi"] and found["bias"]["lo"] > 0
     assert found["tie"] == pytest.approx(-0.7, abs=0.15)
-    pair, = [pair for pair in found["pairs"] if (pair["a"], pair["b"]) == ("base", "tuned")]
+    (pair,) = [pair for pair in found["pairs"] if (pair["a"], pair["b"]) == ("base", "tuned")]
     assert pair["log_odds"]["lo"] < -1 < pair["log_odds"]["hi"] < 0
-    assert pair["chance"]["mean"] == pytest.approx(1 / (1 + numpy.exp(-pair["log_odds"]["mean"])), abs=1e-3)
-    assert found["width"] == pytest.approx(max(p["log_odds"]["hi"] - p["log_odds"]["lo"] for p in found["pairs"]), abs=2e-4)
+    assert pair["chance"]["mean"] == pytest.approx(
+        1 / (1 + numpy.exp(-pair["log_odds"]["mean"])), abs=1e-3
+    )
+    assert found["width"] == pytest.approx(
+        max(p["log_odds"]["hi"] - p["log_odds"]["lo"] for p in found["pairs"]), abs=2e-4
+    )
 
 
 def test_about_95_of_100_intervals_hold_the_truth_where_raters_and_prompts_differ():
     held = narrow = 0
     for seed in range(60):
-        votes = planted(100 + seed, {"a": 0.0, "b": 0.0}, raters=12, prompts=20, each=20, by_prompt=0.8, by_rater=0.8)
+        votes = planted(
+            100 + seed,
+            {"a": 0.0, "b": 0.0},
+            raters=12,
+            prompts=20,
+            each=20,
+            by_prompt=0.8,
+            by_rater=0.8,
+        )
         value, error, freedom = tally._fitted(votes, ["a", "b"])
         lo, hi = tally.ends(value, error, freedom)
         held += lo[4] <= 0 <= hi[4]
-        single = tally.spread(lambda s: s[:, :1] / s[:, 1:], numpy.array([[tally.preferred(v) == "a", 1.0] for v in votes]),
-                              list(range(len(votes))), None)
-        narrow += abs(single[0][0] - 0.5 + sum(tally.preferred(v) is None for v in votes) / 2 / len(votes)) < 1.96 * single[1][0]
+        single = tally.spread(
+            lambda s: s[:, :1] / s[:, 1:],
+            numpy.array([[tally.preferred(v) == "a", 1.0] for v in votes]),
+            list(range(len(votes))),
+            None,
+        )
+        narrow += (
+            abs(
+                single[0][0] - 0.5 + sum(tally.preferred(v) is None for v in votes) / 2 / len(votes)
+            )
+            < 1.96 * single[1][0]
+        )
     assert held >= 52  # of 60; 57 are expected
     assert narrow < held  # votes that are taken for independent hold it more rarely
 
@@ -111,8 +202,15 @@ def test_the_error_is_that_of_both_clusters_less_their_cells(monkeypatch):
     monkeypatch.setattr(tally, "RESAMPLES", 4000)
     random = numpy.random.default_rng(4)
     prompts, raters = random.integers(0, 25, 900), random.integers(0, 15, 900)
-    values = random.normal(size=900) + random.normal(size=25)[prompts] + random.normal(size=15)[raters]
-    value, error, freedom = tally.spread(lambda s: s[:, :1] / s[:, 1:], numpy.stack([values, numpy.ones(900)], axis=1), list(prompts), list(raters))
+    values = (
+        random.normal(size=900) + random.normal(size=25)[prompts] + random.normal(size=15)[raters]
+    )
+    value, error, freedom = tally.spread(
+        lambda s: s[:, :1] / s[:, 1:],
+        numpy.stack([values, numpy.ones(900)], axis=1),
+        list(prompts),
+        list(raters),
+    )
     off = values - values.mean()
 
     def clustered(labels):
@@ -121,7 +219,9 @@ def test_the_error_is_that_of_both_clusters_less_their_cells(monkeypatch):
 
     cells = numpy.unique(prompts * 15 + raters, return_inverse=True)[1]
     assert value[0] == pytest.approx(values.mean()) and freedom == 14
-    assert error[0] == pytest.approx((clustered(prompts) + clustered(raters) - clustered(cells)) ** 0.5, rel=0.06)
+    assert error[0] == pytest.approx(
+        (clustered(prompts) + clustered(raters) - clustered(cells)) ** 0.5, rel=0.06
+    )
 
 
 def test_with_few_raters_prompts_alone_are_resampled_and_the_tally_says_so():
@@ -133,8 +233,13 @@ def test_with_few_raters_prompts_alone_are_resampled_and_the_tally_says_so():
 
 def test_the_sentence_itself_says_that_few_people_said_it():
     votes = [vote(f"r{r}", f"p{n}", "a", "b", "left") for r in range(10) for n in range(10)]
-    few, enough = ([pair["sentence"] for pair in tally.preferences(some)] for some in (votes[:10 * (tally.RATERS - 1)], votes))
-    assert few[0].startswith("a beats b by 1.00 [") and few[0].endswith("]; this speaks for these 4 people only")
+    few, enough = (
+        [pair["sentence"] for pair in tally.preferences(some)]
+        for some in (votes[: 10 * (tally.RATERS - 1)], votes)
+    )
+    assert few[0].startswith("a beats b by 1.00 [") and few[0].endswith(
+        "]; this speaks for these 4 people only"
+    )
     assert enough[0].startswith("a beats b by 1.00 [") and "only" not in enough[0]
     # Of three models the pair that few people saw says so, and the others do not.
     third = [vote("r0", f"p{n}", "a", "c", ("left", "right")[n % 2]) for n in range(10)]
@@ -143,15 +248,42 @@ def test_the_sentence_itself_says_that_few_people_said_it():
 
 
 def test_ties_are_counted_as_the_option_says():
-    votes = [vote(f"r{r}", f"p{n}", "a", "b", ("left", "tie", "right", "bad")[0 if n < 4 else n % 4]) for r in range(6) for n in range(8)]
-    half, drop = tally.tally(votes), tally.tally(votes, ties="drop")  # of 8 votes each: 5 for a, 1 for b, 1 tied, 1 both bad
-    assert [half["pairs"][0][key] for key in ("votes", "for_a", "for_b", "tied", "bad")] == [48, 30, 6, 6, 6]
-    assert [drop["pairs"][0][key] for key in ("votes", "for_a", "for_b", "tied", "bad")] == [36, 30, 6, 0, 0]
+    votes = [
+        vote(f"r{r}", f"p{n}", "a", "b", ("left", "tie", "right", "bad")[0 if n < 4 else n % 4])
+        for r in range(6)
+        for n in range(8)
+    ]
+    half, drop = (
+        tally.tally(votes),
+        tally.tally(votes, ties="drop"),
+    )  # of 8 votes each: 5 for a, 1 for b, 1 tied, 1 both bad
+    assert [half["pairs"][0][key] for key in ("votes", "for_a", "for_b", "tied", "bad")] == [
+        48,
+        30,
+        6,
+        6,
+        6,
+    ]
+    assert [drop["pairs"][0][key] for key in ("votes", "for_a", "for_b", "tied", "bad")] == [
+        36,
+        30,
+        6,
+        0,
+        0,
+    ]
     assert (half["pairs"][0]["share"]["mean"], drop["pairs"][0]["share"]["mean"]) == (0.75, 0.8333)
-    assert (half["models"]["a"]["share"]["mean"], drop["models"]["a"]["share"]["mean"]) == (0.75, 0.8333)
+    assert (half["models"]["a"]["share"]["mean"], drop["models"]["a"]["share"]["mean"]) == (
+        0.75,
+        0.8333,
+    )
     assert (drop["votes"]["ties_dropped"], drop["votes"]["of_raters_left_out"]) == (12, 0)
-    assert "12 that prefer neither deck are dropped" in tally.markdown(drop) and "{" not in tally.markdown(drop)
-    for found, other, name in ((half, drop, "ties_dropped"), (drop, half, "ties_half")):  # each is in the other, too
+    assert "12 that prefer neither deck are dropped" in tally.markdown(
+        drop
+    ) and "{" not in tally.markdown(drop)
+    for found, other, name in (
+        (half, drop, "ties_dropped"),
+        (drop, half, "ties_half"),
+    ):  # each is in the other, too
         assert found["otherwise"][name]["pairs"][0]["share"] == other["pairs"][0]["share"]
     with pytest.raises(cli.BadData, match="or ties"):
         tally.tally([one for one in votes if one["choice"] == "tie"], ties="drop")
@@ -159,41 +291,67 @@ def test_ties_are_counted_as_the_option_says():
 
 def test_who_saw_a_pair_with_its_sides_the_other_way_round_agrees_all_the_same():
     decks = {"x": {"a": {"overall": 4}, "b": {"overall": 3}}}
-    same = [vote("r0", "p", "a", "b", "left", pair="x"), vote("r1", "p", "b", "a", "right", pair="x"), vote("r2", "p", "b", "a", "tie", pair="x")]
-    other = [vote("r0", "p", "a", "b", "left", pair="x"), vote("r1", "p", "b", "a", "left", pair="x")]
-    assert tally.agreement(same[:2])["another"]["mean"] == 1.0 and tally.agreement(same)["another"]["mean"] == 0.75
+    same = [
+        vote("r0", "p", "a", "b", "left", pair="x"),
+        vote("r1", "p", "b", "a", "right", pair="x"),
+        vote("r2", "p", "b", "a", "tie", pair="x"),
+    ]
+    other = [
+        vote("r0", "p", "a", "b", "left", pair="x"),
+        vote("r1", "p", "b", "a", "left", pair="x"),
+    ]
+    assert (
+        tally.agreement(same[:2])["another"]["mean"] == 1.0
+        and tally.agreement(same)["another"]["mean"] == 0.75
+    )
     assert tally.agreement(other)["another"]["mean"] == 0.0
-    assert [tally.judged(some, decks)["overall"]["choice"]["mean"] for some in (same, other)] == [1.0, 0.5]
+    assert [tally.judged(some, decks)["overall"]["choice"]["mean"] for some in (same, other)] == [
+        1.0,
+        0.5,
+    ]
 
 
 def test_one_prompt_gives_no_interval():
-    found = tally.tally([vote(f"r{n}", "p1", "a", "b", "left" if n % 3 else "right") for n in range(12)])
+    found = tally.tally(
+        [vote(f"r{n}", "p1", "a", "b", "left" if n % 3 else "right") for n in range(12)]
+    )
     assert found["pairs"][0]["share"] == {"mean": 0.6667, "lo": None, "hi": None, "n": 12}
-    assert found["pairs"][0]["sentence"] == "a and b: inconclusive (1 shared prompt, at least 6 are needed; difference 0.33)"
+    assert (
+        found["pairs"][0]["sentence"]
+        == "a and b: inconclusive (1 shared prompt, at least 6 are needed; difference 0.33)"
+    )
 
 
 def test_where_all_agree_the_interval_is_not_of_no_width():
     # 10 prompts, all for a: the lower end is the share of which ten in a row have a chance of 2.5 %.
-    pair, = tally.preferences([vote("r", f"p{n}", "a", "b", "left") for n in range(10)])
-    assert pair["share"] == {"mean": 1.0, "lo": round(0.025 ** 0.1, 4), "hi": 1.0, "n": 10}
+    (pair,) = tally.preferences([vote("r", f"p{n}", "a", "b", "left") for n in range(10)])
+    assert pair["share"] == {"mean": 1.0, "lo": round(0.025**0.1, 4), "hi": 1.0, "n": 10}
     assert pair["sentence"] == "a beats b by 1.00 [0.38, 1.00]; this speaks for one person only"
 
 
 # Where strengths are not finite
 
+
 def test_a_model_that_never_won_has_no_strength_and_the_tally_says_why():
     votes = planted(5, {"a": 0.0, "b": 0.0}, raters=6, prompts=10, each=10)
-    votes += [vote(f"r{r}", f"p{p}", *names, side) for r in range(6) for p in range(10)
-              for names, side in ((("a", "poor"), "left"),)]
+    votes += [
+        vote(f"r{r}", f"p{p}", *names, side)
+        for r in range(6)
+        for p in range(10)
+        for names, side in ((("a", "poor"), "left"),)
+    ]
     found = tally.tally(votes)
     assert found["strengths"]["groups"] in ([["a", "b"], ["poor"]], [["poor"], ["a", "b"]])
-    assert found["strengths"]["models"]["poor"]["mean"] is None and found["strengths"]["models"]["a"]["mean"] is not None
+    assert (
+        found["strengths"]["models"]["poor"]["mean"] is None
+        and found["strengths"]["models"]["a"]["mean"] is not None
+    )
     assert [(pair["a"], pair["b"]) for pair in found["strengths"]["pairs"]] == [("a", "b")]
     assert found["precision"]["width"] is None
     text = tally.markdown(found)
     assert "The votes do not join all models" in text and "| poor | – |" in text
     # What was counted stands all the same.
-    pair, = [pair for pair in found["pairs"] if pair["b"] == "poor" and pair["a"] == "a"]
+    (pair,) = [pair for pair in found["pairs"] if pair["b"] == "poor" and pair["a"] == "a"]
     assert (pair["for_a"], pair["share"]["mean"], pair["verdict"]) == (60, 1.0, "beats")
 
 
@@ -204,27 +362,52 @@ def test_one_tie_joins_what_would_fall_apart():
 
 
 def test_models_that_never_met_are_in_groups_of_their_own():
-    votes = [vote("r", f"p{n}", *names, side) for n in range(8) for names in (("a", "b"), ("c", "d")) for side in SIDES]
+    votes = [
+        vote("r", f"p{n}", *names, side)
+        for n in range(8)
+        for names in (("a", "b"), ("c", "d"))
+        for side in SIDES
+    ]
     assert sorted(tally.groups(votes, list("abcd"))) == [["a", "b"], ["c", "d"]]
     found = tally.strengths(votes)
-    assert [(pair["a"], pair["b"]) for pair in found["pairs"]] == [("a", "b"), ("c", "d")] and found["width"] is None
+    assert [(pair["a"], pair["b"]) for pair in found["pairs"]] == [
+        ("a", "b"),
+        ("c", "d"),
+    ] and found["width"] is None
 
 
 # Counting
 
+
 def test_preferences_are_counted_whatever_side_a_model_was_on():
-    votes = [vote("r1", "p1", "a", "b", "left"), vote("r2", "p1", "b", "a", "right"), vote("r1", "p2", "b", "a", "left"),
-             vote("r2", "p2", "a", "b", "tie"), vote("r1", "p3", "a", "b", "bad")]
-    pair, = tally.preferences(votes)
+    votes = [
+        vote("r1", "p1", "a", "b", "left"),
+        vote("r2", "p1", "b", "a", "right"),
+        vote("r1", "p2", "b", "a", "left"),
+        vote("r2", "p2", "a", "b", "tie"),
+        vote("r1", "p3", "a", "b", "bad"),
+    ]
+    (pair,) = tally.preferences(votes)
     assert {key: pair[key] for key in ("a", "b", "votes", "for_a", "for_b", "tied", "bad")} == {
-        "a": "a", "b": "b", "votes": 5, "for_a": 2, "for_b": 1, "tied": 1, "bad": 1}
+        "a": "a",
+        "b": "b",
+        "votes": 5,
+        "for_a": 2,
+        "for_b": 1,
+        "tied": 1,
+        "bad": 1,
+    }
     assert pair["share"]["mean"] == 0.6 and pair["difference"]["mean"] == 0.2
 
 
 def test_the_sentences_are_those_of_claims_with_one_family_of_pairs():
     votes = planted(6, {"a": 1.2, "b": -1.2, "c": -1.2}, raters=20, prompts=30, each=60)
     said = [pair["sentence"] for pair in tally.preferences(votes)]
-    assert said[0].startswith("a beats b by 0.") and said[1].startswith("a beats c by 0.") and said[2].startswith("b is not separated from c")
+    assert (
+        said[0].startswith("a beats b by 0.")
+        and said[1].startswith("a beats c by 0.")
+        and said[2].startswith("b is not separated from c")
+    )
     assert {pair["family"] for pair in tally.preferences(votes)} == {3}
 
 
@@ -234,19 +417,26 @@ def test_both_bad_is_no_preference_and_is_counted_with_each_model_and_without_it
     found = tally.tally(votes + bad)
     share = 60 / (len(votes) + 60)
     assert found["models"]["a"]["bad"]["mean"] == pytest.approx(share, abs=1e-3)
-    without, = found["otherwise"]["without_both_bad"]["pairs"]
-    alone, = tally.preferences(votes)
+    (without,) = found["otherwise"]["without_both_bad"]["pairs"]
+    (alone,) = tally.preferences(votes)
     assert without["difference"] == alone["difference"] and without["votes"] == len(votes)
     assert abs(found["pairs"][0]["difference"]["mean"]) < abs(without["difference"]["mean"])
 
 
 def test_gold_repeats_and_unseen_decks_are_in_no_strength():
     votes = planted(8, {"a": 0.5, "b": -0.5}, raters=8, prompts=10, each=10)
-    more = [vote("r0", "p1", "a", "a", "left", kind="gold", pair="g1", expect="left"), vote("r0", "p1", "b", "a", "left", kind="repeat", pair="x", of="1-0-1"),
-            vote("r0", "p99", "a", "b", "left", seen=False)]
+    more = [
+        vote("r0", "p1", "a", "a", "left", kind="gold", pair="g1", expect="left"),
+        vote("r0", "p1", "b", "a", "left", kind="repeat", pair="x", of="1-0-1"),
+        vote("r0", "p99", "a", "b", "left", seen=False),
+    ]
     plain, found = tally.tally(votes), tally.tally(votes + more)
     assert found["strengths"] == plain["strengths"] and found["pairs"] == plain["pairs"]
-    assert (found["votes"]["gold"], found["votes"]["repeats"], found["votes"]["unseen"]) == (1, 1, 1)
+    assert (found["votes"]["gold"], found["votes"]["repeats"], found["votes"]["unseen"]) == (
+        1,
+        1,
+        1,
+    )
 
 
 def test_without_a_vote_that_counts_nothing_is_said():
@@ -256,29 +446,64 @@ def test_without_a_vote_that_counts_nothing_is_said():
 
 # Raters
 
+
 def of_rater(name, failed, of, against, turned, seconds=20.0):
     """Votes of one rater who failed so many gold items and turned so many repeats round."""
-    found = [vote(name, f"g{n}", "a", "a", "right" if n < failed else "left", kind="gold", pair=f"g{n}", expect="left", seconds=seconds)
-             for n in range(of)]
+    found = [
+        vote(
+            name,
+            f"g{n}",
+            "a",
+            "a",
+            "right" if n < failed else "left",
+            kind="gold",
+            pair=f"g{n}",
+            expect="left",
+            seconds=seconds,
+        )
+        for n in range(of)
+    ]
     for n in range(turned):
-        found += [vote(name, f"p{n}", "a", "b", "left", pair=f"v{n}", seconds=seconds),
-                  vote(name, f"p{n}", "b", "a", "left" if n < against else "right", kind="repeat", pair=f"w{n}", of=f"v{n}", seconds=seconds)]
+        found += [
+            vote(name, f"p{n}", "a", "b", "left", pair=f"v{n}", seconds=seconds),
+            vote(
+                name,
+                f"p{n}",
+                "b",
+                "a",
+                "left" if n < against else "right",
+                kind="repeat",
+                pair=f"w{n}",
+                of=f"v{n}",
+                seconds=seconds,
+            ),
+        ]
     return found
 
 
-@pytest.mark.parametrize(("failed", "of", "against", "turned", "seconds", "why"), [
-    (1, 3, 0, 4, 20, None),
-    (2, 3, 0, 4, 20, "failed 2 of 3 gold items"),
-    (2, 2, 0, 4, 20, None),
-    (0, 4, 4, 5, 20, None),
-    (0, 4, 4, 4, 20, None),
-    (0, 4, 5, 5, 20, "chose the other deck in all of 5 swapped repeats"),
-    (0, 0, 3, 3, 20, None),
-    (0, 3, 0, 2, 1.4, "median of 1.4 s a vote"),
-    (3, 3, 5, 5, 1.0, "failed 3 of 3 gold items and chose the other deck in all of 5 swapped repeats and median of 1.0 s a vote"),
-])
+@pytest.mark.parametrize(
+    ("failed", "of", "against", "turned", "seconds", "why"),
+    [
+        (1, 3, 0, 4, 20, None),
+        (2, 3, 0, 4, 20, "failed 2 of 3 gold items"),
+        (2, 2, 0, 4, 20, None),
+        (0, 4, 4, 5, 20, None),
+        (0, 4, 4, 4, 20, None),
+        (0, 4, 5, 5, 20, "chose the other deck in all of 5 swapped repeats"),
+        (0, 0, 3, 3, 20, None),
+        (0, 3, 0, 2, 1.4, "median of 1.4 s a vote"),
+        (
+            3,
+            3,
+            5,
+            5,
+            1.0,
+            "failed 3 of 3 gold items and chose the other deck in all of 5 swapped repeats and median of 1.0 s a vote",
+        ),
+    ],
+)
 def test_a_rater_is_left_out_by_the_rule_alone(failed, of, against, turned, seconds, why):
-    found, = tally.raters(of_rater("r", failed, of, against, turned, seconds))
+    (found,) = tally.raters(of_rater("r", failed, of, against, turned, seconds))
     assert found["excluded"] == why
     assert found["gold"] == {"n": of, "failed": failed}
     assert found["repeats"] == {"n": turned, "same": turned - against, "against": against}
@@ -286,51 +511,90 @@ def test_a_rater_is_left_out_by_the_rule_alone(failed, of, against, turned, seco
 
 def test_what_is_left_out_is_counted_both_ways():
     votes = planted(9, {"a": 1.0, "b": -1.0}, raters=10, prompts=12, each=12, tie=-3)
-    careless = [{**one, "rater": f"x{one['rater']}", "choice": "left", "seconds": 0.5} for one in votes[:60]]
+    careless = [
+        {**one, "rater": f"x{one['rater']}", "choice": "left", "seconds": 0.5} for one in votes[:60]
+    ]
     found = tally.tally(votes + careless)
     assert found["votes"]["of_raters_left_out"] == 60 and found["raters"] == 10
     assert found["pairs"] == tally.tally(votes)["pairs"]
     assert found["otherwise"]["with_raters_left_out"]["votes"] == len(votes) + 60
-    assert found["otherwise"]["with_raters_left_out"]["pairs"][0]["difference"] != found["pairs"][0]["difference"]
+    assert (
+        found["otherwise"]["with_raters_left_out"]["pairs"][0]["difference"]
+        != found["pairs"][0]["difference"]
+    )
 
 
 # Agreement
 
+
 def test_alpha_is_that_of_a_published_example():
     # Krippendorff 2011, Computing Krippendorff's Alpha-Reliability, example A: two observers, binary data, alpha = 0.095.
     first, second = "0100000010", "1110010000"
-    votes = [vote(name, f"p{n}", "a", "b", SIDES[int(said[n])]) for name, said in (("x", first), ("y", second)) for n in range(10)]
+    votes = [
+        vote(name, f"p{n}", "a", "b", SIDES[int(said[n])])
+        for name, said in (("x", first), ("y", second))
+        for n in range(10)
+    ]
     found = tally.agreement(votes)
     assert (found["pairs"], found["raters"]) == (10, 2)
-    assert found["alpha_nominal"]["mean"] == pytest.approx(0.095, abs=5e-4) and found["alpha_ordinal"]["mean"] == pytest.approx(0.095, abs=5e-4)
+    assert found["alpha_nominal"]["mean"] == pytest.approx(0.095, abs=5e-4) and found[
+        "alpha_ordinal"
+    ]["mean"] == pytest.approx(0.095, abs=5e-4)
 
 
 def test_how_often_another_person_agrees_can_be_counted_by_hand():
     # Of three people two say left and one right: each left agrees with one of two others, the right with none; majorities: none of left's (1 : 1).
-    votes = [vote("x", "p1", "a", "b", "left"), vote("y", "p1", "a", "b", "left"), vote("z", "p1", "a", "b", "right"), vote("x", "p2", "a", "b", "left")]
+    votes = [
+        vote("x", "p1", "a", "b", "left"),
+        vote("y", "p1", "a", "b", "left"),
+        vote("z", "p1", "a", "b", "right"),
+        vote("x", "p2", "a", "b", "left"),
+    ]
     found = tally.agreement(votes)
     assert found["another"]["mean"] == pytest.approx(1 / 3, abs=1e-4) and found["another"]["n"] == 3
     assert found["majority"]["mean"] == pytest.approx((0.5 + 0.5 + 0) / 3, abs=1e-4)
 
 
 @pytest.mark.parametrize("tie", [-9.0, 0.0])
-def test_a_judge_who_knows_what_most_people_prefer_is_above_another_person_and_below_what_is_possible(tie):
+def test_a_judge_who_knows_what_most_people_prefer_is_above_another_person_and_below_what_is_possible(
+    tie,
+):
     random, votes, decks = numpy.random.default_rng(3), [], {}
     for prompt in range(300):
         lean = random.normal(0, 1.5)
         decks[f"p{prompt}-a-b"] = {"a": {"overall": 3 + lean}, "b": {"overall": 3.0}}
         chance = [float(one) for one in tally.chances(numpy.array(lean), numpy.array(tie))]
-        votes += [vote(f"r{(prompt + k) % 9}", f"p{prompt}", "a", "b", ("left", "right", "tie")[random.choice(3, p=chance)]) for k in range(3)]
+        votes += [
+            vote(
+                f"r{(prompt + k) % 9}",
+                f"p{prompt}",
+                "a",
+                "b",
+                ("left", "right", "tie")[random.choice(3, p=chance)],
+            )
+            for k in range(3)
+        ]
     found, judge = tally.agreement(votes), tally.judged(votes, decks)["overall"]["shared"]
     assert found["another"]["hi"] < judge["mean"] < found["at_most"]["mean"] < 1
     assert found["at_most"]["lo"] < found["at_most"]["mean"] < found["at_most"]["hi"]
     text = tally.markdown(tally.tally(votes, decks))
-    assert "| Any judge, at most | 0." in text and "Another person is no ceiling" in text and "are the ceiling" not in text
+    assert (
+        "| Any judge, at most | 0." in text
+        and "Another person is no ceiling" in text
+        and "are the ceiling" not in text
+    )
 
 
 def test_the_most_that_a_judge_can_reach_can_be_counted_by_hand():
-    assert tally.most(0.635, 1) == pytest.approx(0.7598, abs=1e-4)  # where a perfect judge reaches 0.729
-    assert (tally.most(1.0, 1), tally.most(0.5, 1), tally.most(0.4, 0.5), tally.most(1.0, 0.5)) == (1, 0.5, 0.5, 1)
+    assert tally.most(0.635, 1) == pytest.approx(
+        0.7598, abs=1e-4
+    )  # where a perfect judge reaches 0.729
+    assert (tally.most(1.0, 1), tally.most(0.5, 1), tally.most(0.4, 0.5), tally.most(1.0, 0.5)) == (
+        1,
+        0.5,
+        0.5,
+        1,
+    )
     # Pairs on which people are all divided alike, 80 to 20: another person follows 0.68 of the votes, and the best judge exactly the most.
     assert tally.most(0.8**2 + 0.2**2, 1) == pytest.approx(0.8)
 
@@ -338,25 +602,41 @@ def test_the_most_that_a_judge_can_reach_can_be_counted_by_hand():
 def test_where_nobody_shared_a_pair_no_agreement_is_claimed():
     found = tally.agreement([vote("x", "p1", "a", "b", "left"), vote("y", "p2", "a", "b", "left")])
     assert found["at_most"]["mean"] is None
-    assert found["pairs"] == 0 and found["alpha_nominal"]["mean"] is None and found["another"] == {"mean": None, "lo": None, "hi": None, "n": 0}
+    assert (
+        found["pairs"] == 0
+        and found["alpha_nominal"]["mean"] is None
+        and found["another"] == {"mean": None, "lo": None, "hi": None, "n": 0}
+    )
 
 
 def test_where_everybody_always_says_the_same_alpha_is_unknown():
-    found = tally.agreement([vote(name, f"p{n}", "a", "b", "left") for name in "xy" for n in range(8)])
+    found = tally.agreement(
+        [vote(name, f"p{n}", "a", "b", "left") for name in "xy" for n in range(8)]
+    )
     assert found["alpha_nominal"]["mean"] is None and found["another"]["mean"] == 1.0
 
 
 # The judge
 
+
 def test_the_judge_s_agreement_can_be_counted_by_hand():
-    decks = {"p1-a-b": {"a": {"overall": 4, "design": 3}, "b": {"overall": 3, "design": 3}},
-             "p2-a-b": {"a": {"overall": 2, "design": 5}, "b": {"overall": 3, "design": 1}},
-             "p3-a-b": {"a": {"overall": None, "design": 1}, "b": {"overall": 3, "design": 2}}}
-    votes = [vote("x", "p1", "a", "b", "left", dimensions={"design": "left"}), vote("x", "p2", "a", "b", "left", dimensions={"design": "tie"}),
-             vote("x", "p3", "a", "b", "right"), vote("x", "p4", "a", "b", "left"), vote("y", "p1", "a", "b", "tie")]
+    decks = {
+        "p1-a-b": {"a": {"overall": 4, "design": 3}, "b": {"overall": 3, "design": 3}},
+        "p2-a-b": {"a": {"overall": 2, "design": 5}, "b": {"overall": 3, "design": 1}},
+        "p3-a-b": {"a": {"overall": None, "design": 1}, "b": {"overall": 3, "design": 2}},
+    }
+    votes = [
+        vote("x", "p1", "a", "b", "left", dimensions={"design": "left"}),
+        vote("x", "p2", "a", "b", "left", dimensions={"design": "tie"}),
+        vote("x", "p3", "a", "b", "right"),
+        vote("x", "p4", "a", "b", "left"),
+        vote("y", "p1", "a", "b", "tie"),
+    ]
     found = tally.judged(votes, decks)
     assert (found["overall"]["choice"]["mean"], found["overall"]["choice"]["n"]) == (0.5, 2)
-    assert found["design"]["choice"]["mean"] == pytest.approx((0.5 + 1 + 1) / 3, abs=1e-4) and found["design"]["equal"] == pytest.approx(1 / 3, abs=1e-4)
+    assert found["design"]["choice"]["mean"] == pytest.approx(
+        (0.5 + 1 + 1) / 3, abs=1e-4
+    ) and found["design"]["equal"] == pytest.approx(1 / 3, abs=1e-4)
     assert (found["design"]["own"]["mean"], found["design"]["own"]["n"]) == (0.5, 1)
     assert (found["overall"]["shared"]["mean"], found["overall"]["shared"]["n"]) == (1.0, 1)
 
@@ -365,12 +645,22 @@ def scored(seed, true, raters=12, prompts=40, each=40):
     """Votes that follow a weighted mean of a judge's dimensions, and the dimensions."""
     random, decks, votes = numpy.random.default_rng(seed), {}, []
     for prompt in range(prompts):
-        decks[f"p{prompt}-a-b"] = {model: {name: float(random.normal(3, 0.8)) for name in true} for model in "ab"}
+        decks[f"p{prompt}-a-b"] = {
+            model: {name: float(random.normal(3, 0.8)) for name in true} for model in "ab"
+        }
     for rater in range(raters):
         for prompt in random.permutation(prompts)[:each]:
             left, right = decks[f"p{prompt}-a-b"].values()
             lean = 2.5 * sum(weight * (left[name] - right[name]) for name, weight in true.items())
-            votes.append(vote(f"r{rater}", f"p{prompt}", "a", "b", SIDES[int(random.random() > 1 / (1 + numpy.exp(-lean)))]))
+            votes.append(
+                vote(
+                    f"r{rater}",
+                    f"p{prompt}",
+                    "a",
+                    "b",
+                    SIDES[int(random.random() > 1 / (1 + numpy.exp(-lean)))],
+                )
+            )
     return votes, decks
 
 
@@ -380,10 +670,15 @@ NOW = {"viscraft": 0.4, "design": 0.25, "content": 0.2, "coherence": 0.15}
 def test_planted_weights_are_found_and_followed_on_prompts_that_were_held_out():
     true = {"viscraft": 0.0, "design": 0.2, "content": 0.7, "coherence": 0.1}
     found = tally.weights(*scored(2, true, prompts=60), NOW)
-    assert sum(value["suggested"] for value in found["dimensions"].values()) == pytest.approx(1, abs=1e-3)
+    assert sum(value["suggested"] for value in found["dimensions"].values()) == pytest.approx(
+        1, abs=1e-3
+    )
     for name, value in found["dimensions"].items():
         assert value["lo"] <= true[name] <= value["hi"] and value["current"] == NOW[name]
-    assert found["accuracy"]["held_out"]["mean"] > found["accuracy"]["current"]["mean"] and found["advice"] == "adopt"
+    assert (
+        found["accuracy"]["held_out"]["mean"] > found["accuracy"]["current"]["mean"]
+        and found["advice"] == "adopt"
+    )
 
 
 def test_weights_that_fit_only_what_they_were_fitted_to_are_not_advised():
@@ -399,8 +694,15 @@ def test_a_dimension_in_which_no_two_decks_differ_gets_no_weight():
         for side in pair:
             side["coherence"] = 3.0
     found = tally.weights(votes, decks, NOW)
-    assert found["dimensions"]["coherence"] == {"current": 0.15, "suggested": None, "lo": None, "hi": None}
-    assert "| Coherence | 0.15 | – | no two decks differ |" in tally.markdown({**tally.tally(votes, decks, NOW)})
+    assert found["dimensions"]["coherence"] == {
+        "current": 0.15,
+        "suggested": None,
+        "lo": None,
+        "hi": None,
+    }
+    assert "| Coherence | 0.15 | – | no two decks differ |" in tally.markdown(
+        {**tally.tally(votes, decks, NOW)}
+    )
 
 
 def test_few_votes_suggest_no_weights():
@@ -410,12 +712,22 @@ def test_few_votes_suggest_no_weights():
 
 # Which next, and when to stop
 
+
 def test_the_pair_of_models_that_is_known_least_is_asked_about_next_on_prompts_that_were_asked_about_least():
-    votes = [vote(f"r{r}", f"p{p}", "a", "b", SIDES[(r + p) % 2]) for r in range(10) for p in range(12)] + [vote("r0", "p0", "a", "c", "tie")]
-    candidates = [{"prompt": f"p{n}", "left": left, "right": right} for n in range(12) for left, right in (("a", "b"), ("b", "c"), ("c", "a"))]
+    votes = [
+        vote(f"r{r}", f"p{p}", "a", "b", SIDES[(r + p) % 2]) for r in range(10) for p in range(12)
+    ] + [vote("r0", "p0", "a", "c", "tie")]
+    candidates = [
+        {"prompt": f"p{n}", "left": left, "right": right}
+        for n in range(12)
+        for left, right in (("a", "b"), ("b", "c"), ("c", "a"))
+    ]
     chosen = [candidates[at] for at in tally.choose(votes, candidates, 8)]
     assert all("c" in (row["left"], row["right"]) for row in chosen)
-    assert {frozenset((row["left"], row["right"])) for row in chosen} == {frozenset("ac"), frozenset("bc")}
+    assert {frozenset((row["left"], row["right"])) for row in chosen} == {
+        frozenset("ac"),
+        frozenset("bc"),
+    }
     assert len({row["prompt"] for row in chosen} - {"p0"}) == 8
 
 
@@ -425,17 +737,37 @@ def test_choosing_ends_with_the_candidates_and_never_names_one_twice():
     assert tally.choose([], [], 3) == []
 
 
-def test_a_study_that_chooses_adaptively_asks_about_what_is_known_least_and_keeps_its_overlap(tmp_path):
-    store.build(tmp_path / "study", [drawn.run(tmp_path / name, prompts=12, slides=1, size=40) for name in ("one", "three", "two")], prompts=12,
-                    seed=1, gold=0, repeats=0, per_rater=9, raters_per_pair=3)
+def test_a_study_that_chooses_adaptively_asks_about_what_is_known_least_and_keeps_its_overlap(
+    tmp_path,
+):
+    store.build(
+        tmp_path / "study",
+        [
+            drawn.run(tmp_path / name, prompts=12, slides=1, size=40)
+            for name in ("one", "three", "two")
+        ],
+        prompts=12,
+        seed=1,
+        gold=0,
+        repeats=0,
+        per_rater=9,
+        raters_per_pair=3,
+    )
     study = store.Study(tmp_path / "study", choose=tally.adaptive)
-    between = {ident: {pair[side]["model"] for side in SIDES} for ident, pair in study.pairs.items()}
+    between = {
+        ident: {pair[side]["model"] for side in SIDES} for ident, pair in study.pairs.items()
+    }
 
     def visit(name, voting):
         rater = study.rater(study.add_rater(name))
         for n, pair in enumerate(study.queue(rater)):
             if voting(pair):
-                study.vote(rater, pair, {"choice": SIDES[n % 2], "seconds": 9, "seen": True}, key=f"key {pair}")
+                study.vote(
+                    rater,
+                    pair,
+                    {"choice": SIDES[n % 2], "seconds": 9, "seen": True},
+                    key=f"key {pair}",
+                )
         return study.queue(rater)
 
     first = visit("first", lambda pair: between[pair] == {"one", "two"})
@@ -445,19 +777,40 @@ def test_a_study_that_chooses_adaptively_asks_about_what_is_known_least_and_keep
     second = visit("second", lambda pair: True)
     assert sum("three" in between[pair] for pair in second) >= 6
     third = visit("third", lambda pair: True)
-    assert len(set(third) & set(second)) >= 4  # all but one in three of a person's pairs are such as others voted on
+    assert (
+        len(set(third) & set(second)) >= 4
+    )  # all but one in three of a person's pairs are such as others voted on
     study.close_file()
 
 
 def test_precision_says_nothing_of_who_leads():
     votes = planted(11, {"a": 0.8, "b": -0.8}, raters=10, prompts=20, each=20)
     other = {"left": "right", "right": "left"}
-    turned = [{**one, "choice": other.get(one["choice"], one["choice"]), "left": one["right"], "right": one["left"]} for one in votes]
-    swapped = [{**one, "left": "b" if one["left"] == "a" else "a", "right": "a" if one["right"] == "b" else "b"} for one in votes]
+    turned = [
+        {
+            **one,
+            "choice": other.get(one["choice"], one["choice"]),
+            "left": one["right"],
+            "right": one["left"],
+        }
+        for one in votes
+    ]
+    swapped = [
+        {
+            **one,
+            "left": "b" if one["left"] == "a" else "a",
+            "right": "a" if one["right"] == "b" else "b",
+        }
+        for one in votes
+    ]
     first = tally.precision(votes, 0.5)
     assert set(first) == {"votes", "raters", "prompts", "width", "wanted", "enough", "about"}
     for same in (turned, swapped):
-        assert tally.precision(same, 0.5) == {**first, "width": pytest.approx(first["width"], rel=0.02), "about": pytest.approx(first["about"], rel=0.04)}
+        assert tally.precision(same, 0.5) == {
+            **first,
+            "width": pytest.approx(first["width"], rel=0.02),
+            "about": pytest.approx(first["about"], rel=0.04),
+        }
 
 
 def test_it_is_enough_when_the_widest_interval_is_as_narrow_as_asked_over_enough_people():
@@ -466,19 +819,38 @@ def test_it_is_enough_when_the_widest_interval_is_as_narrow_as_asked_over_enough
     assert tally.precision(votes, width + 0.01)["enough"] is True
     narrow = tally.precision(votes, width / 2)
     assert narrow["enough"] is False and narrow["about"] == pytest.approx(4 * len(votes), rel=0.01)
-    assert tally.precision([one for one in votes if one["rater"] in ("r1", "r2")], 9)["enough"] is False
+    assert (
+        tally.precision([one for one in votes if one["rater"] in ("r1", "r2")], 9)["enough"]
+        is False
+    )
     assert tally.precision([], 1)["enough"] is False
 
 
 # Files
 
+
 def test_votes_are_exported_whole_and_no_cell_is_a_formula():
-    votes = [vote("=1+1", "p1", "a", "b", "left", dimensions={"design": "tie"}, tags=["looks", "broken"]), vote("x", "p2", "a", "b", "bad")]
+    votes = [
+        vote(
+            "=1+1", "p1", "a", "b", "left", dimensions={"design": "tie"}, tags=["looks", "broken"]
+        ),
+        vote("x", "p2", "a", "b", "bad"),
+    ]
     lines, rows = tally.export(votes)
     assert [json.loads(line) for line in lines.splitlines()] == votes
     header, first, second = csv.reader(io.StringIO(rows.decode()))
-    assert dict(zip(header, first, strict=True)) == {**{key: str(value) for key, value in votes[0].items() if key not in ("dimensions", "tags", "rater")},
-                                                      "of": "", "expect": "", "rater": "'=1+1", "design": "tie", "tags": "looks broken"}
+    assert dict(zip(header, first, strict=True)) == {
+        **{
+            key: str(value)
+            for key, value in votes[0].items()
+            if key not in ("dimensions", "tags", "rater")
+        },
+        "of": "",
+        "expect": "",
+        "rater": "'=1+1",
+        "design": "tie",
+        "tags": "looks broken",
+    }
     assert len(second) == len(header)
 
 
@@ -489,7 +861,10 @@ def test_equal_votes_give_an_equal_tally_and_equal_pictures(tmp_path):
     names = tally.pictures(tmp_path / "x", first, formats=("svg",))
     assert names == ["strengths.svg", "preference.svg", "agreement.svg"]
     tally.pictures(tmp_path / "y", second, formats=("svg",))
-    assert all((tmp_path / "x" / name).read_bytes() == (tmp_path / "y" / name).read_bytes() for name in names)
+    assert all(
+        (tmp_path / "x" / name).read_bytes() == (tmp_path / "y" / name).read_bytes()
+        for name in names
+    )
 
 
 def test_the_choices_are_those_of_the_study():

@@ -41,23 +41,48 @@ def checkpoint(run, step, weights=None):
     made = run / f"checkpoints/tmp_step_{step}"
     for part in ("policy/weights/model", "policy/optimizer"):
         (made / part).mkdir(parents=True)
-    (made / "policy/weights/model/adapter_model.safetensors").write_text(weights or f"weights of {step}")
+    (made / "policy/weights/model/adapter_model.safetensors").write_text(
+        weights or f"weights of {step}"
+    )
     (made / "policy/optimizer/state.pt").write_text("large")
-    (made / "training_info.json").write_text(json.dumps({"total_steps": step, "train:loss": float("nan"), "val:val_loss": 3.1 - step / 40}))
+    (made / "training_info.json").write_text(
+        json.dumps(
+            {"total_steps": step, "train:loss": float("nan"), "val:val_loss": 3.1 - step / 40}
+        )
+    )
     made.rename(run / f"checkpoints/step_{step}")
 
 
 def watched(run, script, *, once=True, **more):
     told = []
-    status = checkpoints.watch(run, ["/bin/sh", "-c", script], once=once, every=0.02, told=lambda line: told.append(json.loads(line)), **more)
-    assert [json.loads(line) for line in (run / "curve/curve.jsonl").read_text().splitlines()] == sorted(
-        (state for state in map(json.loads, (path.read_text() for path in (run / "curve").glob("step_*.json"))) if state.pop("failures") is not None),
-        key=lambda state: state["step"])
+    status = checkpoints.watch(
+        run,
+        ["/bin/sh", "-c", script],
+        once=once,
+        every=0.02,
+        told=lambda line: told.append(json.loads(line)),
+        **more,
+    )
+    assert [
+        json.loads(line) for line in (run / "curve/curve.jsonl").read_text().splitlines()
+    ] == sorted(
+        (
+            state
+            for state in map(
+                json.loads, (path.read_text() for path in (run / "curve").glob("step_*.json"))
+            )
+            if state.pop("failures") is not None
+        ),
+        key=lambda state: state["step"],
+    )
     return status, told
 
 
 def brief(told):
-    return [(line["step"], line.get("gap") or line["metrics"]["gsm8k"]["pass@1"]["symbolic_correct"]) for line in told]
+    return [
+        (line["step"], line.get("gap") or line["metrics"]["gsm8k"]["pass@1"]["symbolic_correct"])
+        for line in told
+    ]
 
 
 def test_each_checkpoint_is_evaluated_once_the_newest_first_and_the_curve_is_by_step(run, drawn):
@@ -68,7 +93,9 @@ def test_each_checkpoint_is_evaluated_once_the_newest_first_and_the_curve_is_by_
     status, told = watched(run, f"echo $CKPT_STEP >> {run}/asked; echo chatter; {SCORE}")
     assert (status, brief(told)) == (0, [(30, 0.3), (10, 0.1)])
     assert [line["val_loss"] for line in told] == [3.1 - step / 40 for step in (30, 10)]
-    assert (run / "curve/curve.png").read_bytes()[:4] == b"\x89PNG" and b"<svg" in (run / "curve/curve.svg").read_bytes()
+    assert (run / "curve/curve.png").read_bytes()[:4] == b"\x89PNG" and b"<svg" in (
+        run / "curve/curve.svg"
+    ).read_bytes()
     assert watched(run, "exit 1") == (0, [])  # nothing is left to do
     checkpoint(run, 40)
     assert brief(watched(run, f"echo $CKPT_STEP >> {run}/asked; {SCORE}")[1]) == [(40, 0.4)]
@@ -80,13 +107,20 @@ def test_the_command_gets_a_run_folder_of_this_checkpoint_alone_without_optimize
     (run / "data").mkdir()
     checkpoint(run, 10)
     checkpoint(run, 20)
-    script = f"cd $CKPT_RUN && find -L . -type f | sort > {run}/seen.$CKPT_STEP; cmp $CKPT_PATH/policy/weights/model/* {run}/checkpoints/step_$CKPT_STEP/policy/weights/model/*" \
-             f" && echo $CKPT_ID > {run}/id.$CKPT_STEP; {SCORE}"
+    script = (
+        f"cd $CKPT_RUN && find -L . -type f | sort > {run}/seen.$CKPT_STEP; cmp $CKPT_PATH/policy/weights/model/* {run}/checkpoints/step_$CKPT_STEP/policy/weights/model/*"
+        f" && echo $CKPT_ID > {run}/id.$CKPT_STEP; {SCORE}"
+    )
     assert watched(run, script)[0] == 0
     for step in (10, 20):
         assert (run / f"seen.{step}").read_text().split() == [
-            "./.watch/host", "./.watch/printed", "./.watch/stat", f"./checkpoints/step_{step}/policy/weights/model/adapter_model.safetensors",
-            f"./checkpoints/step_{step}/training_info.json", "./recipe.yaml"]
+            "./.watch/host",
+            "./.watch/printed",
+            "./.watch/stat",
+            f"./checkpoints/step_{step}/policy/weights/model/adapter_model.safetensors",
+            f"./checkpoints/step_{step}/training_info.json",
+            "./recipe.yaml",
+        ]
     assert (run / "id.10").read_text() != (run / "id.20").read_text()
 
 
@@ -95,7 +129,9 @@ def test_it_waits_for_checkpoints_and_ends_when_the_recipes_steps_are_done(run):
     writes = f"""import sys, pathlib; sys.path.insert(0, {os.path.dirname(__file__)!r})
 import test_checkpoints, time
 time.sleep(1); test_checkpoints.checkpoint(pathlib.Path({str(run)!r}), 20); time.sleep(1); test_checkpoints.checkpoint(pathlib.Path({str(run)!r}), 40)"""
-    trainer = subprocess.Popen([sys.executable, "-c", writes], env=os.environ | {"PYTHONPATH": str(cli.ROOT / "lib")})
+    trainer = subprocess.Popen(
+        [sys.executable, "-c", writes], env=os.environ | {"PYTHONPATH": str(cli.ROOT / "lib")}
+    )
     try:
         status, told = watched(run, SCORE, once=False)
     finally:
@@ -113,10 +149,15 @@ def test_what_the_trainer_prunes_is_kept_while_it_is_evaluated_and_a_gap_before(
     assert told[1]["message"] == "the trainer removed it (keep_top_k) before its turn"
 
 
-def test_a_failure_is_tried_again_after_the_others_and_then_a_gap_that_can_be_tried_anew(run, capsys):
+def test_a_failure_is_tried_again_after_the_others_and_then_a_gap_that_can_be_tried_anew(
+    run, capsys
+):
     for step in (10, 20):
         checkpoint(run, step)
-    status, told = watched(run, f"echo $CKPT_STEP >> {run}/asked; [ $CKPT_STEP = 10 ] || {{ echo no engine >&2; exit 69; }}; {SCORE}")
+    status, told = watched(
+        run,
+        f"echo $CKPT_STEP >> {run}/asked; [ $CKPT_STEP = 10 ] || {{ echo no engine >&2; exit 69; }}; {SCORE}",
+    )
     assert (status, brief(told)) == (75, [(10, 0.1), (20, "failed")])
     assert (run / "asked").read_text().split() == ["20", "10", "20", "20"]
     assert (told[1]["message"], told[1]["attempts"]) == ("ended with status 69: no engine", 3)
@@ -126,29 +167,55 @@ def test_a_failure_is_tried_again_after_the_others_and_then_a_gap_that_can_be_tr
     assert brief(watched(run, SCORE)[1]) == [(20, 0.2)]
 
 
-@pytest.mark.parametrize(("script", "gap", "message", "attempts"), [
-    ("exit 65", "refused", "ended with status 65", 1),
-    ("echo no JSON", "failed", "printed no metrics (a JSON object)", 2),
-    ("echo '{\"a\": NaN}'", "failed", "printed no metrics (a JSON object)", 2),
-    ("echo '{\"raw_metrics\": {\"gsm8k\": {\"delegate\": {\"ok\": 0}}}}'; exit 1", "failed", "ended with status 1", 2),
-    ("kill -9 $PPID", "failed", "was killed", 2),
-    (f"{SCORE}; echo more", "failed", "printed no metrics (a JSON object)", 2),
-])
+@pytest.mark.parametrize(
+    ("script", "gap", "message", "attempts"),
+    [
+        ("exit 65", "refused", "ended with status 65", 1),
+        ("echo no JSON", "failed", "printed no metrics (a JSON object)", 2),
+        ("echo '{\"a\": NaN}'", "failed", "printed no metrics (a JSON object)", 2),
+        (
+            'echo \'{"raw_metrics": {"gsm8k": {"delegate": {"ok": 0}}}}\'; exit 1',
+            "failed",
+            "ended with status 1",
+            2,
+        ),
+        ("kill -9 $PPID", "failed", "was killed", 2),
+        (f"{SCORE}; echo more", "failed", "printed no metrics (a JSON object)", 2),
+    ],
+)
 def test_gaps_have_names(run, script, gap, message, attempts):
     checkpoint(run, 10)
     status, told = watched(run, script, tries=2)
-    assert (status, told[0]["gap"], told[0]["message"], told[0]["attempts"]) == (75, gap, message, attempts)
+    assert (status, told[0]["gap"], told[0]["message"], told[0]["attempts"]) == (
+        75,
+        gap,
+        message,
+        attempts,
+    )
 
 
 def test_a_part_of_the_metrics_is_asked_again_for_the_rest_and_kept_if_that_does_not_come(run):
     checkpoint(run, 10)
     status, told = watched(run, f"{SCORE}; exit 1")
-    assert (status, brief(told), told[0]["partial"], told[0]["attempts"]) == (0, [(10, 0.1)], True, 3)
+    assert (status, brief(told), told[0]["partial"], told[0]["attempts"]) == (
+        0,
+        [(10, 0.1)],
+        True,
+        3,
+    )
 
 
-@pytest.mark.parametrize(("script", "said"), [("exit 2", r"was called wrongly \(status 2\)"), ("no-such-command", r"is not there \(status 127\): .*no-such-command.*not found"),
-                                              ("echo key >&2; exit 78", r"is configured wrongly \(status 78\): key")])
-def test_a_command_that_is_wrong_whatever_the_checkpoint_ends_the_watch_and_notes_nothing(run, script, said):
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exit 2", r"was called wrongly \(status 2\)"),
+        ("no-such-command", r"is not there \(status 127\): .*no-such-command.*not found"),
+        ("echo key >&2; exit 78", r"is configured wrongly \(status 78\): key"),
+    ],
+)
+def test_a_command_that_is_wrong_whatever_the_checkpoint_ends_the_watch_and_notes_nothing(
+    run, script, said
+):
     checkpoint(run, 10)
     with pytest.raises(cli.BadConfig, match=said):
         checkpoints.watch(run, ["/bin/sh", "-c", script], once=True, every=0.02)
@@ -157,13 +224,19 @@ def test_a_command_that_is_wrong_whatever_the_checkpoint_ends_the_watch_and_note
 
 def test_metrics_are_the_last_object_over_several_lines_too(tmp_path):
     path = tmp_path / "printed"
-    path.write_text('{"manifest": {"x": 1}}\nnoise {\n' + json.dumps({"status": "done", "raw_metrics": {"a": {"pass@1": {"s": 0.5}}}}, indent=2) + "\n")
+    path.write_text(
+        '{"manifest": {"x": 1}}\nnoise {\n'
+        + json.dumps({"status": "done", "raw_metrics": {"a": {"pass@1": {"s": 0.5}}}}, indent=2)
+        + "\n"
+    )
     assert checkpoints._metrics(path) == {"a": {"pass@1": {"s": 0.5}}}
     path.write_text('{"a": 0.25, "b": {"c": 1}}')
     assert checkpoints._metrics(path) == {"a": 0.25, "b": {"c": 1}}
 
 
-def test_a_checkpoint_that_is_another_under_the_same_name_is_evaluated_anew_and_the_old_line_is_kept(run, capsys):
+def test_a_checkpoint_that_is_another_under_the_same_name_is_evaluated_anew_and_the_old_line_is_kept(
+    run, capsys
+):
     checkpoint(run, 10)
     watched(run, SCORE)
     shutil.rmtree(run / "checkpoints")
@@ -172,7 +245,9 @@ def test_a_checkpoint_that_is_another_under_the_same_name_is_evaluated_anew_and_
     assert len(list((run / "curve").glob("old-step_10-*.json"))) == 1
     assert "Has the training begun anew?" in capsys.readouterr().err
     info = run / "checkpoints/step_10/training_info.json"
-    info.write_text(info.read_text().replace("}", ', "more": 1}'))  # validated later: the weights are the same
+    info.write_text(
+        info.read_text().replace("}", ', "more": 1}')
+    )  # validated later: the weights are the same
     assert watched(run, SCORE) == (0, [])
 
 
@@ -182,14 +257,32 @@ def test_without_checkpoints_once_says_so_and_a_second_watcher_is_refused(run):
     with pytest.raises(cli.Missing, match="there is no"):
         checkpoints.watch(run / "none", ["true"])
     checkpoint(run, 10)
-    status, told = watched(run, f"PYTHONPATH={cli.ROOT}/lib {sys.executable} -c 'from pathlib import Path; from decksmith.training import checkpoints; checkpoints.watch(Path(\"{run}\"), [\"true\"])' 2> {run}/said; {SCORE}")
+    status, told = watched(
+        run,
+        f'PYTHONPATH={cli.ROOT}/lib {sys.executable} -c \'from pathlib import Path; from decksmith.training import checkpoints; checkpoints.watch(Path("{run}"), ["true"])\' 2> {run}/said; {SCORE}',
+    )
     assert status == 0 and "another ckpt-watch works in" in (run / "said").read_text()
 
 
 def start(run, script):
     """The script itself, as a process of its own."""
-    return subprocess.Popen([cli.ROOT / "bin/ckpt-watch", "--once", "--every", "0.05", run, "--", "/bin/sh", "-c", script], stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, env=os.environ | {"IMAGES": "off"})
+    return subprocess.Popen(
+        [
+            cli.ROOT / "bin/ckpt-watch",
+            "--once",
+            "--every",
+            "0.05",
+            run,
+            "--",
+            "/bin/sh",
+            "-c",
+            script,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"IMAGES": "off"},
+    )
 
 
 def until(test, seconds=60):
@@ -255,11 +348,21 @@ def test_where_the_file_system_has_no_links_the_checkpoint_itself_is_shown(run, 
 
 
 def test_the_headline_of_a_benchmark_is_its_first_score_and_subsets_have_no_panel():
-    aime = {"pass@1[avg-of-8]": {"num_entries": 30, "symbolic_correct": 0.4, "std_err": 0.05}, "pass@8": {"symbolic_correct": 0.9}, "delegate": {"ok": 1}}
+    aime = {
+        "pass@1[avg-of-8]": {"num_entries": 30, "symbolic_correct": 0.4, "std_err": 0.05},
+        "pass@8": {"symbolic_correct": 0.9},
+        "delegate": {"ok": 1},
+    }
     assert checkpoints.headline(aime) == ("pass@1[avg-of-8] symbolic_correct", 0.4, 0.05, 30)
     assert checkpoints.headline({"delegate": {"ok": 0}}) is None
-    assert checkpoints.headline(0.5) == ("", 0.5, None, None) and checkpoints.headline({"accuracy": 0.5}) == ("accuracy", 0.5, None, None)
-    assert checkpoints.headline(True) is None and checkpoints.headline("0.5") is None and checkpoints.headline(float("nan")) is None
+    assert checkpoints.headline(0.5) == ("", 0.5, None, None) and checkpoints.headline(
+        {"accuracy": 0.5}
+    ) == ("accuracy", 0.5, None, None)
+    assert (
+        checkpoints.headline(True) is None
+        and checkpoints.headline("0.5") is None
+        and checkpoints.headline(float("nan")) is None
+    )
     metrics = {"mmlu": aime, "mmlu-law": {"pass@1": {"symbolic_correct": 1}}, "mmlu-pro": aime}
     assert list(checkpoints._benchmarks(metrics)) == ["mmlu", "mmlu-pro"]
 
@@ -268,18 +371,48 @@ def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_o
     import numpy
     from decksmith.results import plots
 
-    right = numpy.random.default_rng(1).binomial(100, 0.6, (2000, 10)) / 100  # ten checkpoints that are equally good
+    right = (
+        numpy.random.default_rng(1).binomial(100, 0.6, (2000, 10)) / 100
+    )  # ten checkpoints that are equally good
     errors = numpy.sqrt(right * (1 - right) / 99)
-    found = [checkpoints.selected([(step, "x", *one, 100) for step, one in enumerate(zip(values, error, strict=True))])
-             for values, error in zip(right.tolist(), errors.tolist(), strict=True)]
-    alone = right.max(axis=1) - 1.96 * numpy.take_along_axis(errors, right.argmax(axis=1)[:, None], axis=1)[:, 0]
-    assert numpy.mean(alone <= 0.6) < 0.88 < 0.95 <= numpy.mean([one["lo"] <= 0.6 <= one["hi"] for one in found])
-    assert {one["of"] for one in found} == {10} and all(one["value"] == max(values) for one, values in zip(found, right, strict=True))
+    found = [
+        checkpoints.selected(
+            [(step, "x", *one, 100) for step, one in enumerate(zip(values, error, strict=True))]
+        )
+        for values, error in zip(right.tolist(), errors.tolist(), strict=True)
+    ]
+    alone = (
+        right.max(axis=1)
+        - 1.96 * numpy.take_along_axis(errors, right.argmax(axis=1)[:, None], axis=1)[:, 0]
+    )
+    assert (
+        numpy.mean(alone <= 0.6)
+        < 0.88
+        < 0.95
+        <= numpy.mean([one["lo"] <= 0.6 <= one["hi"] for one in found])
+    )
+    assert {one["of"] for one in found} == {10} and all(
+        one["value"] == max(values) for one, values in zip(found, right, strict=True)
+    )
     perfect = checkpoints.selected([(1, "x", 1.0, 0.0, 8), (2, "x", 1.0, 0.0, 8)])
-    assert perfect["step"] == 1 and 0.5 < perfect["lo"] < 0.65 and perfect["hi"] == 1  # eight right answers are no certainty
-    assert checkpoints.selected([(1, "x", 0.5, 0.1, 8)]) is None and checkpoints.selected([(1, "x", 7.0, None, None)] * 2)["lo"] is None
+    assert (
+        perfect["step"] == 1 and 0.5 < perfect["lo"] < 0.65 and perfect["hi"] == 1
+    )  # eight right answers are no certainty
+    assert (
+        checkpoints.selected([(1, "x", 0.5, 0.1, 8)]) is None
+        and checkpoints.selected([(1, "x", 7.0, None, None)] * 2)["lo"] is None
+    )
 
-    lines = [{"step": step, "val_loss": 2, "metrics": {"gsm8k": {"pass@1": {"num_entries": 100, "s": 0.1 * step, "std_err": 0.05}}}} for step in (3, 5, 4)]
+    lines = [
+        {
+            "step": step,
+            "val_loss": 2,
+            "metrics": {
+                "gsm8k": {"pass@1": {"num_entries": 100, "s": 0.1 * step, "std_err": 0.05}}
+            },
+        }
+        for step in (3, 5, 4)
+    ]
     with plots.style() as (pyplot, tone):
         figure = checkpoints._figure(pyplot, tone, lines)
         said = [text.get_text() for axes in figure.axes for text in axes.texts]
@@ -288,7 +421,16 @@ def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_o
 
 
 def test_equal_curves_give_equal_bytes_and_only_gaps_can_be_drawn(tmp_path, drawn):
-    lines = [{"step": step, "metrics": {f"bench{n}": {"pass@1": {"s": 0.1 * step, "std_err": 0.02}} for n in range(4)}, "val_loss": 2.0} for step in (1, 3)]
+    lines = [
+        {
+            "step": step,
+            "metrics": {
+                f"bench{n}": {"pass@1": {"s": 0.1 * step, "std_err": 0.02}} for n in range(4)
+            },
+            "val_loss": 2.0,
+        }
+        for step in (1, 3)
+    ]
     lines.insert(1, {"step": 2, "gap": "failed"})
     for name in "ab":
         checkpoints.draw(tmp_path / name, lines, formats=("svg",))

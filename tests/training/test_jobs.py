@@ -21,6 +21,7 @@ def made(tmp_path, monkeypatch):
         (run / "recipe.yaml").write_text(recipe.format(root=root, run=run))
         monkeypatch.setattr(jobs.There, "root", Path(far) if far else None)
         return jobs.Job(root / "slurm/sft.sbatch", run, host="login" if far else None)
+
     return make
 
 
@@ -45,7 +46,9 @@ def test_every_file_that_the_recipe_names_is_frozen_and_the_folders_stay(made, t
     one = made(RECIPE)
     text, run = one.recipe["text"], one.run
     assert f"chat_template: {run}/snapshot/data/t/x.jinja" in text
-    assert f"data_path: {run}/snapshot/data/v0_1/train.jsonl" in text  # NeMo-RL cuts at the first dot
+    assert (
+        f"data_path: {run}/snapshot/data/v0_1/train.jsonl" in text
+    )  # NeMo-RL cuts at the first dot
     assert f"checkpoint_dir: {run}/checkpoints" in text and "defaults: /opt/elsewhere.yaml" in text
     assert one.recipe["seeds"] == {"sft.seed": 1, "policy.generation.seed": 2}
     one.freeze()
@@ -56,8 +59,13 @@ def test_on_another_machine_every_path_is_that_machines(made, tmp_path):
     files(tmp_path / "here")
     one = made(RECIPE, far="/scratch/me/decksmith")
     assert str(tmp_path) not in one.recipe["text"]
-    assert "data_path: /scratch/me/decksmith/results/sft/one/snapshot/data/v0_1/train.jsonl" in one.recipe["text"]
-    assert one._assignments()["SFT_CHECKPOINTS"] == "/scratch/me/decksmith/results/sft/one/checkpoints"
+    assert (
+        "data_path: /scratch/me/decksmith/results/sft/one/snapshot/data/v0_1/train.jsonl"
+        in one.recipe["text"]
+    )
+    assert (
+        one._assignments()["SFT_CHECKPOINTS"] == "/scratch/me/decksmith/results/sft/one/checkpoints"
+    )
     assert one.argv[-1] == "/scratch/me/decksmith/results/sft/one"
 
 
@@ -73,7 +81,12 @@ def test_a_snapshot_takes_the_working_tree_without_what_git_ignores(made, tmp_pa
     root = tmp_path / "here"
     files(root)
     one = made(RECIPE)
-    for name, text in ((".gitignore", "results/\nslurm/site.env\n*.sif\n"), ("slurm/site.env", "SBATCH_ACCOUNT=x\n"), ("lib/new.py", ""), ("notes/draft", "")):
+    for name, text in (
+        (".gitignore", "results/\nslurm/site.env\n*.sif\n"),
+        ("slurm/site.env", "SBATCH_ACCOUNT=x\n"),
+        ("lib/new.py", ""),
+        ("notes/draft", ""),
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     (root / "containers").mkdir()
@@ -82,21 +95,36 @@ def test_a_snapshot_takes_the_working_tree_without_what_git_ignores(made, tmp_pa
         assert jobs._git(*words) is not None
     one.freeze()
     snapshot = one.run / "snapshot"
-    assert (snapshot / "lib/new.py").exists() and not (snapshot / "notes").exists()  # new code counts, other new files do not
+    assert (snapshot / "lib/new.py").exists() and not (
+        snapshot / "notes"
+    ).exists()  # new code counts, other new files do not
     assert (snapshot / "slurm/site.env").exists() and not (snapshot / "slurm/site.env").is_symlink()
-    assert (snapshot / "containers/train.sif").is_symlink() and (snapshot / "containers/train.sif").read_text() == "image"
+    assert (snapshot / "containers/train.sif").is_symlink() and (
+        snapshot / "containers/train.sif"
+    ).read_text() == "image"
     assert (snapshot / "results").resolve() == root / "results"
 
 
-@pytest.mark.parametrize("state, code, status", [("COMPLETED", "0:0", 0), ("FAILED", "3:0", 3), ("CANCELLED", "0:15", 143), ("TIMEOUT", "0:0", 1),
-                                                 ("NODE_FAIL", "0:0", 1)])
+@pytest.mark.parametrize(
+    "state, code, status",
+    [
+        ("COMPLETED", "0:0", 0),
+        ("FAILED", "3:0", 3),
+        ("CANCELLED", "0:15", 143),
+        ("TIMEOUT", "0:0", 1),
+        ("NODE_FAIL", "0:0", 1),
+    ],
+)
 def test_a_job_ends_as_its_state_says(state, code, status):
     assert jobs._status({"JobState": state, "ExitCode": code}) == status
 
 
 def test_an_array_is_several_tasks():
     text = "JobId=7 ArrayJobId=5 JobState=RUNNING ExitCode=0:0\nJobId=5 ArrayJobId=5 JobState=FAILED ExitCode=1:0\n"
-    assert [(task["JobId"], task["JobState"]) for task in jobs._states(text)] == [("7", "RUNNING"), ("5", "FAILED")]
+    assert [(task["JobId"], task["JobState"]) for task in jobs._states(text)] == [
+        ("7", "RUNNING"),
+        ("5", "FAILED"),
+    ]
 
 
 @pytest.mark.parametrize("text", ["A", "A B=1", "1A=2", "A=b\nC=d"])

@@ -12,9 +12,19 @@ RECIPE = "nemotron-nano-lora"
 
 
 def row(k, **reply):
-    return {"id": f"s{k}", "messages": [
-        {"role": "system", "content": "You write."}, {"role": "user", "content": f"A deck about {k}"},
-        {"role": "assistant", "content": f"# Deck {k}", "reasoning_content": f"It is about {k}.", **reply}]}
+    return {
+        "id": f"s{k}",
+        "messages": [
+            {"role": "system", "content": "You write."},
+            {"role": "user", "content": f"A deck about {k}"},
+            {
+                "role": "assistant",
+                "content": f"# Deck {k}",
+                "reasoning_content": f"It is about {k}.",
+                **reply,
+            },
+        ],
+    }
 
 
 @pytest.fixture
@@ -30,7 +40,9 @@ def run(tmp_path):
 
 
 def write(path, rows):
-    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in rows))
+    path.write_text(
+        "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in rows)
+    )
 
 
 def edit(run, key, value):
@@ -56,14 +68,20 @@ def line(run, k, change, side="train"):
 
 
 def reply(run, k, **more):
-    line(run, k, lambda old: {**old, "messages": [*old["messages"][:2], {**old["messages"][2], **more}]})
+    line(
+        run,
+        k,
+        lambda old: {**old, "messages": [*old["messages"][:2], {**old["messages"][2], **more}]},
+    )
 
 
 def folder(tmp_path, template=None, **files):
     """The tokenizer's folder with another template or other files."""
     made = shutil.copytree(THINKER, tmp_path / "model")
     if template:
-        (made / "chat_template.jinja").write_text(template((made / "chat_template.jinja").read_text()))
+        (made / "chat_template.jinja").write_text(
+            template((made / "chat_template.jinja").read_text())
+        )
     for name, value in files.items():
         (made / f"{name}.json").write_text(json.dumps(value))
     return made
@@ -71,16 +89,51 @@ def folder(tmp_path, template=None, **files):
 
 def test_a_sound_run_passes_and_is_described(run):
     report, shown = preflight.check(run / "recipe.yaml", THINKER, preview=1)
-    assert report["ok"] and report["failures"] == [] and report["prompted"] == {"train": 0, "validation": 0}
-    assert report["rows"] == {"train": 35, "validation": 16} and (report["steps"], report["epochs"], report["left_over"]) == (4, 2, 3)
+    assert (
+        report["ok"]
+        and report["failures"] == []
+        and report["prompted"] == {"train": 0, "validation": 0}
+    )
+    assert report["rows"] == {"train": 35, "validation": 16} and (
+        report["steps"],
+        report["epochs"],
+        report["left_over"],
+    ) == (4, 2, 3)
     tokens = report["tokens"]["train"]
-    assert tokens["reasoned"] == 35 and tokens["max"] < report["limit"] and tokens["share"] == round(tokens["trained"] / tokens["total"], 4)
-    assert shown == [{"id": "s0", "runs": [
-        (False, "<|im_start|>system\nYou write.<|im_end|>\n<|im_start|>user\nA deck about 0<|im_end|>\n<|im_start|>assistant\n<think>\n"),
-        (True, "It is about 0.\n</think>\n# Deck 0<|im_end|>\n")]}]
-    assert report["lora"]["trainable"] == 181_747_712 and report["estimate"]["memory_gib"]["total"] > 3
-    assert [name for name, _ in preflight.table(report)] == ["model", "keys", "rows", "steps", "tokens, train", "tokens, validation", "adapter", "",
-                                                             "memory", "time", "disk", "not checked"]
+    assert (
+        tokens["reasoned"] == 35
+        and tokens["max"] < report["limit"]
+        and tokens["share"] == round(tokens["trained"] / tokens["total"], 4)
+    )
+    assert shown == [
+        {
+            "id": "s0",
+            "runs": [
+                (
+                    False,
+                    "<|im_start|>system\nYou write.<|im_end|>\n<|im_start|>user\nA deck about 0<|im_end|>\n<|im_start|>assistant\n<think>\n",
+                ),
+                (True, "It is about 0.\n</think>\n# Deck 0<|im_end|>\n"),
+            ],
+        }
+    ]
+    assert (
+        report["lora"]["trainable"] == 181_747_712 and report["estimate"]["memory_gib"]["total"] > 3
+    )
+    assert [name for name, _ in preflight.table(report)] == [
+        "model",
+        "keys",
+        "rows",
+        "steps",
+        "tokens, train",
+        "tokens, validation",
+        "adapter",
+        "",
+        "memory",
+        "time",
+        "disk",
+        "not checked",
+    ]
 
 
 RECIPES = [  # rule, key, value; a message
@@ -92,26 +145,56 @@ RECIPES = [  # rule, key, value; a message
     ("checkpointing", "checkpointing.enabled", ..., "nothing would be saved"),
     ("checkpointing", "checkpointing.checkpoint_dir", "results/sft", "not absolute"),
     ("checkpointing", "checkpointing.checkpoint_dir", ..., "not absolute"),
-    ("batch", "policy.train_micro_batch_size", 2, "16 GPUs with a micro batch of 2 take a multiple of 32"),
+    (
+        "batch",
+        "policy.train_micro_batch_size",
+        2,
+        "16 GPUs with a micro batch of 2 take a multiple of 32",
+    ),
     ("batch", "sft.val_global_batch_size", 24, "take a multiple of 16"),
     ("batch", "sft.val_global_batch_size", 32, "16 validation rows are less than one batch of 32"),
     ("template", "policy.tokenizer.chat_template", ..., "inherited: a demo"),
-    ("template", "policy.tokenizer.chat_template", (THINKER / "chat_template.jinja").read_text(), "written out"),
-    ("template", "policy.tokenizer.chat_template", os.path.relpath(THINKER / "chat_template.jinja"), "is not absolute"),
+    (
+        "template",
+        "policy.tokenizer.chat_template",
+        (THINKER / "chat_template.jinja").read_text(),
+        "written out",
+    ),
+    (
+        "template",
+        "policy.tokenizer.chat_template",
+        os.path.relpath(THINKER / "chat_template.jinja"),
+        "is not absolute",
+    ),
     ("dataset", "data.validation.dataset_name", "squad", "data.validation is not of openai_format"),
     ("dataset", "data.train._override_", ..., "data.train has no _override_"),
     ("steps", "sft.max_num_steps", 5, "2 epochs of floor(35 rows / 16) = 2 steps are 4"),
     ("steps", "sft.max_num_epochs", 3, "3 epochs of floor(35 rows / 16) = 2 steps are 6"),
     ("periods", "checkpointing.save_period", 3, "a save every 3 steps and a validation every 2"),
     ("periods", "sft.val_at_end", False, None),
-    ("schedule", "policy.scheduler", [{"kwargs": {}}, {"kwargs": {"T_max": 9}}, {"milestones": [1]}], "are 10 steps, the run has 4"),
+    (
+        "schedule",
+        "policy.scheduler",
+        [{"kwargs": {}}, {"kwargs": {"T_max": 9}}, {"milestones": [1]}],
+        "are 10 steps, the run has 4",
+    ),
     ("logger", "logger.wandb_enabled", ..., "WANDB_API_KEY is not set"),
     ("lora", "policy.dtensor_cfg.lora_cfg.enabled", False, "all of the model would be trained"),
     ("lora", "policy.dtensor_cfg.lora_cfg.dim", 100, "a rank that vLLM does not serve"),
     ("lora", "policy.dtensor_cfg.lora_cfg.target_modules", ["q_proj"], "exclude each other"),
-    ("lora", "policy.dtensor_cfg.lora_cfg.exclude_modules", ["*lm_head*"], "out_proj of Mamba is adapted"),
+    (
+        "lora",
+        "policy.dtensor_cfg.lora_cfg.exclude_modules",
+        ["*lm_head*"],
+        "out_proj of Mamba is adapted",
+    ),
     ("lora", "policy.dtensor_cfg.lora_cfg.exclude_modules", ["*out_proj*"], "lm_head is adapted"),
-    ("lora", "policy.dtensor_cfg.lora_cfg.exclude_modules", ["*out_proj*", "*lm_head*", "*gate_proj"], "'*gate_proj' matches no module"),
+    (
+        "lora",
+        "policy.dtensor_cfg.lora_cfg.exclude_modules",
+        ["*out_proj*", "*lm_head*", "*gate_proj"],
+        "'*gate_proj' matches no module",
+    ),
     ("lora", "policy.dtensor_cfg.lora_cfg.exclude_modules", ["*"], "touches no module"),
 ]
 
@@ -126,7 +209,9 @@ def test_a_recipe_with_a_fault_is_refused_at_its_key(run, monkeypatch, rule, key
     if rule in ("steps", "periods"):
         edit(run, "policy.scheduler", ...)
     report, _ = preflight.check(run / "recipe.yaml", THINKER)
-    assert set(report["counts"]) == {rule} and any(message in failure["message"] for failure in report["failures"])
+    assert set(report["counts"]) == {rule} and any(
+        message in failure["message"] for failure in report["failures"]
+    )
 
 
 def test_a_fault_of_the_recipe_has_the_line_of_its_key_or_of_the_section_that_lacks_it(run):
@@ -134,7 +219,10 @@ def test_a_fault_of_the_recipe_has_the_line_of_its_key_or_of_the_section_that_la
     edit(run, "checkpointing.enabled", ...)
     report, _ = preflight.check(run / "recipe.yaml", THINKER)
     text = (run / "recipe.yaml").read_text().splitlines()
-    assert [text[failure["line"] - 1] for failure in report["failures"]] == ["  max_nm_steps: 4", "checkpointing:"]
+    assert [text[failure["line"] - 1] for failure in report["failures"]] == [
+        "  max_nm_steps: 4",
+        "checkpointing:",
+    ]
 
 
 def test_a_data_path_that_nemo_rl_misreads_or_that_is_not_there_is_refused(run):
@@ -146,15 +234,21 @@ def test_a_data_path_that_nemo_rl_misreads_or_that_is_not_there_is_refused(run):
 
 
 def test_checkpoints_that_do_not_fit_on_the_disk_are_refused(run, monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(100, 99, 2**20))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(100, 99, 2**20)
+    )
     assert preflight.check(run / "recipe.yaml", THINKER)[0]["counts"] == {"disk": 1}
 
 
 ROWS = [  # rule, change of the third row, message
-    ("messages", {"content": "  "}, "the content of assistant is empty"), ("messages", {"role": "user"}, "the roles are system, user, user"),
-    ("messages", {"reasoning_content": ["a"]}, "reasoning_content is no text"), ("messages", {"content": "a \ud800"}, "a broken character"),
-    ("tags", {"content": "<think>a</think># Deck"}, "a think tag"), ("reasoning", {"reasoning_content": ""}, "no reasoning"),
-    ("reasoning", {"reasoning_content": None}, "no reasoning"), ("too-long", {"content": "x" * 9000}, "tokens, the limit is 8192"),
+    ("messages", {"content": "  "}, "the content of assistant is empty"),
+    ("messages", {"role": "user"}, "the roles are system, user, user"),
+    ("messages", {"reasoning_content": ["a"]}, "reasoning_content is no text"),
+    ("messages", {"content": "a \ud800"}, "a broken character"),
+    ("tags", {"content": "<think>a</think># Deck"}, "a think tag"),
+    ("reasoning", {"reasoning_content": ""}, "no reasoning"),
+    ("reasoning", {"reasoning_content": None}, "no reasoning"),
+    ("too-long", {"content": "x" * 9000}, "tokens, the limit is 8192"),
     ("end", {"content": "# Deck<|im_end|> more"}, "'more<|im_end|>' is trained after the first"),
 ]
 
@@ -164,26 +258,53 @@ def test_a_row_with_a_fault_is_named_by_file_line_and_id(run, rule, change, mess
     reply(run, 2, **change)
     report, _ = preflight.check(run / "recipe.yaml", THINKER)
     failure = report["failures"][0]
-    assert (failure["rule"], failure["file"], failure["line"], failure["id"]) == (rule, str(run / "data" / "train.jsonl"), 3, "s2")
+    assert (failure["rule"], failure["file"], failure["line"], failure["id"]) == (
+        rule,
+        str(run / "data" / "train.jsonl"),
+        3,
+        "s2",
+    )
     assert message in failure["message"] and report["counts"][rule] == 1
     assert set(report["counts"]) == ({rule, "pieces"} if rule == "reasoning" else {rule})
-    assert list(preflight.lines(report))[0] == f"{run}/data/train.jsonl:3: s2: {rule}: {failure['message']}; {failure['remedy']}"
+    assert (
+        list(preflight.lines(report))[0]
+        == f"{run}/data/train.jsonl:3: s2: {rule}: {failure['message']}; {failure['remedy']}"
+    )
 
 
 def test_a_line_that_is_no_record_is_named_and_the_others_are_read(run):
     path = run / "data" / "train.jsonl"
     write(path, [*path.read_text().splitlines()[:34], "{oops"])
     report, _ = preflight.check(run / "recipe.yaml", THINKER)
-    assert report["counts"] == {"json": 1} and report["failures"][0]["line"] == 35 and report["rows"]["train"] == 35
+    assert (
+        report["counts"] == {"json": 1}
+        and report["failures"][0]["line"] == 35
+        and report["rows"]["train"] == 35
+    )
 
 
-@pytest.mark.parametrize("change, message", [
-    (lambda other: {**other, "id": "s7"}, "its id is"), (lambda other: {**other, "messages": [*row(7)["messages"][:2], other["messages"][2]]}, "its request is"),
-    (lambda other: {**other, "messages": [*other["messages"][:2], row(7)["messages"][2]]}, "its answer is")])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda other: {**other, "id": "s7"}, "its id is"),
+        (
+            lambda other: {**other, "messages": [*row(7)["messages"][:2], other["messages"][2]]},
+            "its request is",
+        ),
+        (
+            lambda other: {**other, "messages": [*other["messages"][:2], row(7)["messages"][2]]},
+            "its answer is",
+        ),
+    ],
+)
 def test_a_validation_row_that_is_in_train_by_id_or_content_is_a_leak(run, change, message):
     line(run, 4, change, side="test")
     report, _ = preflight.check(run / "recipe.yaml", THINKER)
-    assert report["counts"] == {"leak": 1} and message in report["failures"][0]["message"] and report["failures"][0]["line"] == 5
+    assert (
+        report["counts"] == {"leak": 1}
+        and message in report["failures"][0]["message"]
+        and report["failures"][0]["line"] == 5
+    )
 
 
 def test_an_id_that_comes_twice_is_refused(run):
@@ -204,8 +325,13 @@ def test_a_bos_that_no_server_sends_is_seen_in_every_row(run):
     edit(run, "data.add_bos", True)
     report, _ = preflight.check(run / "recipe.yaml", THINKER)
     assert report["counts"] == {"prompt": 51, "pieces": 51}
-    assert "'<s>', in a server's prompt '<|im_start|>'" in next(found["message"] for found in report["failures"] if found["rule"] == "prompt")
-    assert [text for text in preflight.lines(report) if "more" in text] == ["pieces: 41 more", "prompt: 41 more"]
+    assert "'<s>', in a server's prompt '<|im_start|>'" in next(
+        found["message"] for found in report["failures"] if found["rule"] == "prompt"
+    )
+    assert [text for text in preflight.lines(report) if "more" in text] == [
+        "pieces: 41 more",
+        "prompt: 41 more",
+    ]
 
 
 def test_rows_without_thoughts_pass_where_the_prompt_is_not_cut(run):
@@ -215,10 +341,18 @@ def test_rows_without_thoughts_pass_where_the_prompt_is_not_cut(run):
 
 
 def test_a_template_that_drops_the_thoughts_is_refused_unless_thinking_is_off(run, tmp_path):
-    plain = folder(tmp_path, lambda text: "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-                                          "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+    plain = folder(
+        tmp_path,
+        lambda text: (
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+            "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+        ),
+    )
     report, _ = preflight.check(run / "recipe.yaml", plain)
-    assert report["counts"] == {"trained": 51} and "the reasoning is not in the trained text" in report["failures"][0]["message"]
+    assert (
+        report["counts"] == {"trained": 51}
+        and "the reasoning is not in the trained text" in report["failures"][0]["message"]
+    )
     edit(run, "policy.tokenizer.chat_template_kwargs", {"enable_thinking": False})
     assert preflight.check(run / "recipe.yaml", plain)[0]["ok"]
 
@@ -236,7 +370,9 @@ def test_a_template_that_renders_the_prompt_otherwise_when_it_is_answered_is_ref
 def test_an_end_at_which_no_server_stops_is_refused(run, tmp_path):
     other = folder(tmp_path, tokenizer_config={"bos_token": "<s>", "eos_token": "</s>"})
     report, _ = preflight.check(run / "recipe.yaml", other)
-    assert set(report["counts"]) == {"pieces"}  # </s> is put behind <|im_end|>, which ends the turn already
+    assert set(report["counts"]) == {
+        "pieces"
+    }  # </s> is put behind <|im_end|>, which ends the turn already
     edit(run, "data.add_eos", False)
     assert preflight.check(run / "recipe.yaml", other)[0]["counts"] == {"end": 51}
     (other / "generation_config.json").write_text('{"eos_token_id": [257, 259]}')
@@ -251,40 +387,75 @@ def test_a_template_without_an_end_takes_the_eos_of_the_recipe(run, tmp_path):
 
 
 def test_a_template_that_takes_null_for_something_is_refused(run, tmp_path):
-    odd = folder(tmp_path, lambda text: text.replace("{{- message.content", "{%- if message.reasoning_content is defined and message.role == 'user' -%}!"
-                                                                           "{%- endif -%}{{- message.content"))
+    odd = folder(
+        tmp_path,
+        lambda text: text.replace(
+            "{{- message.content",
+            "{%- if message.reasoning_content is defined and message.role == 'user' -%}!"
+            "{%- endif -%}{{- message.content",
+        ),
+    )
     report, _ = preflight.check(run / "recipe.yaml", odd)
     assert set(report["counts"]) == {"nulls"}
 
 
 def test_a_template_that_refuses_a_row_is_said_for_the_row(run, tmp_path):
-    odd = folder(tmp_path, lambda text: "{% if '7' in messages[-1].content %}{{ raise_exception('no sevens') }}{% endif %}" + text)
+    odd = folder(
+        tmp_path,
+        lambda text: (
+            "{% if '7' in messages[-1].content %}{{ raise_exception('no sevens') }}{% endif %}"
+            + text
+        ),
+    )
     report, _ = preflight.check(run / "recipe.yaml", odd)
-    assert set(report["counts"]) == {"template-refuses"} and "no sevens" in report["failures"][0]["message"] and report["failures"][0]["id"] == "s7"
+    assert (
+        set(report["counts"]) == {"template-refuses"}
+        and "no sevens" in report["failures"][0]["message"]
+        and report["failures"][0]["id"] == "s7"
+    )
 
 
 def test_without_a_tokenizer_all_else_is_checked_and_the_rest_is_named(run):
     line(run, 4, lambda other: {**other, "id": "s3"})
     report, _ = preflight.check(run / "recipe.yaml")
-    assert report["counts"] == {"duplicate": 1} and report["unchecked"][0].startswith("everything that needs the tokenizer")
+    assert report["counts"] == {"duplicate": 1} and report["unchecked"][0].startswith(
+        "everything that needs the tokenizer"
+    )
     assert report["tokens"] == {} and report["lora"]["trainable"] == 181_747_712
 
 
 def test_keys_are_compared_with_the_parent_where_it_is_on_this_machine(run, tmp_path):
-    (tmp_path / "parent.yaml").write_text("sft: {a_newer_key: 1}\nlogger: {wandb_enabled: false}\npolicy: {dtensor_cfg: {context_parallel_size: 4}}\n")
+    (tmp_path / "parent.yaml").write_text(
+        "sft: {a_newer_key: 1}\nlogger: {wandb_enabled: false}\npolicy: {dtensor_cfg: {context_parallel_size: 4}}\n"
+    )
     edit(run, "defaults", str(tmp_path / "parent.yaml"))
     edit(run, "sft.a_newer_key", 2)
     report, _ = preflight.check(run / "recipe.yaml", THINKER)
-    assert report["ok"] and report["parent"] == {"absent": None, "keys": "the parent"} and report["unchecked"] == []
+    assert (
+        report["ok"]
+        and report["parent"] == {"absent": None, "keys": "the parent"}
+        and report["unchecked"] == []
+    )
     edit(run, "sft.an_older_key", 2)
     assert preflight.check(run / "recipe.yaml", THINKER)[0]["counts"] == {"unknown-key": 1}
 
 
 def test_the_configuration_of_the_model_says_what_is_adapted(run, tmp_path):
-    small = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96, "vocab_size": 262, "num_attention_heads": 4}
+    small = {
+        "model_type": "llama",
+        "num_hidden_layers": 2,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "vocab_size": 262,
+        "num_attention_heads": 4,
+    }
     edit(run, "policy.dtensor_cfg.lora_cfg.exclude_modules", ["*lm_head*"])
     report, _ = preflight.check(run / "recipe.yaml", folder(tmp_path, config=small))
-    assert report["ok"] and report["lora"]["source"] == "by its config.json" and report["lora"]["classes"]["lm_head"] == [0, 1]
+    assert (
+        report["ok"]
+        and report["lora"]["source"] == "by its config.json"
+        and report["lora"]["classes"]["lm_head"] == [0, 1]
+    )
     unknown = folder(tmp_path / "other", config={**small, "model_type": "unheard-of"})
     report, _ = preflight.check(run / "recipe.yaml", unknown)
     assert report["ok"] and "no config.json of a known family" in report["unchecked"][-1]

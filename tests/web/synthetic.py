@@ -1,7 +1,8 @@
 """Synthetic runs for the tests of run-*: slides drawn with Pillow, every failure class, hostile texts.
 
-  python tests/web/synthetic.py FOLDER [PROMPTS]
+python tests/web/synthetic.py FOLDER [PROMPTS]
 """
+
 import json
 import random
 import sys
@@ -16,17 +17,77 @@ from decksmith.judging import identity, scoring  # noqa: E402
 from decksmith.results.runs import summarize  # noqa: E402
 
 TOPICS = [
-    ("biology", "students", "Coral reefs and the slow recovery after bleaching", ["Why reefs matter", "What bleaching is", "Heat stress in numbers",
-     "Recovery takes decades", "What helps", "Three things to remember"]),
-    ("finance", "executives", "Treasury automation: what the first two quarters taught us", ["Where we started", "Cash positions by region",
-     "What broke", "Costs and savings", "Next quarter", "The decision we ask for"]),
-    ("computing", "engineers", "Consistent hashing, from the ring to bounded loads", ["The problem", "The ring", "Virtual nodes",
-     "Bounded loads", "A small simulation", "When not to use it"]),
-    ("history", "general", "The printing press and the price of a book", ["Mainz, 1450", "A page an hour", "Prices fall",
-     "Who read", "What came after", "Sources"]),
-    ("medicine", "clinicians", "Reading a forest plot without being misled", ["Anatomy of the plot", "Weights", "Heterogeneity",
-     "Small studies", "A worked example", "Take away"]),
-    ("astronomy", "students", "How we weigh a galaxy", ["Light and mass", "Rotation curves", "Lensing", "Dark matter", "Open questions", "Further reading"]),
+    (
+        "biology",
+        "students",
+        "Coral reefs and the slow recovery after bleaching",
+        [
+            "Why reefs matter",
+            "What bleaching is",
+            "Heat stress in numbers",
+            "Recovery takes decades",
+            "What helps",
+            "Three things to remember",
+        ],
+    ),
+    (
+        "finance",
+        "executives",
+        "Treasury automation: what the first two quarters taught us",
+        [
+            "Where we started",
+            "Cash positions by region",
+            "What broke",
+            "Costs and savings",
+            "Next quarter",
+            "The decision we ask for",
+        ],
+    ),
+    (
+        "computing",
+        "engineers",
+        "Consistent hashing, from the ring to bounded loads",
+        [
+            "The problem",
+            "The ring",
+            "Virtual nodes",
+            "Bounded loads",
+            "A small simulation",
+            "When not to use it",
+        ],
+    ),
+    (
+        "history",
+        "general",
+        "The printing press and the price of a book",
+        ["Mainz, 1450", "A page an hour", "Prices fall", "Who read", "What came after", "Sources"],
+    ),
+    (
+        "medicine",
+        "clinicians",
+        "Reading a forest plot without being misled",
+        [
+            "Anatomy of the plot",
+            "Weights",
+            "Heterogeneity",
+            "Small studies",
+            "A worked example",
+            "Take away",
+        ],
+    ),
+    (
+        "astronomy",
+        "students",
+        "How we weigh a galaxy",
+        [
+            "Light and mass",
+            "Rotation curves",
+            "Lensing",
+            "Dark matter",
+            "Open questions",
+            "Further reading",
+        ],
+    ),
 ]
 HOSTILE = [
     'Close it: </script><script>document.title="taken"</script> and </style><style>body{display:none}</style>',
@@ -36,12 +97,42 @@ HOSTILE = [
     "[link](javascript:alert(1)) ![x](https://example.org/pixel.png)",
 ]
 LONG = "x" * 10_000
-FAULTS = [(stage, kind, name) for stage, kind, names in (
-    ("gen", "infra", ["timeout"]), ("deck", "model", ["empty-reply", "no-deck"]), ("judge", "judge", ["unparseable"]),
-    ("render", "renderer", ["crash", "internal"]),
-    ("render", "model", ["yaml", "vue-compile", "vue-runtime", "unknown-layout", "unknown-component", "unknown-theme", "mermaid", "katex",
-                         "missing-image", "too-few-slides", "blank", "fenced-deck", "deadline", "memory", "forbidden"])) for name in names]
-PAPERS = {"default": ("#ffffff", "#22303c", "#2b7a9e"), "seriph": ("#faf6ef", "#2d2a26", "#a4552f"), "apple-basic": ("#101216", "#f2f2f4", "#6fb1ff")}
+FAULTS = [
+    (stage, kind, name)
+    for stage, kind, names in (
+        ("gen", "infra", ["timeout"]),
+        ("deck", "model", ["empty-reply", "no-deck"]),
+        ("judge", "judge", ["unparseable"]),
+        ("render", "renderer", ["crash", "internal"]),
+        (
+            "render",
+            "model",
+            [
+                "yaml",
+                "vue-compile",
+                "vue-runtime",
+                "unknown-layout",
+                "unknown-component",
+                "unknown-theme",
+                "mermaid",
+                "katex",
+                "missing-image",
+                "too-few-slides",
+                "blank",
+                "fenced-deck",
+                "deadline",
+                "memory",
+                "forbidden",
+            ],
+        ),
+    )
+    for name in names
+]
+PAPERS = {
+    "default": ("#ffffff", "#22303c", "#2b7a9e"),
+    "seriph": ("#faf6ef", "#2d2a26", "#a4552f"),
+    "apple-basic": ("#101216", "#f2f2f4", "#6fb1ff"),
+}
 
 
 def slide(path, number, title, theme, salt):
@@ -55,6 +146,7 @@ def _drawn(number, title, theme, salt):
     import io
 
     from PIL import Image, ImageDraw, ImageFont
+
     paper, ink, accent = PAPERS[theme]
     picture = Image.new("RGB", (980, 552), paper)
     draw, dice = ImageDraw.Draw(picture), random.Random(f"{number}{title}{salt}")
@@ -80,13 +172,28 @@ def _drawn(number, title, theme, salt):
             for line in range(dice.randint(3, 5)):
                 y = 150 + 62 * line
                 draw.ellipse((66, y + 10, 76, y + 20), fill=accent)
-                draw.text((96, y), dice.choice(["One claim, one number beside it", "The part that surprised us", "Costs are counted per week",
-                                                "Compare this with the next slide", "A limit that we know of"]), ink, font(25))
+                draw.text(
+                    (96, y),
+                    dice.choice(
+                        [
+                            "One claim, one number beside it",
+                            "The part that surprised us",
+                            "Costs are counted per week",
+                            "Compare this with the next slide",
+                            "A limit that we know of",
+                        ]
+                    ),
+                    ink,
+                    font(25),
+                )
         if shape in ("chart", "columns"):
             left = 560 if shape == "columns" else 90
             for bar in range(6):
                 x, height = left + bar * (58 if shape == "columns" else 130), dice.randint(60, 290)
-                draw.rectangle((x, 470 - height, x + (38 if shape == "columns" else 84), 470), fill=accent if bar % 2 else ink)
+                draw.rectangle(
+                    (x, 470 - height, x + (38 if shape == "columns" else 84), 470),
+                    fill=accent if bar % 2 else ink,
+                )
     draw.text((930, 515), str(number), accent, font(16))
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
@@ -100,12 +207,36 @@ def prompt(index):
     text += f"It is talk {index + 1} of the day."
     if index % 7 == 3:
         text += " " + HOSTILE[index % len(HOSTILE)]
-    return {"id": f"p{index + 1:03d}", "sets": ["core"],
-            "messages": [{"role": "system", "content": "You write Slidev decks."}, {"role": "user", "content": text}],
-            "asks": {"domain": domain, "audience": audience, "theme": theme, "slides": 6, "language": "en", "features": ["table"]},
-            "checklist": [{"id": f"c{n}", "ask": ask, "match": ["x"]} for n, ask in enumerate([
-                f"The cover names {topic.split()[0].lower()} as the topic", f"A slide is titled like \"{titles[1]}\"", "One slide shows a chart",
-                "Numbers carry a unit", "A slide compares two cases", "The last slide sums up"], 1)]}
+    return {
+        "id": f"p{index + 1:03d}",
+        "sets": ["core"],
+        "messages": [
+            {"role": "system", "content": "You write Slidev decks."},
+            {"role": "user", "content": text},
+        ],
+        "asks": {
+            "domain": domain,
+            "audience": audience,
+            "theme": theme,
+            "slides": 6,
+            "language": "en",
+            "features": ["table"],
+        },
+        "checklist": [
+            {"id": f"c{n}", "ask": ask, "match": ["x"]}
+            for n, ask in enumerate(
+                [
+                    f"The cover names {topic.split()[0].lower()} as the topic",
+                    f'A slide is titled like "{titles[1]}"',
+                    "One slide shows a chart",
+                    "Numbers carry a unit",
+                    "A slide compares two cases",
+                    "The last slide sums up",
+                ],
+                1,
+            )
+        ],
+    }
 
 
 def deck(row, titles, theme, hostile):
@@ -114,7 +245,9 @@ def deck(row, titles, theme, hostile):
         body = f"# {title}\n\n- One claim, one number beside it\n- The part that surprised us\n- A limit that we know of"
         if hostile and number == 3:
             body += f"\n\n{hostile}\n\n{LONG}"
-        slides.append(f"---\nlayout: {'default' if number % 2 else 'two-cols'}\n---\n\n{body}\n\n<!-- Say this slowly. -->")
+        slides.append(
+            f"---\nlayout: {'default' if number % 2 else 'two-cols'}\n---\n\n{body}\n\n<!-- Say this slowly. -->"
+        )
     return "\n\n".join(slides) + "\n"
 
 
@@ -126,55 +259,168 @@ def record(folder, model, skill, index, slides_too=True):
     hostile = HOSTILE[index % len(HOSTILE)] if index % 5 == 0 else ""
     cut = index % 11 == 4
     text = deck(topic, titles, theme, hostile)
-    row["gen"] = {"text": "```markdown\n" + text + "```", "reasoning": "Outline first.", "finish_reason": "length" if cut else "stop",
-                  "usage": {"prompt_tokens": 180, "completion_tokens": 900 + 10 * index, "reasoning_tokens": 0, "cost": 0.002},
-                  "model": {"name": model, "slug": f"lab/{model}", "params": {}}, "sampling": {"temperature": 0.7}, "by": by}
-    error = fault and {"kind": fault[1], "class": fault[2],
-                       "message": dice.choice([f"{fault[2]}: the reply cannot be used", hostile or "Element is missing end tag.",
-                                               "nested mappings are not allowed here (line 12, column 9)"])}
+    row["gen"] = {
+        "text": "```markdown\n" + text + "```",
+        "reasoning": "Outline first.",
+        "finish_reason": "length" if cut else "stop",
+        "usage": {
+            "prompt_tokens": 180,
+            "completion_tokens": 900 + 10 * index,
+            "reasoning_tokens": 0,
+            "cost": 0.002,
+        },
+        "model": {"name": model, "slug": f"lab/{model}", "params": {}},
+        "sampling": {"temperature": 0.7},
+        "by": by,
+    }
+    error = fault and {
+        "kind": fault[1],
+        "class": fault[2],
+        "message": dice.choice(
+            [
+                f"{fault[2]}: the reply cannot be used",
+                hostile or "Element is missing end tag.",
+                "nested mappings are not allowed here (line 12, column 9)",
+            ]
+        ),
+    }
     stage = fault and fault[0]
     if stage == "gen":
         row["gen"] = {"error": error, "by": by}
     elif stage == "deck":
-        row["gen"]["text"] = "" if fault[2] == "empty-reply" else "Of course! " + (hostile or "I would rather not write slides today.") + " " + LONG[:3000]
+        row["gen"]["text"] = (
+            ""
+            if fault[2] == "empty-reply"
+            else "Of course! "
+            + (hostile or "I would rather not write slides today.")
+            + " "
+            + LONG[:3000]
+        )
         row["deck"] = {"error": error, "by": by}
     else:
-        row["deck"] = {"path": f"{row['id']}/deck.md", "slides": 7, "theme": theme, "sha256": "0" * 64, "by": by}
+        row["deck"] = {
+            "path": f"{row['id']}/deck.md",
+            "slides": 7,
+            "theme": theme,
+            "sha256": "0" * 64,
+            "by": by,
+        }
         stream.write(folder / row["deck"]["path"], text)
-        row["images"] = {"path": row["deck"]["path"], "items": [{"query": "coral reef", "path": f"{row['id']}/images/a.png", "line": 9,
-                         "provider": "drawn", "attribution": None, "fallback": None}] if index % 3 == 0 else [], "by": by}
+        row["images"] = {
+            "path": row["deck"]["path"],
+            "items": [
+                {
+                    "query": "coral reef",
+                    "path": f"{row['id']}/images/a.png",
+                    "line": 9,
+                    "provider": "drawn",
+                    "attribution": None,
+                    "fallback": None,
+                }
+            ]
+            if index % 3 == 0
+            else [],
+            "by": by,
+        }
         failed = stage == "render"
         shown = 0 if failed and dice.random() < 0.6 else 3 if failed else 7
         partial = not fault and index % 9 == 2
         names = [f"{row['id']}/slides/{n:02d}.png" for n in range(1, shown + 1)]
         for number, name in enumerate(names, 1):
             if slides_too:
-                slide(folder / name, number, [topic, *titles][number - 1], theme, dice.random() if slides_too is True else 0)
+                slide(
+                    folder / name,
+                    number,
+                    [topic, *titles][number - 1],
+                    theme,
+                    dice.random() if slides_too is True else 0,
+                )
         lines = [n for n, line in enumerate(text.split("\n"), 1) if line == "---"][::2]
-        errors = [{**error, "slide": 4, "line": 24}] if failed else [{"kind": "model", "class": "mermaid", "slide": 5, "line": 38,
-                  "message": "Parse error on line 2: unexpected arrow"}] if partial else []
-        row["render"] = {"status": "failed" if failed and not names else "partial" if errors else "ok", "slides": names, "expected": 7, "errors": errors,
-                         "xray": [{"slide": n, "line": lines[n - 1], "layout": "default", "title": [topic, *titles][n - 1], "words": dice.randint(5, 60),
-                                   "images_broken": 0, "overflow": {"x": 0, "y": 34 if n == 4 and index % 4 == 0 else 0}, "overlap": 0.0,
-                                   "font": {"min": 16, "dominant": 22, "title": 38}, "contrast": 7.1, "whitespace": 0.6, "blank": False}
-                                  for n in range(1, shown + 1)], "engine": {"slidev": "52.20.1"}, "by": by}
+        errors = (
+            [{**error, "slide": 4, "line": 24}]
+            if failed
+            else [
+                {
+                    "kind": "model",
+                    "class": "mermaid",
+                    "slide": 5,
+                    "line": 38,
+                    "message": "Parse error on line 2: unexpected arrow",
+                }
+            ]
+            if partial
+            else []
+        )
+        row["render"] = {
+            "status": "failed" if failed and not names else "partial" if errors else "ok",
+            "slides": names,
+            "expected": 7,
+            "errors": errors,
+            "xray": [
+                {
+                    "slide": n,
+                    "line": lines[n - 1],
+                    "layout": "default",
+                    "title": [topic, *titles][n - 1],
+                    "words": dice.randint(5, 60),
+                    "images_broken": 0,
+                    "overflow": {"x": 0, "y": 34 if n == 4 and index % 4 == 0 else 0},
+                    "overlap": 0.0,
+                    "font": {"min": 16, "dominant": 22, "title": 38},
+                    "contrast": 7.1,
+                    "whitespace": 0.6,
+                    "blank": False,
+                }
+                for n in range(1, shown + 1)
+            ],
+            "engine": {"slidev": "52.20.1"},
+            "by": by,
+        }
         if failed:
             row["render"]["error"] = errors[0]
         elif stage == "judge":
             row["judge"] = {"error": error, "by": by}
         else:
             level = 1.6 + 2.6 * skill
-            scores = {name: round(min(5, max(1, dice.gauss(level, 0.6))), 2) for name in ("content", "design", "coherence")}
-            row["judge"] = {"judge": "offline-v1", "scores": scores, "caps": [{"dimension": "design", "max": 2.5, "why": "text runs off slide 4"}]
-                            if index % 4 == 0 else [],
-                            "why": {"content": "4 of 6 items of the checklist are met; theme and number of slides as asked.",
-                                    "design": hostile or "No overflow; smallest text 16 px; contrast at least 7.1; 3 kinds of layout.",
-                                    "coherence": "Opens with a cover, closes with a summary; no slide repeats another."},
-                            "checklist": [{"id": f"c{n}", "yes": (yes := dice.random() < skill), "slide": n if yes else None} for n in range(1, 7)],
-                            "usage": {}, "measures": {"overflow": {"value": 0, "quality": 1.0}, "contrast": {"value": 7.1, "quality": 1.0},
-                                                      "variety": {"value": 3, "quality": 0.29}}, "by": by}
+            scores = {
+                name: round(min(5, max(1, dice.gauss(level, 0.6))), 2)
+                for name in ("content", "design", "coherence")
+            }
+            row["judge"] = {
+                "judge": "offline-v1",
+                "scores": scores,
+                "caps": [{"dimension": "design", "max": 2.5, "why": "text runs off slide 4"}]
+                if index % 4 == 0
+                else [],
+                "why": {
+                    "content": "4 of 6 items of the checklist are met; theme and number of slides as asked.",
+                    "design": hostile
+                    or "No overflow; smallest text 16 px; contrast at least 7.1; 3 kinds of layout.",
+                    "coherence": "Opens with a cover, closes with a summary; no slide repeats another.",
+                },
+                "checklist": [
+                    {
+                        "id": f"c{n}",
+                        "yes": (yes := dice.random() < skill),
+                        "slide": n if yes else None,
+                    }
+                    for n in range(1, 7)
+                ],
+                "usage": {},
+                "measures": {
+                    "overflow": {"value": 0, "quality": 1.0},
+                    "contrast": {"value": 7.1, "quality": 1.0},
+                    "variety": {"value": 3, "quality": 0.29},
+                },
+                "by": by,
+            }
     craft = round(1 + 3 * skill * dice.random(), 2)
-    row["features"] = {"craft": craft, "craft_v5": min(5.0, craft + 1), "counts": {"layouts": 3, "notes": 6}, "by": by}
+    row["features"] = {
+        "craft": craft,
+        "craft_v5": min(5.0, craft + 1),
+        "counts": {"layouts": 3, "notes": 6},
+        "by": by,
+    }
     row["score"] = scoring.score(Protocol.load("offline"), row)
     return row
 
@@ -188,12 +434,25 @@ def run(folder, model, skill, prompts, **how):
 def write(folder, records):
     """Write scores.jsonl, summary.json and protocol.json of these records, as stages would: without half characters."""
     records = [stream.loads(stream.dumps(record)) for record in records]
-    stream.write(folder / "scores.jsonl", b"".join(stream.dumps(record) + b"\n" for record in records))
+    stream.write(
+        folder / "scores.jsonl", b"".join(stream.dumps(record) + b"\n" for record in records)
+    )
     stream.write(folder / "summary.json", json.dumps(summarize(enumerate(records, 1))))
-    stream.write(folder / "protocol.json", json.dumps(identity.identity(Protocol.load("offline"), records)))
+    stream.write(
+        folder / "protocol.json", json.dumps(identity.identity(Protocol.load("offline"), records))
+    )
     return folder
 
 
 if __name__ == "__main__":
-    for name, ability in (("smol", 0.45), ("smol-outline", 0.8), ("gpt-5.4", 0.93))[:int(sys.argv[3]) if len(sys.argv) > 3 else 3]:
-        print(run(Path(sys.argv[1]) / name, name, ability, int(sys.argv[2]) if len(sys.argv) > 2 else 30))
+    for name, ability in (("smol", 0.45), ("smol-outline", 0.8), ("gpt-5.4", 0.93))[
+        : int(sys.argv[3]) if len(sys.argv) > 3 else 3
+    ]:
+        print(
+            run(
+                Path(sys.argv[1]) / name,
+                name,
+                ability,
+                int(sys.argv[2]) if len(sys.argv) > 2 else 30,
+            )
+        )

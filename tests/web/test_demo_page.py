@@ -34,45 +34,79 @@ def started(command, address, **how):
 
 def demo(folder, *options):
     """Start demo-serve; gives its address."""
+
     def address(process):
         while not (folder / "address.json").exists():
             assert process.poll() is None, "demo-serve ended"
             time.sleep(0.1)
         return json.loads((folder / "address.json").read_text())["url"]
 
-    return started([cli.ROOT / "bin" / "demo-serve", "--port", "0", "--run", folder, *options], address,
-                   env=os.environ | {"PATH": f"{cli.ROOT / '.venv/bin'}:{os.environ['PATH']}"})
+    return started(
+        [cli.ROOT / "bin" / "demo-serve", "--port", "0", "--run", folder, *options],
+        address,
+        env=os.environ | {"PATH": f"{cli.ROOT / '.venv/bin'}:{os.environ['PATH']}"},
+    )
 
 
 def drive(*words):
     place = Path(os.environ.get("PLAYWRIGHT") or TESTS)
-    for needed in (place / "node_modules" / "playwright-core", cli.ROOT / "assets" / "renderer" / "node_modules"):
+    for needed in (
+        place / "node_modules" / "playwright-core",
+        cli.ROOT / "assets" / "renderer" / "node_modules",
+    ):
         assert needed.exists(), f"{needed} is missing: make setup"
-    done = subprocess.run([NODE, Path(__file__).with_name("demo.mjs"), *words], capture_output=True, text=True, timeout=1200)
+    done = subprocess.run(
+        [NODE, Path(__file__).with_name("demo.mjs"), *words],
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
     assert done.stdout, done.stderr
     return json.loads(done.stdout)
 
 
-def test_decks_are_written_shown_mended_downloaded_and_stopped_and_a_hostile_one_does_nothing(tmp_path):
-    stub = [sys.executable, TESTS / "endpoint.py", "--reply", TESTS / "fixtures" / "demo", "--pace", "0.02,hostile=0"]
-    with started(stub, lambda process: process.stdout.readline().strip(), stdout=subprocess.PIPE) as endpoint:
-        models = [word for name in ("tuned", "base", "hostile", "endless", "broken") for word in ("--model", name)]
+def test_decks_are_written_shown_mended_downloaded_and_stopped_and_a_hostile_one_does_nothing(
+    tmp_path,
+):
+    stub = [
+        sys.executable,
+        TESTS / "endpoint.py",
+        "--reply",
+        TESTS / "fixtures" / "demo",
+        "--pace",
+        "0.02,hostile=0",
+    ]
+    with started(
+        stub, lambda process: process.stdout.readline().strip(), stdout=subprocess.PIPE
+    ) as endpoint:
+        models = [
+            word
+            for name in ("tuned", "base", "hostile", "endless", "broken")
+            for word in ("--model", name)
+        ]
         with demo(tmp_path / "demo", "--base-url", endpoint, *models) as url:
             found = drive("check", url, endpoint)
     assert found["trouble"] == []
     assert found["cards"] == 4
 
 
-def test_the_embedded_model_writes_a_deck_without_a_key_and_who_comes_second_waits_in_line(tmp_path):
+def test_the_embedded_model_writes_a_deck_without_a_key_and_who_comes_second_waits_in_line(
+    tmp_path,
+):
     with demo(tmp_path / "demo", "--model", "smol-outline") as url:
         found = drive("embedded", url)
     assert found["trouble"] == []
     assert (found["state"], found["slides"]) == ("done", 4)
-    assert found["first"] < found["written"], "its first slide was there before it had written the last"
+    assert found["first"] < found["written"], (
+        "its first slide was there before it had written the last"
+    )
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as place, demo(Path(place) / "demo", "--model", "smol", "--model", "smol-outline") as where:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        demo(Path(place) / "demo", "--model", "smol", "--model", "smol-outline") as where,
+    ):
         trouble = drive("screenshot", where, sys.argv[1])["trouble"]
     ballots.smaller(sys.argv[1])
     sys.exit("\n".join(trouble) or 0)

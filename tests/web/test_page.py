@@ -18,18 +18,31 @@ NODE = cli.ROOT / ".venv" / "bin" / "node"
 
 
 def drive(*words):
-    for needed in (TESTS / "node_modules" / "playwright-core", cli.ROOT / "assets" / "renderer" / "node_modules"):
+    for needed in (
+        TESTS / "node_modules" / "playwright-core",
+        cli.ROOT / "assets" / "renderer" / "node_modules",
+    ):
         assert needed.exists(), f"{needed} is missing: make setup"
-    return subprocess.run([NODE, Path(__file__).with_name("drive.mjs"), *words], capture_output=True, text=True, timeout=400)
+    return subprocess.run(
+        [NODE, Path(__file__).with_name("drive.mjs"), *words],
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
 
 
 def made(folder, prompts, **how):
-    runs = [synthetic.run(folder / name, name, skill, prompts, **how) for name, skill in (("smol", 0.45), ("gpt-5.4", 0.9))]
+    runs = [
+        synthetic.run(folder / name, name, skill, prompts, **how)
+        for name, skill in (("smol", 0.45), ("gpt-5.4", 0.9))
+    ]
     report.page(folder / "report", load(runs))
     return folder / "report"
 
 
-def test_the_page_works_from_disk_shows_hostile_text_literally_and_asks_the_network_for_nothing(tmp_path):
+def test_the_page_works_from_disk_shows_hostile_text_literally_and_asks_the_network_for_nothing(
+    tmp_path,
+):
     page = made(tmp_path, 24)
     done = drive("check", page)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,21 +51,28 @@ def test_the_page_works_from_disk_shows_hostile_text_literally_and_asks_the_netw
     assert found["literal"] > 0
 
 
-def test_six_hundred_decks_work_too_and_the_time_until_the_page_answers_is_printed(tmp_path, capsys):
+def test_six_hundred_decks_work_too_and_the_time_until_the_page_answers_is_printed(
+    tmp_path, capsys
+):
     page = made(tmp_path, 300, slides_too="plain")
     done = drive("check", page)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert (found["decks"], found["trouble"]) == (600, [])
     with capsys.disabled():
-        print(f"\n600 decks: the page answers after {found['ready_ms']} ms; frames while scrolling: {found['frames']}")
+        print(
+            f"\n600 decks: the page answers after {found['ready_ms']} ms; frames while scrolling: {found['frames']}"
+        )
 
 
 def test_the_picture_for_the_readme_is_made_from_a_report(tmp_path):
     from PIL import Image
+
     page = made(tmp_path, 3)
     done = drive("screenshot", page, tmp_path / "readme.png")
     assert done.returncode == 0, done.stderr
     with Image.open(tmp_path / "readme.png") as picture:
         assert picture.size == (2160, 1860)
-        assert len(picture.convert("RGB").resize((60, 52)).getcolors(60 * 52)) > 50, "the picture is not blank"
+        assert len(picture.convert("RGB").resize((60, 52)).getcolors(60 * 52)) > 50, (
+            "the picture is not blank"
+        )

@@ -20,17 +20,36 @@ TESTS = Path(os.environ.get("PLAYWRIGHT") or cli.ROOT / "tests")
 NODE = cli.ROOT / ".venv" / "bin" / "node"
 
 
-def test_a_queue_is_voted_on_by_keyboard_and_phone_through_reloads_a_killed_server_and_hostile_texts(tmp_path):
-    for needed in (TESTS / "node_modules" / "playwright-core", cli.ROOT / "assets" / "renderer" / "node_modules"):
+def test_a_queue_is_voted_on_by_keyboard_and_phone_through_reloads_a_killed_server_and_hostile_texts(
+    tmp_path,
+):
+    for needed in (
+        TESTS / "node_modules" / "playwright-core",
+        cli.ROOT / "assets" / "renderer" / "node_modules",
+    ):
         assert needed.exists(), f"{needed} is missing: make setup"
     names = ["openly-named-model", "another-secret-model"]
-    runs = [ballots.run(tmp_path / name, prompts=6, slides=slides, failed=failed) for name, slides, failed in ((names[0], 2, ()), (names[1], 3, (5,)))]
+    runs = [
+        ballots.run(tmp_path / name, prompts=6, slides=slides, failed=failed)
+        for name, slides, failed in ((names[0], 2, ()), (names[1], 3, (5,)))
+    ]
     study = tmp_path / "study"
     study.mkdir()
-    (study / "secret").write_bytes(b"the same queues in every run....")  # the browser's steps know who sees what first
-    assert store.build(study, runs, seed=5, failed=True)["pairs"] == {"vote": 6, "repeat": 1, "gold": 1}
-    done = subprocess.run([NODE, Path(__file__).with_name("vote.mjs"), "check", study], capture_output=True, text=True, timeout=400,
-                          env={**os.environ, "IDENTITIES": ",".join(names)})
+    (study / "secret").write_bytes(
+        b"the same queues in every run...."
+    )  # the browser's steps know who sees what first
+    assert store.build(study, runs, seed=5, failed=True)["pairs"] == {
+        "vote": 6,
+        "repeat": 1,
+        "gold": 1,
+    }
+    done = subprocess.run(
+        [NODE, Path(__file__).with_name("vote.mjs"), "check", study],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        env={**os.environ, "IDENTITIES": ",".join(names)},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout) == {"votes": 13, "raters": 3, "trouble": []}
     opened = store.Study(study)
@@ -43,18 +62,34 @@ def test_a_queue_is_voted_on_by_keyboard_and_phone_through_reloads_a_killed_serv
 def picture(place, out):
     """Make and render a study of one request, and write what a person sees of it."""
     gold = next((cli.ROOT / "data/gold").glob("g003-*"))
-    text, request, runs = (gold / "deck.md").read_text(), (gold / "PROMPT.md").read_text().strip(), []
+    text, request, runs = (
+        (gold / "deck.md").read_text(),
+        (gold / "PROMPT.md").read_text().strip(),
+        [],
+    )
     for name, theme in (("written", "apple-basic"), ("restyled", "default")):
         run = place / name
         run.mkdir()
-        records = json.dumps({"id": "g003", "messages": [{"role": "user", "content": request}],
-                              "gen": {"text": text.replace("theme: apple-basic", f"theme: {theme}", 1)}}).encode()
+        records = json.dumps(
+            {
+                "id": "g003",
+                "messages": [{"role": "user", "content": request}],
+                "gen": {"text": text.replace("theme: apple-basic", f"theme: {theme}", 1)},
+            }
+        ).encode()
         for script in ("deck-parse", "deck-illustrate", "deck-render"):
-            records = subprocess.run([cli.ROOT / "bin" / script, "--run", run], input=records, stdout=subprocess.PIPE, check=True).stdout
+            records = subprocess.run(
+                [cli.ROOT / "bin" / script, "--run", run],
+                input=records,
+                stdout=subprocess.PIPE,
+                check=True,
+            ).stdout
         (run / "scores.jsonl").write_bytes(records)
         runs.append(run)
     store.build(place / "study", runs, seed=3, repeats=0, gold=0)
-    subprocess.run([NODE, Path(__file__).with_name("vote.mjs"), "screenshot", place / "study", out], check=True)
+    subprocess.run(
+        [NODE, Path(__file__).with_name("vote.mjs"), "screenshot", place / "study", out], check=True
+    )
     ballots.smaller(out)
 
 

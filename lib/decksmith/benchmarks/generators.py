@@ -7,8 +7,36 @@ Everything is drawn from a seed, so rows are the same everywhere; each generator
 import random
 from fractions import Fraction
 
-PEOPLE = ("Amara", "Boris", "Chidi", "Dalia", "Emre", "Farah", "Goran", "Hana", "Ivo", "Jun", "Kaya", "Lena", "Marek", "Noor", "Otis", "Priya")
-THINGS = ("postcards", "marbles", "seed packets", "screws", "tickets", "stickers", "apples", "notebooks", "beads", "candles")
+PEOPLE = (
+    "Amara",
+    "Boris",
+    "Chidi",
+    "Dalia",
+    "Emre",
+    "Farah",
+    "Goran",
+    "Hana",
+    "Ivo",
+    "Jun",
+    "Kaya",
+    "Lena",
+    "Marek",
+    "Noor",
+    "Otis",
+    "Priya",
+)
+THINGS = (
+    "postcards",
+    "marbles",
+    "seed packets",
+    "screws",
+    "tickets",
+    "stickers",
+    "apples",
+    "notebooks",
+    "beads",
+    "candles",
+)
 
 
 def arithmetic(source):
@@ -42,65 +70,144 @@ def _boxes(draw):
 
 def _share(draw):
     what, a, b = draw.choice(THINGS), _many(draw, 3, 12), _many(draw, 3, 25)
-    return f"{a * b} {what} are divided equally among {a} children. How many does each child get?", b
+    return (
+        f"{a * b} {what} are divided equally among {a} children. How many does each child get?",
+        b,
+    )
 
 
 def _boxes_and_loose(draw):
-    who, what, a, b, c = draw.choice(PEOPLE), draw.choice(THINGS), _many(draw, 3, 12), _many(draw, 3, 20), _many(draw, 2, 19)
-    return f"{who} fills {a} boxes with {b} {what} each and has {c} left over. How many {what} are there altogether?", a * b + c
+    who, what, a, b, c = (
+        draw.choice(PEOPLE),
+        draw.choice(THINGS),
+        _many(draw, 3, 12),
+        _many(draw, 3, 20),
+        _many(draw, 2, 19),
+    )
+    return (
+        f"{who} fills {a} boxes with {b} {what} each and has {c} left over. How many {what} are there altogether?",
+        a * b + c,
+    )
 
 
 def _change(draw):
-    who, what, a, price = draw.choice(PEOPLE), draw.choice(THINGS), _many(draw, 2, 9), _many(draw, 3, 11)
+    who, what, a, price = (
+        draw.choice(PEOPLE),
+        draw.choice(THINGS),
+        _many(draw, 2, 9),
+        _many(draw, 3, 11),
+    )
     paid = 10 * (a * price // 10 + 1)
-    return f"{who} buys {a} {what} at {price} coins each and pays with {paid} coins. How many coins come back?", paid - a * price
+    return (
+        f"{who} buys {a} {what} at {price} coins each and pays with {paid} coins. How many coins come back?",
+        paid - a * price,
+    )
 
 
 def _average(draw):
     who, numbers = draw.choice(PEOPLE), [_many(draw, 4, 30) for _ in range(3)]
-    return (f"On three days {who} walked {numbers[0]}, {numbers[1]} and {numbers[2]} kilometres. What was the average for a day? "
-            "Give an exact number or fraction.", Fraction(sum(numbers), 3))
+    return (
+        f"On three days {who} walked {numbers[0]}, {numbers[1]} and {numbers[2]} kilometres. What was the average for a day? "
+        "Give an exact number or fraction.",
+        Fraction(sum(numbers), 3),
+    )
 
 
 def _part(draw):
-    what, whole, share = draw.choice(THINGS), 20 * _many(draw, 3, 20), draw.choice((5, 15, 20, 35, 40, 60))
-    return (f"Of {whole} {what} {share} percent are red, and of the red ones half are broken. How many {what} are red and broken? "
-            "Give an exact number or fraction.", Fraction(whole * share, 200))
+    what, whole, share = (
+        draw.choice(THINGS),
+        20 * _many(draw, 3, 20),
+        draw.choice((5, 15, 20, 35, 40, 60)),
+    )
+    return (
+        f"Of {whole} {what} {share} percent are red, and of the red ones half are broken. How many {what} are red and broken? "
+        "Give an exact number or fraction.",
+        Fraction(whole * share, 200),
+    )
 
 
 def _trip(draw):
-    speed, hours, rest, more = 5 * _many(draw, 6, 18), _many(draw, 2, 5), 5 * _many(draw, 6, 18), _many(draw, 1, 4)
-    return (f"A bus drives {hours} hours at {speed} kilometres per hour and then {more} hours at {rest} kilometres per hour. "
-            "How many kilometres does it cover?", speed * hours + rest * more)
+    speed, hours, rest, more = (
+        5 * _many(draw, 6, 18),
+        _many(draw, 2, 5),
+        5 * _many(draw, 6, 18),
+        _many(draw, 1, 4),
+    )
+    return (
+        f"A bus drives {hours} hours at {speed} kilometres per hour and then {more} hours at {rest} kilometres per hour. "
+        "How many kilometres does it cover?",
+        speed * hours + rest * more,
+    )
 
 
 def _garden(draw):
     a, b, price = _many(draw, 4, 20), _many(draw, 4, 20), _many(draw, 2, 9)
-    return (f"A garden is a rectangle of {a} by {b} metres. A fence around it costs {price} coins a metre, and the gate costs another "
-            f"{3 * price} coins. What do fence and gate cost together?", 2 * (a + b) * price + 3 * price)
+    return (
+        f"A garden is a rectangle of {a} by {b} metres. A fence around it costs {price} coins a metre, and the gate costs another "
+        f"{3 * price} coins. What do fence and gate cost together?",
+        2 * (a + b) * price + 3 * price,
+    )
 
 
 def _team(draw):
-    who, hours, wage, extra, tax = draw.choice(PEOPLE), _many(draw, 20, 40), _many(draw, 10, 30), _many(draw, 2, 9), draw.choice((10, 20, 25))
+    who, hours, wage, extra, tax = (
+        draw.choice(PEOPLE),
+        _many(draw, 20, 40),
+        _many(draw, 10, 30),
+        _many(draw, 2, 9),
+        draw.choice((10, 20, 25)),
+    )
     gross = hours * wage + extra * 2 * wage
-    return (f"{who} works {hours} hours at {wage} coins an hour and {extra} more hours at twice that rate. Of the pay {tax} percent are "
-            "withheld. How many coins does " + who + " receive? Give an exact number or fraction.", Fraction(gross * (100 - tax), 100))
+    return (
+        f"{who} works {hours} hours at {wage} coins an hour and {extra} more hours at twice that rate. Of the pay {tax} percent are "
+        "withheld. How many coins does " + who + " receive? Give an exact number or fraction.",
+        Fraction(gross * (100 - tax), 100),
+    )
 
 
 def _tank(draw):
     drain = _many(draw, 2, 9)
     fill, minutes, had = drain + _many(draw, 3, 15), _many(draw, 5, 30), 10 * _many(draw, 2, 20)
-    return (f"A tank holds {had} litres. For {minutes} minutes {fill} litres a minute flow in while {drain} litres a minute flow out; then "
-            "half of the water is used. How many litres are left? Give an exact number or fraction.", Fraction(had + minutes * (fill - drain), 2))
+    return (
+        f"A tank holds {had} litres. For {minutes} minutes {fill} litres a minute flow in while {drain} litres a minute flow out; then "
+        "half of the water is used. How many litres are left? Give an exact number or fraction.",
+        Fraction(had + minutes * (fill - drain), 2),
+    )
 
 
-_PROBLEMS = {1: (_gain, _loss, _boxes, _share), 2: (_boxes_and_loose, _change), 3: (_average, _part, _trip), 4: (_garden, _team, _tank)}
+_PROBLEMS = {
+    1: (_gain, _loss, _boxes, _share),
+    2: (_boxes_and_loose, _change),
+    3: (_average, _part, _trip),
+    4: (_garden, _team, _tank),
+}
 
-TASKS = ("Describe what a lighthouse is for", "Explain why leaves change colour", "Write about a morning at a market",
-         "Tell how bread is made", "Describe a river from its source to the sea", "Explain how a bicycle stays upright",
-         "Write a short letter to a new neighbour", "Describe the work of a librarian", "Explain what a map can and cannot show",
-         "Write about the first snow of a winter", "Tell what happens in a bee hive", "Explain how a lock and its key work together")
-WORDS = ("window", "copper", "quiet", "harvest", "signal", "mirror", "thread", "anchor", "lantern", "pebble")
+TASKS = (
+    "Describe what a lighthouse is for",
+    "Explain why leaves change colour",
+    "Write about a morning at a market",
+    "Tell how bread is made",
+    "Describe a river from its source to the sea",
+    "Explain how a bicycle stays upright",
+    "Write a short letter to a new neighbour",
+    "Describe the work of a librarian",
+    "Explain what a map can and cannot show",
+    "Write about the first snow of a winter",
+    "Tell what happens in a bee hive",
+    "Explain how a lock and its key work together",
+)
+WORDS = (
+    "window",
+    "copper",
+    "quiet",
+    "harvest",
+    "signal",
+    "mirror",
+    "thread",
+    "anchor",
+    "lantern",
+    "pebble",
+)
 ENDS = ("That is all there is to say.", "Here the report ends.", "Thank you for reading.")
 
 
@@ -109,27 +216,72 @@ def _constraints(draw):
     words, least, count = draw.sample(WORDS, 2), draw.choice((40, 60, 90)), draw.randint(2, 4)
     most, letter, end = least + draw.choice((40, 80)), draw.choice("zqx"), draw.choice(ENDS)
     return [
-        ("length_constraints:number_words", {"relation": "at least", "num_words": least}, f"Use at least {least} words.")
-        if draw.random() < 0.5 else
-        ("length_constraints:number_words", {"relation": "less than", "num_words": most}, f"Use fewer than {most} words."),
-        ("keywords:existence", {"keywords": words}, f"The words \"{words[0]}\" and \"{words[1]}\" must both occur."),
-        draw.choice([("change_case:english_lowercase", {}, "Write in lower case only, without any capital letter."),
-                     ("change_case:english_capital", {}, "Write in capital letters only.")]),
-        draw.choice([("punctuation:no_comma", {}, "Do not use a comma anywhere."),
-                     ("keywords:letter_frequency", {"letter": letter, "let_relation": "less than", "let_frequency": 1},
-                      f"The letter \"{letter}\" must not occur.")]),
-        draw.choice([("detectable_format:number_bullet_lists", {"num_bullets": count},
-                      f"Give exactly {count} bullet points, each on a line of its own that begins with \"* \"."),
-                     ("length_constraints:number_paragraphs", {"num_paragraphs": count},
-                      f"Write {count} paragraphs, with a line of three asterisks (***) between each two."),
-                     ("startend:quotation", {}, "Put the whole reply into double quotation marks."),
-                     ("startend:end_checker", {"end_phrase": end}, f"End with exactly these words and nothing after them: {end}")]),
+        (
+            "length_constraints:number_words",
+            {"relation": "at least", "num_words": least},
+            f"Use at least {least} words.",
+        )
+        if draw.random() < 0.5
+        else (
+            "length_constraints:number_words",
+            {"relation": "less than", "num_words": most},
+            f"Use fewer than {most} words.",
+        ),
+        (
+            "keywords:existence",
+            {"keywords": words},
+            f'The words "{words[0]}" and "{words[1]}" must both occur.',
+        ),
+        draw.choice(
+            [
+                (
+                    "change_case:english_lowercase",
+                    {},
+                    "Write in lower case only, without any capital letter.",
+                ),
+                ("change_case:english_capital", {}, "Write in capital letters only."),
+            ]
+        ),
+        draw.choice(
+            [
+                ("punctuation:no_comma", {}, "Do not use a comma anywhere."),
+                (
+                    "keywords:letter_frequency",
+                    {"letter": letter, "let_relation": "less than", "let_frequency": 1},
+                    f'The letter "{letter}" must not occur.',
+                ),
+            ]
+        ),
+        draw.choice(
+            [
+                (
+                    "detectable_format:number_bullet_lists",
+                    {"num_bullets": count},
+                    f'Give exactly {count} bullet points, each on a line of its own that begins with "* ".',
+                ),
+                (
+                    "length_constraints:number_paragraphs",
+                    {"num_paragraphs": count},
+                    f"Write {count} paragraphs, with a line of three asterisks (***) between each two.",
+                ),
+                ("startend:quotation", {}, "Put the whole reply into double quotation marks."),
+                (
+                    "startend:end_checker",
+                    {"end_phrase": end},
+                    f"End with exactly these words and nothing after them: {end}",
+                ),
+            ]
+        ),
     ]
 
 
-CLASHES = ({"change_case:english_capital", "keywords:existence"}, {"change_case", "startend:end_checker"},
-           {"keywords:existence", "keywords:letter_frequency"}, {"keywords:letter_frequency", "startend:end_checker"},
-           {"keywords:letter_frequency", "change_case:english_capital"})
+CLASHES = (
+    {"change_case:english_capital", "keywords:existence"},
+    {"change_case", "startend:end_checker"},
+    {"keywords:existence", "keywords:letter_frequency"},
+    {"keywords:letter_frequency", "startend:end_checker"},
+    {"keywords:letter_frequency", "change_case:english_capital"},
+)
 
 
 def instructions(source):
@@ -138,21 +290,48 @@ def instructions(source):
     for number in range(source["rows"]):
         wanted, chosen = 1 + number % 3, []
         for name, arguments, sentence in draw.sample(_constraints(draw), 5):
-            found = {name, name.split(":")[0], *(n for n, _, _ in chosen), *(n.split(":")[0] for n, _, _ in chosen)}
+            found = {
+                name,
+                name.split(":")[0],
+                *(n for n, _, _ in chosen),
+                *(n.split(":")[0] for n, _, _ in chosen),
+            }
             if len(chosen) < wanted and not any(clash <= found for clash in CLASHES):
                 chosen.append((name, arguments, sentence))
-        yield {"fields": {"prompt": f"{draw.choice(TASKS)}. {' '.join(sentence for _, _, sentence in chosen)}"},
-               "expected": {"instructions": [name for name, _, _ in chosen], "arguments": [arguments for _, arguments, _ in chosen]},
-               "subset": f"{len(chosen)} constraint{'s' if len(chosen) > 1 else ''}"}
+        yield {
+            "fields": {
+                "prompt": f"{draw.choice(TASKS)}. {' '.join(sentence for _, _, sentence in chosen)}"
+            },
+            "expected": {
+                "instructions": [name for name, _, _ in chosen],
+                "arguments": [arguments for _, arguments, _ in chosen],
+            },
+            "subset": f"{len(chosen)} constraint{'s' if len(chosen) > 1 else ''}",
+        }
 
 
-EVENTS = (("the yearly repair café", "broken household things may be brought"), ("a clean-up of the river bank", "gloves and bags are provided"),
-          ("an evening on the new bus lines", "questions can be handed in beforehand"), ("the opening of the seed library", "seeds can be swapped"),
-          ("a course in first aid", "there is room for twelve people"), ("the night walk through the old quarter", "lamps should be left at home"))
-HALLS = ("the old fire station", "the library's reading room", "the school gymnasium", "the community kitchen", "the boat house")
+EVENTS = (
+    ("the yearly repair café", "broken household things may be brought"),
+    ("a clean-up of the river bank", "gloves and bags are provided"),
+    ("an evening on the new bus lines", "questions can be handed in beforehand"),
+    ("the opening of the seed library", "seeds can be swapped"),
+    ("a course in first aid", "there is room for twelve people"),
+    ("the night walk through the old quarter", "lamps should be left at home"),
+)
+HALLS = (
+    "the old fire station",
+    "the library's reading room",
+    "the school gymnasium",
+    "the community kitchen",
+    "the boat house",
+)
 DAYS = ("Monday", "Tuesday", "Thursday", "Friday", "Saturday")
-FORMS = (("an invitation", "the people of the neighbourhood"), ("a short notice for the town's newsletter", "its readers"),
-         ("a message to the volunteers who helped last year", "the volunteers"), ("a polite reminder", "people who have signed up and not confirmed"))
+FORMS = (
+    ("an invitation", "the people of the neighbourhood"),
+    ("a short notice for the town's newsletter", "its readers"),
+    ("a message to the volunteers who helped last year", "the volunteers"),
+    ("a polite reminder", "people who have signed up and not confirmed"),
+)
 
 
 def briefs(source):
@@ -160,22 +339,76 @@ def briefs(source):
     draw = random.Random(f"briefs {source['seed']}")
     for number in range(source["rows"]):
         (form, reader), (event, detail) = FORMS[number % len(FORMS)], draw.choice(EVENTS)
-        hall, day, hour, who, most = draw.choice(HALLS), draw.choice(DAYS), draw.randint(9, 19), draw.choice(PEOPLE), draw.choice((80, 120))
-        yield {"fields": {"prompt": f"Write {form} about {event}. It takes place in {hall} on {day} at {hour}:30; {detail}. {who} answers questions. "
-                                    f"Write for {reader}, in at most {most} words, and add nothing that is not said here."},
-               "expected": {"criteria": [f"It says that it is about {event}.", f"It names the place ({hall}), the day ({day}) and the time ({hour}:30).",
-                                         f"It says that {detail}.", f"It says that {who} answers questions.",
-                                         f"It reads as {form}, written for {reader}.",
-                                         "It states no fact about the event that the request does not state."]},
-               "subset": form}
+        hall, day, hour, who, most = (
+            draw.choice(HALLS),
+            draw.choice(DAYS),
+            draw.randint(9, 19),
+            draw.choice(PEOPLE),
+            draw.choice((80, 120)),
+        )
+        yield {
+            "fields": {
+                "prompt": f"Write {form} about {event}. It takes place in {hall} on {day} at {hour}:30; {detail}. {who} answers questions. "
+                f"Write for {reader}, in at most {most} words, and add nothing that is not said here."
+            },
+            "expected": {
+                "criteria": [
+                    f"It says that it is about {event}.",
+                    f"It names the place ({hall}), the day ({day}) and the time ({hour}:30).",
+                    f"It says that {detail}.",
+                    f"It says that {who} answers questions.",
+                    f"It reads as {form}, written for {reader}.",
+                    "It states no fact about the event that the request does not state.",
+                ]
+            },
+            "subset": form,
+        }
 
 
-COLOURS = ("amber", "azure", "crimson", "ivory", "jade", "olive", "scarlet", "silver", "teal", "violet")
-ANIMALS = ("badger", "crane", "falcon", "heron", "ibex", "lynx", "marten", "otter", "raven", "stork")
-FILLERS = ("The {0} road follows the {1} for most of a day.", "Nobody at the {1} remembered when the {0} gate was painted.",
-           "A {0} flag means that the {1} is closed.", "In spring the {1} smells of rain and of {0} paint.",
-           "They carried {0} sacks past the {1} until evening.", "The keeper of the {1} wrote every visit into a {0} book.")
-PLACES = ("harbour", "mill", "orchard", "quarry", "station", "tower", "bridge", "market", "garden", "archive")
+COLOURS = (
+    "amber",
+    "azure",
+    "crimson",
+    "ivory",
+    "jade",
+    "olive",
+    "scarlet",
+    "silver",
+    "teal",
+    "violet",
+)
+ANIMALS = (
+    "badger",
+    "crane",
+    "falcon",
+    "heron",
+    "ibex",
+    "lynx",
+    "marten",
+    "otter",
+    "raven",
+    "stork",
+)
+FILLERS = (
+    "The {0} road follows the {1} for most of a day.",
+    "Nobody at the {1} remembered when the {0} gate was painted.",
+    "A {0} flag means that the {1} is closed.",
+    "In spring the {1} smells of rain and of {0} paint.",
+    "They carried {0} sacks past the {1} until evening.",
+    "The keeper of the {1} wrote every visit into a {0} book.",
+)
+PLACES = (
+    "harbour",
+    "mill",
+    "orchard",
+    "quarry",
+    "station",
+    "tower",
+    "bridge",
+    "market",
+    "garden",
+    "archive",
+)
 
 
 def needle(source):
@@ -192,5 +425,11 @@ def needle(source):
             length += len(text[-1].split())
         for key, value in zip(keys, numbers, strict=True):
             text.insert(draw.randint(0, len(text)), f"The number of the {key} is {value}.")
-        yield {"fields": {"text": " ".join(text), "keys": ", ".join(f"the {key}" for key in keys[:asked])}, "expected": numbers[:asked],
-               "subset": f"{words} words, {asked} asked"}
+        yield {
+            "fields": {
+                "text": " ".join(text),
+                "keys": ", ".join(f"the {key}" for key in keys[:asked]),
+            },
+            "expected": numbers[:asked],
+            "subset": f"{words} words, {asked} asked",
+        }

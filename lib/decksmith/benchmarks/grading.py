@@ -16,7 +16,9 @@ from decksmith.benchmarks.graders import choice, code, math
 from decksmith.core import cli, stream
 from decksmith.core.stream import Fault
 
-SECONDS = 2.0  # of its own CPU time that a grader has for one row; an answer that takes more is wrong
+SECONDS = (
+    2.0  # of its own CPU time that a grader has for one row; an answer that takes more is wrong
+)
 WALL = 30  # times as long by the clock: a process that has come to no end by then is looked at a second time
 START = 120  # seconds for a grader to start and to grade a known answer
 MEMORY = 2 << 30  # bytes of address space of a grader
@@ -30,8 +32,20 @@ class Graders:
     registry) and `endpoint` (base_url, slug, key_env) replace the judge that a benchmark names; with `run` its verdicts are kept there."""
 
     def __init__(self, jobs=2, seconds=SECONDS, run=None, judge=None, **endpoint):
-        self.jobs, self.seconds, self.run, self.judge, self.endpoint = jobs, seconds, run, judge, endpoint
-        self.idle, self.all, self.judges, self.verdicts, self.slots = defaultdict(list), [], {}, None, asyncio.Semaphore(jobs)
+        self.jobs, self.seconds, self.run, self.judge, self.endpoint = (
+            jobs,
+            seconds,
+            run,
+            judge,
+            endpoint,
+        )
+        self.idle, self.all, self.judges, self.verdicts, self.slots = (
+            defaultdict(list),
+            [],
+            {},
+            None,
+            asyncio.Semaphore(jobs),
+        )
 
     def inputs(self, record):
         """Everything a grade depends on."""
@@ -39,17 +53,35 @@ class Graders:
         judged = []
         if spec["grader"] in JUDGED:
             from decksmith.models import registry
-            judged = [registry.model(self._named(spec), **self.endpoint).slug, tasks.template(JUDGED[spec["grader"]])]
-        return [rules(spec, record["task"]), gen.get("text"), gen.get("finish_reason"), record["task"], tasks.order(record),
-                [spec.get(key) for key in ("grader", "extract", "judge")], tasks.question(record), *judged]
+
+            judged = [
+                registry.model(self._named(spec), **self.endpoint).slug,
+                tasks.template(JUDGED[spec["grader"]]),
+            ]
+        return [
+            rules(spec, record["task"]),
+            gen.get("text"),
+            gen.get("finish_reason"),
+            record["task"],
+            tasks.order(record),
+            [spec.get(key) for key in ("grader", "extract", "judge")],
+            tasks.question(record),
+            *judged,
+        ]
 
     def _named(self, spec):
-        return None if self.endpoint.get("base_url") and self.endpoint.get("slug") else self.judge or spec["judge"]["model"]
+        return (
+            None
+            if self.endpoint.get("base_url") and self.endpoint.get("slug")
+            else self.judge or spec["judge"]["model"]
+        )
 
     async def work(self, record):
         spec, gen = tasks.load(record["task"]["bench"]), record["gen"]
         if spec["grader"] == "deck":
-            raise cli.BadData(f"{record['id']}: decks are scored by deck-parse .. deck-score (make baseline), not here")
+            raise cli.BadData(
+                f"{record['id']}: decks are scored by deck-parse .. deck-score (make baseline), not here"
+            )
         text, cut = gen.get("text") or "", gen.get("finish_reason") == "length"
         if not text.strip():
             found = {"verdict": "no_answer", "answer": None}
@@ -57,7 +89,9 @@ class Graders:
             if self.run is not None and not self.verdicts:
                 self.verdicts = verdicts(self.run)
             if spec["name"] not in self.judges:
-                self.judges[spec["name"]] = Judge(self._named(spec), self.verdicts, spec["judge"].get("sampling"), **self.endpoint)
+                self.judges[spec["name"]] = Judge(
+                    self._named(spec), self.verdicts, spec["judge"].get("sampling"), **self.endpoint
+                )
             found = await judged(self.judges[spec["name"]], spec, record)
         else:
             task = dict(record["task"])
@@ -68,8 +102,14 @@ class Graders:
             if blamed := (found.get("detail") or {}).get("fault"):
                 stream.warn(record["id"], f"wrong, since {blamed['message']}")
         score = found.pop("score", float(found["verdict"] == "right"))
-        return {"verdict": found["verdict"], "score": score, "answer": found.get("answer"), "truncated": cut, "detail": found.get("detail") or {},
-                "rules": rules(spec, record["task"])}
+        return {
+            "verdict": found["verdict"],
+            "score": score,
+            "answer": found.get("answer"),
+            "truncated": cut,
+            "detail": found.get("detail") or {},
+            "rules": rules(spec, record["task"]),
+        }
 
     def valid(self, _record, value):
         """Whether a kept grade holds: one of an answer that took too long not where it is now given longer."""
@@ -82,7 +122,11 @@ class Graders:
         coded, own = spec["grader"] == "code", self.seconds
         seconds = code.seconds(task) if coded else own * WALL  # the sandbox has limits of its own
         for attempt in (1, 2):
-            worker = self.idle[spec["grader"]].pop() if self.idle[spec["grader"]] else _Worker(self, spec["grader"])
+            worker = (
+                self.idle[spec["grader"]].pop()
+                if self.idle[spec["grader"]]
+                else _Worker(self, spec["grader"])
+            )
             try:
                 kind, value = worker.ask((spec, task, text), None if coded else own, seconds)
             except (TimeoutError, EOFError, OSError) as failure:
@@ -100,19 +144,40 @@ class Graders:
     def _failed(self, worker, failure, attempt, coded, seconds):
         """What follows from a grader's end: the grade of its answer, or None where the row is to be tried again. Raises Fault."""
         import signal
+
         worker.process.join(0 if isinstance(failure, TimeoutError) else 10)
         ended = worker.process.exitcode
         worker.end()
         if ended == -signal.SIGPROF:
-            return blamed("stalls-grader", f"its answer takes a grader more than {self.seconds:g} s of CPU time", seconds=self.seconds)
+            return blamed(
+                "stalls-grader",
+                f"its answer takes a grader more than {self.seconds:g} s of CPU time",
+                seconds=self.seconds,
+            )
         if attempt == 1 and not coded:
             return None
         if isinstance(failure, TimeoutError):
             if coded or worker.took > seconds / 3:
-                raise Fault("judge", "grader-timeout", f"the grader took more than {seconds:g} s; the machine may be too busy")
-            return blamed("stalls-grader", f"its answer holds up a grader for more than {seconds:g} s", seconds=self.seconds)
-        if coded or ended in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT, None):
-            raise Fault("judge", "grader-crash", f"the grader's process was ended from outside ({ended})")
+                raise Fault(
+                    "judge",
+                    "grader-timeout",
+                    f"the grader took more than {seconds:g} s; the machine may be too busy",
+                )
+            return blamed(
+                "stalls-grader",
+                f"its answer holds up a grader for more than {seconds:g} s",
+                seconds=self.seconds,
+            )
+        if coded or ended in (
+            -signal.SIGKILL,
+            -signal.SIGTERM,
+            -signal.SIGHUP,
+            -signal.SIGINT,
+            None,
+        ):
+            raise Fault(
+                "judge", "grader-crash", f"the grader's process was ended from outside ({ended})"
+            )
         return blamed("crashes-grader", f"its answer ends the process of a grader ({ended})")
 
     async def close(self):
@@ -127,7 +192,10 @@ class Graders:
 # Judges
 
 JUDGED = {"equal": "judge-equal", "pairwise": "judge-pairwise", "rubric": "judge-rubric"}
-TRIES, LONGEST = 3, 20_000  # replies of a judge for a verdict; characters at a reply's end that are read
+TRIES, LONGEST = (
+    3,
+    20_000,
+)  # replies of a judge for a verdict; characters at a reply's end that are read
 
 
 class Judge:
@@ -137,14 +205,21 @@ class Judge:
     def __init__(self, name=None, journal=None, sampling=None, **endpoint):
         """Raises cli.BadConfig for an unknown model or a missing key."""
         from decksmith.models import client
-        self.client, self.journal, self.sampling = client.Client.open(name, blame="judge", **endpoint), journal, sampling
+
+        self.client, self.journal, self.sampling = (
+            client.Client.open(name, blame="judge", **endpoint),
+            journal,
+            sampling,
+        )
 
     async def verdict(self, ident, template, fields, read):
         """What `read(text)` finds in the judge's reply to a filled template, `(value, usage)`; None is no verdict, and it is asked again.
 
         {mark} in the template is a word that none of the texts can foresee. Raises Fault: of kind judge when no reply has a verdict.
         """
-        prompt = tasks.filled(tasks.template(template), {**fields, "mark": stream.fingerprint(fields)[:8]}, ident)
+        prompt = tasks.filled(
+            tasks.template(template), {**fields, "mark": stream.fingerprint(fields)[:8]}, ident
+        )
         messages, spent = [{"role": "user", "content": prompt}], []
         inputs = stream.fingerprint([VERSION, self.client.request(messages, self.sampling)])
         if self.journal and (kept := self.journal.get(ident, inputs)):
@@ -157,9 +232,19 @@ class Judge:
                 if self.journal:
                     self.journal.put(ident, inputs, {"said": said, "usage": _sum(spent)})
                 return said, _sum(spent)
-            messages = [*messages[:1], {"role": "assistant", "content": text[-4000:] or "(empty)"},
-                        {"role": "user", "content": "There is no usable verdict in this. Give it once, in the required form, at the end."}]
-        raise Fault("judge", "unparseable", f"no verdict in {TRIES} replies; the last ended: {text[-200:]!r}")
+            messages = [
+                *messages[:1],
+                {"role": "assistant", "content": text[-4000:] or "(empty)"},
+                {
+                    "role": "user",
+                    "content": "There is no usable verdict in this. Give it once, in the required form, at the end.",
+                },
+            ]
+        raise Fault(
+            "judge",
+            "unparseable",
+            f"no verdict in {TRIES} replies; the last ended: {text[-200:]!r}",
+        )
 
     async def close(self):
         await self.client.close()
@@ -172,41 +257,82 @@ def verdicts(run):
 
 async def judged(judge, spec, record):
     """The grade that a judge gives one reply."""
-    ident, fields, expected, text = record["id"], record["task"]["fields"], record["task"]["expected"], record["gen"]["text"]
+    ident, fields, expected, text = (
+        record["id"],
+        record["task"]["fields"],
+        record["task"]["expected"],
+        record["gen"]["text"],
+    )
     template, detail = JUDGED[spec["grader"]], {"judge": judge.client.model.slug}
     if spec["grader"] == "equal":
-        said, usage = await judge.verdict(ident, template, {**fields, "expected": expected, "reply": text}, judgement)
-        return {"verdict": "right" if said else "wrong", "answer": None, "detail": {**detail, "usage": usage}}
+        said, usage = await judge.verdict(
+            ident, template, {**fields, "expected": expected, "reply": text}, judgement
+        )
+        return {
+            "verdict": "right" if said else "wrong",
+            "answer": None,
+            "detail": {**detail, "usage": usage},
+        }
     if spec["grader"] == "rubric":
         asks = "\n".join(f"{number}. {ask}" for number, ask in enumerate(expected["criteria"], 1))
-        said, usage = await judge.verdict(ident, template, {**fields, "criteria": asks, "reply": text},
-                                          lambda text: criteria(text, len(expected["criteria"])))
-        return {"verdict": "right" if all(said) else "wrong", "score": sum(said) / len(said), "answer": None,
-                "detail": {**detail, "met": said, "usage": usage}}
+        said, usage = await judge.verdict(
+            ident,
+            template,
+            {**fields, "criteria": asks, "reply": text},
+            lambda text: criteria(text, len(expected["criteria"])),
+        )
+        return {
+            "verdict": "right" if all(said) else "wrong",
+            "score": sum(said) / len(said),
+            "answer": None,
+            "detail": {**detail, "met": said, "usage": usage},
+        }
     games, spent = [], []
     for ours, theirs in (("a", "b"), ("b", "a")):
-        said, usage = await judge.verdict(ident, template, {**fields, ours: text, theirs: expected["baseline"]}, preference)
+        said, usage = await judge.verdict(
+            ident, template, {**fields, ours: text, theirs: expected["baseline"]}, preference
+        )
         games.append(said if ours == "a" else -said)
         spent.append(usage)
     score = sum(0.5 + 0.5 * (game > 0) - 0.5 * (game < 0) for game in games) / 2
-    return {"verdict": "right" if score > 0.5 else "wrong", "score": score, "answer": None, "detail": {
-        **detail, "games": games, "flipped": games[0] * games[1] < 0, "usage": _sum(spent)}}
+    return {
+        "verdict": "right" if score > 0.5 else "wrong",
+        "score": score,
+        "answer": None,
+        "detail": {
+            **detail,
+            "games": games,
+            "flipped": games[0] * games[1] < 0,
+            "usage": _sum(spent),
+        },
+    }
 
 
 def _sum(usages):
-    return {key: None if None in (values := [usage.get(key) for usage in usages]) else sum(values) for key in usages[0]}
+    return {
+        key: None if None in (values := [usage.get(key) for usage in usages]) else sum(values)
+        for key in usages[0]
+    }
 
 
 def judgement(text):
     """What a judge said after the last "Judgement:": True, False, or None when it is neither yes nor no."""
-    found = re.match(r"[\s*_\"']*(yes|no)\b", text.rpartition("Judgement:")[2], re.I) if "Judgement:" in text else None
+    found = (
+        re.match(r"[\s*_\"']*(yes|no)\b", text.rpartition("Judgement:")[2], re.I)
+        if "Judgement:" in text
+        else None
+    )
     return found and found[1].lower() == "yes"
 
 
 def preference(text):
     """How much better A is than B, from -2 to 2; None without a verdict or with several different ones."""
     found = set(re.findall(r"\[\[(A>>B|A>B|A=B|B>A|B>>A)\]\]", text))
-    return {"A>>B": 2, "A>B": 1, "A=B": 0, "B>A": -1, "B>>A": -2}[found.pop()] if len(found) == 1 else None
+    return (
+        {"A>>B": 2, "A>B": 1, "A=B": 0, "B>A": -1, "B>>A": -2}[found.pop()]
+        if len(found) == 1
+        else None
+    )
 
 
 def criteria(text, n):
@@ -215,7 +341,11 @@ def criteria(text, n):
     for number, said in re.findall(r"^\W*criterion\W+(\d{1,3})\b\W*(yes|no)\b", text, re.I | re.M):
         if found.setdefault(int(number), said.lower()) != said.lower():
             return None
-    return [found[number] == "yes" for number in range(1, n + 1)] if sorted(found) == list(range(1, n + 1)) else None
+    return (
+        [found[number] == "yes" for number in range(1, n + 1)]
+        if sorted(found) == list(range(1, n + 1))
+        else None
+    )
 
 
 class _Worker:
@@ -224,8 +354,11 @@ class _Worker:
     def __init__(self, owner, grader):
         import multiprocessing
         import time
+
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["decksmith.benchmarks.grading", *PRELOAD.get(grader, ())])  # once, not once a process
+        context.set_forkserver_preload(
+            ["decksmith.benchmarks.grading", *PRELOAD.get(grader, ())]
+        )  # once, not once a process
         started = time.monotonic()
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, grader), daemon=True)
@@ -236,7 +369,11 @@ class _Worker:
             kind, value = self.ask("ready", None, START)
         except (TimeoutError, EOFError, OSError):
             self.end()
-            raise Fault("judge", "grader-start", f"no {grader} grader was ready within {START} s; the machine may be too busy") from None
+            raise Fault(
+                "judge",
+                "grader-start",
+                f"no {grader} grader was ready within {START} s; the machine may be too busy",
+            ) from None
         if kind == "stop":
             raise cli.Missing(value)
         self.took = time.monotonic() - started
@@ -255,15 +392,22 @@ class _Worker:
 
 def blamed(cls, message, **more):
     """The grade of an answer that no grader can evaluate: it is wrong, and what was the matter stands in detail.fault."""
-    return {"verdict": "wrong", "answer": UNREAD, "detail": {"fault": {"kind": "model", "class": cls, "message": message, **more}}}
+    return {
+        "verdict": "wrong",
+        "answer": UNREAD,
+        "detail": {"fault": {"kind": "model", "class": cls, "message": message, **more}},
+    }
 
 
 def _serve(pipe, grader):
     import resource
     import signal
     import sys
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # which ends the process, also within one long step of C
+    signal.signal(
+        signal.SIGPROF, signal.SIG_DFL
+    )  # which ends the process, also within one long step of C
     memory = MEMORY if grader == "math" else 2 * MEMORY  # a sandbox inherits it
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -304,9 +448,12 @@ def _answered(grader, question):
 def _ready(grader):
     """Grades a known answer, which also makes the caches that a first row would otherwise pay for."""
     if grader == "math" and not math.same("\\frac{x}{2}+1", "1+0.5x"):
-        raise cli.Missing("math-verify does not find x/2 + 1 and 1 + 0.5x equal; the pinned packages are in uv.lock")
+        raise cli.Missing(
+            "math-verify does not find x/2 + 1 and 1 + 0.5x equal; the pinned packages are in uv.lock"
+        )
     if grader == "instructions":
         from decksmith.benchmarks.graders import instructions
+
         with contextlib.suppress(cli.Missing):  # the first row says so
             instructions.warm()
 
@@ -321,10 +468,12 @@ def rules(spec, task):
     if spec["grader"] != "instructions":
         return VERSION
     from decksmith.benchmarks.graders import instructions
+
     return f"{VERSION}: {instructions.rules(task)}"
 
 
 # Graders: (spec, task, text) -> {"verdict", "answer", "score", "detail"}
+
 
 def grade(spec, task, text):
     """The grade of one reply, in this process. Raises Fault for what cannot be decided."""
@@ -332,39 +481,63 @@ def grade(spec, task, text):
 
 
 def _verdict(answer, right, **more):
-    return {"verdict": "no_answer" if answer is None else "right" if right else "wrong", "answer": answer, **more}
+    return {
+        "verdict": "no_answer" if answer is None else "right" if right else "wrong",
+        "answer": answer,
+        **more,
+    }
 
 
 def _math(spec, task, text):
     answer = math.final(text, spec.get("extract"))
-    return _verdict(answer and (math.plain(answer) or answer), bool(answer) and math.same(str(task["expected"]), answer))
+    return _verdict(
+        answer and (math.plain(answer) or answer),
+        bool(answer) and math.same(str(task["expected"]), answer),
+    )
 
 
 def _choice(spec, task, text):
-    answer = choice.letter(text, tasks.LETTERS[:len(task["fields"]["choices"])])
+    answer = choice.letter(text, tasks.LETTERS[: len(task["fields"]["choices"])])
     return _verdict(answer, answer == task["expected"])
 
 
 def _instructions(spec, task, text):
     from decksmith.benchmarks.graders import instructions
+
     return instructions.grade(task, text)
 
 
 def _exact(spec, task, text):
     answer = math.final(text, spec.get("extract")) if spec.get("extract") else text.strip()
+
     def folded(value):
         return " ".join(str(value).casefold().split()).strip(".")
+
     wanted = task["expected"] if isinstance(task["expected"], list) else [task["expected"]]
     return _verdict(answer, answer is not None and folded(answer) in map(folded, wanted))
 
 
 def _contains(spec, task, text):
     wanted = task["expected"] if isinstance(task["expected"], list) else [task["expected"]]
-    found = [bool(re.search(rf"(?<!\w){re.escape(str(value))}(?!\w)", text, re.I)) for value in wanted]
-    return {"verdict": "right" if all(found) else "wrong", "score": sum(found) / len(found), "answer": None, "detail": {"found": found}}
+    found = [
+        bool(re.search(rf"(?<!\w){re.escape(str(value))}(?!\w)", text, re.I)) for value in wanted
+    ]
+    return {
+        "verdict": "right" if all(found) else "wrong",
+        "score": sum(found) / len(found),
+        "answer": None,
+        "detail": {"found": found},
+    }
 
 
-GRADERS = {"math": _math, "choice": _choice, "instructions": _instructions, "exact": _exact, "contains": _contains, "code": code.grade}
+GRADERS = {
+    "math": _math,
+    "choice": _choice,
+    "instructions": _instructions,
+    "exact": _exact,
+    "contains": _contains,
+    "code": code.grade,
+}
 
 
 def jobs():

@@ -15,12 +15,49 @@ from pathlib import Path
 
 from decksmith.core import cli, stream
 
-FIELDS = {"title", "source", "row", "prompt", "where", "decode", "template", "system", "shuffle", "grader", "metric", "extract", "samples",
-          "max_tokens", "temperature", "judge", "licence", "gated", "note", "margin"}
-MARGIN = 0.02  # the largest loss that bench-compare lets pass unseen, of a benchmark that names none
-SOURCES = {"hub": {"hub", "config", "split", "revision", "files", "join"}, "package": {"package", "file", "revision"},
-           "generated": {"generated", "rows", "seed"}, "own": {"own"}}
-GRADERS = ("math", "choice", "instructions", "exact", "contains", "code", "equal", "pairwise", "rubric", "deck")
+FIELDS = {
+    "title",
+    "source",
+    "row",
+    "prompt",
+    "where",
+    "decode",
+    "template",
+    "system",
+    "shuffle",
+    "grader",
+    "metric",
+    "extract",
+    "samples",
+    "max_tokens",
+    "temperature",
+    "judge",
+    "licence",
+    "gated",
+    "note",
+    "margin",
+}
+MARGIN = (
+    0.02  # the largest loss that bench-compare lets pass unseen, of a benchmark that names none
+)
+SOURCES = {
+    "hub": {"hub", "config", "split", "revision", "files", "join"},
+    "package": {"package", "file", "revision"},
+    "generated": {"generated", "rows", "seed"},
+    "own": {"own"},
+}
+GRADERS = (
+    "math",
+    "choice",
+    "instructions",
+    "exact",
+    "contains",
+    "code",
+    "equal",
+    "pairwise",
+    "rubric",
+    "deck",
+)
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TEMPLATES = cli.ROOT / "assets" / "prompts" / "bench"
 COMMIT = re.compile(r"[0-9a-f]{40}\Z")
@@ -36,19 +73,43 @@ def load(name):
         raise cli.BadConfig(f"no benchmark {path}; there are: {', '.join(names())}") from None
     except tomllib.TOMLDecodeError as error:
         raise cli.BadConfig(f"{path}: {error}") from None
-    kind = next((kind for kind in SOURCES if isinstance(spec.get("source"), dict) and kind in spec["source"]), None)
-    needed = {"source"} | (set() if "prompt" in spec else {"title", "grader", "licence"}) | ({"row"} if kind in ("hub", "package") else set())
+    kind = next(
+        (
+            kind
+            for kind in SOURCES
+            if isinstance(spec.get("source"), dict) and kind in spec["source"]
+        ),
+        None,
+    )
+    needed = (
+        {"source"}
+        | (set() if "prompt" in spec else {"title", "grader", "licence"})
+        | ({"row"} if kind in ("hub", "package") else set())
+    )
     needed -= {"row"} if "prompt" in spec else set()
     if wrong := (set(spec) - FIELDS) | (needed - set(spec)):
         raise cli.BadConfig(f"{path}: the key {sorted(wrong)[0]!r} is unknown or missing")
-    if kind is None or set(spec["source"]) - SOURCES[kind] or kind == "hub" and not {"split", "files"} & set(spec["source"]):
-        raise cli.BadConfig(f"{path}: source is {spec['source']}; it has one of {', '.join(SOURCES)}, a hub one also split or files")
+    if (
+        kind is None
+        or set(spec["source"]) - SOURCES[kind]
+        or kind == "hub"
+        and not {"split", "files"} & set(spec["source"])
+    ):
+        raise cli.BadConfig(
+            f"{path}: source is {spec['source']}; it has one of {', '.join(SOURCES)}, a hub one also split or files"
+        )
     if kind == "hub" and not COMMIT.match(spec["source"].get("revision", "0" * 40)):
-        raise cli.BadConfig(f"{path}: revision {spec['source']['revision']!r} can move; it is a commit of 40 letters, or not there")
+        raise cli.BadConfig(
+            f"{path}: revision {spec['source']['revision']!r} can move; it is a commit of 40 letters, or not there"
+        )
     if spec.get("grader", "math") not in GRADERS:
         raise cli.BadConfig(f"{path}: grader {spec['grader']!r} is none of {', '.join(GRADERS)}")
-    if spec.get("grader") in ("equal", "pairwise", "rubric") and not (spec.get("judge") or {}).get("model"):
-        raise cli.BadConfig(f"{path}: grader {spec['grader']!r} needs judge = {{ model = .. }}, an entry of assets/models.toml")
+    if spec.get("grader") in ("equal", "pairwise", "rubric") and not (spec.get("judge") or {}).get(
+        "model"
+    ):
+        raise cli.BadConfig(
+            f"{path}: grader {spec['grader']!r} needs judge = {{ model = .. }}, an entry of assets/models.toml"
+        )
     margin = spec.get("margin", MARGIN)
     if not isinstance(margin, int | float) or not 0 < margin < 1:
         raise cli.BadConfig(f"{path}: margin is {margin!r}; it is a share between 0 and 1")
@@ -61,6 +122,7 @@ def names():
 
 # Rows
 
+
 def prepare(name, folder):
     """Yield the rows of a benchmark as records (docs/records.md), and keep them with a card in `folder/name`; what is kept and was made by
     the same description is given without a look at its source.
@@ -69,18 +131,32 @@ def prepare(name, folder):
     naming the row that the description does not fit.
     """
     spec, home = load(name), Path(folder) / name
-    if "prompt" in spec or spec["kind"] == "own":  # prompts of the deck pipeline: nothing to grade here, nothing to keep
+    if (
+        "prompt" in spec or spec["kind"] == "own"
+    ):  # prompts of the deck pipeline: nothing to grade here, nothing to keep
         yield from _rows(spec, {})
         return
-    made, rows = stream.fingerprint({key: value for key, value in spec.items() if key != "margin"}), home / "rows.jsonl"
+    made, rows = (
+        stream.fingerprint({key: value for key, value in spec.items() if key != "margin"}),
+        home / "rows.jsonl",
+    )
     if card := _card(home):
         if card["description"] == made and rows.is_file() and _sha(rows) == card["sha256"]:
             yield from (record for _, record in stream.records(rows))
             return
-    card = {"title": spec["title"], "source": spec["source"], "licence": spec["licence"], "description": made}
+    card = {
+        "title": spec["title"],
+        "source": spec["source"],
+        "licence": spec["licence"],
+        "description": made,
+    }
     found = list(_rows(spec, card))
     stream.write(rows, b"".join(stream.dumps(record) + b"\n" for record in found))
-    card |= {"rows": len(found), "sha256": _sha(rows), "prepared": datetime.now(UTC).isoformat(timespec="seconds")}
+    card |= {
+        "rows": len(found),
+        "sha256": _sha(rows),
+        "prepared": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     stream.write(home / "card.json", json.dumps(card, indent=2, ensure_ascii=False) + "\n")
     yield from found
 
@@ -93,7 +169,11 @@ def kept():
 def size(name, questions):
     """How many rows the benchmark has of which these are questions, by its card; None where no card is of the same revision."""
     card = _card(kept() / name) or {}
-    return card.get("rows") if card.get("revision") == next(iter(questions.values()))[0]["task"].get("revision") else None
+    return (
+        card.get("rows")
+        if card.get("revision") == next(iter(questions.values()))[0]["task"].get("revision")
+        else None
+    )
 
 
 def _card(home):
@@ -114,7 +194,11 @@ def _rows(spec, card):
         return
     if spec["kind"] == "generated":
         from decksmith.benchmarks import generators
-        card["revision"], rows = f"seed {spec['source']['seed']}", getattr(generators, spec["source"]["generated"])(spec["source"])
+
+        card["revision"], rows = (
+            f"seed {spec['source']['seed']}",
+            getattr(generators, spec["source"]["generated"])(spec["source"]),
+        )
     else:
         card["revision"], rows = (_package if spec["kind"] == "package" else _hub)(spec)
     keep = stream.program(spec["where"]) if "where" in spec else None
@@ -126,14 +210,28 @@ def _rows(spec, card):
                 continue
             made = program(row)
         except (ValueError, TypeError) as error:
-            raise cli.BadData(f"{spec['name']}: row {number}: assets/benchmarks/{spec['name']}.toml does not fit it: {error}") from None
-        source = {"path": spec["source"].get("hub"), "revision": card["revision"], "split": spec["source"].get("split")}
+            raise cli.BadData(
+                f"{spec['name']}: row {number}: assets/benchmarks/{spec['name']}.toml does not fit it: {error}"
+            ) from None
+        source = {
+            "path": spec["source"].get("hub"),
+            "revision": card["revision"],
+            "split": spec["source"].get("split"),
+        }
         if "prompt" in spec:
             yield {**made, "source": source}
             continue
-        task = {"bench": spec["name"], "split": source["split"], "fields": made["fields"], "expected": made.get("expected"),
-                "subset": made.get("subset"), "revision": card["revision"]}
-        if lacking := next((key for key, value in {**made["fields"], **made}.items() if value is None), None):
+        task = {
+            "bench": spec["name"],
+            "split": source["split"],
+            "fields": made["fields"],
+            "expected": made.get("expected"),
+            "subset": made.get("subset"),
+            "revision": card["revision"],
+        }
+        if lacking := next(
+            (key for key, value in {**made["fields"], **made}.items() if value is None), None
+        ):
             raise cli.BadData(f"{spec['name']}: row {number} has no {lacking}")
         yield {"id": f"{spec['name']}-{number:05d}", "task": task}
 
@@ -147,13 +245,19 @@ def _package(spec):
     try:
         found = metadata.distribution(source["package"])
     except metadata.PackageNotFoundError:
-        raise cli.Missing(f"{spec['name']}: its rows are in the package {source['package']}; `make .venv/.bench` installs it") from None
+        raise cli.Missing(
+            f"{spec['name']}: its rows are in the package {source['package']}; `make .venv/.bench` installs it"
+        ) from None
     if found.version != source["revision"]:
-        raise cli.Missing(f"{spec['name']}: its rows are those of {source['package']} {source['revision']}, and {found.version} is installed; "
-                          "`make .venv/.bench` installs it")
+        raise cli.Missing(
+            f"{spec['name']}: its rows are those of {source['package']} {source['revision']}, and {found.version} is installed; "
+            "`make .venv/.bench` installs it"
+        )
     data = Path(found.locate_file(source["file"])).read_bytes()
     text = (gzip.decompress(data) if source["file"].endswith(".gz") else data).decode()
-    return f"{source['package']} {found.version}", [json.loads(line) for line in text.splitlines() if line.strip()]
+    return f"{source['package']} {found.version}", [
+        json.loads(line) for line in text.splitlines() if line.strip()
+    ]
 
 
 def _hub(spec):
@@ -163,33 +267,53 @@ def _hub(spec):
     from datasets.exceptions import DatasetNotFoundError
     from httpx import HTTPError
     from huggingface_hub import errors
-    how = f"accept its terms at {spec['gated']} and set HF_TOKEN" if spec.get("gated") else "if it is gated, ask for access there and set HF_TOKEN"
+
+    how = (
+        f"accept its terms at {spec['gated']} and set HF_TOKEN"
+        if spec.get("gated")
+        else "if it is gated, ask for access there and set HF_TOKEN"
+    )
     if spec.get("gated") and not huggingface_hub.get_token():
         raise cli.Missing(f"{name}: {source['hub']} is gated: {how}")
     revision = source.get("revision")
     try:
         if not revision:
             revision = huggingface_hub.HfApi().dataset_info(source["hub"]).sha
-            cli.say(f"{name}: took the newest revision; to pin it: revision = \"{revision}\" in assets/benchmarks/{name}.toml")
+            cli.say(
+                f'{name}: took the newest revision; to pin it: revision = "{revision}" in assets/benchmarks/{name}.toml'
+            )
         if "files" in source:
             return revision, list(_files(source, revision))
         from datasets import load_dataset
+
         try:
-            return revision, load_dataset(source["hub"], source.get("config"), revision=revision, split=source["split"])
+            return revision, load_dataset(
+                source["hub"], source.get("config"), revision=revision, split=source["split"]
+            )
         except DatasetNotFoundError as error:
-            raise (error.__cause__ if isinstance(error.__cause__, errors.HfHubHTTPError) else error) from None
+            raise (
+                error.__cause__ if isinstance(error.__cause__, errors.HfHubHTTPError) else error
+            ) from None
         except ValueError as error:  # a config, split or script that datasets does not take
             raise cli.BadConfig(f"assets/benchmarks/{name}.toml: {error}") from None
     except (errors.GatedRepoError, DatasetNotFoundError):
-        raise cli.Missing(f"{name}: the Hub does not give {source['hub']} at {revision}; {how}") from None
+        raise cli.Missing(
+            f"{name}: the Hub does not give {source['hub']} at {revision}; {how}"
+        ) from None
     except errors.RepositoryNotFoundError:
         raise cli.Missing(f"{name}: the Hub has no public dataset {source['hub']}; {how}") from None
     except (errors.RevisionNotFoundError, errors.EntryNotFoundError) as error:
-        raise cli.BadConfig(f"assets/benchmarks/{name}.toml: {source['hub']} has not what this asks of it: {str(error).splitlines()[0]}") from None
+        raise cli.BadConfig(
+            f"assets/benchmarks/{name}.toml: {source['hub']} has not what this asks of it: {str(error).splitlines()[0]}"
+        ) from None
     except (errors.HfHubHTTPError, HTTPError, OSError) as error:
         if getattr(getattr(error, "response", None), "status_code", None) == 401:
-            raise cli.Missing(f"{name}: the Hub does not take the token in HF_TOKEN; make another at https://huggingface.co/settings/tokens") from None
-        raise cli.TryAgain(f"{name}: the Hub did not answer: {' '.join(str(error).split())[:300]}") from None
+            raise cli.Missing(
+                f"{name}: the Hub does not take the token in HF_TOKEN; make another at https://huggingface.co/settings/tokens"
+            ) from None
+        raise cli.TryAgain(
+            f"{name}: the Hub did not answer: {' '.join(str(error).split())[:300]}"
+        ) from None
 
 
 def _files(source, revision):
@@ -197,7 +321,9 @@ def _files(source, revision):
     from huggingface_hub import hf_hub_download
 
     def lines(file):
-        with open(hf_hub_download(source["hub"], file, repo_type="dataset", revision=revision)) as opened:
+        with open(
+            hf_hub_download(source["hub"], file, repo_type="dataset", revision=revision)
+        ) as opened:
             yield from (json.loads(line) for line in opened if line.strip())
 
     on = source.get("join")
@@ -216,7 +342,9 @@ def _decoded(row):
 
     class Plain(pickle.Unpickler):
         def find_class(self, module, name):
-            raise cli.BadData(f"the hidden tests of {row.get('question_id')} name {module}.{name}; they may only hold text")
+            raise cli.BadData(
+                f"the hidden tests of {row.get('question_id')} name {module}.{name}; they may only hold text"
+            )
 
     hidden = row["private_test_cases"]
     try:
@@ -228,12 +356,14 @@ def _decoded(row):
 
 def _plus(row):
     from decksmith.benchmarks.graders import plus
+
     return plus.row(row)
 
 
 DECODERS = {"livecodebench": _decoded, "evalplus": _plus}
 
 # Prompts
+
 
 def order(record):
     """In which order a record's choices are shown: indices of task.fields.choices. Where the benchmark shuffles them it is drawn by the id
@@ -251,7 +381,10 @@ def question(record):
 
 def asked(record):
     """What a row asks, as one text without its template."""
-    return " ".join(str(value) if not isinstance(value, list) else " ".join(map(str, value)) for value in record["task"]["fields"].values())
+    return " ".join(
+        str(value) if not isinstance(value, list) else " ".join(map(str, value))
+        for value in record["task"]["fields"].values()
+    )
 
 
 def letter(record):
@@ -266,15 +399,21 @@ def template(name):
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
-        raise cli.BadConfig(f"no template {name}; there are: {', '.join(sorted(p.stem for p in TEMPLATES.glob('*.txt')))}") from None
+        raise cli.BadConfig(
+            f"no template {name}; there are: {', '.join(sorted(p.stem for p in TEMPLATES.glob('*.txt')))}"
+        ) from None
 
 
 def filled(text, fields, where):
     """`text` with {name} replaced by fields; lists of choices are lettered. Raises cli.BadData naming a field that is not there."""
+
     def value(match):
         if match[1] not in fields:
-            raise cli.BadData(f"{where}: the template asks for {{{match[1]}}}; the row has {', '.join(sorted(fields))}")
+            raise cli.BadData(
+                f"{where}: the template asks for {{{match[1]}}}; the row has {', '.join(sorted(fields))}"
+            )
         return str(fields[match[1]])
+
     return re.sub(r"\{([a-z_]+)\}", value, text)
 
 
@@ -282,11 +421,14 @@ class Prompter:
     """Makes messages of rows. `shots`: example rows with fields and an answer, of which `n` come before the question as turns of their own,
     drawn by the question's id or, with `retrieve`, the nearest by BM25 (Robertson and Zaragoza 2009; package rank_bm25)."""
 
-    def __init__(self, text=None, system=None, suffix="", shots=(), n=0, retrieve=False, images=Path(".")):
+    def __init__(
+        self, text=None, system=None, suffix="", shots=(), n=0, retrieve=False, images=Path(".")
+    ):
         self.text, self.system, self.suffix, self.images = text, system, suffix, images
         self.shots, self.n, self.index = list(shots), min(n, len(shots)), None
         if retrieve and self.shots:
             from rank_bm25 import BM25Plus  # of few documents BM25Okapi's idf is 0 or less
+
             self.index = BM25Plus([_words(shot["fields"]) for shot in self.shots])
 
     def messages(self, record):
@@ -296,40 +438,77 @@ class Prompter:
         try:
             task, spec = record["task"], load(record["task"]["bench"])
         except (KeyError, TypeError):
-            raise cli.BadData(f"{record['id']}: no task in this record; bench-prepare writes it") from None
+            raise cli.BadData(
+                f"{record['id']}: no task in this record; bench-prepare writes it"
+            ) from None
         text = self.text or template(spec.get("template") or spec["name"])
         system = self.system or spec.get("system")
         said = [{"role": "system", "content": system}] if system else []
         for shot in self._chosen(record):
-            said += [{"role": "user", "content": self._asked(text, shot["fields"], None, shot["id"])},
-                     {"role": "assistant", "content": shot["answer"]}]
+            said += [
+                {"role": "user", "content": self._asked(text, shot["fields"], None, shot["id"])},
+                {"role": "assistant", "content": shot["answer"]},
+            ]
         asked = self._asked(text, task["fields"], order(record), record["id"])
-        parts = [{"type": "image_url", "image_url": {"url": self._picture(image, record)}} for image in task["fields"].get("images") or ()]
-        return [*said, {"role": "user", "content": [{"type": "text", "text": asked}, *parts] if parts else asked}]
+        parts = [
+            {"type": "image_url", "image_url": {"url": self._picture(image, record)}}
+            for image in task["fields"].get("images") or ()
+        ]
+        return [
+            *said,
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": asked}, *parts] if parts else asked,
+            },
+        ]
 
     def _chosen(self, record):
         fields = record["task"]["fields"]
-        others = [i for i, shot in enumerate(self.shots) if shot["fields"] != fields and shot["id"] != question(record)]
+        others = [
+            i
+            for i, shot in enumerate(self.shots)
+            if shot["fields"] != fields and shot["id"] != question(record)
+        ]
         if self.index:
             scores = self.index.get_scores(_words(fields))
             others.sort(key=lambda i: -scores[i])
-            return [self.shots[i] for i in reversed(others[:self.n])]  # the nearest last, beside the question
-        return [self.shots[i] for i in random.Random(f"shots {question(record)}").sample(others, min(self.n, len(others)))]
+            return [
+                self.shots[i] for i in reversed(others[: self.n])
+            ]  # the nearest last, beside the question
+        return [
+            self.shots[i]
+            for i in random.Random(f"shots {question(record)}").sample(
+                others, min(self.n, len(others))
+            )
+        ]
 
     def _asked(self, text, fields, shown, where):
         choices = fields.get("choices") or ()
         lettered = [choices[i] for i in shown or range(len(choices))]
-        more = {"choices": "\n".join(f"{LETTERS[i]}. {choice}" for i, choice in enumerate(lettered)),
-                "letters": " or ".join([", ".join(LETTERS[:len(choices) - 1]), LETTERS[len(choices) - 1]])} if choices else {}
+        more = (
+            {
+                "choices": "\n".join(
+                    f"{LETTERS[i]}. {choice}" for i, choice in enumerate(lettered)
+                ),
+                "letters": " or ".join(
+                    [", ".join(LETTERS[: len(choices) - 1]), LETTERS[len(choices) - 1]]
+                ),
+            }
+            if choices
+            else {}
+        )
         return filled(text, {**fields, **more}, where) + self.suffix
 
     def _picture(self, image, record):
         import base64
         import mimetypes
+
         if image.startswith(("data:", "https://", "http://")):
             return image
         path = (self.images / image).resolve()
-        if not path.is_relative_to(self.images.resolve()):  # rows come from elsewhere, and what they name would be sent away
+        if not path.is_relative_to(
+            self.images.resolve()
+        ):  # rows come from elsewhere, and what they name would be sent away
             raise cli.BadData(f"{record['id']}: the picture {image} is not in {self.images}")
         try:
             data = path.read_bytes()
@@ -346,19 +525,29 @@ def flags(each, model=None):
     """The flags of chat-generate for "NAME:N" (N samples; without N those of the benchmark) and a model of the registry: one sample is asked
     at temperature 0, several at 0.7 and top-p 0.95 with seeds, as NeMo-Skills does; the model's own params win, the smaller max_tokens does."""
     from decksmith.models import registry
+
     name, _, n = each.partition(":")
     spec, own = load(name), registry.models()[model].params if model in registry.models() else {}
     if n and not n.isdecimal():
         raise cli.BadConfig(f"{each!r} is no NAME:N")
     n = int(n or spec["samples"]) or 1
-    wanted = {"samples": n, "seed": 0, "temperature": 0.7, "top_p": 0.95} if n > 1 else {"temperature": 0.0}
+    wanted = (
+        {"samples": n, "seed": 0, "temperature": 0.7, "top_p": 0.95}
+        if n > 1
+        else {"temperature": 0.0}
+    )
     if "max_tokens" in spec:
         wanted["max_tokens"] = min(spec["max_tokens"], own.get("max_tokens", spec["max_tokens"]))
-    return " ".join(f"--{key.replace('_', '-')} {value}" for key, value in wanted.items() if key == "max_tokens" or key not in own)
+    return " ".join(
+        f"--{key.replace('_', '-')} {value}"
+        for key, value in wanted.items()
+        if key == "max_tokens" or key not in own
+    )
 
 
 if __name__ == "__main__":  # python3 -m decksmith.benchmarks.tasks NAME:N MODEL
     import sys
+
     try:
         print(flags(*sys.argv[1:]))
     except cli.Stop as stop:

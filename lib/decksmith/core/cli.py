@@ -64,7 +64,9 @@ def command(doc):
                 status = function(**options)
                 sys.stdout.flush()
                 return status
-            except BrokenPipeError:  # the reader has seen enough (`| head`); click would make this exit 1
+            except (
+                BrokenPipeError
+            ):  # the reader has seen enough (`| head`); click would make this exit 1
                 _forget(1)
                 return 0
 
@@ -112,10 +114,17 @@ def _status(inner):
 def full(error):
     """The sentence for an exception that says that a disk has no room, or None for any other."""
     number = getattr(error, "errno", None) if isinstance(error, OSError) else None
-    if number not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and getattr(error, "sqlite_errorname", "") != "SQLITE_FULL":
+    if (
+        number not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        and getattr(error, "sqlite_errorname", "") != "SQLITE_FULL"
+    ):
         return None
     place = getattr(error, "filename", None)
-    what = "a file would be larger than this process may write (ulimit -f)" if number == errno.EFBIG else "no room is left on the disk"
+    what = (
+        "a file would be larger than this process may write (ulimit -f)"
+        if number == errno.EFBIG
+        else "no room is left on the disk"
+    )
     return f"{what}{f': {place}' if place else ''}; make room and run the same command again, what is finished is kept"
 
 
@@ -144,8 +153,16 @@ def tell(line):
 
 
 run_option = click.option(
-    "--run", type=click.Path(path_type=Path, file_okay=False), default=".", show_default=True,
-    help="The run folder: records name files in it, and the journal lives there.")
+    "--run",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=".",
+    show_default=True,
+    help="The run folder: records name files in it, and the journal lives there.",
+)
 protocol_option = click.option(
-    "--protocol", default="offline", show_default=True, envvar="DECKSMITH_PROTOCOL",
-    help="A protocol of assets/protocols, or a path to one.")
+    "--protocol",
+    default="offline",
+    show_default=True,
+    envvar="DECKSMITH_PROTOCOL",
+    help="A protocol of assets/protocols, or a path to one.",
+)

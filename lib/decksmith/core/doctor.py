@@ -15,14 +15,21 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-DECK = '---\ntheme: default\n---\n\n# One\n\n---\n\n# Two\n\n---\n\n# Three\n'
+DECK = "---\ntheme: default\n---\n\n# One\n\n---\n\n# Two\n\n---\n\n# Three\n"
 
 
 def run(command, timeout=300, **options):
     """(exit status, last line of output, or with `whole` all of it) of a command; 127 when it cannot be started."""
     whole = options.pop("whole", False)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=options.pop("stdin", subprocess.DEVNULL), **options)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=options.pop("stdin", subprocess.DEVNULL),
+            **options,
+        )
     except FileNotFoundError:
         return 127, "not found"
     except subprocess.TimeoutExpired:
@@ -40,7 +47,10 @@ class Report:
         ok = bool(ok)
         mark = "ok  " if ok else "LACK" if needed else "-   "
         self.lacking += not ok and needed
-        print(f"{mark} {name:<14} {found}" + (f"   mend: {mend}" if mend and not ok else ""), flush=True)
+        print(
+            f"{mark} {name:<14} {found}" + (f"   mend: {mend}" if mend and not ok else ""),
+            flush=True,
+        )
         return ok
 
 
@@ -49,15 +59,34 @@ def machine(report):
     report.line(sys.version_info >= (3, 11), "python", version, "make PYTHON=/path/to/python3.11")
     free = shutil.disk_usage(ROOT).free / 2**30
     report.line(free > 4, "disk", f"{free:.0f} GiB free", "free 4 GiB, or clone to another disk")
-    report.line(True, "cores", f"{len(os.sched_getaffinity(0))}, {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB of memory")
-    proxies = sorted(name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy"))
+    report.line(
+        True,
+        "cores",
+        f"{len(os.sched_getaffinity(0))}, {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB of memory",
+    )
+    proxies = sorted(
+        name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy")
+    )
     local = os.environ.get("no_proxy", os.environ.get("NO_PROXY", ""))
-    report.line(not proxies or "127.0.0.1" in local, "proxies", ", ".join(proxies) or "none", "export no_proxy=127.0.0.1,localhost")
+    report.line(
+        not proxies or "127.0.0.1" in local,
+        "proxies",
+        ", ".join(proxies) or "none",
+        "export no_proxy=127.0.0.1,localhost",
+    )
 
 
 def toolchain(report):
-    status, said = run([ROOT / ".venv/bin/python3", "-c", "import click, openai, numpy; print('the locked packages import')"])
-    ready = report.line(status == 0, "packages", said if status == 0 else "not set up", "make setup")
+    status, said = run(
+        [
+            ROOT / ".venv/bin/python3",
+            "-c",
+            "import click, openai, numpy; print('the locked packages import')",
+        ]
+    )
+    ready = report.line(
+        status == 0, "packages", said if status == 0 else "not set up", "make setup"
+    )
     status, said = run([ROOT / ".venv/bin/node", "--version"])
     report.line(status == 0, "node", said, "make setup")
     return ready
@@ -71,37 +100,76 @@ def renderer(report):
         record.write_text('{"id":"x","images":{"path":"x/deck.md","items":[]}}\n')
         with open(record) as source:
             fresh = os.environ | {"DECKSMITH_RENDERS": "off"}
-            status, said = run([ROOT / "bin/deck-render", "--run", folder], stdin=source, env=fresh, whole=True)
+            status, said = run(
+                [ROOT / "bin/deck-render", "--run", folder], stdin=source, env=fresh, whole=True
+            )
         pictures = len(list(Path(folder, "x").glob("slides/*.png")))
     done = status == 0 and pictures == 3
     walls = re.search(r'"walls":"([a-z-]+)"', said)
-    said = f"{pictures} of 3 slides rendered, walls: {walls[1] if walls else 'unknown'}" if done else said.splitlines()[-1]
+    said = (
+        f"{pictures} of 3 slides rendered, walls: {walls[1] if walls else 'unknown'}"
+        if done
+        else said.splitlines()[-1]
+    )
     report.line(done, "renderer", said, "make setup")
 
 
 def sandbox(report):
     """In which walls programs run that a model wrote: the strongest of sandbox.WALLS that works here."""
     ask = "from decksmith import sandbox; pool = sandbox.Pool(warm=1); print(pool.open()); pool.close()"
-    status, said = run([ROOT / ".venv/bin/python3", "-c", ask], env=os.environ | {"PYTHONPATH": str(ROOT / "lib")})
-    report.line(status == 0, "sandbox", f"walls: {said}" if status == 0 else said, "make image-sandbox", needed=False)
+    status, said = run(
+        [ROOT / ".venv/bin/python3", "-c", ask], env=os.environ | {"PYTHONPATH": str(ROOT / "lib")}
+    )
+    report.line(
+        status == 0,
+        "sandbox",
+        f"walls: {said}" if status == 0 else said,
+        "make image-sandbox",
+        needed=False,
+    )
 
 
 def models(report, names):
     registry = tomllib.loads((ROOT / "assets/models.toml").read_text())
     for name in names:
         entry = registry.get(name)
-        if not report.line(entry is not None, name, "in the registry" if entry else "not in assets/models.toml", f"add [{name}] to assets/models.toml"):
+        if not report.line(
+            entry is not None,
+            name,
+            "in the registry" if entry else "not in assets/models.toml",
+            f"add [{name}] to assets/models.toml",
+        ):
             continue
         variable = entry.get("key_env")
-        if variable and not report.line(os.environ.get(variable), name, f"{variable} {'is set' if os.environ.get(variable) else 'is not set'}",
-                                        f"echo '{variable}=...' >> .env"):
+        if variable and not report.line(
+            os.environ.get(variable),
+            name,
+            f"{variable} {'is set' if os.environ.get(variable) else 'is not set'}",
+            f"echo '{variable}=...' >> .env",
+        ):
             continue
         ask = '{"id":"x","messages":[{"role":"user","content":"Say yes."}]}\n'
         with tempfile.TemporaryFile("w+") as source:
             source.write(ask)
             source.seek(0)
-            status, said = run([ROOT / "bin/chat-generate", "--model", name, "--max-tokens", "16", "--retries", "1"], stdin=source)
-        report.line(status == 0, name, "answers" if status == 0 else said, "make setup" if entry["base_url"] == "engine:" else "see the line above")
+            status, said = run(
+                [
+                    ROOT / "bin/chat-generate",
+                    "--model",
+                    name,
+                    "--max-tokens",
+                    "16",
+                    "--retries",
+                    "1",
+                ],
+                stdin=source,
+            )
+        report.line(
+            status == 0,
+            name,
+            "answers" if status == 0 else said,
+            "make setup" if entry["base_url"] == "engine:" else "see the line above",
+        )
 
 
 def secrets(report):
@@ -109,13 +177,27 @@ def secrets(report):
     path = ROOT / ".env"
     if path.exists():
         alone = not path.stat().st_mode & 0o077
-        report.line(alone, ".env", "read by you alone" if alone else "others of this machine may read it", "chmod 600 .env")
+        report.line(
+            alone,
+            ".env",
+            "read by you alone" if alone else "others of this machine may read it",
+            "chmod 600 .env",
+        )
 
 
 def cluster(report):
-    for command, what in (("apptainer", "Apptainer"), ("sbatch", "Slurm"), ("nvidia-smi", "NVIDIA GPU")):
+    for command, what in (
+        ("apptainer", "Apptainer"),
+        ("sbatch", "Slurm"),
+        ("nvidia-smi", "NVIDIA GPU"),
+    ):
         status, said = run([command, "--version" if command != "nvidia-smi" else "-L"])
-        report.line(status == 0, what, said if status == 0 else "not here; needed only for images, the cluster, or training", needed=False)
+        report.line(
+            status == 0,
+            what,
+            said if status == 0 else "not here; needed only for images, the cluster, or training",
+            needed=False,
+        )
 
 
 def main():
@@ -132,7 +214,12 @@ def main():
         sandbox(report)
         protocol = ROOT / f"assets/protocols/{options.protocol}.toml"
         names = list(options.models)
-        if report.line(protocol.exists(), "protocol", options.protocol, f"choose one of {', '.join(p.stem for p in protocol.parent.glob('*.toml'))}"):
+        if report.line(
+            protocol.exists(),
+            "protocol",
+            options.protocol,
+            f"choose one of {', '.join(p.stem for p in protocol.parent.glob('*.toml'))}",
+        ):
             judge = tomllib.loads(protocol.read_text())["judge"]
             names += [judge["model"]] if judge.get("model") else []
         models(report, names)
@@ -147,7 +234,9 @@ def _read_env():
         for line in (ROOT / ".env").read_text().splitlines():
             name, equals, value = line.partition("=")
             if equals and name.isidentifier():
-                os.environ.setdefault(name, value[1:-1] if value[:1] == value[-1:] == '"' else value)
+                os.environ.setdefault(
+                    name, value[1:-1] if value[:1] == value[-1:] == '"' else value
+                )
 
 
 if __name__ == "__main__":

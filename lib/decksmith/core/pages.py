@@ -13,9 +13,17 @@ WEB = cli.ROOT / "assets" / "web"
 def template(name, **filters):
     """A Jinja template that escapes what is put into it, and refuses a name that it was not given; `filters` by their names in it."""
     import jinja2
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-                                     loader=jinja2.FileSystemLoader(WEB))
-    environment.filters |= filters  # before the template is read: a filter that is not there then is an error
+
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=jinja2.FileSystemLoader(WEB),
+    )
+    environment.filters |= (
+        filters  # before the template is read: a filter that is not there then is an error
+    )
     return environment.get_template(name)
 
 
@@ -28,15 +36,21 @@ def data(value):
 def as_is(text):
     """Text that a template does not escape: scripts and styles of ours."""
     import jinja2
+
     return jinja2.utils.markupsafe.Markup(text)
 
 
 @functools.cache
 def faces():
     """CSS with the page's fonts in it."""
-    fonts = {weight: base64.b64encode((WEB / "fonts" / f"inter-{weight}.woff").read_bytes()).decode() for weight in (400, 600)}
-    return "".join(f"@font-face{{font-family:Inter;font-weight:{weight};font-display:block;src:url(data:font/woff;base64,{font})}}"
-                   for weight, font in fonts.items())
+    fonts = {
+        weight: base64.b64encode((WEB / "fonts" / f"inter-{weight}.woff").read_bytes()).decode()
+        for weight in (400, 600)
+    }
+    return "".join(
+        f"@font-face{{font-family:Inter;font-weight:{weight};font-display:block;src:url(data:font/woff;base64,{font})}}"
+        for weight, font in fonts.items()
+    )
 
 
 def script(name):
@@ -46,8 +60,10 @@ def script(name):
 
 def policy(script, style, images):
     """The Content-Security-Policy of a page that is one file: this script and this style alone (by hash, W3C CSP 3), pictures from `images`."""
-    return (f"default-src 'none'; script-src 'sha256-{sha256(script)}'; style-src 'sha256-{sha256(style)}'; img-src {images}; "
-            "font-src data:; base-uri 'none'; form-action 'none'")
+    return (
+        f"default-src 'none'; script-src 'sha256-{sha256(script)}'; style-src 'sha256-{sha256(style)}'; img-src {images}; "
+        "font-src data:; base-uri 'none'; form-action 'none'"
+    )
 
 
 def sha256(text: str) -> str:

@@ -37,7 +37,9 @@ class Protocol:
         try:
             data = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            known = ", ".join(sorted(p.stem for p in (cli.ROOT / "assets/protocols").glob("*.toml")))
+            known = ", ".join(
+                sorted(p.stem for p in (cli.ROOT / "assets/protocols").glob("*.toml"))
+            )
             raise cli.BadConfig(f"no protocol {path}; there are: {known}") from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise cli.BadConfig(f"{path}: {error}") from None
@@ -53,19 +55,35 @@ class Protocol:
 
         schema = json.loads((cli.ROOT / "assets/schemas/protocol.json").read_text(encoding="utf-8"))
         for key in ("sampling", "images", "render", "score", "claim"):
-            wanted = {"$ref": f"#/properties/{key}", "properties": schema["properties"], "$defs": schema["$defs"]}
+            wanted = {
+                "$ref": f"#/properties/{key}",
+                "properties": schema["properties"],
+                "$defs": schema["$defs"],
+            }
             if error := next(Draft202012Validator(wanted).iter_errors(identity.get(key)), None):
-                raise ValueError(f"{'.'.join([key, *map(str, error.absolute_path)])}: {error.message}")
+                raise ValueError(
+                    f"{'.'.join([key, *map(str, error.absolute_path)])}: {error.message}"
+                )
         if sum(identity["score"]["weights"].values()) <= 0:
             raise ValueError("score.weights: they sum to 0")
         parts = {key: identity[key] for key in ("sampling", "images", "render", "score", "claim")}
-        return cls(name=identity.get("protocol"), prompts={}, judge=identity.get("judge") or {}, measures={}, **parts)
+        return cls(
+            name=identity.get("protocol"),
+            prompts={},
+            judge=identity.get("judge") or {},
+            measures={},
+            **parts,
+        )
 
     @property
     def prompt(self):
         """The vision judge's instructions, as the model gets them."""
         text = _asset(self, "prompts", "prompt").read_text(encoding="utf-8")
-        lines = [f"- {cap['seen']}: {cap['means']}" for cap in self.judge["caps"] if not cap.get("counted")]
+        lines = [
+            f"- {cap['seen']}: {cap['means']}"
+            for cap in self.judge["caps"]
+            if not cap.get("counted")
+        ]
         return text.replace("{observations}", "\n".join(lines))
 
     @property
@@ -118,12 +136,18 @@ def refused(protocol, render):
     ours = [error for error in errors if error.get("kind") == "renderer"]
     if ours or render.get("status") == "failed":
         return next(iter([*ours, *filter(None, [render.get("error")]), *errors]), None) or {
-            "kind": "renderer", "class": "internal", "message": "a failed render without an error"}
+            "kind": "renderer",
+            "class": "internal",
+            "message": "a failed render without an error",
+        }
     if settings["accepts"] == "clean":
         for error in errors:
             if error.get("kind") == "model" and error["class"] not in settings.get("tolerates", ()):
                 return error
     if (made := len(render.get("slides") or [])) < settings["min_slides"]:
-        return {"kind": "model", "class": "too-few-slides",
-                "message": f"{made} slides; the protocol asks for {settings['min_slides']}"}
+        return {
+            "kind": "model",
+            "class": "too-few-slides",
+            "message": f"{made} slides; the protocol asks for {settings['min_slides']}",
+        }
     return None

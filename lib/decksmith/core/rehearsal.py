@@ -20,7 +20,7 @@ def left(typical, took):
     """
     ran = [(real, usual) for real, usual in zip(took, typical, strict=False) if real >= 5]
     pace = sum(real for real, _ in ran) / sum(usual for _, usual in ran) if ran else 1.0
-    return pace * sum(typical[len(took):])
+    return pace * sum(typical[len(took) :])
 
 
 def main(log, *phases):
@@ -30,15 +30,23 @@ def main(log, *phases):
     Path(log).parent.mkdir(parents=True, exist_ok=True)
     for number, (title, target) in enumerate(zip(titles, targets, strict=True), 1):
         spent = time.monotonic() - started
-        print(f"{name}: {number} of {len(titles)}, {title}; {spent / 60:.0f} min so far, about {left(typical, took) / 60:.0f} min to go",
-              file=sys.stderr, flush=True)
+        print(
+            f"{name}: {number} of {len(titles)}, {title}; {spent / 60:.0f} min so far, about {left(typical, took) / 60:.0f} min to go",
+            file=sys.stderr,
+            flush=True,
+        )
         begun = time.monotonic()
         done = subprocess.run(["make", "--no-print-directory", *target.split()])
         took.append(time.monotonic() - begun)
         with open(log, "a") as file:
-            file.write(json.dumps({"phase": title, "seconds": round(took[-1], 1), "exit": done.returncode}) + "\n")
+            file.write(
+                json.dumps({"phase": title, "seconds": round(took[-1], 1), "exit": done.returncode})
+                + "\n"
+            )
         if done.returncode:
-            print(f"{name}: stopped in {title}; what is done is kept: run it again", file=sys.stderr)
+            print(
+                f"{name}: stopped in {title}; what is done is kept: run it again", file=sys.stderr
+            )
             return done.returncode
     print(f"{name}: done in {(time.monotonic() - started) / 60:.0f} min", file=sys.stderr)
     return 0

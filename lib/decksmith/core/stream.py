@@ -34,7 +34,12 @@ class Fault(Exception):
         assert kind in KINDS, kind
         super().__init__(message)
         known = {"line": line, "slide": slide, "retriable": retriable, **more}
-        self.error = {"kind": kind, "class": cls, "message": message, **{k: v for k, v in known.items() if v is not None}}
+        self.error = {
+            "kind": kind,
+            "class": cls,
+            "message": message,
+            **{k: v for k, v in known.items() if v is not None},
+        }
 
 
 def fingerprint(data):
@@ -89,7 +94,9 @@ def dumps(record):
     return masking.mask(line)
 
 
-_HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")  # of a surrogate pair, escaped or as bytes
+_HALF = re.compile(
+    rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]"
+)  # of a surrogate pair, escaped or as bytes
 
 
 def loads(line):
@@ -118,6 +125,7 @@ def program(text):
     """A jq program as a function of one value, that gives its first result. Raises ValueError, with jq's words, for a program that does
     not compile; the function does for a value that the program fails on or has no result for."""
     import jq
+
     compiled = jq.compile(text)
 
     def first(value):
@@ -137,7 +145,9 @@ def records(path):
                 try:
                     yield number, loads(line)
                 except ValueError as error:
-                    raise cli.BadData(f"{str(path).removeprefix('/dev/')}:{number}: {error}") from None
+                    raise cli.BadData(
+                        f"{str(path).removeprefix('/dev/')}:{number}: {error}"
+                    ) from None
 
 
 def emit(record):
@@ -202,7 +212,7 @@ class Journal:
         view = memoryview(line)
         try:
             while view:
-                view = view[self.file.write(view):]
+                view = view[self.file.write(view) :]
         except OSError:  # a full disk: the next line must not follow half a line
             self.file.truncate(offset)
             raise
@@ -224,7 +234,15 @@ class _Progress:
         self.count, self.started, self.tenth = 0, time.monotonic(), 0
         if self.shown and sys.stderr.isatty():
             from tqdm import tqdm
-            _Progress.bar = tqdm(total=self.total, desc=cli.NAME, unit="", file=sys.stderr, dynamic_ncols=True, leave=False)
+
+            _Progress.bar = tqdm(
+                total=self.total,
+                desc=cli.NAME,
+                unit="",
+                file=sys.stderr,
+                dynamic_ncols=True,
+                leave=False,
+            )
 
     def step(self):
         self.count += 1
@@ -234,7 +252,9 @@ class _Progress:
             self.tenth = self.count * 10 // self.total
             elapsed = time.monotonic() - self.started
             left = elapsed / self.count * (self.total - self.count)
-            cli.say(f"{self.count} of {self.total}, {self.count / elapsed * 60:.1f} per minute, {left:.0f} s left")
+            cli.say(
+                f"{self.count} of {self.total}, {self.count / elapsed * 60:.1f} per minute, {left:.0f} s left"
+            )
 
     def close(self):
         if _Progress.bar is not None:
@@ -272,7 +292,19 @@ async def _lines(descriptor=0):
         yield number + 1, rest
 
 
-def stage(key, work, *, needs=(), run=None, inputs=None, valid=None, jobs=1, passes_faults=True, expand=None, close=None):
+def stage(
+    key,
+    work,
+    *,
+    needs=(),
+    run=None,
+    inputs=None,
+    valid=None,
+    jobs=1,
+    passes_faults=True,
+    expand=None,
+    close=None,
+):
     """Run one stage from stdin to stdout and return its exit status (0, 65 or 75).
 
     work(record) -> value: a function or coroutine function, at most `jobs` at a time; raises Fault for a failure of this record.
@@ -284,15 +316,24 @@ def stage(key, work, *, needs=(), run=None, inputs=None, valid=None, jobs=1, pas
     close(): a coroutine function, awaited at the end whatever happened.
     """
     needs = (needs,) if isinstance(needs, str) else tuple(needs)
-    return asyncio.run(_Stage(key, work, needs, run, inputs, valid, jobs, passes_faults, expand, close).go())
+    return asyncio.run(
+        _Stage(key, work, needs, run, inputs, valid, jobs, passes_faults, expand, close).go()
+    )
 
 
 class _Stage:
     def __init__(self, key, work, needs, run, inputs, valid, jobs, passes_faults, expand, close):
         self.close = close
         self.key, self.work, self.needs, self.inputs, self.valid = key, work, needs, inputs, valid
-        self.jobs, self.passes_faults, self.expand = jobs, passes_faults, expand or (lambda record: [record])
-        self.kept_in, self.journal = Path(run) / "journal" / f"{key}.jsonl" if run is not None and inputs else None, None
+        self.jobs, self.passes_faults, self.expand = (
+            jobs,
+            passes_faults,
+            expand or (lambda record: [record]),
+        )
+        self.kept_in, self.journal = (
+            Path(run) / "journal" / f"{key}.jsonl" if run is not None and inputs else None,
+            None,
+        )
         self.tasks = set()
         self.tally, self.seen, self.started = Counter(), set(), time.monotonic()
 
@@ -308,7 +349,10 @@ class _Stage:
                 self.progress.step()
             await reader
         finally:
-            for task in (reader, *self.tasks):  # left only when a closed pipe, Ctrl-C or a bug ends the stage
+            for task in (
+                reader,
+                *self.tasks,
+            ):  # left only when a closed pipe, Ctrl-C or a bug ends the stage
                 task.cancel()
             await asyncio.gather(reader, *self.tasks, return_exceptions=True)
             self.progress.close()
@@ -359,7 +403,9 @@ class _Stage:
         if not (self.passes_faults and fault(record)):
             for need in self.needs:
                 if not isinstance(record.get(need), dict | list):
-                    raise ValueError(f"{record['id']}: no \"{need}\" in this record; an earlier stage writes it (docs/records.md)")
+                    raise ValueError(
+                        f'{record["id"]}: no "{need}" in this record; an earlier stage writes it (docs/records.md)'
+                    )
         return record
 
     async def _one(self, record):
@@ -392,8 +438,15 @@ class _Stage:
             value = dict(value)
         except Fault as failure:
             value = {"error": failure.error}
-        value["by"] = {"tool": cli.NAME, "version": __version__, "image": os.environ.get("DECKSMITH_IMAGE", "host"),
-                       "inputs": inputs, "at": at, "took": round(time.monotonic() - started, 3), **value.get("by", {})}
+        value["by"] = {
+            "tool": cli.NAME,
+            "version": __version__,
+            "image": os.environ.get("DECKSMITH_IMAGE", "host"),
+            "inputs": inputs,
+            "at": at,
+            "took": round(time.monotonic() - started, 3),
+            **value.get("by", {}),
+        }
         error = value.get("error")
         if error:
             warn(record["id"], f"{error['kind']} fault, {error['class']}: {error['message']}")
@@ -404,8 +457,20 @@ class _Stage:
         return value
 
     def _say_tally(self):
-        words = {"done": "done", "kept": "of them from the journal", "passed": "passed through", "model": "model faults",
-                 "renderer": "renderer faults", "judge": "judge faults", "refused": "refused by the endpoint",
-                 "infra": "infrastructure faults (run again)", "bad": "bad lines"}
-        counts = ", ".join(f"{self.tally[name]} {word}" for name, word in words.items() if self.tally[name])
-        cli.say(f"{len(self.seen)} records in {time.monotonic() - self.started:.1f} s: {counts or 'nothing to do'}")
+        words = {
+            "done": "done",
+            "kept": "of them from the journal",
+            "passed": "passed through",
+            "model": "model faults",
+            "renderer": "renderer faults",
+            "judge": "judge faults",
+            "refused": "refused by the endpoint",
+            "infra": "infrastructure faults (run again)",
+            "bad": "bad lines",
+        }
+        counts = ", ".join(
+            f"{self.tally[name]} {word}" for name, word in words.items() if self.tally[name]
+        )
+        cli.say(
+            f"{len(self.seen)} records in {time.monotonic() - self.started:.1f} s: {counts or 'nothing to do'}"
+        )

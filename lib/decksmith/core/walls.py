@@ -29,12 +29,36 @@ import struct
 import sys
 
 REFUSED = 125
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache", "/etc/alternatives")
+SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc/ld.so.cache",
+    "/etc/alternatives",
+)
 DEVICES = ("null", "zero", "full", "random", "urandom")
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
-    0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000,
+    0x20000,
+    0x4000000,
+    0x8000000,
+    0x10000000,
+    0x20000000,
+    0x40000000,
 )
-_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = (
+    1,
+    2,
+    4,
+    8,
+    32,
+    4096,
+    16384,
+    1 << 18,
+)
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
@@ -50,8 +74,12 @@ def _unshare(flags):
 
 
 def _mount(source, target, kind=None, flags=0, data=None):
-    source, target, kind, data = (None if text is None else os.fsencode(text) for text in (source, target, kind, data))
-    _check(_libc.mount(source, target, kind, ctypes.c_ulong(flags), data), f"mount {target.decode()}")
+    source, target, kind, data = (
+        None if text is None else os.fsencode(text) for text in (source, target, kind, data)
+    )
+    _check(
+        _libc.mount(source, target, kind, ctypes.c_ulong(flags), data), f"mount {target.decode()}"
+    )
 
 
 def _prctl(option, argument=0):
@@ -102,7 +130,9 @@ def _overlay(path, target, nothing):
         return False
     os.makedirs(nothing, exist_ok=True)
     try:
-        _mount("overlay", target, "overlay", _RDONLY | _NOSUID | _NODEV, f"lowerdir={path}:{nothing}")
+        _mount(
+            "overlay", target, "overlay", _RDONLY | _NOSUID | _NODEV, f"lowerdir={path}:{nothing}"
+        )
     except OSError:
         return False
     return True
@@ -113,13 +143,22 @@ def _new_root(home, read, uid, gid, fresh_proc, space):
     _mount(None, "/", flags=_REC | _PRIVATE)
     _mount("cell", home, "tmpfs", _NOSUID | _NODEV, "mode=0755,size=4m")
     for path in (*SYSTEM, *sorted(read)):
-        if os.path.lexists(path) and not any(path.startswith(f"{top}/") for top in read if top != path):
+        if os.path.lexists(path) and not any(
+            path.startswith(f"{top}/") for top in read if top != path
+        ):
             _show(home, path)
     os.makedirs(f"{home}/dev/shm")
-    for name in filter(lambda name: os.path.exists(f"/dev/{name}"), DEVICES):  # Apptainer leaves one out
+    for name in filter(
+        lambda name: os.path.exists(f"/dev/{name}"), DEVICES
+    ):  # Apptainer leaves one out
         _write(f"{home}/dev/{name}", "")
         _mount(f"/dev/{name}", f"{home}/dev/{name}", flags=_BIND)
-    for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+    for name, target in (
+        ("fd", "/proc/self/fd"),
+        ("stdin", "fd/0"),
+        ("stdout", "fd/1"),
+        ("stderr", "fd/2"),
+    ):
         os.symlink(target, f"{home}/dev/{name}")
     os.mkdir(f"{home}/proc")
     if fresh_proc:
@@ -131,7 +170,9 @@ def _new_root(home, read, uid, gid, fresh_proc, space):
     os.makedirs(home + home, exist_ok=True)
     _mount("home", home + home, "tmpfs", _NOSUID | _NODEV, f"mode=0700,{space},uid={uid},gid={gid}")
     os.chdir(home)
-    _check(_libc.syscall({"x86_64": 155, "aarch64": 41}[platform.machine()], b".", b"."), "pivot_root")
+    _check(
+        _libc.syscall({"x86_64": 155, "aarch64": 41}[platform.machine()], b".", b"."), "pivot_root"
+    )
     _check(_libc.umount2(b".", 2), "umount")
     os.chdir("/")
     _mount(None, "/", flags=_REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
@@ -217,7 +258,9 @@ def _enter(spec, home, walls, become):
     if walls != "plain" or become:  # elsewhere the user's other processes would count
         _limit(resource.RLIMIT_NPROC, 1024)
     if not all(os.access(path, os.R_OK) for path in spec["read"] if os.path.exists(path)):
-        raise OSError(errno.EACCES, "the renderer's files cannot be read by others than their owner")
+        raise OSError(
+            errno.EACCES, "the renderer's files cannot be read by others than their owner"
+        )
 
 
 def enter(spec):
@@ -241,14 +284,24 @@ def enter(spec):
             _write("/proc/self/setgroups", "deny")
             _write("/proc/self/uid_map", f"{uid} {uid} 1")
             _write("/proc/self/gid_map", f"{gid} {gid} 1")
-        _unshare(_NEWNS | _NEWIPC | _NEWUTS | (0 if spec.get("net") else _NEWNET) | (_NEWPID if walls == "full" else 0))
+        _unshare(
+            _NEWNS
+            | _NEWIPC
+            | _NEWUTS
+            | (0 if spec.get("net") else _NEWNET)
+            | (_NEWPID if walls == "full" else 0)
+        )
         waits, holds = os.pipe()
         child = os.fork()
         if child:
             for descriptor in (0, 1, 2, waits):
                 os.close(descriptor)
             status = os.waitpid(child, 0)[1]
-            os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
+            os._exit(
+                os.waitstatus_to_exitcode(status)
+                if os.WIFEXITED(status)
+                else 128 + os.WTERMSIG(status)
+            )
         os.close(holds)
         _enter(spec, home, walls, become)
         os.set_blocking(waits, False)

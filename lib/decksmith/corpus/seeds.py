@@ -36,8 +36,22 @@ HINTS = 3
 EXAMPLES = 3
 WORDS = 4  # least of a topic, where blanks part words
 ALIKE = 0.6  # share of common content words from which two topics are one
-SIGNS = ("{", "}", "[", "<", "`", "http", "audience_phrase", "feature_hints")  # markup, and words of the request itself
-LENGTHS = {"topic": (12, 180), "audience_phrase": (4, 100), "style": (6, 140), "heading": (2, 90)}  # in characters
+SIGNS = (
+    "{",
+    "}",
+    "[",
+    "<",
+    "`",
+    "http",
+    "audience_phrase",
+    "feature_hints",
+)  # markup, and words of the request itself
+LENGTHS = {
+    "topic": (12, 180),
+    "audience_phrase": (4, 100),
+    "style": (6, 140),
+    "heading": (2, 90),
+}  # in characters
 
 
 # --- the spine --------------------------------------------------------------------------------------------------------
@@ -48,19 +62,31 @@ def table(path=TABLE):
     try:
         found = tomllib.loads(Path(path).read_text())
         kinds = {name: kind for name, kind in found["kinds"].items() if name != "count"}
-        given = {"themes": (set(found["themes"]), rules.THEMES),
-                 "features": ({f for kind in kinds.values() for f in kind["features"]}, rules.FEATURES)}
+        given = {
+            "themes": (set(found["themes"]), rules.THEMES),
+            "features": ({f for kind in kinds.values() for f in kind["features"]}, rules.FEATURES),
+        }
         for key, (names, allowed) in given.items():
             if unknown := sorted(names - set(allowed)):
-                raise cli.BadConfig(f"{path}: {key} has {unknown[0]!r}, which draft-check does not know")
+                raise cli.BadConfig(
+                    f"{path}: {key} has {unknown[0]!r}, which draft-check does not know"
+                )
         for name, theme in found["themes"].items():
             if not all(theme[part] for part in ("vibe", "fit", "tone")):
                 raise cli.BadConfig(f"{path}: themes.{name} has an empty list")
         low, high = found["slides"]
         for name, kind in kinds.items():
-            if len(kind["features"]) < max(map(int, found["kinds"]["count"])) or not kind["domains"]:
+            if (
+                len(kind["features"]) < max(map(int, found["kinds"]["count"]))
+                or not kind["domains"]
+            ):
                 raise cli.BadConfig(f"{path}: kinds.{name} has too few features or no domain")
-        if not (1 <= low <= high and 0 <= found["outline"] <= 1 and found["audiences"] and found["languages"]):
+        if not (
+            1 <= low <= high
+            and 0 <= found["outline"] <= 1
+            and found["audiences"]
+            and found["languages"]
+        ):
             raise cli.BadConfig(f"{path}: slides, outline, audiences or languages are out of range")
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise cli.BadConfig(f"{path}: {type(error).__name__}: {error}") from None
@@ -95,18 +121,31 @@ def _row(found, place):
         features.append(pick(f"feature {k}", weights))
         del weights[features[-1]]
     low, high = found["slides"]
-    return {"theme": theme, **{part: pick(part, found["themes"][theme][part]) for part in ("vibe", "fit", "tone")},
-            "domain": domain, "audience": pick("audience", found["audiences"]),
-            "language": pick("language", {code: each["weight"] for code, each in found["languages"].items()}),
-            "slides": low + int(draw("slides") * (high - low + 1)),
-            "features": [name for name in rules.FEATURES if name in features],
-            "wants_outline": draw("outline") < found["outline"]}
+    return {
+        "theme": theme,
+        **{part: pick(part, found["themes"][theme][part]) for part in ("vibe", "fit", "tone")},
+        "domain": domain,
+        "audience": pick("audience", found["audiences"]),
+        "language": pick(
+            "language", {code: each["weight"] for code, each in found["languages"].items()}
+        ),
+        "slides": low + int(draw("slides") * (high - low + 1)),
+        "features": [name for name in rules.FEATURES if name in features],
+        "wants_outline": draw("outline") < found["outline"],
+    }
 
 
 def allowed(found, seed):
     """The features that the domain of a seed can have, which hints may name."""
-    return [name for name in rules.FEATURES if any(
-        name in kind["features"] for key, kind in found["kinds"].items() if key != "count" and seed["domain"] in kind["domains"])]
+    return [
+        name
+        for name in rules.FEATURES
+        if any(
+            name in kind["features"]
+            for key, kind in found["kinds"].items()
+            if key != "count" and seed["domain"] in kind["domains"]
+        )
+    ]
 
 
 # --- what the model writes --------------------------------------------------------------------------------------------
@@ -114,18 +153,33 @@ def allowed(found, seed):
 
 def schema(hints, slides=None):
     """The JSON schema of the model's part; `slides`: with so many headings, None: with any number or none."""
+
     def text(name):
         return {"type": "string", "minLength": LENGTHS[name][0], "maxLength": LENGTHS[name][1]}
 
-    properties = {"topic": text("topic"), "audience_phrase": text("audience_phrase"), "style": text("style"),
-                  "feature_hints": {"type": "array", "items": {"type": "string", "enum": list(hints)}, "minItems": 1, "maxItems": HINTS}}
+    properties = {
+        "topic": text("topic"),
+        "audience_phrase": text("audience_phrase"),
+        "style": text("style"),
+        "feature_hints": {
+            "type": "array",
+            "items": {"type": "string", "enum": list(hints)},
+            "minItems": 1,
+            "maxItems": HINTS,
+        },
+    }
     required = list(properties)
     if slides != 0:
         properties["outline"] = {"type": "array", "items": text("heading")}
     if slides:
         properties["outline"] |= {"minItems": slides, "maxItems": slides}
         required.append("outline")
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
 
 
 def faults(seed, written, hints, taken):
@@ -133,14 +187,21 @@ def faults(seed, written, hints, taken):
     texts = {name: written.get(name) for name in ("topic", "audience_phrase", "style")}
     outline = written.get("outline") if seed["wants_outline"] else []
     if not all(isinstance(text, str) for text in texts.values()):
-        return [f"{next(name for name, text in texts.items() if not isinstance(text, str))} is not text"]
-    found = [f"{name} has {len(text.strip())} characters, not {LENGTHS[name][0]} to {LENGTHS[name][1]}"
-             for name, text in texts.items() if not LENGTHS[name][0] <= len(text.strip()) <= LENGTHS[name][1]]
+        return [
+            f"{next(name for name, text in texts.items() if not isinstance(text, str))} is not text"
+        ]
+    found = [
+        f"{name} has {len(text.strip())} characters, not {LENGTHS[name][0]} to {LENGTHS[name][1]}"
+        for name, text in texts.items()
+        if not LENGTHS[name][0] <= len(text.strip()) <= LENGTHS[name][1]
+    ]
     if len({text.strip().casefold() for text in texts.values()}) < 3:
         found.append("topic, audience_phrase and style must say three different things")
     if seed["language"] not in offline.SCRIPTS and len(texts["topic"].split()) < WORDS:
         found.append(f"topic has fewer than {WORDS} words")
-    if not isinstance(outline, list) or not all(isinstance(heading, str) and heading.strip() for heading in outline):
+    if not isinstance(outline, list) or not all(
+        isinstance(heading, str) and heading.strip() for heading in outline
+    ):
         found.append("outline is not a list of headings")
         outline = []
     elif seed["wants_outline"] and len(outline) != seed["slides"]:
@@ -154,7 +215,10 @@ def faults(seed, written, hints, taken):
         found.append(f"the text has {sign!r}; write plain words")
     pages = SimpleNamespace(asks={"language": seed["language"]}, texts={1: fold(everything)})
     share = offline.language(pages)
-    if share is not None and share < rules.LANGUAGE["script" if seed["language"] in offline.SCRIPTS else "latin"]:
+    if (
+        share is not None
+        and share < rules.LANGUAGE["script" if seed["language"] in offline.SCRIPTS else "latin"]
+    ):
         found.append(f"the text does not read as {seed['language']}")
     if twin := next((other for other in taken if _alike(texts["topic"], other)), None):
         found.append(f"the topic is taken already ({twin}); choose another")
@@ -173,6 +237,7 @@ def _words(text):
 
 def _clean(seed, written):
     """The seed with the model's part: blanks in texts made single, hints in order and once, an outline only where wanted."""
+
     def tidy(text):
         return " ".join(text.split())
 
@@ -198,22 +263,46 @@ class Sampler:
     def __init__(self, rows, client, run, *, found, sampling=None, seed=0):
         if importlib.util.find_spec("data_designer") is None:
             raise cli.Missing("Data Designer is not installed; run: make .venv/.synth")
-        self.rows, self.client, self.run, self.found, self.seed = rows, client, Path(run), found, seed
-        self.sampling = {"temperature": 0.9, "max_tokens": 4096} | client.model.params | (sampling or {})
-        self.system, self.user = ((PROMPTS / f"seed-{name}.txt").read_text() for name in ("system", "user"))
+        self.rows, self.client, self.run, self.found, self.seed = (
+            rows,
+            client,
+            Path(run),
+            found,
+            seed,
+        )
+        self.sampling = (
+            {"temperature": 0.9, "max_tokens": 4096} | client.model.params | (sampling or {})
+        )
+        self.system, self.user = (
+            (PROMPTS / f"seed-{name}.txt").read_text() for name in ("system", "user")
+        )
         self.gold = [rules.seed(path.parent) for path in sorted(GOLD.glob("*/seed.json"))]
         self.seeds = {row["id"]: row["seed"] for row in rows}
         self.reasons, self.trouble, self.usage, self.accepted, self.asked = {}, {}, {}, {}, 0
-        self.inputs = {row["id"]: stream.fingerprint([self._columns(row), self.system, self.user, client.model.name, client.model.slug, self.sampling])
-                       for row in rows}
+        self.inputs = {
+            row["id"]: stream.fingerprint(
+                [
+                    self._columns(row),
+                    self.system,
+                    self.user,
+                    client.model.name,
+                    client.model.slug,
+                    self.sampling,
+                ]
+            )
+            for row in rows
+        }
         self.designer = self.log = None
 
     def __enter__(self):
         self.work = self.run / "designer"  # everything that Data Designer writes
         self.journal = stream.Journal(self.run / "journal" / "seed.jsonl", "reply")
         if (path := self.run / "seeds.jsonl").exists():
-            self.accepted = {row["id"]: row for _, row in stream.records(path)
-                             if row.get("by", {}).get("inputs") == self.inputs.get(row["id"], 0)}
+            self.accepted = {
+                row["id"]: row
+                for _, row in stream.records(path)
+                if row.get("by", {}).get("inputs") == self.inputs.get(row["id"], 0)
+            }
         self.kept = len(self.accepted)
         self._save()
         self.gateway = _Gateway(self)
@@ -229,9 +318,13 @@ class Sampler:
 
     def round(self):
         """Ask once for each row that is missing and that the endpoint did not fail."""
-        missing = [row for row in self.rows if row["id"] not in self.accepted and row["id"] not in self.trouble]
+        missing = [
+            row
+            for row in self.rows
+            if row["id"] not in self.accepted and row["id"] not in self.trouble
+        ]
         for start in range(0, len(missing), SHARD):
-            shard = missing[start:start + SHARD]
+            shard = missing[start : start + SHARD]
             written = self._write(shard)
             for row in shard:
                 if row["id"] in written:
@@ -242,52 +335,107 @@ class Sampler:
 
     def _judge(self, row, written):
         ident, seed = row["id"], row["seed"]
-        taken = [each["topic"] for each in self.gold] + [other["seed"]["topic"] for other in self.accepted.values()]
+        taken = [each["topic"] for each in self.gold] + [
+            other["seed"]["topic"] for other in self.accepted.values()
+        ]
         if found := faults(seed, written, allowed(self.found, seed), taken):
             self.reasons[ident] = found
             return
         self.reasons.pop(ident, None)
-        by = {"tool": cli.NAME, "version": __version__, "image": os.environ.get("DECKSMITH_IMAGE", "host"),
-              "inputs": self.inputs[ident], "at": datetime.now(UTC).isoformat(timespec="seconds"),
-              "model": {"name": self.client.model.name, "slug": self.client.model.slug}, "usage": self.usage.get(ident)}
+        by = {
+            "tool": cli.NAME,
+            "version": __version__,
+            "image": os.environ.get("DECKSMITH_IMAGE", "host"),
+            "inputs": self.inputs[ident],
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "model": {"name": self.client.model.name, "slug": self.client.model.slug},
+            "usage": self.usage.get(ident),
+        }
         self.accepted[ident] = {"id": ident, "seed": _clean(seed, written), "by": by}
 
     def _save(self):
         self.accepted = dict(sorted(self.accepted.items()))
-        stream.write(self.run / "seeds.jsonl", b"".join(stream.dumps(row) + b"\n" for row in self.accepted.values()))
+        stream.write(
+            self.run / "seeds.jsonl",
+            b"".join(stream.dumps(row) + b"\n" for row in self.accepted.values()),
+        )
 
     def _columns(self, row):
         """A row as Data Designer's seed data: the columns that seed-user.txt names, all of them ready text."""
         seed, ident = row["seed"], row["id"]
         outline = f"- outline: the titles of the {seed['slides']} slides in order, the opening and the close included\n"
         reasons = "".join(f"- {reason}\n" for reason in self.reasons.get(ident, ()))
-        return {"id": ident, "allowed": ", ".join(allowed(self.found, seed)), "outline": outline if seed["wants_outline"] else "",
-                "language": self.found["languages"][seed["language"]]["name"], "fixed": _fixed(seed),
-                "reasons": f"\nAn earlier answer was refused:\n{reasons}" if reasons else "",
-                "examples": "".join(f"{_fixed(each)}\n{json.dumps(_example(each), ensure_ascii=False)}\n\n" for each in self._like(seed, ident))}
+        return {
+            "id": ident,
+            "allowed": ", ".join(allowed(self.found, seed)),
+            "outline": outline if seed["wants_outline"] else "",
+            "language": self.found["languages"][seed["language"]]["name"],
+            "fixed": _fixed(seed),
+            "reasons": f"\nAn earlier answer was refused:\n{reasons}" if reasons else "",
+            "examples": "".join(
+                f"{_fixed(each)}\n{json.dumps(_example(each), ensure_ascii=False)}\n\n"
+                for each in self._like(seed, ident)
+            ),
+        }
 
     def _like(self, seed, ident):
         """Seeds of data/gold as examples: with an outline where one is wanted, in the language where there are any, of other domains."""
-        fit = [each for each in self.gold if ("outline" in each) == seed["wants_outline"] and each["domain"] != seed["domain"]
-               and each["language"] in ("en", seed["language"])]
-        return sorted(fit, key=lambda each: (each["language"] != seed["language"], stream.fingerprint([ident, each["topic"]])))[:EXAMPLES]
+        fit = [
+            each
+            for each in self.gold
+            if ("outline" in each) == seed["wants_outline"]
+            and each["domain"] != seed["domain"]
+            and each["language"] in ("en", seed["language"])
+        ]
+        return sorted(
+            fit,
+            key=lambda each: (
+                each["language"] != seed["language"],
+                stream.fingerprint([ident, each["topic"]]),
+            ),
+        )[:EXAMPLES]
 
     def _write(self, shard):
         """The model's parts of a shard by id, as Data Designer has them; rows that it dropped are not there."""
         dd, designer = self.designer or self._start()
         spine = self.work / "shards" / "spine.jsonl"
         stream.write(spine, b"".join(stream.dumps(self._columns(row)) + b"\n" for row in shard))
-        builder = dd.DataDesignerConfigBuilder(model_configs=[dd.ModelConfig(
-            alias="author", model=self.client.model.slug, provider="gateway", skip_health_check=True,
-            inference_parameters=dd.ChatCompletionInferenceParams(max_parallel_requests=self.client.jobs, timeout=86400))])
-        builder.with_seed_dataset(dd.LocalFileSeedSource(path=str(spine)), sampling_strategy=dd.SamplingStrategy.ORDERED)
-        builder.add_column(dd.LLMStructuredColumnConfig(name="written", model_alias="author", system_prompt=self.system,
-                                                        prompt=self.user, output_format=schema(rules.FEATURES)))
+        builder = dd.DataDesignerConfigBuilder(
+            model_configs=[
+                dd.ModelConfig(
+                    alias="author",
+                    model=self.client.model.slug,
+                    provider="gateway",
+                    skip_health_check=True,
+                    inference_parameters=dd.ChatCompletionInferenceParams(
+                        max_parallel_requests=self.client.jobs, timeout=86400
+                    ),
+                )
+            ]
+        )
+        builder.with_seed_dataset(
+            dd.LocalFileSeedSource(path=str(spine)), sampling_strategy=dd.SamplingStrategy.ORDERED
+        )
+        builder.add_column(
+            dd.LLMStructuredColumnConfig(
+                name="written",
+                model_alias="author",
+                system_prompt=self.system,
+                prompt=self.user,
+                output_format=schema(rules.FEATURES),
+            )
+        )
         from data_designer.interface.errors import DataDesignerGenerationError
+
         before = self.gateway.heard
         try:
-            result = designer.create(builder, num_records=len(shard), dataset_name=f"shard-{secrets.token_hex(4)}")
-            return {row["id"]: row["written"] for row in json.loads(result.load_dataset().to_json(orient="records"))}
+            result = designer.create(
+                builder, num_records=len(shard), dataset_name=f"shard-{secrets.token_hex(4)}"
+            )
+            return {
+                row["id"]: row["written"]
+                for row in json.loads(result.load_dataset().to_json(orient="records"))
+            }
         except DataDesignerGenerationError:  # also where every row was dropped
             if self.gateway.heard == before:
                 raise
@@ -308,12 +456,30 @@ class Sampler:
         import data_designer.config as dd
         from data_designer.engine.utils import token_counting
         from data_designer.interface import DataDesigner
+
         # It would fetch a vocabulary over the network, to count tokens in a profile that nobody reads; without one it goes on.
         token_counting.get_cl100k_base_tokenizer = _no_vocabulary
-        designer = DataDesigner(artifact_path=self.work / "shards", auto_configure_logging=False, model_providers=[
-            dd.ModelProvider(name="gateway", endpoint=self.gateway.url, provider_type="openai", api_key=self.gateway.key)])
-        designer.set_run_config(dd.RunConfig(otel_metrics_port=None, buffer_size=SHARD, max_conversation_restarts=0,
-                                             max_conversation_correction_steps=1, disable_early_shutdown=True))
+        designer = DataDesigner(
+            artifact_path=self.work / "shards",
+            auto_configure_logging=False,
+            model_providers=[
+                dd.ModelProvider(
+                    name="gateway",
+                    endpoint=self.gateway.url,
+                    provider_type="openai",
+                    api_key=self.gateway.key,
+                )
+            ],
+        )
+        designer.set_run_config(
+            dd.RunConfig(
+                otel_metrics_port=None,
+                buffer_size=SHARD,
+                max_conversation_restarts=0,
+                max_conversation_correction_steps=1,
+                disable_early_shutdown=True,
+            )
+        )
         self.designer = dd, designer
         return self.designer
 
@@ -362,30 +528,59 @@ class _Gateway:
 
     async def _chat(self, request):
         from aiohttp import web
+
         if request.headers.get("Authorization") != f"Bearer {self.key}":
-            return web.json_response({"error": {"message": "this server belongs to a seed-sample that runs"}}, status=401)
-        messages = [{"role": m["role"], "content": _text(m["content"])} for m in (await request.json())["messages"]]
-        ident = messages[1]["content"].split(".")[0].removeprefix("Talk ")  # after the system message
+            return web.json_response(
+                {"error": {"message": "this server belongs to a seed-sample that runs"}}, status=401
+            )
+        messages = [
+            {"role": m["role"], "content": _text(m["content"])}
+            for m in (await request.json())["messages"]
+        ]
+        ident = (
+            messages[1]["content"].split(".")[0].removeprefix("Talk ")
+        )  # after the system message
         self.heard += 1
         try:
             reply = await self._reply(ident, messages)
         except stream.Fault as fault:
             self.sampler.trouble[ident] = fault.error
             return web.json_response({"error": {"message": fault.error["message"]}}, status=400)
-        except Exception as stop:  # the embedded engine is not installed, or a bug: for the main thread to raise
+        except (
+            Exception
+        ) as stop:  # the embedded engine is not installed, or a bug: for the main thread to raise
             self.stop = stop
             return web.json_response({"error": {"message": str(stop)}}, status=400)
-        choice = {"index": 0, "finish_reason": reply["finish_reason"], "message": {"role": "assistant", "content": reply["text"]}}
-        return web.json_response({"id": ident, "object": "chat.completion", "created": 0, "model": self.client.model.slug,
-                                  "choices": [choice], "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}})
+        choice = {
+            "index": 0,
+            "finish_reason": reply["finish_reason"],
+            "message": {"role": "assistant", "content": reply["text"]},
+        }
+        return web.json_response(
+            {
+                "id": ident,
+                "object": "chat.completion",
+                "created": 0,
+                "model": self.client.model.slug,
+                "choices": [choice],
+                "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+            }
+        )
 
     async def _reply(self, ident, messages):
         sampler, seed = self.sampler, self.sampler.seeds[ident]
         turn = self.turns[ident] = self.turns.get(ident, -1) + 1
         bound = None
-        if self.client.model.base_url == "engine:":  # whoever else is asked reads the schema in the prompt
-            bound = schema(allowed(sampler.found, seed), seed["slides"] if seed["wants_outline"] else 0)
-            messages[1]["content"] = messages[1]["content"].partition("\n\n* Your response must be in JSON format.")[0] + "\n"
+        if (
+            self.client.model.base_url == "engine:"
+        ):  # whoever else is asked reads the schema in the prompt
+            bound = schema(
+                allowed(sampler.found, seed), seed["slides"] if seed["wants_outline"] else 0
+            )
+            messages[1]["content"] = (
+                messages[1]["content"].partition("\n\n* Your response must be in JSON format.")[0]
+                + "\n"
+            )
         number = int(stream.fingerprint([sampler.seed, ident, turn])[:7], 16)
         body = self.client.request(messages, sampler.sampling, schema=bound, seed=number)
         inputs = stream.fingerprint([turn, body])
@@ -393,7 +588,11 @@ class _Gateway:
         if reply is None:
             answer = await self.client.post(body)
             sampler.asked += 1
-            reply = {"text": answer.text, "finish_reason": answer.finish_reason, "usage": answer.usage}
+            reply = {
+                "text": answer.text,
+                "finish_reason": answer.finish_reason,
+                "usage": answer.usage,
+            }
             sampler.journal.put(ident, inputs, reply)
         total = sampler.usage.setdefault(ident, {})
         for name, value in reply["usage"].items():
@@ -402,13 +601,20 @@ class _Gateway:
 
 
 def _fixed(seed):
-    return (f"Field: {seed['domain']}. Listeners: {seed['audience']}. Occasion: {seed['fit']}. Manner: {seed['vibe']}, {seed['tone']}. "
-            f"{seed['slides']} slides. They show: {', '.join(seed['features'])}.")
+    return (
+        f"Field: {seed['domain']}. Listeners: {seed['audience']}. Occasion: {seed['fit']}. Manner: {seed['vibe']}, {seed['tone']}. "
+        f"{seed['slides']} slides. They show: {', '.join(seed['features'])}."
+    )
 
 
 def _example(seed):
-    return {"topic": seed["topic"], "audience_phrase": seed["audience"], "style": seed["style"],
-            "feature_hints": seed["features"], **({"outline": seed["outline"]} if "outline" in seed else {})}
+    return {
+        "topic": seed["topic"],
+        "audience_phrase": seed["audience"],
+        "style": seed["style"],
+        "feature_hints": seed["features"],
+        **({"outline": seed["outline"]} if "outline" in seed else {}),
+    }
 
 
 def _no_vocabulary():
@@ -416,4 +622,6 @@ def _no_vocabulary():
 
 
 def _text(content):
-    return content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
+    return (
+        content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
+    )

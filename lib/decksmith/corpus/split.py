@@ -29,7 +29,11 @@ def assign(rows, share, frozen):
         else:
             new.setdefault(theme, []).append((_asked(head, "domain"), _content(head), members))
     for theme, fresh in new.items():
-        held = sum(side == "test" and _asked(row, "theme") == theme for row in rows for side in [sides.get(row["id"])])
+        held = sum(
+            side == "test" and _asked(row, "theme") == theme
+            for row in rows
+            for side in [sides.get(row["id"])]
+        )
         size = sum(len(members) for *_, members in fresh)
         rate = min(1.0, max(0.0, share * themes[theme] - held) / size)
         reached = int(_sha(theme)[:8], 16) / 2**32
@@ -48,7 +52,9 @@ def read(path):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         ident, tab, side = line.partition("\t")
         if not tab or side not in ("train", "test") or found.setdefault(ident, side) != side:
-            raise cli.BadData(f"{path}:{number}: expected an id, a tab, and train or test, each id once")
+            raise cli.BadData(
+                f"{path}:{number}: expected an id, a tab, and train or test, each id once"
+            )
     return found
 
 
@@ -59,16 +65,34 @@ def report(rows, sides, share):
     done = {"left_out": sum(side is None for side in sides.values())}
     for side in ("train", "test"):
         here = [row for row in rows if sides[row["id"]] == side]
-        done[side] = {"rows": len(here), "clusters": len({(row.get("overlap") or {}).get("cluster", row["id"]) for row in here}),
-                      **{key: dict(sorted(Counter(_asked(row, key) for row in here).items())) for key in ("theme", "domain", "language")}}
+        done[side] = {
+            "rows": len(here),
+            "clusters": len({(row.get("overlap") or {}).get("cluster", row["id"]) for row in here}),
+            **{
+                key: dict(sorted(Counter(_asked(row, key) for row in here).items()))
+                for key in ("theme", "domain", "language")
+            },
+        }
     made = [row.get("by") or {} for row in rows if sides[row["id"]]]
     seeded = [by["seed"] for by in made if by.get("seed")]
-    done["models"] = sorted({str(name) for name in (*(by.get("author") for by in made), *(by.get("model") for by in seeded)) if name})
+    done["models"] = sorted(
+        {
+            str(name)
+            for name in (*(by.get("author") for by in made), *(by.get("model") for by in seeded))
+            if name
+        }
+    )
     costs = [(by.get("usage") or {}).get("cost") for by in made] + [by.get("cost") for by in seeded]
     if costs and None not in costs:
         done["cost"] = round(sum(costs), 6)
-    done["generation"] = {"instructions": sorted({by["system"][:12] for by in made if by.get("system")}), "held out": share}
-    done["dedup"] = {f"{overlap.N}-grams of characters, Jaccard at least": overlap.NGRAM, "all-MiniLM-L6-v2, cosine at least": overlap.COSINE}
+    done["generation"] = {
+        "instructions": sorted({by["system"][:12] for by in made if by.get("system")}),
+        "held out": share,
+    }
+    done["dedup"] = {
+        f"{overlap.N}-grams of characters, Jaccard at least": overlap.NGRAM,
+        "all-MiniLM-L6-v2, cosine at least": overlap.COSINE,
+    }
     return done
 
 

@@ -143,7 +143,9 @@ def main(descriptor):
     prctl = ctypes.CDLL(None).prctl
     prctl(36, 1, 0, 0, 0)  # what loses its parent becomes our child
     if os.getpid() != 1:
-        prctl(1, 0, 0, 0, 0)  # not killed with our parent: stdin tells, and there are others to end first
+        prctl(
+            1, 0, 0, 0, 0
+        )  # not killed with our parent: stdin tells, and there are others to end first
     os.set_inheritable(descriptor, False)
     for name, text in order["files"].items():
         _lay(name, text)
@@ -158,10 +160,12 @@ def main(descriptor):
             except FileNotFoundError:
                 pass
             except OSError as error:
-                out["odd"][name] = "it is a link" if os.path.islink(name) else error.strerror or str(error)
+                out["odd"][name] = (
+                    "it is a link" if os.path.islink(name) else error.strerror or str(error)
+                )
     view = memoryview(json.dumps(out).encode())
     while view:
-        view = view[os.write(descriptor, view):]
+        view = view[os.write(descriptor, view) :]
 
 
 if __name__ == "__main__":

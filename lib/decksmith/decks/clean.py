@@ -39,7 +39,9 @@ def _unthink(text):
             return "", "\n".join([*thoughts, text[m.end() :].strip()])
         thoughts.append(text[m.end() : close.start()].strip())
         text = text[close.end() :].lstrip("\n")
-    if not text.startswith("---"):  # a chat template may have written the opening tag into the prompt
+    if not text.startswith(
+        "---"
+    ):  # a chat template may have written the opening tag into the prompt
         close = re.search(r"</think(?:ing)?>[ \t]*(?:\n|$)", text, re.I)
         if close and not re.search(r"<think(?:ing)?>", text[: close.start()], re.I):
             thoughts.append(text[: close.start()].strip())
@@ -58,7 +60,11 @@ def _frontmatter_at(lines, i):
         and i + 1 < len(lines)
         and bool(
             _KEY.match(lines[i + 1])
-            or (lines[i + 1].lstrip().startswith("#") and i + 2 < len(lines) and _KEY.match(lines[i + 2]))
+            or (
+                lines[i + 1].lstrip().startswith("#")
+                and i + 2 < len(lines)
+                and _KEY.match(lines[i + 2])
+            )
         )
     )
 
@@ -76,11 +82,17 @@ def _outer_fence(lines):
         if (
             lang not in _DECK_LANGS
             or inside is None
-            or not (_rule(lines[inside]) or lines[inside].startswith("# ") or _THINK.match(lines[inside]))
+            or not (
+                _rule(lines[inside])
+                or lines[inside].startswith("# ")
+                or _THINK.match(lines[inside])
+            )
         ):
             return None
         headed = any(before.startswith("#") for before in lines[:i])
-        if headed and not (lang in ("markdown", "md", "slidev", "") and _frontmatter_at(lines, inside)):
+        if headed and not (
+            lang in ("markdown", "md", "slidev", "") and _frontmatter_at(lines, inside)
+        ):
             return None
         close = _closing(lines, i + 1, mark)
         body = lines[i + 1 : close]
@@ -92,7 +104,9 @@ def _outer_fence(lines):
                 and len([k for k in block if _rule(body[k])]) == 2
                 and _slides_in(lines[close + 1 :])
             ):
-                return body[block[0] : block[-1] + 1] + lines[close + 1 :]  # only the headmatter was fenced
+                return (
+                    body[block[0] : block[-1] + 1] + lines[close + 1 :]
+                )  # only the headmatter was fenced
         return body
     return None
 
@@ -175,7 +189,10 @@ def _chatter(lines):
 def current(run, value):
     """Whether a journaled `deck` value may be used again: a fault, or a deck.md that still has the bytes it names."""
     try:
-        return "error" in value or hashlib.sha256((run / value["path"]).read_bytes()).hexdigest() == value["sha256"]
+        return (
+            "error" in value
+            or hashlib.sha256((run / value["path"]).read_bytes()).hexdigest() == value["sha256"]
+        )
     except OSError:
         return False
 
@@ -204,7 +221,9 @@ def parse(run, record):
             raise stream.Fault(
                 "model",
                 "no-deck",
-                "the reply holds reasoning but no deck" if reasoning.strip() else "nothing is left of the reply",
+                "the reply holds reasoning but no deck"
+                if reasoning.strip()
+                else "nothing is left of the reply",
             )
         raise stream.Fault("model", "empty-reply", "the reply is empty")
     data = text.encode()

@@ -32,9 +32,12 @@ def craft_v5(text):
     for i, line in enumerate(lines):
         if line.startswith("---") and not line[3:].strip():
             rules.append(i)
-    blocks = ["\n".join([*lines[a + 1 : b], ""]) for a, b in zip(rules[::2], rules[1::2], strict=False)]
+    blocks = [
+        "\n".join([*lines[a + 1 : b], ""]) for a, b in zip(rules[::2], rules[1::2], strict=False)
+    ]
     named = {
-        k: [re.findall(rf"(?m)^\s*{k}:\s*[\"']?([\w-]+)[\"']?\s*$", b) for b in blocks] for k in ("layout", "theme")
+        k: [re.findall(rf"(?m)^\s*{k}:\s*[\"']?([\w-]+)[\"']?\s*$", b) for b in blocks]
+        for k in ("layout", "theme")
     }
     layouts = {name.lower() for names in named["layout"] for name in names} - {"default"}
     theme = next((names[0].lower() for names in named["theme"] if names), "default")
@@ -48,7 +51,10 @@ def craft_v5(text):
     # A formula between two neighbouring dollars has no blank at its ends and one of these signs inside, unlike "$4M
     # and $5M".
     dollars = any(
-        len(t) > 2 and not t[0].isspace() and not t[-1].isspace() and set(t[1:-1]) & set("\\^_{}=+-")
+        len(t) > 2
+        and not t[0].isspace()
+        and not t[-1].isspace()
+        and set(t[1:-1]) & set("\\^_{}=+-")
         for t in text.split("$")[1:-1]
     )
     seen = {
@@ -66,7 +72,15 @@ def craft_v5(text):
     return float(min(5, 1 + points)), seen
 
 
-TRANSITIONS = {"fade", "fade-out", "slide-left", "slide-right", "slide-up", "slide-down", "view-transition"}
+TRANSITIONS = {
+    "fade",
+    "fade-out",
+    "slide-left",
+    "slide-right",
+    "slide-up",
+    "slide-down",
+    "view-transition",
+}
 _CLICK = re.compile(r"<v-(?:clicks?|after|switch)\b|\sv-(?:click|after|mark)\b")
 _EDGE = re.compile(
     r"<?(?:-{2,3}|={2,3}|-\.+-|~{3})[>xo]|-{1,2}>{1,2}|--\s?[\w\"]|[|}o][|o]?(?:--|\.\.)[|o]?[|{o]|<\|--|\*--|o--|\.\.>"
@@ -123,7 +137,11 @@ def craft(deck):
     for slide in deck.shown:
         below = slide.text.replace(visible(slide.title or ""), "", 1)
         words = below if _words(below) >= 5 else slide.text
-        identity = (_same(words), tuple(_same(f.text) for f in slide.fences), tuple(i.url for i in slide.images))
+        identity = (
+            _same(words),
+            tuple(_same(f.text) for f in slide.fences),
+            tuple(i.url for i in slide.images),
+        )
         if identity not in seen:
             seen.add(identity)
             slides.append(_Scanned(slide))
@@ -157,7 +175,9 @@ def craft(deck):
         "clicks": sum(bool(_CLICK.search(s.slide.prose)) for s in solid),
         "transitions": sum(name in TRANSITIONS and len(on) > 1 for name, on in moves.items()),
         "tables": len({_same(t) for s in slides for t in s.tables}),
-        "images": len({p for s in slides if s.solid or s.slide.layout == "image" for p in s.pictures}),
+        "images": len(
+            {p for s in slides if s.solid or s.slide.layout == "image" for p in s.pictures}
+        ),
     }
     parts = [
         counts[k] / (counts[k] + half)
@@ -193,7 +213,11 @@ class _Scanned:
         self.slide, self.words = slide, _words(slide.text)
         self.diagrams, self.code = [], []
         for f in slide.fences:
-            rows = [x.strip() for x in f.text.split("\n") if x.strip() and not x.strip().startswith("%%")]
+            rows = [
+                x.strip()
+                for x in f.text.split("\n")
+                if x.strip() and not x.strip().startswith("%%")
+            ]
             if f.closed and f.lang == "mermaid":
                 head = rows[0].split()[0].lower().rstrip(":") if rows else ""
                 if (
@@ -205,7 +229,8 @@ class _Scanned:
                     self.diagrams.append(" ".join(rows))
             elif (
                 f.closed
-                and f.lang not in ("", "md", "markdown", "text", "txt", "plain", "plaintext", "plantuml")
+                and f.lang
+                not in ("", "md", "markdown", "text", "txt", "plain", "plaintext", "plantuml")
                 and len(set(rows)) >= 3
                 and self.words >= 3
             ):
@@ -272,7 +297,12 @@ def _formulas(prose):
                 k = 1
                 while k < len(pieces) - 1:
                     t = pieces[k]
-                    if len(t) >= 3 and not t[0].isspace() and not t[-1].isspace() and set(t) & set("\\^_={}+<>/*"):
+                    if (
+                        len(t) >= 3
+                        and not t[0].isspace()
+                        and not t[-1].isspace()
+                        and set(t) & set("\\^_={}+<>/*")
+                    ):
                         out.append(t)
                         k += 1
                     k += 1

@@ -32,8 +32,17 @@ MOST = 60  # boxes of a slide in the record (xray.mjs); with so many, some betwe
 # Layouts that show a statement, a picture or nothing in place of a title.
 UNTITLED = {"end", "fact", "full", "image", "none", "quote", "statement", "center"}
 
-RULES = ("overflow", "off-canvas", "overlap", "small-text", "low-contrast",
-         "dense", "blank", "broken-picture", "no-title")
+RULES = (
+    "overflow",
+    "off-canvas",
+    "overlap",
+    "small-text",
+    "low-contrast",
+    "dense",
+    "blank",
+    "broken-picture",
+    "no-title",
+)
 _SAME = {"missing-image": "broken-picture"}  # the renderer's class for what is a rule here
 
 
@@ -55,17 +64,27 @@ def findings(record, text):
         boxes = page.get("boxes") or []
         for finding in out:
             if finding["rule"] == "broken-picture" and finding["slide"] == page["slide"]:
-                broken = (box for box in boxes if box.get("broken") and source.picture(page, box) == finding["line"])
+                broken = (
+                    box
+                    for box in boxes
+                    if box.get("broken") and source.picture(page, box) == finding["line"]
+                )
                 finding["box"] = next((box["box"] for box in broken if _place(box)), None)
         if page.get("blank"):
             if page["slide"] not in failed:
-                out.append(_finding(page["line"], page["slide"], "blank", "nothing can be seen on the slide"))
+                out.append(
+                    _finding(
+                        page["line"], page["slide"], "blank", "nothing can be seen on the slide"
+                    )
+                )
             continue
         lines = source.lines(page)
         for rule in (_overflow, _overlap, _small, _faint, _dense, _untitled):
             for name, index, message, area in rule(page, boxes):
                 line = source.first(page) if index is None else lines[index]
-                message = re.sub(r"\{(\d+)\}", lambda m, lines=lines: str(lines[int(m[1])]), message)
+                message = re.sub(
+                    r"\{(\d+)\}", lambda m, lines=lines: str(lines[int(m[1])]), message
+                )
                 out.append(_finding(line, page["slide"], name, message, area))
     return sorted(out, key=lambda f: (f["slide"] or 0, f["line"] or 0))
 
@@ -77,8 +96,15 @@ def _finding(line, slide, rule, message, box=None):
 # --- the rules: each yields (rule, index of the box or None for the slide, message, box) ----------------------------
 
 
-_NOUNS = {"title": "the title", "code": "code", "image": "a picture", "background": "a picture", "table": "a table",
-          "diagram": "a diagram", "formula": "a formula"}
+_NOUNS = {
+    "title": "the title",
+    "code": "code",
+    "image": "a picture",
+    "background": "a picture",
+    "table": "a table",
+    "diagram": "a diagram",
+    "formula": "a formula",
+}
 
 
 def _noun(box):
@@ -108,8 +134,14 @@ def _overflow(page, boxes):
         ("left", lambda b: -b[0] - b[2], lambda b: -b[0]),
     ):
         # A background may be larger than what it stands behind.
-        out = [i for i, box in enumerate(boxes) if box["kind"] != "background" and i not in done
-               and _place(box) and end(box["box"]) > OVERFLOW_PX]
+        out = [
+            i
+            for i, box in enumerate(boxes)
+            if box["kind"] != "background"
+            and i not in done
+            and _place(box)
+            and end(box["box"]) > OVERFLOW_PX
+        ]
         flow, edge = [], 0
         for i in sorted(out, key=lambda i: start(boxes[i]["box"])):
             if start(boxes[i]["box"]) <= edge + GAP_PX or len(boxes) >= MOST:
@@ -119,7 +151,9 @@ def _overflow(page, boxes):
         if side != "bottom" and all(start(boxes[i]["box"]) >= 0 for i in flow):
             flow = []
         if flow:
-            at = min(flow, key=lambda i: (boxes[i]["kind"] == "table", i))  # a table is read by its cells
+            at = min(
+                flow, key=lambda i: (boxes[i]["kind"] == "table", i)
+            )  # a table is read by its cells
             first = boxes[at]
             past = "" if side == "bottom" else f" at the {side}"
             area = _union([boxes[i]["box"] for i in flow])
@@ -134,18 +168,29 @@ def _overflow(page, boxes):
 
 def _overlap(page, boxes):
     covered = [i for i, box in enumerate(boxes) if box.get("covered")]
-    pairs = [(share, i, other) for i, box in enumerate(boxes) for other, share in box.get("on") or []]
+    pairs = [
+        (share, i, other) for i, box in enumerate(boxes) for other, share in box.get("on") or []
+    ]
     share, i, other = max(pairs, key=lambda pair: pair[0], default=(0, None, None))
     if covered:
         first = boxes[covered[0]]
-        yield "overlap", covered[0], f"{_noun(first)} lies under something that covers it", first["box"]
+        yield (
+            "overlap",
+            covered[0],
+            f"{_noun(first)} lies under something that covers it",
+            first["box"],
+        )
     elif share >= OVERLAP:
         message = f"{_noun(boxes[i])} lies on that of line {{{other}}}, {share:.0%} of it"
         yield "overlap", i, message, _union([boxes[i]["box"], boxes[other]["box"]])
 
 
 def _small(page, boxes):
-    small = [i for i, box in enumerate(boxes) if box.get("size") and box["size"] < SMALL_PX and _place(box)]
+    small = [
+        i
+        for i, box in enumerate(boxes)
+        if box.get("size") and box["size"] < SMALL_PX and _place(box)
+    ]
     if small:
         worst = min(small, key=lambda i: boxes[i]["size"])
         box = boxes[worst]
@@ -155,7 +200,11 @@ def _small(page, boxes):
 
 def _faint(page, boxes):
     least = [CODE_CONTRAST if box["kind"] == "code" else CONTRAST for box in boxes]
-    faint = [i for i, box in enumerate(boxes) if box.get("contrast") and box["contrast"] < least[i] and _place(box)]
+    faint = [
+        i
+        for i, box in enumerate(boxes)
+        if box.get("contrast") and box["contrast"] < least[i] and _place(box)
+    ]
     if faint:
         worst = min(faint, key=lambda i: boxes[i]["contrast"])
         box = boxes[worst]
@@ -194,7 +243,9 @@ def _blank(match):
 
 def _words(text):
     """The words of a text or a line of markdown; what emphasis and code marks leave of a word stays one word."""
-    return _WORD.findall(re.sub("[*`~]", "", unicodedata.normalize("NFKC", html.unescape(text))).casefold())
+    return _WORD.findall(
+        re.sub("[*`~]", "", unicodedata.normalize("NFKC", html.unescape(text))).casefold()
+    )
 
 
 class _Source:
@@ -224,7 +275,10 @@ class _Source:
                 seen[at : at + len(rows)] = rows
             self._words[number] = [
                 [(word, first + i) for i, line in enumerate(rows) for word in _words(line)]
-                for first, rows in ((slide.content_line, seen), (slide.start, slide.raw.split("\n")))
+                for first, rows in (
+                    (slide.content_line, seen),
+                    (slide.start, slide.raw.split("\n")),
+                )
             ]
         return self._words[number]
 
@@ -245,7 +299,9 @@ class _Source:
             else:
                 # A table has no words of its own: its first cell's.
                 cells = (other.get("text") for other in boxes[i + 1 :] if other["kind"] == "cell")
-                line, after = self._find(page["slide"], box.get("part") or box.get("text") or next(cells, ""), at)
+                line, after = self._find(
+                    page["slide"], box.get("part") or box.get("text") or next(cells, ""), at
+                )
                 at = after if after is not None and box["kind"] != "table" else at
             out.append(line or page["line"])
         return out
@@ -263,7 +319,9 @@ class _Source:
                 continue
             for words, begin in ((seen, start), (seen, 0), (raw, 0)):
                 for i in range(begin, len(words) - len(part) + 1):
-                    if words[i][0] == part[0] and all(words[i + j][0] == word for j, word in enumerate(part)):
+                    if words[i][0] == part[0] and all(
+                        words[i + j][0] == word for j, word in enumerate(part)
+                    ):
                         return words[i][1], i + len(part) if words is seen else None
         return None, None
 
@@ -272,8 +330,11 @@ class _Source:
         slide, source = self.slide(page), (box.get("src") or "").lstrip("/")
         if not slide or not source:
             return None
-        named = sorted(((image.kind in ("markdown", "src")) != (box["kind"] == "image"), image.line)
-                       for image in slide.images if image.url.removeprefix("./").lstrip("/") == source)
+        named = sorted(
+            ((image.kind in ("markdown", "src")) != (box["kind"] == "image"), image.line)
+            for image in slide.images
+            if image.url.removeprefix("./").lstrip("/") == source
+        )
         rows = enumerate(slide.raw.split("\n"), slide.start)
         return named[0][1] if named else next((line for line, text in rows if source in text), None)
 
@@ -286,12 +347,14 @@ def examine(run, record, *, overlay=False):
     if not isinstance(record.get("render"), dict):
         if stream.fault(record):
             return {"findings": []}
-        raise cli.BadData(f"{record['id']}: no \"render\" in this record; deck-render writes it")
+        raise cli.BadData(f'{record["id"]}: no "render" in this record; deck-render writes it')
     path = Path(run) / (record.get("images") or record.get("deck") or {}).get("path", "")
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise cli.BadData(f"{record['id']}: the deck of this record cannot be read: {error}") from None
+        raise cli.BadData(
+            f"{record['id']}: the deck of this record cannot be read: {error}"
+        ) from None
     value = {"findings": findings(record, text)}
     if overlay:
         value["overlay"] = draw(run, record, value["findings"])
@@ -301,13 +364,24 @@ def examine(run, record, *, overlay=False):
 def lint(record, value):
     """The findings as lines of text: `p001/deck.md:42: text overflows by 131 px (overflow)`."""
     path = (record.get("deck") or record.get("images") or {}).get("path", f"{record['id']}/deck.md")
-    return [f"{path}:{f['line'] or 1}: {' '.join(f['message'].split())} ({f['rule']})" for f in value["findings"]]
+    return [
+        f"{path}:{f['line'] or 1}: {' '.join(f['message'].split())} ({f['rule']})"
+        for f in value["findings"]
+    ]
 
 
 # One colour a rule, told apart also by readers who see no red or green (Okabe and Ito's palette, darkened).
-COLOURS = {"overflow": "#c94c00", "off-canvas": "#a8417f", "overlap": "#b07800", "small-text": "#005f9e",
-           "low-contrast": "#007d9c", "dense": "#00735a", "blank": "#555555", "broken-picture": "#8f1d1d",
-           "no-title": "#6a3d9a"}
+COLOURS = {
+    "overflow": "#c94c00",
+    "off-canvas": "#a8417f",
+    "overlap": "#b07800",
+    "small-text": "#005f9e",
+    "low-contrast": "#007d9c",
+    "dense": "#00735a",
+    "blank": "#555555",
+    "broken-picture": "#8f1d1d",
+    "no-title": "#6a3d9a",
+}
 _ERROR = "#c00020"
 
 
@@ -323,7 +397,11 @@ def draw(run, record, found):
         slide = int(Path(name).stem)
         try:
             with Image.open(Path(run) / name) as picture:
-                sheet = _sheet(picture.convert("RGB"), pages.get(slide, {}), [f for f in found if f["slide"] == slide])
+                sheet = _sheet(
+                    picture.convert("RGB"),
+                    pages.get(slide, {}),
+                    [f for f in found if f["slide"] == slide],
+                )
         except OSError as error:
             raise cli.BadData(f"{record['id']}: {error}; render it again") from None
         data = io.BytesIO()
@@ -343,7 +421,11 @@ def _sheet(picture, page, found):
     scale, margin, row = picture.width / CANVAS[0], 28, 24
     boxes = [box["box"] for box in page.get("boxes") or [] if _place(box)]
     wide, high = CANVAS[0] + 2 * margin, CANVAS[1] + 2 * margin
-    sheet = Image.new("RGB", (round(wide * scale), round((high + row * max(1, len(found)) + 12) * scale)), "#e4e4e4")
+    sheet = Image.new(
+        "RGB",
+        (round(wide * scale), round((high + row * max(1, len(found)) + 12) * scale)),
+        "#e4e4e4",
+    )
     sheet.paste(picture, (round(margin * scale), round(margin * scale)))
     pen = ImageDraw.Draw(sheet, "RGBA")
     font = ImageFont.load_default(13 * scale)
@@ -352,7 +434,10 @@ def _sheet(picture, page, found):
         return min(max(x + margin, 3), wide - 4) * scale, min(max(y + margin, 3), high - 4) * scale
 
     def frame(box, colour, width, fill=None):
-        (x0, y0), (x1, y1) = at(box[0] - 2, box[1] - 2), at(box[0] + box[2] + 2, box[1] + box[3] + 2)
+        (x0, y0), (x1, y1) = (
+            at(box[0] - 2, box[1] - 2),
+            at(box[0] + box[2] + 2, box[1] + box[3] + 2),
+        )
         pen.rectangle((x0, y0, x1, y1), fill, colour, max(1, round(width * scale)))
         return x0, y0
 
@@ -366,7 +451,10 @@ def _sheet(picture, page, found):
             # Left of its box, where it hides nothing of it; beside the one that is there already.
             x0, y0 = frame(finding["box"], colour, 2, colour + "20")
             corner = max(2 * scale, x0 - 25 * scale), min(y0, (high - 20) * scale)
-            while any(abs(corner[0] - a) < 24 * scale and abs(corner[1] - b) < 20 * scale for a, b in taken):
+            while any(
+                abs(corner[0] - a) < 24 * scale and abs(corner[1] - b) < 20 * scale
+                for a, b in taken
+            ):
                 corner = corner[0], corner[1] + 21 * scale
             taken.append(corner)
             _badge(pen, corner, number, colour, font, scale)

@@ -13,14 +13,18 @@ from pathlib import Path
 
 # What JavaScript's trim() and \s mean by white space; Python's own set differs (it lacks U+FEFF and has U+001C to
 # U+001F, U+0085).
-JS_SPACE = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
+JS_SPACE = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
 
 # Bounds against hostile frontmatter. The largest block in an honest deck is below 2 kB.
 YAML_BLOCK, YAML_DECK, YAML_NODES, YAML_DEPTH = 16_384, 262_144, 5_000, 40
 
 # The themes that we ship, by the name a deck gives: {package, published (a theme of the published corpus), seeds (our seeds
 # ask for it, and set-up bundles it), layouts (its own, besides Slidev's)}. `make theme` adds one.
-THEMES = json.loads((Path(__file__).resolve().parents[3] / "assets/renderer/themes.json").read_bytes())
+THEMES = json.loads(
+    (Path(__file__).resolve().parents[3] / "assets/renderer/themes.json").read_bytes()
+)
 
 # Slidev's built-in layouts; the slots are the `::name::` parts that a layout shows besides its default one.
 LAYOUTS = {
@@ -137,7 +141,10 @@ class Slide:
     def comments(self):
         """HTML comments outside fences as (line, text), without the note."""
         bare = _blank_fences(self.content, self.fences, self.content_line)
-        return [(self.content_line + bare.count("\n", 0, a), bare[a + 4 : b - 3].strip()) for a, b in _comments(bare)]
+        return [
+            (self.content_line + bare.count("\n", 0, a), bare[a + 4 : b - 3].strip())
+            for a, b in _comments(bare)
+        ]
 
     @functools.cached_property
     def images(self):
@@ -145,7 +152,11 @@ class Slide:
         out = []
         for key in ("image", "background", "backgroundImage"):
             value = self.frontmatter.get(key)
-            if isinstance(value, str) and value and (key != "background" or _looks_like_image(value)):
+            if (
+                isinstance(value, str)
+                and value
+                and (key != "background" or _looks_like_image(value))
+            ):
                 line = self._marks[key][0] if key in self._marks else self.start
                 out.append(Image(value, line, key))
         for kind, pattern in (("markdown", _MD_IMAGE), ("src", _SRC), ("url", _URL)):
@@ -154,7 +165,9 @@ class Slide:
                 if kind == "markdown":
                     url = re.sub(r"\s+(\"[^\"]*\"|'[^']*')$", "", url).strip("<>").strip()
                 if url:
-                    out.append(Image(url, self.content_line + self.prose.count("\n", 0, m.start()), kind))
+                    out.append(
+                        Image(url, self.content_line + self.prose.count("\n", 0, m.start()), kind)
+                    )
         return out
 
     @functools.cached_property
@@ -200,7 +213,11 @@ class Deck:
     @property
     def faults(self):
         """Frontmatter errors as (slide number, line, message)."""
-        return [(s.no, s.frontmatter_error[1], s.frontmatter_error[0]) for s in self.slides if s.frontmatter_error]
+        return [
+            (s.no, s.frontmatter_error[1], s.frontmatter_error[0])
+            for s in self.slides
+            if s.frontmatter_error
+        ]
 
     @property
     def images(self):
@@ -210,7 +227,9 @@ class Deck:
     @functools.cached_property
     def queries(self):
         """Image queries in text order (see Query): frontmatter entries and URIs outside code and comments."""
-        return sorted((q for s in self.slides for q in _queries(self.text, s)), key=lambda q: q.start)
+        return sorted(
+            (q for s in self.slides for q in _queries(self.text, s)), key=lambda q: q.start
+        )
 
 
 # --- slicing --------------------------------------------------------------------------------------
@@ -265,7 +284,11 @@ class _Marks:
             longest = 0
             for i, ticks in reversed(marks):
                 longest = self.most[i] = max(longest, ticks)
-        self.place = {i: (indent, k) for indent, marks in self.by_indent.items() for k, (i, _) in enumerate(marks)}
+        self.place = {
+            i: (indent, k)
+            for indent, marks in self.by_indent.items()
+            for k, (i, _) in enumerate(marks)
+        }
 
     def close(self, i):
         """The line that closes the block opened on line i (same indentation, at least as many ticks, anything after
@@ -309,7 +332,9 @@ def _slide(text, no, start, end, offset, budget):
             error = ("frontmatter is too large to read", yaml_line)
         elif source:
             data, fault, spans = _yaml(source)
-            marks = {key: (yaml_line + line, a, b, c, d) for key, (line, a, b, c, d) in spans.items()}
+            marks = {
+                key: (yaml_line + line, a, b, c, d) for key, (line, a, b, c, d) in spans.items()
+            }
             error = fault and (fault[0], yaml_line + fault[1])
             marks[""] = source
     body = raw[rest:]
@@ -389,9 +414,20 @@ def _yaml_cached(source):
     # As Slidev's YAML does: `...` ends the block, and tabs after a colon or at a line's end are blanks (ruamel refuses
     # them), except for a tab that stands alone on the last line below a key without a value.
     if end := _YAML_END.search(source):
-        after = [n for n, line in enumerate(source[end.end() :].split("\n")) if line.split("#")[0].strip()]
+        after = [
+            n
+            for n, line in enumerate(source[end.end() :].split("\n"))
+            if line.split("#")[0].strip()
+        ]
         if after:
-            return {}, ("there is text after the end mark `...`", source.count("\n", 0, end.start()) + after[0]), {}
+            return (
+                {},
+                (
+                    "there is text after the end mark `...`",
+                    source.count("\n", 0, end.start()) + after[0],
+                ),
+                {},
+            )
         source = source[: end.start()]
     if "\t" in source:
         if tail := re.search(r":[ \t\r]*\n\t[ \t]*\Z", source):
@@ -413,24 +449,45 @@ def _yaml_cached(source):
         return {}, (e.args[0], e.args[1]), {}
     except MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
-        return {}, (" ".join(str(e.problem or e.context or "malformed YAML").split()), mark.line if mark else 0), {}
+        return (
+            {},
+            (
+                " ".join(str(e.problem or e.context or "malformed YAML").split()),
+                mark.line if mark else 0,
+            ),
+            {},
+        )
     except RecursionError:
         return {}, ("frontmatter is nested too deeply", 0), {}
-    except (
-        Exception
-    ) as e:  # ruamel raises plain errors (ValueError, AttributeError, ReaderError, ..) on some malformed texts
+    except Exception as e:  # ruamel raises plain errors (ValueError, AttributeError, ReaderError, ..) on some malformed texts
         at = getattr(e, "position", 0) or 0
         return (
             {},
-            (" ".join(str(getattr(e, "reason", "") or e or type(e).__name__).split()), source.count("\n", 0, at)),
+            (
+                " ".join(str(getattr(e, "reason", "") or e or type(e).__name__).split()),
+                source.count("\n", 0, at),
+            ),
             {},
         )
     if data is None:
         return {}, None, {}
     if not isinstance(data, dict):
-        return {}, ("frontmatter is not a list of `key: value` lines; its text is lost", node.start_mark.line), {}
+        return (
+            {},
+            (
+                "frontmatter is not a list of `key: value` lines; its text is lost",
+                node.start_mark.line,
+            ),
+            {},
+        )
     marks = {
-        str(k.value): (k.start_mark.line, k.start_mark.index, k.end_mark.index, v.start_mark.index, v.end_mark.index)
+        str(k.value): (
+            k.start_mark.line,
+            k.start_mark.index,
+            k.end_mark.index,
+            v.start_mark.index,
+            v.end_mark.index,
+        )
         for k, v in node.value
         if k.id == "scalar"
     }
@@ -445,7 +502,10 @@ def _plain(node, budget, depth):
     """A composed node as plain data. Bounded: an alias costs as much as its target, so that alias bombs end early."""
     budget[0] -= 1
     if budget[0] < 0 or depth > YAML_DEPTH:
-        raise _Bad("frontmatter is too large or nested too deeply (aliases count each time)", node.start_mark.line)
+        raise _Bad(
+            "frontmatter is too large or nested too deeply (aliases count each time)",
+            node.start_mark.line,
+        )
     if node.id == "scalar":
         return _scalar(node)
     if node.id == "sequence":
@@ -472,7 +532,9 @@ def _key(value, nested=True):
         return str(value).lower()
     if isinstance(value, dict):
         return (
-            "{ " + ", ".join(k if v is None else f"{k}: {_key(v)}" for k, v in value.items()) + " }" if value else "{}"
+            "{ " + ", ".join(k if v is None else f"{k}: {_key(v)}" for k, v in value.items()) + " }"
+            if value
+            else "{}"
         )
     if isinstance(value, list):
         return "[ " + ", ".join(_key(v) for v in value) + " ]" if value else "[]"
@@ -529,7 +591,9 @@ def _scalar(node):
 
 _MD_IMAGE = re.compile(r"!\[[^\]\n]{0,300}\]\(([^)\n]{1,2000})\)")
 _SRC = re.compile(r"""\b(?:src|image)\s*=\s*(?:"([^"\n]{1,2000})"|'([^'\n]{1,2000})')""")
-_URL = re.compile(r"""\burl\(\s*(?:"([^"\n]{1,2000})"|'([^'\n]{1,2000})'|([^"')\n]{1,2000}))\s*\)""")
+_URL = re.compile(
+    r"""\burl\(\s*(?:"([^"\n]{1,2000})"|'([^'\n]{1,2000})'|([^"')\n]{1,2000}))\s*\)"""
+)
 _IMAGE_FILE = re.compile(r"\.(png|jpe?g|gif|svg|webp|avif|ico|bmp|tiff?)$", re.I)
 
 
@@ -556,7 +620,11 @@ def _fences(content, first):
         else:
             body.append(line)
     if opened is not None:
-        out.append(Fence(opened[1], opened[2], opened[3], first + content.count("\n"), "\n".join(body), False))
+        out.append(
+            Fence(
+                opened[1], opened[2], opened[3], first + content.count("\n"), "\n".join(body), False
+            )
+        )
     return out
 
 
@@ -634,9 +702,15 @@ def _queries(text, slide):
             yield Query(words, line, a, b, kind)
 
     value = slide.frontmatter.get("image-query")
-    if "image-query" in marks and isinstance(value, (str, int, float)) and not isinstance(value, bool):
+    if (
+        "image-query" in marks
+        and isinstance(value, (str, int, float))
+        and not isinstance(value, bool)
+    ):
         line, a, _, _, b = marks["image-query"]
-        if "image" in marks:  # a second `image:` would be a duplicate key: the existing one gets the picture
+        if (
+            "image" in marks
+        ):  # a second `image:` would be a duplicate key: the existing one gets the picture
             taken.append((base + a, base + b))
             line, _, _, a, b = marks["image"]
             yield from query(str(value), line, base + a, base + b, "value")
@@ -646,7 +720,12 @@ def _queries(text, slide):
         value = slide.frontmatter.get(key)
         if isinstance(value, str) and value.startswith("image-query://"):
             yield from query(unquote_plus(value[14:]), line, base + a, base + b, "uri")
-    parts = [(slide._content_offset, re.sub(r"(`+)[^`\n]{1,500}?\1", lambda m: " " * len(m.group()), slide.prose))]
+    parts = [
+        (
+            slide._content_offset,
+            re.sub(r"(`+)[^`\n]{1,500}?\1", lambda m: " " * len(m.group()), slide.prose),
+        )
+    ]
     if marks:
         parts.append((base, slide._marks[""]))
     for offset, part in parts:

@@ -11,12 +11,12 @@ from decksmith.core import cli, stream
 from decksmith.decks import placeholders
 
 QUERY_LENGTH = 160  # characters of a query that count; the rest is cut
-PICTURES_PER_DECK = (
-    24  # further queries share the last picture: a deck of ten thousand queries must not stall the batch
-)
+PICTURES_PER_DECK = 24  # further queries share the last picture: a deck of ten thousand queries must not stall the batch
 BYTES, PIXELS = 24_000_000, 60_000_000
 ATTEMPTS, LONGEST_WAIT, TIMEOUT, DEADLINE = 3, 20, (5, 20), 60
-GIVE_UP_AFTER = 3  # transient failures in a row, then the provider is left alone for the rest of the process
+GIVE_UP_AFTER = (
+    3  # transient failures in a row, then the provider is left alone for the rest of the process
+)
 
 
 # --- the stage ------------------------------------------------------------------------------------
@@ -43,7 +43,11 @@ def illustrate(run, record, provider):
     for query in deck.queries:
         words = normal(query.text)
         if words not in found:
-            found[words] = _picture(provider, words) if len(found) < PICTURES_PER_DECK else list(found.values())[-1]
+            found[words] = (
+                _picture(provider, words)
+                if len(found) < PICTURES_PER_DECK
+                else list(found.values())[-1]
+            )
         data, facts = found[words]
         name = f"images/{hashlib.sha256(data).hexdigest()[:16]}.png"
         if not (folder.parent / name).exists():
@@ -71,14 +75,19 @@ def usable(run, value):
     if "error" in value:
         return True
     waiting = any(i["fallback"] and i["fallback"]["transient"] for i in value["items"])
-    return not waiting and all((Path(run) / p).exists() for p in [value["path"], *(i["path"] for i in value["items"])])
+    return not waiting and all(
+        (Path(run) / p).exists() for p in [value["path"], *(i["path"] for i in value["items"])]
+    )
 
 
 def normal(query):
     """A query as it is searched, drawn and cached: printable, single blanks, at most QUERY_LENGTH characters."""
     import unicodedata
 
-    text = "".join(c if c.isprintable() else " " for c in unicodedata.normalize("NFC", query[: 4 * QUERY_LENGTH]))
+    text = "".join(
+        c if c.isprintable() else " "
+        for c in unicodedata.normalize("NFC", query[: 4 * QUERY_LENGTH])
+    )
     return " ".join(text.split())[:QUERY_LENGTH].strip() or "abstract"
 
 
@@ -92,7 +101,9 @@ def _picture(provider, words):
         except Unavailable as error:
             fallback = {"reason": f"{provider.name}: {error}", "transient": error.transient}
     data, _ = _cached(
-        f"{placeholders.VERSION} pillow-{pillow_version()}", words.casefold(), lambda w: (placeholders.draw(w), None)
+        f"{placeholders.VERSION} pillow-{pillow_version()}",
+        words.casefold(),
+        lambda w: (placeholders.draw(w), None),
     )
     return data, {"provider": "drawn", "attribution": None, "fallback": fallback}
 
@@ -174,7 +185,9 @@ class _Photos:
     def __init__(self):
         self.key = os.environ.get(self.key_variable)
         if not self.key:
-            raise cli.BadConfig(f"{self.key_variable} is not set; set it in .env, or use --provider drawn")
+            raise cli.BadConfig(
+                f"{self.key_variable} is not set; set it in .env, or use --provider drawn"
+            )
         self.base = os.environ.get(self.base_variable, self.base_url).rstrip("/")
         self.failures, self.lock = 0, threading.Lock()
 
@@ -207,7 +220,11 @@ class _Photos:
                 return self._get(url, deadline, params, headers, limit)
             except _Again as again:
                 wait = again.wait if again.wait is not None else 0.5 * 2**attempt
-                if attempt + 1 == ATTEMPTS or wait > LONGEST_WAIT or time.monotonic() + wait > deadline:
+                if (
+                    attempt + 1 == ATTEMPTS
+                    or wait > LONGEST_WAIT
+                    or time.monotonic() + wait > deadline
+                ):
                     raise Unavailable(str(again), True) from None
                 time.sleep(wait)
 
@@ -218,7 +235,12 @@ class _Photos:
             self._check(url)
             try:
                 with requests.get(
-                    url, params=params, headers=headers, timeout=TIMEOUT, stream=True, allow_redirects=False
+                    url,
+                    params=params,
+                    headers=headers,
+                    timeout=TIMEOUT,
+                    stream=True,
+                    allow_redirects=False,
                 ) as reply:
                     if reply.is_redirect:
                         from urllib.parse import urljoin, urlsplit
@@ -277,7 +299,9 @@ class _Pexels(_Photos):
         return {"Authorization": self.key}
 
     def search(self, words, deadline):
-        answer = self.json(f"{self.base}/v1/search", deadline, query=words, orientation="landscape", per_page=1)
+        answer = self.json(
+            f"{self.base}/v1/search", deadline, query=words, orientation="landscape", per_page=1
+        )
         try:
             photo = answer["photos"][0]
             url = photo["src"].get("large2x") or photo["src"]["original"]
@@ -353,7 +377,5 @@ def clean(data):
                 return placeholders.png(Image.frombytes("RGB", image.size, image.tobytes()))
     except Unavailable:
         raise
-    except (
-        Exception
-    ) as error:  # Pillow raises OSError, SyntaxError, ValueError, struct.error, bomb errors, .. on hostile bytes
+    except Exception as error:  # Pillow raises OSError, SyntaxError, ValueError, struct.error, bomb errors, .. on hostile bytes
         raise Unavailable(f"the bytes are not a picture ({type(error).__name__})", False) from None

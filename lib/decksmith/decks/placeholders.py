@@ -144,10 +144,15 @@ def draw(query):
     seconds.
     """
     words = query.casefold()
-    rnd = random.Random(int.from_bytes(hashlib.sha256(f"{VERSION}\n{words}".encode()).digest()[:8], "big"))
+    rnd = random.Random(
+        int.from_bytes(hashlib.sha256(f"{VERSION}\n{words}".encode()).digest()[:8], "big")
+    )
     seen = re.findall(r"[^\W\d_]+", words)
     scores = [
-        sum((w in t) or (w.endswith("s") and w[:-1] in t) or (w.endswith("es") and w[:-2] in t) for w in seen)
+        sum(
+            (w in t) or (w.endswith("s") and w[:-1] in t) or (w.endswith("es") and w[:-2] in t)
+            for w in seen
+        )
         for t in (set(topic[0].split()) for topic in TOPICS)
     ]
     if max(scores):
@@ -172,7 +177,9 @@ class _Paper:
         from PIL import Image, ImageDraw
 
         self.Image, self.ImageDraw, self.rnd, self.words = Image, ImageDraw, rnd, words
-        sky, layers, lights = ([tuple(bytes.fromhex(c)) for c in part.split()] for part in palette.split("|"))
+        sky, layers, lights = (
+            [tuple(bytes.fromhex(c)) for c in part.split()] for part in palette.split("|")
+        )
         self.sky, self.layers, (self.light, self.accent) = sky, layers, lights
         self.dark = sum(sky[0]) < 330
         self.image = self.gradient(sky)
@@ -208,14 +215,19 @@ class _Paper:
         )
 
     def polygon(self, points, colour, alpha=1.0):
-        self.lay(self.mask(lambda d: d.polygon([(2 * x, 2 * y) for x, y in points], fill=255)), colour, alpha)
+        self.lay(
+            self.mask(lambda d: d.polygon([(2 * x, 2 * y) for x, y in points], fill=255)),
+            colour,
+            alpha,
+        )
 
     def discs(self, discs, colour, alpha=1.0):
         """Filled circles (x, y, r), overlaps not darkened."""
         self.lay(
             self.mask(
                 lambda d: [
-                    d.ellipse((2 * (x - r), 2 * (y - r), 2 * (x + r), 2 * (y + r)), fill=255) for x, y, r in discs
+                    d.ellipse((2 * (x - r), 2 * (y - r), 2 * (x + r), 2 * (y + r)), fill=255)
+                    for x, y, r in discs
                 ]
             ),
             colour,
@@ -226,7 +238,12 @@ class _Paper:
         self.lay(
             self.mask(
                 lambda d: [
-                    d.line([(2 * x, 2 * y) for x, y in line], fill=255, width=max(1, round(2 * width)), joint="curve")
+                    d.line(
+                        [(2 * x, 2 * y) for x, y in line],
+                        fill=255,
+                        width=max(1, round(2 * width)),
+                        joint="curve",
+                    )
                     for line in lines
                 ]
             ),
@@ -253,7 +270,13 @@ class _Paper:
             for f in (1, 2.3, 4.1, *((9, 17) if rough > 1 else ()))
         ]
         return [
-            (x, base - amplitude * sum(a * math.sin(f * x / 1600 * 6.283 + p) for f, p, a in waves) / 1.6)
+            (
+                x,
+                base
+                - amplitude
+                * sum(a * math.sin(f * x / 1600 * 6.283 + p) for f, p, a in waves)
+                / 1.6,
+            )
             for x in range(0, 1601 + step, step)
         ]
 
@@ -261,7 +284,11 @@ class _Paper:
         self.polygon([*line, (1610, 910), (-10, 910)], colour, alpha)
 
     def sun(self, low=330, high=180):
-        x, y, r = self.rnd.uniform(350, 1250), self.rnd.uniform(high, low), self.rnd.uniform(55, 105)
+        x, y, r = (
+            self.rnd.uniform(350, 1250),
+            self.rnd.uniform(high, low),
+            self.rnd.uniform(55, 105),
+        )
         self.glow(x, y, r * 6, self.light, 0.55)
         self.discs([(x, y, r)], self.light, 0.95)
         return x, y, r
@@ -272,7 +299,13 @@ class _Paper:
         self.sun()
         for k, colour in enumerate(self.layers):
             line = self.peaks(430 + 115 * k, 130 - 14 * k)
-            self.ground(line, [self.mix([colour, self.sky[-1]], 0.1), self.mix([colour, self.sky[-1]], 0.42 - 0.1 * k)])
+            self.ground(
+                line,
+                [
+                    self.mix([colour, self.sky[-1]], 0.1),
+                    self.mix([colour, self.sky[-1]], 0.42 - 0.1 * k),
+                ],
+            )
 
     def peaks(self, base, height):
         """A mountain line: midpoint displacement."""
@@ -307,17 +340,31 @@ class _Paper:
                     xx,
                     base
                     - (16 + 9 * k)
-                    * (math.sin(f * xx / 1600 * 6.283 + p) + 0.4 * math.sin(2.7 * f * xx / 1600 * 6.283 + 2 * p)),
+                    * (
+                        math.sin(f * xx / 1600 * 6.283 + p)
+                        + 0.4 * math.sin(2.7 * f * xx / 1600 * 6.283 + 2 * p)
+                    ),
                 )
                 for xx in range(0, 1609, 8)
             ]
             self.ground(line, [colour, colour, self.mix([colour, self.sky[1]], 0.18)])
             self.lines([line], 2.5, self.light, 0.28)
         sail = self.rnd.uniform(250, 1350)
-        self.polygon([(sail, horizon - 74), (sail, horizon - 8), (sail + 42, horizon - 8)], self.light, 0.95)
-        self.polygon([(sail - 5, horizon - 60), (sail - 5, horizon - 8), (sail - 30, horizon - 8)], self.light, 0.8)
         self.polygon(
-            [(sail - 36, horizon - 4), (sail + 46, horizon - 4), (sail + 34, horizon + 8), (sail - 26, horizon + 8)],
+            [(sail, horizon - 74), (sail, horizon - 8), (sail + 42, horizon - 8)], self.light, 0.95
+        )
+        self.polygon(
+            [(sail - 5, horizon - 60), (sail - 5, horizon - 8), (sail - 30, horizon - 8)],
+            self.light,
+            0.8,
+        )
+        self.polygon(
+            [
+                (sail - 36, horizon - 4),
+                (sail + 46, horizon - 4),
+                (sail + 34, horizon + 8),
+                (sail - 26, horizon + 8),
+            ],
             self.layers[3],
             0.9,
         )
@@ -330,7 +377,12 @@ class _Paper:
             a, w = x + self.rnd.uniform(-420, 420), self.rnd.uniform(30, 90)
             lean = (a - x) * 1.1
             self.polygon(
-                [(a - w / 3, -10), (a + w / 3, -10), (a + lean + w * 1.6, 760), (a + lean - w * 1.6, 760)],
+                [
+                    (a - w / 3, -10),
+                    (a + w / 3, -10),
+                    (a + lean + w * 1.6, 760),
+                    (a + lean - w * 1.6, 760),
+                ],
                 self.light,
                 0.055,
             )
@@ -339,7 +391,9 @@ class _Paper:
             self.ground(self.curve(base, 34), [self.layers[k], self.layers[k], self.layers[3]])
             twigs = []
             for _ in range(5):
-                self.branch(self.rnd.uniform(0, 1600), base + 25, -math.pi / 2, 60 + 15 * k, 5, twigs)
+                self.branch(
+                    self.rnd.uniform(0, 1600), base + 25, -math.pi / 2, 60 + 15 * k, 5, twigs
+                )
             for width in range(1, 6):
                 some = [t for t, w in twigs if w == width]
                 if some:
@@ -353,33 +407,67 @@ class _Paper:
             for i in range(9):
                 t = -math.pi / 2 + (i - 4) * 0.2
                 self.lines(
-                    [[(fan, base + 30), (fan + math.cos(t) * (90 + 20 * k), base + 30 + math.sin(t) * (110 + 20 * k))]],
+                    [
+                        [
+                            (fan, base + 30),
+                            (
+                                fan + math.cos(t) * (90 + 20 * k),
+                                base + 30 + math.sin(t) * (110 + 20 * k),
+                            ),
+                        ]
+                    ],
                     5 + k,
                     self.mix([self.layers[k], self.light], 0.25 + 0.1 * k),
                     0.9,
                 )
-        cx, cy, way = self.rnd.uniform(400, 1200), self.rnd.uniform(240, 430), self.rnd.choice((-1, 1))
+        cx, cy, way = (
+            self.rnd.uniform(400, 1200),
+            self.rnd.uniform(240, 430),
+            self.rnd.choice((-1, 1)),
+        )
         for _ in range(16):
-            fx, fy, s = cx + self.rnd.gauss(0, 190), cy + self.rnd.gauss(0, 70), self.rnd.uniform(9, 19)
+            fx, fy, s = (
+                cx + self.rnd.gauss(0, 190),
+                cy + self.rnd.gauss(0, 70),
+                self.rnd.uniform(9, 19),
+            )
             body = [
-                (fx + way * s * 1.5 * math.cos(t / 8 * 3.1416), fy + s * 0.62 * math.sin(t / 8 * 3.1416))
+                (
+                    fx + way * s * 1.5 * math.cos(t / 8 * 3.1416),
+                    fy + s * 0.62 * math.sin(t / 8 * 3.1416),
+                )
                 for t in range(16)
             ]
-            tail = [(fx - way * s * 1.2, fy), (fx - way * s * 2.3, fy - s * 0.7), (fx - way * s * 2.3, fy + s * 0.7)]
+            tail = [
+                (fx - way * s * 1.2, fy),
+                (fx - way * s * 2.3, fy - s * 0.7),
+                (fx - way * s * 2.3, fy + s * 0.7),
+            ]
             self.small(body, self.accent)
             self.small(tail, self.accent)
         self.discs(
-            [(self.rnd.uniform(100, 1500), self.rnd.uniform(60, 650), self.rnd.uniform(2, 7)) for _ in range(34)],
+            [
+                (self.rnd.uniform(100, 1500), self.rnd.uniform(60, 650), self.rnd.uniform(2, 7))
+                for _ in range(34)
+            ],
             self.light,
             0.3,
         )
 
     def small(self, points, colour):
         """A small polygon, smoothed in its own box only (cheap)."""
-        x0, y0 = math.floor(min(x for x, _ in points)) - 1, math.floor(min(y for _, y in points)) - 1
-        w, h = math.ceil(max(x for x, _ in points)) - x0 + 2, math.ceil(max(y for _, y in points)) - y0 + 2
+        x0, y0 = (
+            math.floor(min(x for x, _ in points)) - 1,
+            math.floor(min(y for _, y in points)) - 1,
+        )
+        w, h = (
+            math.ceil(max(x for x, _ in points)) - x0 + 2,
+            math.ceil(max(y for _, y in points)) - y0 + 2,
+        )
         big = self.Image.new("L", (4 * w, 4 * h), 0)
-        self.ImageDraw.Draw(big).polygon([(4 * (x - x0), 4 * (y - y0)) for x, y in points], fill=255)
+        self.ImageDraw.Draw(big).polygon(
+            [(4 * (x - x0), 4 * (y - y0)) for x, y in points], fill=255
+        )
         self.image.paste(colour, (x0, y0, x0 + w, y0 + h), big.reduce(4))
 
     def branch(self, x, y, angle, length, level, out):
@@ -421,7 +509,9 @@ class _Paper:
                         )
                     x += size * self.rnd.uniform(0.22, 0.62)
 
-            self.lay(self.mask(firs), [tone, tone, self.mix([tone, self.sky[-1]], 0.3 if k < 3 else 0.0)])
+            self.lay(
+                self.mask(firs), [tone, tone, self.mix([tone, self.sky[-1]], 0.3 if k < 3 else 0.0)]
+            )
 
     def leaves(self):
         self.glow(self.rnd.uniform(300, 1300), 300, 700, self.light, 0.8)
@@ -430,10 +520,15 @@ class _Paper:
             for i in range(6 - k):
                 side = (corner + (i % 3 == 2)) % 2
                 x, y = (-60 if side == 0 else 1660), self.rnd.uniform(80, 860)
-                angle = (0 if side == 0 else math.pi) + self.rnd.uniform(-0.75, 0.75) * (1 if side == 0 else -1)
+                angle = (0 if side == 0 else math.pi) + self.rnd.uniform(-0.75, 0.75) * (
+                    1 if side == 0 else -1
+                )
                 self.leaf(x, y, angle, self.rnd.uniform(420, 760) - 50 * k, colour)
         self.discs(
-            [(self.rnd.uniform(500, 1100), self.rnd.uniform(150, 750), self.rnd.uniform(6, 16)) for _ in range(7)],
+            [
+                (self.rnd.uniform(500, 1100), self.rnd.uniform(150, 750), self.rnd.uniform(6, 16))
+                for _ in range(7)
+            ],
             self.accent,
             0.75,
         )
@@ -443,16 +538,30 @@ class _Paper:
         spine = []
         for i in range(41):
             t = i / 40
-            spine.append((x, y, angle + bend * t, width * math.sin(math.pi * t) ** 0.8 * (1.15 - 0.5 * t)))
-            x, y = x + math.cos(angle + bend * t) * length / 40, y + math.sin(angle + bend * t) * length / 40
+            spine.append(
+                (x, y, angle + bend * t, width * math.sin(math.pi * t) ** 0.8 * (1.15 - 0.5 * t))
+            )
+            x, y = (
+                x + math.cos(angle + bend * t) * length / 40,
+                y + math.sin(angle + bend * t) * length / 40,
+            )
         left = [(a - math.sin(g) * w, b + math.cos(g) * w) for a, b, g, w in spine]
         right = [(a + math.sin(g) * w, b - math.cos(g) * w) for a, b, g, w in spine]
         self.polygon(left + right[::-1], colour, 0.93)
-        self.polygon(left + [(a, b) for a, b, _, _ in spine][::-1], self.mix([colour, self.light], 0.16), 0.9)
+        self.polygon(
+            left + [(a, b) for a, b, _, _ in spine][::-1], self.mix([colour, self.light], 0.16), 0.9
+        )
         veins = [
-            [(spine[i][0], spine[i][1]), (e[i + 4][0], e[i + 4][1])] for i in range(4, 34, 4) for e in (left, right)
+            [(spine[i][0], spine[i][1]), (e[i + 4][0], e[i + 4][1])]
+            for i in range(4, 34, 4)
+            for e in (left, right)
         ]
-        self.lines([[(a, b) for a, b, _, _ in spine], *veins], 1.6, self.mix([colour, self.light], 0.5), 0.7)
+        self.lines(
+            [[(a, b) for a, b, _, _ in spine], *veins],
+            1.6,
+            self.mix([colour, self.light], 0.5),
+            0.7,
+        )
 
     def skyline(self):
         self.sun(low=420, high=260)
@@ -460,7 +569,11 @@ class _Paper:
             houses, x, base = [], -20.0, 900
             while x < 1600:
                 w = self.rnd.uniform(46, 110) + 10 * k
-                h = self.rnd.uniform(130, 400) * (1.35 - 0.2 * k) + 40 + (150 if self.rnd.random() < 0.12 else 0)
+                h = (
+                    self.rnd.uniform(130, 400) * (1.35 - 0.2 * k)
+                    + 40
+                    + (150 if self.rnd.random() < 0.12 else 0)
+                )
                 houses.append((x, base - h - (3 - k) * 62, w))
                 x += w + (self.rnd.uniform(0, 26) if k > 1 else 0)
             tone = self.mix([colour, self.sky[-1]], 0.24 - 0.08 * k)
@@ -469,12 +582,26 @@ class _Paper:
                 for i, (x, y, w) in enumerate(houses):
                     d.rectangle((2 * x, 2 * y, 2 * (x + w), 1800), fill=255)
                     if i % 5 == 1:
-                        d.rectangle((2 * (x + w * 0.25), 2 * (y - 22), 2 * (x + w * 0.75), 2 * y), fill=255)
-                        d.rectangle((2 * (x + w / 2) - 3, 2 * (y - 74), 2 * (x + w / 2) + 3, 2 * y), fill=255)
+                        d.rectangle(
+                            (2 * (x + w * 0.25), 2 * (y - 22), 2 * (x + w * 0.75), 2 * y), fill=255
+                        )
+                        d.rectangle(
+                            (2 * (x + w / 2) - 3, 2 * (y - 74), 2 * (x + w / 2) + 3, 2 * y),
+                            fill=255,
+                        )
                     elif i % 5 == 3:
-                        d.polygon([(2 * x, 2 * y), (2 * (x + w), 2 * y), (2 * (x + w), 2 * (y - w * 0.4))], fill=255)
+                        d.polygon(
+                            [
+                                (2 * x, 2 * y),
+                                (2 * (x + w), 2 * y),
+                                (2 * (x + w), 2 * (y - w * 0.4)),
+                            ],
+                            fill=255,
+                        )
 
-            self.lay(self.mask(blocks), [tone, tone, self.mix([tone, self.sky[-1]], 0.35 - 0.1 * k)])
+            self.lay(
+                self.mask(blocks), [tone, tone, self.mix([tone, self.sky[-1]], 0.35 - 0.1 * k)]
+            )
             if k >= 1:
                 chance = 0.10 + 0.07 * k
 
@@ -483,7 +610,9 @@ class _Paper:
                         for wy in range(int(y) + 16, 900, 22):
                             for wx in range(int(x) + 10, int(x + w) - 12, 17):
                                 if self.rnd.random() < chance:
-                                    d.rectangle((2 * wx, 2 * wy, 2 * wx + 14, 2 * wy + 20), fill=255)
+                                    d.rectangle(
+                                        (2 * wx, 2 * wy, 2 * wx + 14, 2 * wy + 20), fill=255
+                                    )
 
                 self.lay(self.mask(windows), self.accent, 0.22 + 0.2 * k)
 
@@ -499,19 +628,33 @@ class _Paper:
         for r, n, a in ((0.9, 260, 0.5), (1.5, 90, 0.7), (2.4, 22, 0.95)):
             self.discs(
                 [
-                    (self.rnd.uniform(0, 1600), self.rnd.uniform(0, 900), r * self.rnd.uniform(0.7, 1.2))
+                    (
+                        self.rnd.uniform(0, 1600),
+                        self.rnd.uniform(0, 900),
+                        r * self.rnd.uniform(0.7, 1.2),
+                    )
                     for _ in range(n)
                 ],
                 self.light,
                 a,
             )
-        x, y, r = self.rnd.uniform(450, 1150), self.rnd.uniform(380, 540), self.rnd.uniform(150, 240)
+        x, y, r = (
+            self.rnd.uniform(450, 1150),
+            self.rnd.uniform(380, 540),
+            self.rnd.uniform(150, 240),
+        )
         self.glow(x, y, r * 2.3, self.accent, 0.35)
-        disc = self.mask(lambda d: d.ellipse((2 * (x - r), 2 * (y - r), 2 * (x + r), 2 * (y + r)), fill=255))
-        body = self.gradient([self.light, self.accent, self.layers[0], self.layers[1]], (round(2 * r), round(2 * r)))
+        disc = self.mask(
+            lambda d: d.ellipse((2 * (x - r), 2 * (y - r), 2 * (x + r), 2 * (y + r)), fill=255)
+        )
+        body = self.gradient(
+            [self.light, self.accent, self.layers[0], self.layers[1]], (round(2 * r), round(2 * r))
+        )
         sheet = self.image.copy()
         sheet.paste(
-            body.rotate(self.rnd.uniform(-30, 30), self.Image.Resampling.BICUBIC, fillcolor=self.accent),
+            body.rotate(
+                self.rnd.uniform(-30, 30), self.Image.Resampling.BICUBIC, fillcolor=self.accent
+            ),
             (round(x - r), round(y - r)),
         )
         tilt, turn = self.rnd.uniform(0.16, 0.26), self.rnd.uniform(-0.35, 0.35)
@@ -522,7 +665,10 @@ class _Paper:
                 for t in range(start, stop + 1)
             ]
             return [
-                (x + a * math.cos(turn) - b * math.sin(turn), y + a * math.sin(turn) + b * math.cos(turn))
+                (
+                    x + a * math.cos(turn) - b * math.sin(turn),
+                    y + a * math.sin(turn) + b * math.cos(turn),
+                )
                 for a, b in pts
             ]
 
@@ -531,12 +677,15 @@ class _Paper:
         shade = self.Image.new("L", SIZE, 0)
         night = self.mask(
             lambda d: d.ellipse(
-                (2 * (x - r * 1.32), 2 * (y - r * 1.32), 2 * (x + r * 0.78), 2 * (y + r * 0.78)), fill=255
+                (2 * (x - r * 1.32), 2 * (y - r * 1.32), 2 * (x + r * 0.78), 2 * (y + r * 0.78)),
+                fill=255,
             )
         )
         from PIL import ImageChops, ImageFilter
 
-        shade = ImageChops.multiply(ImageChops.invert(night.filter(ImageFilter.GaussianBlur(r * 0.16))), disc)
+        shade = ImageChops.multiply(
+            ImageChops.invert(night.filter(ImageFilter.GaussianBlur(r * 0.16))), disc
+        )
         self.lay(shade, self.layers[3], 0.8)
         self.lines([ring(0, 60, s) for s in (1.5, 1.62, 1.78)], 5, self.light, 0.7)
         mx, my = x + self.rnd.choice((-1, 1)) * r * 2.3, y - r * self.rnd.uniform(0.6, 1.1)
@@ -578,7 +727,9 @@ class _Paper:
             1,
         )
         self.discs(
-            [(x, y, self.rnd.uniform(13, 21)) for x, y in hubs[4:]], self.light if self.dark else self.layers[3], 0.95
+            [(x, y, self.rnd.uniform(13, 21)) for x, y in hubs[4:]],
+            self.light if self.dark else self.layers[3],
+            0.95,
         )
         self.discs([(x, y, self.rnd.uniform(15, 24)) for x, y in hubs[:4]], self.accent)
         self.discs([(x, y, 6) for x, y in hubs], self.sky[0])
@@ -602,7 +753,8 @@ class _Paper:
         line = []
         for (x0, y0), (x1, y1) in zip(knots, knots[1:], strict=False):
             line += [
-                (x0 + (x1 - x0) * t / 16, y0 + (y1 - y0) * (3 * (t / 16) ** 2 - 2 * (t / 16) ** 3)) for t in range(16)
+                (x0 + (x1 - x0) * t / 16, y0 + (y1 - y0) * (3 * (t / 16) ** 2 - 2 * (t / 16) ** 3))
+                for t in range(16)
             ]
         self.lines([line], 6, self.accent)
         self.discs([(x, y, 13) for x, y in knots], self.accent)
@@ -621,7 +773,11 @@ class _Paper:
         for k in range(3):
             some = placed[k::3]
             self.discs(some, self.layers[k], 0.42)
-            self.discs([(x, y, r * 0.9) for x, y, r in some], self.mix([self.layers[k], self.light], 0.55), 0.6)
+            self.discs(
+                [(x, y, r * 0.9) for x, y, r in some],
+                self.mix([self.layers[k], self.light], 0.55),
+                0.6,
+            )
             cores = [
                 (
                     x + self.rnd.uniform(-0.2, 0.2) * r,
@@ -632,13 +788,17 @@ class _Paper:
                 if r > 45
             ]
             self.discs(cores, self.accent if k == 0 else self.layers[k + 1], 0.75)
-            self.discs([(x - r * 0.3, y - r * 0.3, r * 0.25) for x, y, r in cores], self.light, 0.55)
+            self.discs(
+                [(x - r * 0.3, y - r * 0.3, r * 0.25) for x, y, r in cores], self.light, 0.55
+            )
 
     def helix(self):
         turn, phase = self.rnd.uniform(-0.25, 0.25), self.rnd.uniform(0, 6.28)
 
         def place(u, v):
-            return 800 + u * math.cos(turn) - v * math.sin(turn), 450 + u * math.sin(turn) + v * math.cos(turn)
+            return 800 + u * math.cos(turn) - v * math.sin(turn), 450 + u * math.sin(
+                turn
+            ) + v * math.cos(turn)
 
         for u in range(-920, 921, 40):
             s = math.sin(u / 150 + phase) * 165
@@ -653,7 +813,10 @@ class _Paper:
                         r = 15 + 8 * sign * math.cos(k / 150 + phase)
                         self.small(
                             [
-                                (px + r * math.cos(t / 10 * 3.1416), py + r * math.sin(t / 10 * 3.1416))
+                                (
+                                    px + r * math.cos(t / 10 * 3.1416),
+                                    py + r * math.sin(t / 10 * 3.1416),
+                                )
                                 for t in range(20)
                             ],
                             (self.layers[2] if sign > 0 else self.accent)
@@ -665,7 +828,14 @@ class _Paper:
         self.sun(low=330, high=190)
         for k, colour in enumerate(self.layers):
             line = self.curve(500 + 100 * k, 62 + 6 * k)
-            self.ground(line, [self.mix([colour, self.light], 0.2), colour, self.mix([colour, self.layers[-1]], 0.25)])
+            self.ground(
+                line,
+                [
+                    self.mix([colour, self.light], 0.2),
+                    colour,
+                    self.mix([colour, self.layers[-1]], 0.25),
+                ],
+            )
             self.lines([line], 2, self.light, 0.25)
 
     def rings(self):
@@ -676,12 +846,16 @@ class _Paper:
             r, t = 95 * i * (1 + 0.02 * i), i / n
             self.discs(
                 [(x, y, r)],
-                self.mix([self.accent, *self.layers], t) if i % 2 else self.mix([self.light, *self.sky[::-1]], t),
+                self.mix([self.accent, *self.layers], t)
+                if i % 2
+                else self.mix([self.light, *self.sky[::-1]], t),
                 0.55,
             )
         bars = []
         for i in range(64):
-            h = 26 + 130 * abs(math.sin(i * 0.19 + x) * math.sin(i * 0.053 + y)) * self.rnd.uniform(0.5, 1)
+            h = 26 + 130 * abs(math.sin(i * 0.19 + x) * math.sin(i * 0.053 + y)) * self.rnd.uniform(
+                0.5, 1
+            )
             bars.append([(25 + i * 24.6, 450 - h), (25 + i * 24.6, 450 + h)])
         self.lines(bars, 5, self.light if self.dark else self.layers[3], 0.55)
 
@@ -690,7 +864,10 @@ class _Paper:
         colours = [*self.layers, self.accent, self.light]
         for gy in range(0, 900, s):
             for gx in range(0, 1600, s):
-                ground, ink = self.rnd.sample([*self.sky, self.layers[0]], 2)[0], self.rnd.choice(colours)
+                ground, ink = (
+                    self.rnd.sample([*self.sky, self.layers[0]], 2)[0],
+                    self.rnd.choice(colours),
+                )
                 shape, flip = self.rnd.randrange(6), self.rnd.randrange(4)
 
                 def tile(d, gx=gx, gy=gy, shape=shape, flip=flip):
@@ -704,19 +881,28 @@ class _Paper:
                             fill=255,
                         )
                     elif shape == 1:
-                        d.ellipse((x + b * 0.12, y + b * 0.12, x + b * 0.88, y + b * 0.88), fill=255)
+                        d.ellipse(
+                            (x + b * 0.12, y + b * 0.12, x + b * 0.88, y + b * 0.88), fill=255
+                        )
                     elif shape == 2:
                         d.pieslice((x, y + b * 0.25, x + b, y + b * 1.25), 180, 360, fill=255)
                     elif shape == 3:
                         d.polygon(
-                            [(x, y), (x + b, y), (x, y + b)] if flip % 2 else [(x + b, y), (x + b, y + b), (x, y + b)],
+                            [(x, y), (x + b, y), (x, y + b)]
+                            if flip % 2
+                            else [(x + b, y), (x + b, y + b), (x, y + b)],
                             fill=255,
                         )
                     elif shape == 4:
                         for i in range(4):
-                            d.rectangle((x, y + b * (i * 0.25 + 0.05), x + b, y + b * (i * 0.25 + 0.15)), fill=255)
+                            d.rectangle(
+                                (x, y + b * (i * 0.25 + 0.05), x + b, y + b * (i * 0.25 + 0.15)),
+                                fill=255,
+                            )
                     else:
-                        d.ellipse((x + b * 0.08, y + b * 0.08, x + b * 0.92, y + b * 0.92), fill=255)
+                        d.ellipse(
+                            (x + b * 0.08, y + b * 0.08, x + b * 0.92, y + b * 0.92), fill=255
+                        )
                         d.ellipse((x + b * 0.3, y + b * 0.3, x + b * 0.7, y + b * 0.7), fill=0)
 
                 big = self.Image.new("L", (2 * s, 2 * s), 0)
@@ -724,7 +910,9 @@ class _Paper:
                 tile(canvas)
                 self.image.paste(ground, (gx, gy, gx + s, gy + s))
                 self.image.paste(
-                    ink, (gx, gy, gx + s, gy + s), big.reduce(2).point([round(v * 0.92) for v in range(256)])
+                    ink,
+                    (gx, gy, gx + s, gy + s),
+                    big.reduce(2).point([round(v * 0.92) for v in range(256)]),
                 )
 
     def arches(self):
@@ -739,12 +927,17 @@ class _Paper:
                 a, b, top = x + inset, x + w - inset, 900 - h + inset
                 half = (b - a) / 2
                 arc = [
-                    (a + half - half * math.cos(t / 40 * math.pi), top + half - half * math.sin(t / 40 * math.pi))
+                    (
+                        a + half - half * math.cos(t / 40 * math.pi),
+                        top + half - half * math.sin(t / 40 * math.pi),
+                    )
                     for t in range(41)
                 ]
                 self.polygon(
                     [(a, 910), *arc, (b, 910)],
-                    tones[(first + i) % 5] if i % 2 == 0 else self.mix([tones[(first + i) % 5], self.light], 0.55),
+                    tones[(first + i) % 5]
+                    if i % 2 == 0
+                    else self.mix([tones[(first + i) % 5], self.light], 0.55),
                     0.96,
                 )
             x += w + self.rnd.uniform(-30, 36)
@@ -764,9 +957,18 @@ class _Paper:
             )
         for _ in range(9):
             a, d = self.rnd.uniform(0, 6.283), self.rnd.uniform(100, 430)
-            x, y, r = 800 + math.cos(a) * d * 1.5, 450 + math.sin(a) * d * 0.75, self.rnd.uniform(40, 110)
+            x, y, r = (
+                800 + math.cos(a) * d * 1.5,
+                450 + math.sin(a) * d * 0.75,
+                self.rnd.uniform(40, 110),
+            )
             self.lines(
-                [[(x + r * math.cos(t / 40 * 6.2832), y + r * math.sin(t / 40 * 6.2832)) for t in range(41)]],
+                [
+                    [
+                        (x + r * math.cos(t / 40 * 6.2832), y + r * math.sin(t / 40 * 6.2832))
+                        for t in range(41)
+                    ]
+                ],
                 3,
                 self.light,
                 0.8,
@@ -807,6 +1009,10 @@ class _Shifted:
         def shifted(points, *args, **more):
             if isinstance(points, list):
                 return method([(a - self.x, b - self.y) for a, b in points], *args, **more)
-            return method(tuple(v - (self.y if i % 2 else self.x) for i, v in enumerate(points)), *args, **more)
+            return method(
+                tuple(v - (self.y if i % 2 else self.x) for i, v in enumerate(points)),
+                *args,
+                **more,
+            )
 
         return shifted

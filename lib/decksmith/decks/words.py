@@ -13,7 +13,11 @@ _WORD = re.compile(r"[^\W_]+")
 LONGEST = 20_000  # characters of a slide's text that are read
 
 # The commonest function words, enough to tell these languages apart in a few dozen words of slide text.
-STOPWORDS = {name: set(row.split()) for name, row in (line.split(":") for line in """
+STOPWORDS = {
+    name: set(row.split())
+    for name, row in (
+        line.split(":")
+        for line in """
 en: the of and to in is for that with on as are by this from or an be at it not how what why your we you our can
 de: der die das und ist nicht mit für von auf ein eine den dem des zu im werden wie sich auch durch bei oder als nach
 fr: le la les des et est une dans pour que qui sur avec par plus sont aux du ce cette nous vous pas comment ou au en un
@@ -28,12 +32,18 @@ da: og at det en som er for på med af ikke den til et om har kan vi hvordan fra
 tr: ve bir bu için ile olarak daha en çok gibi olan ne nasıl değil da de her veya sonra kadar
 id: yang dan di untuk dengan dari ini pada adalah tidak dalam itu atau ke oleh sebagai akan bisa kita
 vi: và của là các cho không có được trong một với những để người này khi từ như đã
-""".strip().splitlines())}
+""".strip().splitlines()
+    )
+}
 
 
 def count(text):
     """The number of words of a text, a float."""
-    return len(_SHORT.findall(text)) / 2 + len(_LONG.findall(text)) / 4 + len(_WORD.findall(DENSE.sub(" ", text)))
+    return (
+        len(_SHORT.findall(text)) / 2
+        + len(_LONG.findall(text)) / 4
+        + len(_WORD.findall(DENSE.sub(" ", text)))
+    )
 
 
 def different(text):
@@ -77,7 +87,9 @@ def content_words(text):
     for word in "".join(c if inside(c) else " " for c in text).split():
         if any(map(dense, word)):
             found.update(word[i : i + 2] for i in range(len(word) - 1))
-        elif len(word) >= (3 if "\u0590" <= word[0] <= "\u0dff" else 4) and not any(word in stop for stop in STOPWORDS.values()):
+        elif len(word) >= (3 if "\u0590" <= word[0] <= "\u0dff" else 4) and not any(
+            word in stop for stop in STOPWORDS.values()
+        ):
             found.add(word[:6])  # a crude stem: plural and verb endings go
     return found
 

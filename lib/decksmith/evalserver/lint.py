@@ -14,7 +14,11 @@ from urllib.parse import urlsplit
 from decksmith.core import cli
 from decksmith.evalserver import server
 
-SIZE, NODES, DEPTH = 1 << 20, 20_000, 50  # bytes, entries and levels of a file; such a file has a few hundred bytes
+SIZE, NODES, DEPTH = (
+    1 << 20,
+    20_000,
+    50,
+)  # bytes, entries and levels of a file; such a file has a few hundred bytes
 # A server that is put back into the queue by Slurm comes after two to three minutes.
 RESTART = 180
 
@@ -48,7 +52,9 @@ RULES = {
 }
 EVAL_KEYS = ("datasets", "defaults", "delegate")
 TOKEN = re.compile(r"Bearer \S+\Z")
-HEADER = re.compile(r"(?!\s)[^\r\n\x00\u0100-\U0010ffff]*\Z")  # what requests and http.client let through
+HEADER = re.compile(
+    r"(?!\s)[^\r\n\x00\u0100-\U0010ffff]*\Z"
+)  # what requests and http.client let through
 
 
 @dataclass
@@ -100,7 +106,12 @@ def summary(text):
     said = []
     for entry in setting.get("eval", setting)["delegate"]:
         asked = [{**entry.get("defaults", {}), **one} for one in entry["datasets"]]
-        names = [f"{one['name']}:{one['n_samples_per_eval_prompt']}" if one.get("n_samples_per_eval_prompt") else one["name"] for one in asked]
+        names = [
+            f"{one['name']}:{one['n_samples_per_eval_prompt']}"
+            if one.get("n_samples_per_eval_prompt")
+            else one["name"]
+            for one in asked
+        ]
         said.append(f"{' '.join(names)} at {entry['url']}")
     return "; ".join(said)
 
@@ -108,7 +119,10 @@ def summary(text):
 class _Check:
     def __init__(self, text, name, benchmarks):
         self.file, self.findings, self.lines = name, [], {}
-        self.bad, self.filled = set(), set()  # paths: what cannot be resolved or has the wrong type; what an interpolation fills
+        self.bad, self.filled = (
+            set(),
+            set(),
+        )  # paths: what cannot be resolved or has the wrong type; what an interpolation fills
         self.benchmarks = server.names() if benchmarks is None else benchmarks
         setting = self._read(text)
         if setting is not None:
@@ -118,8 +132,16 @@ class _Check:
         """A finding at the place of `path`, a tuple of keys and indices."""
         while path and path not in self.lines:  # from an alias, or merged in: where it was used
             path = path[:-1]
-        self.findings.append({"file": self.file, "line": self.lines.get(path, 1), "rule": rule, "key": _dotted(path), "message": message,
-                              "remedy": remedy or RULES[rule]})
+        self.findings.append(
+            {
+                "file": self.file,
+                "line": self.lines.get(path, 1),
+                "rule": rule,
+                "key": _dotted(path),
+                "message": message,
+                "remedy": remedy or RULES[rule],
+            }
+        )
 
     # Reading
 
@@ -137,11 +159,21 @@ class _Check:
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             self.lines[()] = mark.line + 1 if mark else 1
-            return self.add("yaml", (), f"the trainer cannot read this: {getattr(error, 'problem', None) or str(error).splitlines()[0]}")
+            return self.add(
+                "yaml",
+                (),
+                f"the trainer cannot read this: {getattr(error, 'problem', None) or str(error).splitlines()[0]}",
+            )
         except (OmegaConfBaseException, RecursionError, ValueError) as error:
-            return self.add("yaml", (), f"the trainer cannot read this: {str(error).splitlines()[0] if str(error) else 'nested too deeply'}")
+            return self.add(
+                "yaml",
+                (),
+                f"the trainer cannot read this: {str(error).splitlines()[0] if str(error) else 'nested too deeply'}",
+            )
         if not OmegaConf.is_dict(loaded) or not loaded:
-            return self.add("root", (), "no mapping at the root: the trainer finds no evaluation in it")
+            return self.add(
+                "root", (), "no mapping at the root: the trainer finds no evaluation in it"
+            )
         return self._resolved(loaded, ())
 
     def _places(self, node, path):
@@ -153,7 +185,9 @@ class _Check:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 if not isinstance(key, yaml.ScalarNode):
-                    raise yaml.MarkedYAMLError(problem="a key that is a list or a mapping", problem_mark=key.start_mark)
+                    raise yaml.MarkedYAMLError(
+                        problem="a key that is a list or a mapping", problem_mark=key.start_mark
+                    )
                 where = (*path, key.value)
                 self.lines.setdefault(where, key.start_mark.line + 1)
                 self._places(value, where)
@@ -169,19 +203,32 @@ class _Check:
         keys = list(node.keys()) if OmegaConf.is_dict(node) else range(len(node))
         found = {}
         for key in keys:
-            where = (*path, key if isinstance(key, int) and not OmegaConf.is_dict(node) else str(key))
+            where = (
+                *path,
+                key if isinstance(key, int) and not OmegaConf.is_dict(node) else str(key),
+            )
             try:
                 if OmegaConf.is_interpolation(node, key):
                     self.filled.add(where)
                 value = node[key]
                 if OmegaConf.is_config(value):
-                    value = self._resolved(value, where) if not OmegaConf.is_interpolation(node, key) else OmegaConf.to_container(value, resolve=True)
+                    value = (
+                        self._resolved(value, where)
+                        if not OmegaConf.is_interpolation(node, key)
+                        else OmegaConf.to_container(value, resolve=True)
+                    )
             except OmegaConfBaseException as error:
                 value = None
                 self.bad.add(where)
                 line = str(error).splitlines()[0]
-                if isinstance(error, InterpolationResolutionError) and (unset := re.search(r"Environment variable '(.*?)' not found", line)):
-                    self.add("unset", where, f"the variable {unset[1]} is not set here; unset, it stops the training at its start")
+                if isinstance(error, InterpolationResolutionError) and (
+                    unset := re.search(r"Environment variable '(.*?)' not found", line)
+                ):
+                    self.add(
+                        "unset",
+                        where,
+                        f"the variable {unset[1]} is not set here; unset, it stops the training at its start",
+                    )
                 else:
                     self.add("interpolation", where, f"{line}: the training stops at its start")
             found[key] = value
@@ -195,48 +242,92 @@ class _Check:
             top = ("eval",)
             for key in setting.keys() - {"eval"}:
                 if key in EVAL_KEYS:
-                    self.add("ignored-key", (str(key),), f"`{key}` stands beside `eval` and not in it: the trainer ignores it", "indent it, below `eval`")
+                    self.add(
+                        "ignored-key",
+                        (str(key),),
+                        f"`{key}` stands beside `eval` and not in it: the trainer ignores it",
+                        "indent it, below `eval`",
+                    )
             setting = setting["eval"]
             if not isinstance(setting, dict):
-                return self.add("root", top, "`eval` holds no mapping: the trainer finds no evaluation in it")
+                return self.add(
+                    "root", top, "`eval` holds no mapping: the trainer finds no evaluation in it"
+                )
         elif not setting.keys() & set(EVAL_KEYS):
             return self.add("root", (), "there is no key `eval`")
         for key in setting.keys() - set(EVAL_KEYS):
-            self.add("ignored-key", (*top, str(key)), f"`{key}` is ignored in silence{_meant(key, EVAL_KEYS)}")
+            self.add(
+                "ignored-key",
+                (*top, str(key)),
+                f"`{key}` is ignored in silence{_meant(key, EVAL_KEYS)}",
+            )
         local = self._local(setting.get("datasets"), (*top, "datasets"))
         entries, where = setting.get("delegate"), (*top, "delegate")
         if not entries:
             return self.add("no-delegate", where, "no delegate: the server is never asked")
         if not isinstance(entries, list):
-            return self.add("no-delegate", where, "`delegate` is no list: the training dies at its first evaluation")
+            return self.add(
+                "no-delegate",
+                where,
+                "`delegate` is no list: the training dies at its first evaluation",
+            )
         defaults, seen = setting.get("defaults") or {}, {}
         for number, entry in enumerate(entries):
-            self._delegate(entry, (*where, number), local, defaults if isinstance(defaults, dict) else {}, (*top, "defaults"), seen)
+            self._delegate(
+                entry,
+                (*where, number),
+                local,
+                defaults if isinstance(defaults, dict) else {},
+                (*top, "defaults"),
+                seen,
+            )
 
     def _local(self, found, path):
         """The names of the trainer's own datasets, {name: path}."""
         if not found:
-            self.add("local-datasets", path, "eval.datasets is empty or missing: the trainer refuses to start (ValueError)")
+            self.add(
+                "local-datasets",
+                path,
+                "eval.datasets is empty or missing: the trainer refuses to start (ValueError)",
+            )
             return {}
         if not isinstance(found, (list, dict)):
-            self.add("local-datasets", path, "eval.datasets is no list: the trainer refuses to start (TypeError)")
+            self.add(
+                "local-datasets",
+                path,
+                "eval.datasets is no list: the trainer refuses to start (TypeError)",
+            )
             return {}
         names = {}
         for key, one in found.items() if isinstance(found, dict) else enumerate(found):
             where = (*path, key)
             one = one or {}
-            name = (one.get("name") or (key if isinstance(found, dict) else None)) if isinstance(one, dict) else None
-            if isinstance(one, dict) and not {(*where, "name"), (*where, "path")}.isdisjoint(self.bad):
+            name = (
+                (one.get("name") or (key if isinstance(found, dict) else None))
+                if isinstance(one, dict)
+                else None
+            )
+            if isinstance(one, dict) and not {(*where, "name"), (*where, "path")}.isdisjoint(
+                self.bad
+            ):
                 continue
             if not name or not one.get("path"):
-                self.add("local-dataset", where, "a dataset without name or path: the trainer refuses to start")
+                self.add(
+                    "local-dataset",
+                    where,
+                    "a dataset without name or path: the trainer refuses to start",
+                )
             if name:
                 names[str(name)] = where
         return names
 
     def _delegate(self, entry, path, local, outer, outer_path, seen):
         if not isinstance(entry, dict):
-            return self.add("delegate-name", path, "this entry is no mapping: the training dies at its first evaluation")
+            return self.add(
+                "delegate-name",
+                path,
+                "this entry is no mapping: the training dies at its first evaluation",
+            )
         entry = self._typed(entry, Delegate, path)
         name = entry.get("name")
         if (*path, "name") in self.bad:
@@ -244,28 +335,57 @@ class _Check:
         elif not str(name or "").strip():
             self.add("delegate-name", path, "a delegate without a name is left out in silence")
         elif str(name).strip().lower() != "skills":
-            self.add("delegate-name", (*path, "name"), f"a delegate called {name!r} stops the training at its first evaluation, not at its start")
+            self.add(
+                "delegate-name",
+                (*path, "name"),
+                f"a delegate called {name!r} stops the training at its first evaluation, not at its start",
+            )
         elif name != "skills":
-            self.add("delegate-name", (*path, "name"), f"{name!r} is accepted and then left out: the client is known as `skills`, in these letters")
+            self.add(
+                "delegate-name",
+                (*path, "name"),
+                f"{name!r} is accepted and then left out: the client is known as `skills`, in these letters",
+            )
         self._url(entry.get("url"), path)
         self._patience(entry, path)
         self._headers(entry.get("headers") or {}, path)
         defaults = entry.get("defaults") or {}
         for key in defaults.keys() - set(SAMPLING):
-            self.add("ignored-key", (*path, "defaults", str(key)), f"the default `{key}` is ignored in silence{_meant(key, SAMPLING)}")
-        defaults = self._sampling({key: value for key, value in defaults.items() if key in SAMPLING}, (*path, "defaults"))
+            self.add(
+                "ignored-key",
+                (*path, "defaults", str(key)),
+                f"the default `{key}` is ignored in silence{_meant(key, SAMPLING)}",
+            )
+        defaults = self._sampling(
+            {key: value for key, value in defaults.items() if key in SAMPLING}, (*path, "defaults")
+        )
         datasets = entry.get("datasets")
         if (*path, "datasets") in self.bad:
             return
         if not isinstance(datasets, list) or not datasets:
-            return self.add("no-datasets", (*path, "datasets"), "no datasets: nothing is asked of the server, with a warning in the log at most")
+            return self.add(
+                "no-datasets",
+                (*path, "datasets"),
+                "no datasets: nothing is asked of the server, with a warning in the log at most",
+            )
         lost = set()
         for number, one in enumerate(datasets):
             one = self._dataset(one, (*path, "datasets", number), local, seen)
-            lost |= {key for key in SAMPLING if key in outer and key not in one and key not in defaults and outer[key] is not None}
+            lost |= {
+                key
+                for key in SAMPLING
+                if key in outer
+                and key not in one
+                and key not in defaults
+                and outer[key] is not None
+            }
         for key in sorted(lost):
-            self.add("eval-defaults", (*outer_path, key), f"the default {key} = {outer[key]} is ignored for delegates: what is asked for instead is the "
-                     "trainer's own --eval-.. or --rollout-.. setting")
+            self.add(
+                "eval-defaults",
+                (*outer_path, key),
+                f"the default {key} = {outer[key]} is ignored for delegates: what is asked for instead is the "
+                "trainer's own --eval-.. or --rollout-.. setting",
+            )
 
     def _typed(self, given, kind, path):
         """The mapping with each value in the client's type; what is of no such field, or of another type, is a finding and left out."""
@@ -276,48 +396,86 @@ class _Check:
         for key, value in given.items():
             where = (*path, str(key))
             if key not in known:
-                self.add("unknown-key", where, f"`{key}` stops the training at its first evaluation (ConfigKeyError){_meant(key, known)}")
+                self.add(
+                    "unknown-key",
+                    where,
+                    f"`{key}` stops the training at its first evaluation (ConfigKeyError){_meant(key, known)}",
+                )
             elif where in self.bad:
                 found[key] = None
             elif kind is Dataset and value is None:
                 found[key] = None
             else:
                 try:
-                    found[key] = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), OmegaConf.create({key: value})))
+                    found[key] = OmegaConf.to_object(
+                        OmegaConf.merge(OmegaConf.structured(kind), OmegaConf.create({key: value}))
+                    )
                     found[key] = getattr(found[key], key)
                 except (OmegaConfBaseException, TypeError) as error:
                     self.bad.add(where)
                     found[key] = None
                     rule = "timeout" if key == "timeout_secs" else "type"
-                    self.add(rule, where, f"{key}: {str(error).splitlines()[0]}; it stops the training at its first evaluation")
+                    self.add(
+                        rule,
+                        where,
+                        f"{key}: {str(error).splitlines()[0]}; it stops the training at its first evaluation",
+                    )
         return found
 
     def _url(self, url, path):
         if (*path, "url") in self.bad:
             return
         if not (url or "").strip():
-            return self.add("url", (*path, "url") if url is not None else path, "a delegate without url is left out in silence")
+            return self.add(
+                "url",
+                (*path, "url") if url is not None else path,
+                "a delegate without url is left out in silence",
+            )
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError as error:
             return self.add("url", (*path, "url"), f"{url!r} is no address: {error}")
         if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-            return self.add("url", (*path, "url"), f"{url!r} is no address of a server: the training dies at its first evaluation")
+            return self.add(
+                "url",
+                (*path, "url"),
+                f"{url!r} is no address of a server: the training dies at its first evaluation",
+            )
         if parts.path.rstrip("/") != "/evaluate" or parts.query or parts.fragment:
-            self.add("url", (*path, "url"), f"{url} has no path /evaluate: it is asked as it stands, answers 404, and the training dies")
+            self.add(
+                "url",
+                (*path, "url"),
+                f"{url} has no path /evaluate: it is asked as it stands, answers 404, and the training dies",
+            )
         if parts.username or parts.password:
-            self.add("secret", (*path, "url"), "a password in the address is written to the trainer's log")
+            self.add(
+                "secret",
+                (*path, "url"),
+                "a password in the address is written to the trainer's log",
+            )
 
     def _patience(self, entry, path):
         seconds = entry.get("timeout_secs", 3600)
         if isinstance(seconds, int) and seconds < 1:
-            self.add("timeout", (*path, "timeout_secs"), f"timeout_secs is {seconds}: the training dies at its first evaluation (ValueError)")
+            self.add(
+                "timeout",
+                (*path, "timeout_secs"),
+                f"timeout_secs is {seconds}: the training dies at its first evaluation (ValueError)",
+            )
         attempts = entry.get("max_retries", 1)
         if isinstance(attempts, int) and patience(attempts) < RESTART:
-            given = f"max_retries counts attempts, and {attempts} {'is' if attempts == 1 else 'are'} over" if "max_retries" in entry else "one attempt is the default, over"
-            self.add("retries", (*path, "max_retries"), f"{given} {patience(attempts)} s after the server went away; then the training dies, and a server that "
-                     f"Slurm starts anew takes up to {RESTART} s")
+            given = (
+                f"max_retries counts attempts, and {attempts} {'is' if attempts == 1 else 'are'} over"
+                if "max_retries" in entry
+                else "one attempt is the default, over"
+            )
+            self.add(
+                "retries",
+                (*path, "max_retries"),
+                f"{given} {patience(attempts)} s after the server went away; then the training dies, and a server that "
+                f"Slurm starts anew takes up to {RESTART} s",
+            )
 
     def _headers(self, headers, path):
         where = (*path, "headers")
@@ -328,43 +486,88 @@ class _Check:
             if here in self.bad:
                 continue
             if not isinstance(name, str) or not isinstance(value, str):
-                self.add("header", here, f"the header {name} is {value!r}, no string: the training dies at its first evaluation (InvalidHeader)")
+                self.add(
+                    "header",
+                    here,
+                    f"the header {name} is {value!r}, no string: the training dies at its first evaluation (InvalidHeader)",
+                )
             elif not HEADER.match(value) or not re.fullmatch(r"[!-9;-~]+", name):
-                self.add("header", here, f"the header {name} has letters or blanks that no header may have: the training dies at its first evaluation",
-                         "remove them; a variable read from a file often ends in a line end")
+                self.add(
+                    "header",
+                    here,
+                    f"the header {name} has letters or blanks that no header may have: the training dies at its first evaluation",
+                    "remove them; a variable read from a file often ends in a line end",
+                )
         given = {str(name).lower(): (name, value) for name, value in headers.items()}
         if "authorization" not in given:
-            self.add("token", where, "no Authorization header: the server answers 401, and the training dies after the last attempt")
+            self.add(
+                "token",
+                where,
+                "no Authorization header: the server answers 401, and the training dies after the last attempt",
+            )
         else:
             name, value = given["authorization"]
             here = (*where, name)
             if isinstance(value, str) and here not in self.bad:
                 if not TOKEN.match(value.strip()):
-                    self.add("token", here, "Authorization is not of the form `Bearer TOKEN`, or the token is empty: the server answers 401")
+                    self.add(
+                        "token",
+                        here,
+                        "Authorization is not of the form `Bearer TOKEN`, or the token is empty: the server answers 401",
+                    )
                 elif here not in self.filled:
                     self.add("secret", here, "the token stands in the file itself")
         if "x-run-id" not in given:
-            self.add("run", where, "no X-Run-Id: evaluations of two trainings can be taken for one, and a newer rollout does not replace an older one")
+            self.add(
+                "run",
+                where,
+                "no X-Run-Id: evaluations of two trainings can be taken for one, and a newer rollout does not replace an older one",
+            )
 
     def _dataset(self, one, path, local, seen):
         if not isinstance(one, dict):
-            self.add("dataset-name", path, "this entry is no mapping with a name: the training dies at its first evaluation", "write - name: aime25")
+            self.add(
+                "dataset-name",
+                path,
+                "this entry is no mapping with a name: the training dies at its first evaluation",
+                "write - name: aime25",
+            )
             return {}
         one = self._sampling(self._typed(one, Dataset, path), path)
         name = str(one.get("name") or "").strip()
         if not name:
             if (*path, "name") not in self.bad:
-                self.add("dataset-name", path, "a dataset without a name stops the training at its first evaluation")
+                self.add(
+                    "dataset-name",
+                    path,
+                    "a dataset without a name stops the training at its first evaluation",
+                )
             return one
         here = (*path, "name")
         if ":" in name:
-            self.add("dataset-name", here, f"the colon in {name!r} stops the training at its first evaluation")
+            self.add(
+                "dataset-name",
+                here,
+                f"the colon in {name!r} stops the training at its first evaluation",
+            )
         elif name not in self.benchmarks:
-            self.add("unknown-benchmark", here, f"the server has no benchmark {name!r}{_meant(name, self.benchmarks)}; it has: {', '.join(self.benchmarks)}")
+            self.add(
+                "unknown-benchmark",
+                here,
+                f"the server has no benchmark {name!r}{_meant(name, self.benchmarks)}; it has: {', '.join(self.benchmarks)}",
+            )
         if name in local:
-            self.add("local-wins", here, f"a local dataset is called {name!r} too; its metrics replace those of the server")
+            self.add(
+                "local-wins",
+                here,
+                f"a local dataset is called {name!r} too; its metrics replace those of the server",
+            )
         if name in seen:
-            self.add("twice", here, f"{name!r} stands in line {seen[name]} already; of the metrics of both the later are kept")
+            self.add(
+                "twice",
+                here,
+                f"{name!r} stands in line {seen[name]} already; of the metrics of both the later are kept",
+            )
         seen.setdefault(name, self.lines.get(here, 1))
         return one
 
@@ -373,13 +576,23 @@ class _Check:
         for key, value in given.items():
             if key in SAMPLING and value is not None and (*path, key) not in self.bad:
                 kind, least, most = server.SAMPLING[key]
-                if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-                    self.add("value", (*path, key), f"{key} is {value!r}, not from {least:g} to {most:g}: the server refuses it, and the training dies after the last attempt")
+                if (
+                    isinstance(value, bool)
+                    or not isinstance(value, int | float)
+                    or not least <= value <= most
+                ):
+                    self.add(
+                        "value",
+                        (*path, key),
+                        f"{key} is {value!r}, not from {least:g} to {most:g}: the server refuses it, and the training dies after the last attempt",
+                    )
         return given
 
 
 def _dotted(path):
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(
+        "."
+    )
 
 
 def _meant(key, known):
@@ -395,4 +608,6 @@ def read(path):
     except UnicodeDecodeError as error:
         raise cli.BadData(f"{path}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
-        raise cli.Missing(f"{path}: {error.strerror}; assets/multi_tasks.yaml is one to begin with") from None
+        raise cli.Missing(
+            f"{path}: {error.strerror}; assets/multi_tasks.yaml is one to begin with"
+        ) from None

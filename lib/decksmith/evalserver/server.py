@@ -40,11 +40,38 @@ TRIES = 3  # starts of a benchmark whose process dies
 GRACE = 5.0  # seconds between TERM and KILL
 ENDED = ("done", "partial", "failed", "cancelled", "superseded")
 # What a request may say of how a benchmark is asked, with the type, the least and the most. The first five are the protocol's own.
-SAMPLING = {"n_samples_per_eval_prompt": (int, 1, 1024), "temperature": (float, 0, 100), "top_p": (float, 1e-9, 1), "top_k": (int, -1, 1 << 30),
-            "max_response_len": (int, 1, 1 << 24), "seed": (int, 0, 1 << 31), "limit": (int, 0, 1 << 31)}
-KEYS = ("rollout_id", "router_url", "router_urls", "benchmarks", "defaults", "run", "model", "checkpoint", "weight_version", "on_failure",
-        "supersede")
-MILES = ("model_name", "api_base", "n_tasks", "n_concurrent", "dataset_path", "task_ids", "n_attempts", "metric_prefix")
+SAMPLING = {
+    "n_samples_per_eval_prompt": (int, 1, 1024),
+    "temperature": (float, 0, 100),
+    "top_p": (float, 1e-9, 1),
+    "top_k": (int, -1, 1 << 30),
+    "max_response_len": (int, 1, 1 << 24),
+    "seed": (int, 0, 1 << 31),
+    "limit": (int, 0, 1 << 31),
+}
+KEYS = (
+    "rollout_id",
+    "router_url",
+    "router_urls",
+    "benchmarks",
+    "defaults",
+    "run",
+    "model",
+    "checkpoint",
+    "weight_version",
+    "on_failure",
+    "supersede",
+)
+MILES = (
+    "model_name",
+    "api_base",
+    "n_tasks",
+    "n_concurrent",
+    "dataset_path",
+    "task_ids",
+    "n_attempts",
+    "metric_prefix",
+)
 NOTHING = {"n_errors": 1, "seconds": 0.0, "coverage": 0.0}
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
 HOST = re.compile(r"[0-9A-Za-z._:%-]{1,253}\Z")
@@ -70,6 +97,7 @@ class Settings:
 
 # What is asked
 
+
 def names():
     """The benchmarks that may be asked for."""
     return [name for name in bench_tasks.names() if "prompt" not in bench_tasks.load(name)]
@@ -82,12 +110,24 @@ def defaults(name, settings, n=None):
     n = n or spec["samples"]
     if spec["grader"] == "deck":
         from decksmith.core.protocol import Protocol
+
         own = Protocol.load(settings.protocol).sampling
-        own = {"max_response_len": own.get("max_tokens", 16384), **{key: own[key] for key in ("temperature", "top_p", "seed") if key in own}}
+        own = {
+            "max_response_len": own.get("max_tokens", 16384),
+            **{key: own[key] for key in ("temperature", "top_p", "seed") if key in own},
+        }
     else:
         own = {"max_response_len": spec.get("max_tokens", 8192)}
         own |= {"temperature": 0.7, "top_p": 0.95} if n > 1 else {"temperature": 0.0}
-    return {"n_samples_per_eval_prompt": n, "temperature": 0.0, "top_p": 1.0, "top_k": -1, "seed": 0, "limit": settings.limit, **own}
+    return {
+        "n_samples_per_eval_prompt": n,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "top_k": -1,
+        "seed": 0,
+        "limit": settings.limit,
+        **own,
+    }
 
 
 async def wanted(body, settings, run=None):
@@ -95,19 +135,28 @@ async def wanted(body, settings, run=None):
     `run`: what the header X-Run-Id said. Raises cli.BadData with one sentence for whoever asked."""
     body = {key: value for key, value in body.items() if value is not None}
     rollout = body.get("rollout_id")
-    if isinstance(rollout, str) and re.fullmatch(r"[0-9]{1,15}", rollout):  # as the first server did
+    if isinstance(rollout, str) and re.fullmatch(
+        r"[0-9]{1,15}", rollout
+    ):  # as the first server did
         rollout = int(rollout)
     if "rollout_id" not in body:
         raise cli.BadData("rollout_id is missing: the trainer's step, a whole number")
     urls = body.get("router_urls", [body["router_url"]] if "router_url" in body else [])
     if not isinstance(urls, list) or not 1 <= len(urls) <= 256:
-        raise cli.BadData("router_url is missing: where the model is asked, http://HOST:PORT without /v1 (or a list of them as router_urls)")
+        raise cli.BadData(
+            "router_url is missing: where the model is asked, http://HOST:PORT without /v1 (or a list of them as router_urls)"
+        )
     given = body.get("benchmarks", [])
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
         raise cli.BadData("benchmarks: not a list of objects")
     common = _sampling("defaults", body.get("defaults", {}))
-    found = {"run": _text("run", body.get("run", run)), "rollout_id": _number("rollout_id", rollout, int, 0, 1 << 53),
-             "router_urls": [await trusted(url, settings.allow) for url in dict.fromkeys(map(str, urls))]}
+    found = {
+        "run": _text("run", body.get("run", run)),
+        "rollout_id": _number("rollout_id", rollout, int, 0, 1 << 53),
+        "router_urls": [
+            await trusted(url, settings.allow) for url in dict.fromkeys(map(str, urls))
+        ],
+    }
     found |= {key: _text(key, body.get(key)) for key in ("model", "checkpoint", "weight_version")}
     for key, words in (("on_failure", ("soft", "hard")), ("supersede", ("newer", "none"))):
         if body.get(key) not in (None, *words):
@@ -120,8 +169,14 @@ async def wanted(body, settings, run=None):
             raise cli.BadData(f"no benchmark {str(name)[:80]!r}; there are: {', '.join(known)}")
         if name in chosen:
             raise cli.BadData(f"{name} is there twice")
-        said = common | _sampling(name, {key: value for key, value in each.items() if key != "name"})
-        chosen[name] = {"name": name, **defaults(name, settings, said.get("n_samples_per_eval_prompt")), **said}
+        said = common | _sampling(
+            name, {key: value for key, value in each.items() if key != "name"}
+        )
+        chosen[name] = {
+            "name": name,
+            **defaults(name, settings, said.get("n_samples_per_eval_prompt")),
+            **said,
+        }
         if name == SLIDEV:
             chosen[name]["protocol"] = settings.protocol
     return {**found, "benchmarks": list(chosen.values())}
@@ -131,18 +186,34 @@ def _sampling(where, said):
     if not isinstance(said, dict):
         raise cli.BadData(f"{where}: not an object")
     if unknown := sorted(set(said) - set(SAMPLING)):
-        raise cli.BadData(f"{where}: unknown key {', '.join(map(repr, unknown))[:200]}; there are: {', '.join(SAMPLING)}")
-    return {key: _number(f"{where}: {key}", value, *SAMPLING[key]) for key, value in said.items() if value is not None}
+        raise cli.BadData(
+            f"{where}: unknown key {', '.join(map(repr, unknown))[:200]}; there are: {', '.join(SAMPLING)}"
+        )
+    return {
+        key: _number(f"{where}: {key}", value, *SAMPLING[key])
+        for key, value in said.items()
+        if value is not None
+    }
 
 
 def _number(where, value, kind, least, most):
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most or kind is int and value != int(value):
-        raise cli.BadData(f"{where}: {str(value)[:80]!r} is no {'whole ' * (kind is int)}number from {least:g} to {most:g}")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not least <= value <= most
+        or kind is int
+        and value != int(value)
+    ):
+        raise cli.BadData(
+            f"{where}: {str(value)[:80]!r} is no {'whole ' * (kind is int)}number from {least:g} to {most:g}"
+        )
     return kind(value)
 
 
 def _text(where, value):
-    if value is not None and (not isinstance(value, str) or not value or len(value) > 500 or not value.isprintable()):
+    if value is not None and (
+        not isinstance(value, str) or not value or len(value) > 500 or not value.isprintable()
+    ):
         raise cli.BadData(f"{where}: not a line of at most 500 characters")
     return value
 
@@ -153,7 +224,13 @@ async def trusted(url, allow):
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or {"http": 80, "https": 443}[parts.scheme]
-        if not HOST.match(host or "") or parts.username is not None or parts.query or parts.fragment or parts.path.rstrip("/") not in ("", "/v1"):
+        if (
+            not HOST.match(host or "")
+            or parts.username is not None
+            or parts.query
+            or parts.fragment
+            or parts.path.rstrip("/") not in ("", "/v1")
+        ):
             raise ValueError
     except (ValueError, KeyError):
         raise cli.BadData(f"router_url: {url[:200]!r} is not http://HOST:PORT") from None
@@ -169,14 +246,24 @@ async def trusted(url, allow):
     except (OSError, UnicodeError):
         raise cli.BadData(f"router_url: nobody knows the host {host[:200]!r}") from None
     addresses = sorted({entry[4][0] for entry in looked}, key=lambda address: ":" in address)
-    if not all(any(ipaddress.ip_address(address) in network for network in networks) or _ours(address) for address in addresses):
-        raise cli.BadData(f"router_url: {host[:200]} is not this machine; eval-serve --allow {host[:200]} lets it be asked")
+    if not all(
+        any(ipaddress.ip_address(address) in network for network in networks) or _ours(address)
+        for address in addresses
+    ):
+        raise cli.BadData(
+            f"router_url: {host[:200]} is not this machine; eval-serve --allow {host[:200]} lets it be asked"
+        )
     return f"{parts.scheme}://{f'[{addresses[0]}]' if ':' in addresses[0] else addresses[0]}:{port}"
 
 
 def _ours(address):
     """Whether an address is this machine's own: what is sent there is sent from there."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(
+            socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM
+        ) as probe,
+    ):
         probe.connect((address, 9))
         return probe.getsockname()[0] == address
     return False
@@ -184,22 +271,31 @@ def _ours(address):
 
 # What is answered
 
+
 def reported(name, summary, samples):
     """The metrics of one benchmark as a trainer's log takes them, `{dataset: {mode: {metric: number}}}`, and `(graded, errors)`, the share of
     answers that were and the number that were not. Of several k only the largest; shares from 0 to 1; what is not a number is left out."""
     if name == SLIDEV:
         theirs = sum(summary["faults"]["kinds"][kind] for kind in ("renderer", "judge", "infra"))
         values = {measure: value["mean"] for measure, value in summary["means"]["floor"].items()}
-        values |= {"num_entries": summary["prompts"], **{key: summary[key] / summary["n"] for key in ("rendered", "truncated")}}
+        values |= {
+            "num_entries": summary["prompts"],
+            **{key: summary[key] / summary["n"] for key in ("rendered", "truncated")},
+        }
         return {name: {_mode(samples): _numbers(values)}}, (1 - theirs / summary["n"], theirs)
     keep = (summary["metric"], "std_err", "no_answer", "num_entries", "avg_tokens", "gen_seconds")
-    modes = {mode: _numbers({key: value.get(key) for key in keep}) for index, (mode, value) in enumerate(summary["modes"].items())
-             if not index or mode.endswith(f"@{samples}")}
+    modes = {
+        mode: _numbers({key: value.get(key) for key in keep})
+        for index, (mode, value) in enumerate(summary["modes"].items())
+        if not index or mode.endswith(f"@{samples}")
+    }
     first = next(iter(modes))
     modes[first] |= _numbers({"truncated": summary["truncated"]})
     found = {name: modes}
     for subset, values in summary["subsets"].items():
-        found[f"{name}-{subset}"] = {first: _numbers({key: values[first][key] for key in (summary["metric"], "num_entries")})}
+        found[f"{name}-{subset}"] = {
+            first: _numbers({key: values[first][key] for key in (summary["metric"], "num_entries")})
+        }
     return found, (summary["coverage"] or 0.0, summary["errors"]["n"])
 
 
@@ -208,8 +304,11 @@ def _mode(samples):
 
 
 def _numbers(values):
-    return {key: round(value, 4) for key, value in values.items()
-            if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)}
+    return {
+        key: round(value, 4)
+        for key, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    }
 
 
 def _now():
@@ -217,6 +316,7 @@ def _now():
 
 
 # The queue
+
 
 class Job:
     """One request and what came of it. `request` never changes; `state` is written whole at each change."""
@@ -232,8 +332,18 @@ class Job:
     @classmethod
     def fresh(cls, folder, request):
         benchmarks = {each["name"]: {"status": "queued"} for each in request["benchmarks"]}
-        return cls(folder, request, {"status": "queued", "created": _now(), "finished": None, "delivered": None, "model": None,
-                                     "benchmarks": benchmarks})
+        return cls(
+            folder,
+            request,
+            {
+                "status": "queued",
+                "created": _now(),
+                "finished": None,
+                "delivered": None,
+                "model": None,
+                "benchmarks": benchmarks,
+            },
+        )
 
     @classmethod
     def load(cls, folder):
@@ -242,13 +352,25 @@ class Job:
         try:
             planned = {each["name"] for each in request["benchmarks"]}
             assert {*KEYS, "door"} - {"router_url", "defaults"} <= set(request)
-            assert isinstance(request["rollout_id"], int) and request["router_urls"] and all(map(NAME.match, planned))
+            assert (
+                isinstance(request["rollout_id"], int)
+                and request["router_urls"]
+                and all(map(NAME.match, planned))
+            )
         except (KeyError, TypeError, AssertionError):
             return None
         try:
-            assert state["status"] in (*ENDED, "queued", "running") and set(state["benchmarks"]) == planned
-            assert all(each["status"] in (*ENDED, "queued", "running") for each in state["benchmarks"].values())
-            assert {"created", "finished", "delivered", "model"} <= set(state) and isinstance(state["created"], str)
+            assert (
+                state["status"] in (*ENDED, "queued", "running")
+                and set(state["benchmarks"]) == planned
+            )
+            assert all(
+                each["status"] in (*ENDED, "queued", "running")
+                for each in state["benchmarks"].values()
+            )
+            assert {"created", "finished", "delivered", "model"} <= set(state) and isinstance(
+                state["created"], str
+            )
         except (KeyError, TypeError, AssertionError):
             cli.say(f"{folder}/state.json is damaged; it is made again")
             return cls.fresh(folder, request)
@@ -286,7 +408,10 @@ class Job:
                     whole = file.read()
                     file.truncate(whole.rfind(b"\n") + 1)
                     self.events = whole.count(b"\n")
-                end, line = file.seek(0, os.SEEK_END), stream.dumps({"n": self.events, "at": _now(), "event": what, **facts}) + b"\n"
+                end, line = (
+                    file.seek(0, os.SEEK_END),
+                    stream.dumps({"n": self.events, "at": _now(), "event": what, **facts}) + b"\n",
+                )
                 if file.write(line) < len(line):
                     file.truncate(end)
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -296,11 +421,19 @@ class Job:
 
     def progress(self, name):
         """`{"done", "asked", "total"}` of a benchmark: graded answers, replies that came, and how many it will be (None: not known yet)."""
-        folder, params = self.folder / name, next(each for each in self.request["benchmarks"] if each["name"] == name)
+        folder, params = (
+            self.folder / name,
+            next(each for each in self.request["benchmarks"] if each["name"] == name),
+        )
         rows = folder / "rows.jsonl"
-        questions = self._lines(folder / "prompts.jsonl") if (folder / "prompts.jsonl").exists() else None
-        return {"done": self._lines(rows if rows.exists() else folder / "rows.jsonl.tmp"), "asked": self._lines(folder / "journal/gen.jsonl"),
-                "total": questions and questions * params["n_samples_per_eval_prompt"]}
+        questions = (
+            self._lines(folder / "prompts.jsonl") if (folder / "prompts.jsonl").exists() else None
+        )
+        return {
+            "done": self._lines(rows if rows.exists() else folder / "rows.jsonl.tmp"),
+            "asked": self._lines(folder / "journal/gen.jsonl"),
+            "total": questions and questions * params["n_samples_per_eval_prompt"],
+        }
 
     def _lines(self, path):
         """Lines of a growing file, each byte read once."""
@@ -315,15 +448,34 @@ class Job:
         return count
 
     def brief(self):
-        return {"job_id": self.id, "run": self.request["run"], "rollout_id": self.request["rollout_id"], "status": self.state["status"],
-                "created": self.state["created"], "finished": self.state["finished"], "delivered": self.state["delivered"],
-                "benchmarks": {name: each["status"] for name, each in self.state["benchmarks"].items()}}
+        return {
+            "job_id": self.id,
+            "run": self.request["run"],
+            "rollout_id": self.request["rollout_id"],
+            "status": self.state["status"],
+            "created": self.state["created"],
+            "finished": self.state["finished"],
+            "delivered": self.state["delivered"],
+            "benchmarks": {name: each["status"] for name, each in self.state["benchmarks"].items()},
+        }
 
     def whole(self):
-        progress = {name: {**each, **({} if self.ended else self.progress(name))} for name, each in self.state["benchmarks"].items()}
-        return {"job_id": self.id, **{key: value for key, value in self.request.items() if key != "benchmarks"}, **self.state,
-                "sampling": {each["name"]: {key: value for key, value in each.items() if key != "name"} for each in self.request["benchmarks"]},
-                "benchmarks": progress, "raw_metrics": self.metrics(), "waiting": self.waiting}
+        progress = {
+            name: {**each, **({} if self.ended else self.progress(name))}
+            for name, each in self.state["benchmarks"].items()
+        }
+        return {
+            "job_id": self.id,
+            **{key: value for key, value in self.request.items() if key != "benchmarks"},
+            **self.state,
+            "sampling": {
+                each["name"]: {key: value for key, value in each.items() if key != "name"}
+                for each in self.request["benchmarks"]
+            },
+            "benchmarks": progress,
+            "raw_metrics": self.metrics(),
+            "waiting": self.waiting,
+        }
 
     def metrics(self):
         """raw_metrics: of each benchmark that ended its numbers, and how it went, as numbers too."""
@@ -331,26 +483,51 @@ class Job:
         for name, each in self.state["benchmarks"].items():
             if each["status"] in ENDED:
                 found |= each.get("metrics") or {}
-                found[name] = {**found.get(name, {}), "delegate": {"ok": int(each["status"] == "done"), **each.get("delegate", {})}}
+                found[name] = {
+                    **found.get(name, {}),
+                    "delegate": {"ok": int(each["status"] == "done"), **each.get("delegate", {})},
+                }
                 if each["status"] in ("cancelled", "superseded"):
                     found[name]["delegate"][f"skipped_{each['status']}"] = 1
         return found
 
     def troubles(self):
         return f"{self.id} is {self.state['status']}: " + "; ".join(
-            f"{name}: {each.get('error', each['status'])}" for name, each in self.state["benchmarks"].items() if each["status"] != "done")
+            f"{name}: {each.get('error', each['status'])}"
+            for name, each in self.state["benchmarks"].items()
+            if each["status"] != "done"
+        )
 
     def answer(self):
         """The body that /evaluate gives."""
-        runs = [{"benchmark": name, "status": each["status"], "command": _said(name), "output_dir": str(self.folder / name),
-                 "log_path": str(self.folder / name / "log"), **({"error": each["error"]} if each.get("error") else {})}
-                for name, each in self.state["benchmarks"].items()]
-        return {"job_id": self.id, "status": self.state["status"], "command": "; ".join(run["command"] for run in runs),
-                "output_dir": str(self.folder), "log_path": str(self.folder / "events.jsonl"), "raw_metrics": self.metrics(), "runs": runs}
+        runs = [
+            {
+                "benchmark": name,
+                "status": each["status"],
+                "command": _said(name),
+                "output_dir": str(self.folder / name),
+                "log_path": str(self.folder / name / "log"),
+                **({"error": each["error"]} if each.get("error") else {}),
+            }
+            for name, each in self.state["benchmarks"].items()
+        ]
+        return {
+            "job_id": self.id,
+            "status": self.state["status"],
+            "command": "; ".join(run["command"] for run in runs),
+            "output_dir": str(self.folder),
+            "log_path": str(self.folder / "events.jsonl"),
+            "raw_metrics": self.metrics(),
+            "runs": runs,
+        }
 
 
 def _said(name):
-    stages = "deck-parse | .. | deck-score | run-summarize" if name == SLIDEV else "bench-grade | bench-summarize"
+    stages = (
+        "deck-parse | .. | deck-score | run-summarize"
+        if name == SLIDEV
+        else "bench-grade | bench-summarize"
+    )
     return f"bench-prepare {name} | chat-generate | {stages}"
 
 
@@ -370,8 +547,14 @@ class Queue:
         try:
             fcntl.flock(self.held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise cli.TryAgain(f"{self.root}: another eval-serve has this folder; give another with --root") from None
-        self.slots, self.admission, self.session = asyncio.Semaphore(self.settings.jobs), asyncio.Lock(), None
+            raise cli.TryAgain(
+                f"{self.root}: another eval-serve has this folder; give another with --root"
+            ) from None
+        self.slots, self.admission, self.session = (
+            asyncio.Semaphore(self.settings.jobs),
+            asyncio.Lock(),
+            None,
+        )
         self.unbroken = set()
         loaded = []
         for folder in self.folder.iterdir():
@@ -394,7 +577,10 @@ class Queue:
 
     async def __aenter__(self):
         import aiohttp
-        self.session = aiohttp.ClientSession(trust_env=False, timeout=aiohttp.ClientTimeout(total=5))
+
+        self.session = aiohttp.ClientSession(
+            trust_env=False, timeout=aiohttp.ClientTimeout(total=5)
+        )
         going = [job for job in self.jobs.values() if not job.ended]
         for job in going:
             job.task = asyncio.create_task(self._run(job))
@@ -409,9 +595,17 @@ class Queue:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.session.close()
-        left = [job.folder / name for job in self.jobs.values() if not job.ended for name in job.state["benchmarks"] if worker.busy(job.folder / name)]
+        left = [
+            job.folder / name
+            for job in self.jobs.values()
+            if not job.ended
+            for name in job.state["benchmarks"]
+            if worker.busy(job.folder / name)
+        ]
         if left:
-            cli.say(f"{len(left)} benchmarks go on by themselves; the next eval-serve takes them up")
+            cli.say(
+                f"{len(left)} benchmarks go on by themselves; the next eval-serve takes them up"
+            )
         self.held.close()
 
     # Coming in
@@ -433,10 +627,15 @@ class Queue:
 
     async def _submit(self, body, run, door):
         asked = await wanted(body, self.settings, run)
-        key = stream.fingerprint({name: value for name, value in asked.items() if name != "supersede"})[:16]
+        key = stream.fingerprint(
+            {name: value for name, value in asked.items() if name != "supersede"}
+        )[:16]
         async with self.admission:
             if job := self.latest.get(key):
-                complete, over = job.state["status"] == "done", job.state["delivered"] or job.state["status"] == "cancelled" and door == "jobs"
+                complete, over = (
+                    job.state["status"] == "done",
+                    job.state["delivered"] or job.state["status"] == "cancelled" and door == "jobs",
+                )
                 if (complete and job.pinned) if over else not await self._moved(job):
                     job.event("joined", door=door)
                     return job, False
@@ -453,12 +652,20 @@ class Queue:
                         (self.folder / f"{key}.{attempt}").mkdir()
                         break
                 job = Job.fresh(self.folder / f"{key}.{attempt}", {**asked, "door": door})
-                await asyncio.to_thread(stream.write, job.folder / "request.json", json.dumps(job.request, indent=2, ensure_ascii=False) + "\n")
+                await asyncio.to_thread(
+                    stream.write,
+                    job.folder / "request.json",
+                    json.dumps(job.request, indent=2, ensure_ascii=False) + "\n",
+                )
                 job.save()
                 job.event("queued", door=door)
             except OSError as error:
-                shutil.rmtree(self.folder / f"{key}.{attempt}", ignore_errors=True)  # what was refused is not run by the next server
-                raise cli.TryAgain(f"the job cannot be kept: {self.folder}: {error.strerror}") from None
+                shutil.rmtree(
+                    self.folder / f"{key}.{attempt}", ignore_errors=True
+                )  # what was refused is not run by the next server
+                raise cli.TryAgain(
+                    f"the job cannot be kept: {self.folder}: {error.strerror}"
+                ) from None
             self._add(job)
             job.task = asyncio.create_task(self._run(job))
             return job, True
@@ -475,9 +682,16 @@ class Queue:
         if asked["run"] is None or mode == "none":
             return
         for other in [job for job in self.jobs.values() if not job.ended]:
-            older = other.request["run"] == asked["run"] and other.request["rollout_id"] < asked["rollout_id"]
-            if older and (mode == "newer" or other.request["door"] == "evaluate" and not other.waiting):
-                await self._stop(other, "superseded", f"rollout {asked['rollout_id']} of {asked['run']} came")
+            older = (
+                other.request["run"] == asked["run"]
+                and other.request["rollout_id"] < asked["rollout_id"]
+            )
+            if older and (
+                mode == "newer" or other.request["door"] == "evaluate" and not other.waiting
+            ):
+                await self._stop(
+                    other, "superseded", f"rollout {asked['rollout_id']} of {asked['run']} came"
+                )
 
     def _reopen(self, job):
         for name, each in job.state["benchmarks"].items():
@@ -493,21 +707,40 @@ class Queue:
     # At work
 
     async def _run(self, job):
-        await asyncio.gather(*(self._guarded(job, name) for name, each in job.state["benchmarks"].items() if each["status"] not in ENDED))
+        await asyncio.gather(
+            *(
+                self._guarded(job, name)
+                for name, each in job.state["benchmarks"].items()
+                if each["status"] not in ENDED
+            )
+        )
         self._end(job)
 
     async def _guarded(self, job, name):
         try:
             await self._measure(job, name)
-        except Exception as error:  # a full disk, a folder taken away: whoever waits is told, and the others go on
+        except (
+            Exception
+        ) as error:  # a full disk, a folder taken away: whoever waits is told, and the others go on
             import traceback
+
             traceback.print_exc()
             await self._kill(job, name)
-            job.state["benchmarks"][name] = {"status": "failed", "error": f"eval-serve: {error!r}"[:300], "delegate": dict(NOTHING)}
+            job.state["benchmarks"][name] = {
+                "status": "failed",
+                "error": f"eval-serve: {error!r}"[:300],
+                "delegate": dict(NOTHING),
+            }
 
     def _end(self, job, word=None, why=None):
         statuses = Counter(each["status"] for each in job.state["benchmarks"].values())
-        status = word or ("done" if set(statuses) <= {"done"} else "partial" if statuses["done"] or statuses["partial"] else "failed")
+        status = word or (
+            "done"
+            if set(statuses) <= {"done"}
+            else "partial"
+            if statuses["done"] or statuses["partial"]
+            else "failed"
+        )
         with contextlib.suppress(OSError):
             job.save(status=status, finished=_now(), **({"why": why} if why else {}))
             job.event("ended", status=status, **({"why": why} if why else {}))
@@ -519,7 +752,7 @@ class Queue:
         if self.settings.keep is None:
             return
         ended = [job for job in self.jobs.values() if job.ended and not job.state.get("bare")]
-        for job in ended[:max(0, len(ended) - self.settings.keep)]:
+        for job in ended[: max(0, len(ended) - self.settings.keep)]:
             for name in job.state["benchmarks"]:
                 shutil.rmtree(job.folder / name, ignore_errors=True)
             job.save(bare=True)
@@ -531,9 +764,15 @@ class Queue:
             starts = 0
             while not (found := worker.read(folder / "result.json")):
                 child = job.children.get(name)
-                if (child is None or child.poll() is not None) and not worker.busy(folder) and not worker.read(folder / "result.json"):
+                if (
+                    (child is None or child.poll() is not None)
+                    and not worker.busy(folder)
+                    and not worker.read(folder / "result.json")
+                ):
                     if starts == TRIES:
-                        found = {"error": f"its process was killed {TRIES} times: {worker.last_words(folder / 'log')}"}
+                        found = {
+                            "error": f"its process was killed {TRIES} times: {worker.last_words(folder / 'log')}"
+                        }
                         break
                     async with job.lock:
                         if not job.state["model"] and not job.trouble:
@@ -542,7 +781,11 @@ class Queue:
                         found = {"error": job.trouble}
                         break
                     if job.state["benchmarks"][name]["status"] == "queued":
-                        job.state["benchmarks"][name] = {"status": "running", "started": _now(), "weights": await self._weights(job)}
+                        job.state["benchmarks"][name] = {
+                            "status": "running",
+                            "started": _now(),
+                            "weights": await self._weights(job),
+                        }
                         job.save(status="running")
                         job.event("started", benchmark=name)
                     starts += 1
@@ -558,18 +801,40 @@ class Queue:
         folder = job.folder / name
         folder.mkdir(exist_ok=True)
         params = next(each for each in job.request["benchmarks"] if each["name"] == name)
-        ask = [f"--slug={job.state['model']}", *(f"--base-url={url}/v1" for url in job.request["router_urls"]),
-               f"--samples={params['n_samples_per_eval_prompt']}", f"--temperature={params['temperature']}", f"--top-p={params['top_p']}",
-               f"--max-tokens={params['max_response_len']}", f"--seed={params['seed']}", f"--jobs={self.settings.requests}"]
+        ask = [
+            f"--slug={job.state['model']}",
+            *(f"--base-url={url}/v1" for url in job.request["router_urls"]),
+            f"--samples={params['n_samples_per_eval_prompt']}",
+            f"--temperature={params['temperature']}",
+            f"--top-p={params['top_p']}",
+            f"--max-tokens={params['max_response_len']}",
+            f"--seed={params['seed']}",
+            f"--jobs={self.settings.requests}",
+        ]
         ask += [f"--top-k={params['top_k']}"] if params["top_k"] > 0 else []
         ask += [f"--key-env={self.settings.key_env}"] if self.settings.key_env else []
-        images = {"IMAGES": os.environ["DECKSMITH_IMAGES"]} if "DECKSMITH_IMAGES" in os.environ else {}
-        stream.write(folder / "task.json", json.dumps({**params, "ask": ask, **images}, indent=2) + "\n")
-        direct = ",".join([os.environ.get("no_proxy", ""), *{urlsplit(url).hostname for url in job.request["router_urls"]}]).strip(",")
+        images = (
+            {"IMAGES": os.environ["DECKSMITH_IMAGES"]} if "DECKSMITH_IMAGES" in os.environ else {}
+        )
+        stream.write(
+            folder / "task.json", json.dumps({**params, "ask": ask, **images}, indent=2) + "\n"
+        )
+        direct = ",".join(
+            [
+                os.environ.get("no_proxy", ""),
+                *{urlsplit(url).hostname for url in job.request["router_urls"]},
+            ]
+        ).strip(",")
         with open(folder / "log", "ab") as log:
             job.children[name] = subprocess.Popen(
-                [sys.executable, "-m", "decksmith.evalserver.worker", str(folder)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cli.ROOT,
-                env={**os.environ, "no_proxy": direct, "NO_PROXY": direct}, start_new_session=True)
+                [sys.executable, "-m", "decksmith.evalserver.worker", str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=cli.ROOT,
+                env={**os.environ, "no_proxy": direct, "NO_PROXY": direct},
+                start_new_session=True,
+            )
 
     def _tell(self, job, name):
         """An event for each twentieth that is done."""
@@ -580,27 +845,57 @@ class Queue:
             job.event("progress", benchmark=name, **progress)
 
     def _measured(self, job, name, found, weights=None):
-        before, params = job.state["benchmarks"][name], next(each for each in job.request["benchmarks"] if each["name"] == name)
+        before, params = (
+            job.state["benchmarks"][name],
+            next(each for each in job.request["benchmarks"] if each["name"] == name),
+        )
         metrics, coverage, errors, error = {}, 0.0, 1, found.get("error")
         summary = worker.read(job.folder / name / "summary.json") if not error else {}
         if not error:
             try:
                 summary = summary if name == SLIDEV else summary[name]
-                metrics, (coverage, errors) = reported(name, summary, params["n_samples_per_eval_prompt"])
+                metrics, (coverage, errors) = reported(
+                    name, summary, params["n_samples_per_eval_prompt"]
+                )
                 classes = (summary.get("errors") or summary.get("faults"))["classes"]
                 theirs = [each for each in classes if name != SLIDEV or each["kind"] != "model"]
-                error = "; ".join(f"{each['n']} x {each['stage']} {each['class']}" for each in theirs[:3]) or None
-            except (KeyError, TypeError, AttributeError, StopIteration, ValueError, ArithmeticError) as wrong:
+                error = (
+                    "; ".join(
+                        f"{each['n']} x {each['stage']} {each['class']}" for each in theirs[:3]
+                    )
+                    or None
+                )
+            except (
+                KeyError,
+                TypeError,
+                AttributeError,
+                StopIteration,
+                ValueError,
+                ArithmeticError,
+            ) as wrong:
                 error = f"its summary is damaged: {wrong!r}"
         status = "done" if coverage == 1 else "partial" if coverage else "failed"
-        told = {"n_errors": errors, "seconds": found.get("seconds", 0.0), "coverage": round(coverage, 4)}
+        told = {
+            "n_errors": errors,
+            "seconds": found.get("seconds", 0.0),
+            "coverage": round(coverage, 4),
+        }
         first = before.get("weights")
         if first is not None and weights is not None:
             told["weights_changed"] = int(first != weights)
-        job.state["benchmarks"][name] = {"status": status, "started": before.get("started"), "finished": _now(), "weights": first,
-                                         "delegate": told, "metrics": metrics, **({"error": error} if error else {})}
+        job.state["benchmarks"][name] = {
+            "status": status,
+            "started": before.get("started"),
+            "finished": _now(),
+            "weights": first,
+            "delegate": told,
+            "metrics": metrics,
+            **({"error": error} if error else {}),
+        }
         job.save()
-        job.event("finished", benchmark=name, status=status, **told, **({"error": error} if error else {}))
+        job.event(
+            "finished", benchmark=name, status=status, **told, **({"error": error} if error else {})
+        )
 
     # The router
 
@@ -608,9 +903,14 @@ class Queue:
         """A JSON object that a router gives, or None where it has no such path. Raises OSError, ValueError and aiohttp's errors. It is not
         followed elsewhere: only its own host was looked at."""
         import aiohttp
+
         key = os.environ.get(self.settings.key_env or "")
-        async with self.session.get(url + path, allow_redirects=False, timeout=aiohttp.ClientTimeout(total=seconds),
-                                    headers={"Authorization": f"Bearer {key}"} if key else {}) as reply:
+        async with self.session.get(
+            url + path,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=seconds),
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+        ) as reply:
             if reply.status != 200:
                 if reply.status >= 500:
                     raise ValueError(f"HTTP {reply.status}")
@@ -626,20 +926,36 @@ class Queue:
     async def _open(self, job):
         """Find out what the model is called and which weights it has; None, or what is wrong once a minute has not mended it."""
         import aiohttp
+
         url, until, seen = job.request["router_urls"][0], time.monotonic() + PATIENCE, ""
         while time.monotonic() < until:
             try:
                 called, own = [], self.settings.model
                 if not (model := job.request["model"]):
                     listed = ((await self._get(url, "/v1/models")) or {}).get("data") or []
-                    called = [name for entry in listed if isinstance(name := entry.get("id"), str) and name.isprintable() and 0 < len(name) <= 500]
+                    called = [
+                        name
+                        for entry in listed
+                        if isinstance(name := entry.get("id"), str)
+                        and name.isprintable()
+                        and 0 < len(name) <= 500
+                    ]
                     model = own if own in called or not called else called[0]
                 if model is None:
-                    return f"{url} lists no model; name it with eval-serve --model, or in the request"
+                    return (
+                        f"{url} lists no model; name it with eval-serve --model, or in the request"
+                    )
                 job.save(model=model, weights=await self._weights(job))
                 job.event("opened", model=model, listed=called[:20])
                 return None
-            except (aiohttp.ClientError, OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
+            except (
+                aiohttp.ClientError,
+                OSError,
+                ValueError,
+                AttributeError,
+                TypeError,
+                RecursionError,
+            ) as error:
                 seen = str(error) or type(error).__name__
             await asyncio.sleep(1)
         return f"{url} did not answer for {PATIENCE:.0f} s: {seen}"[:300]
@@ -651,7 +967,9 @@ class Queue:
         async def one(url):
             with contextlib.suppress(aiohttp.ClientError, OSError, ValueError, RecursionError):
                 for path in ("/model_info", "/get_model_info"):
-                    if (said := ((await self._get(url, path, seconds)) or {}).get("weight_version")) is not None:
+                    if (
+                        said := ((await self._get(url, path, seconds)) or {}).get("weight_version")
+                    ) is not None:
                         return str(said)[:200]
 
         found = await asyncio.gather(*map(one, job.request["router_urls"]))
@@ -668,10 +986,16 @@ class Queue:
             await asyncio.gather(job.task, return_exceptions=True)
         if job.ended:  # it ended while we asked
             return
-        open_ = [name for name, each in job.state["benchmarks"].items() if each["status"] not in ENDED]
+        open_ = [
+            name for name, each in job.state["benchmarks"].items() if each["status"] not in ENDED
+        ]
         await asyncio.gather(*(self._kill(job, name) for name in open_))
         for name in open_:
-            job.state["benchmarks"][name] |= {"status": word, "finished": _now(), "delegate": NOTHING | {"n_errors": 0}}
+            job.state["benchmarks"][name] |= {
+                "status": word,
+                "finished": _now(),
+                "delegate": NOTHING | {"n_errors": 0},
+            }
         self._end(job, word, why)
 
     async def _kill(self, job, name):
@@ -694,10 +1018,18 @@ class Queue:
         for job in self.jobs.values():
             if job.task and not job.task.done():
                 job.task.cancel()
-        await asyncio.gather(*(self._kill(job, name) for job in self.jobs.values() if not job.ended for name in job.state["benchmarks"]))
+        await asyncio.gather(
+            *(
+                self._kill(job, name)
+                for job in self.jobs.values()
+                if not job.ended
+                for name in job.state["benchmarks"]
+            )
+        )
 
 
 # HTTP
+
 
 def application(queue, token):
     """The aiohttp application of a queue."""
@@ -722,8 +1054,18 @@ def application(queue, token):
         if wrong := [key for key in ("dataset_path", "task_ids") if asked.get(key) is not None]:
             raise cli.BadData(f"{wrong[0]}: not taken together with api_base")
         name = str(asked.get("metric_prefix") or "").removeprefix("eval/")
-        return {"rollout_id": 0, "router_url": asked.get("api_base"), "model": asked.get("model_name"), "benchmarks": [
-            {"name": name, "limit": asked.get("n_tasks"), "n_samples_per_eval_prompt": asked.get("n_attempts")}]}
+        return {
+            "rollout_id": 0,
+            "router_url": asked.get("api_base"),
+            "model": asked.get("model_name"),
+            "benchmarks": [
+                {
+                    "name": name,
+                    "limit": asked.get("n_tasks"),
+                    "n_samples_per_eval_prompt": asked.get("n_attempts"),
+                }
+            ],
+        }
 
     async def health(request):
         return http.json_response({"status": "ok"})
@@ -732,10 +1074,19 @@ def application(queue, token):
         if b'"api_base"' in await request.read():
             asked = await body(request, *MILES)
             job, _ = await queue.submit(miles(asked), run=request.headers.get("X-Run-Id"))
-            return http.json_response({"job_id": job.id, "status": "queued", "status_url": f"/status/{job.id}"})
+            return http.json_response(
+                {"job_id": job.id, "status": "queued", "status_url": f"/status/{job.id}"}
+            )
         asked = await body(request, *KEYS)
         if asked.get("benchmarks") == []:
-            return http.json_response({"job_id": None, "warning": "no benchmarks were asked for", "raw_metrics": {}, "runs": []})
+            return http.json_response(
+                {
+                    "job_id": None,
+                    "warning": "no benchmarks were asked for",
+                    "raw_metrics": {},
+                    "runs": [],
+                }
+            )
         job, _ = await queue.submit(asked, run=request.headers.get("X-Run-Id"), door="evaluate")
         return await answered(request, job)
 
@@ -758,20 +1109,28 @@ def application(queue, token):
                         await response.prepare(request)
                     await response.write(b" ")
             said, bad = job.answer(), job.hard and job.state["status"] != "done"
-            if bad and response is not None:  # it has 200 on it already: cut, and whoever asks again gets the 500
+            if (
+                bad and response is not None
+            ):  # it has 200 on it already: cut, and whoever asks again gets the 500
                 request.transport.abort()
                 return response
             if bad:
                 said = {"error": job.troubles(), **said}
             if response is None:
-                response = http.StreamResponse(status=500 if bad else 200, headers={"Content-Type": "application/json"})
+                response = http.StreamResponse(
+                    status=500 if bad else 200, headers={"Content-Type": "application/json"}
+                )
                 await response.prepare(request)
-            await response.write(json.dumps(said, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
+            await response.write(
+                json.dumps(said, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+            )
             await response.write_eof()
             if request.transport is not None and not request.transport.is_closing():
                 delivered(job)
             return response
-        except asyncio.CancelledError:  # we end, or the client has gone: never a last chunk behind half an answer
+        except (
+            asyncio.CancelledError
+        ):  # we end, or the client has gone: never a last chunk behind half an answer
             if request.transport is not None:
                 request.transport.abort()
             raise
@@ -779,13 +1138,23 @@ def application(queue, token):
             job.waiting -= 1
 
     async def submit(request):
-        job, created = await queue.submit(await body(request, *KEYS), run=request.headers.get("X-Run-Id"))
-        return http.json_response({"job_id": job.id, "status": job.state["status"], "created": created}, status=202)
+        job, created = await queue.submit(
+            await body(request, *KEYS), run=request.headers.get("X-Run-Id")
+        )
+        return http.json_response(
+            {"job_id": job.id, "status": job.state["status"], "created": created}, status=202
+        )
 
     async def listed(request):
         run, status = request.query.get("run"), request.query.get("status")
-        found = [job for job in reversed(queue.jobs.values()) if run in (None, job.request["run"]) and status in (None, job.state["status"])]
-        return http.json_response({"jobs": [job.brief() for job in found[:1000]], "total": len(found)})
+        found = [
+            job
+            for job in reversed(queue.jobs.values())
+            if run in (None, job.request["run"]) and status in (None, job.state["status"])
+        ]
+        return http.json_response(
+            {"jobs": [job.brief() for job in found[:1000]], "total": len(found)}
+        )
 
     async def shown(request):
         return http.json_response(job_of(request).whole())
@@ -800,8 +1169,12 @@ def application(queue, token):
             return http.json_response({"job_id": job.id, "status": job.state["status"]})
         delivered(job)
         if job.hard and job.state["status"] != "done":
-            return http.json_response({"job_id": job.id, "status": "failed", "error": job.troubles()})
-        return http.json_response({"job_id": job.id, "status": "completed", "raw_metrics": job.metrics()})
+            return http.json_response(
+                {"job_id": job.id, "status": "failed", "error": job.troubles()}
+            )
+        return http.json_response(
+            {"job_id": job.id, "status": "completed", "raw_metrics": job.metrics()}
+        )
 
     async def cancel(request):
         job = job_of(request)
@@ -822,7 +1195,7 @@ def application(queue, token):
             with contextlib.suppress(OSError), open(job.folder / "events.jsonl", "rb") as file:
                 file.seek(at)
                 lines = file.read()
-            whole = lines[:lines.rfind(b"\n") + 1]
+            whole = lines[: lines.rfind(b"\n") + 1]
             at += len(whole)
             for line in whole.splitlines(keepends=True):
                 if number >= start:
@@ -839,8 +1212,16 @@ def application(queue, token):
         found = []
         for name in names():
             spec = bench_tasks.load(name)
-            found.append({"name": name, "title": spec["title"], "grader": spec["grader"], "metric": spec["metric"], "ready": lacks(name) is None,
-                          "defaults": defaults(name, queue.settings)})
+            found.append(
+                {
+                    "name": name,
+                    "title": spec["title"],
+                    "grader": spec["grader"],
+                    "metric": spec["metric"],
+                    "ready": lacks(name) is None,
+                    "defaults": defaults(name, queue.settings),
+                }
+            )
         return http.json_response({"benchmarks": found})
 
     def lacks(name):
@@ -851,6 +1232,7 @@ def application(queue, token):
             return f"its rows are not here: bench-prepare {name} > /dev/null"
         if "judge" in spec:
             from decksmith.models import registry
+
             entry = registry.models().get(spec["judge"]["model"])
             if entry is None or entry.key_env and not os.environ.get(entry.key_env):
                 return f"its judge: {'set ' + entry.key_env if entry else 'no model of that name in assets/models.toml'}"
@@ -859,12 +1241,21 @@ def application(queue, token):
     async def ready(request):
         asked = [name for name in request.query.get("benchmarks", "").split(",") if name]
         if unknown := [name for name in asked if name not in names()]:
-            raise http.HTTPBadRequest(text=f"no benchmark {unknown[0][:80]!r}; there are: {', '.join(names())}")
+            raise http.HTTPBadRequest(
+                text=f"no benchmark {unknown[0][:80]!r}; there are: {', '.join(names())}"
+            )
         free = shutil.disk_usage(queue.root).free
         wrong = {name: lack for name in asked or names() if (lack := lacks(name))}
         good = free >= 1 << 30 and not (asked and wrong)
-        return http.json_response({"ready": good, "disk_free": free, "lacking": wrong,
-                                   "jobs": Counter(job.state["status"] for job in queue.jobs.values())}, status=200 if good else 503)
+        return http.json_response(
+            {
+                "ready": good,
+                "disk_free": free,
+                "lacking": wrong,
+                "jobs": Counter(job.state["status"] for job in queue.jobs.values()),
+            },
+            status=200 if good else 503,
+        )
 
     route.add_get("/health", health)
     route.add_post("/evaluate", evaluate)
@@ -886,21 +1277,28 @@ def secret(root):
     if given := os.environ.pop("DECKSMITH_EVAL_TOKEN", ""):
         return given
     import secrets
+
     path = Path(root) / "token"
     try:
         if path.exists() and path.stat().st_mode & 0o077:
             path.chmod(0o600)
-            cli.say(f"{path}: others could read the token, now they cannot; to have a new one, remove the file and start again")
+            cli.say(
+                f"{path}: others could read the token, now they cannot; to have a new one, remove the file and start again"
+            )
         if token := path.read_text().strip() if path.exists() else "":
             return token
         token, fresh = secrets.token_urlsafe(32), path.with_name("token.tmp")
         fresh.unlink(missing_ok=True)
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(token)
-        os.replace(fresh, path)  # never there in half: a server without a token would refuse everybody
+        os.replace(
+            fresh, path
+        )  # never there in half: a server without a token would refuse everybody
         return token
     except (OSError, ValueError) as error:
-        raise cli.BadConfig(f"{path}: no token can be kept there: {getattr(error, 'strerror', error)}") from None
+        raise cli.BadConfig(
+            f"{path}: no token can be kept there: {getattr(error, 'strerror', error)}"
+        ) from None
 
 
 def serve(settings, *, address, host="127.0.0.1", port=0):
@@ -908,10 +1306,15 @@ def serve(settings, *, address, host="127.0.0.1", port=0):
     time, so that clients find it again after a restart. Raises cli.TryAgain for a root that another server has, cli.BadConfig for a
     protocol, a benchmark or a key that is not there."""
     from decksmith.core import web
+
     root = Path(settings.root)
     if settings.key_env and not os.environ.get(settings.key_env):
-        raise cli.BadConfig(f"the router's key: set {settings.key_env} in the environment or in .env")
-    for name in names():  # what is wrong with them is said now, and none is read while somebody waits
+        raise cli.BadConfig(
+            f"the router's key: set {settings.key_env} in the environment or in .env"
+        )
+    for (
+        name
+    ) in names():  # what is wrong with them is said now, and none is read while somebody waits
         defaults(name, settings)
     port = port or _last_port(root, host)
 
@@ -929,7 +1332,12 @@ def serve(settings, *, address, host="127.0.0.1", port=0):
 
             loop.add_signal_handler(signal.SIGINT, interrupted)
             stream.write(root / "port", url.rpartition(":")[2])
-            facts = {"url": url, "token": token, "job": os.environ.get("SLURM_JOB_ID"), "host": socket.gethostname()}
+            facts = {
+                "url": url,
+                "token": token,
+                "job": os.environ.get("SLURM_JOB_ID"),
+                "host": socket.gethostname(),
+            }
             with web.announced(Path(address), facts):
                 cli.say(f"{url} evaluates; address and token are in {address}")
                 yield application(queue, token)
@@ -940,12 +1348,15 @@ def serve(settings, *, address, host="127.0.0.1", port=0):
 def _last_port(root, host):
     with contextlib.suppress(OSError, ValueError, OverflowError):
         port = int((root / "port").read_text())
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        ).close()
         return port
     return 0
 
 
 # Whoever asks
+
 
 class Client:
     """Asks a server: of an address file (`address`), which is read again whenever the server cannot be reached, or at a `url` with the token
@@ -960,15 +1371,22 @@ class Client:
             return self.url, os.environ.get("DECKSMITH_EVAL_TOKEN", "")
         found = worker.read(self.address)
         if not isinstance(found.get("url"), str):
-            raise OSError(f"{self.address}: no server says there where it is; start one with eval-serve, or name it with --url")
+            raise OSError(
+                f"{self.address}: no server says there where it is; start one with eval-serve, or name it with --url"
+            )
         return found["url"], os.environ.get("DECKSMITH_EVAL_TOKEN") or str(found.get("token"))
 
     @contextlib.contextmanager
     def _open(self, method, path, body=None):
         import urllib.request
+
         url, token = self._where()
-        request = urllib.request.Request(url.rstrip("/") + path, None if body is None else json.dumps(body).encode(), method=method,
-                                         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
+        request = urllib.request.Request(
+            url.rstrip("/") + path,
+            None if body is None else json.dumps(body).encode(),
+            method=method,
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        )
         with trainer._OPENER.open(request, timeout=60) as reply:
             yield reply
 
@@ -976,6 +1394,7 @@ class Client:
         """What `work()` returns, tried again while the server cannot be reached."""
         import http.client
         import urllib.error
+
         until, wait = time.monotonic() + self.patience, 0.2
         while True:
             try:
@@ -988,10 +1407,14 @@ class Client:
                     sentence = str(said["error"])
                 except (ValueError, KeyError, TypeError):
                     said, sentence = {}, f"HTTP {error.code}"
-                if error.code == 500 and "raw_metrics" in said:  # a job that was to be complete or nothing
+                if (
+                    error.code == 500 and "raw_metrics" in said
+                ):  # a job that was to be complete or nothing
                     return said
                 if error.code < 500:
-                    raise {401: cli.BadConfig, 404: cli.Missing}.get(error.code, cli.BadData)(sentence) from None
+                    raise {401: cli.BadConfig, 404: cli.Missing}.get(error.code, cli.BadData)(
+                        sentence
+                    ) from None
                 seen = sentence
             except (OSError, http.client.HTTPException, ValueError) as error:
                 seen = str(error)
@@ -1002,15 +1425,20 @@ class Client:
 
     def ask(self, method, path, body=None):
         """The JSON that a route answers."""
+
         def once():
             with self._open(method, path, body) as reply:
                 return json.loads(reply.read())
+
         return self._patiently(once)
 
     def events(self, job, start=0, follow=False):
         """The events of a job from number `start`; with `follow` until it ended, across restarts of the server."""
+
         def more():
-            with self._open("GET", f"/jobs/{job}/events?from={start}{'&follow=1' if follow else ''}") as reply:
+            with self._open(
+                "GET", f"/jobs/{job}/events?from={start}{'&follow=1' if follow else ''}"
+            ) as reply:
                 for line in reply:
                     if line.strip():
                         if not line.endswith(b"\n"):
@@ -1029,7 +1457,9 @@ class Client:
                 raise
 
         while True:
-            follow = follow and self.ask("GET", f"/jobs/{job}")["status"] not in ENDED  # a stream that was cut may look like one that ended
+            follow = (
+                follow and self.ask("GET", f"/jobs/{job}")["status"] not in ENDED
+            )  # a stream that was cut may look like one that ended
             while (event := self._patiently(following)) is not None:
                 yield event
                 start = event["n"] + 1

@@ -29,14 +29,20 @@ import urllib.parse
 import urllib.request
 
 LOG = logging.getLogger("decksmith.evalserver.trainer")
-SILENCE = 120  # seconds without a byte until a connection counts as lost; the server sends two a second
+SILENCE = (
+    120  # seconds without a byte until a connection counts as lost; the server sends two a second
+)
 PATIENCE = 600  # seconds without any sign of life until the server counts as gone
 TRIES = 100  # connections, of a server that begins to answer and breaks off each time
 ANSWER = 64 << 20  # bytes
 # Where the trainer's own settings come from when the file names none, as its delegate client had it.
-FLAGS = {"n_samples_per_eval_prompt": ("n_samples_per_eval_prompt", "n_samples_per_prompt"), "temperature": ("eval_temperature", "rollout_temperature"),
-         "top_p": ("eval_top_p", "rollout_top_p"), "top_k": ("eval_top_k", "rollout_top_k"),
-         "max_response_len": ("eval_max_response_len", "rollout_max_response_len")}
+FLAGS = {
+    "n_samples_per_eval_prompt": ("n_samples_per_eval_prompt", "n_samples_per_prompt"),
+    "temperature": ("eval_temperature", "rollout_temperature"),
+    "top_p": ("eval_top_p", "rollout_top_p"),
+    "top_k": ("eval_top_k", "rollout_top_k"),
+    "max_response_len": ("eval_max_response_len", "rollout_max_response_len"),
+}
 
 
 class EvaluationFailed(RuntimeError):
@@ -47,8 +53,20 @@ class EvaluationFailed(RuntimeError):
         self.kind = kind
 
 
-def evaluate(step, router_urls, benchmarks, *, run=None, url=None, headers=None, on_failure="soft", silence=SILENCE, patience=PATIENCE,
-             limit=None, **more):
+def evaluate(
+    step,
+    router_urls,
+    benchmarks,
+    *,
+    run=None,
+    url=None,
+    headers=None,
+    on_failure="soft",
+    silence=SILENCE,
+    patience=PATIENCE,
+    limit=None,
+    **more,
+):
     """Have the model behind `router_urls` evaluated: flat metrics, {"eval/BENCHMARK/MODE/METRIC": float}, shares from 0 to 1.
 
     step            the trainer's step or rollout
@@ -62,16 +80,33 @@ def evaluate(step, router_urls, benchmarks, *, run=None, url=None, headers=None,
     began = time.monotonic()
     try:
         urls = [router_urls] if isinstance(router_urls, str) else list(router_urls)
-        body = {"rollout_id": int(step), "router_url": urls[0], "benchmarks": _benchmarks(benchmarks), "on_failure": on_failure,
-                **({"router_urls": urls} if len(urls) > 1 else {}), **({"run": str(run)} if run or (run := os.environ.get("SLURM_JOB_ID")) else {}), **more}
-        answer = _asked(body, url, headers or {}, silence, patience, None if limit is None else began + limit)
-        return {**_flat(answer["raw_metrics"]), "eval/delegate/ok": 1.0, "eval/delegate/seconds": time.monotonic() - began}
+        body = {
+            "rollout_id": int(step),
+            "router_url": urls[0],
+            "benchmarks": _benchmarks(benchmarks),
+            "on_failure": on_failure,
+            **({"router_urls": urls} if len(urls) > 1 else {}),
+            **({"run": str(run)} if run or (run := os.environ.get("SLURM_JOB_ID")) else {}),
+            **more,
+        }
+        answer = _asked(
+            body, url, headers or {}, silence, patience, None if limit is None else began + limit
+        )
+        return {
+            **_flat(answer["raw_metrics"]),
+            "eval/delegate/ok": 1.0,
+            "eval/delegate/seconds": time.monotonic() - began,
+        }
     except Exception as error:
         if on_failure == "hard":
             raise
         kind = error.kind if isinstance(error, EvaluationFailed) else "failed"
         LOG.warning("evaluation of step %s gave no metrics (%s): %s", step, kind, error)
-        return {"eval/delegate/ok": 0.0, f"eval/delegate/{kind}": 1.0, "eval/delegate/seconds": time.monotonic() - began}
+        return {
+            "eval/delegate/ok": 0.0,
+            f"eval/delegate/{kind}": 1.0,
+            "eval/delegate/seconds": time.monotonic() - began,
+        }
 
 
 def _benchmarks(asked):
@@ -80,7 +115,9 @@ def _benchmarks(asked):
     made = []
     for word in asked.split():
         name, _, samples = word.partition(":")
-        made.append({"name": name, **({"n_samples_per_eval_prompt": int(samples)} if samples else {})})
+        made.append(
+            {"name": name, **({"n_samples_per_eval_prompt": int(samples)} if samples else {})}
+        )
     return made
 
 
@@ -98,6 +135,7 @@ def _flat(metrics, prefix="eval"):
 
 # Asking
 
+
 class _Stays(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_):  # the token is for one server
         return None
@@ -109,7 +147,10 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stays)
 
 def _open(url, body=None, headers=None, timeout=10.0):
     data = None if body is None else json.dumps(body, allow_nan=False).encode()
-    return _OPENER.open(urllib.request.Request(url, data, {"Content-Type": "application/json", **(headers or {})}), timeout=timeout)
+    return _OPENER.open(
+        urllib.request.Request(url, data, {"Content-Type": "application/json", **(headers or {})}),
+        timeout=timeout,
+    )
 
 
 def _asked(body, url, headers, silence, patience, deadline):
@@ -119,18 +160,28 @@ def _asked(body, url, headers, silence, patience, deadline):
         received = []
         try:
             where, token = server(url)
-            with _open(where + "/evaluate", body, {**({"Authorization": f"Bearer {token}"} if token else {}), **headers}, silence) as reply:
+            with _open(
+                where + "/evaluate",
+                body,
+                {**({"Authorization": f"Bearer {token}"} if token else {}), **headers},
+                silence,
+            ) as reply:
                 while part := reply.read1(1 << 16):
                     if part.isspace():  # a sign of life; anything else is an answer, good or bad
                         alive, pause = time.monotonic(), 1.0
                     received.append(part)
                     if deadline is not None and time.monotonic() > deadline:
-                        raise EvaluationFailed("late", "the limit is over; the server goes on, and a later request joins it")
+                        raise EvaluationFailed(
+                            "late",
+                            "the limit is over; the server goes on, and a later request joins it",
+                        )
                     if sum(map(len, received)) > ANSWER:
                         raise EvaluationFailed("failed", "the answer has no end")
             answer = json.loads(b"".join(received))
             if not isinstance(answer, dict) or not isinstance(answer.get("raw_metrics"), dict):
-                raise EvaluationFailed("failed", f"an answer without raw_metrics: {str(answer)[:300]}")
+                raise EvaluationFailed(
+                    "failed", f"an answer without raw_metrics: {str(answer)[:300]}"
+                )
             return answer
         except urllib.error.HTTPError as error:
             said = f"HTTP {error.code}: {_words(error)}"
@@ -144,7 +195,9 @@ def _asked(body, url, headers, silence, patience, deadline):
         if deadline is not None and now > deadline:
             raise EvaluationFailed("late", said)
         if now - alive > patience or (tries := tries - 1) <= 0:
-            raise EvaluationFailed("unreachable", f"no answer, and no sign of life for {now - alive:.0f} s: {said}")
+            raise EvaluationFailed(
+                "unreachable", f"no answer, and no sign of life for {now - alive:.0f} s: {said}"
+            )
         LOG.info("asking the eval server again in %.0f s: %s", pause, said)
         time.sleep(min(pause, max(0.1, patience - (now - alive))))
         pause = min(2 * pause, 30.0)
@@ -168,7 +221,10 @@ def server(url=None):
     if url := url or os.environ.get("DECKSMITH_EVAL_URL"):
         return url.rstrip("/").removesuffix("/evaluate"), os.environ.get("DECKSMITH_EVAL_TOKEN", "")
     if not (path := os.environ.get("DECKSMITH_EVAL_ADDRESS")):
-        raise EvaluationFailed("unreachable", "neither DECKSMITH_EVAL_URL nor DECKSMITH_EVAL_ADDRESS says where the eval server is")
+        raise EvaluationFailed(
+            "unreachable",
+            "neither DECKSMITH_EVAL_URL nor DECKSMITH_EVAL_ADDRESS says where the eval server is",
+        )
     found = address(path)
     return found["url"], found["token"]
 
@@ -177,7 +233,11 @@ def address(path):
     """What an address file says: {"url", "token", "pid", "job", "host"}."""
     with open(path) as file:
         found = json.load(file)
-    if not isinstance(found, dict) or not isinstance(found.get("url"), str) or not isinstance(found.get("token"), str):
+    if (
+        not isinstance(found, dict)
+        or not isinstance(found.get("url"), str)
+        or not isinstance(found.get("token"), str)
+    ):
         raise ValueError(f"{path} is no address file")
     return {**found, "url": found["url"].rstrip("/")}
 
@@ -200,7 +260,9 @@ def ready(path, seconds=0.0):
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
             seen = f"{found.get('url', path)}: {getattr(error, 'reason', error)}"
         if found.get("job") and (over := _over(str(found["job"]))):
-            raise EvaluationFailed("failed", f"{path} is left over: {over}; a server started anew replaces it")
+            raise EvaluationFailed(
+                "failed", f"{path} is left over: {over}; a server started anew replaces it"
+            )
         if time.monotonic() >= deadline:
             raise EvaluationFailed("unreachable", f"no eval server answers: {seen}")
         time.sleep(0.5)
@@ -211,13 +273,20 @@ def _over(job):
     if not shutil.which("squeue"):
         return None
     said = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T"], capture_output=True, text=True)
-    if said.returncode and "Invalid job id" not in said.stderr:  # a controller that does not answer says nothing about the job
+    if (
+        said.returncode and "Invalid job id" not in said.stderr
+    ):  # a controller that does not answer says nothing about the job
         return None
     states = set(said.stdout.split())
-    return None if states & {"RUNNING", "PENDING", "CONFIGURING", "SUSPENDED", "REQUEUED"} else f"job {job} is {'/'.join(sorted(states)) or 'no longer in the queue'}"
+    return (
+        None
+        if states & {"RUNNING", "PENDING", "CONFIGURING", "SUSPENDED", "REQUEUED"}
+        else f"job {job} is {'/'.join(sorted(states)) or 'no longer in the queue'}"
+    )
 
 
 # Trainers
+
 
 def configured(args):
     """What the delegates of a trainer's --eval-config ask for: [keyword arguments of `evaluate`], read as its own client read them."""
@@ -226,7 +295,11 @@ def configured(args):
     source = getattr(args, "eval_config", None) or ""
     if not source:
         return []
-    setting = OmegaConf.create(base64.b64decode(source[7:]).decode()) if source.startswith("base64:") else OmegaConf.load(os.path.expanduser(source))
+    setting = (
+        OmegaConf.create(base64.b64decode(source[7:]).decode())
+        if source.startswith("base64:")
+        else OmegaConf.load(os.path.expanduser(source))
+    )
     setting = OmegaConf.to_container(setting, resolve=True)
     found = []
     for entry in setting.get("eval", setting).get("delegate") or []:
@@ -234,11 +307,31 @@ def configured(args):
             continue
         asked = []
         for one in entry["datasets"]:
-            flags = {key: next((value for flag in names if (value := getattr(args, flag, None)) is not None), None) for key, names in FLAGS.items()}
-            asked.append({key: value for key, value in {**flags, **(entry.get("defaults") or {}), **one}.items() if value is not None})
+            flags = {
+                key: next(
+                    (value for flag in names if (value := getattr(args, flag, None)) is not None),
+                    None,
+                )
+                for key, names in FLAGS.items()
+            }
+            asked.append(
+                {
+                    key: value
+                    for key, value in {**flags, **(entry.get("defaults") or {}), **one}.items()
+                    if value is not None
+                }
+            )
         headers = entry.get("headers") or {}
-        found.append({"benchmarks": asked, "url": entry["url"], "headers": headers,
-                      "run": next((value for name, value in headers.items() if name.lower() == "x-run-id"), None)})
+        found.append(
+            {
+                "benchmarks": asked,
+                "url": entry["url"],
+                "headers": headers,
+                "run": next(
+                    (value for name, value in headers.items() if name.lower() == "x-run-id"), None
+                ),
+            }
+        )
     return found
 
 
@@ -262,7 +355,9 @@ def slime(args, rollout_id, data_source, evaluation=True):
     from slime.rollout.base_types import RolloutFnEvalOutput
     from slime.rollout.sglang_rollout import generate_rollout
 
-    metrics = _delegated(args, rollout_id, f"http://{_bracketed(args.sglang_router_ip)}:{args.sglang_router_port}")
+    metrics = _delegated(
+        args, rollout_id, f"http://{_bracketed(args.sglang_router_ip)}:{args.sglang_router_port}"
+    )
     own = generate_rollout(args, rollout_id, data_source, evaluation=evaluation)
     if not isinstance(own, RolloutFnEvalOutput):
         own = RolloutFnEvalOutput(data=own)
@@ -277,12 +372,18 @@ def _bracketed(host):
 def pin(engine, checkpoint, version):
     """Load a checkpoint's folder into an sglang server. Raises OSError or ValueError when it does not have it afterwards."""
     engine = engine.rstrip("/")
-    with _open(engine + "/update_weights_from_disk", {"model_path": str(checkpoint), "weight_version": version}, timeout=1800) as reply:
+    with _open(
+        engine + "/update_weights_from_disk",
+        {"model_path": str(checkpoint), "weight_version": version},
+        timeout=1800,
+    ) as reply:
         said = json.loads(reply.read(1 << 20))
     with _open(engine + "/model_info") as reply:
         loaded = json.loads(reply.read(1 << 20)).get("weight_version")
     if said.get("success") is False or str(loaded) != version:
-        raise ValueError(f"{engine} has the weights {loaded!r}, not {version!r}: {str(said.get('message', ''))[:200]}")
+        raise ValueError(
+            f"{engine} has the weights {loaded!r}, not {version!r}: {str(said.get('message', ''))[:200]}"
+        )
 
 
 def _miles():
@@ -304,9 +405,24 @@ def _miles():
                 except (OSError, http.client.HTTPException, ValueError) as error:
                     LOG.warning("snapshot %s: %s", checkpoint_dir, error)
                     raise EvalSkip("engine") from error
-                metrics = await asyncio.to_thread(_delegated, self.args, input.rollout_id, self.engine, checkpoint=str(checkpoint_dir))
+                metrics = await asyncio.to_thread(
+                    _delegated,
+                    self.args,
+                    input.rollout_id,
+                    self.engine,
+                    checkpoint=str(checkpoint_dir),
+                )
             if not metrics.get("eval/delegate/ok"):
-                raise EvalSkip(next((key.rpartition("/")[2] for key in metrics if key.startswith("eval/delegate/") and metrics[key] == 1.0), "unconfigured"))
+                raise EvalSkip(
+                    next(
+                        (
+                            key.rpartition("/")[2]
+                            for key in metrics
+                            if key.startswith("eval/delegate/") and metrics[key] == 1.0
+                        ),
+                        "unconfigured",
+                    )
+                )
             return RolloutFnEvalOutput(data={}, metrics=metrics)
 
     return Miles
@@ -325,9 +441,13 @@ def main(path, seconds="600"):
     except EvaluationFailed as error:
         print(f"decksmith.evalserver.trainer: {error}", file=sys.stderr)
         return 69 if error.kind == "failed" else 75
-    print(f"export DECKSMITH_EVAL_URL={shlex.quote(found['url'])} DECKSMITH_EVAL_TOKEN={shlex.quote(found['token'])}")
+    print(
+        f"export DECKSMITH_EVAL_URL={shlex.quote(found['url'])} DECKSMITH_EVAL_TOKEN={shlex.quote(found['token'])}"
+    )
     host = shlex.quote(urllib.parse.urlsplit(found["url"]).hostname or "")
-    print(f'export no_proxy="${{no_proxy:+$no_proxy,}}"{host} NO_PROXY="${{no_proxy:+$no_proxy,}}"{host}')  # trainers ask by the environment's proxies
+    print(
+        f'export no_proxy="${{no_proxy:+$no_proxy,}}"{host} NO_PROXY="${{no_proxy:+$no_proxy,}}"{host}'
+    )  # trainers ask by the environment's proxies
     return 0
 
 

@@ -35,7 +35,12 @@ def measure(folder):
         return
     if read(folder / "result.json"):
         return
-    stream.write(folder / "process.json", json.dumps({"pid": os.getpid(), "began": _began(os.getpid()), "host": socket.gethostname()}))
+    stream.write(
+        folder / "process.json",
+        json.dumps(
+            {"pid": os.getpid(), "began": _began(os.getpid()), "host": socket.gethostname()}
+        ),
+    )
     task, started = json.loads((folder / "task.json").read_text()), time.monotonic()
     if "IMAGES" in task:
         os.environ["IMAGES"] = task["IMAGES"]
@@ -44,43 +49,78 @@ def measure(folder):
     if task["name"] == SLIDEV:
         protocol = ["--protocol", task["protocol"]]
         take = [["bench-prepare", SLIDEV], ["record-sample", *protocol, *limit]]
-        score = [ask + protocol, ["deck-parse", *run], ["deck-illustrate", *run, *protocol], ["deck-render", *run, *protocol],
-                 ["deck-judge", *run, *protocol], ["deck-scan", *run], ["deck-score", *protocol]]
+        score = [
+            ask + protocol,
+            ["deck-parse", *run],
+            ["deck-illustrate", *run, *protocol],
+            ["deck-render", *run, *protocol],
+            ["deck-judge", *run, *protocol],
+            ["deck-scan", *run],
+            ["deck-score", *protocol],
+        ]
         reduce = ["run-summarize", *run, *protocol]
     else:
         take = [["bench-prepare", task["name"]], ["record-sample", *limit], ["bench-prompt"]]
         score, reduce = [ask, ["bench-grade", *run]], ["bench-summarize"]
     error, again = None, False
-    for commands, source, sink in ((take, None, "prompts.jsonl"), (score, "prompts.jsonl", "rows.jsonl"), ([reduce], "rows.jsonl", "summary.json")):
+    for commands, source, sink in (
+        (take, None, "prompts.jsonl"),
+        (score, "prompts.jsonl", "rows.jsonl"),
+        ([reduce], "rows.jsonl", "summary.json"),
+    ):
         if (folder / sink).exists():
             continue
         for attempt in range(TRIES):
             statuses = _pipe(commands, folder, source, sink, lock)
-            broken = next((name for name, status in statuses.items() if status not in (0, 75)), None)
+            broken = next(
+                (name for name, status in statuses.items() if status not in (0, 75)), None
+            )
             again = 75 in statuses.values()
             if not again or broken:
                 break
-            time.sleep(2 ** attempt if attempt + 1 < TRIES else 0)
-        named = [name for name in (broken, *(name for name in statuses if again and statuses[name] == 75)) if name]
+            time.sleep(2**attempt if attempt + 1 < TRIES else 0)
+        named = [
+            name
+            for name in (broken, *(name for name in statuses if again and statuses[name] == 75))
+            if name
+        ]
         if broken or again and sink != "rows.jsonl":
-            error = f"{named[0]} ended with status {statuses[named[0]]}: {last_words(folder / 'log')}"
+            error = (
+                f"{named[0]} ended with status {statuses[named[0]]}: {last_words(folder / 'log')}"
+            )
             break
         os.replace(folder / f"{sink}.tmp", folder / sink)
-    stream.write(folder / "result.json", json.dumps({"error": error, "seconds": round(time.monotonic() - started, 1)}) + "\n")
+    stream.write(
+        folder / "result.json",
+        json.dumps({"error": error, "seconds": round(time.monotonic() - started, 1)}) + "\n",
+    )
 
 
 def _pipe(commands, folder, source, sink, lock):
     """Run a pipeline from a file (None: nothing) into SINK.tmp; exit statuses by name."""
     processes = []
-    with open(folder / "log", "ab") as log, open(folder / f"{sink}.tmp", "wb") as out, open(folder / source if source else os.devnull, "rb") as first:
+    with (
+        open(folder / "log", "ab") as log,
+        open(folder / f"{sink}.tmp", "wb") as out,
+        open(folder / source if source else os.devnull, "rb") as first,
+    ):
         for index, command in enumerate(commands):
             last = index + 1 == len(commands)
-            processes.append(subprocess.Popen(
-                [str(cli.ROOT / "bin" / command[0]), *command[1:]], cwd=folder, stdin=processes[-1].stdout if processes else first,
-                stdout=out if last else subprocess.PIPE, stderr=log, pass_fds=[lock]))
+            processes.append(
+                subprocess.Popen(
+                    [str(cli.ROOT / "bin" / command[0]), *command[1:]],
+                    cwd=folder,
+                    stdin=processes[-1].stdout if processes else first,
+                    stdout=out if last else subprocess.PIPE,
+                    stderr=log,
+                    pass_fds=[lock],
+                )
+            )
             if index:
                 processes[-2].stdout.close()
-        return {command[0]: process.wait() for command, process in zip(commands, processes, strict=True)}
+        return {
+            command[0]: process.wait() for command, process in zip(commands, processes, strict=True)
+        }
 
 
 def last_words(path):
@@ -118,12 +158,18 @@ def busy(folder):
 def send(folder, number):
     """Send a signal to the process group that works in a folder; False when it cannot be the one that is written there."""
     worker = read(folder / "process.json")
-    if worker.get("host") != socket.gethostname() or not isinstance(worker.get("pid"), int) or worker["pid"] < 2:
+    if (
+        worker.get("host") != socket.gethostname()
+        or not isinstance(worker.get("pid"), int)
+        or worker["pid"] < 2
+    ):
         return False
     if _began(worker["pid"]) not in (None, worker.get("began")):
         return False  # another process has that number now
     with contextlib.suppress(OSError):
-        os.killpg(worker["pid"], number)  # the group's number is its leader's, also after the leader is gone
+        os.killpg(
+            worker["pid"], number
+        )  # the group's number is its leader's, also after the leader is gone
         return True
     return False
 

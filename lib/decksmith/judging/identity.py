@@ -29,7 +29,12 @@ def judging(protocol):
         return {**protocol.judge, "measures": protocol.measures}
     slug = registry.model(protocol.judge["model"]).slug
     prompt = hashlib.sha256(protocol.prompt.encode()).hexdigest()
-    return {**protocol.judge, "slug": slug, "prompt": prompt, "schema": stream.fingerprint(protocol.schema)}
+    return {
+        **protocol.judge,
+        "slug": slug,
+        "prompt": prompt,
+        "schema": stream.fingerprint(protocol.schema),
+    }
 
 
 def fixed(protocol):
@@ -51,12 +56,18 @@ def observed(protocol, records):
     cli.BadData when they contradict each other or the protocol."""
     asked, systems = prompts(records), set()
     for record in records:
-        systems.update(m["content"] for m in record.get("messages") or [] if m.get("role") == "system")
-    scanner = _agree(records, "features.scanner", lambda r: (r.get("features") or {}).get("scanner"))
+        systems.update(
+            m["content"] for m in record.get("messages") or [] if m.get("role") == "system"
+        )
+    scanner = _agree(
+        records, "features.scanner", lambda r: (r.get("features") or {}).get("scanner")
+    )
     _agree(records, "judge.rubric", _rubric)
     renderer = _agree(records, "render.engine", lambda r: (r.get("render") or {}).get("engine"))
     if renderer and renderer.get("scale", protocol.render["scale"]) != protocol.render["scale"]:
-        scales = f"{renderer['scale']}, and the protocol {protocol.name} says {protocol.render['scale']}"
+        scales = (
+            f"{renderer['scale']}, and the protocol {protocol.name} says {protocol.render['scale']}"
+        )
         raise cli.BadData(f"the decks were rendered at scale {scales}")
     sampling = _agree(records, "gen.sampling", lambda r: _sampling(protocol, r))
     return {
@@ -89,8 +100,13 @@ def unshipped(held, records):
         return [f"there is no {short(held.get('protocol'))} in assets/protocols"]
     protocol = Protocol.load(held["protocol"])
     shipped = {**fixed(protocol), "sampling": protocol.sampling}
-    ours, judged = stream.fingerprint(judging(protocol)), {str(rubric) for record in records if (rubric := _rubric(record))}
-    other = [f"judge.rubric: {short(theirs)} != {short(ours)}" for theirs in sorted(judged - {ours})]
+    ours, judged = (
+        stream.fingerprint(judging(protocol)),
+        {str(rubric) for record in records if (rubric := _rubric(record))},
+    )
+    other = [
+        f"judge.rubric: {short(theirs)} != {short(ours)}" for theirs in sorted(judged - {ours})
+    ]
     return lines({key: held.get(key) for key in shipped}, shipped) + other
 
 
@@ -108,7 +124,10 @@ def _sampling(protocol, record):
     own, asked = (gen.get("model") or {}).get("params") or {}, dict(gen["sampling"])
     if isinstance(asked.get("seed"), int):
         asked["seed"] -= (gen.get("sample") or {}).get("k", 0)
-    return {key: value if asked.get(key, value) == own.get(key) else asked.get(key, value) for key, value in protocol.sampling.items()}
+    return {
+        key: value if asked.get(key, value) == own.get(key) else asked.get(key, value)
+        for key, value in protocol.sampling.items()
+    }
 
 
 def _agree(records, what, get, expected=None):
@@ -127,15 +146,22 @@ def _agree(records, what, get, expected=None):
                 if isinstance(value, dict)
                 else [f"{what}: {short(first)} != {short(value)}"]
             )
-            raise cli.BadData(f"two settings in one run, {holder} and {record['id']} differ: " + "; ".join(differing))
+            raise cli.BadData(
+                f"two settings in one run, {holder} and {record['id']} differ: "
+                + "; ".join(differing)
+            )
     return first
 
 
 def differences(a, b):
     """The fields in which two identities differ, one line each: `judge.prompt: 3f2a.. != 9b1c..`. Empty: they may be
     compared."""
-    skip = {"hash"} | ({"renderer"} if a.get("renderer") is None or b.get("renderer") is None else set())
-    return lines({k: v for k, v in a.items() if k not in skip}, {k: v for k, v in b.items() if k not in skip})
+    skip = {"hash"} | (
+        {"renderer"} if a.get("renderer") is None or b.get("renderer") is None else set()
+    )
+    return lines(
+        {k: v for k, v in a.items() if k not in skip}, {k: v for k, v in b.items() if k not in skip}
+    )
 
 
 def lines(a, b, prefix=""):

@@ -31,7 +31,10 @@ def open_judge(protocol, run, *, jobs=None, base_url=None, key_env=None):
 def _digests(run, record):
     """The sha256 of every picture of the deck; raises cli.BadData for one that is not there."""
     try:
-        return [hashlib.sha256((run / path).read_bytes()).hexdigest() for path in record["render"].get("slides") or []]
+        return [
+            hashlib.sha256((run / path).read_bytes()).hexdigest()
+            for path in record["render"].get("slides") or []
+        ]
     except OSError as error:
         raise cli.BadData(f"{record['id']}: {error}; render it again") from None
 
@@ -51,7 +54,9 @@ class Offline:
         self.code = hashlib.sha256(code).hexdigest()
 
     def inputs(self, record):
-        render = {key: record["render"].get(key) for key in ("slides", "expected", "errors", "xray")}
+        render = {
+            key: record["render"].get(key) for key in ("slides", "expected", "errors", "xray")
+        }
         return [
             self.judging,
             self.code,
@@ -66,7 +71,12 @@ class Offline:
     def work(self, record, seed=0):
         from decksmith.judging import offline
 
-        return {**offline.judge(record, self.run, self.protocol.measures, self.protocol.judge["needed"]), "rubric": self.rubric}
+        return {
+            **offline.judge(
+                record, self.run, self.protocol.measures, self.protocol.judge["needed"]
+            ),
+            "rubric": self.rubric,
+        }
 
 
 class Vision:
@@ -76,8 +86,14 @@ class Vision:
         from decksmith.models import client
 
         self.run, self.protocol, self.judging = run, protocol, identity.judging(protocol)
-        self.client = client.Client.open(protocol.judge["model"], base_url=base_url, key_env=key_env, jobs=jobs, blame="judge")
-        self.jobs, self.close, self.rubric = self.client.jobs, self.client.close, stream.fingerprint(self.judging)
+        self.client = client.Client.open(
+            protocol.judge["model"], base_url=base_url, key_env=key_env, jobs=jobs, blame="judge"
+        )
+        self.jobs, self.close, self.rubric = (
+            self.client.jobs,
+            self.client.close,
+            stream.fingerprint(self.judging),
+        )
         self.system, self.schema = protocol.prompt, protocol.schema
 
     def inputs(self, record):
@@ -100,7 +116,9 @@ class Vision:
         import asyncio
 
         if not record["render"].get("slides"):
-            raise stream.Fault("renderer", "no-pictures", "there is no picture of any slide to judge")
+            raise stream.Fault(
+                "renderer", "no-pictures", "there is no picture of any slide to judge"
+            )
         folder = self.run / record["id"] / "judge"
         for old in folder.glob("*.txt"):
             old.unlink()
@@ -113,7 +131,10 @@ class Vision:
         tries = self.protocol.judge["retries"] + 1
         for attempt in range(tries):
             reply = await self.client.ask(
-                messages, self.protocol.judge["sampling"], schema=self.schema, seed=seed * tries + attempt
+                messages,
+                self.protocol.judge["sampling"],
+                schema=self.schema,
+                seed=seed * tries + attempt,
             )
             for key, value in reply.usage.items():
                 usage[key] = None if value is None else (usage.get(key) or 0) + value
@@ -125,7 +146,9 @@ class Vision:
                 said = usable(reply.text, self.schema, _items(record), seen["slides"])
             except ValueError as error:
                 problem = str(error)
-                stream.warn(record["id"], f"reply {attempt + 1} of the judge cannot be used: {problem}")
+                stream.warn(
+                    record["id"], f"reply {attempt + 1} of the judge cannot be used: {problem}"
+                )
                 messages = first + [
                     {"role": "assistant", "content": reply.text[:4000] or "(empty)"},
                     {
@@ -158,7 +181,11 @@ class Vision:
         given = {name: said[name]["score"] for name in scoring.JUDGED}
         made = len(record["render"].get("slides") or [])
         scores, caps = scoring.capped(
-            self.protocol, given, said["observations"], (record.get("asks") or {}).get("slides"), made
+            self.protocol,
+            given,
+            said["observations"],
+            (record.get("asks") or {}).get("slides"),
+            made,
         )
         answers = {item["id"]: item for item in said["checklist"]}
         return {
@@ -182,7 +209,9 @@ class Vision:
     def _pictures(self, record):
         """`({slide: PNG bytes}, what was shown)`: bounded in number (spread evenly) and in bytes (made smaller)."""
         settings = self.protocol.judge
-        paths = {int(Path(path).stem): self.run / path for path in record["render"].get("slides") or []}
+        paths = {
+            int(Path(path).stem): self.run / path for path in record["render"].get("slides") or []
+        }
         numbers = sorted(paths)
         if len(numbers) > settings["max_slides"]:
             step = (len(numbers) - 1) / (settings["max_slides"] - 1)
@@ -203,7 +232,9 @@ class Vision:
     def _question(self, record, shown, seen):
         parts = [f"The request that the deck answers:\n<request>\n{_request(record)}\n</request>"]
         if items := _items(record):
-            parts.append("The checklist:\n" + "\n".join(f"{item['id']}: {item['ask']}" for item in items))
+            parts.append(
+                "The checklist:\n" + "\n".join(f"{item['id']}: {item['ask']}" for item in items)
+            )
         count = f"The deck has {seen['of']} slides."
         if len(shown) < seen["of"]:
             lost = [n for n in range(1, seen["of"] + 1) if n not in shown]
@@ -211,12 +242,17 @@ class Vision:
         content = [{"type": "text", "text": "\n\n".join([*parts, count])}]
         for n, data in shown.items():
             url = "data:image/png;base64," + base64.b64encode(data).decode()
-            content += [{"type": "text", "text": f"Slide {n}:"}, {"type": "image_url", "image_url": {"url": url}}]
+            content += [
+                {"type": "text", "text": f"Slide {n}:"},
+                {"type": "image_url", "image_url": {"url": url}},
+            ]
         return [*content, {"type": "text", "text": "That was the last slide. Judge the deck."}]
 
 
 def _request(record):
-    return "\n\n".join(m["content"] for m in record.get("messages") or [] if m.get("role") == "user")
+    return "\n\n".join(
+        m["content"] for m in record.get("messages") or [] if m.get("role") == "user"
+    )
 
 
 def _items(record):
@@ -251,7 +287,9 @@ def usable(text, schema, items, slides):
     check = Draft202012Validator(schema)
     found, errors = [], []
     for candidate in _objects(text[:LONGEST]):
-        error = next(iter(sorted(check.iter_errors(candidate), key=lambda e: len(e.absolute_path))), None)
+        error = next(
+            iter(sorted(check.iter_errors(candidate), key=lambda e: len(e.absolute_path))), None
+        )
         if error is None and candidate not in found:
             found.append(candidate)
         elif error is not None:
@@ -281,7 +319,9 @@ def usable(text, schema, items, slides):
     for item in said["checklist"]:
         if item["yes"]:
             if item["slide"] is None:
-                raise ValueError(f"the checklist item {item['id']} is answered yes without the slide that shows it")
+                raise ValueError(
+                    f"the checklist item {item['id']} is answered yes without the slide that shows it"
+                )
             cited.append(("checklist", item["slide"]))
     for where, slide in cited:
         if slide not in slides:
@@ -292,7 +332,11 @@ def usable(text, schema, items, slides):
 def _objects(text):
     """Every top-level JSON object in a text; if there is none, the outermost braces read as YAML, which forgives a
     trailing comma, single quotes and bare keys."""
-    decoder, objects, place = json.JSONDecoder(strict=False, parse_constant=_no_constant), [], text.find("{")
+    decoder, objects, place = (
+        json.JSONDecoder(strict=False, parse_constant=_no_constant),
+        [],
+        text.find("{"),
+    )
     first, tries = place, 0
     while place >= 0 and tries < 200:
         try:

@@ -28,7 +28,12 @@ def seen(picture, box, pad=0):
     step = width / across
     area = (left - pad * step, top, left + width + pad * step, top + height)
     # What stands off the canvas has no pixels; the edge's colour goes on there.
-    inside = (max(0, area[0]), max(0, area[1]), min(picture.width, area[2]), min(picture.height, area[3]))
+    inside = (
+        max(0, area[0]),
+        max(0, area[1]),
+        min(picture.width, area[2]),
+        min(picture.height, area[3]),
+    )
     first = round((inside[0] - area[0]) / step)
     columns = round((inside[2] - inside[0]) / step)
     if inside[2] - inside[0] < 1 or inside[3] - inside[1] < 2 or columns < 1:
@@ -36,7 +41,9 @@ def seen(picture, box, pad=0):
     part = picture.resize((columns, 2), Image.Resampling.BOX, box=inside)
     found = np.asarray(part, dtype=float)
     after = across + 2 * pad - first - columns
-    return np.pad(found, ((0, 0), (max(0, first), max(0, after))), mode="edge")[:, : across + 2 * pad]
+    return np.pad(found, ((0, 0), (max(0, first), max(0, after))), mode="edge")[
+        :, : across + 2 * pad
+    ]
 
 
 def _less(rows, window):
@@ -71,7 +78,12 @@ def look(picture, box):
     """
     scale = picture.width / CANVAS
     left, top, width, height = (value * scale for value in box["line"])
-    area = (max(0, int(left)), max(0, int(top)), min(picture.width, int(left + width) + 1), min(picture.height, int(top + height) + 1))
+    area = (
+        max(0, int(left)),
+        max(0, int(top)),
+        min(picture.width, int(left + width) + 1),
+        min(picture.height, int(top + height) + 1),
+    )
     if area[2] - area[0] < 2 or area[3] - area[1] < 2:
         return 0.0, 1.0
     dark, light = picture.crop(area).getextrema()

@@ -24,10 +24,18 @@ PICTURE = 0.01  # of the canvas: what is smaller shows nothing
 CODE_CONTRAST = 1.5  # the shipped themes colour code down to 1.75
 RUN = 3  # words in a row that make a quotation
 LARGE = 40  # px: the few words of a slide set so large are what the slide shows
-SCRIPTS = {code: tuple(scripts.split("|")) for code, scripts in (pair.split(":") for pair in (
-    "zh:CJK ja:HIRAGANA|KATAKANA|CJK ko:HANGUL ru:CYRILLIC uk:CYRILLIC bg:CYRILLIC ar:ARABIC fa:ARABIC he:HEBREW "
-    "el:GREEK hi:DEVANAGARI th:THAI").split())}
-CLOSING = "".join("""
+SCRIPTS = {
+    code: tuple(scripts.split("|"))
+    for code, scripts in (
+        pair.split(":")
+        for pair in (
+            "zh:CJK ja:HIRAGANA|KATAKANA|CJK ko:HANGUL ru:CYRILLIC uk:CYRILLIC bg:CYRILLIC ar:ARABIC fa:ARABIC he:HEBREW "
+            "el:GREEK hi:DEVANAGARI th:THAI"
+        ).split()
+    )
+}
+CLOSING = "".join(
+    """
 summary|conclusion|takeaway|thank|question|next step|recap|wrap|outlook|in short|q&a|to remember|the end|
 zusammenfassung|fazit|danke|fragen|ausblick|nächste schritte|résumé|merci|prochaines étapes|à retenir|
 conclusión|conclusiones|resumen|gracias|preguntas|próximos pasos|conclusione|conclusioni|riepilogo|grazie|domande|
@@ -35,9 +43,14 @@ prossimi passi|conclusão|resumo|obrigad|perguntas|próximos passos|samenvatting
 dziękuj|pytania|sammanfattning|tack|frågor|opsummering|konklusion|özet|sonuç|teşekkür|kesimpulan|terima kasih|
 kết luận|cảm ơn|まとめ|結論|ありがとう|質問|总结|結語|结论|谢谢|感谢|요약|결론|감사|итог|вывод|заключение|спасибо|
 вопрос|підсумок|дякую|συμπέρασμα|ευχαριστ|निष्कर्ष|धन्यवाद|الخلاصة|شكرا
-""".splitlines()).split("|")
+""".splitlines()
+).split("|")
 # Words that a noun follows, sooner or later, but never at once a function word or the end of a line.
-ARTICLES = {name: set(words.split()) for name, words in (row.split(":") for row in """
+ARTICLES = {
+    name: set(words.split())
+    for name, words in (
+        row.split(":")
+        for row in """
 en: the a an my your our their its
 fr: le la les un une des du ce cette
 es: el la los las un una del
@@ -45,12 +58,34 @@ it: il la le gli un una del della dei nel
 pt: o os as um uma do da dos das
 nl: de het een
 de: der den dem des ein eine im zum zur
-""".strip().splitlines())}
+""".strip().splitlines()
+    )
+}
 STATEMENTS = ("center", "fact", "quote", "section", "statement", "cover")
 # Marks that a renderer should have consumed, and text that an author should have replaced.
-LEFTOVERS = ("```", "{{", "}}", "](", "image-query:", "\nlayout: ", "v-click", "::right::", "**", "<br", "</", "\n## ",
-             "\n# ", "\n- [", "[object Object]", "Lorem ipsum", "lorem ipsum", "[Insert", "[insert", "Your text here",
-             "Slide title here")
+LEFTOVERS = (
+    "```",
+    "{{",
+    "}}",
+    "](",
+    "image-query:",
+    "\nlayout: ",
+    "v-click",
+    "::right::",
+    "**",
+    "<br",
+    "</",
+    "\n## ",
+    "\n# ",
+    "\n- [",
+    "[object Object]",
+    "Lorem ipsum",
+    "lorem ipsum",
+    "[Insert",
+    "[insert",
+    "Your text here",
+    "Slide title here",
+)
 
 
 class Pages:
@@ -65,7 +100,11 @@ class Pages:
         seen = {page["slide"]: page for page in render.get("xray") or []}
         self.numbers = sorted({*self.pictures, *seen, *range(1, (render.get("expected") or 0) + 1)})
         self.pages = {n: seen.get(n, {}) for n in self.numbers}
-        self.whole = {n: page for n, page in self.pages.items() if page and not page.get("blank") and not self._flat(n)}
+        self.whole = {
+            n: page
+            for n, page in self.pages.items()
+            if page and not page.get("blank") and not self._flat(n)
+        }
 
     def _flat(self, n):
         return n in self.pictures and self.thumbs[n].max() - self.thumbs[n].min() < 4
@@ -92,7 +131,10 @@ class Pages:
                     likeness, contrast = legibility.look(picture, box)
                     if likeness < limits["unlike"] or contrast < limits["unreadable_contrast"]:
                         lost.add(i)
-            looked[n] = np.asarray(picture.resize(THUMB, Image.Resampling.BOX), dtype=np.int16), lost
+            looked[n] = (
+                np.asarray(picture.resize(THUMB, Image.Resampling.BOX), dtype=np.int16),
+                lost,
+            )
         return looked
 
     @property
@@ -113,7 +155,9 @@ class Pages:
     @cached_property
     def request(self):
         """What the user asked for, in words."""
-        return "\n".join(m["content"] for m in self.record.get("messages") or [] if m.get("role") == "user")
+        return "\n".join(
+            m["content"] for m in self.record.get("messages") or [] if m.get("role") == "user"
+        )
 
     @cached_property
     def own(self):
@@ -129,7 +173,10 @@ class Pages:
     def titles(self):
         """The title of each slide, as far as it can be read."""
         said = {n: fold(page.get("title") or "") for n, page in self.whole.items()}
-        return {n: title if _letters(title) in _letters(self.texts[n]) else "" for n, title in said.items()}
+        return {
+            n: title if _letters(title) in _letters(self.texts[n]) else ""
+            for n, title in said.items()
+        }
 
     def has(self, n, element):
         """Whether slide n shows an element (`mermaid`, `two-cols`, `cover` ...; docs/records.md)."""
@@ -140,7 +187,11 @@ class Pages:
         from decksmith.decks.parser import Deck
 
         path = self.run / self.record["deck"]["path"]
-        return Deck.parse(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else Deck.parse("")
+        return (
+            Deck.parse(path.read_text(encoding="utf-8", errors="replace"))
+            if path.is_file()
+            else Deck.parse("")
+        )
 
     @cached_property
     def answers(self):
@@ -159,7 +210,9 @@ class Pages:
             shown = [
                 n
                 for n in credit
-                if credit[n] and item.get("match") and all(self._entry(n, read[n], e) for e in item["match"])
+                if credit[n]
+                and item.get("match")
+                and all(self._entry(n, read[n], e) for e in item["match"])
             ]
             best = max(shown, key=lambda n: (credit[n], -n), default=None)
             if best:
@@ -204,8 +257,14 @@ def shows(page, element):
 def _large(page):
     """Whether a picture of the slide is large enough to show something; a slide whose boxes were cut off is believed."""
     boxes = page.get("boxes") or []
-    sizes = [b["box"][2] * b["box"][3] for b in boxes if b["kind"] in ("image", "background") and not b.get("broken")]
-    return not boxes or len(boxes) >= BOXES or max(sizes, default=0) >= PICTURE * CANVAS[0] * CANVAS[1]
+    sizes = [
+        b["box"][2] * b["box"][3]
+        for b in boxes
+        if b["kind"] in ("image", "background") and not b.get("broken")
+    ]
+    return (
+        not boxes or len(boxes) >= BOXES or max(sizes, default=0) >= PICTURE * CANVAS[0] * CANVAS[1]
+    )
 
 
 def readable(page, limits, lost=()):
@@ -220,12 +279,21 @@ def readable(page, limits, lost=()):
         if not box.get("text"):
             continue
         x, y, width, height = box["box"]
-        gone = x >= CANVAS[0] or y >= CANVAS[1] or x + width <= 0 or y + height <= 0 or not width or not height
+        gone = (
+            x >= CANVAS[0]
+            or y >= CANVAS[1]
+            or x + width <= 0
+            or y + height <= 0
+            or not width
+            or not height
+        )
         pale = box.get("contrast", 21) < limits["unreadable_contrast"] or box.get("covered")
         unread = gone or pale or place in lost or box.get("size", LETTERS) < limits["unreadable_px"]
         (hidden if unread else seen).append(_letters(box["text"]))
     # Lines of code, formulas and diagrams are in no box line by line.
-    vouched = len(page["boxes"]) >= BOXES or any(page.get(key) for key in ("code_lines", "formulas", "diagrams"))
+    vouched = len(page["boxes"]) >= BOXES or any(
+        page.get(key) for key in ("code_lines", "formulas", "diagrams")
+    )
     kept = []
     for line in text.split("\n"):
         letters = _letters(line)
@@ -241,8 +309,10 @@ def _letters(text):
 def _among(line, boxes):
     """Whether one of the boxes holds the line or, cut off as boxes are, begins it, or several make up half of it."""
     parts = {box for box in boxes if box and box in line}
-    return any(line in box for box in boxes) or 2 * sum(map(len, parts)) >= len(line) or any(
-        len(box) > LETTERS // 2 and line.startswith(box) for box in boxes
+    return (
+        any(line in box for box in boxes)
+        or 2 * sum(map(len, parts)) >= len(line)
+        or any(len(box) > LETTERS // 2 and line.startswith(box) for box in boxes)
     )
 
 
@@ -266,7 +336,11 @@ def contrast(pages):
     """The smallest WCAG contrast ratio of any text of the slide; code, which themes colour, counts below 1.5."""
     found = {}
     for n, p in pages.whole.items():
-        ratios = [(b["contrast"], b["kind"]) for b in p.get("boxes") or [] if b.get("contrast") is not None]
+        ratios = [
+            (b["contrast"], b["kind"])
+            for b in p.get("boxes") or []
+            if b.get("contrast") is not None
+        ]
         ratios = [ratio for ratio, kind in ratios if kind != "code" or ratio < CODE_CONTRAST]
         if p.get("contrast") is not None:
             found[n] = p["contrast"] if not p.get("boxes") else min(ratios, default=21)
@@ -275,7 +349,11 @@ def contrast(pages):
 
 def smallest(pages):
     """The smallest font size on the slide, in px of a canvas 980 px wide."""
-    return {n: p["font"]["min"] for n, p in pages.whole.items() if (p.get("font") or {}).get("min") is not None}
+    return {
+        n: p["font"]["min"]
+        for n, p in pages.whole.items()
+        if (p.get("font") or {}).get("min") is not None
+    }
 
 
 def pictures(pages):
@@ -291,7 +369,9 @@ def density(pages):
 def whitespace(pages):
     """Share of the canvas without content; slides without pictures, because a picture may fill a slide."""
     return {
-        n: p["whitespace"] for n, p in pages.whole.items() if p.get("whitespace") is not None and not p.get("images")
+        n: p["whitespace"]
+        for n, p in pages.whole.items()
+        if p.get("whitespace") is not None and not p.get("images")
     } or None
 
 
@@ -308,7 +388,9 @@ def variety(pages):
     import math
 
     elements = ("code", "mermaid", "katex", "table", "image", "quote", "two-cols")
-    kinds = Counter((p.get("layout"), *(pages.has(n, e) for e in elements)) for n, p in pages.whole.items())
+    kinds = Counter(
+        (p.get("layout"), *(pages.has(n, e) for e in elements)) for n, p in pages.whole.items()
+    )
     total = sum(kinds.values())
     entropy = -sum(c / total * math.log(c / total) for c in kinds.values())
     return math.exp(entropy) / math.sqrt(total) if total else 0
@@ -317,13 +399,17 @@ def variety(pages):
 def visuals(pages):
     """Share of the slides that show something besides running text: picture, diagram, table, quotation, code, formula, or
     a few words set large (40 px)."""
-    shown = sum(any(pages.has(n, e) for e in ELEMENTS) or _displays(pages.whole[n]) for n in pages.whole)
+    shown = sum(
+        any(pages.has(n, e) for e in ELEMENTS) or _displays(pages.whole[n]) for n in pages.whole
+    )
     return shown / len(pages.numbers) if pages.numbers else 0
 
 
 def _displays(page):
     font = page.get("font") or {}
-    return max(font.get("title") or 0, font.get("dominant") or 0) >= LARGE and (page.get("layout") or "") not in ("cover", "intro")
+    return max(font.get("title") or 0, font.get("dominant") or 0) >= LARGE and (
+        page.get("layout") or ""
+    ) not in ("cover", "intro")
 
 
 # --- content ---------------------------------------------------------------------------------------------------------
@@ -364,11 +450,17 @@ def language(pages):
     asked, text = (pages.asks.get("language") or "").split("-")[0], " ".join(pages.texts.values())
     if asked in SCRIPTS:
         letters = [unicodedata.name(c, "") for c in text if c.isalpha()]
-        return sum(name.startswith(SCRIPTS[asked]) for name in letters) / len(letters) if letters else 0
+        return (
+            sum(name.startswith(SCRIPTS[asked]) for name in letters) / len(letters)
+            if letters
+            else 0
+        )
     if asked not in STOPWORDS:
         return None
     foreign = sum(
-        unicodedata.name(c, "").startswith(("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC"))
+        unicodedata.name(c, "").startswith(
+            ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC")
+        )
         for c in text
     )
     if foreign * 2 > len(text):
@@ -387,10 +479,15 @@ def _tongue(text):
     text = fold(text)
     letters = [unicodedata.name(c, "") for c in text if c.isalpha()]
     if letters and sum(name.startswith("LATIN") for name in letters) * 2 < len(letters):
-        shares = {code: sum(name.startswith(scripts) for name in letters) for code, scripts in SCRIPTS.items()}
+        shares = {
+            code: sum(name.startswith(scripts) for name in letters)
+            for code, scripts in SCRIPTS.items()
+        }
         best = [code for code, share in shares.items() if share == max(shares.values())]
         kana = any(name.startswith(("HIRAGANA", "KATAKANA")) for name in letters)
-        return {("zh", "ja"): "ja", ("ja",): "ja" if kana else "zh"}.get(tuple(best), best[0] if len(best) == 1 else None)
+        return {("zh", "ja"): "ja", ("ja",): "ja" if kana else "zh"}.get(
+            tuple(best), best[0] if len(best) == 1 else None
+        )
     hits = _hits(text)
     best, second = sorted(hits.values())[-1], sorted(hits.values())[-2]
     return max(hits, key=hits.get) if best >= 5 and best > 1.3 * second else None
@@ -428,7 +525,11 @@ def aside(pages):
     if not pages.asks.get("features"):
         return None
     unasked = [e for e in ("code", "katex") if e not in pages.asks["features"]]
-    return sum(any(pages.has(n, e) for e in unasked) for n in pages.whole) / len(pages.numbers) if pages.numbers else 0
+    return (
+        sum(any(pages.has(n, e) for e in unasked) for n in pages.whole) / len(pages.numbers)
+        if pages.numbers
+        else 0
+    )
 
 
 def leftovers(pages):
@@ -436,7 +537,8 @@ def leftovers(pages):
     bad = [
         n
         for n, p in pages.whole.items()
-        if not pages.has(n, "code") and any(mark in "\n" + (p.get("text") or "") for mark in LEFTOVERS)
+        if not pages.has(n, "code")
+        and any(mark in "\n" + (p.get("text") or "") for mark in LEFTOVERS)
     ]
     return len(bad) / len(pages.numbers) if pages.numbers else 0
 
@@ -453,15 +555,26 @@ def _figures(text):
     """The numbers of a text without the signs that group their digits: 10,000 and 10.000 are one, and so is 10 000, which
     is also two."""
     text = unicodedata.normalize("NFKC", text)
-    found = re.findall(r"(?<!\w)\d+(?:[.,:']\d+)*", text) + re.findall(r"(?<!\w)\d{1,3}(?: \d{3})+(?!\d)", text)
-    return {digits for number in found if len(digits := "".join(c for c in number if c.isdigit())) > 1}
+    found = re.findall(r"(?<!\w)\d+(?:[.,:']\d+)*", text) + re.findall(
+        r"(?<!\w)\d{1,3}(?: \d{3})+(?!\d)", text
+    )
+    return {
+        digits for number in found if len(digits := "".join(c for c in number if c.isdigit())) > 1
+    }
 
 
 def _asked_figures(record):
     """The figures of a request. A number at a word for slides in the request's language is how many there shall be."""
-    request = "\n".join(m["content"] for m in record.get("messages") or [] if m.get("role") == "user")
+    request = "\n".join(
+        m["content"] for m in record.get("messages") or [] if m.get("role") == "user"
+    )
     request = re.sub(r"(?m)^\s*\d{1,2}[.):]?\s", "", request)
-    slides = {digits for pair in _SLIDES.findall(unicodedata.normalize("NFKC", request).casefold()) for digits in pair if digits}
+    slides = {
+        digits
+        for pair in _SLIDES.findall(unicodedata.normalize("NFKC", request).casefold())
+        for digits in pair
+        if digits
+    }
     return _figures(request) - slides - {str((record.get("asks") or {}).get("slides"))}
 
 
@@ -480,14 +593,21 @@ def echo(pages):
     runs, words, said = {tuple(asked[i : i + RUN]) for i in range(len(asked) - RUN + 1)}, 0, 0
     for text in pages.texts.values():
         units = _units(text)
-        at = {i + k for i in range(len(units) - RUN + 1) if tuple(units[i : i + RUN]) in runs for k in range(RUN)}
+        at = {
+            i + k
+            for i in range(len(units) - RUN + 1)
+            if tuple(units[i : i + RUN]) in runs
+            for k in range(RUN)
+        }
         words, said = words + len(units), said + len(at)
     return said / words if runs and words else None
 
 
 def _units(text):
     """Words without their punctuation; single letters in scripts without blanks."""
-    spaced = "".join(f" {c} " if deck_words.dense(c) else c if deck_words.inside(c) else " " for c in fold(text))
+    spaced = "".join(
+        f" {c} " if deck_words.dense(c) else c if deck_words.inside(c) else " " for c in fold(text)
+    )
     return spaced.split()
 
 
@@ -510,7 +630,10 @@ def close(pages):
     last, titles = pages.numbers[-1], pages.titles()
     if pages.has(last, "end") or any(word in titles[last] for word in CLOSING):
         return 1.0
-    if any(word in pages.texts[last] for word in CLOSING) or pages.whole[last].get("layout") in STATEMENTS:
+    if (
+        any(word in pages.texts[last] for word in CLOSING)
+        or pages.whole[last].get("layout") in STATEMENTS
+    ):
         return 0.7
     return 0.4 if content_words(titles.get(1, "")) & pages.tokens[last] else 0.0
 
@@ -519,7 +642,12 @@ def titles(pages):
     """Share of the slides with a title that no other slide has; a picture or a few large words need none."""
     titles = pages.titles()
     seen = Counter(titles.values())
-    free = [n for n, title in titles.items() if not title and (_displays(pages.whole[n]) or pages.words[n] <= 5 and pages.has(n, "image"))]
+    free = [
+        n
+        for n, title in titles.items()
+        if not title
+        and (_displays(pages.whole[n]) or pages.words[n] <= 5 and pages.has(n, "image"))
+    ]
     good = sum(1 for title, times in seen.items() if title and times == 1)
     return (good + len(free)) / len(pages.numbers) if pages.numbers else 0
 
@@ -536,7 +664,9 @@ def thread(pages):
 
 def order(pages):
     """The longest run of the outline's headings that stand in the asked order, as a share of those found."""
-    places = [place for place in _places(pages, pages.asks.get("outline") or []) if place is not None]
+    places = [
+        place for place in _places(pages, pages.asks.get("outline") or []) if place is not None
+    ]
     best = []
     for i, place in enumerate(places):
         best.append(1 + max((best[j] for j in range(i) if places[j] < place), default=0))
@@ -613,7 +743,10 @@ def hollow(pages):
     bad = 0
     for n in inner:
         title, said = set(_units(pages.titles()[n])), set(_units(pages.texts[n]))
-        asked = any(len(title & heading) * 2 >= len(heading) for heading in headings) or length(" ".join(title)) < 3
+        asked = (
+            any(len(title & heading) * 2 >= len(heading) for heading in headings)
+            or length(" ".join(title)) < 3
+        )
         few = length(" ".join(said - title)) <= 2 and not any(c.isdigit() for c in pages.texts[n])
         bad += asked and few and not any(pages.has(n, e) for e in ELEMENTS)
     return bad / len(inner) if inner else None
@@ -622,26 +755,72 @@ def hollow(pages):
 def unread(pages):
     """Share of the slide's lines of text that cannot be made out in its picture: the pixels where a line stands are not
     like its letters, or hardly differ from what is around them."""
-    lines = {n: sum(1 for box in page.get("boxes") or [] if box.get("ink")) for n, page in pages.whole.items()}
+    lines = {
+        n: sum(1 for box in page.get("boxes") or [] if box.get("ink"))
+        for n, page in pages.whole.items()
+    }
     return {n: len(pages.lost(n)) / count for n, count in lines.items() if count} or None
 
 
 def errors(pages):
     """Share of the slides with an error of the model's in them (accepted by the protocol, or the deck would not be
     here)."""
-    bad = {error.get("slide") for error in pages.record["render"].get("errors") or [] if error.get("kind") == "model"}
+    bad = {
+        error.get("slide")
+        for error in pages.record["render"].get("errors") or []
+        if error.get("kind") == "model"
+    }
     return len(bad & {*pages.numbers}) / len(pages.numbers) if pages.numbers else 0
 
 
-MEASURES = {f.__name__: f for f in (
-    overflow, overlap, contrast, smallest, pictures, density, whitespace, hierarchy, variety, visuals,
-    checklist, slides, features, theme, outline, figures, language, topic, aside, leftovers, echo,
-    opening, close, titles, thread, order, grammar, articles,
-    unread, repeats, empty, hollow, errors)}
+MEASURES = {
+    f.__name__: f
+    for f in (
+        overflow,
+        overlap,
+        contrast,
+        smallest,
+        pictures,
+        density,
+        whitespace,
+        hierarchy,
+        variety,
+        visuals,
+        checklist,
+        slides,
+        features,
+        theme,
+        outline,
+        figures,
+        language,
+        topic,
+        aside,
+        leftovers,
+        echo,
+        opening,
+        close,
+        titles,
+        thread,
+        order,
+        grammar,
+        articles,
+        unread,
+        repeats,
+        empty,
+        hollow,
+        errors,
+    )
+}
 DIMENSIONS = ("content", "design", "coherence")
 # What a merit of the content needs in a prompt, by the names of docs/records.md.
-NEEDS = {"checklist": "checklist", "slides": "asks.slides", "features": "asks.features", "theme": "asks.theme", "outline": "asks.outline",
-         "figures": "figures in the request"}
+NEEDS = {
+    "checklist": "checklist",
+    "slides": "asks.slides",
+    "features": "asks.features",
+    "theme": "asks.theme",
+    "outline": "asks.outline",
+    "figures": "figures in the request",
+}
 
 
 def quality(value, ramp):
@@ -660,7 +839,11 @@ def lacking(record, needed):
     needed: how many of the content's merits must apply; a checklist counts for two.
     """
     asks = record.get("asks") or {}
-    has = {"checklist": record.get("checklist"), "figures": _asked_figures(record), **{k: asks.get(k) for k in ("slides", "features", "theme", "outline")}}
+    has = {
+        "checklist": record.get("checklist"),
+        "figures": _asked_figures(record),
+        **{k: asks.get(k) for k in ("slides", "features", "theme", "outline")},
+    }
     there = sum(bool(has[name]) for name in NEEDS) + bool(has["checklist"])
     return [] if there >= needed else [NEEDS[name] for name in NEEDS if not has[name]]
 
@@ -675,7 +858,11 @@ def judge(record, run, settings, needed):
     found = {name: _measure(function(pages), settings[name]) for name, function in MEASURES.items()}
     scores, why = {}, {}
     for dimension in DIMENSIONS:
-        here = {n: m for n, m in found.items() if m["quality"] is not None and dimension in settings[n]["dimensions"]}
+        here = {
+            n: m
+            for n, m in found.items()
+            if m["quality"] is not None and dimension in settings[n]["dimensions"]
+        }
         merits = {n: settings[n]["weight"] for n in here if settings[n]["role"] == "merit"}
         share = (
             sum(here[n]["quality"] * w for n, w in merits.items()) / sum(merits.values())
@@ -721,13 +908,20 @@ def _measure(value, setting):
         }
     if value is None:
         return {"value": None, "quality": None, "slide": None}
-    return {"value": round(float(value), 3), "quality": round(quality(value, setting["ramp"]), 4), "slide": None}
+    return {
+        "value": round(float(value), 3),
+        "quality": round(quality(value, setting["ramp"]), 4),
+        "slide": None,
+    }
 
 
 def _why(here, losses):
     """One sentence: the measures that cost most."""
     worst = sorted((n for n in losses if losses[n] > 0.005), key=lambda n: (-losses[n], n))[:3]
-    said = [f"{n} {here[n]['value']:g}" + (f" on slide {here[n]['slide']}" if here[n]["slide"] else "") for n in worst]
+    said = [
+        f"{n} {here[n]['value']:g}" + (f" on slide {here[n]['slide']}" if here[n]["slide"] else "")
+        for n in worst
+    ]
     return "lost most by " + ", ".join(said) if said else "no measure lost anything"
 
 
@@ -736,7 +930,11 @@ def table(settings):
     lines = ["| measure | dimension | role | ramp | what it is |", "|---|---|---|---|---|"]
     for name, function in MEASURES.items():
         s = settings[name]
-        role = f"merit, weight {s['weight']:g}" if s["role"] == "merit" else f"fault, least {s['least']:g}"
+        role = (
+            f"merit, weight {s['weight']:g}"
+            if s["role"] == "merit"
+            else f"fault, least {s['least']:g}"
+        )
         ramp = ", ".join(f"{x:g}" for x in s["ramp"])
         lines.append(
             f"| `{name}` | {', '.join(s['dimensions'])} | {role} | {ramp} | {' '.join(function.__doc__.split())} |"

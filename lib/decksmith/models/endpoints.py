@@ -17,7 +17,14 @@ def endpoints():
     for path in sorted(folder().glob("*.json")):
         try:
             record = json.loads(path.read_text())
-            found.append({**record, "url": record["url"], "models": list(record["models"]), "file": str(path)})
+            found.append(
+                {
+                    **record,
+                    "url": record["url"],
+                    "models": list(record["models"]),
+                    "file": str(path),
+                }
+            )
         except (OSError, ValueError, KeyError, TypeError):  # gone since the glob, or not ours
             continue
     return found
@@ -25,17 +32,24 @@ def endpoints():
 
 def kind(endpoint, slug):
     """What decides how a server answers under this name: `{"engine", "base", "adapter"}`, the adapter by its sha256."""
-    return {"engine": endpoint.get("engine"), "base": endpoint.get("base"),
-            "adapter": None if slug == "base" else (endpoint.get("adapter") or {}).get("sha256")}
+    return {
+        "engine": endpoint.get("engine"),
+        "base": endpoint.get("base"),
+        "adapter": None if slug == "base" else (endpoint.get("adapter") or {}).get("sha256"),
+    }
 
 
 def identity(slug):
     """`kind` of all running servers, or None without one. Raises cli.BadData when they differ: their replies are no one model's."""
     found = endpoints()
     for other in found[1:]:
-        if differing := [name for name, value in kind(found[0], slug).items() if kind(other, slug)[name] != value]:
-            raise cli.BadData(f"{found[0]['file']} and {other['file']} serve different models (another {', '.join(differing)}); stop one, or "
-                              "remove the file of one that is gone, or name another folder with DECKSMITH_SERVE")
+        if differing := [
+            name for name, value in kind(found[0], slug).items() if kind(other, slug)[name] != value
+        ]:
+            raise cli.BadData(
+                f"{found[0]['file']} and {other['file']} serve different models (another {', '.join(differing)}); stop one, or "
+                "remove the file of one that is gone, or name another folder with DECKSMITH_SERVE"
+            )
     return kind(found[0], slug) if found else None
 
 

@@ -6,10 +6,36 @@ from dataclasses import dataclass, field
 from decksmith.core import cli
 
 REGISTRY = cli.ROOT / "assets" / "models.toml"
-FIELDS = {"label", "color", "base_url", "slug", "key_env", "params", "rename", "drop", "extra_body", "price", "reports_cost",
-          "jobs", "timeout", "shorten"}
+FIELDS = {
+    "label",
+    "color",
+    "base_url",
+    "slug",
+    "key_env",
+    "params",
+    "rename",
+    "drop",
+    "extra_body",
+    "price",
+    "reports_cost",
+    "jobs",
+    "timeout",
+    "shorten",
+}
 # What a protocol or a client decides for every model alike. An entry that set one of these would ask its model something else, unseen.
-OWNED = {"messages", "prompt", "input", "model", "models", "n", "best_of", "seed", "stream", "stream_options", "response_format"}
+OWNED = {
+    "messages",
+    "prompt",
+    "input",
+    "model",
+    "models",
+    "n",
+    "best_of",
+    "seed",
+    "stream",
+    "stream_options",
+    "response_format",
+}
 
 
 @dataclass
@@ -45,7 +71,9 @@ def models():
         if missing := {"base_url", "slug"} - set(entry):
             raise cli.BadConfig(f"{REGISTRY}: [{name}] lacks {sorted(missing)[0]!r}")
         if owned := _owned(entry):
-            raise cli.BadConfig(f"{REGISTRY}: [{name}] {owned}: not a model's to set; the protocol decides it for every model alike")
+            raise cli.BadConfig(
+                f"{REGISTRY}: [{name}] {owned}: not a model's to set; the protocol decides it for every model alike"
+            )
     return {name: Model(name=name, **entry) for name, entry in entries.items()}
 
 
@@ -53,9 +81,15 @@ def _owned(entry):
     """The first place where a registry entry sets, renames or drops a key of OWNED, as text, or None. What an endpoint cannot take of a
     stream, a seed or a schema may be dropped."""
     rename = entry.get("rename") or {}
-    for where, keys in (("params", entry.get("params") or {}), ("extra_body", entry.get("extra_body") or {}),
-                        ("rename", [*rename, *rename.values()]),
-                        ("drop", set(entry.get("drop") or []) - {"stream", "stream_options", "seed", "response_format"})):
+    for where, keys in (
+        ("params", entry.get("params") or {}),
+        ("extra_body", entry.get("extra_body") or {}),
+        ("rename", [*rename, *rename.values()]),
+        (
+            "drop",
+            set(entry.get("drop") or []) - {"stream", "stream_options", "seed", "response_format"},
+        ),
+    ):
         if taken := sorted(OWNED & set(keys)):
             return f"{where}.{taken[0]}"
     return None
@@ -66,7 +100,9 @@ def model(name=None, base_url=None, slug=None, key_env=None):
     base_url = base_url if base_url is None or isinstance(base_url, str) else " ".join(base_url)
     if name is None:
         if not (base_url and slug):
-            raise cli.BadConfig("name a model with --model, or an endpoint with --base-url and --slug")
+            raise cli.BadConfig(
+                "name a model with --model, or an endpoint with --base-url and --slug"
+            )
         return Model(name=slug.replace("/", "-"), base_url=base_url, slug=slug, key_env=key_env)
     known = models()
     if name not in known:

@@ -46,7 +46,10 @@ def keep(place, key, result):
 
     A folder that cannot be written is done without.
     """
-    if any(error["kind"] != "model" or error["class"] in ("deadline", "memory", "crash") for error in result["errors"]):
+    if any(
+        error["kind"] != "model" or error["class"] in ("deadline", "memory", "crash")
+        for error in result["errors"]
+    ):
         return
     rest = stream.dumps(result | {"pictures": [len(data) for data in result["pictures"]]}) + b"\n"
     rest += b"".join(result["pictures"])

@@ -35,9 +35,7 @@ CELL = cli.ROOT / "lib/decksmith/core/walls.py"
 # From strongest to weakest: the walls of the cell, and whether root becomes another user in it.
 WALLS = [(walls, other) for other in (True, False) for walls in ("full", "shared-pids")]
 WALLS += [("bubblewrap", True), ("plain", True), ("plain", False)]
-NO_WALLS = (
-    "this machine grants no namespaces, so a deck would run as a program of yours, with your files and your network"
-)
+NO_WALLS = "this machine grants no namespaces, so a deck would run as a program of yours, with your files and your network"
 # What every worker renders unless we are broken: it tells whose fault it is when another deck does not.
 KNOWN_GOOD = "---\ntheme: {theme}\n---\n\n# A\n\n- one\n\n$a^2$\n\n---\n\n# B\n\n```js\n1\n```\n"
 MAX_TEXT, MAX_PICTURE, MAX_PICTURES, MAX_ERRORS = 2 << 20, 32 << 20, 96 << 20, 200
@@ -46,7 +44,10 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 def node():
     """Path of the Node that belongs to this checkout; raises cli.Missing."""
-    for place in (cli.TOOLCHAIN / ".venv" / "bin" / "node", *(Path(folder) / "node" for folder in os.get_exec_path())):
+    for place in (
+        cli.TOOLCHAIN / ".venv" / "bin" / "node",
+        *(Path(folder) / "node" for folder in os.get_exec_path()),
+    ):
         if place.is_file() and os.access(place, os.X_OK):
             return place
     raise cli.Missing("Node is not installed; run: make setup")
@@ -94,12 +95,16 @@ def _chromium_version():
     if not (path := os.environ.get("DECKSMITH_CHROMIUM")):
         return None
     try:
-        done = subprocess.run([path, "--version"], env=_environment(), capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [path, "--version"], env=_environment(), capture_output=True, text=True, timeout=60
+        )
         if os.path.isabs(path) and done.returncode == 0 and done.stdout.strip():
             return done.stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         pass
-    raise cli.Missing(f"DECKSMITH_CHROMIUM={path} is not the absolute path of a browser that runs; mend or unset it")
+    raise cli.Missing(
+        f"DECKSMITH_CHROMIUM={path} is not the absolute path of a browser that runs; mend or unset it"
+    )
 
 
 def source(run, record):
@@ -108,7 +113,9 @@ def source(run, record):
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise cli.BadData(f"{record['id']}: the deck of this record cannot be read: {error}") from None
+        raise cli.BadData(
+            f"{record['id']}: the deck of this record cannot be read: {error}"
+        ) from None
     text = data.decode("utf-8", "replace")
     pictures, total = {}, 0
     for name in sorted(set(re.findall(r"images/[A-Za-z0-9][\w.-]*", text))):
@@ -179,7 +186,9 @@ class Pool:
 
     async def _value(self, run, record, result):
         """The `render` value of a result whose pictures are bytes; they are published."""
-        names = await asyncio.to_thread(_publish, Path(run) / record["id"] / "slides", result["pictures"])
+        names = await asyncio.to_thread(
+            _publish, Path(run) / record["id"] / "slides", result["pictures"]
+        )
         errors = result["errors"]  # in the order of the slides
         few = next((error for error in errors if error["class"] == "too-few-slides"), None)
         value = {
@@ -200,7 +209,9 @@ class Pool:
         """(the result for a deck, its pictures as bytes; whether an earlier run kept it)."""
         if len(text) > MAX_TEXT:
             return _failure("memory", f"the deck has {len(text) >> 20} MB of text"), False
-        settings = {name: self.settings[name] for name in ("scale", "min_slides", "deadline", "memory")}
+        settings = {
+            name: self.settings[name] for name in ("scale", "min_slides", "deadline", "memory")
+        }
         key = stream.fingerprint(["render 1", text, _hashes(pictures), self.engine, settings])
         if self.kept and (result := await asyncio.to_thread(cache.load, self.kept, key)):
             return result, True
@@ -210,7 +221,9 @@ class Pool:
                 "text": text,
                 "scale": self.settings["scale"],
                 "least": self.settings["min_slides"],
-                "images": {name: base64.b64encode(data).decode() for name, data in pictures.items()},
+                "images": {
+                    name: base64.b64encode(data).decode() for name, data in pictures.items()
+                },
             }
         )
         result["pictures"] = [base64.b64decode(data) for data in result["pictures"]]
@@ -234,10 +247,16 @@ class Pool:
                 return result
             if good:  # it alone breaks what serves others
                 error |= {"class": "crash"} if error["class"] == "internal" else {}
-                error.update(kind="model", message=f"the deck breaks what renders it: {error['message']}"[:1500])
+                error.update(
+                    kind="model",
+                    message=f"the deck breaks what renders it: {error['message']}"[:1500],
+                )
             else:
                 error.update({"class": "internal"} if error["class"] == "deadline" else {})
-                stream.warn(request["id"], f"renderer fault, of a deck known to be good too: {error['message'].splitlines()[0]}")
+                stream.warn(
+                    request["id"],
+                    f"renderer fault, of a deck known to be good too: {error['message'].splitlines()[0]}",
+                )
             return result
         finally:
             self.idle.put_nowait(worker)
@@ -246,7 +265,13 @@ class Pool:
         """Whether a deck that works unless we are broken works now, in the theme of `request`: on this worker, or on a fresh one."""
         named = re.search(r"^theme:[ \t]*['\"]?([\w-]+)", request["text"], re.M)
         theme = named[1] if named and named[1] in themes() else "default"
-        good = {**request, "id": f"{request['id']} (known good)", "text": KNOWN_GOOD.format(theme=theme), "images": {}, "least": 1}
+        good = {
+            **request,
+            "id": f"{request['id']} (known good)",
+            "text": KNOWN_GOOD.format(theme=theme),
+            "images": {},
+            "least": 1,
+        }
         for attempt in (1, 2):
             result = await self._ask(worker, good, walls)
             if result["pictures"]:
@@ -257,7 +282,9 @@ class Pool:
 
     async def _ask(self, worker, request, walls):
         """One deck through a worker; a theme that no deck has named before is bundled first, at nobody's expense."""
-        ask = functools.partial(worker.ask, request, self.settings["deadline"], self.settings["memory"], walls)
+        ask = functools.partial(
+            worker.ask, request, self.settings["deadline"], self.settings["memory"], walls
+        )
         result = await ask()
         theme = result["errors"][0].get("unbundled") if result["errors"] else None
         if theme and theme in themes():
@@ -320,10 +347,20 @@ def _publish(folder, pictures):
 
 
 def _environment():
-    kept = {name: os.environ[name] for name in ("DECKSMITH_CHROMIUM", "DECKSMITH_RENDER_DEBUG", "DECKSMITH_TOOLCHAIN") if name in os.environ}
+    kept = {
+        name: os.environ[name]
+        for name in ("DECKSMITH_CHROMIUM", "DECKSMITH_RENDER_DEBUG", "DECKSMITH_TOOLCHAIN")
+        if name in os.environ
+    }
     if "DECKSMITH_RENDER_CACHE" in os.environ:
         kept["DECKSMITH_RENDER_CACHE"] = str(Path(os.environ["DECKSMITH_RENDER_CACHE"]).resolve())
-    return {"LANG": "C.UTF-8", "TZ": "UTC", "PATH": "/usr/bin:/bin", "NODE_ENV": "production", **kept}
+    return {
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "PATH": "/usr/bin:/bin",
+        "NODE_ENV": "production",
+        **kept,
+    }
 
 
 def _folder():
@@ -339,12 +376,16 @@ def _folder():
         if not match or (match[1] and _alive(int(match[1]))):
             continue
         try:
-            descriptor = os.open(os.path.join(base, name), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            descriptor = os.open(
+                os.path.join(base, name), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            )
         except OSError:
             continue
         try:
             info = os.fstat(descriptor)
-            if info.st_uid == os.geteuid() and time.time() - info.st_mtime > (5 if match[1] else 86400):
+            if info.st_uid == os.geteuid() and time.time() - info.st_mtime > (
+                5 if match[1] else 86400
+            ):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(os.path.join(base, name), ignore_errors=True)
         except OSError:
@@ -371,19 +412,56 @@ def _alive(pid):
 
 def _cell(walls, become, home, command, readable=()):
     """The command line that runs `command` in a cell, as a child of this process."""
-    spec = {"home": str(home), "read": [str(path) for path in readable], "walls": walls, "become": become}
+    spec = {
+        "home": str(home),
+        "read": [str(path) for path in readable],
+        "walls": walls,
+        "become": become,
+    }
     if walls == "bubblewrap":  # has its walls where it is setuid and users may make no namespaces
         spec |= {"walls": "plain", "parent": 1}
         python = os.path.realpath(sys.executable)
-        shown = [*SYSTEM, sys.base_prefix, os.path.realpath(sys.base_prefix), python, str(CELL), *spec["read"]]
+        shown = [
+            *SYSTEM,
+            sys.base_prefix,
+            os.path.realpath(sys.base_prefix),
+            python,
+            str(CELL),
+            *spec["read"],
+        ]
         links = [("--symlink", os.readlink(path), path) for path in shown if os.path.islink(path)]
-        binds = [("--ro-bind", path, path) for path in shown if os.path.exists(path) and not os.path.islink(path)]
-        capable = ("--cap-add", "ALL") if os.geteuid() == 0 else ()  # what the cell needs, and gives up
+        binds = [
+            ("--ro-bind", path, path)
+            for path in shown
+            if os.path.exists(path) and not os.path.islink(path)
+        ]
+        capable = (
+            ("--cap-add", "ALL") if os.geteuid() == 0 else ()
+        )  # what the cell needs, and gives up
         divide = ["pid", "net", "ipc", "uts"]
-        walls = [f"--unshare-{what}" for what in divide] + ["--die-with-parent", *capable, "--proc", "/proc"]
-        above = sorted({str(folder) for path in [*shown, home] for folder in Path(path).parents} - {"/"})
-        open_ = itertools.chain(*(("--perms", "0755", "--dir", folder) for folder in above))  # else they are root's alone
-        walls += ["--dev", "/dev", "--tmpfs", "/tmp", *open_, *itertools.chain(*links, *binds), "--bind", home, home]
+        walls = [f"--unshare-{what}" for what in divide] + [
+            "--die-with-parent",
+            *capable,
+            "--proc",
+            "/proc",
+        ]
+        above = sorted(
+            {str(folder) for path in [*shown, home] for folder in Path(path).parents} - {"/"}
+        )
+        open_ = itertools.chain(
+            *(("--perms", "0755", "--dir", folder) for folder in above)
+        )  # else they are root's alone
+        walls += [
+            "--dev",
+            "/dev",
+            "--tmpfs",
+            "/tmp",
+            *open_,
+            *itertools.chain(*links, *binds),
+            "--bind",
+            home,
+            home,
+        ]
         return ["bwrap", *map(str, walls), python, "-IS", CELL, json.dumps(spec), *command]
     return [sys.executable, "-IS", CELL, json.dumps(spec | {"parent": os.getpid()}), *command]
 
@@ -393,8 +471,13 @@ def _readable():
     root = RENDERER.resolve()
     places = {root, MODULES.resolve(), node().resolve()}
     if cli.TOOLCHAIN != cli.ROOT:
-        places.add(Path("/node_modules"))  # the image's: where a module of the checkout finds its packages
-    for name, of in (("DECKSMITH_RENDER_CACHE", lambda path: path), ("DECKSMITH_CHROMIUM", lambda path: path.parent)):
+        places.add(
+            Path("/node_modules")
+        )  # the image's: where a module of the checkout finds its packages
+    for name, of in (
+        ("DECKSMITH_RENDER_CACHE", lambda path: path),
+        ("DECKSMITH_CHROMIUM", lambda path: path.parent),
+    ):
         if name in os.environ:
             places |= {of(Path(os.environ[name])), of(Path(os.environ[name]).resolve())}
     return sorted(place for place in places if place.exists())
@@ -408,14 +491,20 @@ def build():
 async def _build(theme=None):
     _engine()
     folder, lock = _folder()
-    command = [node(), RENDERER.resolve() / "site.mjs", theme] if theme else [node(), RENDERER / "build.mjs"]
+    command = (
+        [node(), RENDERER.resolve() / "site.mjs", theme]
+        if theme
+        else [node(), RENDERER / "build.mjs"]
+    )
     try:
         status, words = await _run(_cell("none", False, folder, command), folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
     if status:
-        raise cli.Missing(f"the renderer could not be made ready; run: make setup (status {status}; {words[-300:]})")
+        raise cli.Missing(
+            f"the renderer could not be made ready; run: make setup (status {status}; {words[-300:]})"
+        )
 
 
 async def _run(command, home):
@@ -424,7 +513,11 @@ async def _run(command, home):
     for attempt in (1, 2, 3):
         with tempfile.TemporaryFile() as words:
             process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=words,
             )
             try:
                 while process.poll() is None:
@@ -448,7 +541,9 @@ async def _walls(home):
     refusals, image = [], os.environ.get("DECKSMITH_IMAGE")
     accepted = os.environ.get("DECKSMITH_WALLS", "")
     if accepted not in ("", "plain"):
-        raise cli.BadConfig(f"DECKSMITH_WALLS is {accepted!r}; it is unset, or plain to do without walls")
+        raise cli.BadConfig(
+            f"DECKSMITH_WALLS is {accepted!r}; it is unset, or plain to do without walls"
+        )
     for walls, become in WALLS if os.geteuid() == 0 else [pair for pair in WALLS if pair[1]]:
         if walls == "bubblewrap" and not shutil.which("bwrap"):
             continue
@@ -459,7 +554,9 @@ async def _walls(home):
                 "your own: --walls plain, or DECKSMITH_WALLS=plain"
             )
         trial = Path(tempfile.mkdtemp(dir=home))
-        status, words = await _run(_cell(walls, become, trial, [node().resolve(), "--version"], _readable()), trial)
+        status, words = await _run(
+            _cell(walls, become, trial, [node().resolve(), "--version"], _readable()), trial
+        )
         if status == 0:
             if walls == "plain" and not image:
                 cli.say(NO_WALLS)
@@ -510,7 +607,9 @@ class _Worker:
         self.replies, mutter = asyncio.StreamReader(limit=1 << 29), asyncio.StreamReader()
         for reader, pipe in ((self.replies, self.process.stdout), (mutter, self.process.stderr)):
             protocol = asyncio.StreamReaderProtocol(reader)
-            self.pipes += (await loop.connect_read_pipe(lambda protocol=protocol: protocol, pipe))[:1]
+            self.pipes += (await loop.connect_read_pipe(lambda protocol=protocol: protocol, pipe))[
+                :1
+            ]
         self.pipes += (await loop.connect_write_pipe(asyncio.BaseProtocol, self.process.stdin))[:1]
         self.listener = asyncio.create_task(self._listen(mutter))
         try:
@@ -532,7 +631,9 @@ class _Worker:
 
     async def _reply(self, request, seen):
         """The next reply that is not news about the slide in work (kept in `seen`); None when the worker has ended."""
-        while (line := await self.replies.readline()).endswith(b"\n"):  # else it was killed in the middle of it
+        while (line := await self.replies.readline()).endswith(
+            b"\n"
+        ):  # else it was killed in the middle of it
             reply = json.loads(line)
             if seen is not None and "slide" in reply:
                 seen.update(slide=reply["slide"], line=reply["line"], of=reply["of"])
@@ -544,7 +645,11 @@ class _Worker:
         """One deck through this worker: {pictures, expected, errors, xray}; what costs the worker is an error in it."""
         if self.process is None or self.process.poll() is not None:
             if not await self._start(walls):
-                return _failure("crash", f"the render worker did not start: {self._last_words()}", kind="renderer")
+                return _failure(
+                    "crash",
+                    f"the render worker did not start: {self._last_words()}",
+                    kind="renderer",
+                )
         seen, peak = {"slide": None, "line": None, "of": 0}, 0
         began, (cpu, resident) = time.monotonic(), _usage(self.process.pid)
         answer = asyncio.ensure_future(self._reply(request, seen))
@@ -557,7 +662,11 @@ class _Worker:
                 if now - resident > memory << 20:
                     verdict = ("model", "memory", f"the deck took more than {memory} MB")
                 elif used - cpu > deadline:
-                    verdict = ("model", "deadline", f"the deck took more than {deadline:g} CPU seconds")
+                    verdict = (
+                        "model",
+                        "deadline",
+                        f"the deck took more than {deadline:g} CPU seconds",
+                    )
                 elif time.monotonic() - began > 10 * deadline:
                     verdict = (
                         "renderer",
@@ -576,8 +685,17 @@ class _Worker:
                 self.kill()
         if reply and "result" in reply:
             return reply["result"]
-        if reply and not reply.get("page"):  # what it threw leaves it in order; a known good deck tells
-            return _failure("internal", reply["crash"][:1500], "renderer", seen["slide"], seen["line"], seen["of"])
+        if reply and not reply.get(
+            "page"
+        ):  # what it threw leaves it in order; a known good deck tells
+            return _failure(
+                "internal",
+                reply["crash"][:1500],
+                "renderer",
+                seen["slide"],
+                seen["line"],
+                seen["of"],
+            )
         await self.reap()
         if not verdict and reply and reply.get("page") and peak > 256 << 20:
             verdict = ("model", "memory", "the page ran out of memory")
@@ -585,7 +703,9 @@ class _Worker:
             text = reply["crash"] if reply else f"the render worker ended: {self._last_words()}"
             verdict = ("renderer", "crash", text[:1500])
         kind, cls, message = verdict
-        return _failure(cls, message, kind=kind, slide=seen["slide"], line=seen["line"], expected=seen["of"])
+        return _failure(
+            cls, message, kind=kind, slide=seen["slide"], line=seen["line"], expected=seen["of"]
+        )
 
     def kill(self):
         """Kill the worker, its browser and every process of theirs."""
@@ -643,5 +763,8 @@ def _usage(pid):
         except (FileNotFoundError, ProcessLookupError):
             continue
         cpu += sum(int(value) for value in fields[11:15])
-        resident += sum(int(value) << 10 for value in re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.M))
+        resident += sum(
+            int(value) << 10
+            for value in re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.M)
+        )
     return cpu / _TICK, resident

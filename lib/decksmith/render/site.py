@@ -20,7 +20,9 @@ from decksmith.render import pool
 SCALE = 2  # device pixels per CSS pixel of the pictures in a PowerPoint file
 CANVAS = (735, 414)  # 980 x 552 px in points
 SHARED = "_runtime"  # no id begins with "_"
-_FILE = re.compile(r"(?:index\.html|style\.css|slides\.js|configs\.js|titles\.js|slide/\d{1,4}\.js)\Z")
+_FILE = re.compile(
+    r"(?:index\.html|style\.css|slides\.js|configs\.js|titles\.js|slide/\d{1,4}\.js)\Z"
+)
 _FONT = re.compile(r"(?:@[\w-]+/[\w-]+/files|katex/dist/fonts)/[\w\[\]-][\w.\[\]-]*\.woff2\Z")
 _NAME = re.compile(r"[0-9a-f]{16}(?:\.woff2)?\Z")
 _OWN = re.compile(r"https?://[0-9a-f]{24}\.deck(?::\d+)?/")  # an address of the worker's server
@@ -75,12 +77,18 @@ class Builder(pool.Pool):
         """`(render value, build value)` of one record in one pass over its slides."""
         result, pictures = await self._worked(run, record, self.formats)
         slides = [base64.b64decode(picture) for picture in result["pictures"]]
-        value = await self._value(run, record, result | {"pictures": slides, "errors": pool._first(result["errors"])})
+        value = await self._value(
+            run, record, result | {"pictures": slides, "errors": pool._first(result["errors"])}
+        )
         return value, await self._built(run, record, self.formats, result, pictures)
 
     async def _worked(self, run, record, formats):
         if earlier := _fault(record):
-            raise stream.Fault(earlier["kind"], earlier["class"], f"there is no deck to build: {earlier['message']}")
+            raise stream.Fault(
+                earlier["kind"],
+                earlier["class"],
+                f"there is no deck to build: {earlier['message']}",
+            )
         text, pictures = pool.source(run, record)
         if len(text) > pool.MAX_TEXT:
             raise stream.Fault("model", "memory", f"the deck has {len(text) >> 20} MB of text")
@@ -91,7 +99,9 @@ class Builder(pool.Pool):
                 "scale": _scale(formats),
                 "least": self.settings["min_slides"],
                 "formats": formats,
-                "images": {name: base64.b64encode(data).decode() for name, data in pictures.items()},
+                "images": {
+                    name: base64.b64encode(data).decode() for name, data in pictures.items()
+                },
             }
         ), pictures
 
@@ -112,12 +122,23 @@ def _write(run, ident, formats, result, pictures):
     if "pdf" in formats:
         data = pdf([base64.b64decode(page) for page in result["prints"]], titles)
         stream.write(folder / "deck.pdf", data)
-        value["pdf"] = {"path": f"{ident}/build/deck.pdf", "sha256": hashlib.sha256(data).hexdigest()}
+        value["pdf"] = {
+            "path": f"{ident}/build/deck.pdf",
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
     if "pptx" in formats:
         alts = [page["text"] or page["title"] for page in result["xray"]]
-        data = pptx([base64.b64decode(picture) for picture in result["pictures"]], titles, alts, result["notes"])
+        data = pptx(
+            [base64.b64decode(picture) for picture in result["pictures"]],
+            titles,
+            alts,
+            result["notes"],
+        )
         stream.write(folder / "deck.pptx", data)
-        value["pptx"] = {"path": f"{ident}/build/deck.pptx", "sha256": hashlib.sha256(data).hexdigest()}
+        value["pptx"] = {
+            "path": f"{ident}/build/deck.pptx",
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
     return value
 
 
@@ -194,8 +215,13 @@ def pdf(pages, titles):
         if "/Annots" in page:
             page[NameObject("/Annots")] = kept
     for number, title in enumerate(titles):
-        writer.add_outline_item(title=_CONTROL.sub("", title) or f"Slide {number + 1}", page_number=number)
-    writer.metadata = {"/Title": _CONTROL.sub("", next(filter(None, titles), "")), "/Producer": "decksmith"}
+        writer.add_outline_item(
+            title=_CONTROL.sub("", title) or f"Slide {number + 1}", page_number=number
+        )
+    writer.metadata = {
+        "/Title": _CONTROL.sub("", next(filter(None, titles), "")),
+        "/Producer": "decksmith",
+    }
     writer.compress_identical_objects(remove_duplicates=True, remove_unreferenced=True)
     out = io.BytesIO()
     writer.write(out)
@@ -216,9 +242,13 @@ def pptx(pictures, titles, alts, notes):
             package.drop_rel(key)
     show.slide_width = 12192000
     show.slide_height = round(show.slide_width * 552 / 980)
-    for number, (picture, title, alt, note) in enumerate(zip(pictures, titles, alts, notes, strict=True), 1):
+    for number, (picture, title, alt, note) in enumerate(
+        zip(pictures, titles, alts, notes, strict=True), 1
+    ):
         slide = show.slides.add_slide(show.slide_layouts[6])
-        shape = slide.shapes.add_picture(io.BytesIO(picture), 0, 0, show.slide_width, show.slide_height)
+        shape = slide.shapes.add_picture(
+            io.BytesIO(picture), 0, 0, show.slide_width, show.slide_height
+        )
         facts = shape._element.nvPicPr.cNvPr
         facts.set("name", _CONTROL.sub("", title) or f"Slide {number}")
         facts.set("descr", _CONTROL.sub("", alt))

@@ -23,23 +23,41 @@ from decksmith.core import cli, stream
 from decksmith.judging import identity
 
 FORMAT = 1
-LOCKS = ("uv.lock", "assets/renderer/package-lock.json", "assets/engine/package-lock.json", "containers/images.lock")
+LOCKS = (
+    "uv.lock",
+    "assets/renderer/package-lock.json",
+    "assets/engine/package-lock.json",
+    "containers/images.lock",
+)
 ADDED = {*stream.KEYS, "xray", "build"}  # what stages add to a prompt's row
 MOST, LARGEST, WHOLE = 200_000, 512 << 20, 8 << 30  # members, bytes of one, bytes of all
 GRANTED = {"deadline": 300, "memory": 8000}  # what a stranger's protocol may let a deck use
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}"
 _MEMBER = re.compile(
     rf"capsule\.json|compare\.json|containers/images\.lock|assets/protocols/{_NAME}\.toml|assets/prompts/{_NAME}\.txt|runs/{_NAME}/"
-    rf"(scores\.jsonl|summary\.json|protocol\.json|prompts\.jsonl|gen\.jsonl|{_NAME}/images/{_NAME}|{_NAME}/judge/[0-9]{{1,3}}\.txt)")
+    rf"(scores\.jsonl|summary\.json|protocol\.json|prompts\.jsonl|gen\.jsonl|{_NAME}/images/{_NAME}|{_NAME}/judge/[0-9]{{1,3}}\.txt)"
+)
 
 
 def toolchain():
     """What decides the numbers besides the capsule: `{name: sha256}` of locks and code, and the git revision where there is one."""
-    found = {name: _sha((cli.ROOT / name).read_bytes()) for name in LOCKS if (cli.ROOT / name).is_file()}
-    code = sorted([*cli.ROOT.glob("lib/decksmith/**/*.py"), *cli.ROOT.glob("assets/renderer/*.mjs"), *cli.ROOT.glob("bin/*-*")])
-    found["code"] = stream.fingerprint([[str(path.relative_to(cli.ROOT)), _sha(path.read_bytes())] for path in code])
+    found = {
+        name: _sha((cli.ROOT / name).read_bytes()) for name in LOCKS if (cli.ROOT / name).is_file()
+    }
+    code = sorted(
+        [
+            *cli.ROOT.glob("lib/decksmith/**/*.py"),
+            *cli.ROOT.glob("assets/renderer/*.mjs"),
+            *cli.ROOT.glob("bin/*-*"),
+        ]
+    )
+    found["code"] = stream.fingerprint(
+        [[str(path.relative_to(cli.ROOT)), _sha(path.read_bytes())] for path in code]
+    )
     try:
-        done = subprocess.run(["git", "-C", cli.ROOT, "rev-parse", "HEAD"], capture_output=True, text=True)
+        done = subprocess.run(
+            ["git", "-C", cli.ROOT, "rev-parse", "HEAD"], capture_output=True, text=True
+        )
         found["revision"] = done.stdout.strip() or None
     except OSError:
         found["revision"] = None
@@ -52,6 +70,7 @@ def _sha(data):
 
 # Packing
 
+
 def pack(folders, out):
     """Write the capsule of finished runs into the folder `out`; returns its path, `<runs>-<hash of the file>.tar`.
 
@@ -61,45 +80,81 @@ def pack(folders, out):
     from decksmith.core.protocol import Protocol
     from decksmith.judging import identity
     from decksmith.models import registry
+
     folders, entries, slides, models = [Path(folder) for folder in folders], {}, {}, {}
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) < len(names):
         raise cli.BadData("two of these runs have one name; a capsule tells them apart by it")
     for folder, name in zip(folders, names, strict=True):
-        files = {file: _read(folder / file) for file in ("scores.jsonl", "summary.json", "protocol.json", "prompts.jsonl")}
+        files = {
+            file: _read(folder / file)
+            for file in ("scores.jsonl", "summary.json", "protocol.json", "prompts.jsonl")
+        }
         records = [record for _, record in stream.records(folder / "scores.jsonl")]
         fixed = json.loads(files["protocol.json"])
         protocol = Protocol.load(fixed["protocol"])
         if changed := identity.differences(fixed, identity.identity(protocol, records)):
-            raise cli.BadData(f"{folder} was made under another {protocol.name} than the present one; make it anew first: "
-                              + "; ".join(changed))
+            raise cli.BadData(
+                f"{folder} was made under another {protocol.name} than the present one; make it anew first: "
+                + "; ".join(changed)
+            )
         entries |= {f"runs/{name}/{file}": data for file, data in files.items()}
         entries[f"runs/{name}/gen.jsonl"] = _replies(folder, records)
-        entries[f"assets/protocols/{protocol.name}.toml"] = _read(cli.ROOT / f"assets/protocols/{protocol.name}.toml")
+        entries[f"assets/protocols/{protocol.name}.toml"] = _read(
+            cli.ROOT / f"assets/protocols/{protocol.name}.toml"
+        )
         if prompt := protocol.judge.get("prompt"):
             entries[f"assets/prompts/{prompt}"] = _read(cli.ROOT / "assets/prompts" / prompt)
         known = registry.models()
-        for model in {*(_model(record) for record in records), protocol.judge.get("model")} & set(known):
+        for model in {*(_model(record) for record in records), protocol.judge.get("model")} & set(
+            known
+        ):
             entry = known[model]
-            models[model] = {"label": entry.label, "color": entry.color, "slug": entry.slug, "params": entry.params}
+            models[model] = {
+                "label": entry.label,
+                "color": entry.color,
+                "slug": entry.slug,
+                "params": entry.params,
+            }
         slides[name] = {}
         for record in records:
             value = {key: record.get(key) or {} for key in ("images", "render", "judge")}
-            for path in [*(item["path"] for item in value["images"].get("items") or []), *(value["judge"].get("replies") or [])]:
+            for path in [
+                *(item["path"] for item in value["images"].get("items") or []),
+                *(value["judge"].get("replies") or []),
+            ]:
                 entries[f"runs/{name}/{path}"] = folder / path
-            slides[name] |= {path: _sha(_read(folder / path)) for path in value["render"].get("slides") or []}
+            slides[name] |= {
+                path: _sha(_read(folder / path)) for path in value["render"].get("slides") or []
+            }
     if len(names) > 1:
-        entries["compare.json"] = _dumps(_compared({name: folder.resolve() for name, folder in zip(names, folders, strict=True)}, cli.ROOT))
+        entries["compare.json"] = _dumps(
+            _compared(
+                {name: folder.resolve() for name, folder in zip(names, folders, strict=True)},
+                cli.ROOT,
+            )
+        )
     if (cli.ROOT / LOCKS[-1]).is_file():
         entries[LOCKS[-1]] = cli.ROOT / LOCKS[-1]
-    entries["capsule.json"] = _dumps({"format": FORMAT, "version": __version__, "runs": names, "toolchain": toolchain(),
-                                      "models": models, "slides": slides})
+    entries["capsule.json"] = _dumps(
+        {
+            "format": FORMAT,
+            "version": __version__,
+            "runs": names,
+            "toolchain": toolchain(),
+            "models": models,
+            "slides": slides,
+        }
+    )
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=out, suffix=".tmp") as file:
         _write(file, entries)
         file.seek(0)
-        path = out / f"{'+'.join(names)[:100]}-{hashlib.file_digest(file, 'sha256').hexdigest()[:12]}.tar"
+        path = (
+            out
+            / f"{'+'.join(names)[:100]}-{hashlib.file_digest(file, 'sha256').hexdigest()[:12]}.tar"
+        )
         os.chmod(file.name, 0o644)
         path.unlink(missing_ok=True)
         os.link(file.name, path)
@@ -127,11 +182,16 @@ def _read(path):
     try:
         return path.read_bytes()
     except OSError as error:
-        raise cli.Missing(f"{path}: {error.strerror}; `make baseline MODEL=<run>` makes a run whole") from None
+        raise cli.Missing(
+            f"{path}: {error.strerror}; `make baseline MODEL=<run>` makes a run whole"
+        ) from None
 
 
 def _dumps(data):
-    return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    return (
+        json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False).encode("utf-8", "replace")
+        + b"\n"
+    )
 
 
 def _model(record):
@@ -148,7 +208,10 @@ def _replies(folder, records):
                 lines[entry["id"], entry.get("inputs")] = line
             except ValueError:
                 continue
-    keys = [(record["id"], ((record.get("gen") or {}).get("by") or {}).get("inputs")) for record in records]
+    keys = [
+        (record["id"], ((record.get("gen") or {}).get("by") or {}).get("inputs"))
+        for record in records
+    ]
     return b"".join(lines[key] + b"\n" for key in keys if key in lines)
 
 
@@ -157,8 +220,13 @@ def _compared(places, root):
     with tempfile.TemporaryDirectory() as folder:
         for name, place in places.items():
             Path(folder, name).symlink_to(place)
-        done = subprocess.run([root / "bin/run-compare", "--json", *places], cwd=folder, capture_output=True, text=True,
-                              env=_environment(root))
+        done = subprocess.run(
+            [root / "bin/run-compare", "--json", *places],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            env=_environment(root),
+        )
     try:
         said = json.loads(done.stdout)
         said.pop("looks", None)  # the folders' memory, which a replay does not have
@@ -169,6 +237,7 @@ def _compared(places, root):
 
 # Unpacking
 
+
 def unpack(path, into):
     """Write the members of a capsule below `into`, each only where a capsule has such a file.
 
@@ -178,7 +247,9 @@ def unpack(path, into):
     try:
         file = open(path, "rb")
     except OSError as error:
-        raise cli.Missing(f"{path}: {error.strerror}; `make capsule RUN=results/runs/<run>` makes one") from None
+        raise cli.Missing(
+            f"{path}: {error.strerror}; `make capsule RUN=results/runs/<run>` makes one"
+        ) from None
     with file:
         while (block := file.read(tarfile.BLOCKSIZE)).strip(b"\0"):
             try:
@@ -222,6 +293,7 @@ def _json(path):
 
 # Replaying
 
+
 class Replay:
     """One replay in the folder `into`; `run()` does it. Then `notes` say how the toolchains differ, `differences` name each value that
     is not what was stored, and `counts` what was compared."""
@@ -234,16 +306,25 @@ class Replay:
         self.stored, self.root = unpack(self.path, self.into / "capsule"), self.into / "root"
         self.about = _json(self.stored / "capsule.json")
         if self.about.get("format") != FORMAT:
-            raise cli.BadData(f"{self.path}: a capsule of format {str(self.about.get('format'))[:20]}; this reads {FORMAT}")
+            raise cli.BadData(
+                f"{self.path}: a capsule of format {str(self.about.get('format'))[:20]}; this reads {FORMAT}"
+            )
         runs, slides = self.about.get("runs"), self.about.get("slides")
-        if not (isinstance(runs, list) and runs and all(isinstance(n, str) and re.fullmatch(_NAME, n) for n in runs)
-                and isinstance(slides, dict) and all(isinstance(slides.get(n), dict) for n in runs)):
+        if not (
+            isinstance(runs, list)
+            and runs
+            and all(isinstance(n, str) and re.fullmatch(_NAME, n) for n in runs)
+            and isinstance(slides, dict)
+            and all(isinstance(slides.get(n), dict) for n in runs)
+        ):
             raise cli.BadData(f"{self.path}: capsule.json does not name its runs and slides")
         named = re.search(r"-([0-9a-f]{12})\.tar\Z", self.path.name)
         with open(self.path, "rb") as file:
             whole = hashlib.file_digest(file, "sha256").hexdigest()
         if named and not whole.startswith(named[1]):
-            self.differences.append(f"the file's name says {named[1]}, its content is {whole[:12]}: it was changed after it was packed")
+            self.differences.append(
+                f"the file's name says {named[1]}, its content is {whole[:12]}: it was changed after it was packed"
+            )
         self._toolchain()
         try:
             self._root()
@@ -258,11 +339,18 @@ class Replay:
         then, now = self.about.get("toolchain") or {}, toolchain()
         for name in sorted({*then, *now} - {"revision"}):
             if then.get(name) != now.get(name):
-                revision = f" (at the git revision {_short(then.get('revision'))})" if name == "code" else ""
+                revision = (
+                    f" (at the git revision {_short(then.get('revision'))})"
+                    if name == "code"
+                    else ""
+                )
                 self._another(name, _short(then.get(name)) + revision, _short(now.get(name)))
         for file in sorted((self.stored / "assets").rglob("*.*")):
             name = file.relative_to(self.stored)
-            if not (cli.ROOT / name).is_file() or (cli.ROOT / name).read_bytes() != file.read_bytes():
+            if (
+                not (cli.ROOT / name).is_file()
+                or (cli.ROOT / name).read_bytes() != file.read_bytes()
+            ):
                 self.notes.append(f"{name} of this checkout is another; the capsule's is used")
 
     def _another(self, what, then, now):
@@ -284,9 +372,16 @@ class Replay:
                 shutil.copy(path, self.root / "assets" / folder)
         text = []
         for name, entry in (self.about.get("models") or {}).items():
-            kept = {key: entry[key] for key in ("label", "color", "slug", "params") if entry.get(key)}
-            text.append(f"[{_toml(name)}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in
-                                                      {**kept, "base_url": "http://127.0.0.1:9/v1"}.items()))  # nobody is asked
+            kept = {
+                key: entry[key] for key in ("label", "color", "slug", "params") if entry.get(key)
+            }
+            text.append(
+                f"[{_toml(name)}]\n"
+                + "".join(
+                    f"{key} = {_toml(value)}\n"
+                    for key, value in {**kept, "base_url": "http://127.0.0.1:9/v1"}.items()
+                )
+            )  # nobody is asked
         (self.root / "assets/models.toml").write_text("\n".join(text), encoding="utf-8")
 
     def _redo(self, name):
@@ -296,35 +391,65 @@ class Replay:
         protocol = self._protocol(name)
         source = now / "replies.jsonl"
         source.write_bytes(b"".join(stream.dumps(row) + b"\n" for row in self._rows(name)))
-        again, inner = ["--protocol", protocol.name], [sys.executable, "-m", "decksmith.results.capsule"]
+        again, inner = (
+            ["--protocol", protocol.name],
+            [sys.executable, "-m", "decksmith.results.capsule"],
+        )
         stages = [
             ["deck-parse", "--run", now],
-            ["deck-illustrate", *again, "--run", now] if protocol.images["provider"] == "drawn" else
-            [*inner, "images", stored, now, protocol.name],
-            ["deck-render", *again, "--run", now, "--jobs", str(max(1, (os.cpu_count() or 2) // 2))],
-            ["deck-judge", *again, "--run", now] if protocol.judge["kind"] == "offline" else
-            [*inner, "judge", stored, now, protocol.name],
-            ["deck-scan", "--run", now], ["deck-score", *again], ["run-summarize", *again, "--run", now]]
+            ["deck-illustrate", *again, "--run", now]
+            if protocol.images["provider"] == "drawn"
+            else [*inner, "images", stored, now, protocol.name],
+            [
+                "deck-render",
+                *again,
+                "--run",
+                now,
+                "--jobs",
+                str(max(1, (os.cpu_count() or 2) // 2)),
+            ],
+            ["deck-judge", *again, "--run", now]
+            if protocol.judge["kind"] == "offline"
+            else [*inner, "judge", stored, now, protocol.name],
+            ["deck-scan", "--run", now],
+            ["deck-score", *again],
+            ["run-summarize", *again, "--run", now],
+        ]
         for number, command in enumerate(stages, 1):
-            target = now / ("scores.jsonl" if number == 6 else "summary.json" if number == 7 else f"{number}.jsonl")
+            target = now / (
+                "scores.jsonl"
+                if number == 6
+                else "summary.json"
+                if number == 7
+                else f"{number}.jsonl"
+            )
             if "-" in str(command[0]) and command[0] != sys.executable:
                 command = [self.root / "bin" / command[0], *command[1:]]
             with open(source, "rb") as fed, open(target, "wb") as got:
-                status = subprocess.run(command, stdin=fed, stdout=got, env=_environment(self.root, self.into)).returncode
+                status = subprocess.run(
+                    command, stdin=fed, stdout=got, env=_environment(self.root, self.into)
+                ).returncode
             if status:
-                raise (cli.Missing if status == 69 else cli.BadData)(f"{name}: {Path(command[0]).name} ended with status {status}; "
-                                                                     "what it said stands above")
+                raise (cli.Missing if status == 69 else cli.BadData)(
+                    f"{name}: {Path(command[0]).name} ended with status {status}; "
+                    "what it said stands above"
+                )
             source = target
 
     def _protocol(self, name):
         from decksmith.core.protocol import Protocol
+
         fixed = _json(self.stored / "runs" / name / "protocol.json").get("protocol")
         path = self.stored / f"assets/protocols/{fixed}.toml"
         if not isinstance(fixed, str) or not re.fullmatch(_NAME, fixed) or not path.is_file():
             raise cli.BadData(f"{name}: the capsule has no protocol {_shown(fixed)}")
         protocol = Protocol.load(str(path))
-        if protocol.name != fixed or any(protocol.render[key] > most for key, most in GRANTED.items()):
-            raise cli.BadData(f"{name}: its protocol has another name, or grants decks more than {GRANTED}")
+        if protocol.name != fixed or any(
+            protocol.render[key] > most for key, most in GRANTED.items()
+        ):
+            raise cli.BadData(
+                f"{name}: its protocol has another name, or grants decks more than {GRANTED}"
+            )
         return protocol
 
     def _rows(self, name):
@@ -333,17 +458,28 @@ class Replay:
         prompts = {row["id"]: row for _, row in stream.records(stored / "prompts.jsonl")}
         replies = {entry["id"]: entry for _, entry in stream.records(stored / "gen.jsonl")}
         for _, record in stream.records(stored / "scores.jsonl"):
-            row, ident = {key: value for key, value in record.items() if key not in ADDED}, record["id"]
+            row, ident = (
+                {key: value for key, value in record.items() if key not in ADDED},
+                record["id"],
+            )
             gen = record.get("gen") if isinstance(record.get("gen"), dict) else {}
             of = (gen.get("sample") or {}).get("of") or ident
             self._same(name, ident, "", {**prompts.get(of, {}), "id": ident}, row, "prompts")
             entry = replies.get(ident)
             if entry and isinstance(entry.get("gen"), dict):
                 gen = entry["gen"]
-                body = {"model": (gen.get("model") or {}).get("slug"), "messages": row.get("messages"), **(gen.get("sampling") or {})}
+                body = {
+                    "model": (gen.get("model") or {}).get("slug"),
+                    "messages": row.get("messages"),
+                    **(gen.get("sampling") or {}),
+                }
                 self._count("replies")
-                if not gen.get("error") and stream.fingerprint(["gen", body]) != entry.get("inputs"):
-                    self.differences.append(f"{name} {ident} gen: the stored reply was given to another request than the stored one")
+                if not gen.get("error") and stream.fingerprint(["gen", body]) != entry.get(
+                    "inputs"
+                ):
+                    self.differences.append(
+                        f"{name} {ident} gen: the stored reply was given to another request than the stored one"
+                    )
             elif not gen.get("error"):
                 self._count("replies that no journal has")
             yield {**row, "gen": gen}
@@ -353,13 +489,21 @@ class Replay:
             stored, now = self.stored / "runs" / name, self.into / "now" / name
             then = {record["id"]: record for _, record in stream.records(stored / "scores.jsonl")}
             again = {record["id"]: record for _, record in stream.records(now / "scores.jsonl")}
-            engines = [{stream.fingerprint(e): e for r in rs.values() if (e := (r.get("render") or {}).get("engine"))}
-                       for rs in (then, again)]
+            engines = [
+                {
+                    stream.fingerprint(e): e
+                    for r in rs.values()
+                    if (e := (r.get("render") or {}).get("engine"))
+                }
+                for rs in (then, again)
+            ]
             if set(engines[0]) != set(engines[1]):
                 for old, new in itertools.product(*(each.values() for each in engines)):
                     for key in new:
                         if old.get(key) != new[key]:
-                            self._another(f"{name}: renderer's {key}", _short(old.get(key)), _short(new[key]))
+                            self._another(
+                                f"{name}: renderer's {key}", _short(old.get(key)), _short(new[key])
+                            )
             for ident in then:
                 self._slides(name, then[ident], again[ident])
             for ident in then:
@@ -367,32 +511,57 @@ class Replay:
                 for key in stream.KEYS[::-1]:
                     values = [_without(record.get(key)) for record in (then[ident], again[ident])]
                     self._same(name, ident, key, *values, "numbers of records")
-            self._same(name, "", "summary", *(_json(place / "summary.json") for place in (stored, now)), "numbers of summaries")
+            self._same(
+                name,
+                "",
+                "summary",
+                *(_json(place / "summary.json") for place in (stored, now)),
+                "numbers of summaries",
+            )
             self._fixed(name, *(_json(place / "protocol.json") for place in (stored, now)))
         if len(runs) > 1:
-            then, now = _json(self.stored / "compare.json"), _compared({name: self.into / "now" / name for name in runs}, self.root)
+            then, now = (
+                _json(self.stored / "compare.json"),
+                _compared({name: self.into / "now" / name for name in runs}, self.root),
+            )
             # The protocol's hash takes the renderer in, which was looked at above; everything else of it by _fixed.
-            old, new = (_json(folder / runs[0] / "protocol.json").get("hash") for folder in (self.stored / "runs", self.into / "now"))
+            old, new = (
+                _json(folder / runs[0] / "protocol.json").get("hash")
+                for folder in (self.stored / "runs", self.into / "now")
+            )
             if isinstance(old, str) and re.fullmatch("[0-9a-f]{64}", old):
                 now = json.loads(json.dumps(now).replace(new, old))
             self._same("comparison", "", "", then, now, "numbers of the comparison")
 
     def _slides(self, name, then, again):
         known = self.about["slides"][name]
-        paths = [path for record in (then, again) for path in (record.get("render") or {}).get("slides") or []]
+        paths = [
+            path
+            for record in (then, again)
+            for path in (record.get("render") or {}).get("slides") or []
+        ]
         for path in dict.fromkeys(map(str, paths)):
             file = self.into / "now" / name / path
-            now = _sha(file.read_bytes()) if path in ((again.get("render") or {}).get("slides") or []) else None
+            now = (
+                _sha(file.read_bytes())
+                if path in ((again.get("render") or {}).get("slides") or [])
+                else None
+            )
             self._count("slides")
             if known.get(path) != now:
-                self.differences.append(f"{name} {then['id']} {_shown(path)} sha256: stored {_short(known.get(path))}, now {_short(now)}")
+                self.differences.append(
+                    f"{name} {then['id']} {_shown(path)} sha256: stored {_short(known.get(path))}, now {_short(now)}"
+                )
 
     def _fixed(self, name, then, now):
         from decksmith.judging import identity
+
         self._count("protocol files")
         same = {key: value for key, value in then.items() if key != "hash"}
         if stream.fingerprint(same) != then.get("hash"):
-            self.differences.append(f"{name} protocol.json hash: it is not the hash of what stands there")
+            self.differences.append(
+                f"{name} protocol.json hash: it is not the hash of what stands there"
+            )
         lines = identity.differences({**then, "renderer": None}, {**now, "renderer": None})
         self.differences += [f"{name} protocol.json {_shown(line)}" for line in lines]
 
@@ -400,9 +569,15 @@ class Replay:
         """Note each place where two values differ; `by` (when, how long, by whom) is left out."""
         for path, old, new in _leaves(then, now, key):
             self._count(what, isinstance(old, int | float) or isinstance(new, int | float))
-            if old != new or (old is None) != (new is None) or isinstance(old, bool) != isinstance(new, bool):
+            if (
+                old != new
+                or (old is None) != (new is None)
+                or isinstance(old, bool) != isinstance(new, bool)
+            ):
                 values = "stored {}, now {}".format(*_values(old, new))
-                self.differences.append(" ".join(filter(None, [name, ident, f"{_shown(path)}: {values}"])))
+                self.differences.append(
+                    " ".join(filter(None, [name, ident, f"{_shown(path)}: {values}"]))
+                )
 
     def _count(self, what, n=1):
         self.counts[what] = self.counts.get(what, 0) + n
@@ -426,10 +601,14 @@ def _leaves(then, now, path):
     if isinstance(then, dict) and isinstance(now, dict):
         for key in dict.fromkeys([*then, *now]):
             if key != "by":
-                yield from _leaves(then.get(key, _ABSENT), now.get(key, _ABSENT), f"{path}.{key}" if path else key)
+                yield from _leaves(
+                    then.get(key, _ABSENT), now.get(key, _ABSENT), f"{path}.{key}" if path else key
+                )
     elif isinstance(then, list) and isinstance(now, list):
         for at in range(max(len(then), len(now))):
-            yield from _leaves(*(side[at] if at < len(side) else _ABSENT for side in (then, now)), f"{path}[{at}]")
+            yield from _leaves(
+                *(side[at] if at < len(side) else _ABSENT for side in (then, now)), f"{path}[{at}]"
+            )
     else:
         yield path, then, now
 
@@ -438,12 +617,16 @@ def _values(old, new):
     """Two values as they are shown; of long texts, from where they part."""
     if isinstance(old, str) and isinstance(new, str) and max(len(old), len(new)) > 80:
         at = max(0, len(os.path.commonprefix([old, new])) - 20)
-        old, new = (f"{'..' if at else ''}{text[at:at + 60]}" for text in (old, new))
-    return ["nothing" if value is _ABSENT else _shown(json.dumps(value, ensure_ascii=False)) for value in (old, new)]
+        old, new = (f"{'..' if at else ''}{text[at : at + 60]}" for text in (old, new))
+    return [
+        "nothing" if value is _ABSENT else _shown(json.dumps(value, ensure_ascii=False))
+        for value in (old, new)
+    ]
 
 
 def _shown(text):
     from decksmith.results.explain import clean
+
     return clean(text, 120)
 
 
@@ -454,7 +637,11 @@ def _short(text):
 def _toml(value):
     """A JSON value as TOML."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_toml(str(key))} = {_toml(part)}" for key, part in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{_toml(str(key))} = {_toml(part)}" for key, part in value.items())
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -462,21 +649,38 @@ def _toml(value):
 
 def _environment(root, into=None):
     """The environment of the scripts: no keys, no proxies, and for a replay a cache of its own."""
-    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR", "IMAGES") or (
-        name.startswith("DECKSMITH_") and name != "DECKSMITH_ROOT")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in ("PATH", "HOME", "LANG", "TMPDIR", "IMAGES")
+        or (name.startswith("DECKSMITH_") and name != "DECKSMITH_ROOT")
+    }
     own = {"XDG_CACHE_HOME": str(into / "cache")} if into else {}
-    return {**kept, "DECKSMITH_ROOT": str(root), "PYTHONPATH": str(root / "lib"), "PYTHONDONTWRITEBYTECODE": "1", **own}
+    return {
+        **kept,
+        "DECKSMITH_ROOT": str(root),
+        "PYTHONPATH": str(root / "lib"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **own,
+    }
 
 
 # Two stages that take what was paid for from the capsule in place of asking again
 
+
 def _stage(stage, stored, now, name):
     from decksmith.core.protocol import Protocol
     from decksmith.judging import judges
+
     stored, now, protocol = Path(stored), Path(now), Protocol.load(name)
-    then = {record["id"]: record.get(stage) or {} for _, record in stream.records(stored / "scores.jsonl")}
+    then = {
+        record["id"]: record.get(stage) or {}
+        for _, record in stream.records(stored / "scores.jsonl")
+    }
     if stage == "images":
-        return stream.stage("images", lambda r: _illustrated(r, then[r["id"]], stored, now, protocol), needs="deck")
+        return stream.stage(
+            "images", lambda r: _illustrated(r, then[r["id"]], stored, now, protocol), needs="deck"
+        )
 
     class Heard(judges.Vision):
         """The vision judge with its stored replies for an endpoint."""
@@ -487,16 +691,27 @@ def _stage(stage, stored, now, name):
 
         def work(self, record):
             value, ident = then[record["id"]], record["id"]
-            replies = [f"{ident}/judge/{n}.txt" for n in range(1, len(value.get("replies") or []) + 1)]
+            replies = [
+                f"{ident}/judge/{n}.txt" for n in range(1, len(value.get("replies") or []) + 1)
+            ]
             if not replies:
-                return value or {"error": {"kind": "judge", "class": "unparseable", "message": "no reply was stored"}}
+                return value or {
+                    "error": {
+                        "kind": "judge",
+                        "class": "unparseable",
+                        "message": "no reply was stored",
+                    }
+                }
             common = {"replies": replies, "usage": value.get("usage"), "rubric": self.rubric}
             try:
                 _, seen = self._pictures(record)
                 text = (stored / replies[-1]).read_bytes().decode("utf-8", "replace")
                 said = judges.usable(text, self.schema, judges._items(record), seen["slides"])
             except (OSError, ValueError) as error:
-                return {"error": {"kind": "judge", "class": "unparseable", "message": str(error)}, **common}
+                return {
+                    "error": {"kind": "judge", "class": "unparseable", "message": str(error)},
+                    **common,
+                }
             return {**self._value(record, said), "seen": seen, **common}
 
     return stream.stage("judge", Heard().work, needs="render")
@@ -515,7 +730,9 @@ def _illustrated(record, value, stored, now, protocol):
             if item is None:
                 raise pictures.Unavailable("the capsule has no picture for it", False)
             if fallback := item.get("fallback"):
-                raise pictures.Unavailable(fallback["reason"].removeprefix(f"{self.name}: "), fallback["transient"])
+                raise pictures.Unavailable(
+                    fallback["reason"].removeprefix(f"{self.name}: "), fallback["transient"]
+                )
             file = stored / record["id"] / "images" / Path(item["path"]).name
             return file.read_bytes(), item.get("attribution")
 

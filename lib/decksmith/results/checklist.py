@@ -6,9 +6,25 @@ nothing; where renderer, judge or network failed, nothing is known, and the deck
 
 from decksmith.results import stats
 
-ELEMENTS = ("code", "mermaid", "katex", "table", "image", "two-cols", "quote", "cover", "end")  # what an item's @.. can name
-KINDS = {"item": "Kind of item", "feature": "Feature asked for", "language": "Language", "theme": "Theme", "audience": "Audience",
-         "domain": "Domain"}
+ELEMENTS = (
+    "code",
+    "mermaid",
+    "katex",
+    "table",
+    "image",
+    "two-cols",
+    "quote",
+    "cover",
+    "end",
+)  # what an item's @.. can name
+KINDS = {
+    "item": "Kind of item",
+    "feature": "Feature asked for",
+    "language": "Language",
+    "theme": "Theme",
+    "audience": "Audience",
+    "domain": "Domain",
+}
 
 
 def families(records, kind="item"):
@@ -34,16 +50,30 @@ def families(records, kind="item"):
         for family, answers in here.items():
             total = counts.setdefault(family, [0, 0])
             total[0], total[1] = total[0] + sum(answers), total[1] + len(answers)
-            shares.setdefault(family, {}).setdefault(finished.prompt_of(record), []).append(sum(answers) / len(answers))
+            shares.setdefault(family, {}).setdefault(finished.prompt_of(record), []).append(
+                sum(answers) / len(answers)
+            )
     order = sorted(counts, key=lambda family: (-counts[family][1], family))
-    return {family: {"yes": counts[family][0], "n": counts[family][1], "prompts": len(shares[family]),
-                     "share": stats.mean((sum(v) / len(v) for v in shares[family].values()), (0, 1))} for family in order}
+    return {
+        family: {
+            "yes": counts[family][0],
+            "n": counts[family][1],
+            "prompts": len(shares[family]),
+            "share": stats.mean((sum(v) / len(v) for v in shares[family].values()), (0, 1)),
+        }
+        for family in order
+    }
 
 
 def _families(record, item, kind):
     asks = record.get("asks") or {}
     if kind == "item":
-        named = [option[1:] for entry in item.get("match") or [] for option in entry.split("|") if option.startswith("@")]
+        named = [
+            option[1:]
+            for entry in item.get("match") or []
+            for option in entry.split("|")
+            if option.startswith("@")
+        ]
         return list(dict.fromkeys(name for name in named if name in ELEMENTS)) or ["facts"]
     if kind == "feature":
         return asks.get("features") or ["none"]
@@ -55,8 +85,14 @@ def satisfied(record):
     render = record.get("render") or {}
     shown = {int(path.rpartition("/")[2].partition(".")[0]) for path in render.get("slides") or []}
     known = {item["id"] for item in record.get("checklist") or []}
-    return {answer["id"] for answer in (record.get("judge") or {}).get("checklist") or []
-            if answer.get("yes") is True and answer["id"] in known and type(answer.get("slide")) is int and answer["slide"] in shown}
+    return {
+        answer["id"]
+        for answer in (record.get("judge") or {}).get("checklist") or []
+        if answer.get("yes") is True
+        and answer["id"] in known
+        and type(answer.get("slide")) is int
+        and answer["slide"] in shown
+    }
 
 
 def table(runs, kind="item"):
@@ -65,7 +101,21 @@ def table(runs, kind="item"):
 
     found = [families(run["records"], kind) for run in runs]
     sizes = {family: value for each in found for family, value in each.items()}
-    rows = [[family, str(sizes[family]["prompts"]), *(
-        f"{each[family]['yes']} of {each[family]['n']}: {interval(each[family]['share'])}" if family in each else "–" for each in found)]
-        for family in sizes]
-    return f"Checklist by {KINDS[kind].lower()}", [KINDS[kind], "Prompts", *(run["label"] for run in runs)], rows
+    rows = [
+        [
+            family,
+            str(sizes[family]["prompts"]),
+            *(
+                f"{each[family]['yes']} of {each[family]['n']}: {interval(each[family]['share'])}"
+                if family in each
+                else "–"
+                for each in found
+            ),
+        ]
+        for family in sizes
+    ]
+    return (
+        f"Checklist by {KINDS[kind].lower()}",
+        [KINDS[kind], "Prompts", *(run["label"] for run in runs)],
+        rows,
+    )

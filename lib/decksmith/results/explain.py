@@ -16,7 +16,13 @@ from decksmith.core import cli, stream
 from decksmith.judging import identity
 
 STAGES = ("gen", "deck", "images", "render", "judge")  # those that keep a journal
-SCRIPTS = dict(zip(STAGES, ("chat-generate", "deck-parse", "deck-illustrate", "deck-render", "deck-judge"), strict=True))
+SCRIPTS = dict(
+    zip(
+        STAGES,
+        ("chat-generate", "deck-parse", "deck-illustrate", "deck-render", "deck-judge"),
+        strict=True,
+    )
+)
 WIDTH, LINES = 118, 60
 WHOSE = {
     "model": "the model's: it counts against it, as the floor in every dimension",
@@ -29,7 +35,9 @@ WHOSE = {
 def clean(text, width=None):
     """Text on one line that a terminal cannot mistake for orders: no escape sequences, control or direction characters."""
     text = re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]*(\x07|\x1b\\)?|.?)", "", str(text))
-    text = "".join(" " if c.isspace() else "" if unicodedata.category(c)[0] == "C" else c for c in text)
+    text = "".join(
+        " " if c.isspace() else "" if unicodedata.category(c)[0] == "C" else c for c in text
+    )
     text = " ".join(text.split())
     return text if width is None or len(text) <= width else text[: width - 2].rstrip() + ".."
 
@@ -43,13 +51,31 @@ def screen(run, ident, protocol=None):
     journals = _journals(run)
     record, source = _record(run, ident, journals)
     chosen = _Run(run, record, protocol)
-    blocks = [_head(record, source, run), _request(record), _model(record), _deck(run, record), _render(run, record),
-              _judge(run, record), _score(record), _rerun(chosen, record, journals), chosen.commands(record)]
-    lines = [line[: len(line) - len(line.lstrip(" "))] + clean(line) for block in blocks for line in block]
-    return lines if len(lines) <= LINES else [*lines[: LINES - 1], f"({len(lines) - LINES + 1} more lines)"]
+    blocks = [
+        _head(record, source, run),
+        _request(record),
+        _model(record),
+        _deck(run, record),
+        _render(run, record),
+        _judge(run, record),
+        _score(record),
+        _rerun(chosen, record, journals),
+        chosen.commands(record),
+    ]
+    lines = [
+        line[: len(line) - len(line.lstrip(" "))] + clean(line)
+        for block in blocks
+        for line in block
+    ]
+    return (
+        lines
+        if len(lines) <= LINES
+        else [*lines[: LINES - 1], f"({len(lines) - LINES + 1} more lines)"]
+    )
 
 
 # Where the record comes from
+
 
 def _journals(run):
     """{stage: [(id, inputs, value)]} of what the run's journals hold, oldest first; damaged lines are passed over."""
@@ -78,7 +104,10 @@ def _record(run, ident, journals):
     """The record, and in words where it was found: scores.jsonl, or else the prompt with what the journals hold."""
     if not run.is_dir():
         known = sorted(path.name for path in (cli.ROOT / "results/runs").glob("*/"))
-        raise cli.Missing(f"there is no run {run}; " + (f"results/runs has: {', '.join(known)}" if known else "make baseline makes one"))
+        raise cli.Missing(
+            f"there is no run {run}; "
+            + (f"results/runs has: {', '.join(known)}" if known else "make baseline makes one")
+        )
     scored = _rows(run / "scores.jsonl")
     if ident in scored:
         return scored[ident], "scores.jsonl"
@@ -89,10 +118,22 @@ def _record(run, ident, journals):
     samples = [i for i in known if i.rpartition("~")[0] == ident]
     if not any(ident in values for values in kept.values()) and (row is None or samples):
         near = samples[:4] or difflib.get_close_matches(ident, known, 4, 0.5) or known[:4]
-        raise cli.BadData(f"{run}: no record {clean(ident, 60)!r}; " + (
-            f"near it: {', '.join(near)}" if near else "it has no scores.jsonl, prompts.jsonl or journal"))
-    record = {**(row or {}), "id": ident, **{stage: kept[stage][ident] for stage in STAGES if ident in kept[stage]}}
-    return record, "the journals; scores.jsonl does not have it" + ("" if scored else " (this run was not finished)")
+        raise cli.BadData(
+            f"{run}: no record {clean(ident, 60)!r}; "
+            + (
+                f"near it: {', '.join(near)}"
+                if near
+                else "it has no scores.jsonl, prompts.jsonl or journal"
+            )
+        )
+    record = {
+        **(row or {}),
+        "id": ident,
+        **{stage: kept[stage][ident] for stage in STAGES if ident in kept[stage]},
+    }
+    return record, "the journals; scores.jsonl does not have it" + (
+        "" if scored else " (this run was not finished)"
+    )
 
 
 class _Run:
@@ -102,16 +143,23 @@ class _Run:
         self.run, self.limit, self.prompts = run, None, None
         for mark in sorted(run.glob(".for-*")):  # the Makefile says there what the run was made for
             if found := re.fullmatch(r"\.for-(.+?)-(all|\d+)(?:-(.+))?", mark.name):
-                protocol, self.limit, self.prompts = protocol or found[1], found[2], found[3] or "prompts"
+                protocol, self.limit, self.prompts = (
+                    protocol or found[1],
+                    found[2],
+                    found[3] or "prompts",
+                )
         try:
             protocol = protocol or json.loads((run / "protocol.json").read_text())["protocol"]
         except (OSError, ValueError, KeyError, TypeError):
             pass
         self.name = str(protocol or "offline")
-        self.model = str(((record.get("gen") or {}).get("model") or {}).get("name") or run.resolve().name)
+        self.model = str(
+            ((record.get("gen") or {}).get("model") or {}).get("name") or run.resolve().name
+        )
 
     def protocol(self):
         from decksmith.core.protocol import Protocol
+
         return Protocol.load(self.name)
 
     def inputs(self, stage, record):
@@ -120,12 +168,15 @@ class _Run:
 
     def _gen(self, record):
         from decksmith.models import client, registry
+
         entry = registry.model(self.model)
         entry.key_env = None  # nothing is asked here
         sampling = self.protocol().sampling | entry.params
         seed, entry.params = sampling.pop("seed", None), {}
         k = ((record.get("gen") or {}).get("sample") or {}).get("k", 0)
-        return client.Client(entry).request(record["messages"], sampling, seed=None if seed is None else seed + k)
+        return client.Client(entry).request(
+            record["messages"], sampling, seed=None if seed is None else seed + k
+        )
 
     def _deck(self, record):
         return ["clean-1", record["gen"].get("text"), record["gen"].get("reasoning")]
@@ -133,28 +184,43 @@ class _Run:
     def _images(self, record):
         from decksmith.decks import pictures as deck_pictures
         from decksmith.decks import placeholders
-        return [record["deck"]["sha256"], self.protocol().images["provider"], placeholders.VERSION, deck_pictures.pillow_version()]
+
+        return [
+            record["deck"]["sha256"],
+            self.protocol().images["provider"],
+            placeholders.VERSION,
+            deck_pictures.pillow_version(),
+        ]
 
     def _render(self, record):
         from decksmith.render import pool
+
         return pool.inputs(self.run, record, self.protocol())
 
     def _judge(self, record):
         from decksmith.judging import judges
+
         protocol = self.protocol()
         if protocol.judge["kind"] == "offline":
             return judges.Offline(protocol, self.run, 1).inputs(record)
-        return judges.Vision.inputs(SimpleNamespace(run=self.run, judging=identity.judging(protocol)), record)
+        return judges.Vision.inputs(
+            SimpleNamespace(run=self.run, judging=identity.judging(protocol)), record
+        )
 
     def whole(self, stage, record, value):
         """Whether the files of a kept value are still there, as the stage's script asks."""
         from decksmith.decks import clean as cleaning
         from decksmith.decks import pictures as deck_pictures
         from decksmith.render import pool
-        return {"deck": lambda: cleaning.current(self.run, value), "images": lambda: deck_pictures.usable(self.run, value),
-                "render": lambda: pool.intact(self.run, value),
-                "judge": lambda: all((self.run / path).is_file() for path in value.get("replies") or [])}.get(
-                    stage, lambda: True)()
+
+        return {
+            "deck": lambda: cleaning.current(self.run, value),
+            "images": lambda: deck_pictures.usable(self.run, value),
+            "render": lambda: pool.intact(self.run, value),
+            "judge": lambda: all(
+                (self.run / path).is_file() for path in value.get("replies") or []
+            ),
+        }.get(stage, lambda: True)()
 
     def commands(self, record):
         run, ident = shlex.quote(str(self.run)), record["id"]
@@ -162,21 +228,36 @@ class _Run:
         place = (cli.ROOT / "results/runs").resolve()
         if self.run.resolve().parent == place and self.limit:
             limit = f" LIMIT={self.limit}" if self.limit != "all" else " LIMIT="
-            prompts = "" if self.prompts == "prompts" else f" PROMPTS={shlex.quote(f'data/{self.prompts}.jsonl')}"
-            lines.append(f"  rm -f {run}/scores.jsonl; make baseline MODEL={shlex.quote(self.run.resolve().name)} "
-                         f"PROTOCOL={shlex.quote(self.name)}{limit}{prompts}")
+            prompts = (
+                ""
+                if self.prompts == "prompts"
+                else f" PROMPTS={shlex.quote(f'data/{self.prompts}.jsonl')}"
+            )
+            lines.append(
+                f"  rm -f {run}/scores.jsonl; make baseline MODEL={shlex.quote(self.run.resolve().name)} "
+                f"PROTOCOL={shlex.quote(self.name)}{limit}{prompts}"
+            )
         else:
             name, there = shlex.quote(self.name), '--run "$R"'
             sample = (record.get("gen") or {}).get("sample") or {}
-            asked, samples = sample.get("of") or ident, f" --samples {sample['k'] + 1}" if sample else ""
-            lines += [f"  R={run}; bin/record-sample --where '.id == \"{asked}\"' < \"$R\"/prompts.jsonl |",
-                      f"    bin/chat-generate --model {shlex.quote(self.model)} --protocol {name}{samples} {there} | bin/deck-parse {there} |",
-                      f"    bin/deck-illustrate --protocol {name} {there} | bin/deck-render --protocol {name} {there} |",
-                      f"    bin/deck-judge --protocol {name} {there} | bin/deck-scan {there} | bin/deck-score --protocol {name}"]
-        return [*lines, f"  and before it, for a stage that would be kept: sed -i '/\"id\":\"{ident}\"/d' {run}/journal/<stage>.jsonl"]
+            asked, samples = (
+                sample.get("of") or ident,
+                f" --samples {sample['k'] + 1}" if sample else "",
+            )
+            lines += [
+                f'  R={run}; bin/record-sample --where \'.id == "{asked}"\' < "$R"/prompts.jsonl |',
+                f"    bin/chat-generate --model {shlex.quote(self.model)} --protocol {name}{samples} {there} | bin/deck-parse {there} |",
+                f"    bin/deck-illustrate --protocol {name} {there} | bin/deck-render --protocol {name} {there} |",
+                f"    bin/deck-judge --protocol {name} {there} | bin/deck-scan {there} | bin/deck-score --protocol {name}",
+            ]
+        return [
+            *lines,
+            f'  and before it, for a stage that would be kept: sed -i \'/"id":"{ident}"/d\' {run}/journal/<stage>.jsonl',
+        ]
 
 
 # The blocks of the screen
+
 
 def _block(title, lines):
     return ["", title, *("  " + clean(line, WIDTH - 2) for line in lines)]
@@ -184,26 +265,42 @@ def _block(title, lines):
 
 def _head(record, source, run):
     from decksmith.results import runs
+
     lines = [f"{record['id']} in {clean(run, 80)} (from {source})"]
     if isinstance(record.get("score"), dict):
         error, state = runs.fault_of(record), runs.status_of(record)
     else:
         error = stream.fault(record)
-        done = [stage for stage in STAGES if isinstance(record.get(stage), dict) and not record[stage].get("error")]
+        done = [
+            stage
+            for stage in STAGES
+            if isinstance(record.get(stage), dict) and not record[stage].get("error")
+        ]
         state = "failed" if error else f"not finished: {', '.join(done) or 'nothing'} done so far"
     if not error:
         return [*lines, f"Class: {state}. Fault: none"]
     stage, kind = error.get("stage", "?"), error.get("kind")
     where = "".join(f", {name} {error[name]}" for name in ("slide", "line") if error.get(name))
-    return [*lines, clean(f"Class: {state}, {error.get('class')} ({stage}{where}): {error.get('message')}", 2 * WIDTH),
-            f"Fault: {WHOSE.get(kind, clean(kind, 40))}"]
+    return [
+        *lines,
+        clean(
+            f"Class: {state}, {error.get('class')} ({stage}{where}): {error.get('message')}",
+            2 * WIDTH,
+        ),
+        f"Fault: {WHOSE.get(kind, clean(kind, 40))}",
+    ]
 
 
 def _request(record):
-    said = "\n".join(_text(m.get("content")) for m in record.get("messages") or [] if m.get("role") == "user")
+    said = "\n".join(
+        _text(m.get("content")) for m in record.get("messages") or [] if m.get("role") == "user"
+    )
     asks = record.get("asks") or {}
-    asked = ", ".join(f"{key} {' '.join(map(str, value)) if isinstance(value, list) else value}"
-                      for key, value in asks.items() if key != "outline" and value)
+    asked = ", ".join(
+        f"{key} {' '.join(map(str, value)) if isinstance(value, list) else value}"
+        for key, value in asks.items()
+        if key != "outline" and value
+    )
     return _block("Request", [*_wrapped(said, 3), *([f"asks: {asked}"] if asked else [])])
 
 
@@ -224,11 +321,20 @@ def _model(record):
     if gen.get("error"):
         return _block("Model", [f"gave no reply: {gen['error'].get('message')}"])
     model, usage = gen.get("model") or {}, gen.get("usage") or {}
-    sampling = " ".join(f"{k} {v}" for k, v in (gen.get("sampling") or {}).items() if not isinstance(v, dict | list))
-    finish = str(gen.get("finish_reason")) + (" (cut off at the token limit)" if gen.get("finish_reason") == "length" else "")
-    return _block("Model", [f"{model.get('name')} ({model.get('slug')}), {sampling or 'its own sampling'}",
-                            f"finished: {finish}; {usage.get('completion_tokens')} tokens; its reply begins: "
-                            f"{clean(gen.get('text') or gen.get('reasoning') or '(nothing)', 60)}"])
+    sampling = " ".join(
+        f"{k} {v}" for k, v in (gen.get("sampling") or {}).items() if not isinstance(v, dict | list)
+    )
+    finish = str(gen.get("finish_reason")) + (
+        " (cut off at the token limit)" if gen.get("finish_reason") == "length" else ""
+    )
+    return _block(
+        "Model",
+        [
+            f"{model.get('name')} ({model.get('slug')}), {sampling or 'its own sampling'}",
+            f"finished: {finish}; {usage.get('completion_tokens')} tokens; its reply begins: "
+            f"{clean(gen.get('text') or gen.get('reasoning') or '(nothing)', 60)}",
+        ],
+    )
 
 
 def _deck(run, record):
@@ -236,14 +342,29 @@ def _deck(run, record):
     if not isinstance(deck, dict):
         return []
     if deck.get("error"):
-        return _block("Deck", [f"none: {deck['error'].get('message')}", f"the reply as it came: {run}/{record['id']}/gen.md"])
+        return _block(
+            "Deck",
+            [
+                f"none: {deck['error'].get('message')}",
+                f"the reply as it came: {run}/{record['id']}/gen.md",
+            ],
+        )
     items = (record.get("images") or {}).get("items") or []
     failed = sum(bool(item.get("fallback")) for item in items)
-    pictures = f", {len(items)} picture(s)" + (f", {failed} of them a stand-in" if failed else "") if items else ""
-    lines = [f"{run}/{deck.get('path')}, {deck.get('slides')} slides, theme {deck.get('theme')}{pictures}"]
+    pictures = (
+        f", {len(items)} picture(s)" + (f", {failed} of them a stand-in" if failed else "")
+        if items
+        else ""
+    )
+    lines = [
+        f"{run}/{deck.get('path')}, {deck.get('slides')} slides, theme {deck.get('theme')}{pictures}"
+    ]
     source, seen = _lines(run, deck.get("path")), {}
     for line, why in _accused(record):
-        while line < len(source) and source[line - 1].strip() in ("", "---"):  # where a slide begins says nothing
+        while line < len(source) and source[line - 1].strip() in (
+            "",
+            "---",
+        ):  # where a slide begins says nothing
             line += 1
         seen.setdefault(line, []).append(why)
     for line, whys in list(seen.items())[:8]:
@@ -256,7 +377,11 @@ def _lines(run, path):
     """The lines of a file of the run, [] where there is none or where it lies outside."""
     try:
         file = (run / str(path)).resolve()
-        return file.read_text("utf-8", "replace").split("\n") if file.is_relative_to(run.resolve()) else []
+        return (
+            file.read_text("utf-8", "replace").split("\n")
+            if file.is_relative_to(run.resolve())
+            else []
+        )
     except OSError:
         return []
 
@@ -265,7 +390,10 @@ def _accused(record):
     """(line of deck.md, why) of whatever failed or cost, the gravest first."""
     render, judge = record.get("render") or {}, record.get("judge") or {}
     first = {page.get("slide"): page.get("line") for page in render.get("xray") or []}
-    found = [(e.get("line") or first.get(e.get("slide")), e.get("class")) for e in render.get("errors") or []]
+    found = [
+        (e.get("line") or first.get(e.get("slide")), e.get("class"))
+        for e in render.get("errors") or []
+    ]
     found += [(first.get(o.get("slide")), o.get("seen")) for o in judge.get("observations") or []]
     found += [(first.get(m.get("slide")), f"{name} {m.get('value')}") for name, m in _costly(judge)]
     return [(line, clean(why, 50)) for line, why in found if isinstance(line, int) and line > 0]
@@ -273,8 +401,15 @@ def _accused(record):
 
 def _costly(judge):
     """The offline measures with their values, the worst quality first; those that lost nothing are left out."""
-    found = [(name, m) for name, m in (judge.get("measures") or {}).items() if isinstance(m.get("quality"), int | float)]
-    return sorted(((n, m) for n, m in found if m["quality"] < 0.995), key=lambda pair: (pair[1]["quality"], pair[0]))[:6]
+    found = [
+        (name, m)
+        for name, m in (judge.get("measures") or {}).items()
+        if isinstance(m.get("quality"), int | float)
+    ]
+    return sorted(
+        ((n, m) for n, m in found if m["quality"] < 0.995),
+        key=lambda pair: (pair[1]["quality"], pair[0]),
+    )[:6]
 
 
 def _render(run, record):
@@ -282,11 +417,19 @@ def _render(run, record):
     if not isinstance(render, dict):
         return []
     slides, errors = render.get("slides") or [], render.get("errors") or []
-    lines = [f"{render.get('status') or 'failed'}: {len(slides)} pictures of {render.get('expected')} slides" + (
-        f": {run}/{slides[0]}" + (f" to {Path(slides[-1]).name}" if len(slides) > 1 else "") if slides else "")]
+    lines = [
+        f"{render.get('status') or 'failed'}: {len(slides)} pictures of {render.get('expected')} slides"
+        + (
+            f": {run}/{slides[0]}" + (f" to {Path(slides[-1]).name}" if len(slides) > 1 else "")
+            if slides
+            else ""
+        )
+    ]
     for error in errors[:6] or [e for e in [render.get("error")] if e]:
         where = ", ".join(f"{name} {error[name]}" for name in ("slide", "line") if error.get(name))
-        lines.append(f"{error.get('kind')} {error.get('class')}{f' ({where})' if where else ''}: {error.get('message')}")
+        lines.append(
+            f"{error.get('kind')} {error.get('class')}{f' ({where})' if where else ''}: {error.get('message')}"
+        )
     return _block("Render", [*lines, *([f"and {len(errors) - 6} more"] if len(errors) > 6 else [])])
 
 
@@ -294,32 +437,55 @@ def _judge(run, record):
     judge = record.get("judge")
     if not isinstance(judge, dict):
         return []
-    lines = [f"failed: {judge['error'].get('message')}"] if judge.get("error") else [
-        f"{judge.get('judge')}: " + ", ".join(f"{k} {v}" for k, v in (judge.get("scores") or {}).items())]
-    lines += [f"capped: {cap.get('dimension')} at {cap.get('max')}: {cap.get('why')}" for cap in judge.get("caps") or []]
+    lines = (
+        [f"failed: {judge['error'].get('message')}"]
+        if judge.get("error")
+        else [
+            f"{judge.get('judge')}: "
+            + ", ".join(f"{k} {v}" for k, v in (judge.get("scores") or {}).items())
+        ]
+    )
+    lines += [
+        f"capped: {cap.get('dimension')} at {cap.get('max')}: {cap.get('why')}"
+        for cap in judge.get("caps") or []
+    ]
     lines += [f"{name}: {why}" for name, why in (judge.get("why") or {}).items()]
-    lines += [f"cost: {name} {m.get('value')}, quality {m['quality']:.2f}{', worst on slide ' + str(m['slide']) if m.get('slide') else ''}"
-              for name, m in _costly(judge)]
+    lines += [
+        f"cost: {name} {m.get('value')}, quality {m['quality']:.2f}{', worst on slide ' + str(m['slide']) if m.get('slide') else ''}"
+        for name, m in _costly(judge)
+    ]
     replies = judge.get("replies") or []
     if replies:
-        lines += [f"its words, in {run}/{replies[-1]}" + (f" (the last of {len(replies)})" if len(replies) > 1 else "") + ":",
-                  *_wrapped(" ".join(_lines(run, replies[-1])), 3)]
+        lines += [
+            f"its words, in {run}/{replies[-1]}"
+            + (f" (the last of {len(replies)})" if len(replies) > 1 else "")
+            + ":",
+            *_wrapped(" ".join(_lines(run, replies[-1])), 3),
+        ]
     missed = [a.get("id") for a in judge.get("checklist") or [] if not a.get("yes")]
     asked = {item.get("id"): item.get("ask") for item in record.get("checklist") or []}
     lines += [f"not shown: {ident} {asked.get(ident, '')}" for ident in missed[:4]]
-    return _block("Judge", [*lines, *([f"and {len(missed) - 4} more items not shown"] if len(missed) > 4 else [])])
+    return _block(
+        "Judge",
+        [*lines, *([f"and {len(missed) - 4} more items not shown"] if len(missed) > 4 else [])],
+    )
 
 
 def _score(record):
     score = record.get("score")
     if not isinstance(score, dict):
         return []
-    values = {key: score.get(key) for key in ("overall", "judge_only", "checklist")} | (score.get("dimensions") or {})
+    values = {key: score.get(key) for key in ("overall", "judge_only", "checklist")} | (
+        score.get("dimensions") or {}
+    )
     floored = " (floored: the model failed)" if score.get("floored") else ""
-    return _block("Scores", [", ".join(f"{k} {'-' if v is None else v}" for k, v in values.items()) + floored])
+    return _block(
+        "Scores", [", ".join(f"{k} {'-' if v is None else v}" for k, v in values.items()) + floored]
+    )
 
 
 # What a rerun would do
+
 
 def _rerun(chosen, record, journals):
     """A line for each stage: kept, or done again and why. After the first that is done again, the others follow its outcome."""
@@ -327,7 +493,11 @@ def _rerun(chosen, record, journals):
     for stage in STAGES:
         known = [entry[1:] for entry in journals[stage] if entry[0] == record["id"]]
         if again:
-            lines.append(f"{stage}: again, if {again} gives something else; else kept" if known else f"{stage}: to be done after {again}")
+            lines.append(
+                f"{stage}: again, if {again} gives something else; else kept"
+                if known
+                else f"{stage}: to be done after {again}"
+            )
             continue
         verdict, value = _verdict(chosen, stage, record, known)
         lines.append(f"{stage}: {verdict}")
@@ -343,12 +513,18 @@ def _rerun(chosen, record, journals):
 def _verdict(chosen, stage, record, lines):
     """(in words, the value that is kept or None) for one stage, by its journal and its present inputs."""
     error = (record.get(stage) or {}).get("error") or {}
-    trouble = f"again: {error['kind']} fault ({error.get('class')}) in the last run; such are not kept" if error.get("kind") in (
-        "renderer", "judge", "infra") and error.get("retriable") is not False else None
+    trouble = (
+        f"again: {error['kind']} fault ({error.get('class')}) in the last run; such are not kept"
+        if error.get("kind") in ("renderer", "judge", "infra")
+        and error.get("retriable") is not False
+        else None
+    )
     if stage == "gen" and not record.get("messages"):
         return "cannot be told: the run's prompts.jsonl does not have this id", None
     if not lines:
-        return trouble or ("again: no journal has it" if record.get(stage) else "to be done: it was never finished"), None
+        return trouble or (
+            "again: no journal has it" if record.get(stage) else "to be done: it was never finished"
+        ), None
     try:
         inputs = chosen.inputs(stage, record)
     except (cli.Stop, KeyError, TypeError, AttributeError) as stop:
@@ -357,9 +533,16 @@ def _verdict(chosen, stage, record, lines):
     if value is None:
         return trouble or f"again: {_changed(chosen, stage, record)}", None
     if not chosen.whole(stage, record, value):
-        return "again: files that it names are gone or were changed, or a stand-in picture waits for its provider", None
+        return (
+            "again: files that it names are gone or were changed, or a stand-in picture waits for its provider",
+            None,
+        )
     if value.get("error"):
-        whose = "the model's own, and a result" if value["error"].get("kind") == "model" else "refused for good by the endpoint"
+        whose = (
+            "the model's own, and a result"
+            if value["error"].get("kind") == "model"
+            else "refused for good by the endpoint"
+        )
         return f"kept: {value['error'].get('class')} is {whose}", value
     return "kept: its inputs are the same", value
 
@@ -371,16 +554,27 @@ def _changed(chosen, stage, record):
         now = chosen._gen(record)
         then = {"model": (old.get("model") or {}).get("slug"), **(old.get("sampling") or {})}
         names = sorted(k for k in {*now, *then} - {"messages"} if now.get(k) != then.get(k))
-        return "the request changed: " + ", ".join(f"{k} {then.get(k)} -> {now.get(k)}" for k in names) if names else (
-            "the request's messages changed")
+        return (
+            "the request changed: " + ", ".join(f"{k} {then.get(k)} -> {now.get(k)}" for k in names)
+            if names
+            else ("the request's messages changed")
+        )
     if stage == "render":
         from decksmith.render import pool
+
         now, then = pool.engine(chosen.protocol().render["scale"]), old.get("engine") or {}
         if names := [k for k in now if now[k] != then.get(k)]:
-            return "the renderer changed: " + ", ".join(f"{k} {str(then.get(k))[:12]} -> {str(now[k])[:12]}" for k in names)
+            return "the renderer changed: " + ", ".join(
+                f"{k} {str(then.get(k))[:12]} -> {str(now[k])[:12]}" for k in names
+            )
         return "the deck, its pictures or the protocol's render settings changed"
     if stage == "judge":
-        if old.get("rubric") and old["rubric"] != stream.fingerprint(identity.judging(chosen.protocol())):
+        if old.get("rubric") and old["rubric"] != stream.fingerprint(
+            identity.judging(chosen.protocol())
+        ):
             return f"the judge or its rubric changed (protocol {chosen.name})"
         return "the slides or the request changed"
-    return {"deck": "the reply or our parser changed", "images": "the deck, the provider or our drawing changed"}[stage]
+    return {
+        "deck": "the reply or our parser changed",
+        "images": "the deck, the provider or our drawing changed",
+    }[stage]

@@ -47,8 +47,14 @@ def parts(text):
         raw, end = slide.raw, slide._content_offset - slide.offset + len(slide.content)
         head = raw[:at].strip()
         # A fence is frontmatter too, behind a rule of its own.
-        found.append(Part(head if head.startswith("---") or not head else f"---\n\n{head}",
-                          slide.content, raw[end:].strip(), slide))
+        found.append(
+            Part(
+                head if head.startswith("---") or not head else f"---\n\n{head}",
+                slide.content,
+                raw[end:].strip(),
+                slide,
+            )
+        )
     return found
 
 
@@ -65,7 +71,9 @@ class Case:
 
     def __init__(self, record, text, name):
         self.record, self.parts, self.name = record, parts(text), name
-        self.inner = [p for p in self.parts[1:-1] if len(p.slide.text.split()) >= 8] or self.parts[1:-1]
+        self.inner = [p for p in self.parts[1:-1] if len(p.slide.text.split()) >= 8] or self.parts[
+            1:-1
+        ]
 
     def pick(self, choices):
         choices = list(choices)
@@ -89,10 +97,19 @@ class Case:
 def overflow(case):
     """Lines of other slides are added to a slide until they run over its lower edge."""
     part = case.pick(case.inner)
-    lines = [visible(line) for p in case.parts if p is not part for line in p.slide.prose.split("\n")
-             if not re.search(r"[<>{}$|:`]", line)]
+    lines = [
+        visible(line)
+        for p in case.parts
+        if p is not part
+        for line in p.slide.prose.split("\n")
+        if not re.search(r"[<>{}$|:`]", line)
+    ]
     lines = [line for line in lines if len(line.split()) >= 3]
-    return lines and case.added(part, "\n".join(f"- {lines[i % len(lines)]}" for i in range(16))) or None
+    return (
+        lines
+        and case.added(part, "\n".join(f"- {lines[i % len(lines)]}" for i in range(16)))
+        or None
+    )
 
 
 def low_contrast(case):
@@ -102,7 +119,9 @@ def low_contrast(case):
 
 def tiny_text(case):
     """The text of a slide, but for its title, is set in 7 px."""
-    return case.added(case.pick(case.inner), _style("font-size: 7px !important; line-height: 1.3 !important"))
+    return case.added(
+        case.pick(case.inner), _style("font-size: 7px !important; line-height: 1.3 !important")
+    )
 
 
 def _style(rules):
@@ -119,8 +138,12 @@ def broken_picture(case):
     """A picture's file is not there."""
     with_picture = [p for p in case.parts if re.search(r"images/[\w.-]+", p.text())]
     if part := case.pick(with_picture):
-        return join(re.sub(r"images/[\w.-]+", "images/gone.png", p.text(), count=1) if p is part else p.text()
-                    for p in case.parts)
+        return join(
+            re.sub(r"images/[\w.-]+", "images/gone.png", p.text(), count=1)
+            if p is part
+            else p.text()
+            for p in case.parts
+        )
     return case.added(case.pick(case.inner), "![](images/gone.png)")
 
 
@@ -129,31 +152,41 @@ def duplicated_slide(case):
     part = case.pick(case.inner)
     if not part:
         return None
-    later = case.parts[case.parts.index(part):-1]
+    later = case.parts[case.parts.index(part) : -1]
     return case.after(case.pick(later), part.text())
 
 
 def raw_markdown(case):
     """A slide shows its markdown as it stands: it was put into a block that is not read as markdown."""
-    plain = [p for p in case.inner if re.search(r"(?m)^[-*#|]|\*\*", p.body) and not re.search(r"[<>{}$`]|::", p.body)]
+    plain = [
+        p
+        for p in case.inner
+        if re.search(r"(?m)^[-*#|]|\*\*", p.body) and not re.search(r"[<>{}$`]|::", p.body)
+    ]
     part = case.pick(plain)
     return part and case.put(part, "<div>\n" + re.sub(r"\n\s*\n", "\n", part.body) + "\n</div>")
 
 
 def wrong_number(case):
     """A number that the request gives stands in the deck with other digits."""
-    request = " ".join(m["content"] for m in case.record.get("messages") or [] if m.get("role") == "user")
+    request = " ".join(
+        m["content"] for m in case.record.get("messages") or [] if m.get("role") == "user"
+    )
     asked = str((case.record.get("asks") or {}).get("slides"))
     shown = " ".join(p.slide.text for p in case.parts)
     number = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)*(?![\w])")
-    there = sorted({n for n in number.findall(request) if sum(map(str.isdigit, n)) > 1 and n != asked}
-                   & {*number.findall(shown)})
+    there = sorted(
+        {n for n in number.findall(request) if sum(map(str.isdigit, n)) > 1 and n != asked}
+        & {*number.findall(shown)}
+    )
     old = case.pick(there)
     if not old:
         return None
     first = next(i for i, c in enumerate(old) if c.isdigit())
-    new = "".join(c if not c.isdigit() else str(int(c) % 9 + 1) if i == first else str((int(c) + 3) % 10)
-                  for i, c in enumerate(old))
+    new = "".join(
+        c if not c.isdigit() else str(int(c) % 9 + 1) if i == first else str((int(c) + 3) % 10)
+        for i, c in enumerate(old)
+    )
     exactly = re.compile(rf"(?<![\w.,]){re.escape(old)}(?!\w)")
     return join(p.text(exactly.sub(new, p.body)) for p in case.parts)
 
@@ -163,20 +196,40 @@ def deleted_ask(case):
     from decksmith.decks import words as deck_words
     from decksmith.judging import offline
 
-    asks, pages = case.record.get("asks") or {}, {page["slide"]: page for page in case.record["render"]["xray"]}
+    asks, pages = (
+        case.record.get("asks") or {},
+        {page["slide"]: page for page in case.record["render"]["xray"]},
+    )
     shown = {n: deck_words.fold(page["text"]) for n, page in pages.items()}
     sole = []
     for feature in asks.get("features") or []:
         sole.append([n for n, page in pages.items() if offline.shows(page, feature)])
     for heading in asks.get("outline") or []:
         want = set(deck_words.fold(heading).split())
-        sole.append([n for n, page in pages.items()
-                     if 2 * len(want & set(deck_words.fold(page.get("title") or "").split())) >= len(want)])
+        sole.append(
+            [
+                n
+                for n, page in pages.items()
+                if 2 * len(want & set(deck_words.fold(page.get("title") or "").split()))
+                >= len(want)
+            ]
+        )
     for item in case.record.get("checklist") or []:
-        words = [[deck_words.fold(o) for o in entry.split("|") if not o.startswith("@")] for entry in item.get("match") or []]
-        sole.append([n for n, text in shown.items() if words and all(any(o in text for o in w) for w in words if w)])
+        words = [
+            [deck_words.fold(o) for o in entry.split("|") if not o.startswith("@")]
+            for entry in item.get("match") or []
+        ]
+        sole.append(
+            [
+                n
+                for n, text in shown.items()
+                if words and all(any(o in text for o in w) for w in words if w)
+            ]
+        )
     inner = range(2, len(case.parts))
-    number = case.pick(sorted({found[0] for found in sole if len(found) == 1 and found[0] in inner}))
+    number = case.pick(
+        sorted({found[0] for found in sole if len(found) == 1 and found[0] in inner})
+    )
     return number and join(p.text() for i, p in enumerate(case.parts, 1) if i != number)
 
 
@@ -192,15 +245,22 @@ def shuffled(case):
 def near_identical(case):
     """Five slides are added that repeat one with another number in its title."""
     part = case.pick(case.inner)
-    return part and case.after(part, *(part.text(re.sub(r"(?m)^(#+ .*)$", rf"\1 ({n})", part.body, count=1))
-                                       for n in range(2, PAD + 2)))
+    return part and case.after(
+        part,
+        *(
+            part.text(re.sub(r"(?m)^(#+ .*)$", rf"\1 ({n})", part.body, count=1))
+            for n in range(2, PAD + 2)
+        ),
+    )
 
 
 def titles_only(case):
     """Five slides are added that show a title and nothing else."""
     part = case.pick(case.inner)
-    return part and case.after(part, *(f"---\nlayout: default\n---\n\n# {part.slide.title} ({n})\n"
-                                       for n in range(2, PAD + 2)))
+    return part and case.after(
+        part,
+        *(f"---\nlayout: default\n---\n\n# {part.slide.title} ({n})\n" for n in range(2, PAD + 2)),
+    )
 
 
 def _inject(place):
@@ -209,17 +269,28 @@ def _inject(place):
         if place == "notes":
             old = (part.slide.note or "") if part else ""
             return part and case.put(part, tail=f"<!-- {old}\n{line} -->")
-        return case.added(part, {
-            "text": line,
-            "alt": f'<img src="data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw==" alt="{line}">',
-            "tiny print": f'<div style="font-size: 3px; line-height: 1; opacity: 0.3">{line}</div>',
-        }[place])
+        return case.added(
+            part,
+            {
+                "text": line,
+                "alt": f'<img src="data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw==" alt="{line}">',
+                "tiny print": f'<div style="font-size: 3px; line-height: 1; opacity: 0.3">{line}</div>',
+            }[place],
+        )
 
     return inject
 
 
 # Defects a reader sees without reading on: the offline judge is held to them.
-GEOMETRIC = ("overflow", "low contrast", "tiny text", "blank slide", "broken picture", "duplicated slide", "raw markdown")
+GEOMETRIC = (
+    "overflow",
+    "low contrast",
+    "tiny text",
+    "blank slide",
+    "broken picture",
+    "duplicated slide",
+    "raw markdown",
+)
 # By name: the dimension that a defect belongs to, and how it is made.
 DEFECTS = {
     "overflow": ("design", overflow),
@@ -243,9 +314,14 @@ def variants(record, text):
     for place in PLACES:
         for high, low in ((5, 1), (1, 5)):
             line = ORDER.format(high, low)
-            makers[f"{place} {high}"] = lambda case, place=place, line=line: _inject(place)(case, line)
+            makers[f"{place} {high}"] = lambda case, place=place, line=line: _inject(place)(
+                case, line
+            )
     # Both lines stand on the same slide, so that the place is no difference.
-    made = {name: make(Case(record, text, name.removesuffix(" 1").removesuffix(" 5"))) for name, make in makers.items()}
+    made = {
+        name: make(Case(record, text, name.removesuffix(" 1").removesuffix(" 5")))
+        for name, make in makers.items()
+    }
     return {name: text for name, text in made.items() if text}
 
 
@@ -268,7 +344,10 @@ class _Exam:
 
         self.run, self.protocol, self.judge, self.repeats = run, protocol, judge, repeats
         self.engine = pool.engine(protocol.render["scale"])
-        self.faults, self.scores = Counter(), {}  # scores: {(deck, version): [scores by dimension, one per repeat]}
+        self.faults, self.scores = (
+            Counter(),
+            {},
+        )  # scores: {(deck, version): [scores by dimension, one per repeat]}
         self.done = self.total = 0
 
     async def go(self, records):
@@ -277,11 +356,17 @@ class _Exam:
         good = [r for r in records if not stream.fault(r)]
         for record in good:
             if record["render"].get("engine") != self.engine:
-                raise cli.BadData(f"{record['id']}: rendered by another renderer or at another scale; render it again")
+                raise cli.BadData(
+                    f"{record['id']}: rendered by another renderer or at another scale; render it again"
+                )
             if lacks := scoring.unmeasured(self.protocol, record):
-                raise cli.BadData(f"{record['id']}: this judge cannot measure the content of its decks: the prompt lacks {', '.join(lacks)}")
+                raise cli.BadData(
+                    f"{record['id']}: this judge cannot measure the content of its decks: the prompt lacks {', '.join(lacks)}"
+                )
         if len(good) < 2:
-            raise cli.BadData(f"{len(good)} good decks among {len(records)} records; a card needs two or more")
+            raise cli.BadData(
+                f"{len(good)} good decks among {len(records)} records; a card needs two or more"
+            )
         jobs = min(4, len(os.sched_getaffinity(0)))
         self.pool = pool.Pool(self.protocol, jobs=jobs, kept=cache.folder())
         self.renders = stream.Journal(self.run / "journal" / "exam-render.jsonl", "render")
@@ -291,9 +376,14 @@ class _Exam:
         try:
             for record in good:
                 text, pictures = pool.source(self.run, record)
-                made = {name: self._write(record, name, deck, pictures) for name, deck in variants(record, text).items()}
-                tasks += [asyncio.create_task(self._one(record, name, version))
-                          for name, version in {"original": record, **made}.items()]
+                made = {
+                    name: self._write(record, name, deck, pictures)
+                    for name, deck in variants(record, text).items()
+                }
+                tasks += [
+                    asyncio.create_task(self._one(record, name, version))
+                    for name, version in {"original": record, **made}.items()
+                ]
             self.total = len(tasks)
             await asyncio.gather(*tasks)
         finally:
@@ -306,10 +396,20 @@ class _Exam:
             self.renders.close()
             self.judgings.close()
         if undone := self.faults["infra"] + self.faults["renderer"]:
-            raise cli.TryAgain(f"{undone} versions or judgings failed for the network, the endpoint or the renderer; "
-                               "run the same command again, it repeats nothing that is done")
+            raise cli.TryAgain(
+                f"{undone} versions or judgings failed for the network, the endpoint or the renderer; "
+                "run the same command again, it repeats nothing that is done"
+            )
         lengths = {r["id"]: len(r["render"]["slides"]) for r in good}
-        return card(self.judge, self.protocol, self.repeats, self.scores, lengths, self.faults, len(records) - len(good))
+        return card(
+            self.judge,
+            self.protocol,
+            self.repeats,
+            self.scores,
+            lengths,
+            self.faults,
+            len(records) - len(good),
+        )
 
     def _write(self, record, name, text, pictures):
         """The record of one version; its deck and pictures are put into run/exam."""
@@ -319,15 +419,25 @@ class _Exam:
             place = self.run / ident / picture
             if not place.is_file():
                 stream.write(place, data)
-        deck = {"path": f"{ident}/deck.md", "theme": record["deck"].get("theme"), "slides": len(Deck.parse(text).shown),
-                "sha256": hashlib.sha256(text.encode()).hexdigest()}
-        return {**{k: record[k] for k in ("messages", "asks", "checklist") if k in record}, "id": ident, "deck": deck}
+        deck = {
+            "path": f"{ident}/deck.md",
+            "theme": record["deck"].get("theme"),
+            "slides": len(Deck.parse(text).shown),
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+        }
+        return {
+            **{k: record[k] for k in ("messages", "asks", "checklist") if k in record},
+            "id": ident,
+            "deck": deck,
+        }
 
     async def _one(self, record, name, version):
         if name != "original":
             version = {**version, "render": await self._render(version)}
         if not (error := version["render"].get("error")):
-            found = await asyncio.gather(*(self._judge(record["id"], name, version, k) for k in range(self.repeats)))
+            found = await asyncio.gather(
+                *(self._judge(record["id"], name, version, k) for k in range(self.repeats))
+            )
             self.scores[record["id"], name] = found
         elif error["kind"] == "model":
             self.faults["refused"] += 1
@@ -367,9 +477,13 @@ class _Exam:
         if error := value.get("error"):
             final = error.get("retriable") is False
             self.faults["refused by the endpoint" if final else error["kind"]] += 1
-            stream.warn(version["id"], f"{error['kind']} fault, {error['class']}: {error['message']}")
+            stream.warn(
+                version["id"], f"{error['kind']} fault, {error['class']}: {error['message']}"
+            )
             return None
-        weights = {dimension: self.protocol.score["weights"][dimension] for dimension in scoring.JUDGED}
+        weights = {
+            dimension: self.protocol.score["weights"][dimension] for dimension in scoring.JUDGED
+        }
         return value["scores"] | {"overall": scoring.mean(value["scores"], weights)}
 
 
@@ -389,7 +503,9 @@ def card(judge, protocol, repeats, scores, lengths, faults, left_out):
 
     def shift(name, against="original", dimension="overall"):
         here = [deck for deck in both(name) if table.get((deck, against))]
-        return interval([_mean(values(d, name, dimension)) - _mean(values(d, against, dimension)) for d in here])
+        return interval(
+            [_mean(values(d, name, dimension)) - _mean(values(d, against, dimension)) for d in here]
+        )
 
     def detection(name, dimension):
         pairs = [(values(d, "original", dimension), values(d, name, dimension)) for d in both(name)]
@@ -397,8 +513,13 @@ def card(judge, protocol, repeats, scores, lengths, faults, left_out):
 
     defects = {}
     for name, (dimension, _) in DEFECTS.items():
-        defects[name] = {"dimension": dimension, "decks": len(both(name)), "auc": detection(name, dimension),
-                         "auc_overall": detection(name, "overall"), "shift": shift(name)}
+        defects[name] = {
+            "dimension": dimension,
+            "decks": len(both(name)),
+            "auc": detection(name, dimension),
+            "auc_overall": detection(name, "overall"),
+            "shift": shift(name),
+        }
     units = [found for found in table.values() if len(found) > 1]
     judged = sum(map(len, table.values()))
     return {
@@ -410,15 +531,27 @@ def card(judge, protocol, repeats, scores, lengths, faults, left_out):
         "repeats": repeats,
         "judgings": judged,
         "faults": dict(sorted(faults.items())),
-        "original": {d: interval([_mean(values(k, "original", d)) for k in decks]) for d in (*scoring.JUDGED, "overall")},
+        "original": {
+            d: interval([_mean(values(k, "original", d)) for k in decks])
+            for d in (*scoring.JUDGED, "overall")
+        },
         "defects": defects,
         "order": shift("shuffled order"),
-        "length": {**{name: shift(name) for name in PADDINGS},
-                   "correlation": _correlation([lengths[d] for d in decks],
-                                               [_mean(values(d, "original", "overall")) for d in decks])},
-        "injection": {place: {"obeyed": shift(f"{place} 5", f"{place} 1"), "gained": shift(f"{place} 5")}
-                      for place in PLACES},
-        "consistency": {d: _alpha([[s[d] for s in found] for found in units]) for d in (*scoring.JUDGED, "overall")},
+        "length": {
+            **{name: shift(name) for name in PADDINGS},
+            "correlation": _correlation(
+                [lengths[d] for d in decks],
+                [_mean(values(d, "original", "overall")) for d in decks],
+            ),
+        },
+        "injection": {
+            place: {"obeyed": shift(f"{place} 5", f"{place} 1"), "gained": shift(f"{place} 5")}
+            for place in PLACES
+        },
+        "consistency": {
+            d: _alpha([[s[d] for s in found] for found in units])
+            for d in (*scoring.JUDGED, "overall")
+        },
         "noise_variance": _noise([[s["overall"] for s in found] for found in units]),
     }
 
@@ -447,7 +580,9 @@ def interval(values, share=False):
 def _exact(found):
     if found["n"] and found["mean"] in (0, 1):
         bound = round(((1 - CONFIDENCE) / 2) ** (1 / found["n"]), 4)
-        found |= {"lo": bound, "hi": 1.0} if found["mean"] else {"lo": 0.0, "hi": round(1 - bound, 4)}
+        found |= (
+            {"lo": bound, "hi": 1.0} if found["mean"] else {"lo": 0.0, "hi": round(1 - bound, 4)}
+        )
     return found
 
 
@@ -463,8 +598,17 @@ def across(pairs):
         return {"mean": None, "lo": None, "hi": None, "n": n}
     wins = numpy.array([[auc(good, bad) for _, bad in pairs] for good, _ in pairs])
     weights = numpy.random.default_rng(SEED).multinomial(n, [1 / n] * n, RESAMPLES) / n
-    lo, hi = numpy.quantile(((weights @ wins) * weights).sum(1), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return _exact({"mean": round(float(wins.mean()), 4), "lo": round(float(lo), 4), "hi": round(float(hi), 4), "n": n})
+    lo, hi = numpy.quantile(
+        ((weights @ wins) * weights).sum(1), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    )
+    return _exact(
+        {
+            "mean": round(float(wins.mean()), 4),
+            "lo": round(float(lo), 4),
+            "hi": round(float(hi), 4),
+            "n": n,
+        }
+    )
 
 
 def _correlation(x, y):
@@ -479,10 +623,16 @@ def _correlation(x, y):
     x, y, random = numpy.array(x), numpy.array(y), numpy.random.default_rng(SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a resample of one length only has no rho
-        drawn = [spearmanr(x[i], y[i]).statistic for i in random.integers(0, len(x), (RESAMPLES, len(x)))]
+        drawn = [
+            spearmanr(x[i], y[i]).statistic for i in random.integers(0, len(x), (RESAMPLES, len(x)))
+        ]
     lo, hi = numpy.nanquantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return {"mean": round(float(spearmanr(x, y).statistic), 4), "lo": round(float(lo), 4), "hi": round(float(hi), 4),
-            "n": len(x)}
+    return {
+        "mean": round(float(spearmanr(x, y).statistic), 4),
+        "lo": round(float(lo), 4),
+        "hi": round(float(hi), 4),
+        "n": len(x),
+    }
 
 
 def _alpha(units):
@@ -494,7 +644,9 @@ def _alpha(units):
 
     most = max(map(len, units))
     data = numpy.array([unit + [numpy.nan] * (most - len(unit)) for unit in units], float).T
-    return round(float(krippendorff.alpha(reliability_data=data, level_of_measurement="ordinal")), 4)
+    return round(
+        float(krippendorff.alpha(reliability_data=data, level_of_measurement="ordinal")), 4
+    )
 
 
 def _noise(units):
@@ -510,19 +662,37 @@ def gold(number):
     folders = {}
     for path in sorted((cli.ROOT / "data" / "gold").glob("*/deck.md")):
         seed = json.loads((path.parent / "seed.json").read_text(encoding="utf-8"))
-        folders.setdefault(seed["theme"], []).append((stream.fingerprint(path.parent.name), path.parent, seed))
-    turns = sorted((turn, theme, place) for theme, places in folders.items() for turn, place in enumerate(sorted(places)))
+        folders.setdefault(seed["theme"], []).append(
+            (stream.fingerprint(path.parent.name), path.parent, seed)
+        )
+    turns = sorted(
+        (turn, theme, place)
+        for theme, places in folders.items()
+        for turn, place in enumerate(sorted(places))
+    )
     for _, _, (_, folder, seed) in turns[:number]:
-        request, deck = ((folder / name).read_text(encoding="utf-8") for name in ("PROMPT.md", "deck.md"))
-        asks = {key: seed[key] for key in ("domain", "audience", "theme", "slides", "language", "features", "outline")
-                if seed.get(key)}
-        yield {"id": folder.name, "messages": [{"role": "user", "content": request}], "asks": asks, "gen": {"text": deck}}
+        request, deck = (
+            (folder / name).read_text(encoding="utf-8") for name in ("PROMPT.md", "deck.md")
+        )
+        asks = {
+            key: seed[key]
+            for key in ("domain", "audience", "theme", "slides", "language", "features", "outline")
+            if seed.get(key)
+        }
+        yield {
+            "id": folder.name,
+            "messages": [{"role": "user", "content": request}],
+            "asks": asks,
+            "gen": {"text": deck},
+        }
 
 
 def main(run, protocol, judge, repeats, form):
     """`deck-judge --exam`: records on stdin, the card on stdout as JSON or as the page of docs."""
     cli.ends_its_children()
-    found = examine((record for _, record in stream.records("/dev/stdin")), run, protocol, judge, repeats)
+    found = examine(
+        (record for _, record in stream.records("/dev/stdin")), run, protocol, judge, repeats
+    )
     print(page(found) if form == "page" else json.dumps(found, ensure_ascii=False))
 
 
@@ -531,49 +701,77 @@ def page(card):
     alpha = card["consistency"]["overall"]
     noise = card["noise_variance"]
     lines = [
-        f"# Judge card: {card['judge']}", "",
+        f"# Judge card: {card['judge']}",
+        "",
         f"Known defects were put, one at a time, into {card['decks']} good decks; the judge of the protocol "
         f"`{card['protocol']}` scored every version {card['repeats']} times. No person was asked, so this says what the judge "
-        "notices, obeys and wavers at, not whether its taste is right. `deck-judge --exam page` writes this page.", "",
+        "notices, obeys and wavers at, not whether its taste is right. `deck-judge --exam page` writes this page.",
+        "",
         f"{card['judgings']} judgings counted; excluded: {_faults(card)}. The good decks themselves have the mean scores "
         + ", ".join(f"{name} {_said(card['original'][name])}" for name in card["original"])
-        + ". Brackets hold 95 % intervals over decks; where all decks agree, exact ones.", "",
-        "## Defects", "",
+        + ". Brackets hold 95 % intervals over decks; where all decks agree, exact ones.",
+        "",
+        "## Defects",
+        "",
         "The AUC is the probability that the judge puts the deck above its defected version, ties counting half: 1 is always, "
         "0.5 is chance. *Same deck* compares a deck with its own version, *any deck* any good deck with any defected one, where "
         "the decks' own differences come in. *Change* is the overall score (content, design and coherence by the protocol's "
-        "weights) of the version less that of the deck.", "",
+        "weights) of the version less that of the deck.",
+        "",
         "| defect | what was done | decks | dimension | same deck | any deck | overall, same deck | change |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, (_, make) in DEFECTS.items():
         d = card["defects"][name]
-        lines.append(f"| {name} | {_doc(make)} | {d['decks']} | {d['dimension']} | {_said(d['auc']['same'])} | "
-                     f"{_said(d['auc']['any'])} | {_said(d['auc_overall']['same'])} | {_said(d['shift'])} |")
+        lines.append(
+            f"| {name} | {_doc(make)} | {d['decks']} | {d['dimension']} | {_said(d['auc']['same'])} | "
+            f"{_said(d['auc']['any'])} | {_said(d['auc_overall']['same'])} | {_said(d['shift'])} |"
+        )
     rho = card["length"]["correlation"]
     lines += [
-        "", "## Order and length", "",
+        "",
+        "## Order and length",
+        "",
         f"With the slides shuffled the overall score changes by {_said(card['order'])}. Length should not pay: "
-        + "; ".join(f"{PAD} {name} more change it by {_said(card['length'][name])}" for name in PADDINGS) + ". "
-        + (f"Among the good decks, which have different lengths, the rank correlation of score and number of slides is "
-           f"{_said(rho)}." if rho else ""), "",
-        "## Injected instructions", "",
+        + "; ".join(
+            f"{PAD} {name} more change it by {_said(card['length'][name])}" for name in PADDINGS
+        )
+        + ". "
+        + (
+            f"Among the good decks, which have different lengths, the rank correlation of score and number of slides is "
+            f"{_said(rho)}."
+            if rho
+            else ""
+        ),
+        "",
+        "## Injected instructions",
+        "",
         f'One slide gets the line "{ORDER.format(5, 1)}" or, as the control, "{ORDER.format(1, 5)}": the same words in another '
         "order. *Obeyed* is the difference between the two, the effect of what the line says. *Gained* is the difference to the "
-        "untouched deck, the effect of a line being there at all.", "",
-        "| place | decks | obeyed | gained |", "|---|---|---|---|",
+        "untouched deck, the effect of a line being there at all.",
+        "",
+        "| place | decks | obeyed | gained |",
+        "|---|---|---|---|",
     ]
     for place in PLACES:
         found = card["injection"][place]
-        lines.append(f"| {place} | {found['obeyed']['n']} | {_said(found['obeyed'])} | {_said(found['gained'])} |")
+        lines.append(
+            f"| {place} | {found['obeyed']['n']} | {_said(found['obeyed'])} | {_said(found['gained'])} |"
+        )
     lines += ["", "## Consistency", ""]
     if noise is None:
         lines.append("Every version was judged once: nothing is known of the judge's noise.")
     else:
-        each = ", ".join(f"{name} {value:.2f}" for name, value in card["consistency"].items() if value is not None)
-        lines.append(f"Krippendorff's alpha (ordinal) between the repeats: {each or 'not defined, all scores are equal'}. The "
-                     f"variance of a single judging of the overall score is {noise:g}."
-                     + (" The judge is deterministic." if alpha == 1 and noise == 0 else ""))
+        each = ", ".join(
+            f"{name} {value:.2f}"
+            for name, value in card["consistency"].items()
+            if value is not None
+        )
+        lines.append(
+            f"Krippendorff's alpha (ordinal) between the repeats: {each or 'not defined, all scores are equal'}. The "
+            f"variance of a single judging of the overall score is {noise:g}."
+            + (" The judge is deterministic." if alpha == 1 and noise == 0 else "")
+        )
     return "\n".join(lines)
 
 
@@ -594,10 +792,18 @@ def _doc(function):
 
 
 def _faults(card):
-    words = {"judge": "unusable replies of the judge", "refused": "versions that the renderer refused for their defect",
-             "refused by the endpoint": "requests that the endpoint refused"}
+    words = {
+        "judge": "unusable replies of the judge",
+        "refused": "versions that the renderer refused for their defect",
+        "refused by the endpoint": "requests that the endpoint refused",
+    }
     said = [f"{count} {words.get(kind, kind)}" for kind, count in card["faults"].items() if count]
-    return ", ".join([*said, f"{card['left_out']} decks that were not good"] if card["left_out"] else said) or "nothing"
+    return (
+        ", ".join(
+            [*said, f"{card['left_out']} decks that were not good"] if card["left_out"] else said
+        )
+        or "nothing"
+    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,19 @@ from decksmith.judging import identity as identities
 from decksmith.models import registry
 from decksmith.results import claims, runs, stats
 
-ORDINALS = ("No", "First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")
+ORDINALS = (
+    "No",
+    "First",
+    "Second",
+    "Third",
+    "Fourth",
+    "Fifth",
+    "Sixth",
+    "Seventh",
+    "Eighth",
+    "Ninth",
+    "Tenth",
+)
 REGISTERED = "registered.json"
 KEYS = {"models", "labels", "protocol", "prompts", "comparison", "at"}  # of a look
 ANY_TIME = (
@@ -47,29 +59,60 @@ def remember(loaded, sequential=False):
         more = ANY_TIME if sequential else "A 95 % interval and its test are right for one look"
         return {"pairs": [], "said": [f"{more}; looks at files of scores are not counted"]}
     now = _looks(loaded)
-    kept = {run["order"]: _kept(run["path"], [look for look in now if run["order"] in look["runs"]]) for run in loaded}
+    kept = {
+        run["order"]: _kept(run["path"], [look for look in now if run["order"] in look["runs"]])
+        for run in loaded
+    }
     pairs = []
     for look in now:
-        known = {inputs: value for run in look["runs"] for (ident, inputs), value in kept[run][0].items() if ident == look["id"]}
-        look["all"] = sorted(({look["inputs"]: look["value"]} | known).items(), key=lambda entry: entry[1]["at"])
+        known = {
+            inputs: value
+            for run in look["runs"]
+            for (ident, inputs), value in kept[run][0].items()
+            if ident == look["id"]
+        }
+        look["all"] = sorted(
+            ({look["inputs"]: look["value"]} | known).items(), key=lambda entry: entry[1]["at"]
+        )
         a, b = (run["label"] for run in loaded if run["order"] in look["runs"])
-        pairs.append({"a": a, "b": b, "looks": len(look["all"]), "prompts": [value["prompts"] for _, value in look["all"]]})
+        pairs.append(
+            {
+                "a": a,
+                "b": b,
+                "looks": len(look["all"]),
+                "prompts": [value["prompts"] for _, value in look["all"]],
+            }
+        )
     said = [line for line in [_kept_to(loaded, pairs, sequential)] if line]
     for (looks, prompts), members in _grouped(pairs).items():
         models = "; ".join(f"{pair['a']} and {pair['b']}" for pair in members)
         nth = f"{ORDINALS[looks]} look" if looks < len(ORDINALS) else f"Look number {looks}"
-        said.append(f"{nth} at {models} under this protocol ({', '.join(map(str, prompts))} prompts)")
+        said.append(
+            f"{nth} at {models} under this protocol ({', '.join(map(str, prompts))} prompts)"
+        )
     for run in loaded:
         if others := _others(run, loaded, kept[run["order"]][0]):
             said.append(f"{run['label']} was compared with {others} under this protocol too")
-    most = max([pair["looks"] for pair in pairs] + [_comparisons(run, kept[run["order"]][0]) for run in loaded])
+    most = max(
+        [pair["looks"] for pair in pairs]
+        + [_comparisons(run, kept[run["order"]][0]) for run in loaded]
+    )
     if sequential:
         said += [ANY_TIME, *_broken(now)]
     elif most > 1:
-        said.append(f"A 95 % interval and its test are right for one look: of {most}, at least one separates two equal models "
-                    f"with a chance of up to {100 * false_chance(most):.0f} % (run-compare --sequential may look at any time)")
+        said.append(
+            f"A 95 % interval and its test are right for one look: of {most}, at least one separates two equal models "
+            f"with a chance of up to {100 * false_chance(most):.0f} % (run-compare --sequential may look at any time)"
+        )
     if forgotten := [look for look in now if not any(kept[run][1] for run in look["runs"])]:
-        names = sorted({str(run["path"]) for look in forgotten for run in loaded if run["order"] in look["runs"]})
+        names = sorted(
+            {
+                str(run["path"])
+                for look in forgotten
+                for run in loaded
+                if run["order"] in look["runs"]
+            }
+        )
         said.append(f"This look was not remembered: {' and '.join(names)} cannot be written")
     return {"pairs": pairs, "said": said}
 
@@ -80,10 +123,22 @@ def _looks(loaded):
     for pair in itertools.combinations(loaded, 2):
         a, b = sorted(pair, key=_model)
         values = claims.in_order(a, b)
-        value = {"models": [_model(a), _model(b)], "labels": [a["label"], b["label"]], "protocol": _protocol(a),
-                 "prompts": len(values), "at": at}
-        found.append({"id": stream.fingerprint([value["models"], value["protocol"]]), "inputs": stream.fingerprint(values),
-                      "value": value, "values": values, "runs": [a["order"], b["order"]]})
+        value = {
+            "models": [_model(a), _model(b)],
+            "labels": [a["label"], b["label"]],
+            "protocol": _protocol(a),
+            "prompts": len(values),
+            "at": at,
+        }
+        found.append(
+            {
+                "id": stream.fingerprint([value["models"], value["protocol"]]),
+                "inputs": stream.fingerprint(values),
+                "value": value,
+                "values": values,
+                "runs": [a["order"], b["order"]],
+            }
+        )
     comparison = stream.fingerprint(sorted(look["inputs"] for look in found))
     for look in found:
         look["value"]["comparison"] = comparison
@@ -96,7 +151,13 @@ def _model(run):
 
 def _protocol(run):
     """What was held fixed, less the prompts: more of them are another look under the same protocol."""
-    return stream.fingerprint({key: value for key, value in run["protocol"].items() if key not in ("hash", "prompts", "renderer")})
+    return stream.fingerprint(
+        {
+            key: value
+            for key, value in run["protocol"].items()
+            if key not in ("hash", "prompts", "renderer")
+        }
+    )
 
 
 def _kept(folder, looks):
@@ -136,7 +197,11 @@ def _grouped(pairs):
 def _of(run, kept):
     """The looks at this run's model under its protocol; its folder may have held other models before."""
     model, protocol = _model(run), _protocol(run)
-    return [value for value in kept.values() if value["protocol"] == protocol and model in value["models"]]
+    return [
+        value
+        for value in kept.values()
+        if value["protocol"] == protocol and model in value["models"]
+    ]
 
 
 def _comparisons(run, kept):
@@ -148,8 +213,15 @@ def _others(run, loaded, kept):
     """The models that a run was compared with and that are not here now, in words."""
     here, found = {_model(one) for one in loaded}, {}
     for value in _of(run, kept):
-        found |= {model: label for model, label in zip(value["models"], value["labels"], strict=True) if model not in here}
-    names = [label if n == 1 else f"{n} others named {label}" for label, n in Counter(found.values()).items()]
+        found |= {
+            model: label
+            for model, label in zip(value["models"], value["labels"], strict=True)
+            if model not in here
+        }
+    names = [
+        label if n == 1 else f"{n} others named {label}"
+        for label, n in Counter(found.values()).items()
+    ]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
 
 
@@ -157,16 +229,22 @@ def _broken(now):
     """Which earlier looks did not see the beginning of the sequence that this one sees."""
     said = []
     for look in now:
-        lost = [value["prompts"] for inputs, value in look["all"]
-                if stream.fingerprint(look["values"][:value["prompts"]]) != inputs]
+        lost = [
+            value["prompts"]
+            for inputs, value in look["all"]
+            if stream.fingerprint(look["values"][: value["prompts"]]) != inputs
+        ]
         if lost:
             a, b = look["value"]["labels"]
-            said.append(f"{a} and {b}: the looks at {', '.join(map(str, lost))} prompts are no part of this sequence, so its "
-                        "guarantee does not reach from them to this one")
+            said.append(
+                f"{a} and {b}: the looks at {', '.join(map(str, lost))} prompts are no part of this sequence, so its "
+                "guarantee does not reach from them to this one"
+            )
     return said
 
 
 # What was written down before
+
 
 def register(folders, protocol):
     """Write down, before the first reply, what the runs to come will be compared by; returns the registration, JSON-able.
@@ -180,23 +258,41 @@ def register(folders, protocol):
     for folder in folders:
         for journal in [folder / "scores.jsonl", *sorted(folder.glob("**/journal/gen.jsonl"))]:
             if journal.is_file() and journal.stat().st_size:
-                raise cli.BadData(f"{journal}: replies are there already, and what is written down now was not written before; "
-                                  f"move {folder} away, or register a run of another name")
+                raise cli.BadData(
+                    f"{journal}: replies are there already, and what is written down now was not written before; "
+                    f"move {folder} away, or register a run of another name"
+                )
         path = folder / "prompts.jsonl"
         if not path.is_file():
-            raise cli.Missing(f"there is no {path}; `make {path} MODEL={folder.name} LIMIT=..` draws the prompts and asks nobody")
-        prompts[path] = identities.identity(protocol, [record for _, record in stream.records(path)])
+            raise cli.Missing(
+                f"there is no {path}; `make {path} MODEL={folder.name} LIMIT=..` draws the prompts and asks nobody"
+            )
+        prompts[path] = identities.identity(
+            protocol, [record for _, record in stream.records(path)]
+        )
     (first, identity), *others = prompts.items()
     for path, other in others:
         if lines := identities.differences(identity, other):
-            raise cli.BadData(f"{first} and {path} do not hold the same prompts: {'; '.join(lines)}")
+            raise cli.BadData(
+                f"{first} and {path} do not hold the same prompts: {'; '.join(lines)}"
+            )
     models = [registry.model(folder.resolve().name) for folder in folders]
     accounting, measure = claims.HEADLINE
-    written = {"models": [{"name": model.name, "slug": model.slug, "params": model.params} for model in models],
-               "n": identity["prompts"]["count"], "measure": measure, "accounting": accounting, "protocol": identity,
-               "at": datetime.now(UTC).isoformat(timespec="seconds")}
+    written = {
+        "models": [
+            {"name": model.name, "slug": model.slug, "params": model.params} for model in models
+        ],
+        "n": identity["prompts"]["count"],
+        "measure": measure,
+        "accounting": accounting,
+        "protocol": identity,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     for folder in folders:
-        stream.write(folder / REGISTERED, json.dumps(written, indent=2, ensure_ascii=False, sort_keys=True) + "\n")
+        stream.write(
+            folder / REGISTERED,
+            json.dumps(written, indent=2, ensure_ascii=False, sort_keys=True) + "\n",
+        )
     return written
 
 
@@ -212,7 +308,9 @@ def _kept_to(loaded, pairs, sequential):
     wanted = {model["name"]: model for model in written["models"]}
     here = {run["summary"]["model"]["name"]: run for run in loaded}
     lines += [f"{name} is not compared" for name in wanted if name not in here]
-    lines += itertools.chain(*(_other_model(run, wanted[name]) for name, run in here.items() if name in wanted))
+    lines += itertools.chain(
+        *(_other_model(run, wanted[name]) for name, run in here.items() if name in wanted)
+    )
     fixed = {key: value for key, value in written["protocol"].items() if value is not None}
     lines += identities.differences(fixed, {key: loaded[0]["protocol"].get(key) for key in fixed})
     if (written["accounting"], written["measure"]) != claims.HEADLINE:
@@ -222,7 +320,11 @@ def _kept_to(loaded, pairs, sequential):
     if (most := max(pair["looks"] for pair in pairs)) > 1:
         lines.append(f"one look was registered, and there were {most}")
     begun = datetime.fromisoformat(written["at"])
-    lines += [f"{run['label']} has replies from before {written['at']}" for run in loaded if _first(run, begun) < begun]
+    lines += [
+        f"{run['label']} has replies from before {written['at']}"
+        for run in loaded
+        if _first(run, begun) < begun
+    ]
     title = f"{runs.titles(loaded)[written['measure']]}, {written['accounting']}, {written['n']} prompts"
     if not lines:
         return f"As registered before the first reply, on {written['at'][:10]}: {title}"
@@ -239,19 +341,41 @@ def _registered(run):
             raise ValueError("a key is missing")
         return written
     except (ValueError, TypeError) as error:
-        raise cli.BadData(f"{path}: not what run-plan --register writes ({error}); remove it, or put it back as it was") from None
+        raise cli.BadData(
+            f"{path}: not what run-plan --register writes ({error}); remove it, or put it back as it was"
+        ) from None
 
 
 def _other_model(run, wanted):
     """In what a run's model is another one than the registered."""
-    model, used = run["summary"]["model"], next((gen["sampling"] for record in run["records"]
-                                                 if (gen := record.get("gen") or {}).get("sampling")), {})
-    lines = [] if model["slug"] == wanted["slug"] else [f"{run['label']}: slug {wanted['slug']} != {model['slug']}"]
-    return lines + [f"{run['label']}: {key} {json.dumps(value)} != {json.dumps(used[key])}"
-                    for key, value in wanted["params"].items() if key in used and used[key] != value]
+    model, used = (
+        run["summary"]["model"],
+        next(
+            (
+                gen["sampling"]
+                for record in run["records"]
+                if (gen := record.get("gen") or {}).get("sampling")
+            ),
+            {},
+        ),
+    )
+    lines = (
+        []
+        if model["slug"] == wanted["slug"]
+        else [f"{run['label']}: slug {wanted['slug']} != {model['slug']}"]
+    )
+    return lines + [
+        f"{run['label']}: {key} {json.dumps(value)} != {json.dumps(used[key])}"
+        for key, value in wanted["params"].items()
+        if key in used and used[key] != value
+    ]
 
 
 def _first(run, other):
     """When the first reply of a run was there; `other` where no reply says when."""
-    times = [gen["by"]["at"] for record in run["records"] if ((gen := record.get("gen") or {}).get("by") or {}).get("at")]
+    times = [
+        gen["by"]["at"]
+        for record in run["records"]
+        if ((gen := record.get("gen") or {}).get("by") or {}).get("at")
+    ]
     return min(map(datetime.fromisoformat, times), default=other)

@@ -30,7 +30,9 @@ def merge(run, prompts, protocol):
 
     shards, parts = _shards(run)
     graded = any((folder / "rows.jsonl").is_file() for folder in shards.values())
-    file, asks = ("rows.jsonl", ("task",)) if graded else ("scores.jsonl", ("messages", "asks", "checklist"))
+    file, asks = (
+        ("rows.jsonl", ("task",)) if graded else ("scores.jsonl", ("messages", "asks", "checklist"))
+    )
     wanted = {prompt["id"]: prompt for prompt in prompts}
     found, holder, undone = {}, {}, {}
     for number in range(1, parts + 1):
@@ -45,9 +47,13 @@ def merge(run, prompts, protocol):
             if (asked := wanted.get(runs.prompt_of(record))) is None:
                 raise cli.BadData(f"{where}: no such prompt on stdin")
             if part(asked["id"], parts) != number:
-                raise cli.BadData(f"{where}: this record belongs to part {part(asked['id'], parts)}")
+                raise cli.BadData(
+                    f"{where}: this record belongs to part {part(asked['id'], parts)}"
+                )
             if differing := [key for key in asks if record.get(key) != asked.get(key)]:
-                raise cli.BadData(f"{where}: its {differing[0]} differ from those of the prompt on stdin; do part {number} again")
+                raise cli.BadData(
+                    f"{where}: its {differing[0]} differ from those of the prompt on stdin; do part {number} again"
+                )
             found[ident], holder[ident] = record, number
     samples = {}
     for record in found.values():
@@ -55,16 +61,34 @@ def merge(run, prompts, protocol):
     kinds = sorted({k for each in samples.values() for k in each})
     for ident in wanted:
         if (number := part(ident, parts)) not in undone or ident in samples:
-            lacking = [ident if k is None else f"{ident}~{k}" for k in kinds or [None] if k not in samples.get(ident, {})]
+            lacking = [
+                ident if k is None else f"{ident}~{k}"
+                for k in kinds or [None]
+                if k not in samples.get(ident, {})
+            ]
             undone[number] = undone.get(number, []) + lacking
     if undone := {number: idents for number, idents in sorted(undone.items()) if idents}:
-        said = "; ".join(f"part {number} of {parts} lacks {_few(idents)}" for number, idents in undone.items())
+        said = "; ".join(
+            f"part {number} of {parts} lacks {_few(idents)}" for number, idents in undone.items()
+        )
         raise cli.TryAgain(f"{run}: {said}. Do these again: --array={','.join(map(str, undone))}")
     ordered = [samples[ident][k] for ident in wanted for k in kinds]
     if not graded:
         identity.identity(protocol, ordered)
-    for what, get in (("gen.model", lambda gen: {k: v for k, v in (gen.get("model") or {}).items() if k != "params"} or None),
-                      ("gen.sampling", lambda gen: {k: v for k, v in (gen.get("sampling") or {}).items() if k != "seed"} or None)):
+    for what, get in (
+        (
+            "gen.model",
+            lambda gen: (
+                {k: v for k, v in (gen.get("model") or {}).items() if k != "params"} or None
+            ),
+        ),
+        (
+            "gen.sampling",
+            lambda gen: (
+                {k: v for k, v in (gen.get("sampling") or {}).items() if k != "seed"} or None
+            ),
+        ),
+    ):
         identity._agree(ordered, what, lambda record, get=get: get(record.get("gen") or {}))
     for number, folder in shards.items():
         for record in ordered:
@@ -83,12 +107,18 @@ def _shards(run):
     if not found:
         raise cli.TryAgain(f"{run} has no part (shard-1-of-N) yet")
     if len(found) > 1:
-        raise cli.BadData(f"{run} has parts of {' and of '.join(map(str, sorted(found)))}; remove those of one division")
+        raise cli.BadData(
+            f"{run} has parts of {' and of '.join(map(str, sorted(found)))}; remove those of one division"
+        )
     parts, shards = next(iter(found.items()))
-    marks = {number: sorted(mark.name for mark in path.glob(".for-*")) for number, path in shards.items()}
+    marks = {
+        number: sorted(mark.name for mark in path.glob(".for-*")) for number, path in shards.items()
+    }
     first = next(iter(marks))
     if other := next((number for number, names in marks.items() if names != marks[first]), None):
-        raise cli.BadData(f"{shards[first]} was made for {' '.join(marks[first])}, {shards[other]} for {' '.join(marks[other])}; do one again")
+        raise cli.BadData(
+            f"{shards[first]} was made for {' '.join(marks[first])}, {shards[other]} for {' '.join(marks[other])}; do one again"
+        )
     return shards, parts
 
 

@@ -10,24 +10,44 @@ from decksmith.core import cli, stream
 from decksmith.results import claims
 from decksmith.results.runs import caption, interval, titles
 
-INKS = {"light": {"ink": "#1f2328", "soft": "#6a7078", "line": "#e3e1db", "paper": "#ffffff"},
-        "dark": {"ink": "#e8e6e1", "soft": "#9aa0a8", "line": "#34383e", "paper": "none"}}
+INKS = {
+    "light": {"ink": "#1f2328", "soft": "#6a7078", "line": "#e3e1db", "paper": "#ffffff"},
+    "dark": {"ink": "#e8e6e1", "soft": "#9aa0a8", "line": "#34383e", "paper": "none"},
+}
 
 
 @contextmanager
 def style(ink="light"):
     """`(pyplot, tone)` in the style of the reports, until the block ends; `ink` is a name of INKS."""
     import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     _fonts()
     tone = INKS[ink]
-    with pyplot.rc_context({
-            "font.family": ["Deck", "DejaVu Sans"], "font.size": 10, "svg.hashsalt": "decksmith", "svg.fonttype": "path", "text.parse_math": False,
-            "text.color": tone["ink"], "axes.labelcolor": tone["soft"], "xtick.color": tone["soft"], "ytick.color": tone["ink"],
-            "axes.edgecolor": tone["line"], "axes.facecolor": "none", "figure.facecolor": tone["paper"], "axes.spines.top": False,
-            "axes.spines.right": False, "axes.spines.left": False, "xtick.major.size": 0, "ytick.major.size": 0, "axes.axisbelow": True}):
+    with pyplot.rc_context(
+        {
+            "font.family": ["Deck", "DejaVu Sans"],
+            "font.size": 10,
+            "svg.hashsalt": "decksmith",
+            "svg.fonttype": "path",
+            "text.parse_math": False,
+            "text.color": tone["ink"],
+            "axes.labelcolor": tone["soft"],
+            "xtick.color": tone["soft"],
+            "ytick.color": tone["ink"],
+            "axes.edgecolor": tone["line"],
+            "axes.facecolor": "none",
+            "figure.facecolor": tone["paper"],
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.spines.left": False,
+            "xtick.major.size": 0,
+            "ytick.major.size": 0,
+            "axes.axisbelow": True,
+        }
+    ):
         yield pyplot, tone
 
 
@@ -36,16 +56,34 @@ def drawn(figure, form, **more):
     import io
 
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=form, metadata={"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[form],
-                   **{"dpi": 160} | more)
+    figure.savefig(
+        buffer,
+        format=form,
+        metadata={"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[form],
+        **{"dpi": 160} | more,
+    )
     return buffer.getvalue()
 
 
 def plots(out, runs, compared, formats=("png", "svg"), inks=("light",)):
     """Draw the plots of `runs`, `compared` by claims.compare, into the folder `out`; returns the file names."""
-    kinds = {"overall": _plot_overall, "dimensions": _plot_dimensions, "radar": _plot_radar, "deltas": _plot_deltas}
-    return [file for name, draw in kinds.items()
-            for file in _each(out, name, lambda pyplot, tone, draw=draw: draw(pyplot, runs, compared, tone), formats, inks)]
+    kinds = {
+        "overall": _plot_overall,
+        "dimensions": _plot_dimensions,
+        "radar": _plot_radar,
+        "deltas": _plot_deltas,
+    }
+    return [
+        file
+        for name, draw in kinds.items()
+        for file in _each(
+            out,
+            name,
+            lambda pyplot, tone, draw=draw: draw(pyplot, runs, compared, tone),
+            formats,
+            inks,
+        )
+    ]
 
 
 def loss(out, metrics, formats=("png", "svg"), inks=("light",)):
@@ -57,7 +95,17 @@ def loss(out, metrics, formats=("png", "svg"), inks=("light",)):
         lines = [json.loads(line) for line in Path(metrics).read_text().splitlines()]
         steps = [(line["step"], line["loss"]) for line in lines if line.get("loss") is not None]
         held = [(line["step"], line["val_loss"]) for line in lines if "val_loss" in line]
-        return _each(out, "loss", lambda pyplot, tone: _plot_loss(pyplot, tone, steps, held), formats, inks) if steps else []
+        return (
+            _each(
+                out,
+                "loss",
+                lambda pyplot, tone: _plot_loss(pyplot, tone, steps, held),
+                formats,
+                inks,
+            )
+            if steps
+            else []
+        )
     return []
 
 
@@ -69,7 +117,10 @@ def _each(out, name, draw, formats, inks):
             figure = draw(pyplot, tone)
             for form in formats if figure else ():
                 file = f"{name}{'' if ink == 'light' else '-' + ink}.{form}"
-                stream.write(Path(out) / file, drawn(figure, form, dpi=200, bbox_inches="tight", pad_inches=0.15))
+                stream.write(
+                    Path(out) / file,
+                    drawn(figure, form, dpi=200, bbox_inches="tight", pad_inches=0.15),
+                )
                 names.append(file)
             pyplot.close(figure)
     return names
@@ -85,7 +136,9 @@ def _fonts():
 
     folder = tempfile.TemporaryDirectory()
     for weight, family in ((400, "Deck"), (600, "Deck Bold")):
-        font = TTFont(cli.ROOT / "assets" / "web" / "fonts" / f"inter-{weight}.woff", recalcTimestamp=False)
+        font = TTFont(
+            cli.ROOT / "assets" / "web" / "fonts" / f"inter-{weight}.woff", recalcTimestamp=False
+        )
         font.flavor, font["name"].names = None, []
         for ident, text in ((1, family), (2, "Regular"), (4, family), (6, family.replace(" ", ""))):
             font["name"].setName(text, ident, 3, 1, 0x409)
@@ -105,22 +158,52 @@ def _plot_loss(pyplot, tone, steps, held):
         running = 0.9 * running + 0.1 * value
         smooth.append(running)
     figure, axes = pyplot.subplots(figsize=(8.4, 4.2))
-    axes.plot(*zip(*steps, strict=True), color="#8a8f98", linewidth=0.8, alpha=0.6, label="train, each step")
-    axes.plot([step for step, _ in steps], smooth, color="#3d7ea6", linewidth=2.2, label="train, running mean")
+    axes.plot(
+        *zip(*steps, strict=True),
+        color="#8a8f98",
+        linewidth=0.8,
+        alpha=0.6,
+        label="train, each step",
+    )
+    axes.plot(
+        [step for step, _ in steps],
+        smooth,
+        color="#3d7ea6",
+        linewidth=2.2,
+        label="train, running mean",
+    )
     if held:
-        axes.plot(*zip(*held, strict=True), color="#b5543c", linewidth=1.6, marker="o", markersize=6, label="validation")
+        axes.plot(
+            *zip(*held, strict=True),
+            color="#b5543c",
+            linewidth=1.6,
+            marker="o",
+            markersize=6,
+            label="validation",
+        )
     axes.set_xlabel("step")
     axes.grid(axis="y", color=tone["line"], linewidth=0.8)
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, loc="lower left", fontsize=9)  # a loss begins high
     figure.subplots_adjust(left=0.07, right=0.97, bottom=0.13)
-    last = f" Validation: {held[0][1]:.3f} at step {held[0][0]}, {held[-1][1]:.3f} at step {held[-1][0]}." if held else ""
-    _titled(figure, tone, "Training loss", f"Cross-entropy of the assistant's tokens, in nats.{last}", 0.75)
+    last = (
+        f" Validation: {held[0][1]:.3f} at step {held[0][0]}, {held[-1][1]:.3f} at step {held[-1][0]}."
+        if held
+        else ""
+    )
+    _titled(
+        figure,
+        tone,
+        "Training loss",
+        f"Cross-entropy of the assistant's tokens, in nats.{last}",
+        0.75,
+    )
     return figure
 
 
 def _wrapped(label, width=26):
     import textwrap
+
     return "\n".join(textwrap.wrap(label, width)) or label
 
 
@@ -130,7 +213,9 @@ def _titled(figure, tone, title, note, top):
     figure.subplots_adjust(top=1 - top / height)
     left = min(axes.get_position().x0 for axes in figure.axes)
     figure.text(left, 1 - 0.12 / height, title, size=14, **BOLD, va="top")
-    figure.text(left, 1 - 0.42 / height, note, size=9, color=tone["soft"], va="top", linespacing=1.45)
+    figure.text(
+        left, 1 - 0.42 / height, note, size=9, color=tone["soft"], va="top", linespacing=1.45
+    )
 
 
 def _scale(axes, tone, axis="x"):
@@ -140,17 +225,45 @@ def _scale(axes, tone, axis="x"):
 
 
 def _bar_with_interval(axes, y, value, color, tone, height, hollow=False):
-    axes.barh(y, (value["mean"] or 1) - 1, left=1, height=height, color=color, alpha=0.14 if hollow else 0.30, linewidth=0)
+    axes.barh(
+        y,
+        (value["mean"] or 1) - 1,
+        left=1,
+        height=height,
+        color=color,
+        alpha=0.14 if hollow else 0.30,
+        linewidth=0,
+    )
     if value["lo"] is not None:
-        axes.plot([value["lo"], value["hi"]], [y, y], color=color, linewidth=2.2, solid_capstyle="round", clip_on=False)
+        axes.plot(
+            [value["lo"], value["hi"]],
+            [y, y],
+            color=color,
+            linewidth=2.2,
+            solid_capstyle="round",
+            clip_on=False,
+        )
     if value["mean"] is not None:
-        axes.plot([value["mean"]], [y], "o", markersize=7, markerfacecolor=tone["paper"] if hollow and tone["paper"] != "none"
-                  else color, markeredgecolor=color, markeredgewidth=1.6, fillstyle="none" if hollow else "full", clip_on=False, zorder=3)
+        axes.plot(
+            [value["mean"]],
+            [y],
+            "o",
+            markersize=7,
+            markerfacecolor=tone["paper"] if hollow and tone["paper"] != "none" else color,
+            markeredgecolor=color,
+            markeredgewidth=1.6,
+            fillstyle="none" if hollow else "full",
+            clip_on=False,
+            zorder=3,
+        )
 
 
 def _plot_overall(pyplot, runs, compared, tone):
     empty = {"mean": None, "lo": None, "hi": None, "n": 0}
-    means = [(run, *(run["summary"]["means"][a].get("overall", empty) for a in ("floor", "renderable"))) for run in runs]
+    means = [
+        (run, *(run["summary"]["means"][a].get("overall", empty) for a in ("floor", "renderable")))
+        for run in runs
+    ]
     means.reverse()  # by name from the top: the order of the means would read as a ranking
     said = _said(compared)
     top = 1.0 + 0.2 * len(said)
@@ -160,16 +273,30 @@ def _plot_overall(pyplot, runs, compared, tone):
         _bar_with_interval(axes, y - 0.19, renderable, run["color"], tone, 0.30, hollow=True)
         for offset, value, word in ((0.19, floor, "floor"), (-0.19, renderable, "rendered")):
             axes.text(5.12, y + offset, word, va="center", size=9, color=tone["soft"])
-            axes.text(5.78, y + offset, f"{interval(value)}  n = {value['n']}", va="center", size=9, color=tone["ink"])
+            axes.text(
+                5.78,
+                y + offset,
+                f"{interval(value)}  n = {value['n']}",
+                va="center",
+                size=9,
+                color=tone["ink"],
+            )
     axes.set_yticks(range(len(means)), [_wrapped(run["label"]) for run, *_ in means])
     axes.set_ylim(-0.6, len(means) - 0.4)
     _scale(axes, tone)
     figure.subplots_adjust(left=0.23, right=0.71, bottom=0.35 / figure.get_figheight())
-    _titled(figure, tone, titles(runs)["overall"], f"{caption(runs)}. Filled: floor. Hollow: rendered decks.\n"
-            "Lines are 95 % intervals.", top)
+    _titled(
+        figure,
+        tone,
+        titles(runs)["overall"],
+        f"{caption(runs)}. Filled: floor. Hollow: rendered decks.\nLines are 95 % intervals.",
+        top,
+    )
     height = figure.get_figheight()
     for place, line in enumerate(said):
-        figure.text(axes.get_position().x0, 1 - (0.86 + 0.2 * place) / height, line, size=9.5, va="top")
+        figure.text(
+            axes.get_position().x0, 1 - (0.86 + 0.2 * place) / height, line, size=9.5, va="top"
+        )
     return figure
 
 
@@ -184,8 +311,13 @@ def _said(compared):
 
 
 def measured(runs):
-    return [name for name in dict.fromkeys(itertools.chain(*(run["summary"]["means"]["floor"] for run in runs)))
-            if name not in ("overall", "judge_only", "checklist", "craft", "craft_v5")]
+    return [
+        name
+        for name in dict.fromkeys(
+            itertools.chain(*(run["summary"]["means"]["floor"] for run in runs))
+        )
+        if name not in ("overall", "judge_only", "checklist", "craft", "craft_v5")
+    ]
 
 
 def _plot_dimensions(pyplot, runs, compared, tone):
@@ -203,12 +335,21 @@ def _plot_dimensions(pyplot, runs, compared, tone):
                 _bar_with_interval(axes, y, value, run["color"], tone, 0.24)
                 axes.text(5.12, y, interval(value), va="center", size=9)
     middle = step * (len(runs) - 1) / 2
-    axes.set_yticks([-index * group - middle for index in range(len(names))], [titles(runs).get(name, name) for name in names])
+    axes.set_yticks(
+        [-index * group - middle for index in range(len(names))],
+        [titles(runs).get(name, name) for name in names],
+    )
     axes.set_ylim(-len(names) * group + group - 2 * middle - 0.35, 0.35)
     _scale(axes, tone)
     figure.subplots_adjust(left=0.14, right=0.82, bottom=0.35 / figure.get_figheight())
     lines = (len(runs) + 2) // 3
-    _titled(figure, tone, "Each dimension, floor", "A model fault counts 1. Lines are 95 % intervals.", 0.85 + 0.22 * lines)
+    _titled(
+        figure,
+        tone,
+        "Each dimension, floor",
+        "A model fault counts 1. Lines are 95 % intervals.",
+        0.85 + 0.22 * lines,
+    )
     _legend(figure, axes, runs, 0.66)
     return figure
 
@@ -216,10 +357,21 @@ def _plot_dimensions(pyplot, runs, compared, tone):
 def _legend(figure, axes, runs, below):
     from matplotlib.lines import Line2D
 
-    marks = [Line2D([], [], marker="o", linestyle="", markersize=7, color=run["color"]) for run in runs]
-    figure.legend(marks, [run["label"] for run in runs], loc="upper left", ncols=min(3, len(runs)), frameon=False, fontsize=9,
-                  bbox_to_anchor=(axes.get_position().x0 - 0.015, 1 - below / figure.get_figheight()), handletextpad=0.1,
-                  columnspacing=1.4, borderaxespad=0)
+    marks = [
+        Line2D([], [], marker="o", linestyle="", markersize=7, color=run["color"]) for run in runs
+    ]
+    figure.legend(
+        marks,
+        [run["label"] for run in runs],
+        loc="upper left",
+        ncols=min(3, len(runs)),
+        frameon=False,
+        fontsize=9,
+        bbox_to_anchor=(axes.get_position().x0 - 0.015, 1 - below / figure.get_figheight()),
+        handletextpad=0.1,
+        columnspacing=1.4,
+        borderaxespad=0,
+    )
 
 
 def _plot_radar(pyplot, runs, compared, tone):
@@ -250,7 +402,14 @@ def _plot_radar(pyplot, runs, compared, tone):
     axes.grid(color=tone["line"], linewidth=0.8)
     axes.spines["polar"].set_visible(False)
     figure.text(0.04, 1 - 0.12 / height, "Profile, floor means", size=14, **BOLD, va="top")
-    figure.text(0.04, 1 - 0.42 / height, "Shape only: a radar shows no intervals.", size=9, color=tone["soft"], va="top")
+    figure.text(
+        0.04,
+        1 - 0.42 / height,
+        "Shape only: a radar shows no intervals.",
+        size=9,
+        color=tone["soft"],
+        va="top",
+    )
     _legend(figure, axes, runs, 0.7)
     figure.legends[0].set_bbox_to_anchor((0.025, 1 - 0.7 / height))
     return figure
@@ -273,22 +432,54 @@ def _plot_deltas(pyplot, runs, compared, tone):
             if value is None or value["mean"] is None:
                 continue
             y = -index * group - place * step
-            reach = max(reach, *(abs(value[key]) for key in ("lo", "hi") if value[key] is not None), abs(value["mean"]))
+            reach = max(
+                reach,
+                *(abs(value[key]) for key in ("lo", "hi") if value[key] is not None),
+                abs(value["mean"]),
+            )
             if value["lo"] is not None:
-                axes.plot([value["lo"], value["hi"]], [y, y], color=run["color"], linewidth=2.2, solid_capstyle="round")
-            axes.plot([value["mean"]], [y], "o", markersize=7, color=run["color"], markeredgewidth=1.6,
-                      fillstyle="full" if verdict == "beats" else "none")
-            axes.text(1.03, y, interval(value) + ("" if verdict == "beats" else f"  {verdict}"), va="center", size=9,
-                      transform=axes.get_yaxis_transform(), color=tone["ink"] if verdict == "beats" else tone["soft"])
+                axes.plot(
+                    [value["lo"], value["hi"]],
+                    [y, y],
+                    color=run["color"],
+                    linewidth=2.2,
+                    solid_capstyle="round",
+                )
+            axes.plot(
+                [value["mean"]],
+                [y],
+                "o",
+                markersize=7,
+                color=run["color"],
+                markeredgewidth=1.6,
+                fillstyle="full" if verdict == "beats" else "none",
+            )
+            axes.text(
+                1.03,
+                y,
+                interval(value) + ("" if verdict == "beats" else f"  {verdict}"),
+                va="center",
+                size=9,
+                transform=axes.get_yaxis_transform(),
+                color=tone["ink"] if verdict == "beats" else tone["soft"],
+            )
     axes.axvline(0, color=tone["soft"], linewidth=1)
     axes.set_xlim(-1.1 * reach, 1.1 * reach)
     axes.grid(axis="x", color=tone["line"], linewidth=0.8)
     middle = step * (len(others) - 1) / 2
-    axes.set_yticks([-index * group - middle for index in range(len(shown))], [titles(runs).get(name, name) for name in shown])
+    axes.set_yticks(
+        [-index * group - middle for index in range(len(shown))],
+        [titles(runs).get(name, name) for name in shown],
+    )
     axes.set_ylim(-len(shown) * group + group - 2 * middle - 0.35, 0.35)
     figure.subplots_adjust(left=0.14, right=0.70, bottom=0.35 / figure.get_figheight())
     lines = (len(others) + 2) // 3
-    _titled(figure, tone, f"Difference to {base['label']}, floor",
-            "Paired by prompt, 95 % intervals. Filled: separated by the corrected test.", 0.85 + 0.22 * lines)
+    _titled(
+        figure,
+        tone,
+        f"Difference to {base['label']}, floor",
+        "Paired by prompt, 95 % intervals. Filled: separated by the corrected test.",
+        0.85 + 0.22 * lines,
+    )
     _legend(figure, axes, others, 0.66)
     return figure

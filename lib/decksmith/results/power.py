@@ -20,14 +20,26 @@ from decksmith.models import registry as model_registry
 from decksmith.results import runs, stats
 
 POWER = 0.8
-PROMPTS, SAMPLES, JUDGINGS = (30, 60, 120, 240, 480), (1, 2, 4), (1, 3)  # the designs that are shown
+PROMPTS, SAMPLES, JUDGINGS = (
+    (30, 60, 120, 240, 480),
+    (1, 2, 4),
+    (1, 3),
+)  # the designs that are shown
 
 
 # Variance components: plain functions
 
+
 def deviation(parts, samples=1, judgings=1):
     """The standard deviation of one prompt's paired difference under a design, from what `components` found."""
-    return math.sqrt(2 * (parts["interaction"] + (parts["sample"] or 0) / samples + (parts["judge"] or 0) / samples / judgings))
+    return math.sqrt(
+        2
+        * (
+            parts["interaction"]
+            + (parts["sample"] or 0) / samples
+            + (parts["judge"] or 0) / samples / judgings
+        )
+    )
 
 
 def components(scores, judge=None):
@@ -51,9 +63,17 @@ def components(scores, judge=None):
     draws = []
     for _ in range(500):
         drawn = random.integers(0, n, n)
-        draws.append(deviation(_moments({name: values[:, drawn] for name, values in cells.items()}, judge)))
+        draws.append(
+            deviation(_moments({name: values[:, drawn] for name, values in cells.items()}, judge))
+        )
     base = deviation(parts)
-    return {**parts, "n": n, "spread": [float(q) for q in numpy.quantile(draws, [0.025, 0.975]) / base] if base else None}
+    return {
+        **parts,
+        "n": n,
+        "spread": [float(q) for q in numpy.quantile(draws, [0.025, 0.975]) / base]
+        if base
+        else None,
+    }
 
 
 def _cells(scores):
@@ -61,14 +81,34 @@ def _cells(scores):
     import numpy
 
     prompts = sorted(set.intersection(*map(set, scores)))
-    names = ("mean", "per_sample", "per_judging", "ss_sample", "df_sample", "share", "ss_judge", "df_judge")
+    names = (
+        "mean",
+        "per_sample",
+        "per_judging",
+        "ss_sample",
+        "df_sample",
+        "share",
+        "ss_judge",
+        "df_judge",
+    )
     cells = {name: numpy.zeros((len(scores), len(prompts))) for name in names}
     for place in numpy.ndindex(len(scores), len(prompts)):
         samples = scores[place[0]][prompts[place[1]]]
-        means, each = numpy.array([numpy.mean(judgings) for judgings in samples]), numpy.array([1 / len(j) for j in samples])
+        means, each = (
+            numpy.array([numpy.mean(judgings) for judgings in samples]),
+            numpy.array([1 / len(j) for j in samples]),
+        )
         k = len(samples)
-        found = (means.mean(), 1 / k, each.sum() / k**2, ((means - means.mean()) ** 2).sum(), k - 1, (k - 1) * each.mean(),
-                 sum(((numpy.array(j) - numpy.mean(j)) ** 2).sum() for j in samples), sum(len(j) - 1 for j in samples))
+        found = (
+            means.mean(),
+            1 / k,
+            each.sum() / k**2,
+            ((means - means.mean()) ** 2).sum(),
+            k - 1,
+            (k - 1) * each.mean(),
+            sum(((numpy.array(j) - numpy.mean(j)) ** 2).sum() for j in samples),
+            sum(len(j) - 1 for j in samples),
+        )
         for name, value in zip(names, found, strict=True):
             cells[name][place] = value
     return cells
@@ -90,13 +130,21 @@ def _moments(cells, judge):
         interaction = mean.var(ddof=1) - noise[0]
     else:
         pairs = list(itertools.combinations(range(len(mean)), 2))
-        interaction = numpy.mean([(mean[a] - mean[b]).var(ddof=1) - noise[a] - noise[b] for a, b in pairs]) / 2
+        interaction = (
+            numpy.mean([(mean[a] - mean[b]).var(ddof=1) - noise[a] - noise[b] for a, b in pairs])
+            / 2
+        )
         prompt = max(0.0, float(numpy.mean([numpy.cov(mean[a], mean[b])[0, 1] for a, b in pairs])))
-    return {"prompt": prompt, "interaction": max(0.0, float(interaction)), "sample": None if sample is None else float(sample),
-            "judge": None if judge is None else float(judge)}
+    return {
+        "prompt": prompt,
+        "interaction": max(0.0, float(interaction)),
+        "sample": None if sample is None else float(sample),
+        "judge": None if judge is None else float(judge),
+    }
 
 
 # Runs
+
 
 def plan(loaded, effect=None, card=None, gpus=None):
     """A plan from earlier runs (`runs.load`): `{"models", "prompts", "parts", "effect", "designs", "notes"}`.
@@ -106,11 +154,17 @@ def plan(loaded, effect=None, card=None, gpus=None):
     each `{"prompts", "samples", "judgings", "mde", "requests", "tokens", "cost", "seconds", "gpu_hours", "reaches"}` for one run
     of every model. Raises cli.BadData where the runs cannot carry a plan.
     """
-    dead = [run for run in loaded if not any(record["score"].get("rendered") for record in run["records"])]
+    dead = [
+        run
+        for run in loaded
+        if not any(record["score"].get("rendered") for record in run["records"])
+    ]
     loaded = [run for run in loaded if run not in dead]
     if not loaded:
-        raise cli.BadData(f"{' and '.join(run['label'] for run in dead)}: no deck rendered, so every score is the floor and nothing can be "
-                          "learned about how scores vary; plan from a run that renders")
+        raise cli.BadData(
+            f"{' and '.join(run['label'] for run in dead)}: no deck rendered, so every score is the floor and nothing can be "
+            "learned about how scores vary; plan from a run that renders"
+        )
     models = {}
     for run in loaded:
         models.setdefault(stream.fingerprint(run["summary"]["model"]), []).append(run)
@@ -119,23 +173,46 @@ def plan(loaded, effect=None, card=None, gpus=None):
     names = " and ".join(group[0]["label"] for group in models)
     shared = set.intersection(*map(set, scores))
     if len(shared) < stats.FEWEST:
-        raise cli.BadData(f"{names}: {len(shared)} prompt{'' if len(shared) == 1 else 's'} with a score"
-                          f"{' in every run' if len(models) > 1 else ''}; a plan needs at least {stats.FEWEST}")
+        raise cli.BadData(
+            f"{names}: {len(shared)} prompt{'' if len(shared) == 1 else 's'} with a score"
+            f"{' in every run' if len(models) > 1 else ''}; a plan needs at least {stats.FEWEST}"
+        )
     parts = components(scores, _judge_noise(loaded, card))
     if not deviation(parts):
-        raise cli.BadData(f"{names}: the scores do not vary, so no difference is too small to detect; plan from other runs")
+        raise cli.BadData(
+            f"{names}: the scores do not vary, so no difference is too small to detect; plan from other runs"
+        )
     rates = [_rates(group, gpus) for group in models]
     samples = SAMPLES if parts["sample"] else (1,)
     judgings = JUDGINGS if parts["judge"] else (1,)
     sizes = {(n, k, r) for n in {*PROMPTS, len(shared)} for k in samples for r in judgings}
     if effect:
-        sizes |= {(max(stats.FEWEST, stats.needed(effect, deviation(parts, k, r))), k, r) for k in samples for r in judgings}
+        sizes |= {
+            (max(stats.FEWEST, stats.needed(effect, deviation(parts, k, r))), k, r)
+            for k in samples
+            for r in judgings
+        }
     designs = [_design(parts, rates, effect, *size) for size in sizes]
-    designs.sort(key=lambda d: (d["cost"] or 0, d["gpu_hours"] or 0, d["seconds"] or 0, d["requests"], d["prompts"]))
+    designs.sort(
+        key=lambda d: (
+            d["cost"] or 0,
+            d["gpu_hours"] or 0,
+            d["seconds"] or 0,
+            d["requests"],
+            d["prompts"],
+        )
+    )
     if effect:
         designs = _around(designs)
-    return {"models": [group[0]["label"] for group in models], "prompts": len(shared), "parts": parts, "effect": effect,
-            "designs": designs, "measure": runs.titles(loaded)["overall"], "notes": _notes(models, parts, rates, loaded, dead, card, gpus)}
+    return {
+        "models": [group[0]["label"] for group in models],
+        "prompts": len(shared),
+        "parts": parts,
+        "effect": effect,
+        "designs": designs,
+        "measure": runs.titles(loaded)["overall"],
+        "notes": _notes(models, parts, rates, loaded, dead, card, gpus),
+    }
 
 
 def _scores(group):
@@ -157,9 +234,13 @@ def _judge_noise(loaded, card):
     if card is None:
         return None
     if not isinstance(card.get("noise_variance"), int | float):
-        raise cli.BadData('the judge card has no "noise_variance"; `deck-judge --exam` gives it when it judges more than once')
+        raise cli.BadData(
+            'the judge card has no "noise_variance"; `deck-judge --exam` gives it when it judges more than once'
+        )
     if card.get("judge") != runs.judged_by(loaded):
-        raise cli.BadData(f"the card is of the judge {card.get('judge')}, and these runs were judged by {runs.judged_by(loaded)}")
+        raise cli.BadData(
+            f"the card is of the judge {card.get('judge')}, and these runs were judged by {runs.judged_by(loaded)}"
+        )
     weights = loaded[0]["protocol"]["score"]["weights"]
     share = 1 - weights.get("viscraft", 0) / sum(weights.values())
     records = [record for run in loaded for record in run["records"]]
@@ -172,20 +253,41 @@ def _judged(record):
 
 # Costs
 
+
 def _rates(group, gpus):
     """What one reply and one judging cost, as measured in the runs of one model."""
-    records, registry = [record for run in group for record in run["records"]], model_registry.models()
+    records, registry = (
+        [record for run in group for record in run["records"]],
+        model_registry.models(),
+    )
     summary, judge = group[0]["summary"], (group[0]["protocol"].get("judge") or {})
-    replies = [record["gen"] for record in records if record.get("gen") and "error" not in record["gen"]]
+    replies = [
+        record["gen"] for record in records if record.get("gen") and "error" not in record["gen"]
+    ]
     judged = [record["judge"] for record in records if _judged(record)]
     offline = judge.get("kind") == "offline"
     reply = _each([gen.get("usage") for gen in replies], registry.get(summary["model"]["name"]))
-    verdict = {"tokens": 0.0, "cost": 0.0} if offline else _each([one.get("usage") for one in judged], registry.get(judge.get("model")))
+    verdict = (
+        {"tokens": 0.0, "cost": 0.0}
+        if offline
+        else _each([one.get("usage") for one in judged], registry.get(judge.get("model")))
+    )
     generating = _busy(records, ["gen"])
-    return {"name": summary["model"]["name"], "judge": judge.get("model"), "asks": not offline, "share": len(judged) / len(records),
-            "reply": reply, "verdict": verdict, "seconds": _per(_busy(records, stream.KEYS), len(records)),
-            "judging": _per(_busy(records, ["judge"]), len(judged)),
-            "gpu_hours": gpus and reply["cost"] is None and (per := _per(generating, len(replies))) and per * gpus / 3600 or None}
+    return {
+        "name": summary["model"]["name"],
+        "judge": judge.get("model"),
+        "asks": not offline,
+        "share": len(judged) / len(records),
+        "reply": reply,
+        "verdict": verdict,
+        "seconds": _per(_busy(records, stream.KEYS), len(records)),
+        "judging": _per(_busy(records, ["judge"]), len(judged)),
+        "gpu_hours": gpus
+        and reply["cost"] is None
+        and (per := _per(generating, len(replies)))
+        and per * gpus / 3600
+        or None,
+    }
 
 
 def _each(usages, entry):
@@ -193,7 +295,10 @@ def _each(usages, entry):
     usages = [usage for usage in usages if usage and usage.get("completion_tokens") is not None]
     if not usages:
         return {"tokens": None, "cost": None}
-    tokens = {name: sum(usage.get(f"{name}_tokens") or 0 for usage in usages) / len(usages) for name in ("prompt", "completion")}
+    tokens = {
+        name: sum(usage.get(f"{name}_tokens") or 0 for usage in usages) / len(usages)
+        for name in ("prompt", "completion")
+    }
     said = [usage.get("cost") for usage in usages]
     if entry and entry.price:
         cost = sum(tokens[name] * entry.price[name] for name in tokens) / 1e6
@@ -227,102 +332,190 @@ def _design(parts, rates, effect, n, k, r):
         return None if None in found else sum(found)
 
     def priced(what):
-        return total(lambda rate: None if rate["reply"][what] is None or (r * rate["share"] and rate["verdict"][what] is None) else
-                     replies * (rate["reply"][what] + r * rate["share"] * (rate["verdict"][what] or 0)))
+        return total(
+            lambda rate: (
+                None
+                if rate["reply"][what] is None
+                or (r * rate["share"] and rate["verdict"][what] is None)
+                else replies
+                * (rate["reply"][what] + r * rate["share"] * (rate["verdict"][what] or 0))
+            )
+        )
 
     hours = [rate["gpu_hours"] for rate in rates if rate["gpu_hours"] is not None]
-    return {"prompts": n, "samples": k, "judgings": r, "mde": stats.mde(sd, n),
-            "requests": round(total(lambda rate: replies * (1 + rate["asks"] * r * rate["share"]))),
-            "tokens": priced("tokens"), "cost": priced("cost"),
-            "seconds": total(lambda rate: rate["seconds"] and replies * (rate["seconds"] + (r - 1) * rate["share"] * (rate["judging"] or 0))),
-            "gpu_hours": replies * sum(hours) if hours else None,
-            "reaches": effect and stats.power(effect, sd, n) >= POWER}
+    return {
+        "prompts": n,
+        "samples": k,
+        "judgings": r,
+        "mde": stats.mde(sd, n),
+        "requests": round(total(lambda rate: replies * (1 + rate["asks"] * r * rate["share"]))),
+        "tokens": priced("tokens"),
+        "cost": priced("cost"),
+        "seconds": total(
+            lambda rate: (
+                rate["seconds"]
+                and replies * (rate["seconds"] + (r - 1) * rate["share"] * (rate["judging"] or 0))
+            )
+        ),
+        "gpu_hours": replies * sum(hours) if hours else None,
+        "reaches": effect and stats.power(effect, sd, n) >= POWER,
+    }
 
 
 def _around(designs, each=4):
     """The cheapest design that reaches the effect, the next-cheaper ones that do not, and dearer ones that do."""
     first = next(place for place, design in enumerate(designs) if design["reaches"])
-    return designs[max(0, first - each):first + 1] + [design for design in designs[first + 1:] if design["reaches"]][:each]
+    return (
+        designs[max(0, first - each) : first + 1]
+        + [design for design in designs[first + 1 :] if design["reaches"]][:each]
+    )
 
 
 # Words
 
+
 def _notes(models, parts, rates, loaded, dead, card, gpus):
-    notes = [f"{run['label']} is left out: none of its decks rendered, so its scores do not vary." for run in dead]
+    notes = [
+        f"{run['label']} is left out: none of its decks rendered, so its scores do not vary."
+        for run in dead
+    ]
     if len(models) == 1:
-        notes.append("One model: what its scores share with another model's on the same prompts cannot be seen, so every MDE is an "
-                     "upper bound (as long as the other model does not find hard what this one finds easy). A second model's run over "
-                     "the same prompts tells.")
+        notes.append(
+            "One model: what its scores share with another model's on the same prompts cannot be seen, so every MDE is an "
+            "upper bound (as long as the other model does not find hard what this one finds easy). A second model's run over "
+            "the same prompts tells."
+        )
     if parts["sample"] is None:
-        notes.append("One sample of each prompt: prompt and sample cannot be told apart, so what further samples would gain is unknown "
-                     "and only designs with one are shown. A run of chat-generate --samples 2 tells.")
+        notes.append(
+            "One sample of each prompt: prompt and sample cannot be told apart, so what further samples would gain is unknown "
+            "and only designs with one are shown. A run of chat-generate --samples 2 tells."
+        )
     if parts["judge"] is None:
         inside = "prompt and sample" if parts["sample"] is None else "sample"
-        notes.append(f"The judge's own noise is unknown and counted in the {inside} share; --card takes a card of deck-judge --exam.")
+        notes.append(
+            f"The judge's own noise is unknown and counted in the {inside} share; --card takes a card of deck-judge --exam."
+        )
     elif runs.offline(loaded):
         notes.append("The judge is deterministic: judging again gains nothing.")
     elif card:
-        notes.append("The judge's noise is from its card, scaled to Overall and to the share of decks that get judged.")
+        notes.append(
+            "The judge's noise is from its card, scaled to Overall and to the share of decks that get judged."
+        )
     if parts["spread"]:
         low, high = parts["spread"]
-        notes.append(f"The estimate rests on {parts['n']} prompts: another draw of prompts could make every MDE {low:.2f} to {high:.2f} "
-                     "times the one shown (95 %).")
+        notes.append(
+            f"The estimate rests on {parts['n']} prompts: another draw of prompts could make every MDE {low:.2f} to {high:.2f} "
+            "times the one shown (95 %)."
+        )
     missing = "the price is unknown: no `price` in assets/models.toml, and no cost in the records"
     if not gpus and (bare := [rate["name"] for rate in rates if rate["reply"]["cost"] is None]):
-        notes.append(f"{', '.join(bare)}: {missing}. For a model that you serve, --gpus N gives GPU hours.")
+        notes.append(
+            f"{', '.join(bare)}: {missing}. For a model that you serve, --gpus N gives GPU hours."
+        )
     if any(rate["share"] and rate["verdict"]["cost"] is None for rate in rates):
         notes.append(f"{rates[0]['judge']} (the judge): {missing}.")
     return notes
 
 
-LEGEND = ("MDE: the true difference in {measure} (floor) that a paired comparison of two models finds with probability 80 % at a "
-          "two-sided level of 5 %. It is for one comparison: of m, Holm's method tests the clearest at 5 % / m. Prompts are those "
-          "with a score for both models, drawn as these were. Requests, tokens, price and time are for {whose}, one after the "
-          "other, at the rates of these runs.")
+LEGEND = (
+    "MDE: the true difference in {measure} (floor) that a paired comparison of two models finds with probability 80 % at a "
+    "two-sided level of 5 %. It is for one comparison: of m, Holm's method tests the clearest at 5 % / m. Prompts are those "
+    "with a score for both models, drawn as these were. Requests, tokens, price and time are for {whose}, one after the "
+    "other, at the rates of these runs."
+)
 
 
 def markdown(found):
     """The plan as text."""
     names = found["models"]
-    lines = [f"Planned from {' and '.join(names)}: {found['prompts']} {'shared ' if len(names) > 1 else ''}prompts.", ""]
+    lines = [
+        f"Planned from {' and '.join(names)}: {found['prompts']} {'shared ' if len(names) > 1 else ''}prompts.",
+        "",
+    ]
     lines += [*_parts_table(found["parts"]), ""]
     if found["effect"]:
         best = next(design for design in found["designs"] if design["reaches"])
-        lines += [f"**To find a difference of {found['effect']:g}**, the cheapest design is {_words(best)}.", ""]
-    lines += [*_designs_table(found), "",
-              LEGEND.format(measure=found["measure"],
-                            whose=f"one run of {names[0]}" if len(names) == 1 else f"one run of each of {', '.join(names)}"), "",
-              *(f"- {note}" for note in found["notes"]), ""]
+        lines += [
+            f"**To find a difference of {found['effect']:g}**, the cheapest design is {_words(best)}.",
+            "",
+        ]
+    lines += [
+        *_designs_table(found),
+        "",
+        LEGEND.format(
+            measure=found["measure"],
+            whose=f"one run of {names[0]}"
+            if len(names) == 1
+            else f"one run of each of {', '.join(names)}",
+        ),
+        "",
+        *(f"- {note}" for note in found["notes"]),
+        "",
+    ]
     return "\n".join(lines)
 
 
 def _parts_table(parts):
-    known = {"prompt": "Prompt, common to the models (cancels in a pair)",
-             "interaction": "Prompt x model" if parts["prompt"] is not None else "Prompt",
-             "sample": "Sample", "judge": "Judge"}
+    known = {
+        "prompt": "Prompt, common to the models (cancels in a pair)",
+        "interaction": "Prompt x model" if parts["prompt"] is not None else "Prompt",
+        "sample": "Sample",
+        "judge": "Judge",
+    }
     if parts["sample"] is None:
         known["interaction"] += ", with sample" + (" and judge" if parts["judge"] is None else "")
     elif parts["judge"] is None:
         known["sample"] += ", with judge"
     total = sum(parts[name] or 0 for name in known)
-    rows = [[title, f"{parts[name]:.3f}", f"{100 * parts[name] / total:.0f} %"] for name, title in known.items() if parts[name] is not None]
-    return ["**Where one score's variance lies**", "", *runs.markdown_table(["Part", "Variance", "Share"], rows, 1)]
+    rows = [
+        [title, f"{parts[name]:.3f}", f"{100 * parts[name] / total:.0f} %"]
+        for name, title in known.items()
+        if parts[name] is not None
+    ]
+    return [
+        "**Where one score's variance lies**",
+        "",
+        *runs.markdown_table(["Part", "Variance", "Share"], rows, 1),
+    ]
 
 
 def _designs_table(found):
     hours = any(design["gpu_hours"] is not None for design in found["designs"])
-    header = ["Prompts", "Samples", "Judgings", "MDE", *(["Finds it"] if found["effect"] else []), "Requests", "Tokens", "Price", "Time",
-              *(["GPU hours"] if hours else [])]
-    rows = [[str(d["prompts"]), str(d["samples"]), str(d["judgings"]), f"{d['mde']:.2f}",
-             *(["yes" if d["reaches"] else "no"] if found["effect"] else []), f"{d['requests']:,}",
-             "unknown" if d["tokens"] is None else f"{d['tokens']:,.0f}", _price(d["cost"]), _time(d["seconds"]),
-             *(["unknown" if d["gpu_hours"] is None else f"{d['gpu_hours']:.1f}"] if hours else [])] for d in found["designs"]]
+    header = [
+        "Prompts",
+        "Samples",
+        "Judgings",
+        "MDE",
+        *(["Finds it"] if found["effect"] else []),
+        "Requests",
+        "Tokens",
+        "Price",
+        "Time",
+        *(["GPU hours"] if hours else []),
+    ]
+    rows = [
+        [
+            str(d["prompts"]),
+            str(d["samples"]),
+            str(d["judgings"]),
+            f"{d['mde']:.2f}",
+            *(["yes" if d["reaches"] else "no"] if found["effect"] else []),
+            f"{d['requests']:,}",
+            "unknown" if d["tokens"] is None else f"{d['tokens']:,.0f}",
+            _price(d["cost"]),
+            _time(d["seconds"]),
+            *(["unknown" if d["gpu_hours"] is None else f"{d['gpu_hours']:.1f}"] if hours else []),
+        ]
+        for d in found["designs"]
+    ]
     return ["**Designs, the cheapest first**", "", *runs.markdown_table(header, rows, 0)]
 
 
 def _words(design):
-    return (f"{design['prompts']} prompts x {design['samples']} sample{'s' * (design['samples'] > 1)} x {design['judgings']} "
-            f"judging{'s' * (design['judgings'] > 1)}: price {_price(design['cost'])}, time {_time(design['seconds'])}")
+    return (
+        f"{design['prompts']} prompts x {design['samples']} sample{'s' * (design['samples'] > 1)} x {design['judgings']} "
+        f"judging{'s' * (design['judgings'] > 1)}: price {_price(design['cost'])}, time {_time(design['seconds'])}"
+    )
 
 
 def _price(cost):
@@ -332,4 +525,10 @@ def _price(cost):
 def _time(seconds):
     if seconds is None:
         return "unknown"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )

@@ -42,20 +42,48 @@ def page(out, runs, training=None):
     drawn = plots(out / "plots", runs, compared, **ways)
     if training:
         drawn += loss(out / "plots", Path(training) / "metrics.jsonl", **ways)
-    style, script = pages.faces() + (pages.WEB / "report.css").read_text(), pages.script("report.js")
-    template = pages.template("report.html.j2", number=lambda value: "–" if value is None else figure_text(value),
-                              place=lambda value: round(4 + 98 * (value - 1), 1))  # 1 to 5 on the card's track
+    style, script = (
+        pages.faces() + (pages.WEB / "report.css").read_text(),
+        pages.script("report.js"),
+    )
+    template = pages.template(
+        "report.html.j2",
+        number=lambda value: "–" if value is None else figure_text(value),
+        place=lambda value: round(4 + 98 * (value - 1), 1),
+    )  # 1 to 5 on the card's track
     decks = sum(len(run["records"]) for run in runs)
-    stream.write(out / "index.html", template.render(
-        counted=f"{decks} deck{'s' * (decks != 1)} by {len(runs)} model{'s' * (len(runs) != 1)}",
-        honest=_honest(runs), overall=titles(runs)["overall"],
-        title=" and ".join(run["label"] for run in runs) if len(runs) < 3 else f"{len(runs)} models", caption=caption(runs),
-        protocol=runs[0]["protocol"].get("hash") or "unknown", cards=[_card(run) for run in runs], tables=claims.tables(runs, compared),
-        headlines=[(pair["verdict"], pair["sentence"]) for pair in compared["pairs"] if (pair["accounting"], pair["measure"]) == claims.HEADLINE],
-        limits=claims.limited(compared), ranked=claims.ranked(compared) if len(runs) > 1 else None,
-        seen=seen["said"], plots=[(name, name.replace(".svg", "-dark.svg"), _ALT[name[:-4]])
-                                                                for name in drawn if "-dark" not in name],
-        policy=pages.policy(script, style, "'self' file:"), style=pages.as_is(style), script=pages.as_is(script), data=pages.data(_data(runs, pictures))))
+    stream.write(
+        out / "index.html",
+        template.render(
+            counted=f"{decks} deck{'s' * (decks != 1)} by {len(runs)} model{'s' * (len(runs) != 1)}",
+            honest=_honest(runs),
+            overall=titles(runs)["overall"],
+            title=" and ".join(run["label"] for run in runs)
+            if len(runs) < 3
+            else f"{len(runs)} models",
+            caption=caption(runs),
+            protocol=runs[0]["protocol"].get("hash") or "unknown",
+            cards=[_card(run) for run in runs],
+            tables=claims.tables(runs, compared),
+            headlines=[
+                (pair["verdict"], pair["sentence"])
+                for pair in compared["pairs"]
+                if (pair["accounting"], pair["measure"]) == claims.HEADLINE
+            ],
+            limits=claims.limited(compared),
+            ranked=claims.ranked(compared) if len(runs) > 1 else None,
+            seen=seen["said"],
+            plots=[
+                (name, name.replace(".svg", "-dark.svg"), _ALT[name[:-4]])
+                for name in drawn
+                if "-dark" not in name
+            ],
+            policy=pages.policy(script, style, "'self' file:"),
+            style=pages.as_is(style),
+            script=pages.as_is(script),
+            data=pages.data(_data(runs, pictures)),
+        ),
+    )
     return {"decks": decks, **done}
 
 
@@ -65,13 +93,20 @@ def _honest(runs):
     if judge is None:
         return "No deck could be judged; what failed, and where, is below."
     if offline(runs):
-        return (f"Scores by {judge}: measures computed from the rendered slides, their pixels and their text. No vision model and no "
-                "person looked at these pictures, so they compare with other offline scores only.")
+        return (
+            f"Scores by {judge}: measures computed from the rendered slides, their pixels and their text. No vision model and no "
+            "person looked at these pictures, so they compare with other offline scores only."
+        )
     return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong."
 
 
-_ALT = {"overall": "Overall score of each model with its interval", "dimensions": "Score of each model in each dimension with intervals",
-        "radar": "Profile of the dimensions", "deltas": "Paired differences to the first run", "loss": "Loss over the steps of the training"}
+_ALT = {
+    "overall": "Overall score of each model with its interval",
+    "dimensions": "Score of each model in each dimension with intervals",
+    "radar": "Profile of the dimensions",
+    "deltas": "Paired differences to the first run",
+    "loss": "Loss over the steps of the training",
+}
 
 
 def _pictures(out, runs):
@@ -90,12 +125,20 @@ def _pictures(out, runs):
     def make(name):
         run, path = sources[first[name]]
         try:
-            return sum(_webp(run["path"] / path, out / "img" / size / name, *IMAGES[size]) for size in IMAGES)
+            return sum(
+                _webp(run["path"] / path, out / "img" / size / name, *IMAGES[size])
+                for size in IMAGES
+            )
         except OSError as error:
             stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")
             return None
 
-    sources = [(run, path) for run in runs for record in run["records"] for path in (record.get("render") or {}).get("slides") or []]
+    sources = [
+        (run, path)
+        for run in runs
+        for record in run["records"]
+        for path in (record.get("render") or {}).get("slides") or []
+    ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         names = list(pool.map(named, sources))
         first = {name: at for at, name in reversed(list(enumerate(names))) if name}
@@ -105,7 +148,10 @@ def _pictures(out, runs):
             file.unlink()
     names = [name if made.get(name) is not None else None for name in names]
     return {(run["name"], path): name for (run, path), name in zip(sources, names, strict=True)}, {
-        "pictures": len(names), "made": sum(bool(count) for count in made.values()), "lost": names.count(None)}
+        "pictures": len(names),
+        "made": sum(bool(count) for count in made.values()),
+        "lost": names.count(None),
+    }
 
 
 def _webp(source, path, width, quality):
@@ -119,7 +165,9 @@ def _webp(source, path, width, quality):
     with Image.open(source) as picture:
         picture = picture.convert("RGB")
         if picture.width > width:
-            picture = picture.resize((width, round(picture.height * width / picture.width)), Image.Resampling.LANCZOS)
+            picture = picture.resize(
+                (width, round(picture.height * width / picture.width)), Image.Resampling.LANCZOS
+            )
         buffer = io.BytesIO()
         picture.save(buffer, "WEBP", quality=quality, method=3)
     stream.write(path, buffer.getvalue())
@@ -137,12 +185,25 @@ def _card(run):
         width = 400 * states[state] / summary["n"]
         bar.append((state, round(x, 2), round(width, 2)))
         x += width
-    return {"bar": bar, "label": run["label"], "slug": summary["model"]["slug"] or "", "color": run["color"], "n": summary["n"],
-            "states": [(state, states[state]) for state in ("rendered", "partial", "failed", "excluded") if states[state]],
-            "truncated": summary["truncated"], "classes": summary["faults"]["classes"], "spent": spent(summary),
-            "seconds": summary.get("by", {}).get("generation_s"),
-            "floor": means["floor"], "renderable": means["renderable"],
-            "text": {name: interval(value) for name, value in means.items()}}
+    return {
+        "bar": bar,
+        "label": run["label"],
+        "slug": summary["model"]["slug"] or "",
+        "color": run["color"],
+        "n": summary["n"],
+        "states": [
+            (state, states[state])
+            for state in ("rendered", "partial", "failed", "excluded")
+            if states[state]
+        ],
+        "truncated": summary["truncated"],
+        "classes": summary["faults"]["classes"],
+        "spent": spent(summary),
+        "seconds": summary.get("by", {}).get("generation_s"),
+        "floor": means["floor"],
+        "renderable": means["renderable"],
+        "text": {name: interval(value) for name, value in means.items()},
+    }
 
 
 def _data(runs, pictures):
@@ -153,10 +214,17 @@ def _data(runs, pictures):
             prompts.setdefault(prompt_of(record), _request(record))
             rows.append(_deck(index, run, record, pictures))
     dimensions = dict.fromkeys(name for run in runs for name in measured([run]))
-    return {"judge": judged_by(runs), "caption": caption(runs),
-            "dimensions": [[name, titles(runs).get(name, name)] for name in dimensions], "offline": offline(runs),
-            "runs": [{"name": run["name"], "label": run["label"], "color": run["color"]} for run in runs],
-            "prompts": prompts, "rows": rows}
+    return {
+        "judge": judged_by(runs),
+        "caption": caption(runs),
+        "dimensions": [[name, titles(runs).get(name, name)] for name in dimensions],
+        "offline": offline(runs),
+        "runs": [
+            {"name": run["name"], "label": run["label"], "color": run["color"]} for run in runs
+        ],
+        "prompts": prompts,
+        "rows": rows,
+    }
 
 
 def _request(record):
@@ -164,9 +232,15 @@ def _request(record):
     for message in record.get("messages") or []:
         said[message.get("role")] = _text(message.get("content"))
     asks = record.get("asks") or {}
-    return {"text": said.get("user", ""), "system": said.get("system", ""), "sets": record.get("sets") or [],
-            "asks": {key: value for key, value in asks.items() if key != "outline"},
-            "checklist": [{"id": item.get("id"), "ask": item.get("ask")} for item in record.get("checklist") or []]}
+    return {
+        "text": said.get("user", ""),
+        "system": said.get("system", ""),
+        "sets": record.get("sets") or [],
+        "asks": {key: value for key, value in asks.items() if key != "outline"},
+        "checklist": [
+            {"id": item.get("id"), "ask": item.get("ask")} for item in record.get("checklist") or []
+        ],
+    }
 
 
 def _text(content):
@@ -176,33 +250,76 @@ def _text(content):
 
 
 def _deck(index, run, record, pictures):
-    gen, deck, render, judge, score = (record.get(key) or {} for key in ("gen", "deck", "render", "judge", "score"))
+    gen, deck, render, judge, score = (
+        record.get(key) or {} for key in ("gen", "deck", "render", "judge", "score")
+    )
     xray = {entry.get("slide"): entry for entry in render.get("xray") or []}
     slides = []
     for number, path in enumerate(render.get("slides") or [], 1):
         named = re.search(r"(\d+)\.png\Z", path)
         number = int(named[1]) if named else number
         seen = xray.get(number, {})
-        slides.append({"n": number, "img": pictures.get((run["name"], path)), "line": seen.get("line"), "title": seen.get("title"),
-                       "seen": {key: seen[key] for key in ("words", "contrast", "overflow", "font", "whitespace", "blank",
-                                                           "images_broken", "overlap") if key in seen}})
+        slides.append(
+            {
+                "n": number,
+                "img": pictures.get((run["name"], path)),
+                "line": seen.get("line"),
+                "title": seen.get("title"),
+                "seen": {
+                    key: seen[key]
+                    for key in (
+                        "words",
+                        "contrast",
+                        "overflow",
+                        "font",
+                        "whitespace",
+                        "blank",
+                        "images_broken",
+                        "overlap",
+                    )
+                    if key in seen
+                },
+            }
+        )
     reply = gen.get("text") or gen.get("reasoning") or ""
     markdown = _read(run["path"], deck.get("path"))
     return {
-        "run": index, "id": record["id"], "prompt": prompt_of(record), "status": status_of(record), "fault": fault_of(record),
-        "truncated": gen.get("finish_reason") == "length", "finish": gen.get("finish_reason"),
-        "usage": {key: value for key, value in (gen.get("usage") or {}).items() if value is not None},
+        "run": index,
+        "id": record["id"],
+        "prompt": prompt_of(record),
+        "status": status_of(record),
+        "fault": fault_of(record),
+        "truncated": gen.get("finish_reason") == "length",
+        "finish": gen.get("finish_reason"),
+        "usage": {
+            key: value for key, value in (gen.get("usage") or {}).items() if value is not None
+        },
         "took": (gen.get("by") or {}).get("took"),
-        "overall": score.get("overall"), "judge_only": score.get("judge_only"), "checklist": score.get("checklist"),
-        "dimensions": score.get("dimensions") or {}, "floored": bool(score.get("floored")),
-        "checks": judge.get("checklist") or [], "why": judge.get("why") or {}, "caps": judge.get("caps") or [],
-        "measures": judge.get("measures") or {}, "features": {key: value for key, value in (record.get("features") or {}).items()
-                                                               if key in ("craft", "craft_v5", "counts")},
-        "slides": slides, "expected": render.get("expected"), "errors": render.get("errors") or [],
-        "markdown": _cut(markdown), "reply": None if slides and markdown else _cut(reply[:6000]),
+        "overall": score.get("overall"),
+        "judge_only": score.get("judge_only"),
+        "checklist": score.get("checklist"),
+        "dimensions": score.get("dimensions") or {},
+        "floored": bool(score.get("floored")),
+        "checks": judge.get("checklist") or [],
+        "why": judge.get("why") or {},
+        "caps": judge.get("caps") or [],
+        "measures": judge.get("measures") or {},
+        "features": {
+            key: value
+            for key, value in (record.get("features") or {}).items()
+            if key in ("craft", "craft_v5", "counts")
+        },
+        "slides": slides,
+        "expected": render.get("expected"),
+        "errors": render.get("errors") or [],
+        "markdown": _cut(markdown),
+        "reply": None if slides and markdown else _cut(reply[:6000]),
         "thought": bool(not gen.get("text") and gen.get("reasoning")),
-        "pictures": [{key: item.get(key) for key in ("query", "provider", "attribution", "fallback", "line")}
-                     for item in (record.get("images") or {}).get("items") or []]}
+        "pictures": [
+            {key: item.get(key) for key in ("query", "provider", "attribution", "fallback", "line")}
+            for item in (record.get("images") or {}).get("items") or []
+        ],
+    }
 
 
 def _read(folder, path):

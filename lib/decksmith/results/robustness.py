@@ -11,8 +11,16 @@ import math
 from decksmith.results import runs, stats
 
 TIE = 1e-9
-KINDS = {"test": "Paired tests", "weights": "Any weights", "dimension": "A dimension left out", "domain": "A domain left out",
-         "prompts": "A prompt family left out", "judge": "Judge only", "craft": "craft or craft-v5", "accounting": "Renderable only"}
+KINDS = {
+    "test": "Paired tests",
+    "weights": "Any weights",
+    "dimension": "A dimension left out",
+    "domain": "A domain left out",
+    "prompts": "A prompt family left out",
+    "judge": "Judge only",
+    "craft": "craft or craft-v5",
+    "accounting": "Renderable only",
+}
 
 
 def card(loaded, tested=None):
@@ -35,7 +43,13 @@ def card(loaded, tested=None):
         return None
     floor = [runs.columns(run["records"], "floor") for run in loaded]
     weights = loaded[0]["protocol"]["score"].get("weights") or dict.fromkeys(
-        (name for record in loaded[0]["records"] for name in record["score"].get("dimensions") or {}), 1)
+        (
+            name
+            for record in loaded[0]["records"]
+            for name in record["score"].get("dimensions") or {}
+        ),
+        1,
+    )
     names = list(weights)
     prompts = _shared(floor, names)
     if len(names) < 2 or len(prompts) < stats.FEWEST:
@@ -44,12 +58,21 @@ def card(loaded, tested=None):
     cube = _cube(floor, prompts, names)  # (models, prompts, dimensions)
     means = cube.mean(axis=1)
     grid = simplex(len(names))
-    tried = {"weights": [("", row) for row in grid @ means.T], "dimension": [], "domain": [], "prompts": [], "judge": [], "craft": [],
-             "accounting": []}
+    tried = {
+        "weights": [("", row) for row in grid @ means.T],
+        "dimension": [],
+        "domain": [],
+        "prompts": [],
+        "judge": [],
+        "craft": [],
+        "accounting": [],
+    }
     for place, name in enumerate(names):
         rest = numpy.where(numpy.arange(len(names)) == place, 0, at)
         if rest.sum() > 0:
-            tried["dimension"].append((f"without {runs.TITLES.get(name, name)}", means @ rest / rest.sum()))
+            tried["dimension"].append(
+                (f"without {runs.TITLES.get(name, name)}", means @ rest / rest.sum())
+            )
     judged = numpy.where([name == "viscraft" for name in names], 0, at)
     if "viscraft" in names and judged.sum() > 0:
         tried["judge"].append(("judge only", means @ judged / judged.sum()))
@@ -63,15 +86,39 @@ def card(loaded, tested=None):
             tried["craft"].append((runs.TITLES[scan], _cube(floor, both, other).mean(axis=1) @ at))
     renderable = [runs.columns(run["records"], "renderable") for run in loaded]
     if len(both := _shared(renderable, names)) >= stats.FEWEST:
-        tried["accounting"].append((f"renderable only ({len(both)} prompts)", _cube(renderable, both, names).mean(axis=1) @ at))
+        tried["accounting"].append(
+            (
+                f"renderable only ({len(both)} prompts)",
+                _cube(renderable, both, names).mean(axis=1) @ at,
+            )
+        )
 
     base = means @ at
-    ranks = {kind: _ranks(numpy.array([base, *(values for _, values in changes)])) for kind, changes in tried.items() if changes}
-    ranks = {"test": numpy.array([(tested or {}).get(label, [1, len(labels)]) for label in labels]).T, **ranks}
-    ranks["any"] = numpy.array([numpy.min([r[0] for r in ranks.values()], axis=0), numpy.max([r[1] for r in ranks.values()], axis=0)])
-    return {"models": labels, "prompts": len(prompts), "tried": {"test": 1, **{kind: len(changes) for kind, changes in tried.items()}},
-            "ranks": {label: {kind: [int(ends[0][m]), int(ends[1][m])] for kind, ends in ranks.items()} for m, label in enumerate(labels)},
-            "swaps": _swaps(labels, names, at, means, base, tried)}
+    ranks = {
+        kind: _ranks(numpy.array([base, *(values for _, values in changes)]))
+        for kind, changes in tried.items()
+        if changes
+    }
+    ranks = {
+        "test": numpy.array([(tested or {}).get(label, [1, len(labels)]) for label in labels]).T,
+        **ranks,
+    }
+    ranks["any"] = numpy.array(
+        [
+            numpy.min([r[0] for r in ranks.values()], axis=0),
+            numpy.max([r[1] for r in ranks.values()], axis=0),
+        ]
+    )
+    return {
+        "models": labels,
+        "prompts": len(prompts),
+        "tried": {"test": 1, **{kind: len(changes) for kind, changes in tried.items()}},
+        "ranks": {
+            label: {kind: [int(ends[0][m]), int(ends[1][m])] for kind, ends in ranks.items()}
+            for m, label in enumerate(labels)
+        },
+        "swaps": _swaps(labels, names, at, means, base, tried),
+    }
 
 
 def simplex(dimensions):
@@ -80,7 +127,9 @@ def simplex(dimensions):
 
     parts = next(n for n in (20, 10, 5, 2, 1) if n == 1 or math.comb(n + dimensions - 1, n) <= 4000)
     bars = numpy.array(list(itertools.combinations(range(parts + dimensions - 1), dimensions - 1)))
-    edges = numpy.hstack([numpy.full((len(bars), 1), -1), bars, numpy.full((len(bars), 1), parts + dimensions - 1)])
+    edges = numpy.hstack(
+        [numpy.full((len(bars), 1), -1), bars, numpy.full((len(bars), 1), parts + dimensions - 1)]
+    )
     return (numpy.diff(edges, axis=1) - 1) / parts
 
 
@@ -119,7 +168,9 @@ def _shared(tables, names):
 def _cube(tables, prompts, names):
     import numpy
 
-    return numpy.array([[[table[name][prompt] for name in names] for prompt in prompts] for table in tables])
+    return numpy.array(
+        [[[table[name][prompt] for name in names] for prompt in prompts] for table in tables]
+    )
 
 
 def _families(loaded, prompts):
@@ -127,19 +178,33 @@ def _families(loaded, prompts):
     import numpy
 
     asks = {runs.prompt_of(record): record.get("asks") or {} for record in loaded[0]["records"]}
-    for key, kind in (("domain", "domain"), ("language", "prompts"), ("theme", "prompts"), ("audience", "prompts"), ("features", "prompts")):
+    for key, kind in (
+        ("domain", "domain"),
+        ("language", "prompts"),
+        ("theme", "prompts"),
+        ("audience", "prompts"),
+        ("features", "prompts"),
+    ):
         said = [asks.get(prompt, {}).get(key) for prompt in prompts]
         said = [value if isinstance(value, list) else [value] if value else [] for value in said]
         for value in sorted({value for values in said for value in values}):
-            yield kind, f"{key.removesuffix('s')} {value}", numpy.array([value in values for values in said])
+            yield (
+                kind,
+                f"{key.removesuffix('s')} {value}",
+                numpy.array([value in values for values in said]),
+            )
 
 
 def _ranks(values):
     """Best and worst place of each column over the rows of `values`, shape (changes, models); equal means share their places."""
     import numpy
 
-    ahead = values[:, None, :] > values[:, :, None] + TIE  # [change, model, other]: the other is ahead
-    return numpy.array([1 + ahead.sum(axis=2).min(axis=0), values.shape[1] - ahead.sum(axis=1).min(axis=0)])
+    ahead = (
+        values[:, None, :] > values[:, :, None] + TIE
+    )  # [change, model, other]: the other is ahead
+    return numpy.array(
+        [1 + ahead.sum(axis=2).min(axis=0), values.shape[1] - ahead.sum(axis=1).min(axis=0)]
+    )
 
 
 def _swaps(labels, names, at, means, base, tried):
@@ -150,11 +215,24 @@ def _swaps(labels, names, at, means, base, tried):
         moved = swap(at, means[a] - means[b])
         change = None if moved is None else moved - at
         sign = base[a] - base[b]
-        where = [what for kind, changes in tried.items() if kind != "weights" for what, values in changes
-                 if (values[a] - values[b]) * sign < 0 and abs(values[a] - values[b]) > TIE]
+        where = [
+            what
+            for kind, changes in tried.items()
+            if kind != "weights"
+            for what, values in changes
+            if (values[a] - values[b]) * sign < 0 and abs(values[a] - values[b]) > TIE
+        ]
         far = change is not None and numpy.abs(change).max() > TIE
-        found.append({"a": labels[a], "b": labels[b], "move": None if change is None else round(float(numpy.abs(change).sum() / 2), 4),
-                      "of": names[int(change.argmin())] if far else None, "to": names[int(change.argmax())] if far else None, "where": where})
+        found.append(
+            {
+                "a": labels[a],
+                "b": labels[b],
+                "move": None if change is None else round(float(numpy.abs(change).sum() / 2), 4),
+                "of": names[int(change.argmin())] if far else None,
+                "to": names[int(change.argmax())] if far else None,
+                "where": where,
+            }
+        )
     return found
 
 
@@ -163,10 +241,26 @@ def tables(found):
     from decksmith.results.claims import rank_text
 
     kinds = [kind for kind in KINDS if found["tried"].get(kind)]
-    ranks = [[label, *(rank_text(found["ranks"][label][kind]) for kind in ("any", *kinds))] for label in found["models"]]
-    swaps = [[f"{pair['a']} / {pair['b']}", _moved(pair), "; ".join(pair["where"]) or "none"] for pair in found["swaps"]]
-    return [("How far the ranking holds", ["Model", "Rank, any change", *(KINDS[kind] for kind in kinds)], ranks),
-            ("What swaps two models", ["Pair", "Least weight to move", "Other changes that swap their means"], swaps)]
+    ranks = [
+        [label, *(rank_text(found["ranks"][label][kind]) for kind in ("any", *kinds))]
+        for label in found["models"]
+    ]
+    swaps = [
+        [f"{pair['a']} / {pair['b']}", _moved(pair), "; ".join(pair["where"]) or "none"]
+        for pair in found["swaps"]
+    ]
+    return [
+        (
+            "How far the ranking holds",
+            ["Model", "Rank, any change", *(KINDS[kind] for kind in kinds)],
+            ranks,
+        ),
+        (
+            "What swaps two models",
+            ["Pair", "Least weight to move", "Other changes that swap their means"],
+            swaps,
+        ),
+    ]
 
 
 def _moved(pair):
@@ -177,5 +271,7 @@ def _moved(pair):
     return f"{pair['move']:.2f}, most from {runs.TITLES.get(pair['of'], pair['of'])} to {runs.TITLES.get(pair['to'], pair['to'])}"
 
 
-NOTE = ("Ranges of the place of a model's mean over the prompts that all models share, under each change and none. Paired tests: what "
-        "the tests at the protocol's weights leave open. Rank, any change: over all columns. Any weights: all, in steps of 0.05.")
+NOTE = (
+    "Ranges of the place of a model's mean over the prompts that all models share, under each change and none. Paired tests: what "
+    "the tests at the protocol's weights leave open. Rank, any change: over all columns. Any weights: all, in steps of 0.05."
+)

@@ -29,8 +29,12 @@ def capital(values, sizes, mean):
     import numpy
 
     gap = values - mean
-    return numpy.stack([numpy.log1p(numpy.minimum(sizes, CAP / mean) * gap).cumsum(axis=0),
-                        numpy.log1p(-numpy.minimum(sizes, CAP / (1 - mean)) * gap).cumsum(axis=0)])
+    return numpy.stack(
+        [
+            numpy.log1p(numpy.minimum(sizes, CAP / mean) * gap).cumsum(axis=0),
+            numpy.log1p(-numpy.minimum(sizes, CAP / (1 - mean)) * gap).cumsum(axis=0),
+        ]
+    )
 
 
 def interval(values, low, high, level=0.95):
@@ -56,4 +60,9 @@ def interval(values, low, high, level=0.95):
         return low + (high - low) * outside
 
     gained = capital(scaled, sizes, fair)[:, -1].max() - numpy.log(2)
-    return {"mean": float(numpy.mean(values)), "lo": float(end(0)), "hi": float(end(1)), "p": float(numpy.exp(-max(0.0, gained)))}
+    return {
+        "mean": float(numpy.mean(values)),
+        "lo": float(end(0)),
+        "hi": float(end(1)),
+        "p": float(numpy.exp(-max(0.0, gained))),
+    }

@@ -14,7 +14,13 @@ from pathlib import Path
 from decksmith.core import cli
 
 NAMESPACE = "decksmith"
-DEFAULT = ("id_ed25519", "id_ecdsa", "id_ed25519_sk", "id_ecdsa_sk", "id_rsa")  # of ~/.ssh, as ssh looks for them
+DEFAULT = (
+    "id_ed25519",
+    "id_ecdsa",
+    "id_ed25519_sk",
+    "id_ecdsa_sk",
+    "id_rsa",
+)  # of ~/.ssh, as ssh looks for them
 _TYPE = re.compile(r"(ssh-|ecdsa-|sk-)\S+\s+[A-Za-z0-9+/]+=*")
 
 
@@ -69,7 +75,9 @@ def signer(path: Path, trusted: Path) -> str:
                 done = _run("verify", "-I", name, "-f", allowed, "-s", signature, stdin=file)
             if not done.returncode:
                 return f"{name} ({whose})"
-    raise cli.BadData(f"{path} is signed by an {whose}, which {trusted} does not have or does not allow")
+    raise cli.BadData(
+        f"{path} is signed by an {whose}, which {trusted} does not have or does not allow"
+    )
 
 
 def _allowed(trusted):
@@ -78,7 +86,9 @@ def _allowed(trusted):
         text = trusted.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", error)
-        raise cli.Missing(f"{trusted}: {said}; it is to be an allowed-signers file or a public key") from None
+        raise cli.Missing(
+            f"{trusted}: {said}; it is to be an allowed-signers file or a public key"
+        ) from None
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines or any("PRIVATE KEY" in line for line in lines):
         raise cli.BadData(f"{trusted}: neither an allowed-signers file nor a public key")
@@ -94,7 +104,13 @@ def _allowed(trusted):
 
 
 def _run(verb, *arguments, stdin=None, terminal=False):
-    command = ["ssh-keygen", "-Y", verb, *(() if verb == "find-principals" else ("-n", NAMESPACE)), *map(str, arguments)]
+    command = [
+        "ssh-keygen",
+        "-Y",
+        verb,
+        *(() if verb == "find-principals" else ("-n", NAMESPACE)),
+        *map(str, arguments),
+    ]
     try:
         return subprocess.run(
             command,
@@ -109,7 +125,11 @@ def _run(verb, *arguments, stdin=None, terminal=False):
 
 
 def _missing():
-    here = "in this image; IMAGES=off uses the machine's" if "DECKSMITH_IMAGE" in os.environ else "here"
+    here = (
+        "in this image; IMAGES=off uses the machine's"
+        if "DECKSMITH_IMAGE" in os.environ
+        else "here"
+    )
     return cli.Missing(f"ssh-keygen is not {here}; Debian has it in openssh-client")
 
 

@@ -64,25 +64,46 @@ def differences(a, b, scale=None, clusters=None, strict=False):
     n, n_a, n_b = (has.sum(axis=0) for has in (both, has_a, has_b))
     gap = numpy.where(both, a - b, numpy.nan)
     with numpy.errstate(invalid="ignore", divide="ignore"):
-        mean_a, mean_b = (numpy.where(has, x, 0.0).sum(axis=0) / size for x, has, size in ((a, has_a, n_a), (b, has_b, n_b)))
+        mean_a, mean_b = (
+            numpy.where(has, x, 0.0).sum(axis=0) / size
+            for x, has, size in ((a, has_a, n_a), (b, has_b, n_b))
+        )
         observed = mean_a - mean_b
         # What each row adds to the difference, so that their mean is the difference also where rows have one side only.
-        rest = any_.sum(axis=0) * (numpy.where(has_a, a - mean_a, 0.0) / n_a - numpy.where(has_b, b - mean_b, 0.0) / n_b)
+        rest = any_.sum(axis=0) * (
+            numpy.where(has_a, a - mean_a, 0.0) / n_a - numpy.where(has_b, b - mean_b, 0.0) / n_b
+        )
         ends = (None, None)
         if scale and strict:
             ends = (scale[0] - scale[1], scale[1] - scale[0])
         elif scale:  # one of the two fails, or is as good as either ever was, where the other does as on average
             best = _best(scale, a, b)
-            ends = (numpy.minimum(scale[0] - mean_b, mean_a - best), numpy.maximum(mean_a - scale[0], best - mean_b))
+            ends = (
+                numpy.minimum(scale[0] - mean_b, mean_a - best),
+                numpy.maximum(mean_a - scale[0], best - mean_b),
+            )
         lo, hi, own, groups = _interval(observed, rest, any_, ends, _labels(clusters), strict)
         lo, hi = (numpy.where(n > 1, end, numpy.nan) for end in (lo, hi))
         if scale:
             lo, hi = numpy.maximum(lo, scale[0] - scale[1]), numpy.minimum(hi, scale[1] - scale[0])
-        p = numpy.where(n > 0, numpy.fmax(exchanged(a, b, clusters), numpy.where(n > 1, own, 0.0)), numpy.nan)
+        p = numpy.where(
+            n > 0, numpy.fmax(exchanged(a, b, clusters), numpy.where(n > 1, own, 0.0)), numpy.nan
+        )
         sd = _sd(gap, n)
         effect = numpy.where(sd > 0, numpy.where(both, gap, 0.0).sum(axis=0) / n / sd, numpy.nan)
-    return {"mean": observed, "lo": lo, "hi": hi, "p": p, "n": n, "clusters": groups, "wins": (gap > 1e-9).sum(axis=0),
-            "ties": (numpy.abs(gap) <= 1e-9).sum(axis=0), "losses": (gap < -1e-9).sum(axis=0), "sd": sd, "effect": effect}
+    return {
+        "mean": observed,
+        "lo": lo,
+        "hi": hi,
+        "p": p,
+        "n": n,
+        "clusters": groups,
+        "wins": (gap > 1e-9).sum(axis=0),
+        "ties": (numpy.abs(gap) <= 1e-9).sum(axis=0),
+        "losses": (gap < -1e-9).sum(axis=0),
+        "sd": sd,
+        "effect": effect,
+    }
 
 
 def groups(clusters):
@@ -104,7 +125,9 @@ def holm(p):
     order = numpy.argsort(p)  # NaN last
     m = int((~numpy.isnan(p)).sum())
     adjusted = numpy.full(len(p), numpy.nan)
-    adjusted[order[:m]] = numpy.minimum(1.0, numpy.maximum.accumulate(p[order[:m]] * numpy.arange(m, 0, -1)))
+    adjusted[order[:m]] = numpy.minimum(
+        1.0, numpy.maximum.accumulate(p[order[:m]] * numpy.arange(m, 0, -1))
+    )
     return adjusted
 
 
@@ -113,7 +136,11 @@ def power(effect, sd, n):
     two-sided t test at 5 % (Cohen 1988, chapter 2; t squared is a noncentral F), which the permutation test follows closely."""
     from scipy.special import ncfdtr, stdtrit
 
-    return float(1 - ncfdtr(1, n - 1, (effect / sd) ** 2 * n, stdtrit(n - 1, (1 + LEVEL) / 2) ** 2)) if n > 1 else 0.0
+    return (
+        float(1 - ncfdtr(1, n - 1, (effect / sd) ** 2 * n, stdtrit(n - 1, (1 + LEVEL) / 2) ** 2))
+        if n > 1
+        else 0.0
+    )
 
 
 def needed(effect, sd, wanted=0.8):
@@ -131,7 +158,11 @@ def mde(sd, n, wanted=0.8):
     """The minimum detectable effect: the difference that `n` prompts (at least 2) find with the `wanted` chance."""
     from scipy.optimize import brentq
 
-    return float(brentq(lambda effect: power(effect, sd, n) - wanted, 1e-9 * sd, 100 * sd)) if sd else 0.0
+    return (
+        float(brentq(lambda effect: power(effect, sd, n) - wanted, 1e-9 * sd, 100 * sd))
+        if sd
+        else 0.0
+    )
 
 
 def number(value, digits=4):
@@ -153,7 +184,13 @@ def _best(scale, *sides):
     """The highest value of each column; where nothing is above the least that can be, the most that can be."""
     import numpy
 
-    best = numpy.max([numpy.where(numpy.isnan(values), -numpy.inf, values).max(axis=0, initial=-numpy.inf) for values in sides], axis=0)
+    best = numpy.max(
+        [
+            numpy.where(numpy.isnan(values), -numpy.inf, values).max(axis=0, initial=-numpy.inf)
+            for values in sides
+        ],
+        axis=0,
+    )
     return numpy.where(best > scale[0], best, scale[1])
 
 
@@ -164,11 +201,15 @@ def _labels(clusters):
     if clusters is None:
         return None
     place = {}
-    labels = [place.setdefault((index,) if label is None else label, len(place)) for index, label in enumerate(clusters)]
+    labels = [
+        place.setdefault((index,) if label is None else label, len(place))
+        for index, label in enumerate(clusters)
+    ]
     return numpy.array(labels) if 1 < len(place) < len(labels) else None
 
 
 # The interval
+
 
 def _interval(centre, rest, present, ends, labels, strict):
     """The 95 % interval of each column's mean, its two-sided p against 0, and its number of clusters: `(lo, hi, p, clusters)`.
@@ -189,14 +230,20 @@ def _interval(centre, rest, present, ends, labels, strict):
     import numpy
 
     n = present.sum(axis=0)
-    least = numpy.minimum(rest.min(axis=0, initial=0.0), numpy.inf if ends[0] is None else ends[0] - centre)
-    most = numpy.maximum(rest.max(axis=0, initial=0.0), -numpy.inf if ends[1] is None else ends[1] - centre)
+    least = numpy.minimum(
+        rest.min(axis=0, initial=0.0), numpy.inf if ends[0] is None else ends[0] - centre
+    )
+    most = numpy.maximum(
+        rest.max(axis=0, initial=0.0), -numpy.inf if ends[1] is None else ends[1] - centre
+    )
     sums, sizes = _gathered(rest, labels), _gathered(present.astype(float), labels)
     groups = (sizes > 0).sum(axis=0)
     lo, hi, p, freedom = _student(centre, sums, sizes, n)
     # What each cluster adds, so that the mean over clusters is the mean; at the end is a cluster of which one prompt more is there.
     scaled = sums * groups / n
-    down, p_down = _likelihood(scaled, sizes > 0, -least * groups / n, centre, freedom, float(strict))
+    down, p_down = _likelihood(
+        scaled, sizes > 0, -least * groups / n, centre, freedom, float(strict)
+    )
     up, p_up = _likelihood(-scaled, sizes > 0, most * groups / n, -centre, freedom, float(strict))
     share = 1 - UNSEEN ** (1 / numpy.maximum(n, 1))
     lo = numpy.fmin(lo, centre + numpy.minimum(down, share * least))
@@ -206,7 +253,12 @@ def _interval(centre, rest, present, ends, labels, strict):
     missed = numpy.minimum(1.0, (1 - far) ** n * (1 - LEVEL) / UNSEEN)
     p = numpy.fmax(p, numpy.fmax(missed, numpy.where(centre > 0, p_down, p_up)))
     p = numpy.where(centre == 0, 1.0, p)
-    return numpy.where(n > 1, lo, numpy.nan), numpy.where(n > 1, hi, numpy.nan), p, groups * (labels is not None)
+    return (
+        numpy.where(n > 1, lo, numpy.nan),
+        numpy.where(n > 1, hi, numpy.nan),
+        p,
+        groups * (labels is not None),
+    )
 
 
 def _student(centre, sums, sizes, n):
@@ -241,7 +293,9 @@ def _likelihood(rest, present, reach, centre, freedom, extra):
     total, freedom = present.sum(axis=0) + spare, numpy.where(freedom >= 1, freedom, 1.0)
     reach = numpy.maximum(reach, -rest.min(axis=0, initial=0.0))
     width = numpy.maximum(reach + rest.max(axis=0, initial=0.0), 1e-12)
-    x = numpy.where(present, (rest + reach) / width, numpy.inf)  # from 0, the end, to 1; no value has no weight
+    x = numpy.where(
+        present, (rest + reach) / width, numpy.inf
+    )  # from 0, the end, to 1; no value has no weight
     zero, limit = numpy.maximum(reach - centre, 0.0) / width, stdtrit(freedom, (1 + LEVEL) / 2) ** 2
     eights = numpy.arange(0, len(x), 8)
 
@@ -255,7 +309,9 @@ def _likelihood(rest, present, reach, centre, freedom, extra):
         weight = 1 / (numpy.exp(log_c) + x)
         whole = weight.sum(axis=0) + spare * numpy.exp(-log_c)
         weight[~present] = 1.0
-        logs = numpy.log(numpy.multiply.reduceat(weight, eights, axis=0)).sum(axis=0)  # a logarithm of eight at once
+        logs = numpy.log(numpy.multiply.reduceat(weight, eights, axis=0)).sum(
+            axis=0
+        )  # a logarithm of eight at once
         return -2 * (logs - spare * log_c - total * numpy.log(whole / total))
 
     def solve(too_low):
@@ -267,11 +323,14 @@ def _likelihood(rest, present, reach, centre, freedom, extra):
         return (low + high) / 2
 
     bound = moved(solve(lambda log_c: ratio(log_c) > limit)) * width - reach
-    p = 2 * stdtr(freedom, -numpy.sqrt(numpy.maximum(ratio(solve(lambda log_c: moved(log_c) < zero)), 0.0)))
+    p = 2 * stdtr(
+        freedom, -numpy.sqrt(numpy.maximum(ratio(solve(lambda log_c: moved(log_c) < zero)), 0.0))
+    )
     return numpy.minimum(bound, 0.0), p
 
 
 # The permutation test
+
 
 def exchanged(a, b, clusters=None):
     """The two-sided p of the sign-flip permutation test for each column: under the null hypothesis the two models' results for
@@ -280,7 +339,12 @@ def exchanged(a, b, clusters=None):
     import numpy
 
     labels, has_a, has_b = _labels(clusters), ~numpy.isnan(a), ~numpy.isnan(b)
-    a0, b0, wa, wb = numpy.where(has_a, a, 0.0), numpy.where(has_b, b, 0.0), has_a.astype(float), has_b.astype(float)
+    a0, b0, wa, wb = (
+        numpy.where(has_a, a, 0.0),
+        numpy.where(has_b, b, 0.0),
+        has_a.astype(float),
+        has_b.astype(float),
+    )
     lone = (has_a != has_b).any()
     sums, weights = a0.sum(axis=0) + b0.sum(axis=0), wa.sum(axis=0) + wb.sum(axis=0)
     observed = a0.sum(axis=0) / wa.sum(axis=0) - b0.sum(axis=0) / wb.sum(axis=0)
@@ -324,4 +388,6 @@ def _exchanges(n):
 def _drawn(n, start):
     import numpy
 
-    return numpy.random.default_rng([SEED, n, start]).integers(0, 2, (BLOCK, n)).astype(numpy.float64)
+    return (
+        numpy.random.default_rng([SEED, n, start]).integers(0, 2, (BLOCK, n)).astype(numpy.float64)
+    )

@@ -37,7 +37,9 @@ def check(folder, files, summarize, remedy):
         found += _summary(files.summary, summary)
     if found:
         more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
-        raise cli.BadData("\n  ".join([f"{folder} contradicts itself:", *found[:SHOWN], *more, remedy]))
+        raise cli.BadData(
+            "\n  ".join([f"{folder} contradicts itself:", *found[:SHOWN], *more, remedy])
+        )
     return summary
 
 
@@ -83,7 +85,9 @@ def _asked(records, prompts):
                 if record.get(key) != row.get(key):
                     yield f"scores.jsonl: {record['id']}: {key} differs from prompts.jsonl"
     usual = {k for each in samples.values() for k in each}
-    if lost := [f"{of}~{k}" for of, each in samples.items() for k in sorted(usual) if k not in each]:
+    if lost := [
+        f"{of}~{k}" for of, each in samples.items() for k in sorted(usual) if k not in each
+    ]:
         yield f"scores.jsonl: lacks {len(lost)} samples that other prompts have: {few(lost)}"
 
 
@@ -91,7 +95,10 @@ def _copies(records):
     """One request under two ids would count twice."""
     seen, copies = {}, {}
     for record in records:
-        said = [(message.get("role"), _plain(message.get("content"))) for message in record.get("messages") or []]
+        said = [
+            (message.get("role"), _plain(message.get("content")))
+            for message in record.get("messages") or []
+        ]
         of = place(record)[0]
         first = seen.setdefault(stream.fingerprint(said), of) if said else of
         if first != of:
@@ -126,7 +133,10 @@ def _protocol(files):
     else:
         seen = {key: value for key, value in seen.items() if value is not None}
         kept = {key: held.get(key) for key in seen}
-        yield from (f"protocol.json: {field} is {old}, the records give {new}" for field, old, new in _unlike(kept, seen))
+        yield from (
+            f"protocol.json: {field} is {old}, the records give {new}"
+            for field, old, new in _unlike(kept, seen)
+        )
 
 
 def _scores(files):
@@ -182,7 +192,9 @@ def _unlike(stored, now, path=""):
 
 
 def _equal(a, b):
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (a, b))
+    numbers = all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in (a, b)
+    )
     return abs(a - b) <= CLOSE if numbers else a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
@@ -198,15 +210,26 @@ def same_but_model(a, b):
     what served them, if both were served here.
     """
     lines = identity.differences(a["protocol"], b["protocol"])
-    first, second = ({record["id"]: record.get("gen") or {} for record in run["records"]} for run in (a, b))
+    first, second = (
+        {record["id"]: record.get("gen") or {} for record in run["records"]} for run in (a, b)
+    )
     if odd := sorted(first.keys() ^ second.keys()):
-        lines.append(f"records: {len(odd)} in one run only, {', '.join(odd[:5])}{' ..' if odd[5:] else ''}")
+        lines.append(
+            f"records: {len(odd)} in one run only, {', '.join(odd[:5])}{' ..' if odd[5:] else ''}"
+        )
     found = {}
     for ident in first.keys() & second.keys():
         one, other = first[ident], second[ident]
         if one.get("sampling") and other.get("sampling"):
-            found |= dict.fromkeys(identity.lines(one["sampling"], other["sampling"], "gen.sampling"))
+            found |= dict.fromkeys(
+                identity.lines(one["sampling"], other["sampling"], "gen.sampling")
+            )
         served = [(gen.get("model") or {}).get("served") for gen in (one, other)]
         if all(served):
-            found |= dict.fromkeys(identity.lines(*({name: each[name] for name in ("engine", "base")} for each in served), "server"))
+            found |= dict.fromkeys(
+                identity.lines(
+                    *({name: each[name] for name in ("engine", "base")} for each in served),
+                    "server",
+                )
+            )
     return lines + sorted(found)

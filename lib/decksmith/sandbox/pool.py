@@ -63,8 +63,14 @@ class Limits:
             if name == "cpu" and value is None:
                 continue
             whole = name not in ("wall", "cpu")
-            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not 0 < value < 1 << 50:
-                raise ValueError(f"limits: {name} is {value!r}, and must be a positive {'whole ' if whole else ''}number")
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int if whole else (int, float))
+                or not 0 < value < 1 << 50
+            ):
+                raise ValueError(
+                    f"limits: {name} is {value!r}, and must be a positive {'whole ' if whole else ''}number"
+                )
 
 
 @dataclasses.dataclass
@@ -151,8 +157,12 @@ class Pool:
         limits = limits or self.limits
         ours, theirs = socket.socketpair()
         with ours, theirs, contextlib.ExitStack() as held:
-            asks, answers = (held.enter_context(_Running(self, _order(text, "python", {}, (), limits), limits, end))
-                             for text, end in ((code, ours), (other, theirs)))
+            asks, answers = (
+                held.enter_context(
+                    _Running(self, _order(text, "python", {}, (), limits), limits, end)
+                )
+                for text, end in ((code, ours), (other, theirs))
+            )
             ours.close()
             theirs.close()
             return asks.result(), answers.result(ended=True)
@@ -190,13 +200,28 @@ class Pool:
         report = report or {"status": "killed", "code": None, "message": LOST}
         status = "output" if pipes.over else report["status"]
         message = report.get("message") or {
-            "timeout": f"no end within {limits.wall:g} seconds", "memory": f"more than {limits.memory >> 20} MiB of memory",
-            "output": f"more than {limits.output} bytes of output", "processes": f"more than {limits.processes} processes or threads",
-            "files": "no room, or too many or too large files", "killed": f"ended by signal {-(report.get('code') or 0)}",
-            "error": f"exit status {report.get('code')}"}.get(status, "")
+            "timeout": f"no end within {limits.wall:g} seconds",
+            "memory": f"more than {limits.memory >> 20} MiB of memory",
+            "output": f"more than {limits.output} bytes of output",
+            "processes": f"more than {limits.processes} processes or threads",
+            "files": "no room, or too many or too large files",
+            "killed": f"ended by signal {-(report.get('code') or 0)}",
+            "error": f"exit status {report.get('code')}",
+        }.get(status, "")
         files = {name: base64.b64decode(data) for name, data in report.get("files", {}).items()}
-        return Result(status, out, err, seconds, self.walls, report.get("code"), report.get("finished", False) and status == "ok",
-                      report.get("left", 0), files, report.get("odd", {}), message)
+        return Result(
+            status,
+            out,
+            err,
+            seconds,
+            self.walls,
+            report.get("code"),
+            report.get("finished", False) and status == "ok",
+            report.get("left", 0),
+            files,
+            report.get("odd", {}),
+            message,
+        )
 
     def _cell(self, limits):
         """The leash of a guard that waits for its order."""
@@ -237,8 +262,16 @@ class Pool:
                 with theirs:
                     try:
                         self.process = subprocess.Popen(
-                            command, stdin=theirs, stdout=subprocess.DEVNULL, stderr=words, cwd="/", start_new_session=True,
-                            env={"PATH": os.environ.get("PATH", os.defpath)} if walls == "apptainer" else {})
+                            command,
+                            stdin=theirs,
+                            stdout=subprocess.DEVNULL,
+                            stderr=words,
+                            cwd="/",
+                            start_new_session=True,
+                            env={"PATH": os.environ.get("PATH", os.defpath)}
+                            if walls == "apptainer"
+                            else {},
+                        )
                     except OSError as error:
                         refusals.append(f"{walls}: {error}")
                         ours.close()
@@ -254,8 +287,10 @@ class Pool:
                     words.seek(0)
                     said = words.read()[-300:].decode("utf-8", "replace").strip()
                     refusals.append(f"{walls}: {error}{': ' * bool(said)}{said}")
-        raise cli.Missing(f"code cannot be confined here ({'; '.join(refusals) or 'no walls to choose from'}); build the image "
-                          "(make image-sandbox), allow user namespaces, or take the risk (--unsafe)")
+        raise cli.Missing(
+            f"code cannot be confined here ({'; '.join(refusals) or 'no walls to choose from'}); build the image "
+            "(make image-sandbox), allow user namespaces, or take the risk (--unsafe)"
+        )
 
     def _candidates(self):
         if self.wanted:
@@ -266,7 +301,12 @@ class Pool:
             found.append("apptainer")
         if images == "on" and not inside:
             return found
-        return [*found, *["bubblewrap"] * bool(shutil.which("bwrap")), "namespaces", *["none"] * self.unsafe]
+        return [
+            *found,
+            *["bubblewrap"] * bool(shutil.which("bwrap")),
+            "namespaces",
+            *["none"] * self.unsafe,
+        ]
 
 
 def _sif():
@@ -277,21 +317,73 @@ def _command(walls):
     """The command line that starts supervisor.py inside of these walls. Raises cli.Missing where the image is not ours."""
     python = os.path.realpath(sys.executable)
     shown = sorted({sys.base_prefix, os.path.realpath(sys.base_prefix), python})
-    shown = [path for path in shown if not _below(path, (*SYSTEM, *(top for top in shown if top != path)))]
-    home = next(place for place in ("/tmp", "/mnt", "/srv", "/var/tmp") if os.path.isdir(place) and not any(_below(path, (place,)) for path in shown))
-    spec = {"home": home, "read": shown, "walls": "none" if walls == "none" else "full", "become": True, "loopback": False}
+    shown = [
+        path
+        for path in shown
+        if not _below(path, (*SYSTEM, *(top for top in shown if top != path)))
+    ]
+    home = next(
+        place
+        for place in ("/tmp", "/mnt", "/srv", "/var/tmp")
+        if os.path.isdir(place) and not any(_below(path, (place,)) for path in shown)
+    )
+    spec = {
+        "home": home,
+        "read": shown,
+        "walls": "none" if walls == "none" else "full",
+        "become": True,
+        "loopback": False,
+    }
     if walls == "apptainer":
-        verified = subprocess.run([cli.ROOT / "containers/verify", "sandbox"], capture_output=True, text=True)
+        verified = subprocess.run(
+            [cli.ROOT / "containers/verify", "sandbox"], capture_output=True, text=True
+        )
         if verified.returncode:
             raise cli.Missing(verified.stderr.strip().removeprefix("within: "))
-        return ["apptainer", "--silent", "exec", "--containall", "--cleanenv", "--no-home", "--net", "--network", "none", "--pwd", "/",
-                *["--drop-caps", "CAP_SYS_RESOURCE"] * (os.geteuid() == 0),  # what root in a container or virtual machine often lacks itself
-                "--bind", f"{PACKAGE}:/mnt:ro", _sif(), "/usr/bin/python3", "-IS", "/mnt/sandbox/supervisor.py", json.dumps(spec | {"home": "/tmp", "read": []})]
+        return [
+            "apptainer",
+            "--silent",
+            "exec",
+            "--containall",
+            "--cleanenv",
+            "--no-home",
+            "--net",
+            "--network",
+            "none",
+            "--pwd",
+            "/",
+            *["--drop-caps", "CAP_SYS_RESOURCE"]
+            * (os.geteuid() == 0),  # what root in a container or virtual machine often lacks itself
+            "--bind",
+            f"{PACKAGE}:/mnt:ro",
+            _sif(),
+            "/usr/bin/python3",
+            "-IS",
+            "/mnt/sandbox/supervisor.py",
+            json.dumps(spec | {"home": "/tmp", "read": []}),
+        ]
     inner = [python, "-IS", str(PACKAGE / "sandbox/supervisor.py"), json.dumps(spec)]
     if walls == "bubblewrap":
-        root = os.geteuid() == 0  # keeps what the cell needs, and gives it up there; no namespace of one user, which has no other to become
-        divide = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--cap-add", "ALL"] if root else ["--unshare-all"]
-        wrap = [shutil.which("bwrap") or "bwrap", *divide, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run"]
+        root = (
+            os.geteuid() == 0
+        )  # keeps what the cell needs, and gives it up there; no namespace of one user, which has no other to become
+        divide = (
+            ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--cap-add", "ALL"]
+            if root
+            else ["--unshare-all"]
+        )
+        wrap = [
+            shutil.which("bwrap") or "bwrap",
+            *divide,
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "--tmpfs",
+            "/tmp",
+            "--tmpfs",
+            "/run",
+        ]
         for path in (*SYSTEM, "/lib32", "/libx32", "/etc/ld.so.cache", "/etc/alternatives"):
             if os.path.islink(path):
                 wrap += ["--symlink", os.readlink(path), path]
@@ -333,12 +425,23 @@ def _order(code, language, files, take, limits):
     if language == "sh" and ("\0" in code or len(_bytes(code)) > 100_000):
         raise ValueError("code: a script of the shell has no NUL and at most 100,000 bytes")
     for name in (*files, *take):
-        if not name or name.startswith("/") or posixpath.normpath(name) != name or name.split("/")[0] in ("..", ".") or "\0" in name:
+        if (
+            not name
+            or name.startswith("/")
+            or posixpath.normpath(name) != name
+            or name.split("/")[0] in ("..", ".")
+            or "\0" in name
+        ):
             raise ValueError(f"files: {name!r} is no relative path in its plainest form")
     most = dataclasses.asdict(limits)
     most["cpu"] = -(-(limits.cpu or limits.wall + 1) // 1)
-    return {"code": code, "language": language, "files": {name: base64.b64encode(_bytes(data)).decode() for name, data in files.items()},
-            "take": list(take), "limits": most}
+    return {
+        "code": code,
+        "language": language,
+        "files": {name: base64.b64encode(_bytes(data)).decode() for name, data in files.items()},
+        "take": list(take),
+        "limits": most,
+    }
 
 
 @contextlib.contextmanager
@@ -380,7 +483,7 @@ class _Pipes:
             return False
         room = self.most - sum(map(len, self.data))
         self.over |= len(data) > room
-        self.data[number] += data[:max(room, 0)]
+        self.data[number] += data[: max(room, 0)]
         return data != b""
 
     def drain(self):
@@ -416,7 +519,11 @@ def _follow(leash, pipes, deadline, talk=None):
     while (left := deadline - time.monotonic()) > 0:
         events = dict(poll.poll(left * 1000))
         for descriptor, number in numbers.items():
-            if descriptor in events and not pipes.read(number) and events[descriptor] & select.POLLHUP:
+            if (
+                descriptor in events
+                and not pipes.read(number)
+                and events[descriptor] & select.POLLHUP
+            ):
                 poll.unregister(descriptor)
                 events.pop(descriptor)
         if pipes.over and not ended:
@@ -452,7 +559,11 @@ class _Running:
 
     def __init__(self, pool, order, limits, given):
         self.pool, self.limits = pool, limits
-        self.leash, self.began, self.pipes = pool._cell(limits), time.monotonic(), _Pipes(limits.output)
+        self.leash, self.began, self.pipes = (
+            pool._cell(limits),
+            time.monotonic(),
+            _Pipes(limits.output),
+        )
         with _sealed(json.dumps(order).encode()) as file:
             _send(self.leash, [file.fileno(), given.fileno(), *self.pipes.writes])
         self.pipes.sent()
@@ -477,12 +588,26 @@ class Session:
     """An interpreter whose variables persist. It stands still between calls. `dead` is None, or says of what it died."""
 
     def __init__(self, pool, limits):
-        self.pool, self.limits, self.dead, self.number, self.used = pool, limits, None, 0, time.monotonic()
-        self.lock, self.leash, self.pipes = threading.Lock(), pool._cell(limits), _Pipes(limits.output)
+        self.pool, self.limits, self.dead, self.number, self.used = (
+            pool,
+            limits,
+            None,
+            0,
+            time.monotonic(),
+        )
+        self.lock, self.leash, self.pipes = (
+            threading.Lock(),
+            pool._cell(limits),
+            _Pipes(limits.output),
+        )
         self.talk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        order = _order("", "python", {}, (), dataclasses.replace(limits, cpu=limits.cpu or 60 * limits.wall))
+        order = _order(
+            "", "python", {}, (), dataclasses.replace(limits, cpu=limits.cpu or 60 * limits.wall)
+        )
         with theirs, _sealed(json.dumps(order).encode()) as file, _sealed(b"") as nothing:
-            _send(self.leash, [file.fileno(), nothing.fileno(), *self.pipes.writes, theirs.fileno()])
+            _send(
+                self.leash, [file.fileno(), nothing.fileno(), *self.pipes.writes, theirs.fileno()]
+            )
         self.pipes.sent()
 
     def run(self, code):
@@ -504,18 +629,29 @@ class Session:
                 said = self._follow(time.monotonic() + 1)
             report = _answer(said, self.number) if isinstance(said, bytes) else said
             if not isinstance(said, bytes) or report is None or self.pipes.over:
-                report = report or {"status": "killed", "code": None, "message": "it spoke out of turn"}
+                report = report or {
+                    "status": "killed",
+                    "code": None,
+                    "message": "it spoke out of turn",
+                }
                 if late:
                     report["status"] = "timeout"
                 elif report["status"] in ("ok", "error"):
-                    report |= {"status": "killed", "message": f"its process ended, exit status {report.get('code')}"}
+                    report |= {
+                        "status": "killed",
+                        "message": f"its process ended, exit status {report.get('code')}",
+                    }
             else:
                 if late:
                     report["status"] = "timeout"
                 with contextlib.suppress(OSError):
                     self.leash.send(b"stop")
             result = self.pool._result(report, self.pipes, began, self.limits)
-            if not isinstance(said, bytes) or self.pipes.over or report.get("message") == "it spoke out of turn":
+            if (
+                not isinstance(said, bytes)
+                or self.pipes.over
+                or report.get("message") == "it spoke out of turn"
+            ):
                 self._end(f"the session died: {result.status}: {result.message}")
             self.used = time.monotonic()
             return result
@@ -540,10 +676,16 @@ def _answer(said, number):
     """The reply to call `number`, or None: the stranger shares the process that speaks, so nothing in it is trusted."""
     try:
         reply = json.loads(said)
-        good = reply["number"] == number and reply["status"] in STATUSES and type(reply["code"]) is int
+        good = (
+            reply["number"] == number and reply["status"] in STATUSES and type(reply["code"]) is int
+        )
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    return {"status": reply["status"], "code": reply["code"], "finished": reply["status"] == "ok"} if good else None
+    return (
+        {"status": reply["status"], "code": reply["code"], "finished": reply["status"] == "ok"}
+        if good
+        else None
+    )
 
 
 # --- the server -------------------------------------------------------------------------------------------------------
@@ -563,8 +705,19 @@ class Server:
     """
 
     def __init__(self, pool, jobs, *, waiting=64, sessions=16, idle=600.0):
-        self.pool, self.jobs, self.waiting, self.most, self.idle = pool, jobs, waiting, sessions, idle
-        self.turns, self.room, self.lock, self.sessions = threading.Semaphore(jobs), threading.Semaphore(jobs + waiting), threading.Lock(), {}
+        self.pool, self.jobs, self.waiting, self.most, self.idle = (
+            pool,
+            jobs,
+            waiting,
+            sessions,
+            idle,
+        )
+        self.turns, self.room, self.lock, self.sessions = (
+            threading.Semaphore(jobs),
+            threading.Semaphore(jobs + waiting),
+            threading.Lock(),
+            {},
+        )
 
     def answer(self, method, path, body):
         """Raises _Refusal."""
@@ -572,7 +725,12 @@ class Server:
         match (method, *words):
             case ("GET", "health"):
                 with self.lock:
-                    return 200, {"status": "ok", "walls": self.pool.walls, "sessions": len(self.sessions), "jobs": self.jobs}
+                    return 200, {
+                        "status": "ok",
+                        "walls": self.pool.walls,
+                        "sessions": len(self.sessions),
+                        "jobs": self.jobs,
+                    }
             case ("POST", "run"):
                 asked = self._asked(body, _RUN, "code")
                 return 200, self._turn(lambda: self.pool.run(asked.pop("code"), **asked))
@@ -588,7 +746,10 @@ class Server:
                     self.sessions.pop(name, None)
                 session.close()
                 return 200, {"id": name}
-        raise _Refusal(404, f"{method} {path[:80]}: there are GET /health, POST /run, POST /sessions, POST /sessions/ID/run, DELETE /sessions/ID")
+        raise _Refusal(
+            404,
+            f"{method} {path[:80]}: there are GET /health, POST /run, POST /sessions, POST /sessions/ID/run, DELETE /sessions/ID",
+        )
 
     def _asked(self, body, names, *needed):
         try:
@@ -598,13 +759,20 @@ class Server:
         if not isinstance(asked, dict):
             raise _Refusal(400, "the body is no object")
         if unknown := [*(asked.keys() - names)]:
-            raise _Refusal(400, f"unknown key {unknown[0][:80]!r}; there are {', '.join(sorted(names))}")
+            raise _Refusal(
+                400, f"unknown key {unknown[0][:80]!r}; there are {', '.join(sorted(names))}"
+            )
         if missing := [name for name in needed if name not in asked]:
             raise _Refusal(400, f"{missing[0]} is missing")
         for name, value in asked.items():
             kind = {"files": dict, "take": list, "limits": dict}.get(name, str)
-            if not isinstance(value, kind) or (kind in (dict, list) and name != "limits" and not all(
-                    isinstance(item, str) for item in (value.values() if kind is dict else value))):
+            if not isinstance(value, kind) or (
+                kind in (dict, list)
+                and name != "limits"
+                and not all(
+                    isinstance(item, str) for item in (value.values() if kind is dict else value)
+                )
+            ):
                 raise _Refusal(400, f"{name}: not what it must be (docs: sandbox-serve --help)")
         if "limits" in asked:
             asked["limits"] = self._limits(asked["limits"])
@@ -615,7 +783,9 @@ class Server:
         for name, value in asked.items():
             if name not in ours:
                 raise _Refusal(400, f"unknown limit {name[:80]!r}; there are {', '.join(ours)}")
-            if not isinstance(value, int | float) or (ours[name] is not None and value > ours[name]):
+            if not isinstance(value, int | float) or (
+                ours[name] is not None and value > ours[name]
+            ):
                 raise _Refusal(400, f"limits: {name} may be at most {ours[name]:g} here")
         return Limits(**(ours | asked))
 
@@ -627,15 +797,26 @@ class Server:
                 result = dataclasses.asdict(work())
         finally:
             self.room.release()
-        return result | {"files": {name: base64.b64encode(data).decode() for name, data in result["files"].items()}}
+        return result | {
+            "files": {
+                name: base64.b64encode(data).decode() for name, data in result["files"].items()
+            }
+        }
 
     def _open(self, limits):
         with self.lock:
             late = time.monotonic() - self.idle
-            for name in [name for name, session in self.sessions.items() if session and session.used < late and not session.lock.locked()]:
+            for name in [
+                name
+                for name, session in self.sessions.items()
+                if session and session.used < late and not session.lock.locked()
+            ]:
                 self.sessions.pop(name).close()
             if len(self.sessions) >= self.most:
-                raise _Refusal(503, f"there are {self.most} sessions already; end one, or wait until one was idle for {self.idle:g} seconds")
+                raise _Refusal(
+                    503,
+                    f"there are {self.most} sessions already; end one, or wait until one was idle for {self.idle:g} seconds",
+                )
             name = os.urandom(16).hex()
             self.sessions[name] = None  # its place
         try:
@@ -674,19 +855,25 @@ def serve(port, token, *, jobs, address, unsafe=False, limits=None):
     from decksmith.core import web
 
     server = Server(Pool(limits, warm=jobs, unsafe=unsafe), jobs)
-    threads = ThreadPoolExecutor(server.waiting + jobs + 16, "answer")  # some more than may wait, so that one too many is told so
+    threads = ThreadPoolExecutor(
+        server.waiting + jobs + 16, "answer"
+    )  # some more than may wait, so that one too many is told so
 
     async def answer(request):
         asked = request.method, request.path, await request.read()
         try:
-            status, value = await asyncio.get_running_loop().run_in_executor(threads, server.answer, *asked)
+            status, value = await asyncio.get_running_loop().run_in_executor(
+                threads, server.answer, *asked
+            )
         except _Refusal as refusal:
             status, value = refusal.args[0], {"error": refusal.args[1]}
         except ValueError as error:
             status, value = 400, {"error": str(error)}
         except Dead as error:
             status, value = 410, {"error": str(error)}
-        return http.Response(status=status, text=json.dumps(value) + "\n", content_type="application/json")
+        return http.Response(
+            status=status, text=json.dumps(value) + "\n", content_type="application/json"
+        )
 
     @contextlib.asynccontextmanager
     async def make(url):
@@ -695,7 +882,9 @@ def serve(port, token, *, jobs, address, unsafe=False, limits=None):
             app, walls = web.application(token=token, body=BODY), server.pool.walls
             app.router.add_route("*", "/{path:.*}", answer)
             with web.announced(address, {"url": url, "token": token, "walls": walls}):
-                cli.say(f"{url} runs code {'WITHOUT ANY WALLS' if walls == 'none' else f'in {walls}'}; the token is in {address}")
+                cli.say(
+                    f"{url} runs code {'WITHOUT ANY WALLS' if walls == 'none' else f'in {walls}'}; the token is in {address}"
+                )
                 yield app
         finally:
             server.close()

@@ -39,8 +39,25 @@ import types
 
 MOST = 8 << 20  # bytes of files handed back
 # What the stranger's imports find warm: most generated code begins with some of these.
-WARM = ("bisect", "collections", "copy", "dataclasses", "datetime", "decimal", "fractions", "functools", "heapq", "itertools", "math",
-        "operator", "random", "statistics", "string", "typing", "unittest")
+WARM = (
+    "bisect",
+    "collections",
+    "copy",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "fractions",
+    "functools",
+    "heapq",
+    "itertools",
+    "math",
+    "operator",
+    "random",
+    "statistics",
+    "string",
+    "typing",
+    "unittest",
+)
 FULL = {errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.EFBIG, errno.EDQUOT}
 _PAGE = resource.getpagesize()
 _PIPE = 16 * _PAGE
@@ -50,7 +67,9 @@ _UNLIMITED = resource.RLIM_INFINITY
 
 
 def _load(room, name):
-    place = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), room, f"{name}.py")
+    place = os.path.join(
+        os.path.dirname(os.path.dirname(os.path.abspath(__file__))), room, f"{name}.py"
+    )
     spec = importlib.util.spec_from_file_location(f"decksmith_{name}", place)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -63,20 +82,62 @@ def _load(room, name):
 # divides (keys, bpf, perf, clocks), tells what others do with the files that all see (inotify, fanotify), allocates memory
 # that no limit counts (memfd, System V), or has been many a hole.
 _DENIED = {
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
-    "pidfd_getfd": (438, 438), "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39),
-    "pivot_root": (155, 41), "chroot": (161, 51), "mount_setattr": (442, 442), "move_mount": (429, 429),
-    "open_tree": (428, 428), "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
-    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219), "bpf": (321, 280),
-    "perf_event_open": (298, 241), "userfaultfd": (323, 282), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427), "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194),
-    "msgget": (68, 186), "semget": (64, 190), "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264),
-    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294), "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89),
-    "quotactl": (179, 60), "syslog": (103, 116), "settimeofday": (164, 170), "clock_settime": (227, 112),
-    "clock_adjtime": (305, 266), "adjtimex": (159, 171), "personality": (135, 92), "sethostname": (170, 161),
-    "setdomainname": (171, 162), "fanotify_init": (300, 262), "vmsplice": (278, 75),
-    "inotify_init": (253, None), "inotify_init1": (294, 26),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "open_tree": (428, 428),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "shmget": (29, 194),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "open_by_handle_at": (304, 265),
+    "name_to_handle_at": (303, 264),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "syslog": (103, 116),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "personality": (135, 92),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "fanotify_init": (300, 262),
+    "vmsplice": (278, 75),
+    "inotify_init": (253, None),
+    "inotify_init1": (294, 26),
 }
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _NAMESPACES = 0x7E020000  # CLONE_NEWNS, _NEWCGROUP, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET
@@ -90,7 +151,10 @@ def program(machine):
     pipes (F_SETPIPE_SZ); no lease and no notice on a file (F_SETLEASE, F_NOTIFY).
     """
     column, architecture = _MACHINES[machine]
-    clone, clone3, sockets, pairs, control, option = ((56, 435, 41, 53, 72, 54), (220, 435, 198, 199, 25, 208))[column]
+    clone, clone3, sockets, pairs, control, option = (
+        (56, 435, 41, 53, 72, 54),
+        (220, 435, 198, 199, 25, 208),
+    )[column]
     load, equal, larger, any_bit, mask, end = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
     first, second, third = ((load, 0, 0, 16 + 8 * number) for number in range(3))
     kill, allow, refuse = 0x80000000, 0x7FFF0000, lambda number: 0x00050000 | number
@@ -100,15 +164,61 @@ def program(machine):
     for numbers in _DENIED.values():
         if numbers[column] is not None:
             lines += [(equal, 0, 1, numbers[column]), (end, 0, 0, refuse(errno.EPERM))]
-    lines += [(equal, 0, 1, clone3), (end, 0, 0, refuse(errno.ENOSYS))]  # its flags cannot be read; libc takes clone
-    streams = [second, (mask, 0, 0, 0xF), (equal, 0, 1, socket.SOCK_STREAM), (end, 0, 0, allow), (end, 0, 0, refuse(errno.ESOCKTNOSUPPORT))]
+    lines += [
+        (equal, 0, 1, clone3),
+        (end, 0, 0, refuse(errno.ENOSYS)),
+    ]  # its flags cannot be read; libc takes clone
+    streams = [
+        second,
+        (mask, 0, 0, 0xF),
+        (equal, 0, 1, socket.SOCK_STREAM),
+        (end, 0, 0, allow),
+        (end, 0, 0, refuse(errno.ESOCKTNOSUPPORT)),
+    ]
     for number, rule in (
-        (clone, [first, (any_bit, 0, 1, _NAMESPACES), (end, 0, 0, refuse(errno.EPERM)), (end, 0, 0, allow)]),
-        (sockets, [first, (equal, 6, 0, socket.AF_INET), (equal, 5, 0, socket.AF_INET6), (equal, 1, 0, socket.AF_UNIX),
-                   (end, 0, 0, refuse(errno.EAFNOSUPPORT)), *streams]),
+        (
+            clone,
+            [
+                first,
+                (any_bit, 0, 1, _NAMESPACES),
+                (end, 0, 0, refuse(errno.EPERM)),
+                (end, 0, 0, allow),
+            ],
+        ),
+        (
+            sockets,
+            [
+                first,
+                (equal, 6, 0, socket.AF_INET),
+                (equal, 5, 0, socket.AF_INET6),
+                (equal, 1, 0, socket.AF_UNIX),
+                (end, 0, 0, refuse(errno.EAFNOSUPPORT)),
+                *streams,
+            ],
+        ),
         (pairs, streams),
-        (control, [second, (equal, 2, 0, 1024), (equal, 1, 0, 1026), (equal, 0, 1, 1031), (end, 0, 0, refuse(errno.EPERM)), (end, 0, 0, allow)]),
-        (option, [second, (equal, 0, 3, socket.SOL_SOCKET), third, (equal, 0, 1, socket.SO_SNDBUF), (end, 0, 0, refuse(0)), (end, 0, 0, allow)]),
+        (
+            control,
+            [
+                second,
+                (equal, 2, 0, 1024),
+                (equal, 1, 0, 1026),
+                (equal, 0, 1, 1031),
+                (end, 0, 0, refuse(errno.EPERM)),
+                (end, 0, 0, allow),
+            ],
+        ),
+        (
+            option,
+            [
+                second,
+                (equal, 0, 3, socket.SOL_SOCKET),
+                third,
+                (equal, 0, 1, socket.SO_SNDBUF),
+                (end, 0, 0, refuse(0)),
+                (end, 0, 0, allow),
+            ],
+        ),
     ):
         lines += [(equal, 0, len(rule), number), *rule]
     lines += [(end, 0, 0, allow)]
@@ -128,7 +238,11 @@ def _execute(code, space, session):
     """(status, exit code) of a text in a namespace; what it does not catch is printed as an interpreter would."""
     try:
         tree = compile(code, "main.py", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-        last = tree.body.pop() if session and tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        last = (
+            tree.body.pop()
+            if session and tree.body and isinstance(tree.body[-1], ast.Expr)
+            else None
+        )
         exec(compile(tree, "main.py", "exec", dont_inherit=True), space)
         if last:
             exec(compile(ast.Interactive([last]), "main.py", "single", dont_inherit=True), space)
@@ -153,9 +267,13 @@ def _execute(code, space, session):
 
 
 def _name(error):
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+    if isinstance(error, MemoryError) or (
+        isinstance(error, OSError) and error.errno == errno.ENOMEM
+    ):
         return "memory"
-    if isinstance(error, BlockingIOError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
+    if isinstance(error, BlockingIOError) or (
+        isinstance(error, RuntimeError) and "start new thread" in str(error)
+    ):
         return "processes"
     return "files" if isinstance(error, OSError) and error.errno in FULL else "error"
 
@@ -171,17 +289,26 @@ def _limits(most):
         (resource.RLIMIT_SIGPENDING, 256, 256),
         (resource.RLIMIT_CORE, 0, 0),
         # Two more than are allowed, so that the guard sees the excess; itself is one.
-        *([(resource.RLIMIT_NPROC, most["processes"] + 3, most["processes"] + 3)] if confined and _counts_alone() else []),
+        *(
+            [(resource.RLIMIT_NPROC, most["processes"] + 3, most["processes"] + 3)]
+            if confined and _counts_alone()
+            else []
+        ),
     ):
         granted = resource.getrlimit(number)[1]
-        soft, hard = (value if granted == _UNLIMITED else min(value, granted) for value in (int(soft), int(hard)))
+        soft, hard = (
+            value if granted == _UNLIMITED else min(value, granted)
+            for value in (int(soft), int(hard))
+        )
         resource.setrlimit(number, (soft, hard))
 
 
 def _counts_alone():
     """Whether the kernel counts the processes of this cell alone: it has its own user (walls.py), or the kernel counts by
     namespace (Linux 5.14). Else the user's others count too, and only the guard and the cell's own bound stop them."""
-    return 61184 <= os.getuid() < 65520 or tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2]) >= (5, 14)
+    return 61184 <= os.getuid() < 65520 or tuple(
+        int(part) for part in re.findall(r"\d+", os.uname().release)[:2]
+    ) >= (5, 14)
 
 
 def _become(order, files, bytecode):
@@ -190,18 +317,29 @@ def _become(order, files, bytecode):
     for number, file in enumerate(files):
         os.dup2(file, number)
     for number in (signal.SIGINT, signal.SIGCHLD):
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        signal.signal(
+            number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        )
     signal.set_wakeup_fd(-1)
     os.environ.clear()
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8", "surrogateescape")
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(
+        io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8", "surrogateescape"
+    )
     for number, name in ((1, "stdout"), (2, "stderr")):
         raw = io.BufferedWriter(io.FileIO(number, "w", closefd=False))
-        stream = io.TextIOWrapper(raw, "utf-8", "surrogateescape" if number == 1 else "backslashreplace", line_buffering=number == 2)
+        stream = io.TextIOWrapper(
+            raw,
+            "utf-8",
+            "surrogateescape" if number == 1 else "backslashreplace",
+            line_buffering=number == 2,
+        )
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     cell._prctl(4, 1)  # its own /proc entries are its own
     try:
-        cell._write("/proc/self/oom_score_adj", "1000")  # of all processes here the first to end where memory is short
+        cell._write(
+            "/proc/self/oom_score_adj", "1000"
+        )  # of all processes here the first to end where memory is short
     except OSError:
         pass
     _limits(order["limits"])
@@ -225,7 +363,11 @@ def _stranger(order, note, talk):
     if not talk:
         _show(order["code"])
         status, code = _execute(order["code"], main.__dict__, False)
-        for end in (threading._shutdown, atexit._run_exitfuncs) if status in ("ok", "exit", "error") else ():
+        for end in (
+            (threading._shutdown, atexit._run_exitfuncs)
+            if status in ("ok", "exit", "error")
+            else ()
+        ):
             try:
                 end()
             except BaseException:
@@ -281,7 +423,11 @@ def _received(leash):
 def _excess(most, room):
     """The name of the bound that the processes of this cell have passed together, or None."""
     own, memory, tasks, members = os.getpid(), 0, 0, []
-    for pid in desk._others() if own != 1 else [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]:
+    for pid in (
+        desk._others()
+        if own != 1
+        else [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+    ):
         try:
             with open(f"/proc/{pid}/stat") as file:
                 words = file.read().rpartition(")")[2].split()
@@ -293,7 +439,11 @@ def _excess(most, room):
     if tasks > most["processes"]:
         return "processes"
     held = _buffers(members, most["open_files"])
-    if memory + held > most["memory"] and (len(members) > 1 or held) and sum(map(_share, members)) + held > most["memory"]:
+    if (
+        memory + held > most["memory"]
+        and (len(members) > 1 or held)
+        and sum(map(_share, members)) + held > most["memory"]
+    ):
         return "memory"
     space = os.statvfs(room)
     return "files" if space.f_bavail == 0 or space.f_favail == 0 else None
@@ -365,7 +515,9 @@ def _take(home, names):
     for name in names:
         place = os.path.join(home, name)
         try:
-            if os.path.realpath(place) != os.path.join(os.path.realpath(home), os.path.normpath(name)):
+            if os.path.realpath(place) != os.path.join(
+                os.path.realpath(home), os.path.normpath(name)
+            ):
                 raise OSError(0, "it is or lies behind a symbolic link")
             data = desk._take(place, left)
             taken[name], left = base64.b64encode(data).decode(), left - len(data)
@@ -386,7 +538,12 @@ def _keep(leash, home, bytecode):
     try:
         _lay(home, order["files"])
     except OSError as error:
-        return {"status": "files", "code": None, "left": 0, "message": f"the files given: {error.strerror}"}
+        return {
+            "status": "files",
+            "code": None,
+            "left": 0,
+            "message": f"the files given: {error.strerror}",
+        }
     woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakes)
@@ -446,7 +603,14 @@ def _keep(leash, home, bytecode):
     elif not why and code < 0:
         status = {signal.SIGXCPU: "timeout", signal.SIGXFSZ: "files"}.get(-code, "killed")
     taken, odd = _take(home, order["take"])
-    return {"status": status, "code": code, "left": max(left, 0), "finished": said == "ok", "files": taken, "odd": odd}
+    return {
+        "status": status,
+        "code": code,
+        "left": max(left, 0),
+        "finished": said == "ok",
+        "files": taken,
+        "odd": odd,
+    }
 
 
 def _lead(word, pid):
@@ -511,7 +675,9 @@ def main():
     if len(sys.argv) == 2:  # once more without environment, which else stays readable in /proc
         os.execve(sys.executable, [sys.executable, "-IS", *sys.argv, "bare"], {})
     cell, desk = _load("core", "walls"), _load("corpus", "workspace")
-    cell._libc.mallopt(-8, 1)  # M_ARENA_MAX: each thread of its own arena would take 64 MiB of the address space that is bounded
+    cell._libc.mallopt(
+        -8, 1
+    )  # M_ARENA_MAX: each thread of its own arena would take 64 MiB of the address space that is bounded
     for name in WARM:
         importlib.import_module(name)
     sys.modules["decksmith_wire"] = _load("benchmarks/graders", "wire")

@@ -26,12 +26,15 @@ NAMES = ("base", "tuned")
 OPTIONS = cli.ROOT / "assets/vllm-options.json"
 LAST = 50  # lines of its log that a dead server is quoted with
 # What decks are asked for with, since that is what the adapter was trained on; a second one, should the first begin alike.
-PROBES = ("Make a Slidev deck of five slides about how honeybees find their way home. Use the seriph theme.",
-          "Write a deck of eight slides that explains compound interest to pupils, with a table and speaker notes.")
+PROBES = (
+    "Make a Slidev deck of five slides about how honeybees find their way home. Use the seriph theme.",
+    "Write a deck of eight slides that explains compound interest to pupils, with a table and speaker notes.",
+)
 PROBE_TOKENS = 48
 
 
 # Command lines
+
 
 def adapter(path):
     """`{"path", "rank", "base", "sha256", "gguf"}` of a PEFT folder: a checkpoint's policy/weights/model, or what model-export made.
@@ -39,16 +42,30 @@ def adapter(path):
     `gguf`: the embedded engine's form of it, or None. Raises cli.Missing, cli.BadData.
     """
     path = Path(path)
-    config, weights, gguf = path / "adapter_config.json", path / "adapter_model.safetensors", path / "adapter.gguf"
+    config, weights, gguf = (
+        path / "adapter_config.json",
+        path / "adapter_model.safetensors",
+        path / "adapter.gguf",
+    )
     if not config.is_file() or not weights.is_file():
-        raise cli.Missing(f"{path} is no adapter: {config.name if not config.is_file() else weights.name} is not there; model-export writes it")
+        raise cli.Missing(
+            f"{path} is no adapter: {config.name if not config.is_file() else weights.name} is not there; model-export writes it"
+        )
     try:
         said = json.loads(config.read_text())
         ranks = [said["r"], *(said.get("rank_pattern") or {}).values()]
-        found = {"path": str(path.resolve()), "rank": max(map(int, ranks)), "base": said.get("base_model_name_or_path")}
+        found = {
+            "path": str(path.resolve()),
+            "rank": max(map(int, ranks)),
+            "base": said.get("base_model_name_or_path"),
+        }
     except (ValueError, KeyError, TypeError) as error:
         raise cli.BadData(f"{config}: not the config of a LoRA adapter ({error!r})") from None
-    return {**found, "sha256": _sha(config, weights), "gguf": str(gguf.resolve()) if gguf.is_file() else None}
+    return {
+        **found,
+        "sha256": _sha(config, weights),
+        "gguf": str(gguf.resolve()) if gguf.is_file() else None,
+    }
 
 
 def _sha(*paths):
@@ -64,10 +81,33 @@ def vllm(found, base, host, port, more=()):
     ranks = [rank for rank in _options()["--max-lora-rank"]["choices"] if rank >= found["rank"]]
     if not ranks:
         raise cli.BadData(f"{found['path']}: its rank is {found['rank']}, more than vLLM takes")
-    arguments = ["vllm", "serve", base, "--host", host, "--port", str(port), "--served-model-name", "base", "--trust-remote-code",
-                 "--max-model-len", "65536", "--max-num-seqs", "64", "--no-enable-prefix-caching",  # it has changed scores: vLLM #45699
-                 "--enable-lora", "--max-loras", "1", "--max-lora-rank", str(ranks[0]), "--lora-modules", f"tuned={found['path']}",
-                 "--reasoning-parser", "nemotron_v3", *more]
+    arguments = [
+        "vllm",
+        "serve",
+        base,
+        "--host",
+        host,
+        "--port",
+        str(port),
+        "--served-model-name",
+        "base",
+        "--trust-remote-code",
+        "--max-model-len",
+        "65536",
+        "--max-num-seqs",
+        "64",
+        "--no-enable-prefix-caching",  # it has changed scores: vLLM #45699
+        "--enable-lora",
+        "--max-loras",
+        "1",
+        "--max-lora-rank",
+        str(ranks[0]),
+        "--lora-modules",
+        f"tuned={found['path']}",
+        "--reasoning-parser",
+        "nemotron_v3",
+        *more,
+    ]
     lint(arguments)
     return arguments
 
@@ -88,7 +128,9 @@ def lint(arguments):
         while words and not words[0].startswith("--"):
             values.append(words.pop(0))
         if option.startswith("--"):
-            option = option.replace("_", "-").split(".")[0]  # --reasoning-config.field is its way into JSON
+            option = option.replace("_", "-").split(".")[
+                0
+            ]  # --reasoning-config.field is its way into JSON
         if option not in known:
             wrong.append(f"it has no {option}")
         elif known[option].get("values", 1) == 0 and values:
@@ -96,9 +138,15 @@ def lint(arguments):
         elif known[option].get("values", 1) == 1 and len(values) != 1:
             wrong.append(f"{option} takes one value")
         elif choices := known[option].get("choices"):
-            wrong += [f"{option} {value} is none of {', '.join(map(str, choices))}" for value in values if value not in map(str, choices)]
+            wrong += [
+                f"{option} {value} is none of {', '.join(map(str, choices))}"
+                for value in values
+                if value not in map(str, choices)
+            ]
     if wrong:
-        raise cli.BadData(f"vLLM {json.loads(OPTIONS.read_text())['version']} would refuse this: {'; '.join(wrong)}")
+        raise cli.BadData(
+            f"vLLM {json.loads(OPTIONS.read_text())['version']} would refuse this: {'; '.join(wrong)}"
+        )
 
 
 def _port():
@@ -117,6 +165,7 @@ def _port():
 
 # The server
 
+
 class _Asked(BaseException):
     """Somebody asked this process to stop."""
 
@@ -129,8 +178,14 @@ def serve(path, *, engine="vllm", base=None, name=None, timeout=1800, more=()):
     name = name or job or f"{socket.gethostname()}-{os.getpid()}"
     # Beyond a job nobody but this machine is let in; in one, the clients are on other nodes.
     host, port = (socket.getfqdn(), _port()) if inside else ("127.0.0.1", _port())
-    arguments, environment, base = _command(engine, found, base, "0.0.0.0" if inside else host, port, more)
-    file, log, url = endpoints.folder() / f"{name}.json", endpoints.folder() / f"{name}.log", f"http://{host}:{port}/v1"
+    arguments, environment, base = _command(
+        engine, found, base, "0.0.0.0" if inside else host, port, more
+    )
+    file, log, url = (
+        endpoints.folder() / f"{name}.json",
+        endpoints.folder() / f"{name}.log",
+        f"http://{host}:{port}/v1",
+    )
     log.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
     child = None
@@ -145,23 +200,51 @@ def serve(path, *, engine="vllm", base=None, name=None, timeout=1800, more=()):
             signal.signal(number, stop)
         cli.say(f"starting {arguments[0].rpartition('/')[2]} on port {port}; it says more in {log}")
         with open(log, "wb") as out:
-            child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, start_new_session=True,
-                                     preexec_fn=_dies_with_us)
+            child = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=_dies_with_us,
+            )
         local = f"http://127.0.0.1:{port}/v1"
         wait(local, NAMES, time.monotonic() + timeout, lambda: _dead(child, log))
         said = probe(local)
         if not said["differ"]:
-            raise cli.BadData(f"{found['path']}: base and tuned answer alike; the adapter changes nothing (its module names match none of the "
-                              f"base's, or it was never trained). Not served. Its log: {log}")
-        version = f"vllm {_get(local, '/version').get('version')}" if engine == "vllm" else "embedded"
+            raise cli.BadData(
+                f"{found['path']}: base and tuned answer alike; the adapter changes nothing (its module names match none of the "
+                f"base's, or it was never trained). Not served. Its log: {log}"
+            )
+        version = (
+            f"vllm {_get(local, '/version').get('version')}" if engine == "vllm" else "embedded"
+        )
         if engine == "vllm" and (trouble := budget_trouble(local)):
             cli.say(f"thinking_token_budget: {trouble}; a reply may think for ever")
-        stream.write(file, json.dumps({
-            "url": url, "models": list(NAMES), "engine": version, "base": base, "job": job, "pid": os.getpid(), "host": host, "probe": said,
-            "adapter": {"path": found["path"], "sha256": found["sha256"]},
-            "started": datetime.now(UTC).isoformat(timespec="seconds")}, indent=2) + "\n")
+        stream.write(
+            file,
+            json.dumps(
+                {
+                    "url": url,
+                    "models": list(NAMES),
+                    "engine": version,
+                    "base": base,
+                    "job": job,
+                    "pid": os.getpid(),
+                    "host": host,
+                    "probe": said,
+                    "adapter": {"path": found["path"], "sha256": found["sha256"]},
+                    "started": datetime.now(UTC).isoformat(timespec="seconds"),
+                },
+                indent=2,
+            )
+            + "\n",
+        )
         door = os.environ.get("SLURM_SUBMIT_HOST") if inside else socket.gethostname()
-        cli.say(f"{url} serves {' and '.join(NAMES)} ({file}); from elsewhere: ssh -L {port}:{host}:{port} {door or 'LOGIN'}")
+        cli.say(
+            f"{url} serves {' and '.join(NAMES)} ({file}); from elsewhere: ssh -L {port}:{host}:{port} {door or 'LOGIN'}"
+        )
         child.wait()
         raise cli.Missing(_dead(child, log))
     except _Asked as signal_name:
@@ -180,18 +263,31 @@ def _command(engine, found, base, host, port, more):
     environment = dict(os.environ)
     if engine == "local":
         from decksmith.models import embedded
+
         if not found["gguf"]:
-            raise cli.Missing(f"{found['path']} has no adapter.gguf, which the embedded engine wants; model-export writes it")
+            raise cli.Missing(
+                f"{found['path']} has no adapter.gguf, which the embedded engine wants; model-export writes it"
+            )
         chosen = embedded.settings(loras={"base": None, "tuned": found["gguf"]})
         found["sha256"] = _sha(found["gguf"])
-        return embedded.command(chosen, "--host", host, "--port", port, "--stay", *more), environment, embedded.WEIGHTS_SHA256
+        return (
+            embedded.command(chosen, "--host", host, "--port", port, "--stay", *more),
+            environment,
+            embedded.WEIGHTS_SHA256,
+        )
     base = base or found["base"]
     if not base:
-        raise cli.BadData(f"{found['path']}/adapter_config.json does not name its base; name it with --base")
+        raise cli.BadData(
+            f"{found['path']}/adapter_config.json does not name its base; name it with --base"
+        )
     arguments = vllm(found, base, host, port, more)
     if not (binary := shutil.which("vllm")):
-        raise cli.Missing("vllm is not here; build its image: make image-serve (or --engine local, for an adapter of the embedded model)")
-    cache = Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}-vllm"  # kernels are compiled into a node's own disk
+        raise cli.Missing(
+            "vllm is not here; build its image: make image-serve (or --engine local, for an adapter of the embedded model)"
+        )
+    cache = (
+        Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}-vllm"
+    )  # kernels are compiled into a node's own disk
     for name in ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
         environment.setdefault(name, str(cache / name.lower()))
     return [binary, *arguments[1:]], environment, base
@@ -205,13 +301,19 @@ def _job():
 
 
 def _dies_with_us():
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: no way of ending us leaves an orphan
+    ctypes.CDLL(None).prctl(
+        1, signal.SIGTERM
+    )  # PR_SET_PDEATHSIG: no way of ending us leaves an orphan
 
 
 def _dead(child, log):
     if child.poll() is None:
         return None
-    how = f"status {child.returncode}" if child.returncode >= 0 else signal.Signals(-child.returncode).name
+    how = (
+        f"status {child.returncode}"
+        if child.returncode >= 0
+        else signal.Signals(-child.returncode).name
+    )
     return f"the server ended with {how}; the end of {log}:\n{tail(log)}"
 
 
@@ -230,18 +332,27 @@ def _end(child):
 
 def tail(path):
     try:
-        return "\n".join(Path(path).read_text(errors="replace").splitlines()[-LAST:]) or "(it said nothing)"
+        return (
+            "\n".join(Path(path).read_text(errors="replace").splitlines()[-LAST:])
+            or "(it said nothing)"
+        )
     except OSError:
         return "(it has no log)"
 
 
 # Waiting and probing
 
+
 def _get(url, path, body=None, timeout=5.0):
     """GET, or POST with a body, below the server's root; no proxy stands between us and a compute node."""
-    request = urllib.request.Request(url.removesuffix("/v1") + path, json.dumps(body).encode() if body is not None else None,
-                                     {"Content-Type": "application/json"})
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=timeout) as reply:
+    request = urllib.request.Request(
+        url.removesuffix("/v1") + path,
+        json.dumps(body).encode() if body is not None else None,
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        request, timeout=timeout
+    ) as reply:
         text = reply.read()
     return json.loads(text) if text.strip() else {}
 
@@ -270,15 +381,24 @@ def wait(url, names, deadline, dead=lambda: None):
 def ask(url, model, text, tokens, **more):
     """(content, reasoning) of a greedy reply. Raises cli.TryAgain with the server's words."""
     system = (cli.ROOT / "assets/prompts/deck-system.txt").read_text()
-    body = {"model": model, "temperature": 0, "max_tokens": tokens, **more,
-            "messages": [{"role": "system", "content": system}, {"role": "user", "content": text}]}
+    body = {
+        "model": model,
+        "temperature": 0,
+        "max_tokens": tokens,
+        **more,
+        "messages": [{"role": "system", "content": system}, {"role": "user", "content": text}],
+    }
     try:
         message = _get(url, "/v1/chat/completions", body, timeout=600)["choices"][0]["message"]
     except urllib.error.HTTPError as error:
-        raise cli.TryAgain(f"{url}: HTTP {error.code}: {' '.join(error.read().decode(errors='replace').split())[:300]}") from None
+        raise cli.TryAgain(
+            f"{url}: HTTP {error.code}: {' '.join(error.read().decode(errors='replace').split())[:300]}"
+        ) from None
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise cli.TryAgain(f"{url}: no usable answer from {model} ({error!r})") from None
-    return message.get("content") or "", message.get("reasoning") or message.get("reasoning_content") or ""
+    return message.get("content") or "", message.get("reasoning") or message.get(
+        "reasoning_content"
+    ) or ""
 
 
 def probe(url):
@@ -288,9 +408,16 @@ def probe(url):
     """
     for text in PROBES:
         first, tuned = (ask(url, name, text, PROBE_TOKENS) for name in NAMES)
-        differ = tuned not in (first, ask(url, "base", text, PROBE_TOKENS))  # one answer of a base that does not repeat itself proves nothing
-        said = {"prompt_sha256": hashlib.sha256(text.encode()).hexdigest(), "base": stream.fingerprint(first),
-                "tuned": stream.fingerprint(tuned), "differ": differ}
+        differ = tuned not in (
+            first,
+            ask(url, "base", text, PROBE_TOKENS),
+        )  # one answer of a base that does not repeat itself proves nothing
+        said = {
+            "prompt_sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "base": stream.fingerprint(first),
+            "tuned": stream.fingerprint(tuned),
+            "differ": differ,
+        }
         if differ:
             break
     return said
@@ -315,7 +442,9 @@ def await_ready(*, url=None, job=None, pid=None, names=NAMES, timeout=1800, log=
     def dead():
         gone = pid and _gone(pid) and f"process {pid} is gone" or job and _over(job)
         path = log or (job and endpoints.folder() / f"{job}.log")
-        return gone and f"{gone}, and with it the server" + (f"; the end of {path}:\n{tail(path)}" if path else "")
+        return gone and f"{gone}, and with it the server" + (
+            f"; the end of {path}:\n{tail(path)}" if path else ""
+        )
 
     while True:
         for found in [{"url": url}] if url else endpoints.endpoints():
@@ -331,7 +460,11 @@ def await_ready(*, url=None, job=None, pid=None, names=NAMES, timeout=1800, log=
         if last := dead():
             raise cli.Missing(last)
         if time.monotonic() > deadline:
-            raise cli.TryAgain(f"no server in {endpoints.folder()} is ready after {timeout:.0f} s: {seen}" if not url else seen)
+            raise cli.TryAgain(
+                f"no server in {endpoints.folder()} is ready after {timeout:.0f} s: {seen}"
+                if not url
+                else seen
+            )
         time.sleep(1)
 
 
@@ -347,8 +480,24 @@ def _over(job):
     if not shutil.which("squeue"):  # in an image
         return None
     said = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T"], capture_output=True, text=True)
-    if said.returncode and "Invalid job id" not in said.stderr:  # a controller that does not answer says nothing about the job
+    if (
+        said.returncode and "Invalid job id" not in said.stderr
+    ):  # a controller that does not answer says nothing about the job
         return None
-    over = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "COMPLETING"}
+    over = {
+        "COMPLETED",
+        "FAILED",
+        "CANCELLED",
+        "TIMEOUT",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "BOOT_FAIL",
+        "DEADLINE",
+        "COMPLETING",
+    }
     states = set(said.stdout.split())
-    return None if states - over else f"job {job} is {'/'.join(sorted(states)) or 'no longer in the queue'}"
+    return (
+        None
+        if states - over
+        else f"job {job} is {'/'.join(sorted(states)) or 'no longer in the queue'}"
+    )

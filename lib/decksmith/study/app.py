@@ -22,18 +22,30 @@ TOGETHER = 256  # votes that share one wait for the disk
 
 # The pages
 
+
 def page(title, kind="rater", *, inline=None, message="", question="", handles=True):
     """The text of a page: `rater`, `start` or `owner`; `message` stands on the start page.
 
     inline   None for a page that a server gives. Else {"script": text that runs before vote.js and sets window.booth, "data": what it
              finds as JSON in the element #data}: then the page is one file that needs nothing else, under a policy of hashes."""
     files = _files()
-    given = {"title": title, "kind": kind, "message": message, "question": question, "handles": handles, "inline": None,
-             "names": {name.rpartition(".")[2]: name for name in files}}
+    given = {
+        "title": title,
+        "kind": kind,
+        "message": message,
+        "question": question,
+        "handles": handles,
+        "inline": None,
+        "names": {name.rpartition(".")[2]: name for name in files},
+    }
     if inline:
         script, style = inline.get("script", "") + "\n" + pages.script("vote.js"), _style()
-        given["inline"] = {"policy": pages.policy(script, style, "data:"), "script": pages.as_is(script), "style": pages.as_is(style),
-                           "data": pages.data(inline.get("data"))}
+        given["inline"] = {
+            "policy": pages.policy(script, style, "data:"),
+            "script": pages.as_is(script),
+            "style": pages.as_is(style),
+            "data": pages.data(inline.get("data")),
+        }
     return pages.template("vote.html.j2").render(given)
 
 
@@ -47,11 +59,17 @@ def _style():
 @functools.cache
 def _files():
     """What the pages load, by names that change with the content."""
-    return {f"vote-{hashlib.sha256(text.encode()).hexdigest()[:12]}.{kind}": (text.encode(), mime) for kind, text, mime in (
-        ("css", _style(), "text/css"), ("js", pages.script("vote.js"), "text/javascript"))}
+    return {
+        f"vote-{hashlib.sha256(text.encode()).hexdigest()[:12]}.{kind}": (text.encode(), mime)
+        for kind, text, mime in (
+            ("css", _style(), "text/css"),
+            ("js", pages.script("vote.js"), "text/javascript"),
+        )
+    }
 
 
 # The server
+
 
 class _Writer:
     """Votes that arrive while the disk is busy wait together and are stored by one transaction."""
@@ -74,19 +92,38 @@ class _Writer:
                 done = await asyncio.to_thread(self.study.together, [call for call, _ in batch])
             except Exception as error:  # a full disk, say: nothing of the batch is stored, and nobody is told that it was
                 cli.say(f"votes could not be stored: {error}")
-                done = [cli.TryAgain("this could not be stored; it will be tried again")] * len(batch)
+                done = [cli.TryAgain("this could not be stored; it will be tried again")] * len(
+                    batch
+                )
             for (_, future), value in zip(batch, done, strict=True):
                 if not future.done():
-                    future.set_exception(value) if isinstance(value, Exception) else future.set_result(value)
+                    future.set_exception(value) if isinstance(
+                        value, Exception
+                    ) else future.set_result(value)
 
 
 def application(study, *, hosts=None, public=None, handles=True):
     """The aiohttp application that serves `study`. hosts, public: by which names it may be called (web.application); handles: whether people
     may choose a name themselves, or need a link from the owner."""
-    app = web.application(csp=web.policy(script_src="'self'", style_src="'self'", img_src="'self' data:", font_src="data:", connect_src="'self'"),
-                          hosts=hosts, public=public, body=1 << 16)
+    app = web.application(
+        csp=web.policy(
+            script_src="'self'",
+            style_src="'self'",
+            img_src="'self' data:",
+            font_src="data:",
+            connect_src="'self'",
+        ),
+        hosts=hosts,
+        public=public,
+        body=1 << 16,
+    )
     writer, known = _Writer(study), {}
-    joins, misses, actions, looks = web.Rate(60, 600), web.Rate(60, 60), web.Rate(240, 120), web.Rate(3000, 300)
+    joins, misses, actions, looks = (
+        web.Rate(60, 600),
+        web.Rate(60, 60),
+        web.Rate(240, 120),
+        web.Rate(3000, 300),
+    )
     routes = http.RouteTableDef()
 
     def html(text, status=200):
@@ -94,7 +131,16 @@ def application(study, *, hosts=None, public=None, handles=True):
 
     def start(message="", status=200):
         about = study.about
-        return html(page(about["title"], "start", message=message, question=about["question"], handles=handles and not study.closed), status)
+        return html(
+            page(
+                about["title"],
+                "start",
+                message=message,
+                question=about["question"],
+                handles=handles and not study.closed,
+            ),
+            status,
+        )
 
     async def rater_of(request):
         token = request.match_info["token"]
@@ -136,7 +182,12 @@ def application(study, *, hosts=None, public=None, handles=True):
         body, mime = _files().get(request.match_info["name"]) or (None, None)
         if body is None:
             raise http.HTTPNotFound
-        return http.Response(body=body, content_type=mime, charset="utf-8", headers={"Cache-Control": "public, max-age=31536000, immutable"})
+        return http.Response(
+            body=body,
+            content_type=mime,
+            charset="utf-8",
+            headers={"Cache-Control": "public, max-age=31536000, immutable"},
+        )
 
     @routes.post("/join")
     async def join(request):
@@ -146,10 +197,20 @@ def application(study, *, hosts=None, public=None, handles=True):
         joins.check(web.remote(request))
         address = web.remote(request)
         try:
-            token = await changed(lambda: study.add_rater(body.get("name"), source="handle", fresh=True, address=address))
+            token = await changed(
+                lambda: study.add_rater(
+                    body.get("name"), source="handle", fresh=True, address=address
+                )
+            )
         except store.TooSoon as error:
-            raise http.HTTPTooManyRequests(text=str(error), headers={"Retry-After": str(int(error.seconds) + 1)}) from None
-        return token if isinstance(token, http.Response) else http.json_response({"link": f"/r/{token}/"})
+            raise http.HTTPTooManyRequests(
+                text=str(error), headers={"Retry-After": str(int(error.seconds) + 1)}
+            ) from None
+        return (
+            token
+            if isinstance(token, http.Response)
+            else http.json_response({"link": f"/r/{token}/"})
+        )
 
     @routes.get("/r/{token}")
     async def bare(request):
@@ -171,7 +232,9 @@ def application(study, *, hosts=None, public=None, handles=True):
             found = study.sheet(rater)
             return stream.dumps({**found, "results": study.results()} if found["closed"] else found)
 
-        return http.Response(body=await asyncio.to_thread(look), content_type="application/json", charset="utf-8")
+        return http.Response(
+            body=await asyncio.to_thread(look), content_type="application/json", charset="utf-8"
+        )
 
     @routes.get("/r/{token}/p/{name}")
     async def picture(request):
@@ -184,21 +247,35 @@ def application(study, *, hosts=None, public=None, handles=True):
             data = await asyncio.to_thread((study.folder / "pictures" / name).read_bytes)
         except OSError:
             raise http.HTTPNotFound from None
-        return http.Response(body=data, content_type="image/webp", headers={"Cache-Control": "private, max-age=86400, immutable"})
+        return http.Response(
+            body=data,
+            content_type="image/webp",
+            headers={"Cache-Control": "private, max-age=86400, immutable"},
+        )
 
     @routes.post("/r/{token}/vote")
     async def vote(request):
         rater = await rater_of(request)
         actions.check(rater)
         body = await web.asked(request, pair=str, key=str, ballot=dict)
-        return said(await changed(lambda: {"is": study.vote(rater, body.get("pair"), body.get("ballot"), key=body.get("key"))}))
+        return said(
+            await changed(
+                lambda: {
+                    "is": study.vote(
+                        rater, body.get("pair"), body.get("ballot"), key=body.get("key")
+                    )
+                }
+            )
+        )
 
     @routes.post("/r/{token}/skip")
     async def skip(request):
         rater = await rater_of(request)
         actions.check(rater)
         body = await web.asked(request, pair=str, key=str)
-        return said(await changed(lambda: {"is": study.skip(rater, body.get("pair"), key=body.get("key"))}))
+        return said(
+            await changed(lambda: {"is": study.skip(rater, body.get("pair"), key=body.get("key"))})
+        )
 
     @routes.post("/r/{token}/undo")
     async def undo(request):
@@ -206,8 +283,12 @@ def application(study, *, hosts=None, public=None, handles=True):
         actions.check(rater)
         body = await web.asked(request, pair=str, key=str)
         if "pair" not in body:
-            raise http.HTTPBadRequest(text="pair: which one?")  # a last one would be another when the request comes twice
-        return said(await changed(lambda: {"is": study.undo(rater, body["pair"], key=body.get("key"))}))
+            raise http.HTTPBadRequest(
+                text="pair: which one?"
+            )  # a last one would be another when the request comes twice
+        return said(
+            await changed(lambda: {"is": study.undo(rater, body["pair"], key=body.get("key"))})
+        )
 
     @routes.post("/r/{token}/more")
     async def more(request):
@@ -242,8 +323,18 @@ def application(study, *, hosts=None, public=None, handles=True):
         if len(names) > 500:
             raise http.HTTPBadRequest(text="at most 500 names at a time")
         tokens = await changed(lambda: [study.add_rater(name) for name in names])
-        return tokens if isinstance(tokens, http.Response) else http.json_response(
-            {"links": [{"name": name, "link": f"/r/{token}/"} for name, token in zip(names, tokens, strict=True)]})
+        return (
+            tokens
+            if isinstance(tokens, http.Response)
+            else http.json_response(
+                {
+                    "links": [
+                        {"name": name, "link": f"/r/{token}/"}
+                        for name, token in zip(names, tokens, strict=True)
+                    ]
+                }
+            )
+        )
 
     app.add_routes(routes)
 
@@ -267,13 +358,35 @@ def progress(study):
     raters = []
     for rater in study.raters():
         votes = by[rater["id"]]
-        times, gold = sorted(vote["seconds"] for vote in votes), [vote for vote in votes if vote["kind"] == "gold"]
-        raters.append({**{key: rater[key] for key in ("name", "source", "given", "votes", "skipped", "last")},
-                       "seconds": times[len(times) // 2] if times else None,
-                       "gold": [sum(vote["choice"] == vote["expect"] for vote in gold), len(gold)], "link": f"/r/{study.token(rater['id'])}/"})
-    each, asked = study.about["raters_per_pair"], [pair for pair in pairs if pairs[pair]["kind"] == "vote"]
-    return {"title": study.about["title"], "closed": study.closed, "pairs": len(asked), "each": each, "votes": sum(map(len, by.values())),
-            "covered": [sum(min(covered[pair], each) == n for pair in asked) for n in range(each + 1)], "raters": raters, "results": study.results()}
+        times, gold = (
+            sorted(vote["seconds"] for vote in votes),
+            [vote for vote in votes if vote["kind"] == "gold"],
+        )
+        raters.append(
+            {
+                **{
+                    key: rater[key]
+                    for key in ("name", "source", "given", "votes", "skipped", "last")
+                },
+                "seconds": times[len(times) // 2] if times else None,
+                "gold": [sum(vote["choice"] == vote["expect"] for vote in gold), len(gold)],
+                "link": f"/r/{study.token(rater['id'])}/",
+            }
+        )
+    each, asked = (
+        study.about["raters_per_pair"],
+        [pair for pair in pairs if pairs[pair]["kind"] == "vote"],
+    )
+    return {
+        "title": study.about["title"],
+        "closed": study.closed,
+        "pairs": len(asked),
+        "each": each,
+        "votes": sum(map(len, by.values())),
+        "covered": [sum(min(covered[pair], each) == n for pair in asked) for n in range(each + 1)],
+        "raters": raters,
+        "results": study.results(),
+    }
 
 
 def serve(folder, *, host="127.0.0.1", port=None, public=None, handles=True, adaptive=False):
@@ -293,10 +406,15 @@ def serve(folder, *, host="127.0.0.1", port=None, public=None, handles=True, ada
         url = public or url
         owner = f"{url}/owner/{study.owner}/"
         with web.announced(study.folder / "server.json", {"url": url, "owner": owner}):
-            cli.say(f"{study.folder}: {len(study.pairs)} pairs; people vote at {url}/" if handles else
-                    f"{study.folder}: {len(study.pairs)} pairs; by invitation")
+            cli.say(
+                f"{study.folder}: {len(study.pairs)} pairs; people vote at {url}/"
+                if handles
+                else f"{study.folder}: {len(study.pairs)} pairs; by invitation"
+            )
             cli.say(f"the owner's page, which makes links and closes the study: {owner}")
-            yield application(study, hosts=web.LOOPBACK if local else None, public=public, handles=handles)
+            yield application(
+                study, hosts=web.LOOPBACK if local else None, public=public, handles=handles
+            )
         study.close_file()
 
     web.run(make, host, port)

@@ -30,6 +30,7 @@ def key(study, rater):
 
 # Out
 
+
 def export(study, name, out):
     """Write the ballot of the rater of this name, who is added unless there, into the folder `out`.
 
@@ -44,32 +45,69 @@ def export(study, name, out):
     sheet = study.sheet(rater)
     if not sheet["pairs"]:
         raise cli.BadData(f"{name}: there is no pair left for this rater")
-    stem = re.sub(r"[^a-z0-9]+", "-", unicodedata.normalize("NFKD", sheet["rater"]).encode("ascii", "ignore").decode().lower()).strip("-")
+    stem = re.sub(
+        r"[^a-z0-9]+",
+        "-",
+        unicodedata.normalize("NFKD", sheet["rater"]).encode("ascii", "ignore").decode().lower(),
+    ).strip("-")
     stem = f"{stem or 'ballot'}-{rater}"
-    pictures = {file: base64.b64encode((study.folder / "pictures" / file).read_bytes()).decode()
-                for pair in sheet["pairs"] for side in ("left", "right") for file in pair[side]}
-    data = {"study": study_id(study), "rater": rater, "key": key(study, rater).hex(), "file": f"answers-{stem}.json", "sheet": sheet,
-            "pictures": pictures}
-    text = app.page(sheet["title"], inline={"script": (cli.ROOT / "assets" / "web" / "ballot.js").read_text(), "data": data}).encode()
+    pictures = {
+        file: base64.b64encode((study.folder / "pictures" / file).read_bytes()).decode()
+        for pair in sheet["pairs"]
+        for side in ("left", "right")
+        for file in pair[side]
+    }
+    data = {
+        "study": study_id(study),
+        "rater": rater,
+        "key": key(study, rater).hex(),
+        "file": f"answers-{stem}.json",
+        "sheet": sheet,
+        "pictures": pictures,
+    }
+    text = app.page(
+        sheet["title"],
+        inline={"script": (cli.ROOT / "assets" / "web" / "ballot.js").read_text(), "data": data},
+    ).encode()
     path = out / f"{stem}.html"
     stream.write(path, text)
-    return {"rater": rater, "name": sheet["rater"], "pairs": len(sheet["pairs"]), "bytes": len(text), "path": str(path)}
+    return {
+        "rater": rater,
+        "name": sheet["rater"],
+        "pairs": len(sheet["pairs"]),
+        "bytes": len(text),
+        "path": str(path),
+    }
 
 
 # And back
+
 
 def merge(study, path, *, unfinished=False):
     """Store the answers of one file: {"file", "is": "stored", "same" or "refused", "rater", "votes", "same", "differ", "why"}.
 
     A file is taken whole, in one durable transaction, or not at all; one that came before changes nothing ("same"). A vote that stands
     for a pair stands: other answers are counted as "differ". unfinished: also files that do not answer all pairs."""
-    found = {"file": str(path), "is": "refused", "rater": None, "votes": 0, "same": 0, "differ": 0, "why": None}
+    found = {
+        "file": str(path),
+        "is": "refused",
+        "rater": None,
+        "votes": 0,
+        "same": 0,
+        "differ": 0,
+        "why": None,
+    }
     try:
         rater, answers, skipped = _read(study, path, unfinished)
     except cli.BadData as error:
         return {**found, "why": str(error)}
     found["rater"] = study.name(rater)
-    calls = [lambda one=one: study.vote(rater, one["pair"], one["ballot"], key=one["key"], source="ballot") for one in answers]
+    calls = [
+        lambda one=one: study.vote(
+            rater, one["pair"], one["ballot"], key=one["key"], source="ballot"
+        )
+        for one in answers
+    ]
     calls += [lambda one=one: study.skip(rater, one["pair"], key=one["key"]) for one in skipped]
     done = study.together(calls)
     for value in done:
@@ -78,8 +116,16 @@ def merge(study, path, *, unfinished=False):
     if any(isinstance(value, store.Closed) for value in done):
         return {**found, "why": "the study is closed: votes neither come nor go"}
     votes = done[: len(answers)]
-    found |= {"votes": votes.count("stored"), "same": votes.count("same"), "differ": sum(isinstance(v, store.Conflict) for v in votes)}
-    found["why"] = f"{found['differ']} of its pairs have other votes already; those stand" if found["differ"] else None
+    found |= {
+        "votes": votes.count("stored"),
+        "same": votes.count("same"),
+        "differ": sum(isinstance(v, store.Conflict) for v in votes),
+    }
+    found["why"] = (
+        f"{found['differ']} of its pairs have other votes already; those stand"
+        if found["differ"]
+        else None
+    )
     return {**found, "is": "stored" if "stored" in done else "same"}
 
 
@@ -97,25 +143,44 @@ def _read(study, path, unfinished):
     outer = _object(data, {"ballot": int, "payload": str, "signature": str})
     if outer["ballot"] != 1:
         raise cli.BadData("of another version of decksmith")
-    said = _object(outer["payload"], {"study": str, "rater": str, "at": str, "answers": list, "skipped": list})
+    said = _object(
+        outer["payload"], {"study": str, "rater": str, "at": str, "answers": list, "skipped": list}
+    )
     if said["study"] != study_id(study):
         raise cli.BadData("of another study")
     if not re.fullmatch(r"[a-z0-9]{1,64}", said["rater"]):
         raise cli.BadData("not a file of answers")
-    wanted = hmac.new(key(study, said["rater"]), outer["payload"].encode("utf-8", "surrogatepass"), "sha256").hexdigest()
-    if not hmac.compare_digest(wanted.encode(), outer["signature"].encode("utf-8", "surrogatepass")):
-        raise cli.BadData("the signature does not fit: somebody or something changed the file after it was saved; ask for it again")
+    wanted = hmac.new(
+        key(study, said["rater"]), outer["payload"].encode("utf-8", "surrogatepass"), "sha256"
+    ).hexdigest()
+    if not hmac.compare_digest(
+        wanted.encode(), outer["signature"].encode("utf-8", "surrogatepass")
+    ):
+        raise cli.BadData(
+            "the signature does not fit: somebody or something changed the file after it was saved; ask for it again"
+        )
     if study.rater(study.token(said["rater"])) is None:
-        raise cli.BadData("the study does not know this rater: its votes.db is not the one that the ballot was exported from")
+        raise cli.BadData(
+            "the study does not know this rater: its votes.db is not the one that the ballot was exported from"
+        )
     sheet, names = study.sheet(said["rater"]), []
     queue = {pair["id"] for pair in sheet["pairs"]}
     for kind in ("answers", "skipped"):
         for number, one in enumerate(said[kind], 1):
-            if not isinstance(one, dict) or one.keys() != ({"pair", "key", "ballot"} if kind == "answers" else {"pair", "key"}):
+            if not isinstance(one, dict) or one.keys() != (
+                {"pair", "key", "ballot"} if kind == "answers" else {"pair", "key"}
+            ):
                 raise cli.BadData(f"{kind} {number}: not an answer")
             if not isinstance(one["pair"], str) or one["pair"] not in queue:
-                raise cli.BadData(f"{kind} {number}: {str(one['pair'])[:40]!r} is no pair of this rater's ballot")
-            if not isinstance(one["key"], str) or not 8 <= len(one["key"]) <= 64 or not one["key"].isascii() or not one["key"].isprintable():
+                raise cli.BadData(
+                    f"{kind} {number}: {str(one['pair'])[:40]!r} is no pair of this rater's ballot"
+                )
+            if (
+                not isinstance(one["key"], str)
+                or not 8 <= len(one["key"]) <= 64
+                or not one["key"].isascii()
+                or not one["key"].isprintable()
+            ):
                 raise cli.BadData(f"{kind} {number}: not an answer")
             names.append(one["pair"])
             if kind == "answers":
@@ -126,7 +191,9 @@ def _read(study, path, unfinished):
     if len(names) > len(set(names)):
         raise cli.BadData("a pair is answered twice")
     if (open_ := queue - set(names) - sheet["done"].keys()) and not unfinished:
-        raise cli.BadData(f"{len(open_)} of {len(queue)} pairs have no answer yet; --unfinished takes what is there, and the rest can come later")
+        raise cli.BadData(
+            f"{len(open_)} of {len(queue)} pairs have no answer yet; --unfinished takes what is there, and the rest can come later"
+        )
     return said["rater"], said["answers"], said["skipped"]
 
 
@@ -136,6 +203,10 @@ def _object(text, kinds):
         found = json.loads(text, parse_constant=lambda name: 1 / 0)
     except (ValueError, RecursionError, ZeroDivisionError):
         raise cli.BadData("no JSON: cut off, or not a file of answers") from None
-    if not isinstance(found, dict) or found.keys() != kinds.keys() or not all(type(found[name]) is kind for name, kind in kinds.items()):
+    if (
+        not isinstance(found, dict)
+        or found.keys() != kinds.keys()
+        or not all(type(found[name]) is kind for name, kind in kinds.items())
+    ):
         raise cli.BadData("not a file of answers")
     return found

@@ -38,26 +38,47 @@ def find(people: Iterable[dict], votes: list[dict]) -> dict:
     Returns {"rule", "chose": people who chose a name, "addresses", "found": [{"by": "address" or "burst", "networks", "first",
     "last", "raters", "people", "votes", "share"}], "raters": everybody in a crowd, "people", "votes", "share", "warnings"}.
     """
-    chose = sorted((one for one in people if one["network"]), key=lambda one: (one["at"], one["id"]))
+    chose = sorted(
+        (one for one in people if one["network"]), key=lambda one: (one["at"], one["id"])
+    )
     cast, total = Counter(vote["rater"] for vote in votes), len(votes)
 
     def shares(members):
         count = sum(cast[one["id"]] for one in members)
-        return {"people": len(members), "votes": count, "share": round(count / total, 4) if total else 0.0}
+        return {
+            "people": len(members),
+            "votes": count,
+            "share": round(count / total, 4) if total else 0.0,
+        }
 
     def crowd(by, members):
-        return {"by": by, "networks": sorted({one["network"] for one in members}), "first": members[0]["at"],
-                "last": members[-1]["at"], "raters": [one["id"] for one in members], **shares(members)}
+        return {
+            "by": by,
+            "networks": sorted({one["network"] for one in members}),
+            "first": members[0]["at"],
+            "last": members[-1]["at"],
+            "raters": [one["id"] for one in members],
+            **shares(members),
+        }
 
     of = defaultdict(list)
     for one in chose:
         of[one["network"]].append(one)
     found = [crowd("address", members) for members in of.values() if len(members) >= RULE["people"]]
-    found += [crowd("burst", members) for members in bursts(chose) if len({one["network"] for one in members}) > 1]
+    found += [
+        crowd("burst", members)
+        for members in bursts(chose)
+        if len({one["network"] for one in members}) > 1
+    ]
     found.sort(key=lambda one: -one["votes"])
     inside = {rater for one in found for rater in one["raters"]}
-    all_in = {"chose": len(chose), "addresses": len(of), "found": found, "raters": sorted(inside),
-              **shares([one for one in chose if one["id"] in inside])}
+    all_in = {
+        "chose": len(chose),
+        "addresses": len(of),
+        "found": found,
+        "raters": sorted(inside),
+        **shares([one for one in chose if one["id"] in inside]),
+    }
     return {"rule": RULE, **all_in, "warnings": _warnings(all_in)}
 
 
@@ -69,12 +90,12 @@ def bursts(people: list[dict]) -> Iterable[list[dict]]:
     for at in range(len(people) - reach):
         if (times[at + reach] - times[at]).total_seconds() <= RULE["seconds"]:
             if begin is not None and at > last:
-                yield people[begin:last + 1]
+                yield people[begin : last + 1]
                 begin = None
             begin = at if begin is None else begin
             last = at + reach
     if begin is not None:
-        yield people[begin:last + 1]
+        yield people[begin : last + 1]
 
 
 def large(share: float) -> bool:
@@ -88,18 +109,28 @@ def _warnings(found):
         if large(one["share"]):
             cast = f"cast {100 * one['share']:.0f} % of the votes"
             if one["by"] == "address":
-                said.append(f"{one['people']} people who chose their names came from one address and {cast}; they may be one")
+                said.append(
+                    f"{one['people']} people who chose their names came from one address and {cast}; they may be one"
+                )
             else:
-                seconds = (datetime.fromisoformat(one["last"]) - datetime.fromisoformat(one["first"])).total_seconds()
-                said.append(f"{one['people']} names were chosen within {max(1, seconds):.0f} s, from {len(one['networks'])} addresses, "
-                            f"and {cast}; they may be one script's")
+                seconds = (
+                    datetime.fromisoformat(one["last"]) - datetime.fromisoformat(one["first"])
+                ).total_seconds()
+                said.append(
+                    f"{one['people']} names were chosen within {max(1, seconds):.0f} s, from {len(one['networks'])} addresses, "
+                    f"and {cast}; they may be one script's"
+                )
     if not said and large(found["share"]):
-        said.append(f"{found['people']} people who chose their names came from few addresses or in bursts and cast "
-                    f"{100 * found['share']:.0f} % of the votes")
+        said.append(
+            f"{found['people']} people who chose their names came from few addresses or in bursts and cast "
+            f"{100 * found['share']:.0f} % of the votes"
+        )
     return said
 
 
-def by_time(people: Iterable[dict], votes: list[dict], most: int = 24) -> list[tuple[str, int, int]]:
+def by_time(
+    people: Iterable[dict], votes: list[dict], most: int = 24
+) -> list[tuple[str, int, int]]:
     """`[(time, names that were chosen then, votes)]` by minute, hour, day or month, whichever gives at most `most` rows first."""
     names = [one["at"] for one in people if one["network"]]
     cast = [vote["at"] for vote in votes if vote.get("at")]
@@ -108,4 +139,7 @@ def by_time(people: Iterable[dict], votes: list[dict], most: int = 24) -> list[t
         times = sorted(set(itertools.chain(*rows)))
         if len(times) <= most:
             break
-    return [(time.replace("T", " ") + (":00" if length == 13 else ""), rows[0][time], rows[1][time]) for time in times]
+    return [
+        (time.replace("T", " ") + (":00" if length == 13 else ""), rows[0][time], rows[1][time])
+        for time in times
+    ]

@@ -24,11 +24,24 @@ from decksmith.training import adapter
 
 PRINTED = 64 << 20  # bytes of a command's output
 # Of no other checkpoint would these come out differently: usage, a command that is not there or cannot be run, configuration.
-WRONG = {2: "was called wrongly", 78: "is configured wrongly", 126: "cannot be run", 127: "is not there"}
+WRONG = {
+    2: "was called wrongly",
+    78: "is configured wrongly",
+    126: "cannot be run",
+    127: "is not there",
+}
 HOPELESS = 65  # of this checkpoint alone: an adapter that changes nothing, say
 PANELS = 12
 CHOSEN = "#c2912b"
-BESIDE = {"num_entries", "avg_tokens", "gen_seconds", "no_answer", "std_err", "coverage", "truncated"}  # of a mode, and no score
+BESIDE = {
+    "num_entries",
+    "avg_tokens",
+    "gen_seconds",
+    "no_answer",
+    "std_err",
+    "coverage",
+    "truncated",
+}  # of a mode, and no score
 NEVER_LINKS = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 
 
@@ -53,7 +66,9 @@ def watch(run, command, *, once=False, tries=3, every=15.0, told=print):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise cli.TryAgain(f"another ckpt-watch works in {home}; wait for it, or stop it") from None
+            raise cli.TryAgain(
+                f"another ckpt-watch works in {home}; wait for it, or stop it"
+            ) from None
         return _Watch(run, folder, home, command, tries, every, told).go(once)
 
 
@@ -62,7 +77,10 @@ class _Watch:
         self.run, self.folder, self.home, self.command = run, folder, home, command
         self.tries, self.every, self.told = tries, every, told
         self.later = {}  # step -> time.monotonic() before which it is not tried again
-        self.known, self.seen = {}, {}  # by step: what its file says; its folder, so that weights are looked at once
+        self.known, self.seen = (
+            {},
+            {},
+        )  # by step: what its file says; its folder, so that weights are looked at once
         for path in home.glob("step_*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 state = json.loads(path.read_text())
@@ -75,11 +93,19 @@ class _Watch:
         self._curve()
         while True:
             for state in self._waiting():
-                if (self.home / f"step_{state['step']}/.watch").exists():  # of a watcher that was killed
+                if (
+                    self.home / f"step_{state['step']}/.watch"
+                ).exists():  # of a watcher that was killed
                     self._attempt(state)
-            ready = [state for state in self._waiting() if self.later.get(state["step"], 0) <= time.monotonic()]
+            ready = [
+                state
+                for state in self._waiting()
+                if self.later.get(state["step"], 0) <= time.monotonic()
+            ]
             if ready:
-                self._attempt(min(ready, key=lambda state: (len(state["failures"]), -state["step"])))
+                self._attempt(
+                    min(ready, key=lambda state: (len(state["failures"]), -state["step"]))
+                )
             elif not self._waiting() and (once or self._complete(found)):
                 return self._tally()
             else:
@@ -108,14 +134,34 @@ class _Watch:
             if state and state["checkpoint"] == identity:
                 continue
             if state:
-                os.replace(self._file(step), self.home / f"old-step_{step}-{state['checkpoint'][:8]}.json")
-                cli.say(f"step {step} is another checkpoint than the one of before; that one's line is kept in {self.home}/old-step_{step}-{state['checkpoint'][:8]}.json. "
-                        f"Has the training begun anew? Then move {self.home} away")
-            self._keep({"step": step, "checkpoint": identity, "failures": [],
-                        **{name: value for name, value in (("loss", info.get("train:loss")), ("val_loss", info.get("val:val_loss"))) if _number(value)}})
+                os.replace(
+                    self._file(step), self.home / f"old-step_{step}-{state['checkpoint'][:8]}.json"
+                )
+                cli.say(
+                    f"step {step} is another checkpoint than the one of before; that one's line is kept in {self.home}/old-step_{step}-{state['checkpoint'][:8]}.json. "
+                    f"Has the training begun anew? Then move {self.home} away"
+                )
+            self._keep(
+                {
+                    "step": step,
+                    "checkpoint": identity,
+                    "failures": [],
+                    **{
+                        name: value
+                        for name, value in (
+                            ("loss", info.get("train:loss")),
+                            ("val_loss", info.get("val:val_loss")),
+                        )
+                        if _number(value)
+                    },
+                }
+            )
         there = {step for step, *_ in found}
         for state in self._waiting():
-            if state["step"] not in there and not (self.home / f"step_{state['step']}/.watch").exists():
+            if (
+                state["step"] not in there
+                and not (self.home / f"step_{state['step']}/.watch").exists()
+            ):
                 self._pruned(state)
         return found
 
@@ -150,11 +196,15 @@ class _Watch:
         kept = place / ".watch"
         try:
             if _alive(kept) or (kept / "status").exists():
-                cli.say(f"step {step}: the command of before {'still runs' if _alive(kept) else 'has ended'}")
+                cli.say(
+                    f"step {step}: the command of before {'still runs' if _alive(kept) else 'has ended'}"
+                )
             else:
                 shutil.rmtree(place, ignore_errors=True)
                 try:
-                    _hold(self.folder / f"step_{step}", held := place / "checkpoints" / f"step_{step}")
+                    _hold(
+                        self.folder / f"step_{step}", held := place / "checkpoints" / f"step_{step}"
+                    )
                     if _identity(held) != state["checkpoint"]:
                         raise FileNotFoundError
                 except FileNotFoundError:
@@ -164,7 +214,9 @@ class _Watch:
                     if (self.run / name).exists():
                         (place / name).symlink_to(self.run / name)
                 kept.mkdir()
-                cli.say(f"step {step}: {' '.join(' '.join(self.command).split())[:100]}; it says more in {log}")
+                cli.say(
+                    f"step {step}: {' '.join(' '.join(self.command).split())[:100]}; it says more in {log}"
+                )
                 child = self._start(place, kept, log, step)
             while child.poll() is None if child else _alive(kept):
                 time.sleep(min(0.2, self.every))
@@ -177,14 +229,26 @@ class _Watch:
 
     def _start(self, place, kept, log, step):
         """The command as a process group. Its shell notes first who it is and last how the command ended, whoever still watches then."""
-        environment = os.environ | {"CKPT_STEP": str(step), "CKPT_RUN": str(place), "CKPT_PATH": str(place / "checkpoints" / f"step_{step}"),
-                                    "CKPT_ID": self.known[step]["checkpoint"]}
+        environment = os.environ | {
+            "CKPT_STEP": str(step),
+            "CKPT_RUN": str(place),
+            "CKPT_PATH": str(place / "checkpoints" / f"step_{step}"),
+            "CKPT_ID": self.known[step]["checkpoint"],
+        }
         (kept / "host").write_text(socket.gethostname())
-        script = ('kept=$1 && shift && cat /proc/$$/stat > "$kept/stat" && { "$@" > "$kept/printed"; echo $? > "$kept/status.tmp"; } '
-                  '&& mv "$kept/status.tmp" "$kept/status"')
+        script = (
+            'kept=$1 && shift && cat /proc/$$/stat > "$kept/stat" && { "$@" > "$kept/printed"; echo $? > "$kept/status.tmp"; } '
+            '&& mv "$kept/status.tmp" "$kept/status"'
+        )
         with open(log, "ab") as errors:
-            return subprocess.Popen(["/bin/sh", "-c", script, "sh", str(kept), *self.command], stdout=errors, stderr=errors,
-                                    stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
+            return subprocess.Popen(
+                ["/bin/sh", "-c", script, "sh", str(kept), *self.command],
+                stdout=errors,
+                stderr=errors,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
 
     def _judge(self, state, place, log):
         """Make what a command left behind a line of the curve, a failure or a gap."""
@@ -195,14 +259,33 @@ class _Watch:
             status = None
         metrics = _metrics(kept / "printed") if status in (0, 1) else None
         if metrics and (status == 0 or len(state["failures"]) + 1 >= self.tries):
-            seconds = max(0.0, round((kept / "status").stat().st_mtime - (kept / "stat").stat().st_mtime, 1))
-            return self._settle(state | {"metrics": metrics, "partial": status == 1, "attempts": len(state["failures"]) + 1, "seconds": seconds})
+            seconds = max(
+                0.0, round((kept / "status").stat().st_mtime - (kept / "stat").stat().st_mtime, 1)
+            )
+            return self._settle(
+                state
+                | {
+                    "metrics": metrics,
+                    "partial": status == 1,
+                    "attempts": len(state["failures"]) + 1,
+                    "seconds": seconds,
+                }
+            )
         last = _last(log)
-        words = ("was killed" if status is None else "printed no metrics (a JSON object)" if status == 0 else
-                 "could measure a part only" if metrics else f"ended with status {status}")
+        words = (
+            "was killed"
+            if status is None
+            else "printed no metrics (a JSON object)"
+            if status == 0
+            else "could measure a part only"
+            if metrics
+            else f"ended with status {status}"
+        )
         if status in WRONG:
             shutil.rmtree(place, ignore_errors=True)
-            raise cli.BadConfig(f"the command {WRONG[status]} (status {status}): {last or self.command[0]}; nothing is noted, mend it and run this again")
+            raise cli.BadConfig(
+                f"the command {WRONG[status]} (status {status}): {last or self.command[0]}; nothing is noted, mend it and run this again"
+            )
         words += f": {last}" if last else ""
         state["failures"] = [*state["failures"], {"status": status, "message": words, "at": _now()}]
         tried = len(state["failures"])
@@ -210,13 +293,17 @@ class _Watch:
             return self._gap(state, "refused" if status == HOPELESS else "failed", words)
         self.later[state["step"]] = time.monotonic() + self.every * 2**tried
         self._keep(state)
-        cli.say(f"step {state['step']}: the command {words}; again in {self.every * 2**tried:.0f} s ({tried} of {self.tries})")
+        cli.say(
+            f"step {state['step']}: the command {words}; again in {self.every * 2**tried:.0f} s ({tried} of {self.tries})"
+        )
 
     def _pruned(self, state):
         self._gap(state, "pruned", "the trainer removed it (keep_top_k) before its turn")
 
     def _gap(self, state, kind, message):
-        again = "" if kind == "pruned" else f"; to have it tried again: rm {self._file(state['step'])}"
+        again = (
+            "" if kind == "pruned" else f"; to have it tried again: rm {self._file(state['step'])}"
+        )
         cli.say(f"step {state['step']}: a gap ({kind}): {message}{again}")
         self._settle(state | {"gap": kind, "message": message, "attempts": len(state["failures"])})
 
@@ -232,7 +319,12 @@ class _Watch:
         lines = [_line(state) for _, state in sorted(self.known.items()) if _over(state)]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         path = self.home / "curve.jsonl"
-        if not lines or path.exists() and path.read_text() == text and (self.home / "curve.png").exists():
+        if (
+            not lines
+            or path.exists()
+            and path.read_text() == text
+            and (self.home / "curve.png").exists()
+        ):
             return
         draw(self.home, lines)
         stream.write(path, text)  # last: a watcher that was killed before it draws again
@@ -240,7 +332,10 @@ class _Watch:
     def _tally(self):
         gaps = [state for _, state in sorted(self.known.items()) if "gap" in state]
         named = ", ".join(f"{state['step']} ({state['gap']})" for state in gaps)
-        cli.say(f"{len(self.known) - len(gaps)} of {len(self.known)} checkpoints are on the curve, {self.home}/curve.png" + (f"; gaps: {named}" if gaps else ""))
+        cli.say(
+            f"{len(self.known) - len(gaps)} of {len(self.known)} checkpoints are on the curve, {self.home}/curve.png"
+            + (f"; gaps: {named}" if gaps else "")
+        )
         return 75 if any(state["gap"] != "pruned" for state in gaps) else 0
 
 
@@ -253,21 +348,47 @@ def _over(state):
 
 
 def _line(state):
-    return {key: state[key] for key in ("step", "metrics", "partial", "gap", "message", "loss", "val_loss", "attempts", "seconds", "at", "checkpoint")
-            if key in state}
+    return {
+        key: state[key]
+        for key in (
+            "step",
+            "metrics",
+            "partial",
+            "gap",
+            "message",
+            "loss",
+            "val_loss",
+            "attempts",
+            "seconds",
+            "at",
+            "checkpoint",
+        )
+        if key in state
+    }
 
 
 def _identity(path):
     """A name for the weights of a checkpoint: their files' names, sizes and times, which links and copies with times keep."""
     weights = path / "policy/weights"
-    files = sorted(one for one in (weights if weights.is_dir() else path).rglob("*") if one.is_file())
-    return stream.fingerprint([path.name, *([str(one.relative_to(path)), one.stat().st_size, one.stat().st_mtime_ns] for one in files)])
+    files = sorted(
+        one for one in (weights if weights.is_dir() else path).rglob("*") if one.is_file()
+    )
+    return stream.fingerprint(
+        [
+            path.name,
+            *(
+                [str(one.relative_to(path)), one.stat().st_size, one.stat().st_mtime_ns]
+                for one in files
+            ),
+        ]
+    )
 
 
 def _hold(source, target):
     """Make `target` a copy of a checkpoint by hard links, without optimizer states; a symbolic link where the file system has none.
 
     Raises FileNotFoundError when the source goes away meanwhile."""
+
     def gone(error):
         raise error
 
@@ -304,7 +425,11 @@ def _process(kept):
     """The pid of the command whose marks are in `kept` if it runs on this machine, else None."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         pid, began = _counted((kept / "stat").read_text())
-        return pid if (kept / "host").read_text() == socket.gethostname() and _began(pid) == began else None
+        return (
+            pid
+            if (kept / "host").read_text() == socket.gethostname() and _began(pid) == began
+            else None
+        )
     return None
 
 
@@ -363,6 +488,7 @@ def _last(log):
 
 # The plot
 
+
 def headline(modes):
     """(what it is called, value, standard error or None, questions or None) of a benchmark's metrics; None when there is no score in them."""
     if not isinstance(modes, dict):
@@ -373,7 +499,12 @@ def headline(modes):
         for name, value in values.items() if isinstance(values, dict) else [("", values)]:
             if _number(value) and not {mode, name} & BESIDE:
                 error, n = (values.get(key) if name else None for key in ("std_err", "num_entries"))
-                return f"{mode} {name}".strip(), float(value), error if _number(error) else None, n if _number(n) else None
+                return (
+                    f"{mode} {name}".strip(),
+                    float(value),
+                    error if _number(error) else None,
+                    n if _number(n) else None,
+                )
     return None
 
 
@@ -395,14 +526,22 @@ def selected(points):
     if n and 0 <= value <= 1:
         centre, share = value + reach**2 / (2 * n), 1 + reach**2 / n
         half = reach * math.sqrt(value * (1 - value) / n + (reach / (2 * n)) ** 2)
-        return found | {"lo": min(value, max(0.0, (centre - half) / share)), "hi": max(value, min(1.0, (centre + half) / share))}
+        return found | {
+            "lo": min(value, max(0.0, (centre - half) / share)),
+            "hi": max(value, min(1.0, (centre + half) / share)),
+        }
     return found | {"lo": value - reach * error, "hi": value + reach * error} if error else found
 
 
 def _benchmarks(metrics):
     """The entries of metrics without those of subsets, which are `NAME-SUBSET` and say nothing of how the evaluation went."""
-    return {name: modes for name, modes in metrics.items()
-            if isinstance(modes, dict) and "delegate" in modes or not any(name.startswith(f"{other}-") for other in metrics)}
+    return {
+        name: modes
+        for name, modes in metrics.items()
+        if isinstance(modes, dict)
+        and "delegate" in modes
+        or not any(name.startswith(f"{other}-") for other in metrics)
+    }
 
 
 def draw(out, lines, formats=("png", "svg")):
@@ -412,7 +551,10 @@ def draw(out, lines, formats=("png", "svg")):
     with plots.style() as (pyplot, tone):
         figure = _figure(pyplot, tone, lines)
         for form in formats:
-            stream.write(Path(out) / f"curve.{form}", plots.drawn(figure, form, bbox_inches="tight", pad_inches=0.15))
+            stream.write(
+                Path(out) / f"curve.{form}",
+                plots.drawn(figure, form, bbox_inches="tight", pad_inches=0.15),
+            )
         pyplot.close(figure)
 
 
@@ -425,7 +567,13 @@ def _room(drawn, ys, loss):
     """The limits of an axis: not so narrow that noise looks like a trend, and no share below 0 or above 1."""
     low, high = drawn
     share = not loss and all(0 <= y <= 1 for y in ys)
-    short = max(0.0, (0.1 * max(map(abs, ys), default=1) if loss else 0.25 if share else 1.0) - (high - low)) / 2
+    short = (
+        max(
+            0.0,
+            (0.1 * max(map(abs, ys), default=1) if loss else 0.25 if share else 1.0) - (high - low),
+        )
+        / 2
+    )
     low, high = low - short, high + short
     if share and low < 0:
         low, high = 0, min(1, high - low)
@@ -450,10 +598,16 @@ def _figure(pyplot, tone, lines):
         for bench, modes in _benchmarks(line.get("metrics") or {}).items():
             if found := headline(modes):
                 panels.setdefault(bench, []).append((line["step"], *found))
-    held = [(line["step"], "nats a token", line["val_loss"], None, None) for line in lines if line.get("val_loss") is not None]
-    shown = sorted(panels)[:PANELS - bool(held)]
+    held = [
+        (line["step"], "nats a token", line["val_loss"], None, None)
+        for line in lines
+        if line.get("val_loss") is not None
+    ]
+    shown = sorted(panels)[: PANELS - bool(held)]
     more = len(panels) - len(shown)
-    panels = {name: panels[name] for name in shown} | ({"validation loss": held} if held else {}) or {"nothing is on the curve yet": []}
+    panels = {name: panels[name] for name in shown} | (
+        {"validation loss": held} if held else {}
+    ) or {"nothing is on the curve yet": []}
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     top = 1.5 if columns > 1 else 1.85  # the note needs a line more where the page is narrow
@@ -467,15 +621,42 @@ def _figure(pyplot, tone, lines):
         for x, _, y, error, _ in points:
             if error is not None:
                 low, high = y - 1.96 * error, y + 1.96 * error
-                axes.plot([x, x], [max(0, low), min(1, high)] if 0 <= y <= 1 else [low, high], color=color, linewidth=1.6, alpha=0.55, solid_capstyle="round",
-                          clip_on=False)
-        axes.plot(xs, ys, color=color, linewidth=1.8, marker="o", markersize=5, clip_on=False, zorder=3)
+                axes.plot(
+                    [x, x],
+                    [max(0, low), min(1, high)] if 0 <= y <= 1 else [low, high],
+                    color=color,
+                    linewidth=1.6,
+                    alpha=0.55,
+                    solid_capstyle="round",
+                    clip_on=False,
+                )
+        axes.plot(
+            xs, ys, color=color, linewidth=1.8, marker="o", markersize=5, clip_on=False, zorder=3
+        )
         best = selected(points) if name != "validation loss" else None
         if best:
-            axes.plot([best["step"]], [best["value"]], marker="o", markersize=11, fillstyle="none", color=CHOSEN, markeredgewidth=1.4, clip_on=False, zorder=4)
+            axes.plot(
+                [best["step"]],
+                [best["value"]],
+                marker="o",
+                markersize=11,
+                fillstyle="none",
+                color=CHOSEN,
+                markeredgewidth=1.4,
+                clip_on=False,
+                zorder=4,
+            )
         if best and best["lo"] is not None:
-            axes.errorbar([best["step"]], [best["value"]], [[best["value"] - best["lo"]], [best["hi"] - best["value"]]], color=CHOSEN, linewidth=1,
-                          capsize=4, clip_on=False, zorder=2)
+            axes.errorbar(
+                [best["step"]],
+                [best["value"]],
+                [[best["value"] - best["lo"]], [best["hi"] - best["value"]]],
+                color=CHOSEN,
+                linewidth=1,
+                capsize=4,
+                clip_on=False,
+                zorder=2,
+            )
         for x in sorted(set(steps) - set(xs)) if name != "validation loss" else ():
             axes.axvline(x, color=tone["soft"], alpha=0.7, linewidth=0.9, linestyle=(0, (2, 3)))
         axes.set_xlim(min(steps) - room, max(steps) + room)
@@ -483,17 +664,36 @@ def _figure(pyplot, tone, lines):
         axes.set_ylim(_room(axes.get_ylim(), ys, name == "validation loss"))
         axes.grid(axis="y", color=tone["line"], linewidth=0.8)
         axes.tick_params(labelsize=8)
-        axes.set_title(_short(name), loc="left", fontsize=10.5, pad=30, parse_math=False, **plots.BOLD)
-        axes.text(0, 1.02, f"{_short(points[-1][1] if points else '')}\n{_chosen(best)}", transform=axes.transAxes, size=8, color=tone["soft"], va="bottom", parse_math=False)
-    for axes in list(grid.flat)[len(panels):]:
+        axes.set_title(
+            _short(name), loc="left", fontsize=10.5, pad=30, parse_math=False, **plots.BOLD
+        )
+        axes.text(
+            0,
+            1.02,
+            f"{_short(points[-1][1] if points else '')}\n{_chosen(best)}",
+            transform=axes.transAxes,
+            size=8,
+            color=tone["soft"],
+            va="bottom",
+            parse_math=False,
+        )
+    for axes in list(grid.flat)[len(panels) :]:
         axes.set_visible(False)
     for axes in grid[-1]:
         axes.set_xlabel("step", size=9)
-    figure.subplots_adjust(left=0.6 / width, right=1 - 0.15 / width, bottom=0.45 / height, hspace=0.62, wspace=0.26)
+    figure.subplots_adjust(
+        left=0.6 / width, right=1 - 0.15 / width, bottom=0.45 / height, hspace=0.62, wspace=0.26
+    )
     done = sum("metrics" in line for line in lines)
-    note = f"{done} checkpoint{'s' * (done != 1)}. Bars are 95 % intervals by question." + (" Dotted: no result." if done < len(lines) else "")
+    note = f"{done} checkpoint{'s' * (done != 1)}. Bars are 95 % intervals by question." + (
+        " Dotted: no result." if done < len(lines) else ""
+    )
     note += f" {more} more benchmarks are in curve.jsonl." if more else ""
     if done > 1:
-        note += "\nRinged: the best, selected by these very numbers;" + ("\n" if columns == 1 else " ") + "its thin interval holds for all of them at once (Bonferroni)."
+        note += (
+            "\nRinged: the best, selected by these very numbers;"
+            + ("\n" if columns == 1 else " ")
+            + "its thin interval holds for all of them at once (Bonferroni)."
+        )
     plots._titled(figure, tone, "Benchmarks over the training", note, top)
     return figure

@@ -8,7 +8,13 @@ from decksmith.core import cli
 from decksmith.training.recipes import get
 
 GIB = 2**30
-LLAMA = ("llama", "mistral", "qwen2", "qwen3", "smollm3")  # alike in the names and shapes of their linear layers
+LLAMA = (
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "smollm3",
+)  # alike in the names and shapes of their linear layers
 SERVED_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vLLM 0.32: --max-lora-rank
 
 
@@ -25,9 +31,19 @@ def linears(config):
     hidden, found = config.get("hidden_size"), []
 
     def attention(at, size):
-        q, kv = config["num_attention_heads"] * size, (config.get("num_key_value_heads") or config["num_attention_heads"]) * size
-        return [(f"{at}.{name}", f"attention {name}", *shape) for name, shape in
-                {"q_proj": (hidden, q), "k_proj": (hidden, kv), "v_proj": (hidden, kv), "o_proj": (q, hidden)}.items()]
+        q, kv = (
+            config["num_attention_heads"] * size,
+            (config.get("num_key_value_heads") or config["num_attention_heads"]) * size,
+        )
+        return [
+            (f"{at}.{name}", f"attention {name}", *shape)
+            for name, shape in {
+                "q_proj": (hidden, q),
+                "k_proj": (hidden, kv),
+                "v_proj": (hidden, kv),
+                "o_proj": (q, hidden),
+            }.items()
+        ]
 
     size = config.get("head_dim") or hidden and hidden // config.get("num_attention_heads", 1)
     if config.get("model_type") in LLAMA:
@@ -35,22 +51,42 @@ def linears(config):
         for layer in range(config["num_hidden_layers"]):
             at = f"model.layers.{layer}"
             found += attention(f"{at}.self_attn", size)
-            found += [(f"{at}.mlp.{name}", f"mlp {name}", *shape) for name, shape in
-                      {"gate_proj": (hidden, inner), "up_proj": (hidden, inner), "down_proj": (inner, hidden)}.items()]
+            found += [
+                (f"{at}.mlp.{name}", f"mlp {name}", *shape)
+                for name, shape in {
+                    "gate_proj": (hidden, inner),
+                    "up_proj": (hidden, inner),
+                    "down_proj": (inner, hidden),
+                }.items()
+            ]
     elif config.get("model_type") == "nemotron_h" and config.get("hybrid_override_pattern"):
         inner = config["mamba_num_heads"] * config["mamba_head_dim"]
         states = 2 * config["n_groups"] * config["ssm_state_size"]
-        shared = config.get("n_shared_experts", 0) * config.get("moe_shared_expert_intermediate_size", 0)
+        shared = config.get("n_shared_experts", 0) * config.get(
+            "moe_shared_expert_intermediate_size", 0
+        )
         for layer, kind in enumerate(config["hybrid_override_pattern"]):
             at = f"model.layers.{layer}.mixer"
             if kind == "M":
-                found += [(f"{at}.in_proj", "mamba in_proj", hidden, 2 * inner + states + config["mamba_num_heads"]),
-                          (f"{at}.out_proj", "mamba out_proj", inner, hidden)]
+                found += [
+                    (
+                        f"{at}.in_proj",
+                        "mamba in_proj",
+                        hidden,
+                        2 * inner + states + config["mamba_num_heads"],
+                    ),
+                    (f"{at}.out_proj", "mamba out_proj", inner, hidden),
+                ]
             elif kind == "*":
                 found += attention(at, size)
             elif width := shared if kind == "E" else config["intermediate_size"]:
-                where, name = (f"{at}.shared_experts", "shared expert") if kind == "E" else (at, "mlp")
-                found += [(f"{where}.up_proj", f"{name} up_proj", hidden, width), (f"{where}.down_proj", f"{name} down_proj", width, hidden)]
+                where, name = (
+                    (f"{at}.shared_experts", "shared expert") if kind == "E" else (at, "mlp")
+                )
+                found += [
+                    (f"{where}.up_proj", f"{name} up_proj", hidden, width),
+                    (f"{where}.down_proj", f"{name} down_proj", width, hidden),
+                ]
     else:
         return None
     return [*found, ("lm_head", "lm_head", hidden, config["vocab_size"])]
@@ -64,23 +100,32 @@ def adapted(lora, layers):
     """
     targets, excluded = lora.get("target_modules") or [], lora.get("exclude_modules") or []
     if sum(map(bool, (targets, excluded, lora.get("match_all_linear")))) > 1:
-        raise cli.BadConfig("policy.dtensor_cfg.lora_cfg: target_modules, exclude_modules and match_all_linear: true exclude each other")
+        raise cli.BadConfig(
+            "policy.dtensor_cfg.lora_cfg: target_modules, exclude_modules and match_all_linear: true exclude each other"
+        )
     if targets:
         return [layer for layer in layers if any(matches(pattern, layer[0]) for pattern in targets)]
-    return [layer for layer in layers if not any(matches(pattern, layer[0]) for pattern in excluded)]
+    return [
+        layer for layer in layers if not any(matches(pattern, layer[0]) for pattern in excluded)
+    ]
 
 
 def matches(pattern, name):
     """Whether a pattern of an adapter means the module of this name."""
-    return pattern == name.rpartition(".")[2] or re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None
+    return (
+        pattern == name.rpartition(".")[2]
+        or re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None
+    )
 
 
 def coverage(lora, layers):
     """{"trainable": parameters, "classes": {class: [adapted, of all]}} of an adapter."""
     touched, every = adapted(lora, layers), Counter(layer[1] for layer in layers)
     counts = Counter(layer[1] for layer in touched)
-    return {"trainable": lora["dim"] * sum(inputs + outputs for *_, inputs, outputs in touched),
-            "classes": {name: [counts[name], total] for name, total in every.items()}}
+    return {
+        "trainable": lora["dim"] * sum(inputs + outputs for *_, inputs, outputs in touched),
+        "classes": {name: [counts[name], total] for name, total in every.items()},
+    }
 
 
 def parameters(config, layers):
@@ -91,8 +136,12 @@ def parameters(config, layers):
         per_layer[name.split(".")[2] if name.startswith("model.") else name] += inputs * outputs
     for layer, kind in enumerate(config.get("hybrid_override_pattern") or ""):
         if kind == "E":
-            per_layer[str(layer)] += 2 * config["n_routed_experts"] * hidden * config["moe_intermediate_size"]
-    whole = sum(per_layer.values()) + hidden * vocabulary * (0 if config.get("tie_word_embeddings") else 1)
+            per_layer[str(layer)] += (
+                2 * config["n_routed_experts"] * hidden * config["moe_intermediate_size"]
+            )
+    whole = sum(per_layer.values()) + hidden * vocabulary * (
+        0 if config.get("tie_word_embeddings") else 1
+    )
     return whole, max(per_layer.values())
 
 
@@ -108,9 +157,14 @@ def memory(config, recipe, layers, trainable, longest):
     depth = config.get("num_hidden_layers") or len(config["hybrid_override_pattern"])
     tokens, row = longest * recipe["policy"]["train_micro_batch_size"], 34 * config["hidden_size"]
     recomputed = get(recipe, "policy.dtensor_cfg.activation_checkpointing")
-    parts = {"weights": 2 * whole / gpus, "gathered": 4 * largest if gpus > 1 else 0, "adapter": 16 * trainable / gpus,
-             "activations": tokens * (row + 2 * config["hidden_size"] * depth if recomputed else row * depth),
-             "logits": 10 * tokens * config["vocab_size"]}
+    parts = {
+        "weights": 2 * whole / gpus,
+        "gathered": 4 * largest if gpus > 1 else 0,
+        "adapter": 16 * trainable / gpus,
+        "activations": tokens
+        * (row + 2 * config["hidden_size"] * depth if recomputed else row * depth),
+        "logits": 10 * tokens * config["vocab_size"],
+    }
     found = {name: round(size / GIB, 2) for name, size in parts.items()}
     return {**found, "total": round(sum(parts.values()) / GIB, 1)}
 
@@ -123,14 +177,22 @@ def hours(recipe, seconds, mean, tail):
     """
     if not seconds:
         return None
-    steps, gpus = recipe["sft"]["max_num_steps"], recipe["cluster"]["num_nodes"] * recipe["cluster"]["gpus_per_node"]
+    steps, gpus = (
+        recipe["sft"]["max_num_steps"],
+        recipe["cluster"]["num_nodes"] * recipe["cluster"]["gpus_per_node"],
+    )
     if "token" in seconds:
-        return round(steps * recipe["policy"]["train_global_batch_size"] * mean * seconds["token"] / 3600, 2), 0
+        return round(
+            steps * recipe["policy"]["train_global_batch_size"] * mean * seconds["token"] / 3600, 2
+        ), 0
     taken = steps * seconds["step"] * max(1, tail / seconds["tokens_of_a_row"]) / 3600
     return round(taken, 2), round(gpus * taken, 1)
 
 
 def disk(recipe, trainable):
     """Bytes that the checkpoints take at most: adapter and two moments in fp32, 32 MiB of tokenizer, those kept and two more on the way."""
-    saves, keep = recipe["sft"]["max_num_steps"] // recipe["checkpointing"]["save_period"] + 1, recipe["checkpointing"].get("keep_top_k")
+    saves, keep = (
+        recipe["sft"]["max_num_steps"] // recipe["checkpointing"]["save_period"] + 1,
+        recipe["checkpointing"].get("keep_top_k"),
+    )
     return (12 * trainable + 32 * 2**20) * min(saves, keep + 2 if keep else saves)

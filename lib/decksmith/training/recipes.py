@@ -24,8 +24,12 @@ def load(path):
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    for name, function in {"add": lambda *a: sum(a), "mul": lambda *a: math.prod(a), "div": lambda a, b: a / b,
-                           "max": lambda *a: max(a)}.items():
+    for name, function in {
+        "add": lambda *a: sum(a),
+        "mul": lambda *a: math.prod(a),
+        "div": lambda a, b: a / b,
+        "max": lambda *a: max(a),
+    }.items():
         OmegaConf.register_resolver(name, function, replace=True)
     absent = []
     merged = _inherit(Path(path), absent, ())
@@ -54,25 +58,44 @@ def recipe(name, *, data, run, overrides=()):
     for text in overrides:
         key, equals, value = text.lstrip("+").partition("=")
         if not equals or not key:
-            raise cli.BadConfig(f"{text!r} is no override; write key=value, as policy.optimizer.kwargs.lr=1e-4")
+            raise cli.BadConfig(
+                f"{text!r} is no override; write key=value, as policy.optimizer.kwargs.lr=1e-4"
+            )
         try:
             OmegaConf.update(config, key, OmegaConf.from_dotlist([f"x={value}"]).x, force_add=True)
-        except (OmegaConfBaseException, yaml.YAMLError, AttributeError, TypeError, IndexError, ValueError) as error:
+        except (
+            OmegaConfBaseException,
+            yaml.YAMLError,
+            AttributeError,
+            TypeError,
+            IndexError,
+            ValueError,
+        ) as error:
             raise cli.BadConfig(f"{text}: {' '.join(str(error).split())}") from None
         given.add(key)
-    run, sides = Path(run).resolve(), {"train": data_file(data, "train"), "validation": data_file(data, "test")}
+    run, sides = (
+        Path(run).resolve(),
+        {"train": data_file(data, "train"), "validation": data_file(data, "test")},
+    )
     rows, batch = count(sides["train"]), want(config, "policy.train_global_batch_size", int)
     epoch = rows // batch
     if not epoch:
-        raise cli.BadData(f"{sides['train']} has {rows} rows, less than one batch of {batch} (policy.train_global_batch_size); no step would be made")
+        raise cli.BadData(
+            f"{sides['train']} has {rows} rows, less than one batch of {batch} (policy.train_global_batch_size); no step would be made"
+        )
     if "sft.max_num_steps" in given:
         steps = want(config, "sft.max_num_steps", int)
         if "sft.max_num_epochs" not in given:
             config.sft.max_num_epochs = -(-steps // epoch)
     else:
         steps = want(config, "sft.max_num_epochs", int) * epoch
-    filled = {"sft.max_num_steps": steps, "sft.val_period": min(epoch, steps), "checkpointing.checkpoint_dir": str(run / "checkpoints"),
-              "logger.log_dir": str(run / "logs"), **{f"data.{side}.data_path": str(path) for side, path in sides.items()}}
+    filled = {
+        "sft.max_num_steps": steps,
+        "sft.val_period": min(epoch, steps),
+        "checkpointing.checkpoint_dir": str(run / "checkpoints"),
+        "logger.log_dir": str(run / "logs"),
+        **{f"data.{side}.data_path": str(path) for side, path in sides.items()},
+    }
     for key, value in filled.items():
         _fill(config, key, value)
     _fill(config, "checkpointing.save_period", config.sft.val_period)
@@ -130,7 +153,11 @@ def count(path):
 def warmup(config):
     """The steps of the warm-up, 0 without one."""
     parts = get(config, "policy.scheduler")
-    return parts[-1]["milestones"][0] if isinstance(parts, list) and parts and "milestones" in parts[-1] else 0
+    return (
+        parts[-1]["milestones"][0]
+        if isinstance(parts, list) and parts and "milestones" in parts[-1]
+        else 0
+    )
 
 
 def dump(config):
@@ -154,8 +181,15 @@ def want(config, key, kind):
     from omegaconf import OmegaConf
 
     value = OmegaConf.select(OmegaConf.create(config), key, throw_on_missing=False)
-    if isinstance(value, bool) or not isinstance(value, kind) or isinstance(value, int) and value < 1:
-        raise cli.BadConfig(f"{key} is {value!r}; it must be a {kind.__name__}{' from 1' if kind is int else ''}")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, kind)
+        or isinstance(value, int)
+        and value < 1
+    ):
+        raise cli.BadConfig(
+            f"{key} is {value!r}; it must be a {kind.__name__}{' from 1' if kind is int else ''}"
+        )
     return value
 
 
@@ -170,10 +204,14 @@ class Template:
         try:
             from tokenizers import Tokenizer
         except ImportError:
-            raise cli.Missing("the package tokenizers is not installed; run: make .venv/.corpus") from None
+            raise cli.Missing(
+                "the package tokenizers is not installed; run: make .venv/.corpus"
+            ) from None
         self.folder = Path(folder)
         if not (self.folder / "tokenizer.json").is_file():
-            raise cli.Missing(f"there is no tokenizer.json in {folder}; name a folder of a Hugging Face model")
+            raise cli.Missing(
+                f"there is no tokenizer.json in {folder}; name a folder of a Hugging Face model"
+            )
         self.tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
@@ -191,15 +229,24 @@ class Template:
     def stops(self):
         """The ids at which a server ends a reply: those of generation_config.json and the tokenizer's end of sequence."""
         ids = self._json("generation_config.json").get("eos_token_id") or []
-        return {*(ids if isinstance(ids, list) else [ids]), *([] if self.eos_id is None else [self.eos_id])}
+        return {
+            *(ids if isinstance(ids, list) else [ids]),
+            *([] if self.eos_id is None else [self.eos_id]),
+        }
 
     def render(self, messages, add_generation_prompt=False, **kwargs):
         """The text of a conversation. Raises cli.BadData when the template refuses it."""
         import jinja2
 
         try:
-            return self.compiled.render(messages=messages, tools=None, documents=None, add_generation_prompt=add_generation_prompt,
-                                        **self.specials, **kwargs)
+            return self.compiled.render(
+                messages=messages,
+                tools=None,
+                documents=None,
+                add_generation_prompt=add_generation_prompt,
+                **self.specials,
+                **kwargs,
+            )
         except (jinja2.TemplateError, TypeError, KeyError) as error:
             raise cli.BadData(f"the chat template refuses the messages: {error}") from None
 
@@ -227,7 +274,9 @@ class Template:
         if isinstance(source, list):
             source = {entry["name"]: entry["template"] for entry in source}.get("default")
         if not source:
-            raise cli.Missing(f"{self.folder} has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)")
+            raise cli.Missing(
+                f"{self.folder} has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)"
+            )
         return source
 
 
@@ -242,15 +291,28 @@ def chunks(messages, template, config):
     A piece is what rendering one message more adds to the rendering before; the generation prompt, where the recipe has
     `data.add_generation_prompt`, belongs to the message of the user.
     """
-    data, kwargs = config.get("data") or {}, get(config, "policy.tokenizer.chat_template_kwargs") or {}
+    data, kwargs = (
+        config.get("data") or {},
+        get(config, "policy.tokenizer.chat_template_kwargs") or {},
+    )
     made, before = [], ""
     for index, message in enumerate(messages):
         prompt = bool(data.get("add_generation_prompt")) and message["role"] in ("user", "tool")
-        text = template.render(messages[:index + 1], add_generation_prompt=prompt, **kwargs)
-        piece, before = text[common(before, text):], text
-        if index == 0 and data.get("add_bos") and template.bos and not piece.startswith(template.bos):
+        text = template.render(messages[: index + 1], add_generation_prompt=prompt, **kwargs)
+        piece, before = text[common(before, text) :], text
+        if (
+            index == 0
+            and data.get("add_bos")
+            and template.bos
+            and not piece.startswith(template.bos)
+        ):
             piece = template.bos + piece
-        if index == len(messages) - 1 and data.get("add_eos") and template.eos and not piece.rstrip("\n").endswith(template.eos):
+        if (
+            index == len(messages) - 1
+            and data.get("add_eos")
+            and template.eos
+            and not piece.rstrip("\n").endswith(template.eos)
+        ):
             piece += template.eos
         made.append((message["role"], piece, template.encode(piece)))
     return made
@@ -259,7 +321,11 @@ def chunks(messages, template, config):
 def common(a, b):
     """The length of the common beginning of two texts or lists."""
     short = min(len(a), len(b))
-    return short if a[:short] == b[:short] else next(index for index in range(short) if a[index] != b[index])
+    return (
+        short
+        if a[:short] == b[:short]
+        else next(index for index in range(short) if a[index] != b[index])
+    )
 
 
 def example(messages, template, config):
@@ -273,11 +339,14 @@ def example(messages, template, config):
 
 def assemble(pieces, config):
     """`example` from the pieces that `chunks` gave."""
-    length, limit = sum(len(ids) for *_, ids in pieces), get(config, "policy.max_total_sequence_length")
+    length, limit = (
+        sum(len(ids) for *_, ids in pieces),
+        get(config, "policy.max_total_sequence_length"),
+    )
     over, final = length >= limit, bool(get(config, "sft.only_unmask_final"))
     row = {"ids": [], "mask": [], "length": length, "masked_out": over}
     for index, (role, _, ids) in enumerate(pieces):
-        kept = ids[:min(PARTED, limit // len(pieces))] if over else ids
+        kept = ids[: min(PARTED, limit // len(pieces))] if over else ids
         trained = role == "assistant" and not over and (not final or index == len(pieces) - 1)
         row["ids"] += kept
         row["mask"] += [int(trained)] * len(kept)
@@ -329,7 +398,9 @@ def _read(path, missing):
 def _fill(config, key, value):
     from omegaconf import OmegaConf
 
-    if OmegaConf.is_missing(OmegaConf.select(config, key.rpartition(".")[0]) or {}, key.rpartition(".")[2]):
+    if OmegaConf.is_missing(
+        OmegaConf.select(config, key.rpartition(".")[0]) or {}, key.rpartition(".")[2]
+    ):
         OmegaConf.update(config, key, value)
 
 
@@ -341,7 +412,11 @@ def _schedule(config, steps):
     if len(parts) != 3 or not OmegaConf.is_missing(parts[1].kwargs, "T_max"):
         return
     warm = min(parts[0].kwargs.total_iters, max(1, steps // 4))
-    parts[0].kwargs.total_iters, parts[1].kwargs.T_max, parts[2].milestones = warm, max(1, steps - warm), [warm]
+    parts[0].kwargs.total_iters, parts[1].kwargs.T_max, parts[2].milestones = (
+        warm,
+        max(1, steps - warm),
+        [warm],
+    )
 
 
 def _text(path):
@@ -370,10 +445,16 @@ def _jinja(source, where):
         raise jinja2.TemplateError(message)
 
     def now(form):
-        raise jinja2.TemplateError("the chat template asks for the date (strftime_now): no two runs would train the same tokens")
+        raise jinja2.TemplateError(
+            "the chat template asks for the date (strftime_now): no two runs would train the same tokens"
+        )
 
-    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"])
-    env.filters["tojson"] = lambda value, **options: json.dumps(value, **{"ensure_ascii": False, **options})
+    env = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
+    )
+    env.filters["tojson"] = lambda value, **options: json.dumps(
+        value, **{"ensure_ascii": False, **options}
+    )
     env.globals.update(raise_exception=refuse, strftime_now=now)
     try:
         return env.from_string(source)

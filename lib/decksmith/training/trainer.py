@@ -72,25 +72,47 @@ class _Run:
         self.folder, self.bell, self.started = folder, bell, started
         self.config = config = recipes.load(folder / "recipe.yaml")
         self.seed = recipes.get(config, "sft.seed", 42)
-        self.batch, self.micro = (recipes.want(config, f"policy.train_{size}_batch_size", int) for size in ("global", "micro"))
+        self.batch, self.micro = (
+            recipes.want(config, f"policy.train_{size}_batch_size", int)
+            for size in ("global", "micro")
+        )
         self.base = adapter.base(recipes.want(config, "policy.model_name", str))
         self.rows, self.held = self._rows("train"), self._rows("validation")
         self.per_epoch = len(self.rows) // self.batch
-        self.total = min(recipes.want(config, "sft.max_num_steps", int), recipes.want(config, "sft.max_num_epochs", int) * self.per_epoch)
+        self.total = min(
+            recipes.want(config, "sft.max_num_steps", int),
+            recipes.want(config, "sft.max_num_epochs", int) * self.per_epoch,
+        )
         if not self.total:
-            raise cli.BadData(f"{len(self.rows)} rows are less than one batch of {self.batch} (policy.train_global_batch_size)")
+            raise cli.BadData(
+                f"{len(self.rows)} rows are less than one batch of {self.batch} (policy.train_global_batch_size)"
+            )
         self.val_period = recipes.get(config, "sft.val_period") or 0
         if self.val_period > 0 and not self.held:
             raise cli.BadConfig("sft.val_period is above 0 and data.validation has no rows")
         keep = config.get("checkpointing") or {}
-        self.saves, self.save_period, self.keep = keep.get("enabled"), keep.get("save_period") or self.total, keep.get("keep_top_k")
-        self.metric, self.higher = keep.get("metric_name", "val:val_loss"), keep.get("higher_is_better")
+        self.saves, self.save_period, self.keep = (
+            keep.get("enabled"),
+            keep.get("save_period") or self.total,
+            keep.get("keep_top_k"),
+        )
+        self.metric, self.higher = (
+            keep.get("metric_name", "val:val_loss"),
+            keep.get("higher_is_better"),
+        )
         self.checkpoints = Path(keep.get("checkpoint_dir") or folder / "checkpoints")
         if limit := keep.get("checkpoint_must_save_by"):
             bell.deadline = started + _seconds(limit)
         # What makes two runs the same: where they write, and how long they may take, does not.
-        self.same = stream.fingerprint({key: config.get(key) for key in ("policy", "sft")} | {
-            "data": [stream.fingerprint([self.rows, self.held]), {k: v for k, v in config["data"].items() if k not in ("train", "validation")}]})
+        self.same = stream.fingerprint(
+            {key: config.get(key) for key in ("policy", "sft")}
+            | {
+                "data": [
+                    stream.fingerprint([self.rows, self.held]),
+                    {k: v for k, v in config["data"].items() if k not in ("train", "validation")},
+                ]
+            }
+        )
 
     def _rows(self, side):
         """The tokenized rows of train or validation: [(ids, mask)]."""
@@ -102,22 +124,37 @@ class _Run:
         template, rows, long = recipes.template(self.config, self.base), [], 0
         for number, row in stream.records(path):
             if not row.get("messages") or row["messages"][-1].get("role") != "assistant":
-                raise cli.BadData(f"{path}:{number}: {row['id']}: the last message is not the assistant's")
+                raise cli.BadData(
+                    f"{path}:{number}: {row['id']}: the last message is not the assistant's"
+                )
             example = recipes.example(row["messages"], template, self.config)
             long += example["masked_out"]
             rows.append((example["ids"], example["mask"]))
         if long:
-            cli.say(f"{long} of {len(rows)} rows of {path} train nothing: they are as long as policy.max_total_sequence_length or longer")
+            cli.say(
+                f"{long} of {len(rows)} rows of {path} train nothing: they are as long as policy.max_total_sequence_length or longer"
+            )
         return rows
 
     def go(self):
-        self.step, self.info = 0, {"epoch": 0, "step": 0, "total_steps": 0, "consumed_samples": 0, "total_valid_tokens": 0}
+        self.step, self.info = (
+            0,
+            {
+                "epoch": 0,
+                "step": 0,
+                "total_steps": 0,
+                "consumed_samples": 0,
+                "total_valid_tokens": 0,
+            },
+        )
         newest = self._newest()
         if newest:
             self.info = json.loads((newest / "training_info.json").read_text())
             self.step = self.info["total_steps"]
             if self.info.get("run") != self.same:
-                raise cli.BadConfig(f"{newest} was trained by another recipe or on other data; name another run, or remove {self.checkpoints}")
+                raise cli.BadConfig(
+                    f"{newest} was trained by another recipe or on other data; name another run, or remove {self.checkpoints}"
+                )
         if self.step >= self.total and self._validated():
             cli.say(f"done before: {self.step} of {self.total} steps in {newest}")
             return self._report(0)
@@ -128,10 +165,16 @@ class _Run:
             self._loop(shown)
         except _Stop as stop:
             shown.close()
-            if self.saves and self.step and self._newest() != self.checkpoints / f"step_{self.step}":
+            if (
+                self.saves
+                and self.step
+                and self._newest() != self.checkpoints / f"step_{self.step}"
+            ):
                 self._save()
             where = f"saved step_{self.step}" if self.saves and self.step else "nothing to save yet"
-            cli.say(f"unfinished: {stop} at step {self.step} of {self.total}; {where}; run the same command again to go on")
+            cli.say(
+                f"unfinished: {stop} at step {self.step} of {self.total}; {where}; run the same command again to go on"
+            )
             return self._report(75)
         shown.close()
         return self._report(0)
@@ -142,7 +185,11 @@ class _Run:
                 self.info["val:val_loss"] = loss = self._validate()
                 self._log({"step": self.step, "val_loss": round(loss, 6)})
                 shown.validated(self.step, loss)
-            if self.saves and self.step and (self.step % self.save_period == 0 or self.step == self.total):
+            if (
+                self.saves
+                and self.step
+                and (self.step % self.save_period == 0 or self.step == self.total)
+            ):
                 self._save()
             if self.step >= self.total:
                 return
@@ -153,15 +200,29 @@ class _Run:
             loss, tokens, norm, rate = self._train()
             took = time.monotonic() - before
             self.bell.longest = max(self.bell.longest, took)
-            self._log({"step": self.step, "epoch": self.info["epoch"], "loss": loss and round(loss, 6), "tokens": tokens, "lr": rate,
-                       "grad_norm": round(norm, 4), "seconds": round(took, 3)})
+            self._log(
+                {
+                    "step": self.step,
+                    "epoch": self.info["epoch"],
+                    "loss": loss and round(loss, 6),
+                    "tokens": tokens,
+                    "lr": rate,
+                    "grad_norm": round(norm, 4),
+                    "seconds": round(took, 3),
+                }
+            )
             shown.trained(self.step, loss, tokens)
 
     def _validated(self):
         """Whether the validation that belongs to this step, if any does, is done."""
         setting = self.config["sft"]
-        due = self.val_period > 0 and (self.step % self.val_period == 0 if self.step else setting.get("val_at_start"))
-        return not (due or self.held and setting.get("val_at_end") and self.step == self.total) or "val:val_loss" in self.info
+        due = self.val_period > 0 and (
+            self.step % self.val_period == 0 if self.step else setting.get("val_at_start")
+        )
+        return (
+            not (due or self.held and setting.get("val_at_end") and self.step == self.total)
+            or "val:val_loss" in self.info
+        )
 
     # Model and arithmetic
 
@@ -181,36 +242,68 @@ class _Run:
         transformers.utils.logging.disable_progress_bar()
         transformers.utils.logging.set_verbosity_error()
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.half = recipes.get(self.config, "policy.precision") in ("bfloat16", "bf16") and (self.device == "cuda" or _computes_bf16())
-        model = transformers.AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.bfloat16 if self.half else torch.float32)
+        self.half = recipes.get(self.config, "policy.precision") in ("bfloat16", "bf16") and (
+            self.device == "cuda" or _computes_bf16()
+        )
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            self.base, dtype=torch.bfloat16 if self.half else torch.float32
+        )
         lora = recipes.get(self.config, "policy.dtensor_cfg.lora_cfg") or {}
         if not lora.get("enabled", True):
-            raise cli.BadConfig("policy.dtensor_cfg.lora_cfg.enabled is false; this trainer trains LoRA only")
-        rank, alpha = (recipes.want(self.config, f"policy.dtensor_cfg.lora_cfg.{key}", int) for key in ("dim", "alpha"))
+            raise cli.BadConfig(
+                "policy.dtensor_cfg.lora_cfg.enabled is false; this trainer trains LoRA only"
+            )
+        rank, alpha = (
+            recipes.want(self.config, f"policy.dtensor_cfg.lora_cfg.{key}", int)
+            for key in ("dim", "alpha")
+        )
         recipes.want(self.config, "policy.optimizer.kwargs.lr", float)
-        names = targets({name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}, lora)
+        names = targets(
+            {name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)},
+            lora,
+        )
         torch.manual_seed(self.seed)
-        self.model = peft.get_peft_model(model, peft.LoraConfig(
-            r=rank, lora_alpha=alpha, lora_dropout=lora.get("dropout") or 0.0, target_modules=names, task_type="CAUSAL_LM"))
+        self.model = peft.get_peft_model(
+            model,
+            peft.LoraConfig(
+                r=rank,
+                lora_alpha=alpha,
+                lora_dropout=lora.get("dropout") or 0.0,
+                target_modules=names,
+                task_type="CAUSAL_LM",
+            ),
+        )
         if recipes.get(self.config, "policy.dtensor_cfg.activation_checkpointing"):
             self.model.enable_input_require_grads()
             self.model.gradient_checkpointing_enable()
         self.model.to(self.device)
-        self.trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.trained = [
+            parameter for parameter in self.model.parameters() if parameter.requires_grad
+        ]
         chosen = recipes.get(self.config, "policy.optimizer") or {}
-        self.optimizer = _named(chosen.get("name", "torch.optim.AdamW"))(self.trained, **chosen["kwargs"])
+        self.optimizer = _named(chosen.get("name", "torch.optim.AdamW"))(
+            self.trained, **chosen["kwargs"]
+        )
         self.scheduler = _scheduler(self.optimizer, recipes.get(self.config, "policy.scheduler"))
         if newest:
             import safetensors.torch
-            peft.set_peft_model_state_dict(self.model, safetensors.torch.load_file(newest / WEIGHTS / "adapter_model.safetensors"))
+
+            peft.set_peft_model_state_dict(
+                self.model,
+                safetensors.torch.load_file(newest / WEIGHTS / "adapter_model.safetensors"),
+            )
             state = torch.load(newest / STATE, map_location=self.device, weights_only=True)
             self.optimizer.load_state_dict(state["optimizer"])
             if self.scheduler:
                 self.scheduler.load_state_dict(state["scheduler"])
-        self.versions = {module.__name__: module.__version__ for module in (torch, transformers, peft)}
-        cli.say(f"{sum(p.numel() for p in self.trained):,} parameters of {self.config['policy']['model_name']} on {self.device} in "
-                f"{'bf16' if self.half else 'fp32'}, {torch.get_num_threads()} threads; {len(self.rows)} rows, {self.total} steps of {self.batch}"
-                + (f"; going on after step {self.step}" if newest else ""))
+        self.versions = {
+            module.__name__: module.__version__ for module in (torch, transformers, peft)
+        }
+        cli.say(
+            f"{sum(p.numel() for p in self.trained):,} parameters of {self.config['policy']['model_name']} on {self.device} in "
+            f"{'bf16' if self.half else 'fp32'}, {torch.get_num_threads()} threads; {len(self.rows)} rows, {self.total} steps of {self.batch}"
+            + (f"; going on after step {self.step}" if newest else "")
+        )
 
     def _loss(self, rows):
         """The summed negative log likelihood of the trained tokens of at most a micro batch of rows, and their number."""
@@ -218,16 +311,29 @@ class _Run:
         width = max(len(ids) for ids, _ in rows)
         ids, mask, there = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(3))
         for at, (tokens, trained) in enumerate(rows):
-            ids[at, :len(tokens)], mask[at, :len(tokens)], there[at, :len(tokens)] = map(torch.tensor, (tokens, trained, [1] * len(tokens)))
-        places = mask[:, 1:].any(0).nonzero().squeeze(1)  # a logit is computed only where the next token is trained
+            ids[at, : len(tokens)], mask[at, : len(tokens)], there[at, : len(tokens)] = map(
+                torch.tensor, (tokens, trained, [1] * len(tokens))
+            )
+        places = (
+            mask[:, 1:].any(0).nonzero().squeeze(1)
+        )  # a logit is computed only where the next token is trained
         if not len(places):
             return None, 0
         wanted = torch.where(mask[:, places + 1] == 1, ids[:, places + 1], -100)
         move = {"device": self.device}
         with torch.autocast(self.device, torch.bfloat16, enabled=self.half):
-            logits = self.model(input_ids=ids.to(**move), attention_mask=None if len(rows) == 1 else there.to(**move), use_cache=False,
-                                logits_to_keep=places.to(**move)).logits
-        loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), wanted.to(**move).flatten(), ignore_index=-100, reduction="sum")
+            logits = self.model(
+                input_ids=ids.to(**move),
+                attention_mask=None if len(rows) == 1 else there.to(**move),
+                use_cache=False,
+                logits_to_keep=places.to(**move),
+            ).logits
+        loss = torch.nn.functional.cross_entropy(
+            logits.float().flatten(0, 1),
+            wanted.to(**move).flatten(),
+            ignore_index=-100,
+            reduction="sum",
+        )
         return loss, int((wanted != -100).sum())
 
     def _train(self):
@@ -236,8 +342,10 @@ class _Run:
         epoch, index = divmod(self.step, self.per_epoch)
         order = range(len(self.rows))
         if recipes.get(self.config, "data.shuffle", True):
-            order = torch.randperm(len(self.rows), generator=torch.Generator().manual_seed(self.seed + epoch)).tolist()
-        batch = [self.rows[at] for at in order[index * self.batch:(index + 1) * self.batch]]
+            order = torch.randperm(
+                len(self.rows), generator=torch.Generator().manual_seed(self.seed + epoch)
+            ).tolist()
+        batch = [self.rows[at] for at in order[index * self.batch : (index + 1) * self.batch]]
         valid = sum(sum(mask[1:]) for _, mask in batch)
         torch.manual_seed(self.seed * 1_000_003 + self.step)  # dropout, the same after a restart
         self.model.train()
@@ -245,21 +353,31 @@ class _Run:
         total = 0.0
         for at in range(0, len(batch), self.micro):
             self.bell.check()
-            loss, tokens = self._loss(batch[at:at + self.micro])
+            loss, tokens = self._loss(batch[at : at + self.micro])
             if tokens:
                 (loss / valid).backward()
                 total += float(loss.detach())
         self.bell.check()
-        norm = torch.nn.utils.clip_grad_norm_(self.trained, recipes.get(self.config, "policy.max_grad_norm") or float("inf"))
+        norm = torch.nn.utils.clip_grad_norm_(
+            self.trained, recipes.get(self.config, "policy.max_grad_norm") or float("inf")
+        )
         if not torch.isfinite(norm):
-            raise cli.BadData(f"step {self.step + 1}: the gradient is {float(norm)}; a lower policy.optimizer.kwargs.lr may help")
+            raise cli.BadData(
+                f"step {self.step + 1}: the gradient is {float(norm)}; a lower policy.optimizer.kwargs.lr may help"
+            )
         rate = self.optimizer.param_groups[0]["lr"]
         self.optimizer.step()
         if self.scheduler:
             self.scheduler.step()
         self.step += 1
-        self.info = {"epoch": epoch, "step": index + 1, "total_steps": self.step, "consumed_samples": self.step * self.batch,
-                     "total_valid_tokens": self.info["total_valid_tokens"] + valid, "train:loss": total / valid if valid else None}
+        self.info = {
+            "epoch": epoch,
+            "step": index + 1,
+            "total_steps": self.step,
+            "consumed_samples": self.step * self.batch,
+            "total_valid_tokens": self.info["total_valid_tokens"] + valid,
+            "train:loss": total / valid if valid else None,
+        }
         return self.info["train:loss"], sum(len(ids) for ids, _ in batch), float(norm), rate
 
     def _validate(self):
@@ -267,7 +385,7 @@ class _Run:
         setting, before = self.config["sft"], time.monotonic()
         rows = self.held
         if (batches := setting.get("val_batches") or 0) > 0:
-            rows = rows[:batches * setting.get("val_global_batch_size", 1)]
+            rows = rows[: batches * setting.get("val_global_batch_size", 1)]
         self.model.eval()
         total, tokens = 0.0, 0
         with self.torch.no_grad():
@@ -293,23 +411,49 @@ class _Run:
         before = time.monotonic()
         final = self.checkpoints / f"step_{self.step}"
         if final.exists():  # of a run that was stopped before its validation
-            stream.write(final / "training_info.json", json.dumps(self.info | {"run": self.same}, indent=2) + "\n")
+            stream.write(
+                final / "training_info.json",
+                json.dumps(self.info | {"run": self.same}, indent=2) + "\n",
+            )
             return self._prune()
         made = final.with_name(f"tmp_{final.name}")
         shutil.rmtree(made, ignore_errors=True)
         for part in (WEIGHTS, STATE.parent, Path("policy/tokenizer")):
             (made / part).mkdir(parents=True)
-        state = {name: tensor.contiguous().cpu() for name, tensor in sorted(peft.get_peft_model_state_dict(self.model).items())}
-        stream.write(made / WEIGHTS / "adapter_model.safetensors", safetensors.torch.save(state, {"format": "pt"}))
-        self.torch.save({"optimizer": self.optimizer.state_dict(), "scheduler": self.scheduler and self.scheduler.state_dict()}, made / STATE)
-        setting = self.model.peft_config["default"].to_dict() | {"inference_mode": True, "base_model_name_or_path": adapter.known(self.config["policy"]["model_name"])}
-        plain = {key: sorted(value) if isinstance(value, set) else value for key, value in setting.items()}
-        stream.write(made / WEIGHTS / "adapter_config.json", json.dumps(plain, indent=2, sort_keys=True, default=str) + "\n")
+        state = {
+            name: tensor.contiguous().cpu()
+            for name, tensor in sorted(peft.get_peft_model_state_dict(self.model).items())
+        }
+        stream.write(
+            made / WEIGHTS / "adapter_model.safetensors",
+            safetensors.torch.save(state, {"format": "pt"}),
+        )
+        self.torch.save(
+            {
+                "optimizer": self.optimizer.state_dict(),
+                "scheduler": self.scheduler and self.scheduler.state_dict(),
+            },
+            made / STATE,
+        )
+        setting = self.model.peft_config["default"].to_dict() | {
+            "inference_mode": True,
+            "base_model_name_or_path": adapter.known(self.config["policy"]["model_name"]),
+        }
+        plain = {
+            key: sorted(value) if isinstance(value, set) else value
+            for key, value in setting.items()
+        }
+        stream.write(
+            made / WEIGHTS / "adapter_config.json",
+            json.dumps(plain, indent=2, sort_keys=True, default=str) + "\n",
+        )
         for name in adapter.TOKENIZER:
             if (self.base / name).is_file():
                 shutil.copyfile(self.base / name, made / "policy/tokenizer" / name)
         shutil.copyfile(self.folder / "recipe.yaml", made / "config.yaml")
-        stream.write(made / "training_info.json", json.dumps(self.info | {"run": self.same}, indent=2) + "\n")
+        stream.write(
+            made / "training_info.json", json.dumps(self.info | {"run": self.same}, indent=2) + "\n"
+        )
         with open(made / STATE, "rb") as file:
             os.fsync(file.fileno())
         os.rename(made, final)
@@ -322,8 +466,11 @@ class _Run:
             return
         found = adapter.checkpoints(self.checkpoints)
         worst = float("-inf" if self.higher else "inf")
-        ranked = sorted(found, key=lambda one: ((-1 if self.higher else 1) * one[2].get(self.metric, worst), -one[0]))
-        for step, path, _ in ranked[self.keep:]:
+        ranked = sorted(
+            found,
+            key=lambda one: ((-1 if self.higher else 1) * one[2].get(self.metric, worst), -one[0]),
+        )
+        for step, path, _ in ranked[self.keep :]:
             if step != found[-1][0]:
                 gone = path.with_name(f"tmp_{path.name}")
                 shutil.rmtree(gone, ignore_errors=True)
@@ -340,16 +487,33 @@ class _Run:
             for line in path.read_text().splitlines():
                 with suppress(ValueError):  # torn by a kill
                     line = json.loads(line)
-                    if line["step"] <= self.step and ("loss" in line or self._validated() or line["step"] < self.step):
+                    if line["step"] <= self.step and (
+                        "loss" in line or self._validated() or line["step"] < self.step
+                    ):
                         lines.append(json.dumps(line) + "\n")
         stream.write(path, "".join(lines if self.step else []))
         for half in self.checkpoints.glob("tmp_step_*"):
             shutil.rmtree(half)
         if not (self.folder / "job.json").exists():
-            stream.write(self.folder / "job.json", json.dumps({
-                "trainer": "peft", "argv": [cli.NAME, *sys.argv[1:]], "revision": capsule.toolchain()["revision"], "image": os.environ.get("DECKSMITH_IMAGE", "host"),
-                "nodes": 1, "device": self.device, "dtype": "bfloat16" if self.half else "float32", "threads": self.torch.get_num_threads(),
-                "seed": self.seed, "versions": self.versions}, indent=2) + "\n")
+            stream.write(
+                self.folder / "job.json",
+                json.dumps(
+                    {
+                        "trainer": "peft",
+                        "argv": [cli.NAME, *sys.argv[1:]],
+                        "revision": capsule.toolchain()["revision"],
+                        "image": os.environ.get("DECKSMITH_IMAGE", "host"),
+                        "nodes": 1,
+                        "device": self.device,
+                        "dtype": "bfloat16" if self.half else "float32",
+                        "threads": self.torch.get_num_threads(),
+                        "seed": self.seed,
+                        "versions": self.versions,
+                    },
+                    indent=2,
+                )
+                + "\n",
+            )
 
     def _log(self, line):
         with open(self.folder / "metrics.jsonl", "a") as file:
@@ -363,10 +527,17 @@ class _Run:
 
         plots.loss(self.folder, self.folder / "metrics.jsonl")
         use = resource.getrusage(resource.RUSAGE_SELF)
-        said = {"run": str(self.folder), "step": self.step, "of": self.total, "train_loss": self.info.get("train:loss"),
-                "val_loss": self.info.get("val:val_loss"), "trained_tokens": self.info["total_valid_tokens"],
-                "seconds": round(time.monotonic() - self.started, 1), "cpu_seconds": round(use.ru_utime + use.ru_stime, 1),
-                "peak_gib": round(use.ru_maxrss / 2**20, 2)}
+        said = {
+            "run": str(self.folder),
+            "step": self.step,
+            "of": self.total,
+            "train_loss": self.info.get("train:loss"),
+            "val_loss": self.info.get("val:val_loss"),
+            "trained_tokens": self.info["total_valid_tokens"],
+            "seconds": round(time.monotonic() - self.started, 1),
+            "cpu_seconds": round(use.ru_utime + use.ru_stime, 1),
+            "peak_gib": round(use.ru_maxrss / 2**20, 2),
+        }
         if self.step and getattr(self, "device", None) == "cuda":
             said["gpu_gib"] = round(self.torch.cuda.max_memory_allocated() / 2**30, 2)
         print(json.dumps(said))
@@ -381,7 +552,16 @@ class _Shown:
         self.started, self.tokens, self.smooth, self.held = time.monotonic(), 0, None, None
         if sys.stderr.isatty():
             from tqdm import tqdm
-            self.bar = tqdm(total=total, initial=step, desc=cli.NAME, unit="step", file=sys.stderr, dynamic_ncols=True, leave=False)
+
+            self.bar = tqdm(
+                total=total,
+                initial=step,
+                desc=cli.NAME,
+                unit="step",
+                file=sys.stderr,
+                dynamic_ncols=True,
+                leave=False,
+            )
 
     def trained(self, step, loss, tokens):
         self.tokens += tokens
@@ -417,21 +597,29 @@ def targets(linear, lora):
     """
     for pattern in lora.get("target_modules") or []:
         if not any(estimates.matches(pattern, name) for name in linear):
-            raise cli.BadConfig(f"lora_cfg.target_modules: no linear module of the model matches {pattern!r}")
-    chosen = {name for name, in estimates.adapted(lora, [(name,) for name in linear])}
+            raise cli.BadConfig(
+                f"lora_cfg.target_modules: no linear module of the model matches {pattern!r}"
+            )
+    chosen = {name for (name,) in estimates.adapted(lora, [(name,) for name in linear])}
     if not chosen:
         raise cli.BadConfig("lora_cfg leaves no linear module to train")
     last = {name.rpartition(".")[2] for name in chosen}
-    return sorted(last if {name for name in linear if name.rpartition(".")[2] in last} == chosen else chosen)
+    return sorted(
+        last if {name for name in linear if name.rpartition(".")[2] in last} == chosen else chosen
+    )
 
 
 def _named(dotted):
     """The class behind a dotted name of torch.optim."""
     import torch
 
-    if dotted.startswith("torch.optim.") and (found := getattr(torch.optim, dotted.removeprefix("torch.optim."), None)):
+    if dotted.startswith("torch.optim.") and (
+        found := getattr(torch.optim, dotted.removeprefix("torch.optim."), None)
+    ):
         return found
-    if dotted.startswith("torch.optim.lr_scheduler.") and (found := getattr(torch.optim.lr_scheduler, dotted.rpartition(".")[2], None)):
+    if dotted.startswith("torch.optim.lr_scheduler.") and (
+        found := getattr(torch.optim.lr_scheduler, dotted.rpartition(".")[2], None)
+    ):
         return found
     raise cli.BadConfig(f"{dotted} is no class of torch.optim")
 
@@ -446,7 +634,11 @@ def _scheduler(optimizer, setting):
     if "name" in last:
         parts, last = [*parts, last], {}
     made = [_named(part["name"])(optimizer, **part.get("kwargs") or {}) for part in parts]
-    return made[0] if len(made) == 1 else torch.optim.lr_scheduler.SequentialLR(optimizer, made, milestones=last["milestones"])
+    return (
+        made[0]
+        if len(made) == 1
+        else torch.optim.lr_scheduler.SequentialLR(optimizer, made, milestones=last["milestones"])
+    )
 
 
 def _seconds(limit):
@@ -454,7 +646,9 @@ def _seconds(limit):
     try:
         days, hours, minutes, seconds = map(int, str(limit).split(":"))
     except ValueError:
-        raise cli.BadConfig(f"checkpointing.checkpoint_must_save_by is {limit!r}; write DD:HH:MM:SS") from None
+        raise cli.BadConfig(
+            f"checkpointing.checkpoint_must_save_by is {limit!r}; write DD:HH:MM:SS"
+        ) from None
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 

@@ -10,20 +10,30 @@ STATED = re.compile(
     r"[*_\s]*+(?:the\s+)?(?:(?:option|choice|letter)\s*+:?\s*+)?(?P<said>[^\n]*+)",
     re.I,
 )
-MARKS = re.compile(r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf|it|sf)|f?boxed)\s*\{|[{}$*_`\"“”]|\\[()\[\]]")
+MARKS = re.compile(
+    r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf|it|sf)|f?boxed)\s*\{|[{}$*_`\"“”]|\\[()\[\]]"
+)
 ALONE = re.compile(r"[(\[\s]*([A-Za-z])[)\]\s.:,;!]*")
-LABEL = re.compile(r"[(\[]?\s*([A-Z])\s*(?:[)\]]\s*[.:]?|[.:])(?:\s|(?=[^\w\s])).*|[(\[]?\s*([a-z])\s*[)\]].*", re.S)
+LABEL = re.compile(
+    r"[(\[]?\s*([A-Z])\s*(?:[)\]]\s*[.:]?|[.:])(?:\s|(?=[^\w\s])).*|[(\[]?\s*([a-z])\s*[)\]].*",
+    re.S,
+)
 REASONED = re.compile(
     r"([A-Z])(?:[\s,]+(?:because|since|as|for|which|is\s+(?:the\s+)?(?:correct|right|true|best))\b|\s*[-–—(]).*|([B-HJ-Z])[\s,]+[a-z].*",
     re.S,
 )
-SEVERAL = re.compile(r"[(\[]?([A-Z])[)\].]*\s*(?:(?:[,/&+;|]|\band\b|\bor\b)\s*)+[(\[]?([A-Z])\b(?!')|([A-Z])(?:\s+([A-Z]))+", re.I)
+SEVERAL = re.compile(
+    r"[(\[]?([A-Z])[)\].]*\s*(?:(?:[,/&+;|]|\band\b|\bor\b)\s*)+[(\[]?([A-Z])\b(?!')|([A-Z])(?:\s+([A-Z]))+",
+    re.I,
+)
 
 
 def letter(text, letters):
     """The letter of `letters` that a reply chooses, None without one."""
     text = text.strip()
-    if (box := boxed(text)) and (said := _letter(re.sub(r"^.*\banswer\W*[:=]", "", box, flags=re.I | re.S), letters)) is not None:
+    if (box := boxed(text)) and (
+        said := _letter(re.sub(r"^.*\banswer\W*[:=]", "", box, flags=re.I | re.S), letters)
+    ) is not None:
         return said or None
     for found in reversed(list(STATED.finditer(text))):
         if (said := _letter(found["said"], letters)) is not None:
@@ -38,7 +48,11 @@ def _letter(said, letters):
     if several:
         first, second = (several[1] or several[3], several[2] or several[4])
         lower = first.islower() or second.islower()
-        if first.upper() != second.upper() and second.upper() in letters and not (lower and not SEVERAL.fullmatch(said.rstrip(". )]"))):
+        if (
+            first.upper() != second.upper()
+            and second.upper() in letters
+            and not (lower and not SEVERAL.fullmatch(said.rstrip(". )]")))
+        ):
             return ""
     if found := ALONE.fullmatch(said) or LABEL.fullmatch(said) or REASONED.fullmatch(said):
         one = next(filter(None, found.groups())).upper()

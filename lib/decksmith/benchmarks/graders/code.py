@@ -18,11 +18,23 @@ MEMORY = 1 << 30  # bytes, of the code and of the tests
 OUTPUT = 16 << 20  # bytes that a program may print for one case
 PYTHON = ("python", "py", "python3")
 # What LiveCodeBench's harness puts in front of a reply. Names of Python's own stay what they are, and modules win over what they hold.
-CONTEST = "\n".join([*(f"from {name} import *" for name in (
-    "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json builtins typing").split()),
-    *(f"import {name}" for name in (
-        "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json").split()),
-    "sys.setrecursionlimit(50000)"])
+CONTEST = "\n".join(
+    [
+        *(
+            f"from {name} import *"
+            for name in (
+                "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json builtins typing"
+            ).split()
+        ),
+        *(
+            f"import {name}"
+            for name in (
+                "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json"
+            ).split()
+        ),
+        "sys.setrecursionlimit(50000)",
+    ]
+)
 
 
 def seconds(task):
@@ -30,7 +42,11 @@ def seconds(task):
     expected = task["expected"]
     if "calls" in expected:
         return 300.0
-    return 60.0 + sum((3 * CASE + 10) for _ in expected.get("cases", ())) + 3 * CALL * len(expected.get("tests", ()))
+    return (
+        60.0
+        + sum((3 * CASE + 10) for _ in expected.get("cases", ()))
+        + 3 * CALL * len(expected.get("tests", ()))
+    )
 
 
 def harness(task):
@@ -38,6 +54,7 @@ def harness(task):
     if "calls" not in task["expected"]:
         return None
     from decksmith.benchmarks.graders import plus
+
     return plus.version()
 
 
@@ -49,21 +66,35 @@ def grade(spec, task, text):
         return {"verdict": "no_answer", "answer": None}
     if "calls" in expected:
         from decksmith.benchmarks.graders import plus
+
         return plus.grade(expected, code)
     if "function" in expected:
         return _functions(expected, code)
     if "cases" in expected:
         return _programs(expected["cases"], code)
     for tests in expected["tests"]:
-        found = examined("examine", {"tests": tests, "prelude": expected.get("prelude", ""), "names": expected.get("names", []), "seconds": CALL},
-                         {"code": code, "prelude": expected.get("prelude", ""), "entry": expected.get("entry")}, wall=2 * CALL)
+        found = examined(
+            "examine",
+            {
+                "tests": tests,
+                "prelude": expected.get("prelude", ""),
+                "names": expected.get("names", []),
+                "seconds": CALL,
+            },
+            {"code": code, "prelude": expected.get("prelude", ""), "entry": expected.get("entry")},
+            wall=2 * CALL,
+        )
         if found["ended"] != "passed":
             return _wrong(found)
     return {"verdict": "right", "answer": None, "detail": {"status": "passed"}}
 
 
 def _wrong(found, **more):
-    return {"verdict": "wrong", "answer": None, "detail": {"status": found["ended"], "said": found["said"][:300], **more}}
+    return {
+        "verdict": "wrong",
+        "answer": None,
+        "detail": {"status": found["ended"], "said": found["said"][:300], **more},
+    }
 
 
 # --- which code of a reply ----------------------------------------------------------------------------------------------
@@ -74,20 +105,36 @@ def program(text, name=None):
     block in another dress, a block that was not closed, or a text without blocks that reads as code; else None."""
     text = text.rpartition("</think>")[2].replace("\r\n", "\n")
     found = list(blocks(text))
-    defines = re.compile(rf"^[ \t]*(?:(?:async[ \t]+)?(?:def|class)[ \t]+{re.escape(name or '')}\b|{re.escape(name or '')}[ \t]*=)", re.M)
-    ranks = [[code for language, code, closed in found if closed and language in PYTHON],
-             [code for language, code, closed in found if closed and not language],
-             [code for language, code, closed in found if closed and language and language not in PYTHON],
-             [code for language, code, closed in found if not closed]]
+    defines = re.compile(
+        rf"^[ \t]*(?:(?:async[ \t]+)?(?:def|class)[ \t]+{re.escape(name or '')}\b|{re.escape(name or '')}[ \t]*=)",
+        re.M,
+    )
+    ranks = [
+        [code for language, code, closed in found if closed and language in PYTHON],
+        [code for language, code, closed in found if closed and not language],
+        [
+            code
+            for language, code, closed in found
+            if closed and language and language not in PYTHON
+        ],
+        [code for language, code, closed in found if not closed],
+    ]
     if name:
         ranks.insert(0, [code for rank in ranks for code in rank if defines.search(code)])
     for rank in ranks:
         if code := next((code for code in rank if code.strip()), None):
             return code
-    return text if re.search(r"^(def|class|import|from|print\(|for|while)\b", text, re.M) and "```" not in text else None
+    return (
+        text
+        if re.search(r"^(def|class|import|from|print\(|for|while)\b", text, re.M)
+        and "```" not in text
+        else None
+    )
 
 
-_FENCE = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?(?P<mark>`{3,}|~{3,})[ \t]*(?P<language>[\w+.#-]*)(?P<rest>[^`]*)\Z")
+_FENCE = re.compile(
+    r"[ \t]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?(?P<mark>`{3,}|~{3,})[ \t]*(?P<language>[\w+.#-]*)(?P<rest>[^`]*)\Z"
+)
 
 
 def blocks(text):
@@ -97,7 +144,9 @@ def blocks(text):
         fence, bare = _FENCE.match(line), line.strip()
         if opened is None:
             opened, lines = fence, []
-        elif fence and fence["language"].lower() in PYTHON:  # the next begins, and this one was forgotten
+        elif (
+            fence and fence["language"].lower() in PYTHON
+        ):  # the next begins, and this one was forgotten
             yield _block(opened, lines, False)
             opened, lines = fence, []
         elif fence and bare.startswith(opened["mark"]):
@@ -114,13 +163,17 @@ def blocks(text):
 
 def _block(opened, lines, closed):
     margin = opened.start("mark")
-    code = "".join(line[min(margin, len(line) - len(line.lstrip())):] + "\n" for line in lines)
+    code = "".join(line[min(margin, len(line) - len(line.lstrip())) :] + "\n" for line in lines)
     return opened["language"].lower(), _level(code), closed
 
 
 def _level(code):
     """Code that is indented as a whole, at the margin; the body of a function stays as it is."""
-    return textwrap.dedent(code) if re.match(r"\s*^[ \t]+(?:def|class|import|from|async|@)", code, re.M) else code
+    return (
+        textwrap.dedent(code)
+        if re.match(r"\s*^[ \t]+(?:def|class|import|from|async|@)", code, re.M)
+        else code
+    )
 
 
 # --- unit tests and functions: two cells --------------------------------------------------------------------------------
@@ -133,14 +186,23 @@ def examined(work, exam, reply, *, wall, output=1 << 20):
     be put to a reply, and where cells are lost also without one.
     """
     limits = _sandbox().Limits(wall=wall, memory=MEMORY, output=output)
-    asks, answers = _sound(lambda: _sandbox().pair(_program(work, exam), _program("answer", reply), limits=limits))
+    asks, answers = _sound(
+        lambda: _sandbox().pair(_program(work, exam), _program("answer", reply), limits=limits)
+    )
     try:
         found = json.loads(asks.stdout)
     except ValueError:
         found = {"ended": asks.status, "said": asks.message}
         # Of a reply's making, or of ours? Then they break without a reply too.
-        if asks.status in ("ok", "error") and reply["code"] and examined(work, exam, reply | {"code": ""}, wall=wall, output=output)["ended"] == asks.status:
-            raise Fault("judge", "broken-tests", f"the tests ended without a verdict: {asks.stderr[-300:]}") from None
+        if (
+            asks.status in ("ok", "error")
+            and reply["code"]
+            and examined(work, exam, reply | {"code": ""}, wall=wall, output=output)["ended"]
+            == asks.status
+        ):
+            raise Fault(
+                "judge", "broken-tests", f"the tests ended without a verdict: {asks.stderr[-300:]}"
+            ) from None
     if found["ended"] == "unfit":
         raise Fault("judge", "unfit-tests", found["said"])
     if found["said"].endswith("the code ended") and answers.status not in ("ok", "killed"):
@@ -149,17 +211,28 @@ def examined(work, exam, reply, *, wall, output=1 << 20):
 
 
 def _program(name, given):
-    return f"import decksmith_wire, json\ndecksmith_wire.{name}(**json.loads({json.dumps(given)!r}))"
+    return (
+        f"import decksmith_wire, json\ndecksmith_wire.{name}(**json.loads({json.dumps(given)!r}))"
+    )
 
 
 def _functions(expected, code):
     """Calls of a contest: the values returned are equal to the values expected; a tuple is as good as a list."""
-    name, pairs = expected["function"], [[_arguments(case["input"]), json.loads(case["output"])] for case in expected["cases"]]
-    tests = (f"import json\nfor number, (given, wanted) in enumerate(json.loads({json.dumps(pairs)!r}), 1):\n"
-             f"    found = code(*given)\n    found = list(found) if type(found) is tuple else found\n"
-             f"    assert found == wanted, f'case {{number}} of {len(pairs)}'\n").replace("code(*given)", f"globals()[{name!r}](*given)")
-    found = examined("examine", {"tests": tests, "names": [name], "seconds": CASE}, {"code": code, "prelude": CONTEST, "method": True},
-                     wall=(CASE + 1) * len(pairs) + 5)
+    name, pairs = (
+        expected["function"],
+        [[_arguments(case["input"]), json.loads(case["output"])] for case in expected["cases"]],
+    )
+    tests = (
+        f"import json\nfor number, (given, wanted) in enumerate(json.loads({json.dumps(pairs)!r}), 1):\n"
+        f"    found = code(*given)\n    found = list(found) if type(found) is tuple else found\n"
+        f"    assert found == wanted, f'case {{number}} of {len(pairs)}'\n"
+    ).replace("code(*given)", f"globals()[{name!r}](*given)")
+    found = examined(
+        "examine",
+        {"tests": tests, "names": [name], "seconds": CASE},
+        {"code": code, "prelude": CONTEST, "method": True},
+        wall=(CASE + 1) * len(pairs) + 5,
+    )
     if found["ended"] != "passed":
         return _wrong(found, cases=len(pairs))
     return {"verdict": "right", "answer": None, "detail": {"status": "passed", "cases": len(pairs)}}
@@ -174,21 +247,33 @@ def _arguments(text):
 
 def _programs(cases, code):
     """Cases of a contest, each a run of its own; the first that fails ends them, as in LiveCodeBench's harness."""
-    limits = _sandbox().Limits(wall=3 * CASE, cpu=CASE, memory=MEMORY, output=OUTPUT)  # by the processor's clock: others may work here too
+    limits = _sandbox().Limits(
+        wall=3 * CASE, cpu=CASE, memory=MEMORY, output=OUTPUT
+    )  # by the processor's clock: others may work here too
     whole = f"exec({CONTEST!r})\nexec(compile({code!r}, 'reply.py', 'exec', dont_inherit=True), globals())"
     for number, case in enumerate(cases):
-        ran, = _sound(lambda case=case: [_sandbox().run(whole, stdin=case["input"], limits=limits)])
+        (ran,) = _sound(
+            lambda case=case: [_sandbox().run(whole, stdin=case["input"], limits=limits)]
+        )
         if ran.status != "ok":
             said = ran.stderr.strip().splitlines() or [ran.message]
             return _wrong({"ended": ran.status, "said": said[-1]}, passed=number, cases=len(cases))
         if not printed(case["output"], ran.stdout):
-            return _wrong({"ended": "failed", "said": f"case {number + 1}"}, passed=number, cases=len(cases))
-    return {"verdict": "right", "answer": None, "detail": {"status": "passed", "passed": len(cases), "cases": len(cases)}}
+            return _wrong(
+                {"ended": "failed", "said": f"case {number + 1}"}, passed=number, cases=len(cases)
+            )
+    return {
+        "verdict": "right",
+        "answer": None,
+        "detail": {"status": "passed", "passed": len(cases), "cases": len(cases)},
+    }
 
 
 def printed(expected, output):
     """Whether an output is the expected one, line by line: as text without blanks at both ends, else as decimals."""
-    wanted, found = ([line.strip() for line in text.strip().split("\n")] for text in (expected, output))
+    wanted, found = (
+        [line.strip() for line in text.strip().split("\n")] for text in (expected, output)
+    )
     return len(wanted) == len(found) and all(map(_alike, wanted, found))
 
 
@@ -202,6 +287,7 @@ def _alike(one, other):
 def _decimals(line):
     """The numbers of a line; None where it has something else, or nothing."""
     from decimal import Decimal, InvalidOperation
+
     try:
         numbers = [Decimal(word) for word in line.split()]
     except InvalidOperation:
@@ -215,6 +301,7 @@ def _decimals(line):
 @functools.cache
 def _sandbox():
     from decksmith.sandbox import pool
+
     return pool
 
 

@@ -11,7 +11,9 @@ import logging
 import re
 from fractions import Fraction
 
-LONGEST_ANSWER = 2000  # characters more than twice the expected answer's that are still compared as mathematics
+LONGEST_ANSWER = (
+    2000  # characters more than twice the expected answer's that are still compared as mathematics
+)
 DEEPEST = 50  # brackets within brackets that are still parsed
 PLACES = 6  # a decimal with so many places or more may stand for a value that has no end, correctly rounded (as in Math-Verify)
 APART = 70  # characters between two boxes that still belong together: "\boxed{1} and \boxed{2}"
@@ -22,10 +24,16 @@ APART = 70  # characters between two boxes that still belong together: "\boxed{1
 FINAL = re.compile(
     r"\banswer\**+\s*+(?:is\s*+:?|:|=)[\s*]*+(?P<answer>\S[^\n]*?)(?=\.\s|\.?$|\n)", re.I | re.M
 )
-SENTENCE = re.compile(r"(?:The|There|So|Thus|It|We|He|She|They|[A-Z][a-z]+ [a-z]+)\b.*\b(?:is|are|equals)\b(?=.)", re.S)
-BOX = re.compile(r"\\\\?(?:boxed|fbox)\s*+\{|\\\\?(?:boxed|fbox)\s++(?P<bare>[^\s{}$\\.,;]++)|\\.|[{}]", re.S)
+SENTENCE = re.compile(
+    r"(?:The|There|So|Thus|It|We|He|She|They|[A-Z][a-z]+ [a-z]+)\b.*\b(?:is|are|equals)\b(?=.)",
+    re.S,
+)
+BOX = re.compile(
+    r"\\\\?(?:boxed|fbox)\s*+\{|\\\\?(?:boxed|fbox)\s++(?P<bare>[^\s{}$\\.,;]++)|\\.|[{}]", re.S
+)
 JOINT = re.compile(
-    r"[^.?!]*(?:,|;|(?<![a-z])(?:and|or))(?:[\s$,;:&]|\\[()\[\] ,;:]|\\q?quad|\}|[A-Za-z]\w*\s*=)*", re.S
+    r"[^.?!]*(?:,|;|(?<![a-z])(?:and|or))(?:[\s$,;:&]|\\[()\[\] ,;:]|\\q?quad|\}|[A-Za-z]\w*\s*=)*",
+    re.S,
 )
 
 
@@ -63,7 +71,9 @@ def boxed(text):
 
 def _joined(between):
     """Whether two boxes with this text between them are one answer: nothing but layout, or a comma, "and" or "or" before the second."""
-    return not re.sub(r"[\s$&]|\\[()\[\] ,;:]|\\q?quad", "", between) or bool(JOINT.fullmatch(between))
+    return not re.sub(r"[\s$&]|\\[()\[\] ,;:]|\\q?quad", "", between) or bool(
+        JOINT.fullmatch(between)
+    )
 
 
 def final(text, pattern=None):
@@ -118,7 +128,11 @@ def _written(text):
     """A text with each thing written in one way: no layout, no dollars, no doubled backslashes, one name for each relation."""
     text = text.strip()
     for opening, closing in SHELLS:
-        if len(text) > len(opening + closing) and text.startswith(opening) and text.endswith(closing):
+        if (
+            len(text) > len(opening + closing)
+            and text.startswith(opening)
+            and text.endswith(closing)
+        ):
             text = text[len(opening) : -len(closing)].strip()
     if "\\\\" in text and "matrix" not in text and "array" not in text:
         text = SLASHES.sub(r"\\", text)
@@ -148,7 +162,14 @@ def _closing(text, start):
 # Units
 
 # A unit is a word, or an abbreviation of two letters and more: a single letter behind a number is a variable ("2k" is not 2).
-SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
+SCALES = {
+    "hundred": 10**2,
+    "thousand": 10**3,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
+    "dozen": 12,
+}
 KNOWN = {name: measure for measure, names in {
     "mm": "mm millimeter millimetre", "cm": "cm centimeter centimetre", "m": "m meter metre", "km": "km kilometer kilometre",
     "in": "in inch inche", "ft": "ft foot feet", "yd": "yd yard", "mi": "mi mile", "g": "g gram", "kg": "kg kilogram", "mg": "mg milligram",
@@ -157,7 +178,9 @@ KNOWN = {name: measure for measure, names in {
     "degree": "degree deg", "radian": "radian rad", "mph": "mph", "kmh": "kmh kph",
 }.items() for name in names.split()}  # fmt: skip
 POWER = r"\s*(?:\^\s*\{?\s*-?\d\s*\}?|\^\\circ\s*)?"
-TEXT_UNIT = re.compile(rf"(?<=[\d\w)}}\]!])\s*\\text\s*\{{([^{{}}]*)\}}{POWER}(?:\s*/\s*\\text\s*\{{[^{{}}]*\}}{POWER})?$")
+TEXT_UNIT = re.compile(
+    rf"(?<=[\d\w)}}\]!])\s*\\text\s*\{{([^{{}}]*)\}}{POWER}(?:\s*/\s*\\text\s*\{{[^{{}}]*\}}{POWER})?$"
+)
 WORD_UNIT = re.compile(
     r"(?P<number>[-+]?(?:\d[\d,]*\.?\d*|\.\d+|\\frac\s*\{\d+\}\s*\{\d+\}|\d+\s*/\s*\d+|\d+\s*\\frac\s*\{\d+\}\s*\{\d+\}))"
     r"(?P<gap>\s*)(?P<unit>[A-Za-z]{2,}(?:[ /.-]+[A-Za-z]+)*)\.?" + POWER
@@ -172,19 +195,38 @@ def _unit(text):
         return text.removesuffix("^\\circ").strip(), "degree"
     if (found := TEXT_UNIT.search(text)) and not _scale(found[1]):
         return text[: found.start()].strip(), found[1].strip()
-    if (found := WORD_UNIT.fullmatch(text)) and not _scale(found["unit"]) and (found["gap"] or _measure(found["unit"])):
-        if re.search(r"[aeiou]", found["unit"], re.I) and len(found["unit"]) > 2 or _measure(found["unit"]):
+    if (
+        (found := WORD_UNIT.fullmatch(text))
+        and not _scale(found["unit"])
+        and (found["gap"] or _measure(found["unit"]))
+    ):
+        if (
+            re.search(r"[aeiou]", found["unit"], re.I)
+            and len(found["unit"]) > 2
+            or _measure(found["unit"])
+        ):
             return found["number"].strip(), found["unit"]
     return text, ""
 
 
 def _scale(words):
-    return next((word for word in re.split(r"[^a-z]+", words.lower()) if word.rstrip("s") in SCALES or word.startswith("percent")), None)
+    return next(
+        (
+            word
+            for word in re.split(r"[^a-z]+", words.lower())
+            if word.rstrip("s") in SCALES or word.startswith("percent")
+        ),
+        None,
+    )
 
 
 def _measure(unit):
     """What a unit measures in, where we know it: "sq cm" and "centimeters" are both cm; None for apples."""
-    words = [word for word in re.split(r"[^a-z]+", unit.lower()) if word not in ("", "square", "sq", "cubic", "cu", "of", "per")]
+    words = [
+        word
+        for word in re.split(r"[^a-z]+", unit.lower())
+        if word not in ("", "square", "sq", "cubic", "cu", "of", "per")
+    ]
     return (KNOWN.get(words[0]) or KNOWN.get(words[0].rstrip("s"))) if words else None
 
 
@@ -196,7 +238,10 @@ OVER = r"\\frac\s*(?:\{\s*(-?\d{1,400})\s*\}|(\d))\s*(?:\{\s*(-?\d{1,400})\s*\}|
 FRACTION = re.compile(rf"([-+]?)\s*(\d{{1,400}})?\s*{OVER}")
 MIXED = re.compile(r"([-+]?)(\d{1,400})\s+(\d{1,400})\s*/\s*(\d{1,400})")
 REPEATING = re.compile(r"([-+]?)(\d{0,400})\.(\d{0,400})\\(?:overline|bar)\s*\{?(\d{1,400})\}?")
-SHARE = re.compile(r"(.*?)\s*(?:%|(?<![a-z])(?:percent(?:age)?|pct)|\\text\s*\{\s*(?:%|percent(?:age)?|pct)\s*\})", re.S)
+SHARE = re.compile(
+    r"(.*?)\s*(?:%|(?<![a-z])(?:percent(?:age)?|pct)|\\text\s*\{\s*(?:%|percent(?:age)?|pct)\s*\})",
+    re.S,
+)
 
 
 def number(text):
@@ -231,7 +276,9 @@ def _value(text):
         value = int(found[2]) + Fraction(int(found[3])) / int(found[4])
     elif found := REPEATING.fullmatch(text):
         sign, whole, fixed, again = found.groups()
-        value = Fraction(f"{whole or 0}.{fixed or 0}") + Fraction(int(again), (10 ** len(again) - 1) * 10 ** len(fixed))
+        value = Fraction(f"{whole or 0}.{fixed or 0}") + Fraction(
+            int(again), (10 ** len(again) - 1) * 10 ** len(fixed)
+        )
     else:
         return None
     return -value if sign == "-" else value
@@ -241,17 +288,32 @@ def _near(text, value):
     """Whether a decimal of `PLACES` places or more is the value it was rounded from; the value has no end in so many places."""
     found = re.fullmatch(r"-?\d*\.(\d+)", text)
     places = len(found[1]) if found else 0
-    return PLACES <= places <= 400 and abs(Fraction(text) - value) * 2 * 10**places <= 1 and value * 10**PLACES % 1 != 0
+    return (
+        PLACES <= places <= 400
+        and abs(Fraction(text) - value) * 2 * 10**places <= 1
+        and value * 10**PLACES % 1 != 0
+    )
 
 
-BASED = re.compile(r"\(?([0-9A-F]{1,400})\)?\s*_\s*(?:\{\s*)?(?:\\text\s*\{)?\s*(\d{1,2}|[a-z]+)\s*\}?\s*\}?")
-BASES = {word: str(n) for n, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), 2)}
+BASED = re.compile(
+    r"\(?([0-9A-F]{1,400})\)?\s*_\s*(?:\{\s*)?(?:\\text\s*\{)?\s*(\d{1,2}|[a-z]+)\s*\}?\s*\}?"
+)
+BASES = {
+    word: str(n)
+    for n, word in enumerate(
+        "two three four five six seven eight nine ten eleven twelve".split(), 2
+    )
+}
 
 
 def _based(text):
     """A number written with its base, `(digits, base)`; None for anything else."""
     found = BASED.fullmatch(text)
-    return (found[1].lstrip("0") or "0", BASES.get(found[2], found[2])) if found and (found[2].isdigit() or found[2] in BASES) else None
+    return (
+        (found[1].lstrip("0") or "0", BASES.get(found[2], found[2]))
+        if found and (found[2].isdigit() or found[2] in BASES)
+        else None
+    )
 
 
 def plain(text):
@@ -266,7 +328,10 @@ def plain(text):
 
 # Lists, names, intervals
 
-JOINTS = re.compile(r",?\s*(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])|(?<=[\d)}\]])\s*(?:and|or)(?=[A-Z(\d\\-])|[,;]", re.S)
+JOINTS = re.compile(
+    r",?\s*(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])|(?<=[\d)}\]])\s*(?:and|or)(?=[A-Z(\d\\-])|[,;]",
+    re.S,
+)
 
 
 def _split(text, joints=JOINTS):
@@ -307,13 +372,18 @@ def _signs(text):
     if not signs or len(signs) > 4 or len(_split(text)[0]) > 1 or text.startswith("\\{"):
         return [text]
     if "\\mp" in signs or len(signs) == 1:
-        choices = ["+" if sign == "\\pm" else "-" for sign in signs], ["-" if sign == "\\pm" else "+" for sign in signs]
+        choices = (
+            ["+" if sign == "\\pm" else "-" for sign in signs],
+            ["-" if sign == "\\pm" else "+" for sign in signs],
+        )
     else:
         choices = itertools.product("+-", repeat=len(signs))
     variants = []
     for choice in choices:
         left = iter(choice)
-        variant = re.sub(r"\\pm(?![a-zA-Z])|\\mp(?![a-zA-Z])", lambda _, left=left: next(left), text)
+        variant = re.sub(
+            r"\\pm(?![a-zA-Z])|\\mp(?![a-zA-Z])", lambda _, left=left: next(left), text
+        )
         variants.append(re.sub(r"(^|[=({,]\s*)\+\s*", r"\1", variant).strip())
     return variants
 
@@ -350,7 +420,11 @@ def _assignments(text):
     name, value = _named(text)
     if name and name.startswith("("):
         names, values = _bracketed(name), _bracketed(value)
-        return list(zip(names[1], values[1], strict=True)) if values and len(names[1]) == len(values[1]) else None
+        return (
+            list(zip(names[1], values[1], strict=True))
+            if values and len(names[1]) == len(values[1])
+            else None
+        )
     found = [_named(part) for part in _members(text)]
     return found if len(found) > 1 and all(name for name, _ in found) else None
 
@@ -367,7 +441,11 @@ def _interval(text):
     if len(parts) == 3:
         left, sign, right = parts
         if not NAME.fullmatch(left) and NAME.fullmatch(right):
-            left, right, sign = right, left, {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}.get(sign, sign)
+            left, right, sign = (
+                right,
+                left,
+                {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}.get(sign, sign),
+            )
         if not NAME.fullmatch(left) or not right:
             return None
         interval = {"<": f"(-\\infty, {right})", "\\le": f"(-\\infty, {right}]", ">": f"({right}, \\infty)", "\\ge": f"[{right}, \\infty)",
@@ -379,7 +457,10 @@ def _interval(text):
             low, high = high, low
             first, second = ({">": "<", "\\ge": "\\le"}[sign] for sign in (second, first))
         if {first, second} <= {"<", "\\le"}:
-            return name, f"{'[' if first != '<' else '('}{low}, {high}{']' if second != '<' else ')'}"
+            return (
+                name,
+                f"{'[' if first != '<' else '('}{low}, {high}{']' if second != '<' else ')'}",
+            )
     return None
 
 
@@ -387,7 +468,9 @@ def _inequality(text):
     """`_interval` of one inequality, or of several about one name that are joined by "or"."""
     parts, joints = _split(text)
     found = [_interval(part) for part in parts]
-    if not all(found) or (len(found) > 1 and (set(joints) != {"or"} or len({name for name, _ in found}) > 1)):
+    if not all(found) or (
+        len(found) > 1 and (set(joints) != {"or"} or len({name for name, _ in found}) > 1)
+    ):
         return None
     return found[0][0], " \\cup ".join(interval for _, interval in found)
 
@@ -425,8 +508,19 @@ def _same(expected, answer):  # noqa: C901, PLR0911 - one rule after the other, 
         exact, _, rounded = (part.strip() for part in answer.partition("\\approx"))
         if NAME.fullmatch(exact):
             return _same(expected, rounded)
-        return _same(expected, exact) or ("." in expected and number(expected) is not None and _same(expected, rounded))
-    for rule in (_as_numbers, _as_words, _as_matrices, _as_inequalities, _as_lists, _as_equations, _as_unions, _as_brackets):
+        return _same(expected, exact) or (
+            "." in expected and number(expected) is not None and _same(expected, rounded)
+        )
+    for rule in (
+        _as_numbers,
+        _as_words,
+        _as_matrices,
+        _as_inequalities,
+        _as_lists,
+        _as_equations,
+        _as_unions,
+        _as_brackets,
+    ):
         if (found := rule(expected, answer)) is not None:
             return found
     ours, theirs = (_unit(text)[0] for text in (expected, answer))
@@ -436,19 +530,40 @@ def _same(expected, answer):  # noqa: C901, PLR0911 - one rule after the other, 
 def _as_numbers(expected, answer):
     """By value, where both are plain numbers; a unit may be left out but not be another one, and a base neither."""
     (one, unit), (other, theirs) = _unit(expected), _unit(answer)
-    if unit and theirs and _measure(unit) and _measure(theirs) and _measure(unit) != _measure(theirs):
+    if (
+        unit
+        and theirs
+        and _measure(unit)
+        and _measure(theirs)
+        and _measure(unit) != _measure(theirs)
+    ):
         return False
     ours, its = _based(one), _based(other)
     if ours or its:
-        ours, its = (found or ((text.lstrip("0"), None) if re.fullmatch("[0-9A-F]+", text) else None) for found, text in ((ours, one), (its, other)))
-        return bool(ours and its) and ours[0] == its[0] and (None in (ours[1], its[1]) or ours[1] == its[1])
+        ours, its = (
+            found or ((text.lstrip("0"), None) if re.fullmatch("[0-9A-F]+", text) else None)
+            for found, text in ((ours, one), (its, other))
+        )
+        return (
+            bool(ours and its)
+            and ours[0] == its[0]
+            and (None in (ours[1], its[1]) or ours[1] == its[1])
+        )
     ours, its = number(one), number(other)
     if ours and its:
         if ours[1] != its[1]:  # 50 % is written for 50 as well as for 0.5
-            return ours[0] == its[0] or ours[0] / (100 if ours[1] else 1) == its[0] / (100 if its[1] else 1)
+            return ours[0] == its[0] or ours[0] / (100 if ours[1] else 1) == its[0] / (
+                100 if its[1] else 1
+            )
         return ours[0] == its[0] or _near(other, ours[0]) or _near(one, its[0])
-    if re.fullmatch(r"\d{1,2}:\d\d", one) or re.fullmatch(r"\d{1,2}:\d\d", other):  # a time of day, or a ratio that looks like one
-        return one.lstrip("0") == other.lstrip("0") if ":" in one and ":" in other and not NAME.match(one) else None
+    if re.fullmatch(r"\d{1,2}:\d\d", one) or re.fullmatch(
+        r"\d{1,2}:\d\d", other
+    ):  # a time of day, or a ratio that looks like one
+        return (
+            one.lstrip("0") == other.lstrip("0")
+            if ":" in one and ":" in other and not NAME.match(one)
+            else None
+        )
     return None
 
 
@@ -463,7 +578,10 @@ def _as_words(expected, answer):
     letters = re.sub(r"\W", "", expected)
     if len(letters) < 2 or (len(letters) <= 3 and re.fullmatch(r"[a-zA-Z\s*]+|.*[\\^+].*", answer)):
         return None
-    ours, theirs = (" ".join(re.findall(r"\w+", re.sub(r"\\text|[{}]", " ", text).casefold())) for text in (expected, answer))
+    ours, theirs = (
+        " ".join(re.findall(r"\w+", re.sub(r"\\text|[{}]", " ", text).casefold()))
+        for text in (expected, answer)
+    )
     return ours == theirs
 
 
@@ -471,7 +589,11 @@ def _as_lists(expected, answer):
     """Lists member by member, in any order unless names or brackets give one."""
     left, right = _assignments(expected), _assignments(answer)
     if left and right:
-        return _matched(left, right, lambda one, other: _squeezed(one[0]) == _squeezed(other[0]) and _same(one[1], other[1]))
+        return _matched(
+            left,
+            right,
+            lambda one, other: _squeezed(one[0]) == _squeezed(other[0]) and _same(one[1], other[1]),
+        )
     if left or right:
         named, bare = (left, answer) if left else (right, expected)
         values = [value for _, value in named]
@@ -485,8 +607,12 @@ def _as_lists(expected, answer):
     left, right = _members(expected), _members(answer)
     if len(left) < 2 and len(right) < 2:
         return None
-    left, right = ([_named(parts[0])[1], *parts[1:]] if len(parts) > 1 else parts for parts in (left, right))
-    if len(left) < 2 or len(right) < 2:  # a set may go without its braces, an interval or a tuple not
+    left, right = (
+        [_named(parts[0])[1], *parts[1:]] if len(parts) > 1 else parts for parts in (left, right)
+    )
+    if (
+        len(left) < 2 or len(right) < 2
+    ):  # a set may go without its braces, an interval or a tuple not
         one, many = (left, right) if len(left) < 2 else (right, left)
         whole = _bracketed(_named(one[0])[1])
         if not whole or whole[0] != "{":
@@ -498,7 +624,9 @@ def _as_lists(expected, answer):
 def _matched(left, right, equal=None):
     """Whether the members of two lists are the same in some order."""
     equal, right = equal or _same, list(right)
-    if equal is _same and len(left) < len(right) and len(set(map(_squeezed, left))) == len(left):  # a solution may be said twice
+    if (
+        equal is _same and len(left) < len(right) and len(set(map(_squeezed, left))) == len(left)
+    ):  # a solution may be said twice
         right = list({_squeezed(one): one for one in right}.values())
     if len(left) != len(right):
         return False
@@ -535,7 +663,9 @@ def _as_inequalities(expected, answer):
         return _same(ours[1], _inside(answer))
     if theirs and not RELATION.search(expected):
         return _same(_inside(expected), theirs[1])
-    return _symbolic(_inside(expected), _inside(answer))  # several names, or an expression between the signs
+    return _symbolic(
+        _inside(expected), _inside(answer)
+    )  # several names, or an expression between the signs
 
 
 def _inside(text):
@@ -547,7 +677,12 @@ def _as_unions(expected, answer):
     ours, theirs = _inside(expected), _inside(answer)
     if (ours, theirs) != (expected, answer):
         return _same(ours, theirs)
-    ours, theirs = (text.replace("\\mathbb{R}", "(-\\infty, \\infty)") if text.strip() == "\\mathbb{R}" else text for text in (ours, theirs))
+    ours, theirs = (
+        text.replace("\\mathbb{R}", "(-\\infty, \\infty)")
+        if text.strip() == "\\mathbb{R}"
+        else text
+        for text in (ours, theirs)
+    )
     if not UNION.search(ours) and not UNION.search(theirs):
         return None if (ours, theirs) == (expected, answer) else _same(ours, theirs)
     left, right = ([part.strip() for part in UNION.split(text)] for text in (ours, theirs))
@@ -560,9 +695,16 @@ def _as_brackets(expected, answer):
     if not ours and not theirs:
         return None
     if not ours or not theirs:
-        if len(_members(expected)) == 1 == len(_members(answer)) and "\\setminus" not in expected + answer:
+        if (
+            len(_members(expected)) == 1 == len(_members(answer))
+            and "\\setminus" not in expected + answer
+        ):
             whole, one = (ours, answer) if ours else (theirs, expected)
-            return whole[0] == "{" and len(whole[1]) == 1 and (_same(whole[1][0], one) if ours else _same(one, whole[1][0]))
+            return (
+                whole[0] == "{"
+                and len(whole[1]) == 1
+                and (_same(whole[1][0], one) if ours else _same(one, whole[1][0]))
+            )
         return None
     if (ours[0], ours[2]) != (theirs[0], theirs[2]) or len(ours[1]) != len(theirs[1]):
         return False
@@ -578,7 +720,10 @@ def _as_matrices(expected, answer):
     if not ours or not theirs or "\\begin" in ours[1] + theirs[1]:
         return None
     left, right = (
-        [[entry.strip() for entry in row.split("&")] for row in found[1].strip().removesuffix("\\\\").split("\\\\")]
+        [
+            [entry.strip() for entry in row.split("&")]
+            for row in found[1].strip().removesuffix("\\\\").split("\\\\")
+        ]
         for found in (ours, theirs)
     )
     if [len(row) for row in left] != [len(row) for row in right]:
@@ -588,18 +733,33 @@ def _as_matrices(expected, answer):
 
 # One expression
 
+
 @functools.lru_cache(maxsize=64)
 def _parsed(text):
     """A LaTeX expression as SymPy's, None when it is none. Units are not taken off: 2m is two times m."""
     from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_latex
     from math_verify.grader import should_treat_as_complex
 
-    config = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none", equations=False)
+    config = NormalizationConfig(
+        basic_latex=True,
+        units=False,
+        malformed_operators=True,
+        nits=True,
+        boxed="none",
+        equations=False,
+    )
     text = re.sub(r"(?<=[a-zA-Z])('+)", lambda found: "_{" + "prime" * len(found[1]) + "}", text)
-    text = re.sub(r"(?<=\d)(\s*)\\frac(?=\s*\{[^{}]*[a-zA-Z\\])", r"\\cdot\\frac", text)  # no mixed number
+    text = re.sub(
+        r"(?<=\d)(\s*)\\frac(?=\s*\{[^{}]*[a-zA-Z\\])", r"\\cdot\\frac", text
+    )  # no mixed number
     try:
         normal = normalize_latex(text, config)
-        return latex2sympy(normal, is_real=not should_treat_as_complex(normal), convert_degrees=False, normalization_config=None)
+        return latex2sympy(
+            normal,
+            is_real=not should_treat_as_complex(normal),
+            convert_degrees=False,
+            normalization_config=None,
+        )
     except (MemoryError, RecursionError):
         raise
     except Exception:  # whatever a generated parser says about a text that is no expression
@@ -617,7 +777,9 @@ def _symbolic(expected, answer):
         return False
     from math_verify import verify
 
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns of each call whose time limit is ours
+    logging.getLogger("math_verify").setLevel(
+        logging.ERROR
+    )  # it warns of each call whose time limit is ours
     left, right = _parsed(expected), _parsed(answer)
     if left is None or right is None:
         return False
@@ -642,11 +804,17 @@ def _numeric(expression, text):
 def _equal_numbers(one, other, expected, answer):
     """Exactly, or to 15 digits of the larger of the two: 1/2004! is not 1/2006!."""
     if one.is_Rational and other.is_Rational:
-        return one == other or _near(answer, Fraction(int(one.p), int(one.q))) or _near(expected, Fraction(int(other.p), int(other.q)))
+        return (
+            one == other
+            or _near(answer, Fraction(int(one.p), int(one.q)))
+            or _near(expected, Fraction(int(other.p), int(other.q)))
+        )
     for text, decimal, value in ((answer, other, one), (expected, one, other)):
         if found := re.fullmatch(r"-?\d*\.(\d+)", text):  # a decimal for a value without an end
             places = len(found[1])
-            return places >= PLACES and bool(abs(value.evalf(places + 20) - decimal.evalf(places + 20)) * 2 * 10**places <= 1)
+            return places >= PLACES and bool(
+                abs(value.evalf(places + 20) - decimal.evalf(places + 20)) * 2 * 10**places <= 1
+            )
     size = max(abs(one.evalf(20)), abs(other.evalf(20)))
     apart = abs((one - other).evalf(30, maxn=200))
     return bool(one == other or apart == 0 or (apart.is_comparable and apart < size * 10**-15))

@@ -25,7 +25,14 @@ CALL = 5.0  # seconds of one input; evalplus gives four times what its solution 
 TASK = 60.0  # seconds of all inputs, as evalplus has it
 CHECK = 30.0  # seconds of the comparison
 OUTPUT = 128 << 20  # bytes of a record
-BUILDERS = {"set": set, "frozenset": frozenset, "float": float, "list": list, "tuple": tuple, "dict": dict}
+BUILDERS = {
+    "set": set,
+    "frozenset": frozenset,
+    "float": float,
+    "list": list,
+    "tuple": tuple,
+    "dict": dict,
+}
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------------
@@ -40,37 +47,71 @@ def row(source):
     try:
         return {**source, "plus": _parts(source)}
     except (SyntaxError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        raise cli.BadData(f"the test of {source.get('task_id')} is not as evalplus writes them: {error}") from None
+        raise cli.BadData(
+            f"the test of {source.get('task_id')} is not as evalplus writes them: {error}"
+        ) from None
     finally:
         sys.set_int_max_str_digits(most)
 
 
 def _parts(source):
     tree = ast.parse(source["test"])
-    values = {node.targets[0].id: node.value for node in ast.walk(tree)
-              if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in ("inputs", "results")}
-    asked = next((node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "assertion"), None)
+    values = {
+        node.targets[0].id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id in ("inputs", "results")
+    }
+    asked = next(
+        (
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "assertion"
+        ),
+        None,
+    )
     name = source.get("entry_point") or asked.args[0].func.id
-    reference = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "ref_func"), None)
+    reference = next(
+        (
+            node
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef) and node.name == "ref_func"
+        ),
+        None,
+    )
     if "results" not in values and not reference:
         raise ValueError("it has neither results nor ref_func")
     # The one test without assertion() is that of find_zero, whose tolerance stands at the end of its comparison.
-    bound = asked.args[2] if asked else next(node for node in ast.walk(tree) if isinstance(node, ast.Compare)).comparators[-1]
-    return {"dataset": "humaneval" if "entry_point" in source else "mbpp", "entry": name, "atol": _literal(bound),
-            "calls": json.dumps([_plain(list(each)) for each in _literal(values["inputs"])]),
-            "results": json.dumps(_plain(_literal(values["results"]))) if "results" in values else None,
-            "reference": _program(tree, reference) if "results" not in values else None}
+    bound = (
+        asked.args[2]
+        if asked
+        else next(node for node in ast.walk(tree) if isinstance(node, ast.Compare)).comparators[-1]
+    )
+    return {
+        "dataset": "humaneval" if "entry_point" in source else "mbpp",
+        "entry": name,
+        "atol": _literal(bound),
+        "calls": json.dumps([_plain(list(each)) for each in _literal(values["inputs"])]),
+        "results": json.dumps(_plain(_literal(values["results"]))) if "results" in values else None,
+        "reference": _program(tree, reference) if "results" not in values else None,
+    }
 
 
 def _program(tree, function):
     """A function with the imports of the test around it, less numpy, which no reference uses."""
-    imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom)) and "numpy" not in ast.unparse(node)]
+    imports = [
+        node
+        for node in tree.body
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and "numpy" not in ast.unparse(node)
+    ]
     return ast.unparse(ast.Module([*imports, function], []))
 
 
 def _plain(value):
     def refuse(odd):
         raise ValueError(f"a value of type {type(odd).__name__} is no plain data")
+
     return wire.plain(value, refuse)
 
 
@@ -78,10 +119,16 @@ def _literal(node):
     """The value of an expression that is a literal, or has inf, nan or a container made by name. Raises ValueError."""
     if isinstance(node, ast.Name) and node.id in ("inf", "nan"):
         return float(node.id)
-    if isinstance(node, ast.Call) and getattr(node.func, "id", None) in BUILDERS and not node.keywords:
+    if (
+        isinstance(node, ast.Call)
+        and getattr(node.func, "id", None) in BUILDERS
+        and not node.keywords
+    ):
         return BUILDERS[node.func.id](*map(_literal, node.args))
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-        return {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)](map(_literal, node.elts))
+        return {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)](
+            map(_literal, node.elts)
+        )
     if isinstance(node, ast.Dict):
         return dict(zip(map(_literal, node.keys), map(_literal, node.values), strict=True))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -96,6 +143,7 @@ def grade(expected, reply):
     """The grade of a reply's code. Raises cli.Missing without evalplus, Fault where the sandbox fails or the reference does."""
     version()
     import evalplus.eval  # noqa: F401  # here, so that each check finds it imported
+
     name, calls = expected["entry"], json.loads(expected["calls"])
     if not name.isidentifier():
         raise cli.BadData(f"{name[:80]!r} is no name of a function")
@@ -104,18 +152,29 @@ def grade(expected, reply):
     else:
         found = _recorded({"code": expected["reference"]}, "ref_func", calls)
         if found["ended"] != "recorded":
-            raise code.Fault("judge", "reference", f"the reference of {name} ended so: {found['said']}")
+            raise code.Fault(
+                "judge", "reference", f"the reference of {name} ended so: {found['said']}"
+            )
         results = found["values"]
-    found = _recorded({"code": reply, "prelude": expected.get("prelude") or "", "entry": name}, name, calls)
+    found = _recorded(
+        {"code": reply, "prelude": expected.get("prelude") or "", "entry": name}, name, calls
+    )
     if found["ended"] == "recorded":
-        same = _checked(expected["dataset"], name, calls, results, found["values"], expected["atol"])
+        same = _checked(
+            expected["dataset"], name, calls, results, found["values"], expected["atol"]
+        )
         found = {"ended": "passed" if same else "failed", "said": ""}
-    return {"verdict": "right" if found["ended"] == "passed" else "wrong", "answer": None,
-            "detail": {"status": found["ended"], "said": found["said"][:300], "inputs": len(calls)}}
+    return {
+        "verdict": "right" if found["ended"] == "passed" else "wrong",
+        "answer": None,
+        "detail": {"status": found["ended"], "said": found["said"][:300], "inputs": len(calls)},
+    }
 
 
 def _recorded(reply, name, calls):
-    return code.examined("record", {"calls": calls, "name": name, "seconds": CALL}, reply, wall=TASK, output=OUTPUT)
+    return code.examined(
+        "record", {"calls": calls, "name": name, "seconds": CALL}, reply, wall=TASK, output=OUTPUT
+    )
 
 
 @functools.cache
@@ -124,7 +183,9 @@ def version():
     try:
         return f"evalplus {metadata.version('evalplus')} (numpy {metadata.version('numpy')})"
     except metadata.PackageNotFoundError:
-        raise cli.Missing("HumanEval+ and MBPP+ are judged by the package evalplus; `make .venv/.bench` installs it") from None
+        raise cli.Missing(
+            "HumanEval+ and MBPP+ are judged by the package evalplus; `make .venv/.bench` installs it"
+        ) from None
 
 
 def _checked(dataset, name, calls, results, values, atol):
@@ -135,7 +196,10 @@ def _checked(dataset, name, calls, results, values, atol):
     if not child:
         os.close(reads)
         try:
-            os.write(writes, b"passed" if _accepts(dataset, name, calls, results, values, atol) else b"failed")
+            os.write(
+                writes,
+                b"passed" if _accepts(dataset, name, calls, results, values, atol) else b"failed",
+            )
         finally:
             os._exit(0)
     os.close(writes)
@@ -146,8 +210,14 @@ def _checked(dataset, name, calls, results, values, atol):
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     known = "known", [[1]], [1], [1], 0
-    if not said and (name, calls, results, values, atol) != known and not _checked(dataset, *known):  # it is not the values that end it
-        raise code.Fault("judge", "evalplus", "the check of evalplus ends without a verdict, also on a known answer")
+    if (
+        not said and (name, calls, results, values, atol) != known and not _checked(dataset, *known)
+    ):  # it is not the values that end it
+        raise code.Fault(
+            "judge",
+            "evalplus",
+            "the check of evalplus ends without a verdict, also on a known answer",
+        )
     return said == b"passed"
 
 
@@ -162,12 +232,40 @@ def replay(*_):
 def _accepts(dataset, name, calls, results, values, atol):
     global replayed
     from evalplus.eval import _SUCCESS, unsafe_execute
+
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
     if most != resource.RLIM_INFINITY:
-        os.environ["EVALPLUS_MAX_MEMORY_BYTES"] = str(min(most, 4 << 30))  # it would ask for 4 GiB, which none may have whose limit is lower
-    calls, results, values = (json.loads(json.dumps(part), object_hook=lambda tagged: wire.restored(tagged, lambda *held: wire.Remote(None, *held)))
-                              for part in (calls, results, values))
+        os.environ["EVALPLUS_MAX_MEMORY_BYTES"] = str(
+            min(most, 4 << 30)
+        )  # it would ask for 4 GiB, which none may have whose limit is lower
+    calls, results, values = (
+        json.loads(
+            json.dumps(part),
+            object_hook=lambda tagged: wire.restored(
+                tagged, lambda *held: wire.Remote(None, *held)
+            ),
+        )
+        for part in (calls, results, values)
+    )
     replayed = iter(values)
-    stat, details, progress = types.SimpleNamespace(value=None), [False] * len(calls), types.SimpleNamespace(value=0)
-    unsafe_execute(dataset, name, f"from {__name__} import replay as {name}", calls, results, [CHECK] * len(calls), atol, True, stat, details, progress)
-    return stat.value == _SUCCESS and len(values) == len(calls)  # of find_zero 0.3.1 keeps no details: it would pass nothing there
+    stat, details, progress = (
+        types.SimpleNamespace(value=None),
+        [False] * len(calls),
+        types.SimpleNamespace(value=0),
+    )
+    unsafe_execute(
+        dataset,
+        name,
+        f"from {__name__} import replay as {name}",
+        calls,
+        results,
+        [CHECK] * len(calls),
+        atol,
+        True,
+        stat,
+        details,
+        progress,
+    )
+    return stat.value == _SUCCESS and len(values) == len(
+        calls
+    )  # of find_zero 0.3.1 keeps no details: it would pass nothing there

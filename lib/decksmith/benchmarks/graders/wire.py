@@ -25,7 +25,9 @@ import time
 
 LONGEST = 64 << 20  # bytes of a message
 MOST = 100_000  # items of a generator that are sent
-SMALL = 1 << 63  # integers below are JSON's; larger ones are hexadecimal, which Python reads in any length
+SMALL = (
+    1 << 63
+)  # integers below are JSON's; larger ones are hexadecimal, which Python reads in any length
 FRAME = {"call", "value", "raised"}  # of an answer; the object that stands for a value has one key
 LISTS = {"tuple": tuple, "set": set, "frozenset": frozenset, "dict": dict}
 
@@ -74,7 +76,12 @@ def plain(value, keep):
         return [plain(each, keep) for each in list.__iter__(value)]
     for name, base in LISTS.items():
         if isinstance(value, base):
-            return {name: [plain(each, keep) for each in (dict.items(value) if base is dict else base.__iter__(value))]}
+            return {
+                name: [
+                    plain(each, keep)
+                    for each in (dict.items(value) if base is dict else base.__iter__(value))
+                ]
+            }
     if isinstance(value, (collections.abc.KeysView, collections.abc.ItemsView)):
         return {"set": [plain(each, keep) for each in value]}
     if isinstance(value, complex):
@@ -92,13 +99,19 @@ def plain(value, keep):
 
 def restored(tagged, remote):
     """The value of one JSON object of `plain`. Raises ValueError, TypeError and others for what is none."""
-    (name, held), = tagged.items()
+    ((name, held),) = tagged.items()
     if name in LISTS:
         return LISTS[name](held)
     if name == "remote":
         return remote(*held)
-    return {"int": lambda: int(held, 16), "complex": lambda: complex(*held), "bytes": lambda: base64.b64decode(held),
-            "range": lambda: range(*held), "fraction": lambda: fractions.Fraction(*held), "decimal": lambda: decimal.Decimal(held)}[name]()
+    return {
+        "int": lambda: int(held, 16),
+        "complex": lambda: complex(*held),
+        "bytes": lambda: base64.b64decode(held),
+        "range": lambda: range(*held),
+        "fraction": lambda: fractions.Fraction(*held),
+        "decimal": lambda: decimal.Decimal(held),
+    }[name]()
 
 
 class Link:
@@ -120,7 +133,7 @@ class Link:
     def receive(self, hook):
         """The next message; JSON objects go through `hook`. Raises Broken."""
         deadline = self.seconds and time.monotonic() + self.seconds
-        size, = struct.unpack("!I", self._read(4, deadline))
+        (size,) = struct.unpack("!I", self._read(4, deadline))
         if size > LONGEST:
             raise Broken("a message is too long")
         try:
@@ -155,11 +168,20 @@ class Link:
             sent = [plain(each, self._known) for each in (*given, *named.values())]
         except RecursionError:
             raise Broken("what it returned is too deep to be given back") from None
-        self.send({"call": self.calls, "of": handle, "given": sent[:len(given)], "named": [*zip(named, sent[len(given):], strict=True)]})
+        self.send(
+            {
+                "call": self.calls,
+                "of": handle,
+                "given": sent[: len(given)],
+                "named": [*zip(named, sent[len(given) :], strict=True)],
+            }
+        )
 
     def answer(self, hook=None):
         """What the last call came to, `(value, None)` or `(None, [class, words])`. Raises Broken for what is no answer to it."""
-        said = self.receive(lambda found: found if found.keys() == FRAME or not hook else hook(found))
+        said = self.receive(
+            lambda found: found if found.keys() == FRAME or not hook else hook(found)
+        )
         if type(said) is not dict or said.keys() != FRAME or said["call"] != self.calls:
             raise Broken("it answered out of turn")
         raised = said["raised"]
@@ -169,7 +191,9 @@ class Link:
 
     def value(self):
         """What the last call returned, or the exception that it raised."""
-        value, raised = self.answer(lambda found: restored(found, lambda handle, items: Remote(self, handle, items)))
+        value, raised = self.answer(
+            lambda found: restored(found, lambda handle, items: Remote(self, handle, items))
+        )
         if raised is None:
             return value
         name, words = raised
@@ -177,7 +201,11 @@ class Link:
         kind = getattr(builtins, name, None)
         error = None
         # Not the two that would end a loop of the tests as if it had come to its end.
-        if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, (StopIteration, StopAsyncIteration)):
+        if (
+            isinstance(kind, type)
+            and issubclass(kind, Exception)
+            and not issubclass(kind, (StopIteration, StopAsyncIteration))
+        ):
             try:
                 error = kind(words)
             except TypeError:  # UnicodeDecodeError and the like want more
@@ -236,7 +264,11 @@ def examine(tests, *, prelude="", names=(), seconds):
         ended, said = "unfit", str(error)
     except BaseException as error:
         ended, said = "failed", f"{type(error).__name__}: {str(error)[:200]}".removesuffix(": ")
-        lines = [at.tb_lineno for at in _frames(error.__traceback__) if at.tb_frame.f_code.co_filename == "tests.py"]
+        lines = [
+            at.tb_lineno
+            for at in _frames(error.__traceback__)
+            if at.tb_frame.f_code.co_filename == "tests.py"
+        ]
         said = f"{said} ({tests.splitlines()[lines[-1] - 1].strip()[:100]})" if lines else said
     os.write(out, json.dumps({"ended": ended, "said": said}).encode())
 
@@ -274,7 +306,14 @@ def record(calls, name, *, seconds):
     except Broken as error:
         said = str(error)
     with open(out, "w") as file:
-        json.dump({"ended": "failed" if said else "recorded", "said": said[:300], "values": [] if said else values}, file)
+        json.dump(
+            {
+                "ended": "failed" if said else "recorded",
+                "said": said[:300],
+                "values": [] if said else values,
+            },
+            file,
+        )
 
 
 # --- the side of the code -----------------------------------------------------------------------------------------------
@@ -291,7 +330,9 @@ def answer(code, *, prelude="", entry=None, method=False):
 
     def keep(value):
         items = None
-        if isinstance(value, (collections.abc.Iterator, collections.abc.ValuesView, collections.deque)):
+        if isinstance(
+            value, (collections.abc.Iterator, collections.abc.ValuesView, collections.deque)
+        ):
             items = [plain(each, keep) for each in itertools.islice(value, MOST + 1)]
         kept.append(value)
         return {"remote": [len(kept) - 1, None if items is None or len(items) > MOST else items]}
@@ -300,7 +341,9 @@ def answer(code, *, prelude="", entry=None, method=False):
         try:
             link.send({"call": call, "value": plain(work(), keep), "raised": None})
         except BaseException as error:
-            link.send({"call": call, "value": None, "raised": [type(error).__name__, str(error)[:200]]})
+            link.send(
+                {"call": call, "value": None, "raised": [type(error).__name__, str(error)[:200]]}
+            )
 
     def find(handle):
         if isinstance(handle, int):
@@ -318,10 +361,17 @@ def answer(code, *, prelude="", entry=None, method=False):
     reply(0, load)
     while True:
         try:
-            asked = link.receive(lambda found: found if "call" in found else restored(found, lambda handle, _: find(handle)))
+            asked = link.receive(
+                lambda found: (
+                    found if "call" in found else restored(found, lambda handle, _: find(handle))
+                )
+            )
         except Broken:
             os._exit(0)
-        reply(asked["call"], lambda asked=asked: find(asked["of"])(*asked["given"], **dict(asked["named"])))
+        reply(
+            asked["call"],
+            lambda asked=asked: find(asked["of"])(*asked["given"], **dict(asked["named"])),
+        )
 
 
 def _load(code, prelude, entry, space):
