@@ -1,22 +1,62 @@
-"""Collects the .bats files as pytest tests, one per @test, so that one closing line counts everything."""
+"""What every test runs under: its environment, the .bats files as pytest tests, the order of files, the table of slow files.
+
+The marks are in pyproject.toml. A Python test wears them as usual; a .bats file names its own in a comment, `# marks: browser slow`:
+above the first test for all of the file, directly above a test for that one.
+"""
 
 import os
 import re
 import signal
 import subprocess
+import sys
+import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-signal.signal(
-    signal.SIGINT, signal.default_int_handler
-)  # a shell that runs us with `&` has it ignored, and children inherit that
-os.environ["DECKSMITH_RENDERS"] = "off"  # a test renders what it looks at
-os.environ.setdefault(
-    "OPENBLAS_NUM_THREADS", "1"
-)  # on a busy machine a second thread waits more than it works
 BATS = ROOT / "tests" / "node_modules" / "bats" / "bin" / "bats"
+
+# A shell that runs us with `&` has the interrupt ignored, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+# On a busy machine a second thread waits more than it works.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# The suite starts Python thousands of times: without bytecode each start compiles all it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
+def pytest_addoption(parser):
+    parser.addoption("--slowest", type=int, metavar="N", help="print the N files that took longest")
+
+
+def pytest_configure(config):
+    """A session's scripts share what they render; it is gone afterwards. A test about rendering says DECKSMITH_RENDERS=off."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="decksmith-test-renders-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["DECKSMITH_RENDERS"] = folder.name
+        config.option.loadscopereorder = False  # xdist keeps the order that is made below
+
+
+def pytest_collection_modifyitems(items):
+    """Files with slow tests begin, so that none of them is the last at work while the other workers are idle."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if not (count := config.getoption("slowest")):
+        return
+    seconds = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    terminalreporter.section(f"slowest {count} files")
+    for name, total in seconds.most_common(count):
+        terminalreporter.line(f"{total:8.2f} s  {name}")
 
 
 def pytest_collect_file(parent, file_path):
@@ -28,22 +68,32 @@ class BatsFile(pytest.File):
     """Runs its file once, when the first of its tests is asked for."""
 
     results = None
+    titles = 0
 
     def collect(self):
-        for title in re.findall(r'^@test "(.*)" \{$', self.path.read_text(), re.M):
-            yield BatsTest.from_parent(self, name=title.replace('\\"', '"'))
+        text = self.path.read_text()
+        first = text.find("\n@test ")
+        for marks in re.findall(r"^# marks: (.*)$", text[: text.rfind("\n\n", 0, first) + 1], re.M):
+            for name in marks.split():
+                self.add_marker(name)
+        tests = re.findall(r'^(?:# marks: (.*)\n)?@test "(.*)" \{$', text, re.M)
+        self.titles = len(tests)
+        for marks, title in tests:
+            test = BatsTest.from_parent(self, name=title.replace('\\"', '"'))
+            for name in marks.split():
+                test.add_marker(name)
+            yield test
 
     def outcomes(self):
+        """`{title: (whether it passed, what it printed, seconds)}`."""
         if self.results is None:
             names = [item.name for item in self.session.items if item.parent is self]
-            only = (
-                ["--filter", "^(" + "|".join(map(re.escape, names)) + ")$"]
-                if len(names) < len(list(self.collect()))
-                else []
-            )
+            only = []
+            if len(names) < self.titles:
+                only = ["--filter", "^(" + "|".join(map(re.escape, names)) + ")$"]
             env = dict(os.environ, PATH=f"{ROOT / '.venv/bin'}:{os.environ['PATH']}")
             done = subprocess.run(
-                [BATS, "--tap", *only, self.path],
+                [BATS, "--tap", "--timing", *only, self.path],
                 env=env,
                 capture_output=True,
                 text=True,
@@ -52,27 +102,37 @@ class BatsFile(pytest.File):
             self.results = {}
             for block in re.split(r"^(?=(?:not )?ok \d+ )", done.stdout, flags=re.M)[1:]:
                 head, _, detail = block.partition("\n")
-                word, title = re.match(r"((?:not )?ok) \d+ (.*)", head).groups()
-                self.results[title] = (word == "ok", detail)
+                word, title, ms = re.match(r"((?:not )?ok) \d+ (.*) in (\d+)ms", head).groups()
+                self.results[title] = (word == "ok", detail, int(ms) / 1000)
             self.noise = done.stdout + done.stderr
         return self.results
 
 
 class BatsTest(pytest.Item):
+    seconds = None
+
     def runtest(self):
-        passed, detail = self.parent.outcomes().get(self.name, (False, self.parent.noise))
+        outcome = self.parent.outcomes().get(self.name, (False, self.parent.noise, 0))
+        passed, detail, self.seconds = outcome
         if not passed:
             raise BatsFailure(detail)
 
     def repr_failure(self, excinfo):
-        return (
-            str(excinfo.value)
-            if excinfo.errisinstance(BatsFailure)
-            else super().repr_failure(excinfo)
-        )
+        if excinfo.errisinstance(BatsFailure):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
 
     def reportinfo(self):
         return self.path, None, f"{self.path.name}: {self.name}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """The first test of a .bats file runs all of them: each is said to last as long as it did."""
+    report = yield
+    if isinstance(item, BatsTest) and call.when == "call" and item.seconds is not None:
+        report.duration = item.seconds
+    return report
 
 
 class BatsFailure(Exception):

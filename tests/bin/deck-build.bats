@@ -1,3 +1,4 @@
+# marks: browser
 load ../helper
 
 deck() {

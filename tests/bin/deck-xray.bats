@@ -1,3 +1,4 @@
+# marks: browser
 load ../helper
 
 # A deck of three slides, rendered; its third slide begins on line 11.

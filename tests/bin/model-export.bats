@@ -1,3 +1,4 @@
+# marks: engine slow
 load ../helper
 
 # One row, learnt by heart by the query and key matrices alone: only where their rows are in llama.cpp's order does the engine say it.

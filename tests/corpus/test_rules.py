@@ -522,6 +522,7 @@ def drawn(tmp_path_factory):
     return run, asyncio.run(go())
 
 
+@pytest.mark.browser
 def test_a_rendered_draft_names_overflow_and_what_only_the_renderer_sees(drawn):
     run, got = drawn[0], drawn[1]["faulty"]
     found = {fault["rule"]: fault for fault in got["faults"]}
@@ -538,6 +539,7 @@ def test_a_rendered_draft_names_overflow_and_what_only_the_renderer_sees(drawn):
     assert lines[found["katex"]["line"] - 1].startswith("$")
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("name", ["kept", *(folder.name for folder in CHOSEN)])
 def test_good_drafts_render_clean(drawn, name):
     assert (drawn[1][name]["faults"], drawn[1][name]["rendered"], "error" in drawn[1][name]) == (

@@ -229,12 +229,14 @@ def found(run, name):
     return lint.examine(folder, records[name])["findings"]
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_is_found_on_its_line(run, name):
     assert [(f["rule"], f["line"], f["message"]) for f in found(run, name)] == DEFECTS[name][1]
     assert {f["slide"] for f in found(run, name)} == {3}
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize(
     "name",
     [
@@ -250,6 +252,7 @@ def test_what_is_fine_has_no_findings(run, name):
     assert found(run, name) == []
 
 
+@pytest.mark.browser
 def test_every_element_of_a_slide_is_found_again_in_the_markdown(run):
     text = FEATURES.replace("THEME", "default")
     rows, source = text.split("\n"), lint._Source(text)
@@ -289,6 +292,7 @@ def test_every_element_of_a_slide_is_found_again_in_the_markdown(run):
     ]
 
 
+@pytest.mark.browser
 def test_a_slide_of_hundreds_of_elements_keeps_sixty_boxes_and_the_last_one_out(tmp_path):
     deck = HEAD + "# Three\n\n" + "\n".join(f"- point {n}" for n in range(200)) + "\n"
     (value,) = rendered(tmp_path, [put(tmp_path, "x", deck)])
@@ -329,6 +333,7 @@ def test_equal_words_are_found_one_after_the_other_and_hidden_slides_are_passed_
     assert lint._Source(text).lines(page) == [11, 13, 14]
 
 
+@pytest.mark.browser
 def test_the_overlay_draws_each_finding_in_its_colour(run):
     from PIL import Image
 
@@ -356,6 +361,7 @@ def test_a_record_that_failed_before_it_was_rendered_has_no_findings():
     assert lint.examine(".", record) == {"findings": []}
 
 
+@pytest.mark.browser
 def test_the_measures_are_small(run):
     sizes = [
         len(json.dumps(page["boxes"]))

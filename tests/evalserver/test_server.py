@@ -1304,6 +1304,7 @@ def test_only_the_largest_k_is_reported_and_only_numbers():
 # The real scripts
 
 
+@pytest.mark.engine
 def test_the_embedded_engine_is_evaluated_by_the_real_scripts_and_a_kill_costs_nothing_but_time(
     serving,
 ):

@@ -15,6 +15,8 @@ from decksmith.core.protocol import Protocol
 from decksmith.render import pool as render_pool
 from PIL import Image
 
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
 HEAD = "---\ntheme: default\n---\n\n"
 # A deck as many are, whose last slide reads the browser's stores and writes what it finds: any trace of an earlier deck would change it.
 HEALTHY = (

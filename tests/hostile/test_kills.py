@@ -15,6 +15,8 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.render import pool as render_pool
 
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
 HEAD = "---\ntheme: default\n---\n\n"
 DECK = (
     HEAD + "# Deck {n}\n\n---\n\n# Two\n\n- a\n- b\n\n---\n\n# Three\n\n```js\nlet a = {n}\n```\n"

@@ -6,6 +6,8 @@ import subprocess
 import pytest
 from test_hostile import HEAD, batch, digest
 
+pytestmark = pytest.mark.browser
+
 DECK = (
     HEAD
     + """# Tides

@@ -11,6 +11,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import gaming  # noqa: E402
 
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):

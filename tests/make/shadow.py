@@ -35,7 +35,6 @@ def environment(folder, **more):
         **kept,
         "DECKSMITH_ROOT": str(folder),
         "IMAGES": "off",
-        "PYTHONDONTWRITEBYTECODE": "1",
         **more,
     }
 

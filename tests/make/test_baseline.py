@@ -1,10 +1,13 @@
 """`make baseline` as a user types it, against an endpoint on loopback."""
 
 import json
+import os
 import subprocess
 
 import pytest
 from shadow import ROOT, core, endpoint, environment, make
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 REGISTRY = (
     '[fake]\nlabel = "Fake"\ncolor = "#336699"\nbase_url = "{url}"\nslug = "fake"\njobs = 4\n'
@@ -23,7 +26,7 @@ def baseline(folder, *settings):
     return subprocess.run(
         ["make", "baseline", "MODEL=fake", *settings],
         cwd=folder,
-        env=environment(folder),
+        env=environment(folder, DECKSMITH_RENDERS=os.environ["DECKSMITH_RENDERS"]),
         text=True,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -94,6 +97,14 @@ def test_a_dead_endpoint_fails_with_its_reason_and_the_next_run_completes(root):
     (root / "assets/models.toml").write_text(
         REGISTRY.format(url="http://127.0.0.1:9/v1")
     )  # nobody listens there
+    (root / "bin").unlink()
+    (root / "bin").mkdir()
+    for script in (ROOT / "bin").iterdir():
+        (root / "bin" / script.name).symlink_to(script)
+    impatient = root / "bin/chat-generate"  # the default retries wait half a minute for it
+    impatient.unlink()
+    impatient.write_text(f'#!/bin/sh\nexec {ROOT}/bin/chat-generate --retries 1 "$@"\n')
+    impatient.chmod(0o755)
     failed = baseline(root, "LIMIT=1")
     assert failed.returncode != 0
     assert "1 infrastructure faults (run again)" in failed.stdout

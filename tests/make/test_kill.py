@@ -13,9 +13,10 @@ import jq
 import pytest
 from shadow import core, endpoint, environment, make
 
-KILLS = int(
-    os.environ.get("KILLS") or 6
-)  # KILLS=20 make test TESTS=tests/make/test_kill.py: more of the same
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+# KILLS=20 make test TESTS=tests/make/test_kill.py: more of the same
+KILLS = int(os.environ.get("KILLS") or 4)
 REGISTRY = (
     '[fake]\nlabel = "Fake"\ncolor = "#336699"\nbase_url = "{url}"\nslug = "fake"\njobs = 2\n'
 )

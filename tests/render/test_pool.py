@@ -17,6 +17,8 @@ from decksmith.core.protocol import Protocol
 from decksmith.render import pool as render_pool
 from PIL import Image
 
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
 HEAD = "---\ntheme: default\n---\n\n# Cover\n\n---\n\n# Two\n\ntext\n\n---\n\n"  # what follows begins on line 15
 TAIL = "\n---\n\n# Cover\n\n---\n\n# Two\n"
 THEMES = ("default", "seriph", "apple-basic")
@@ -323,9 +325,10 @@ def png(width=8, height=8):
     """A small grey picture without any library."""
     import zlib
 
-    chunk = lambda kind, data: (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    )  # noqa: E731
+    def chunk(kind, data):
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
     rows = b"".join(b"\0" + b"\x90" * width for _ in range(height))
     return (
         b"\x89PNG\r\n\x1a\n"

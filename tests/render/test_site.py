@@ -21,6 +21,8 @@ from decksmith.core.protocol import Protocol
 from decksmith.render import pool, site
 from test_pool import FEATURES
 
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
 HERE = Path(__file__).parent
 HEAD = "---\ntheme: default\n---\n\n"
 GIF = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x01D\x00;"
@@ -139,21 +141,25 @@ def test_a_site_is_walked_by_the_keyboard_below_any_path_with_no_complaint_and_n
 ):
     root, _, values = built
     with served(root) as origin:
-        for theme in values:
-            seen = visit(f"{origin}/below/any%20path/{theme}/build/", keys=["ArrowRight"] * 8)
-            assert seen["trouble"] == [], theme
-            assert {
-                url[: len(origin)] for url in seen["requests"] if not url.startswith("data:")
-            } == {origin}
-            states = seen["states"]
-            assert [state["no"] for state in states] == [1, 2, 2, 3, 4, 5, 6, 6, 6]
-            assert "Coral reefs" in states[0]["text"] and "Warm water" not in states[0]["all"]
-            assert [state["hidden"] for state in states[6:]] == [
-                ["one", "two", "hidden until a click"],
-                ["two", "hidden until a click"],
-                ["hidden until a click"],
+        walks = visits(
+            [
+                {"url": f"{origin}/below/any%20path/{theme}/build/", "keys": ["ArrowRight"] * 8}
+                for theme in values
             ]
-            assert not any("a note for the speaker" in state["all"] for state in states)
+        )
+    for theme, seen in zip(values, walks, strict=True):
+        assert seen["trouble"] == [], theme
+        asked = [url for url in seen["requests"] if not url.startswith("data:")]
+        assert {url[: len(origin)] for url in asked} == {origin}
+        states = seen["states"]
+        assert [state["no"] for state in states] == [1, 2, 2, 3, 4, 5, 6, 6, 6]
+        assert "Coral reefs" in states[0]["text"] and "Warm water" not in states[0]["all"]
+        assert [state["hidden"] for state in states[6:]] == [
+            ["one", "two", "hidden until a click"],
+            ["two", "hidden until a click"],
+            ["hidden until a click"],
+        ]
+        assert not any("a note for the speaker" in state["all"] for state in states)
 
 
 def test_a_site_opens_at_the_slide_its_address_names_and_goes_back(built):

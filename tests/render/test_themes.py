@@ -77,6 +77,7 @@ def test_the_table_has_the_layouts_of_the_packages():
         assert not set(theme["layouts"]) & set(LAYOUTS)
 
 
+@pytest.mark.browser
 def test_each_theme_shows_its_test_deck_whole(tmp_path):
     values = adding.draw(SWEEP, tmp_path)
     if len(SWEEP) == len(THEMES):
@@ -124,6 +125,7 @@ def show(tmp_path, *texts):
     return asyncio.run(go())
 
 
+@pytest.mark.browser
 def test_a_theme_that_we_do_not_have_is_shown_as_default_and_the_protocol_says_what_it_costs(
     tmp_path,
 ):
@@ -179,6 +181,7 @@ BUILT_IN = {
 }
 
 
+@pytest.mark.browser
 def test_what_slidev_ships_works_or_costs_nothing(tmp_path):
     slides = [f"# Part {n}\n\n{source}\n" for n, source in enumerate(BUILT_IN)]
     sites = [

@@ -292,6 +292,7 @@ def examine(run, records, protocol, chosen, repeats):
         judgecard.variants = every
 
 
+@pytest.mark.browser
 def test_the_offline_judge_sees_the_defects_obeys_nothing_and_never_wavers(examined):
     card = examined[2]
     assert (card["judge"], card["decks"], card["judgings"], card["faults"]) == (
@@ -316,6 +317,7 @@ def test_the_offline_judge_sees_the_defects_obeys_nothing_and_never_wavers(exami
     )
 
 
+@pytest.mark.browser
 def test_an_exam_that_is_run_again_renders_and_judges_nothing(examined, monkeypatch):
     run, records, card = examined
     chosen = judges.open_judge(OFFLINE, run)
@@ -324,6 +326,7 @@ def test_an_exam_that_is_run_again_renders_and_judges_nothing(examined, monkeypa
     assert examine(run, records, OFFLINE, chosen, repeats=2) == card
 
 
+@pytest.mark.browser
 def test_a_version_whose_pictures_are_gone_is_rendered_again(examined):
     run, records, card = examined
     gone = run / "exam/a/blank-slide/slides/01.png"
@@ -334,6 +337,7 @@ def test_a_version_whose_pictures_are_gone_is_rendered_again(examined):
     )
 
 
+@pytest.mark.browser
 def test_decks_of_another_renderer_of_a_poor_prompt_and_a_single_deck_are_refused(examined):
     run, records, _ = examined
     other = {**records[0], "render": {**records[0]["render"], "engine": {"slidev": "1"}}}
@@ -350,6 +354,7 @@ def test_decks_of_another_renderer_of_a_poor_prompt_and_a_single_deck_are_refuse
             examine(run, rows, OFFLINE, judges.open_judge(OFFLINE, run), 1)
 
 
+@pytest.mark.browser
 def test_the_page_says_what_the_card_holds(examined):
     page = judgecard.page(examined[2])
     assert page.startswith("# Judge card: offline-v3\n") and "The judge is deterministic." in page
@@ -456,6 +461,7 @@ def seen(examined, vision, repeats=2):
     )
 
 
+@pytest.mark.browser
 def test_a_locked_endpoint_leaves_no_card_and_is_tried_again(examined, vision):
     vision[1].mood = "locked"
     with pytest.raises(cli.TryAgain, match="run the same command again"):
@@ -463,6 +469,7 @@ def test_a_locked_endpoint_leaves_no_card_and_is_tried_again(examined, vision):
     vision[1].mood = "well"
 
 
+@pytest.mark.browser
 def test_faults_of_the_judge_are_counted_apart_and_are_no_score(examined, vision):
     vision[1].mood = "babbling"
     card = seen(examined, vision)
@@ -472,6 +479,7 @@ def test_faults_of_the_judge_are_counted_apart_and_are_no_score(examined, vision
     assert "excluded: 2 unusable replies of the judge." in judgecard.page(card)
 
 
+@pytest.mark.browser
 def test_the_card_recovers_what_was_planted_and_pays_for_each_judging_once(examined, vision):
     endpoint = vision[1]
     endpoint.asked.clear()
@@ -505,6 +513,7 @@ def test_the_card_recovers_what_was_planted_and_pays_for_each_judging_once(exami
     assert (examined[0] / "exam/b/low-contrast/1/judge/1.txt").is_file()
 
 
+@pytest.mark.browser
 def test_the_script_prints_the_card_of_what_is_on_stdin(examined):
     run, records, _ = examined
     lines = "".join(json.dumps(r) + "\n" for r in records[:1])

@@ -6,7 +6,7 @@ python tests/web/synthetic.py FOLDER [PROMPTS]
 import json
 import random
 import sys
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lib"))
@@ -421,8 +421,13 @@ def record(folder, model, skill, index, slides_too=True):
         "counts": {"layouts": 3, "notes": 6},
         "by": by,
     }
-    row["score"] = scoring.score(Protocol.load("offline"), row)
+    row["score"] = scoring.score(_offline(), row)
     return row
+
+
+@cache
+def _offline():
+    return Protocol.load("offline")
 
 
 def run(folder, model, skill, prompts, **how):
@@ -438,9 +443,7 @@ def write(folder, records):
         folder / "scores.jsonl", b"".join(stream.dumps(record) + b"\n" for record in records)
     )
     stream.write(folder / "summary.json", json.dumps(summarize(enumerate(records, 1))))
-    stream.write(
-        folder / "protocol.json", json.dumps(identity.identity(Protocol.load("offline"), records))
-    )
+    stream.write(folder / "protocol.json", json.dumps(identity.identity(_offline(), records)))
     return folder
 
 

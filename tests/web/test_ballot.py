@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from decksmith.core import cli
 from decksmith.study import ballots, store, tally
 
 sys.path.insert(0, str(Path(__file__).parent))
 import ballots as drawn  # noqa: E402
+
+pytestmark = pytest.mark.browser
 
 TESTS = Path(os.environ.get("PLAYWRIGHT") or cli.ROOT / "tests")
 NODE = cli.ROOT / ".venv" / "bin" / "node"

@@ -12,10 +12,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
 from decksmith.core import cli
 
 sys.path.insert(0, str(Path(__file__).parent))
 import ballots  # noqa: E402
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TESTS = cli.ROOT / "tests"
 NODE = cli.ROOT / ".venv" / "bin" / "node"

@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from decksmith.core import cli
 from decksmith.results import report
 from decksmith.results.runs import load
 
 sys.path.insert(0, str(Path(__file__).parent))
 import synthetic  # noqa: E402
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TESTS = Path(os.environ.get("PLAYWRIGHT") or cli.ROOT / "tests")
 NODE = cli.ROOT / ".venv" / "bin" / "node"

@@ -10,11 +10,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 from decksmith.core import cli
 from decksmith.study import store
 
 sys.path.insert(0, str(Path(__file__).parent))
 import ballots  # noqa: E402
+
+pytestmark = pytest.mark.browser
 
 TESTS = Path(os.environ.get("PLAYWRIGHT") or cli.ROOT / "tests")
 NODE = cli.ROOT / ".venv" / "bin" / "node"
