@@ -285,11 +285,17 @@ rehearsal-report:
 	echo "Open the report: file://$(abspath results/reports/rehearsal/index.html)"
 
 ##@ Check
-# Tests run side by side, those of a file in one process.
+# Tests run side by side, those of a file in one process. SLOWEST=20 prints the files that took longest; TESTS="tests/core ..": only these.
 WORKERS ?= 2
+SLOWEST ?=
+PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile $(SLOWEST:%=--slowest %)
+.PHONY: check
+check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done  ## the inner loop, a minute: lint and the tests without browser, embedded model, simulation, cluster, or patience
+	$(PYTEST) -m "not (browser or engine or simulation or cluster or slow)" $(TESTS)
+
 .PHONY: test test-images test-slurm fuzz stress lint bench-self bench-render bench-stats bench-looks bench-vote bench-tally judge-card gaming gold-check screenshots numbers readme doctor
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done  ## all tests: Python, scripts, pages in a browser
-	.venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile $(TESTS)
+	$(PYTEST) $(TESTS)
 
 # As root on Debian 12: Slurm and Apptainer are installed, everything else runs as an ordinary user.
 test-slurm: setup .venv/.dev .venv/.train  ## jobs on a real cluster of two nodes on this machine: Slurm, Apptainer, Ray (root, Debian 12)
