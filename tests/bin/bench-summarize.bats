@@ -1,3 +1,4 @@
+# marks: slow
 load ../helper
 
 rows() { # sample k of each question is right when its number is below the question's

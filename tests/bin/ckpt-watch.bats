@@ -1,3 +1,4 @@
+# marks: slow
 load ../helper
 
 # A finished checkpoint, as both trainers leave it.

@@ -1,3 +1,4 @@
+# marks: slow
 load ../helper
 
 # Rows of about 1.5 kB, so that each file is an upload of its own on this Hub.

@@ -1,3 +1,4 @@
+# marks: slow
 load ../helper
 
 # Stand-ins for Slurm's commands, which this machine may not have; tests/slurm has the real ones.

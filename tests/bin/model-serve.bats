@@ -1,3 +1,4 @@
+# marks: slow
 load ../helper
 bats_require_minimum_version 1.5.0
 

@@ -1,3 +1,4 @@
+# marks: slow
 load ../helper
 
 # Twelve prompts in three parts, generated and parsed; R is the run.

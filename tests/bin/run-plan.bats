@@ -1,3 +1,4 @@
+# marks: simulation
 load ../helper
 
 setup_file() {

@@ -145,6 +145,7 @@ def test_the_manifest_is_as_the_tool_writes_it():
     assert text == json.dumps(json.loads(text), indent=1, ensure_ascii=False) + "\n"
 
 
+@pytest.mark.slow
 def test_every_script_has_a_bats_file_and_its_own_help():
     for path in sorted((ROOT / "bin").glob("*-*")):
         assert (ROOT / "tests/bin" / f"{path.name}.bats").exists(), path.name

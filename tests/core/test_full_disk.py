@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted(path.name for path in (ROOT / "bin").iterdir() if path.name != "within")
 STAGE = '''"""A stage for tests."""

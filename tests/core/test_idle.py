@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 HALVES = (b"", b"GET /hea", b"POST /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le")
 HALF_BODY = b'POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer secret\r\nContent-Length: 100\r\n\r\n{"a"'
@@ -138,6 +140,7 @@ def test_the_sandbox_bears_1200(serving):
     )
 
 
+@pytest.mark.engine
 def test_the_embedded_engine_bears_1200(serving, tmp_path):
     code = """import json, sys, time
 from decksmith.models import embedded

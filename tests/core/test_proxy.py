@@ -22,6 +22,8 @@ from decksmith.study import store
 sys.path[:0] = [str(cli.ROOT / "tests/web")]
 import ballots  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 PATH = f"{os.environ['PATH']}:/usr/sbin"
 FOUND = [name for name in ("nginx", "caddy") if shutil.which(name, path=PATH)]
 BIN = cli.ROOT / "bin"

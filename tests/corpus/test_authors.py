@@ -18,6 +18,8 @@ from decksmith.core import cli, masking, stream
 from decksmith.corpus import authors, rules
 from decksmith.models import registry
 
+pytestmark = pytest.mark.slow
+
 GOLD = cli.ROOT / "data" / "gold"
 SCRIPT = cli.ROOT / "tests" / "fixtures" / "authors" / "author.py"
 PYTHON = os.path.realpath(sys.executable)

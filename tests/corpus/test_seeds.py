@@ -284,6 +284,7 @@ def without_by(rows):
     return [{"id": row["id"], "seed": row["seed"]} for row in rows]
 
 
+@pytest.mark.slow
 def test_rows_that_fail_are_asked_again_by_id_until_they_are_good_or_the_rounds_are_over(
     tmp_path, table, endpoint
 ):
@@ -408,6 +409,7 @@ def test_without_data_designer_the_command_that_installs_it_is_named(tmp_path, t
         )
 
 
+@pytest.mark.slow
 def test_kill_9_loses_no_reply_and_pays_for_none_twice(tmp_path, endpoint):
     stub, found = endpoint(latency=0.15), seeds.table()
     seed = next(

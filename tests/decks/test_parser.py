@@ -200,11 +200,13 @@ def agree(official, text):
             assert b.title == a["title"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", DECKS, ids=lambda p: p.stem)
 def test_our_slices_of_a_fixture_are_those_of_the_official_parser(official, path):
     agree(official, path.read_bytes().decode().removeprefix("\ufeff"))
 
 
+@pytest.mark.slow
 @settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(LINES), max_size=30), st.sampled_from(["\n", "\r\n"]))
 @example(["```yaml", "layout:", "\t```"], "\n")
@@ -214,6 +216,7 @@ def test_our_slices_of_any_mixture_of_lines_are_those_of_the_official_parser(
     agree(official, newline.join(lines))
 
 
+@pytest.mark.slow
 @settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(YAML), min_size=1, max_size=5))
 def test_our_frontmatter_is_that_of_the_official_parser(official, lines):
@@ -310,6 +313,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_texts_cost_seconds_at_most(text):
     started = time.process_time()

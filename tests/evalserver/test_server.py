@@ -21,6 +21,8 @@ from decksmith.core import cli
 from decksmith.evalserver import server as eval_server
 from decksmith.evalserver import worker as eval_worker
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = (
     "bench-prepare",

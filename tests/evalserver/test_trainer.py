@@ -19,6 +19,8 @@ import pytest
 from decksmith.core import cli
 from decksmith.evalserver import trainer as loop
 
+pytestmark = pytest.mark.slow
+
 PYTHON = sys.executable
 
 

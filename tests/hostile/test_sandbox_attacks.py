@@ -19,6 +19,8 @@ import pytest
 from decksmith.core import cli
 from decksmith.sandbox import pool as sandbox_pool
 
+pytestmark = pytest.mark.slow
+
 SMALL = {
     "memory": 128 << 20,
     "processes": 16,

@@ -17,6 +17,8 @@ from decksmith.core import cli
 from decksmith.core.protocol import Protocol
 from decksmith.render import pool as render_pool
 
+pytestmark = pytest.mark.browser
+
 HERE = Path(__file__).parent
 HEAD = "---\ntheme: default\n---\n\n# T\n\n"  # what follows begins on line 7
 FORBIDDEN = {  # name: (deck, what must not be left of it)

@@ -1,3 +1,4 @@
+# marks: engine slow
 load ../helper
 
 doctor() { PYTHONPATH=$ROOT/lib python3 -m decksmith.core.doctor "$@"; }

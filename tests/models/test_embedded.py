@@ -18,7 +18,7 @@ import pytest
 from decksmith.core import cli
 from decksmith.models import context, embedded
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]
 ASK = {
     "model": "smol",
     "temperature": 0.8,

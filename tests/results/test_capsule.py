@@ -17,6 +17,8 @@ from decksmith.judging import identity, scoring
 from decksmith.results import capsule, signature
 from shadow import ROOT, core, endpoint, environment, make
 
+pytestmark = pytest.mark.slow
+
 REGISTRY = '[fake]\nlabel = "Fake"\ncolor = "#336699"\nbase_url = "{url}"\nslug = "fake"\nparams = {{ top_k = 3 }}\n'
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cluster import USER, _until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 BENCH = ("arithmetic", "instructions", "humaneval")
 WORDS = ("make", "bench", "MODEL=local", f"BENCH={' '.join(BENCH)}", "LIMIT=8")
 

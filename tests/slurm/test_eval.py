@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cluster import USER, _until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 # A training loop: its router, an evaluation of each step by the adapter, and what GPUs it sees.
 TRAINER = """#!/bin/bash

@@ -21,7 +21,7 @@ IMAGES = ("tools", "render", "sandbox")
 CHAIN = """set -o pipefail
 bin/deck-parse --run $RUN | bin/deck-illustrate --run $RUN | bin/deck-render --run $RUN | bin/deck-judge --run $RUN |
   bin/deck-scan --run $RUN | bin/deck-score"""
-pytestmark = pytest.mark.timeout(7200)
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(7200)]
 
 
 def bash(folder, script, stdin=None, user=USER, **variables):

@@ -10,7 +10,7 @@ import numpy
 import pytest
 from cluster import USER, _until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 PART = """#!/bin/bash
 # One part of a run: generated and parsed. The first fails after its first record when it is done for the first time.
 set -euo pipefail

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from cluster import ROOT, USER, _free_ports, _until
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 HERE = Path(__file__).parent
 CACHE = Path("/var/tmp/decksmith-slurm/images")
 # Two nodes share this host and its two cores: few workers, little memory. The rest says how long one waits here for what takes minutes there.

@@ -13,6 +13,8 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.training import recipes, trainer
 
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
 TEMPLATE = (
     "{% for m in messages %}<s>{{ m['role'] }}\n{{ m['content'] }}</s>\n{% endfor %}"
     "{% if add_generation_prompt %}<s>assistant\n{% endif %}"
