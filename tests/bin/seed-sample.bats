@@ -54,6 +54,7 @@ reply() { echo '{"topic": "How the night ferry of Brannoc found its second harbo
   assert_output --partial 'say how many rows: --n N, or --preview K'
 }
 
+# marks: engine
 @test "the embedded model answers by the row's schema, and nothing is written outside of the run folder" {
   mkdir home
   HOME=$PWD/home run --separate-stderr seed-sample --n 1 --model smol --rounds 1 --run run

@@ -274,6 +274,7 @@ def test_a_drawn_picture_depends_on_its_query_only():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "topic",
     [

@@ -24,6 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import bench_looks  # noqa: E402
 import synthetic  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def record(index, model, overall, slug=None, at=None):
     row = {key: value for key, value in synthetic.prompt(index).items() if key != "checklist"}

@@ -83,6 +83,7 @@ def test_a_known_judge_noise_is_taken_out_of_what_it_would_hide_in():
     ) < power.deviation(known)
 
 
+@pytest.mark.simulation
 def test_the_planned_effect_is_within_ten_percent_of_the_simulated_one():
     parts = bench_stats.pilot(numpy.random.default_rng(3), 400, samples=2, judgings=2)
     for n, k in ((30, 1), (60, 2)):

@@ -14,6 +14,8 @@ from decksmith.results.runs import HAPPENED, NOTES, load, spent, summarize
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def tiny():
     """Four records: rendered, rendered in part and truncated, a model fault, a judge fault."""

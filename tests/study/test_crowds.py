@@ -20,6 +20,8 @@ sys.path[:0] = [
 import ballots  # noqa: E402
 import bench_vote  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 PROMPTS = 8
 
 

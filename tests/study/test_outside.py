@@ -80,6 +80,7 @@ def followed(rows, scores, measure):
     return sum(credit) / len(credit)
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_give_what_can_be_counted_by_hand(tmp_path):
     rows, scores = collected(tmp_path)
     (tmp_path / "bin").symlink_to(cli.ROOT / "bin")

@@ -167,6 +167,7 @@ def test_planted_strengths_ties_and_bias_lie_in_their_intervals():
     )
 
 
+@pytest.mark.simulation
 def test_about_95_of_100_intervals_hold_the_truth_where_raters_and_prompts_differ():
     held = narrow = 0
     for seed in range(60):
@@ -555,6 +556,7 @@ def test_how_often_another_person_agrees_can_be_counted_by_hand():
     assert found["majority"]["mean"] == pytest.approx((0.5 + 0.5 + 0) / 3, abs=1e-4)
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("tie", [-9.0, 0.0])
 def test_a_judge_who_knows_what_most_people_prefer_is_above_another_person_and_below_what_is_possible(
     tie,

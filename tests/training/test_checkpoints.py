@@ -85,6 +85,7 @@ def brief(told):
     ]
 
 
+@pytest.mark.slow
 def test_each_checkpoint_is_evaluated_once_the_newest_first_and_the_curve_is_by_step(run, drawn):
     for step in (10, 30):
         checkpoint(run, step)
@@ -292,6 +293,7 @@ def until(test, seconds=60):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_watcher_killed_at_any_moment_finds_its_command_again_and_nothing_runs_twice(run):
     for step in (10, 20):
         checkpoint(run, step)
