@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -20,6 +19,7 @@ BATS = ROOT / "tests" / "node_modules" / "bats" / "bin" / "bats"
 
 # A shell that runs us with `&` has the interrupt ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+os.environ["DECKSMITH_RENDERS"] = "off"  # a test renders what it looks at
 # On a busy machine a second thread waits more than it works.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # The suite starts Python thousands of times: without bytecode each start compiles all it imports.
@@ -32,17 +32,12 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """A session's scripts share what they render; it is gone afterwards. A test about rendering says DECKSMITH_RENDERS=off."""
-    if not hasattr(config, "workerinput"):
-        folder = tempfile.TemporaryDirectory(prefix="decksmith-test-renders-")
-        config.add_cleanup(folder.cleanup)
-        os.environ["DECKSMITH_RENDERS"] = folder.name
-        config.option.loadscopereorder = False  # xdist keeps the order that is made below
+    config.option.loadscopereorder = False  # xdist keeps the order that is made below
 
 
 def pytest_collection_modifyitems(items):
     """Files with slow tests begin, so that none of them is the last at work while the other workers are idle."""
-    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 
 

@@ -1,7 +1,6 @@
 """`make baseline` as a user types it, against an endpoint on loopback."""
 
 import json
-import os
 import subprocess
 
 import pytest
@@ -14,10 +13,17 @@ REGISTRY = (
 )
 
 
+@pytest.fixture(scope="module")
+def renders(tmp_path_factory):
+    """Finished renders: the tests of this file ask for the same decks."""
+    return tmp_path_factory.mktemp("renders")
+
+
 @pytest.fixture
-def root(tmp_path):
+def root(tmp_path, renders):
     server, url = endpoint(tmp_path, "--log", "asked.jsonl")
     folder = make(tmp_path / "root", core(4), REGISTRY.format(url=url))
+    (folder / "data/renders").symlink_to(renders)
     yield folder
     server.kill()
 
@@ -26,7 +32,7 @@ def baseline(folder, *settings):
     return subprocess.run(
         ["make", "baseline", "MODEL=fake", *settings],
         cwd=folder,
-        env=environment(folder, DECKSMITH_RENDERS=os.environ["DECKSMITH_RENDERS"]),
+        env=environment(folder),
         text=True,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
