@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Write docs/architecture.md from the code: the rooms, what each is for, and which imports which.
+
+  .venv/bin/python3 tests/architecture.py [--check]
+
+The picture has an arrow where one room imports another and no third room lies between them.
+"""
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LIB = ROOT / "lib/decksmith"
+PAGE = ROOT / "docs/architecture.md"
+
+
+def layers() -> list[list[str]]:
+    """The rooms from top to bottom, those of one line side by side: the contract of pyproject.toml."""
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    return [line.split(" | ") for line in contract["contracts"][0]["layers"]]
+
+
+def imported(path: Path) -> set[str]:
+    """The rooms that a file imports, at its top or inside a function."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("decksmith"):
+            steps = node.module.split(".")
+            found |= {steps[1]} if len(steps) > 1 else {alias.name for alias in node.names}
+    return found
+
+
+def arrows(rooms: list[str]) -> dict[str, set[str]]:
+    """Which other rooms each room imports."""
+    return {
+        room: set().union(*map(imported, (LIB / room).rglob("*.py"))) & set(rooms) - {room}
+        for room in rooms
+    }
+
+
+def direct(graph: dict[str, set[str]]) -> list[tuple[str, str]]:
+    """The arrows that no path over a third room stands for."""
+
+    def below(room: str) -> set[str]:
+        return graph[room].union(*map(below, graph[room]))
+
+    return [
+        (room, other)
+        for room, others in graph.items()
+        for other in sorted(others)
+        if not any(other in below(third) for third in others - {other})
+    ]
+
+
+def scripts(room: str) -> list[str]:
+    """The scripts that import a room themselves."""
+    return [path.name for path in sorted((ROOT / "bin").glob("*-*")) if room in imported(path)]
+
+
+def table(room: str) -> str:
+    """A room's part of the page."""
+    text = ast.get_docstring(ast.parse((LIB / room / "__init__.py").read_text())) or ""
+    first, _, rest = text.partition("\n\n")
+    modules = sorted(path for path in (LIB / room).rglob("*.py") if path.name != "__init__.py")
+    lines = [f"## {room}", "", first, "", rest.replace("\n\n", " "), ""]
+    lines += ["| module | what it does |", "|---|---|"]
+    for path in modules:
+        source = path.read_text(encoding="utf-8")
+        says = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")[0].replace("\n", " ")
+        says = re.sub(r"\|", r"\\|", says)
+        name = path.relative_to(LIB / room).with_suffix("").as_posix()
+        lines.append(f"| {name} | {says} |")
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """The whole page, markdown."""
+    rooms = [room for line in layers() for room in line]
+    graph = arrows(rooms)
+    drawn = "\n".join(f"  {room} --> {other}" for room, other in direct(graph))
+    table_of_scripts = "\n".join(
+        f"| {room} | {', '.join(sorted(graph[room])) or 'nothing'} | {', '.join(scripts(room))} |"
+        for room in rooms
+        if room != "core"
+    )
+    return f"""# Architecture
+
+Small scripts in bin/ read records on stdin and write them to stdout; Make composes them. What they do lies in
+the rooms of lib/decksmith. A room imports only rooms below it; `make lint` checks that. `make numbers` writes
+this page from the code.
+
+```mermaid
+graph TD
+{drawn}
+```
+
+An arrow stands where one room imports another and no third lies between. Every room and every script imports core.
+
+| room | imports | scripts that use it |
+|---|---|---|
+{table_of_scripts}
+
+{chr(10).join(table(room) + chr(10) for room in rooms)}"""
+
+
+def main() -> int:
+    text = page().rstrip() + "\n"
+    if "--check" in sys.argv[1:]:
+        if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
+            return 0
+        print("docs/architecture.md is not what the code says; run: make numbers", file=sys.stderr)
+        return 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
