@@ -38,7 +38,7 @@ lint: .venv/.dev
 	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin
 	PYTHONPATH=lib .venv/bin/lint-imports --no-logo | tail -3
 	.venv/bin/mypy lib/decksmith
-	.venv/bin/python3 tests/architecture.py --check
+	.venv/bin/python3 tests/pages.py --check
 	.venv/bin/shellcheck -x bin/within containers/build containers/verify slurm/*.sh slurm/*.sbatch \
 	  tests/slurm/setup .ci/run tests/helper.bash
 
@@ -104,7 +104,7 @@ screenshots: setup .venv/.dev .venv/.local assets/engine/node_modules/.done test
 ## numbers: figures, tables and docs/architecture.md, from the code
 numbers: .venv/.python
 	.venv/bin/python3 tests/readme.py
-	.venv/bin/python3 tests/architecture.py
+	.venv/bin/python3 tests/pages.py
 
 ## readme: the same, and README's picture from the report
 readme: numbers tests/node_modules/.done $(REPORT)/index.html

@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
-"""Write docs/architecture.md from the code: the rooms, what each is for, and which imports which.
+"""Write docs/architecture.md and docs/scripts.md from the code.
 
-  .venv/bin/python3 tests/architecture.py [--check]
+  .venv/bin/python3 tests/pages.py [--check]
 
-The picture has an arrow where one room imports another and no third room lies between them.
+The first: the rooms, what each is for, and which imports which; its picture has an arrow where one room imports another
+and no third room lies between them. The second: what `--help` of every script says.
 """
 
 import ast
+import importlib.util
 import re
 import sys
 import tomllib
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+
+import click
 
 ROOT = Path(__file__).resolve().parents[1]
 LIB = ROOT / "lib/decksmith"
-PAGE = ROOT / "docs/architecture.md"
+sys.path.insert(0, str(LIB.parent))
 
 
 def layers() -> list[list[str]]:
@@ -76,8 +81,8 @@ def table(room: str) -> str:
     return "\n".join(lines)
 
 
-def page() -> str:
-    """The whole page, markdown."""
+def architecture() -> str:
+    """docs/architecture.md."""
     rooms = [room for line in layers() for room in line]
     graph = arrows(rooms)
     drawn = "\n".join(f"  {room} --> {other}" for room, other in direct(graph))
@@ -106,15 +111,48 @@ An arrow stands where one room imports another and no third lies between. Every 
 {chr(10).join(table(room) + chr(10) for room in rooms)}"""
 
 
+def flags(path: Path) -> list[str]:
+    """The rows of a script's table: flag or argument, what it does."""
+    spec = importlib.util.spec_from_loader("script", SourceFileLoader("script", str(path)))
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    context = click.Context(script.main.command)
+    rows = []
+    for parameter in script.main.command.get_params(context):
+        found = parameter.get_help_record(context)
+        if found and found[1] and found[0] != "--help":
+            rows.append("| `{}` | {} |".format(*(re.sub(r"\|", r"\\|", text) for text in found)))
+    return rows
+
+
+def scripts_page() -> str:
+    """docs/scripts.md."""
+    parts = []
+    for path in sorted((ROOT / "bin").glob("*-*")):
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        parts += [f"## {path.name}", "", re.sub(r"(?m)^  (?=\S)", "    ", text), ""]
+        if rows := flags(path):
+            parts += ["| flag | what it does |", "|---|---|", *rows, ""]
+    return (
+        "# Scripts\n\nWhat `--help` of each script says. `make numbers` writes this page.\n\n"
+        + "\n".join(parts)
+    )
+
+
+PAGES = {"docs/architecture.md": architecture, "docs/scripts.md": scripts_page}
+
+
 def main() -> int:
-    text = page().rstrip() + "\n"
-    if "--check" in sys.argv[1:]:
-        if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        print("docs/architecture.md is not what the code says; run: make numbers", file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    behind = []
+    for name, make in PAGES.items():
+        page, text = ROOT / name, make().rstrip() + "\n"
+        if "--check" not in sys.argv[1:]:
+            page.write_text(text, encoding="utf-8")
+        elif not page.is_file() or page.read_text(encoding="utf-8") != text:
+            behind.append(name)
+    if behind:
+        print(f"{' and '.join(behind)}: not what the code says; run: make numbers", file=sys.stderr)
+    return 1 if behind else 0
 
 
 if __name__ == "__main__":
