@@ -34,7 +34,8 @@ pin:
 # A proxy's own certificate authority is the system's, as for pip and npm.
 export UV_SYSTEM_CERTS ?= true
 UV := .venv/bin/uv sync --frozen --inexact --quiet
-NPM := PATH="$(CURDIR)/.venv/bin:$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+NPM := PATH="$(CURDIR)/.venv/bin:$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 \
+  npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 NODE_MAJOR := 24
 export UV_PYTHON_DOWNLOADS := never
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
@@ -82,15 +83,15 @@ TORCH_INDEX ?= $(if $(wildcard /dev/nvidiactl)$(PIP_FIND_LINKS),,https://downloa
 .venv/.train: .venv/.corpus
 	$(call SAY,setting up: torch and transformers)
 	.venv/bin/uv export --frozen --quiet --only-group train --no-hashes --output-file .venv/train.txt
-	.venv/bin/python3 -m pip install --quiet --disable-pip-version-check $(TORCH_INDEX:%=--extra-index-url %) \
-	  --constraint .venv/train.txt accelerate gguf peft torch transformers
+	.venv/bin/python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts \
+	  $(TORCH_INDEX:%=--extra-index-url %) --constraint .venv/train.txt accelerate gguf peft torch transformers
 	touch $@
 
 assets/engine/node_modules/.done: NPM += --omit=optional
 %/node_modules/.done: %/package-lock.json %/package.json .venv/.node
 	$(call SAY,setting up: Node packages of $*)
 	cd $* && { [ ! -L node_modules ] || rm node_modules; }  # npm would empty the checkout that a link leads to
-	$(NPM)
+	$(NPM) > /dev/null
 	touch node_modules/.done
 
 # The renderer's browser is unpacked and Slidev's runtime bundled here, so that no deck pays for it.
