@@ -326,8 +326,9 @@ def png(width=8, height=8):
     import zlib
 
     def chunk(kind, data):
-        check = struct.pack(">I", zlib.crc32(kind + data))
-        return struct.pack(">I", len(data)) + kind + data + check
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     rows = b"".join(b"\0" + b"\x90" * width for _ in range(height))
     return (
