@@ -341,6 +341,7 @@ def test_rows_that_fail_are_asked_again_by_id_until_they_are_good_or_the_rounds_
     )
 
 
+@pytest.mark.slow
 def test_running_again_asks_nothing_more_rows_ask_for_those_and_a_lost_product_is_made_from_the_journal(
     tmp_path, table, endpoint
 ):

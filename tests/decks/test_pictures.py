@@ -337,6 +337,7 @@ def test_a_429_is_retried_after_the_time_it_asks_for(tmp_path, service):
     assert (item["provider"], service.waits) == ("pexels", [7.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "answer", "reason", "transient"),
     [

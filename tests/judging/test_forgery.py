@@ -236,6 +236,7 @@ def test_a_program_that_means_to_deceive_does_not_pass(name, shape):
     assert found["verdict"] == "wrong", found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_what_a_reply_returns_to_stall_the_tests_costs_its_own_row(name):
     found = graded("mbpp", BOMBS[name])

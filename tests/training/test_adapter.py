@@ -122,6 +122,7 @@ def test_names_match_under_another_prefix_of_the_model(tmp_path, base):
     ] == {"k_proj": 1, "q_proj": 1}
 
 
+@pytest.mark.slow
 def test_of_a_base_model_on_the_hub_only_the_headers_are_fetched(tmp_path, base, monkeypatch):
     hub = tmp_path / "hub"
     shapes = {f"{name}.weight": shape for name, shape in SHAPES.items()} | {

@@ -37,6 +37,7 @@ TINY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", TINY)
 def test_the_linear_layers_are_those_that_transformers_builds(family):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
