@@ -6,6 +6,8 @@ import subprocess
 import pytest
 from shadow import core, endpoint, environment, make
 
+pytestmark = pytest.mark.browser
+
 DIMENSION = {"why": "plain", "evidence": [{"slide": 1, "seen": "a title"}], "score": 3}
 VERDICT = {
     **dict.fromkeys(("content", "design", "coherence"), DIMENSION),
