@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from decksmith.core import cli
-from decksmith.evalserver import server
+from decksmith.evalserver import sampling
 
 SIZE, NODES, DEPTH = (
     1 << 20,
@@ -123,7 +123,7 @@ class _Check:
             set(),
             set(),
         )  # paths: what cannot be resolved or has the wrong type; what an interpolation fills
-        self.benchmarks = server.names() if benchmarks is None else benchmarks
+        self.benchmarks = sampling.names() if benchmarks is None else benchmarks
         setting = self._read(text)
         if setting is not None:
             self._root(setting)
@@ -575,7 +575,7 @@ class _Check:
         """Hold sampling values to what a server can sample with; returns them."""
         for key, value in given.items():
             if key in SAMPLING and value is not None and (*path, key) not in self.bad:
-                kind, least, most = server.SAMPLING[key]
+                least, most = sampling.BOUNDS[key]
                 if (
                     isinstance(value, bool)
                     or not isinstance(value, int | float)

@@ -142,12 +142,12 @@ class _Stays(urllib.request.HTTPRedirectHandler):
 
 
 # No proxy stands between nodes of a cluster.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stays)
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stays)
 
 
 def _open(url, body=None, headers=None, timeout=10.0):
     data = None if body is None else json.dumps(body, allow_nan=False).encode()
-    return _OPENER.open(
+    return OPENER.open(
         urllib.request.Request(url, data, {"Content-Type": "application/json", **(headers or {})}),
         timeout=timeout,
     )
