@@ -18,10 +18,11 @@ from pathlib import Path
 import pytest
 import requests
 from decksmith.core import cli
-from decksmith.evalserver import app, jobqueue, jobs, metrics, request, sampling
+from decksmith.evalserver import app, jobqueue, metrics, request, sampling
 from decksmith.evalserver import router as eval_router
 from decksmith.evalserver import worker as eval_worker
 from decksmith.evalserver.client import Client
+from decksmith.evalserver.jobs import ENDED, Job
 from decksmith.evalserver.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -403,7 +404,7 @@ def test_a_worker_that_is_killed_is_started_again(serving, router):
     ident = server.ask("POST", "/jobs", payload(one, "needle")).json()["job_id"]
     server.until(lambda job: job["benchmarks"]["needle"].get("asked", 0) >= 1, ident)
     eval_worker.send(server.folder / "eval/jobs" / ident / "needle", signal.SIGKILL)
-    assert server.until(lambda job: job["status"] in jobs.ENDED, ident)["status"] == "done"
+    assert server.until(lambda job: job["status"] in ENDED, ident)["status"] == "done"
 
 
 def test_a_worker_that_dies_each_time_fails_its_benchmark_alone(serving, router):
@@ -412,7 +413,7 @@ def test_a_worker_that_dies_each_time_fails_its_benchmark_alone(serving, router)
         server.folder / "house/bin/bench-prompt"
     ).unlink()  # nothing to execute: the worker ends with a traceback
     ident = server.ask("POST", "/jobs", payload(one, "needle")).json()["job_id"]
-    found = server.until(lambda job: job["status"] in jobs.ENDED, ident)
+    found = server.until(lambda job: job["status"] in ENDED, ident)
     assert (
         found["status"] == "failed"
         and "its process was killed 3 times: FileNotFoundError"
@@ -459,7 +460,7 @@ def test_ctrl_c_ends_the_benchmarks_too_and_the_next_server_goes_on(serving, rou
     )
     server.pace(0)
     server.start()
-    assert server.until(lambda job: job["status"] in jobs.ENDED, ident)["status"] == "done"
+    assert server.until(lambda job: job["status"] in ENDED, ident)["status"] == "done"
     assert server.asked().count("needle-1") == 1
 
 
@@ -484,7 +485,7 @@ def test_files_that_are_torn_or_garbage_lose_no_finished_work(serving, router):
     (jobs / "not-a-job").mkdir()
     (server.folder / "eval/port").write_text("99999999999")
     server.start()
-    found = server.until(lambda job: job["status"] in jobs.ENDED, done)
+    found = server.until(lambda job: job["status"] in ENDED, done)
     assert found["status"] == "done" and found["raw_metrics"]["needle"]["pass@1"]["accuracy"] == 0.5
     assert len(server.asked()) == 3
     assert [json.loads(line)["n"] for line in (jobs / done / "events.jsonl").open()] == list(
@@ -509,7 +510,7 @@ def test_a_result_that_is_garbage_fails_its_benchmark_or_is_made_again(serving, 
     wait(lambda: (folder / "result.json").exists())
     (folder / what).write_text('{"needle": ')
     server.start()
-    found = server.until(lambda job: job["status"] in jobs.ENDED, ident)
+    found = server.until(lambda job: job["status"] in ENDED, ident)
     assert found["status"] == ("done" if what == "result.json" else "failed")
     assert server.asked() == ["needle-1", "needle-2", "needle-3"]
 
@@ -548,7 +549,7 @@ def test_events_and_states_that_cannot_be_written_do_not_end_a_job(serving, rout
     server.kill()
     server.start()
     assert (
-        server.until(lambda job: job["status"] in jobs.ENDED, ident)["status"] == "done"
+        server.until(lambda job: job["status"] in ENDED, ident)["status"] == "done"
         and len(server.asked()) == 3
     )
     assert (
@@ -593,7 +594,7 @@ def test_nobody_works_on_for_a_benchmark_that_is_said_to_have_failed(tmp_path, r
     house.pace(2)
     for name, value in {**house.env, "PYTHONPATH": str(ROOT / "lib")}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(jobs.Job, "progress", broken)
+    monkeypatch.setattr(Job, "progress", broken)
     asyncio.run(ask())
     assert (
         job.state["status"] == "failed"
@@ -679,7 +680,7 @@ def test_cancelling_ends_all_processes_of_a_job_and_tells_whoever_waits(serving,
             }.items()
         }
     ]
-    assert server.until(lambda job: job["status"] in jobs.ENDED, following)["status"] == "done"
+    assert server.until(lambda job: job["status"] in ENDED, following)["status"] == "done"
     assert server.asked() == ["needle-1", "arithmetic-1", "arithmetic-2", "arithmetic-3"]
     assert server.ask("POST", f"/jobs/{ident}/cancel").json()["status"] == "cancelled"
     again = server.ask("POST", "/jobs", payload(one, "needle", "mbpp")).json()
@@ -1259,7 +1260,7 @@ def test_many_jobs_are_loaded_and_listed(tmp_path):
     )
     for number in range(1000):
         folder = tmp_path / "jobs" / f"{number:016x}.1"
-        job = jobs.Job.fresh(folder, asked | {"rollout_id": number, "door": "jobs"})
+        job = Job.fresh(folder, asked | {"rollout_id": number, "door": "jobs"})
         folder.mkdir(parents=True)
         (folder / "request.json").write_text(json.dumps(job.request))
         (folder / "state.json").write_text(

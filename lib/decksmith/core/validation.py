@@ -49,19 +49,19 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")  # NaN and Infinity, which Python's parser takes
 
 
-def check(model: type[Kind], data: dict[str, Any]) -> Kind:
-    """`data` as `model` has it. Raises cli.BadData with a sentence on the first thing that is wrong, unknown keys before all else."""
+def check(model: type[Kind], data: dict[str, Any], context: dict[str, Any] | None = None) -> Kind:
+    """`data` as `model` has it; `context` is for its validators. Raises cli.BadData with a sentence on the first thing that is wrong, unknown keys before all else."""
     try:
-        return model.model_validate(data)
+        return model.model_validate(data, context=context)
     except ValidationError as error:
         found = error.errors(include_url=False)
     unknown = [each for each in found if each["type"] == "extra_forbidden"]
     raise cli.BadData(_unknown(model, unknown, data) if unknown else _said(model, found[0], data))
 
 
-def read(model: type[Kind], body: bytes) -> Kind:
-    """The body of a request as `model` has it. Raises cli.BadData."""
-    return check(model, parse(body))
+def read(model: type[Kind], body: bytes, context: dict[str, Any] | None = None) -> Kind:
+    """The body of a request as `model` has it, as of `check`. Raises cli.BadData."""
+    return check(model, parse(body), context)
 
 
 def _unknown(model: type[Body], errors: list[ErrorDetails], data: dict[str, Any]) -> str:
