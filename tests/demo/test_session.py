@@ -168,6 +168,25 @@ def test_a_turn_that_comes_in_the_moment_of_leaving_goes_to_the_next():
     asyncio.run(go())
 
 
+def test_who_leaves_in_the_moment_of_its_turn_does_not_keep_the_place():
+    async def go():
+        line, granted = Line(1), asyncio.Event()
+
+        async def holder():
+            async with line.turn(lambda place: None):
+                await granted.wait()
+                tasks[1].cancel()  # it waits, and the turn is the next thing that comes
+
+        tasks = [asyncio.create_task(holder()) for _ in range(3)]
+        await asyncio.sleep(0)
+        granted.set()
+        said = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(each) for each in said] == [type(None), asyncio.CancelledError, type(None)]
+        assert line.inside == 0 and line.waiting == []
+
+    asyncio.run(go())
+
+
 def asked(folder, ident="0" * 32, visitor="v", sides=1):
     ask = Ask(folder, ident)
     ask.say(

@@ -163,17 +163,20 @@ class Line:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # it had come already: it is the next one's
                 self._next()
-            else:
+            elif mine in self.waiting:
                 self.waiting.remove(mine)
                 self._tell()
             raise
 
     def _next(self) -> None:
         self.inside -= 1
-        if self.waiting:
-            self.inside += 1
-            self.waiting.pop(0)[0].set_result(None)
-            self._tell()
+        while self.waiting:
+            turn, _ = self.waiting.pop(0)
+            if not turn.cancelled():  # else it is leaving, and has not run since
+                self.inside += 1
+                turn.set_result(None)
+                break
+        self._tell()
 
     def _tell(self) -> None:
         for place, (_, tell) in enumerate(self.waiting, 1):
