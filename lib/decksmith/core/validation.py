@@ -12,6 +12,8 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from decksmith.core import cli
 
+# What should have been sent where no field says it: in a list, or an object of any names.
+WORDS = {"string_type": "text", "is_instance_of": "text"}
 SHOWN = 80  # characters of a value that a sentence repeats
 
 
@@ -78,7 +80,7 @@ def _said(model: type[Body], error: ErrorDetails, data: dict[str, Any]) -> str:
     if error["type"] == "sentence":
         return error["msg"]
     field = _field_at(model, error["loc"])
-    wanted = field.description if field else None
+    wanted = field.description if field else WORDS.get(error["type"])
     path = _path(error["loc"], data).removesuffix(": ") or "the body"
     if error["type"] == "missing":
         return f"{path} is missing" + (f": {wanted}" if wanted else "")
