@@ -298,7 +298,7 @@ def test_what_is_refused_by_the_server_is_named():
         (b'{"code": "", "cod": 1}', "unknown key 'cod'; there are: code, language, "),
         (b'{"code": "", "limits": {"wal": 1}}', "limits: unknown key 'wal'; there are: wall, "),
         (b'{"code": "", "limits": {"wall": 1e9}}', "limits: wall may be at most 10 here"),
-        (b'{"code": "", "limits": {"wall": 0}}', "wall is 0, and must be a positive number"),
+        (b'{"code": "", "limits": {"wall": 0}}', "limits: wall: '0' is not a positive number"),
         (b'{"code": "", "limits": {"memory": 1.5}}', "memory: '1.5' is not a positive whole"),
         (b'{"code": "", "limits": {"memory": true}}', "memory: 'True' is not a positive whole"),
         (b'{"code": "", "files": {"a": 1}}', "files: a: '1' is not text"),

@@ -32,14 +32,14 @@ WHOLE = "a positive whole number"
 class LimitsRequest(validation.Body):
     """Limits that are asked for: those of cell.Limits, none beyond the server's own."""
 
-    wall: float | None = Field(default=None, description=NUMBER)
-    cpu: float | None = Field(default=None, description=NUMBER)
-    memory: int | None = Field(default=None, description=WHOLE)
-    processes: int | None = Field(default=None, description=WHOLE)
-    open_files: int | None = Field(default=None, description=WHOLE)
-    disk: int | None = Field(default=None, description=WHOLE)
-    inodes: int | None = Field(default=None, description=WHOLE)
-    output: int | None = Field(default=None, description=WHOLE)
+    wall: float | None = Field(default=None, gt=0, description=NUMBER)
+    cpu: float | None = Field(default=None, gt=0, description=NUMBER)
+    memory: int | None = Field(default=None, gt=0, description=WHOLE)
+    processes: int | None = Field(default=None, gt=0, description=WHOLE)
+    open_files: int | None = Field(default=None, gt=0, description=WHOLE)
+    disk: int | None = Field(default=None, gt=0, description=WHOLE)
+    inodes: int | None = Field(default=None, gt=0, description=WHOLE)
+    output: int | None = Field(default=None, gt=0, description=WHOLE)
 
     def within(self, limits: Limits) -> Limits:
         """These, and of `limits` what is not said. Raises cli.BadData for more than `limits`, ValueError for what no limit can be."""
