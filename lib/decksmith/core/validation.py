@@ -1,6 +1,8 @@
-"""What a request to one of our servers may say: a pydantic model, and one sentence for whoever sent something else.
+"""What a request to one of our servers may say: a pydantic model, and one sentence for whoever
+sent something else.
 
-A field's `description` is what should have been sent; the sentence names the field, what came, and the description.
+A field's `description` is what should have been sent; the sentence names the field, what came, and
+the description.
 """
 
 import json
@@ -18,7 +20,8 @@ SHOWN = 80  # characters of a value that a sentence repeats
 
 
 class Body(BaseModel):
-    """The JSON object of a request. No other keys; no text for a number, and no truth value. 1.0 is a whole number."""
+    """The JSON object of a request. No other keys; no text for a number, and no truth value. 1.0
+    is a whole number."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -37,7 +40,8 @@ def sentence(text: str) -> PydanticCustomError:
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """The JSON object that a request brings; an empty body is an empty object. Raises cli.BadData."""
+    """The JSON object that a request brings; an empty body is an empty object. Raises
+    cli.BadData."""
     try:
         found = json.loads(body or b"{}", parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -52,7 +56,8 @@ def _refuse(constant: str) -> None:
 
 
 def check(model: type[Kind], data: dict[str, Any], context: dict[str, Any] | None = None) -> Kind:
-    """`data` as `model` has it; `context` is for its validators. Raises cli.BadData with a sentence on the first thing that is wrong, unknown keys before all else."""
+    """`data` as `model` has it; `context` is for its validators. Raises cli.BadData with a
+    sentence on the first thing that is wrong, unknown keys before all else."""
     try:
         return model.model_validate(data, context=context)
     except ValidationError as error:
@@ -92,7 +97,8 @@ def _said(model: type[Body], error: ErrorDetails, data: dict[str, Any]) -> str:
 
 
 def _path(place: tuple[int | str, ...], data: Any) -> str:
-    """The way to a value, as `defaults: top_k: `; an entry of a list goes by its name, where it has one."""
+    """The way to a value, as `defaults: top_k: `; an entry of a list goes by its name, where it
+    has one."""
     words: list[str] = []
     for step in place:
         try:
@@ -108,7 +114,8 @@ def _path(place: tuple[int | str, ...], data: Any) -> str:
 
 
 def _field_at(model: type[Body], place: tuple[int | str, ...]) -> FieldInfo | None:
-    """The field that an error's place names; None inside of a list or an object that has no model."""
+    """The field that an error's place names; None inside of a list or an object that has no
+    model."""
     names = [step for step in place if isinstance(step, str)]
     owner = _model_at(model, place)
     if owner is None or not names or isinstance(place[-1], int):

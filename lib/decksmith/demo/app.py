@@ -1,6 +1,8 @@
-"""The demo's two web servers: the page and what it asks for, and in an origin of their own the built decks.
+"""The demo's two web servers: the page and what it asks for, and in an origin of their own the
+built decks.
 
-Model output reaches the page as text and as pictures; as a page it runs only under the second origin, in a frame that may do nothing else.
+Model output reaches the page as text and as pictures; as a page it runs only under the second
+origin, in a frame that may do nothing else.
 """
 
 import asyncio
@@ -105,7 +107,8 @@ def _from_context(value: Any, info: ValidationInfo) -> Any:
 
 
 class AskRequest(validation.Body):
-    """The body of POST /asks. Its context has the names of `models` and `theme` that this server has."""
+    """The body of POST /asks. Its context has the names of `models` and `theme` that this server
+    has."""
 
     models: list[str] = Field(default=[], validate_default=True)
     prompt: Annotated[Typed, AfterValidator(_prompt)] = Field(
@@ -131,7 +134,8 @@ class TextRequest(validation.Body):
 
 
 def beside(request: http.Request, place: str | int) -> str:
-    """The other origin of this server: the one that a proxy gives it, else its port under the name by which the browser called."""
+    """The other origin of this server: the one that a proxy gives it, else its port under the name
+    by which the browser called."""
     if isinstance(place, str):
         return place
     name = request.url.host or "localhost"
@@ -140,8 +144,8 @@ def beside(request: http.Request, place: str | int) -> str:
     return f"http://{f'[{name}]' if ':' in name else name}:{place}"
 
 
-# A deck is only ever shown in a frame, because only the page around a frame can forbid that it goes elsewhere (CSP frame-src). Whoever
-# opens its address by itself gets this page around it.
+# A deck is only ever shown in a frame, because only the page around a frame can forbid that it
+# goes elsewhere (CSP frame-src). Whoever opens its address by itself gets this page around it.
 _ALONE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A deck</title>
 <style>html,body,iframe{margin:0;border:0;width:100%;height:100%;display:block;overflow:hidden;background:#000}</style>
 <iframe sandbox="allow-scripts" referrerpolicy="no-referrer" allow="" allowfullscreen title="A deck"></iframe>
@@ -163,9 +167,11 @@ def decks(
     main: str | int,
     public: str | None = None,
 ) -> http.Application:
-    """The second origin: built decks and nothing else, by names that cannot be guessed. Even on its own such a page is sandboxed.
+    """The second origin: built decks and nothing else, by names that cannot be guessed. Even on
+    its own such a page is sandboxed.
 
-    hosts: the names by which it may be called, None for any. main: origin or port of the page. public: as of web.application."""
+    hosts: the names by which it may be called, None for any. main: origin or port of the page.
+    public: as of web.application."""
     app = web.application(hosts=hosts, public=public)
     alone = _policy_alone()
 
@@ -326,7 +332,8 @@ class Pages:
         return self._answer(request, {"id": ask.id}, 201)
 
     async def events(self, request: http.Request) -> http.StreamResponse:
-        """The journal and what is added to it: each message is a JSON array of events, its id the number of the last one."""
+        """The journal and what is added to it: each message is a JSON array of events, its id the
+        number of the last one."""
         ask, who = self._ask(request), self._visitor(request)
         if self.streams[who] >= STREAMS:
             raise http.HTTPTooManyRequests(text="too many windows of yours are open")
@@ -417,7 +424,8 @@ def _asset(name: str, kind: str) -> http.RouteDef:
 
 
 async def _follow(ask: Ask, at: int, response: http.StreamResponse) -> None:
-    """Send the events of an ask from number `at`, and what comes, until nothing more will come by itself."""
+    """Send the events of an ask from number `at`, and what comes, until nothing more will come by
+    itself."""
     while True:
         changed = ask.changed  # before the look, so that nothing that comes meanwhile is missed
         news = ask.events[at:]
@@ -489,8 +497,9 @@ def serve(
 ) -> None:
     """Serve the demo until SIGTERM or Ctrl-C, the page on `port` and the decks on the next one.
 
-    models, tokens, jobs and budget are Studio's. public: the origins that a reverse proxy gives the two. While it runs,
-    `<folder>/address.json` has {"url", "decks", "pid"}. Raises cli.Missing for ports in use, and where there is no renderer."""
+    models, tokens, jobs and budget are Studio's. public: the origins that a reverse proxy gives
+    the two. While it runs, `<folder>/address.json` has {"url", "decks", "pid"}. Raises cli.Missing
+    for ports in use, and where there is no renderer."""
     folder = Path(folder)
     public_page, public_decks = public
     hosts = web.LOOPBACK if host in web.LOOPBACK else None

@@ -1,6 +1,8 @@
-"""What one visitor asked for, as events: one JSON line each of `<folder>/decks/<ask>/journal.jsonl`.
+"""What one visitor asked for, as events: one JSON line each of
+`<folder>/decks/<ask>/journal.jsonl`.
 
-The page is drawn from these events alone, so a reload, a second window and a server that was killed show the same.
+The page is drawn from these events alone, so a reload, a second window and a server that was
+killed show the same.
 """
 
 import asyncio
@@ -19,7 +21,8 @@ INTERRUPTED = "The server was stopped in the meantime. What had arrived is kept.
 
 
 class Ask:
-    """What one visitor asked for, and what came of it: the events of its journal, in memory while somebody looks or works."""
+    """What one visitor asked for, and what came of it: the events of its journal, in memory while
+    somebody looks or works."""
 
     def __init__(self, folder: Path, ident: str) -> None:
         self.path, self.id = folder / ident / "journal.jsonl", ident
@@ -31,8 +34,8 @@ class Ask:
 
     @classmethod
     def load(cls, folder: Path, ident: str) -> "Ask":
-        """From its journal; half a line at its end is dropped, and work that nobody does any more has ended there. Raises OSError, and
-        ValueError for a journal without a beginning."""
+        """From its journal; half a line at its end is dropped, and work that nobody does any more
+        has ended there. Raises OSError, and ValueError for a journal without a beginning."""
         ask = cls(folder, ident)
         with open(ask.path, "rb+") as file:
             data = file.read()

@@ -1,7 +1,8 @@
-"""The demo: what somebody asks for becomes a deck, slide by slide while a model writes it, by one model or by two.
+"""The demo: what somebody asks for becomes a deck, slide by slide while a model writes it, by one
+model or by two.
 
-All that happens to an ask is an event (ask.py). Each text that was rendered is a version with a folder of its own,
-`<folder>/decks/<ask>.<side>.<version>`, as deck-render and deck-build make it.
+All that happens to an ask is an event (ask.py). Each text that was rendered is a version with a
+folder of its own, `<folder>/decks/<ask>.<side>.<version>`, as deck-render and deck-build make it.
 """
 
 import asyncio
@@ -48,8 +49,9 @@ ASK_ID = r"[0-9a-f]{32}"
 
 
 def messages(asked: dict[str, Any]) -> list[dict[str, str]]:
-    """What a model is asked: the benchmark's system prompt, and the request with what the form adds to it in words like those of its
-    prompts. `asked`: prompt, audience, tone, slides and theme, of which all but the first may be empty."""
+    """What a model is asked: the benchmark's system prompt, and the request with what the form
+    adds to it in words like those of its prompts. `asked`: prompt, audience, tone, slides and
+    theme, of which all but the first may be empty."""
     slides, theme = asked.get("slides"), asked.get("theme")
     says = []
     if slides:
@@ -73,7 +75,8 @@ def messages(asked: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def excerpt(deck: Deck, slides: Iterable[Slide]) -> tuple[str, list[int]]:
-    """`(text, lines)`: a deck of some slides of `deck` alone, under its settings. Line i + 1 of the text is line `lines[i]` of the deck."""
+    """`(text, lines)`: a deck of some slides of `deck` alone, under its settings. Line i + 1 of
+    the text is line `lines[i]` of the deck."""
     out: list[str] = []
     lines: list[int] = []
     for slide in slides:
@@ -96,10 +99,12 @@ def excerpt(deck: Deck, slides: Iterable[Slide]) -> tuple[str, list[int]]:
 
 
 class Studio:
-    """Everything that works: the models, the line before each endpoint, the warm renderer, the asks of all visitors.
+    """Everything that works: the models, the line before each endpoint, the warm renderer, the
+    asks of all visitors.
 
-    folder: where all of it is kept. models: registry entries by name. `tokens` a reply may have at most, `jobs` render workers,
-    `budget` in USD for each model. Raises cli.Missing for a folder in which another server works. Refusals are aiohttp's exceptions."""
+    folder: where all of it is kept. models: registry entries by name. `tokens` a reply may have at
+    most, `jobs` render workers, `budget` in USD for each model. Raises cli.Missing for a folder in
+    which another server works. Refusals are aiohttp's exceptions."""
 
     def __init__(
         self,
@@ -136,7 +141,8 @@ class Studio:
         self._remember()
 
     def _remember(self) -> None:
-        """Find the asks that are kept, and remove what was being removed, or made for an ask that was removed meanwhile."""
+        """Find the asks that are kept, and remove what was being removed, or made for an ask that
+        was removed meanwhile."""
         for path in self.folder.glob("*/journal.jsonl"):
             with contextlib.suppress(OSError, ValueError, KeyError), open(path, "rb") as file:
                 first = json.loads(file.readline())
@@ -165,7 +171,8 @@ class Studio:
         )
 
     async def client(self, name: str) -> chat_client.Client:
-        """The client of a model; one whose last request failed is replaced: its endpoint may have been mended, moved, or serve another adapter."""
+        """The client of a model; one whose last request failed is replaced: its endpoint may have
+        been mended, moved, or serve another adapter."""
         old = self.clients[name]
         if old.broken or (old.failed_in_a_row and not old.gate.inside):
             self.clients[name] = self._open(self.models[name])
@@ -223,7 +230,8 @@ class Studio:
             del self.loaded[old.id]
 
     def begin(self, visitor: str, asked: dict[str, Any], names: list[str]) -> Ask:
-        """Take an ask for one deck of each of the models `names`; returns it. Raises HTTPTooManyRequests, HTTPServiceUnavailable."""
+        """Take an ask for one deck of each of the models `names`; returns it. Raises
+        HTTPTooManyRequests, HTTPServiceUnavailable."""
         mine = [ask for ask in self.loaded.values() if ask.asked["visitor"] == visitor]
         at_work = sum(len(ask.tasks) for ask in mine)
         if at_work + len(names) > AT_ONCE:
@@ -379,8 +387,8 @@ class Studio:
     async def _heard(
         self, ask: Ask, side: int, client: chat_client.Client, text: list[str]
     ) -> tuple[str, dict[str, Any] | None]:
-        """Have a reply written into `text`: why it ended, and its usage where the endpoint said. What is kept of one that broke off ends
-        with too-long, cut-off or time."""
+        """Have a reply written into `text`: why it ended, and its usage where the endpoint said.
+        What is kept of one that broke off ends with too-long, cut-off or time."""
         letters = 0
 
         def heard(kind: str, piece: str) -> None:
@@ -437,7 +445,8 @@ class Studio:
     async def _batch(
         self, ask: Ask, side: int, ident: str, deck: Deck, todo: list[tuple[int, Slide]]
     ) -> bool:
-        """Render some slides of a deck that is still being written; False where no more of it is to be tried."""
+        """Render some slides of a deck that is still being written; False where no more of it is
+        to be tried."""
         part, lines = excerpt(deck, [slide for _, slide in todo])
         place = self.folder / ask.id / "early" / str(side)
         try:
@@ -467,7 +476,8 @@ class Studio:
         return True
 
     async def _finish(self, ask: Ask, side: int, text: str, source: str) -> None:
-        """Render and build a text: the next version of a deck. `source`: model or edit. Raises stream.Fault for what is not rendered."""
+        """Render and build a text: the next version of a deck. `source`: model or edit. Raises
+        stream.Fault for what is not rendered."""
         deck = _parsed(ask, side, text)
         version, request = ask.sides()[side]["version"] + 1, ask.asked["request"]
         titles = (slide.title for slide in deck.shown if slide.title)
@@ -527,7 +537,8 @@ class Studio:
         return await asyncio.to_thread(lint.findings, {"render": value}, text)
 
     async def made(self, ask: Ask, side: int, version: int, kind: str) -> Path:
-        """The path of a version's `pdf` or `pptx`, which is made when it is first asked for. Raises HTTPUnprocessableEntity."""
+        """The path of a version's `pdf` or `pptx`, which is made when it is first asked for.
+        Raises HTTPUnprocessableEntity."""
         ident = version_id(ask.id, side, version)
         path = self.folder / ident / "build" / f"deck.{kind}"
         if path.is_file():
@@ -548,15 +559,16 @@ class Studio:
         return path
 
     def _discard(self, ask: Ask, side: int, version: int, made: int) -> None:
-        """Remove what a new version makes superfluous: the early slides, unless they are all there is to see, and versions before the last
-        three."""
+        """Remove what a new version makes superfluous: the early slides, unless they are all there
+        is to see, and versions before the last three."""
         if made:
             shutil.rmtree(self.folder / ask.id / "early" / str(side), ignore_errors=True)
         for old in range(1, version - 2):
             shutil.rmtree(self.folder / version_id(ask.id, side, old), ignore_errors=True)
 
     def _count_finding(self, made: int, wanted: int | None) -> dict[str, Any] | None:
-        """The finding on a deck whose number of slides is not what was asked for, or too small to count."""
+        """The finding on a deck whose number of slides is not what was asked for, or too small to
+        count."""
         if made and made < self.least:
             rule = "too-few-slides"
             message = f"{made} slide{'s' * (made != 1)}; a deck must have {self.least} to count"
@@ -571,7 +583,8 @@ class Studio:
 
 
 def _parsed(ask: Ask, side: int, text: str) -> Deck:
-    """The deck of a text. Raises stream.Fault for one that is empty or too large to be rendered here."""
+    """The deck of a text. Raises stream.Fault for one that is empty or too large to be rendered
+    here."""
     if not text.strip():
         thought = any(
             event["type"] == "reasoning" and event["side"] == side for event in ask.events
@@ -615,7 +628,8 @@ def _fault(value: dict[str, Any]) -> dict[str, Any] | None:
 def registry(
     names: Iterable[str], base_url: str | None = None, key_env: str | None = None
 ) -> dict[str, model_registry.Model]:
-    """The models of these names: of the registry, or at the endpoint `base_url`. Raises cli.BadConfig."""
+    """The models of these names: of the registry, or at the endpoint `base_url`. Raises
+    cli.BadConfig."""
     found = {}
     for name in names:
         if name in found:

@@ -1,7 +1,7 @@
 """Serve evaluations to a training loop: the queue behind two doors.
 
-`POST /evaluate` is the eval delegate of slime up to v0.2.1, of its old example on slime's head, and of miles: it blocks until all
-benchmarks ran. `/jobs` is the same queue for everybody else.
+`POST /evaluate` is the eval delegate of slime up to v0.2.1, of its old example on slime's head,
+and of miles: it blocks until all benchmarks ran. `/jobs` is the same queue for everybody else.
 """
 
 import asyncio
@@ -28,7 +28,8 @@ from decksmith.evalserver.request import MilesRequest
 from decksmith.evalserver.settings import Settings
 from decksmith.models import registry
 
-# Seconds between blanks to whoever waits: each restarts the client's read timeout, and a second is the shortest there is.
+# Seconds between blanks to whoever waits: each restarts the client's read timeout, and a second is
+# the shortest there is.
 HEARTBEAT = 0.5
 LISTED = 1000  # jobs that a list names
 ROOM = 1 << 30  # bytes that the disk must have free for the server to be ready
@@ -121,7 +122,8 @@ class Doors:
         return await self._answered(request, self._job(request))
 
     async def _answered(self, request: http.Request, job: Job) -> http.StreamResponse:
-        """The job's result as soon as it is there; until then blanks, which JSON allows in front."""
+        """The job's result as soon as it is there; until then blanks, which JSON allows in
+        front."""
         job.waiting += 1
         try:
             response = await self._blanks(request, job)
@@ -149,7 +151,8 @@ class Doors:
             job.waiting -= 1
 
     async def _blanks(self, request: http.Request, job: Job) -> http.StreamResponse | None:
-        """Send blanks until a job ended: the response that was begun, or None where it ended before the first."""
+        """Send blanks until a job ended: the response that was begun, or None where it ended
+        before the first."""
         response = None
         while not job.ended:
             try:
@@ -249,8 +252,9 @@ def application(queue: Queue, token: str) -> http.Application:
 
 
 def secret(root: Path) -> str:
-    """The server's token: DECKSMITH_EVAL_TOKEN, else the one of ROOT/token, which is made once, so that clients survive a restart; to be
-    called by whoever has the root's lock. Raises cli.BadConfig for a file that cannot be read."""
+    """The server's token: DECKSMITH_EVAL_TOKEN, else the one of ROOT/token, which is made once, so
+    that clients survive a restart; to be called by whoever has the root's lock. Raises
+    cli.BadConfig for a file that cannot be read."""
     if given := os.environ.pop("DECKSMITH_EVAL_TOKEN", ""):
         return given
     path = Path(root) / "token"
@@ -275,7 +279,8 @@ def _kept_token(path: Path) -> str:
 
 
 def _new_token(path: Path) -> str:
-    """Make a token and its file, which is never there in half: a server without a token would refuse everybody."""
+    """Make a token and its file, which is never there in half: a server without a token would
+    refuse everybody."""
     token, fresh = secrets.token_urlsafe(32), path.with_name("token.tmp")
     fresh.unlink(missing_ok=True)
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -285,9 +290,10 @@ def _new_token(path: Path) -> str:
 
 
 def serve(settings: Settings, *, address: Path, host: str = "127.0.0.1", port: int = 0) -> None:
-    """Serve until SIGTERM (benchmarks go on by themselves) or Ctrl-C (they are ended). Without a port it takes the one that it had last
-    time, so that clients find it again after a restart. Raises cli.TryAgain for a root that another server has, cli.BadConfig for a
-    protocol, a benchmark or a key that is not there."""
+    """Serve until SIGTERM (benchmarks go on by themselves) or Ctrl-C (they are ended). Without a
+    port it takes the one that it had last time, so that clients find it again after a restart.
+    Raises cli.TryAgain for a root that another server has, cli.BadConfig for a protocol, a
+    benchmark or a key that is not there."""
     root = Path(settings.root)
     if settings.key_env and not os.environ.get(settings.key_env):
         raise cli.BadConfig(

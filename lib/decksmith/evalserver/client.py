@@ -20,9 +20,11 @@ REFUSALS: dict[int, type[cli.Stop]] = {401: cli.BadConfig, 404: cli.Missing}
 
 
 class Client:
-    """Asks a server: of an address file (`address`), which is read again whenever the server cannot be reached, or at a `url` with the token
-    in DECKSMITH_EVAL_TOKEN. Raises cli.BadData with the server's sentence for what it refuses, cli.BadConfig for a token that is wrong,
-    cli.Missing for a job that it does not know, cli.TryAgain when it cannot be reached for `patience` seconds."""
+    """Asks a server: of an address file (`address`), which is read again whenever the server
+    cannot be reached, or at a `url` with the token in DECKSMITH_EVAL_TOKEN. Raises cli.BadData
+    with the server's sentence for what it refuses, cli.BadConfig for a token that is wrong,
+    cli.Missing for a job that it does not know, cli.TryAgain when it cannot be reached for
+    `patience` seconds."""
 
     def __init__(
         self,
@@ -42,11 +44,13 @@ class Client:
         return self._patiently(once)
 
     def events(self, job: str, start: int = 0, follow: bool = False) -> Iterator[dict[str, Any]]:
-        """The events of a job from number `start`; with `follow` until it ended, across restarts of the server."""
+        """The events of a job from number `start`; with `follow` until it ended, across restarts
+        of the server."""
         lines: Iterator[dict[str, Any]] | None = None
 
         def following() -> dict[str, Any] | None:
-            """The next event; the stream is opened again after a failure, from the event after the last."""
+            """The next event; the stream is opened again after a failure, from the event after the
+            last."""
             nonlocal lines
             try:
                 if lines is None:
@@ -69,7 +73,8 @@ class Client:
     def wait(
         self, job: str, heard: Callable[[dict[str, Any]], object] | None = None
     ) -> dict[str, Any]:
-        """The answer of a job once it ended, as /evaluate gives it; `heard` is called with each event meanwhile."""
+        """The answer of a job once it ended, as /evaluate gives it; `heard` is called with each
+        event meanwhile."""
         for event in self.events(job, follow=True):
             if heard:
                 heard(event)
@@ -135,7 +140,8 @@ class Client:
 
 
 def _refusal(error: urllib.error.HTTPError) -> tuple[dict[str, Any], str]:
-    """What a server says of an error: its JSON object, empty where there is none, and the sentence in it."""
+    """What a server says of an error: its JSON object, empty where there is none, and the sentence
+    in it."""
     with error:
         text = error.read()
     try:

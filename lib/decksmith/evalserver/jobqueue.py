@@ -1,7 +1,7 @@
 """A queue of evaluations that survives its server.
 
-Each benchmark of a job is a process group of our scripts with its own journals, which outlives the server: a server that starts again
-takes up what still runs, and starts only what nobody works on.
+Each benchmark of a job is a process group of our scripts with its own journals, which outlives the
+server: a server that starts again takes up what still runs, and starts only what nobody works on.
 """
 
 import asyncio
@@ -39,9 +39,11 @@ Door = Literal["jobs", "evaluate"]
 
 
 class Queue:
-    """All jobs of a root. One process holds a root: the lock is taken here. Raises cli.TryAgain when another one has it.
+    """All jobs of a root. One process holds a root: the lock is taken here. Raises cli.TryAgain
+    when another one has it.
 
-    As an asynchronous context manager it works: unfinished jobs are taken up at its beginning, and left running at its end."""
+    As an asynchronous context manager it works: unfinished jobs are taken up at its beginning, and
+    left running at its end."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -112,8 +114,9 @@ class Queue:
     async def submit(
         self, body: dict[str, Any], *, run: str | None = None, door: Door = "jobs"
     ) -> tuple[Job, bool]:
-        """`(job, created)` for a request. One that was asked before and whose result nobody has got yet is joined; so is one of pinned
-        weights that is complete. Raises cli.BadData. It is done to its end whatever happens to whoever asked."""
+        """`(job, created)` for a request. One that was asked before and whose result nobody has
+        got yet is joined; so is one of pinned weights that is complete. Raises cli.BadData. It is
+        done to its end whatever happens to whoever asked."""
         return await self._whole(self._submit(body, run, door))
 
     async def stop(self, job: Job, word: str, why: str | None = None) -> None:
@@ -147,7 +150,8 @@ class Queue:
             return job, True
 
     async def _again(self, job: Job, door: Door) -> Literal["join", "reopen", "attempt"]:
-        """What becomes of a request that is made again: it joins the job, has what is missing of it done, or is another attempt."""
+        """What becomes of a request that is made again: it joins the job, has what is missing of
+        it done, or is another attempt."""
         called_off = job.state["status"] == "cancelled" and door == "jobs"
         if not job.state["delivered"] and not called_off:
             return "attempt" if await self._moved(job) else "join"
@@ -164,7 +168,8 @@ class Queue:
         return weights is not None and weights != then
 
     async def _supersede(self, asked: dict[str, Any], door: Door) -> None:
-        """End older rollouts of the same run: all, or by default those that somebody asked at the blocking door and waits for no more."""
+        """End older rollouts of the same run: all, or by default those that somebody asked at the
+        blocking door and waits for no more."""
         mode = asked["supersede"] or ("idle" if door == "evaluate" else "none")
         if asked["run"] is None or mode == "none":
             return
@@ -179,7 +184,8 @@ class Queue:
                 await self._stop(other, "superseded", why)
 
     async def _create(self, key: str, attempt: int, asked: dict[str, Any], door: Door) -> Job:
-        """The folder of the attempt after `attempt`, and the job in it. Raises cli.TryAgain where it cannot be kept."""
+        """The folder of the attempt after `attempt`, and the job in it. Raises cli.TryAgain where
+        it cannot be kept."""
         folder = self.folder
         try:
             while folder == self.folder:  # what lies there unread keeps its number
@@ -220,7 +226,8 @@ class Queue:
         self._end(job)
 
     async def _guarded(self, job: Job, name: str) -> None:
-        """Work on a benchmark. What breaks in us (a full disk, a folder taken away) is told to whoever waits, and the others go on."""
+        """Work on a benchmark. What breaks in us (a full disk, a folder taken away) is told to
+        whoever waits, and the others go on."""
         try:
             async with self.slots:
                 found = await self._finished(job, name)
@@ -238,7 +245,8 @@ class Queue:
             }
 
     async def _finished(self, job: Job, name: str) -> dict[str, Any]:
-        """result.json of a benchmark, once it is there, or an error. Whoever works on it already is waited for."""
+        """result.json of a benchmark, once it is there, or an error. Whoever works on it already
+        is waited for."""
         folder, starts = job.folder / name, 0
         while not (found := worker.read(folder / "result.json")):
             # The last look is for one that ended between the two before.
@@ -255,8 +263,8 @@ class Queue:
         return found
 
     def _at_work(self, job: Job, name: str) -> bool:
-        """Whether somebody works on a benchmark: a child of ours, perhaps so young that it has no lock yet, or a process that was there
-        before us."""
+        """Whether somebody works on a benchmark: a child of ours, perhaps so young that it has no
+        lock yet, or a process that was there before us."""
         child = job.children.get(name)
         return (child is not None and child.poll() is None) or worker.busy(job.folder / name)
 
@@ -321,7 +329,8 @@ class Queue:
     def _measured(
         self, job: Job, name: str, found: dict[str, Any], weights: str | None = None
     ) -> None:
-        """Note how a benchmark ended: `found` is its result.json, `weights` are those that the routers have now."""
+        """Note how a benchmark ended: `found` is its result.json, `weights` are those that the
+        routers have now."""
         error = found.get("error")
         numbers: dict[str, Any] = {}
         coverage, errors = 0.0, 1
@@ -373,7 +382,8 @@ class Queue:
         self._forget()
 
     def _forget(self) -> None:
-        """Beyond the newest `keep` finished jobs only what they were asked and what came of it stays."""
+        """Beyond the newest `keep` finished jobs only what they were asked and what came of it
+        stays."""
         if self.settings.keep is None:
             return
         ended = [job for job in self.jobs.values() if job.ended and not job.state.get("bare")]
@@ -385,14 +395,16 @@ class Queue:
     # The router
 
     async def _opened(self, job: Job) -> str | None:
-        """Have the model of a job found out, once for all its benchmarks; what is wrong, or None."""
+        """Have the model of a job found out, once for all its benchmarks; what is wrong, or
+        None."""
         async with job.lock:
             if not job.state["model"] and not job.trouble:
                 job.trouble = await self._open(job)
         return job.trouble
 
     async def _open(self, job: Job) -> str | None:
-        """Find out what the model is called and which weights it has; None, or what is wrong once a minute has not mended it."""
+        """Find out what the model is called and which weights it has; None, or what is wrong once
+        a minute has not mended it."""
         urls = job.request["router_urls"]
         until, seen = time.monotonic() + PATIENCE, ""
         while time.monotonic() < until:
@@ -411,7 +423,8 @@ class Queue:
         return f"{urls[0]} did not answer for {PATIENCE:.0f} s: {seen}"[:300]
 
     def _choice(self, listed: list[str]) -> str | None:
-        """The model to ask of those that a router lists: the one that --model names, or the first."""
+        """The model to ask of those that a router lists: the one that --model names, or the
+        first."""
         own = self.settings.model
         return own if own in listed or not listed else listed[0]
 
@@ -453,7 +466,8 @@ class Queue:
         cli.say(f"{folder}: somebody still works there, and does not end")
 
     async def end_all(self) -> None:
-        """Ctrl-C: nobody works on when we are gone. Nothing is lost by it; the next server goes on from the journals."""
+        """Ctrl-C: nobody works on when we are gone. Nothing is lost by it; the next server goes on
+        from the journals."""
         going = [job for job in self.jobs.values() if not job.ended]
         for job in self.jobs.values():
             if job.task and not job.task.done():
@@ -467,7 +481,8 @@ class Queue:
 
 
 def _first_errors(name: str, summary: dict[str, Any]) -> str | None:
-    """What went wrong with answers, not counting what a deck's own model brought about: the three most frequent, in one line."""
+    """What went wrong with answers, not counting what a deck's own model brought about: the three
+    most frequent, in one line."""
     classes = (summary.get("errors") or summary.get("faults") or {})["classes"]
     ours = [each for each in classes if name != SLIDEV or each["kind"] != "model"]
     return "; ".join(f"{each['n']} x {each['stage']} {each['class']}" for each in ours[:3]) or None

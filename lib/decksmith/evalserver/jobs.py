@@ -47,7 +47,8 @@ def now() -> str:
 
 
 class Job:
-    """One request and what came of it. `request` never changes; `state` is written whole at each change."""
+    """One request and what came of it. `request` never changes; `state` is written whole at each
+    change."""
 
     def __init__(self, folder: Path, request: dict[str, Any], state: dict[str, Any]) -> None:
         self.folder, self.id, self.request, self.state = folder, folder.name, request, state
@@ -79,7 +80,8 @@ class Job:
 
     @classmethod
     def load(cls, folder: Path) -> "Job | None":
-        """The job of a folder, or None where no request can be read; a state that is damaged is made again of what lies there."""
+        """The job of a folder, or None where no request can be read; a state that is damaged is
+        made again of what lies there."""
         request, state = worker.read(folder / "request.json"), worker.read(folder / "state.json")
         if not _whole_request(request):
             return None
@@ -129,8 +131,9 @@ class Job:
         return [name for name, each in states if each["status"] not in ENDED]
 
     def save(self, **changes: Any) -> None:
-        """Not flushed to the disk, so that nobody's blank waits for it: a machine that loses it makes it again of what the benchmarks left.
-        For the same reason a full disk does not end the job."""
+        """Not flushed to the disk, so that nobody's blank waits for it: a machine that loses it
+        makes it again of what the benchmarks left. For the same reason a full disk does not end
+        the job."""
         self.state |= changes
         fresh = self.folder / "state.json.tmp"
         try:
@@ -140,7 +143,8 @@ class Job:
             cli.say(f"{self.id}: its state is not kept: {error.strerror}")
 
     def event(self, what: str, **facts: Any) -> None:
-        """Append to events.jsonl; a line that a dead server left in half is cut first. One that has no room is left out."""
+        """Append to events.jsonl; a line that a dead server left in half is cut first. One that
+        has no room is left out."""
         try:
             with open(self.folder / "events.jsonl", "a+b", buffering=0) as file:
                 if self._events is None:
@@ -172,7 +176,8 @@ class Job:
             self.event("delivered")
 
     def progress(self, name: str) -> dict[str, int | None]:
-        """`{"done", "asked", "total"}` of a benchmark: graded answers, replies that came, and how many it will be (None: not known yet)."""
+        """`{"done", "asked", "total"}` of a benchmark: graded answers, replies that came, and how
+        many it will be (None: not known yet)."""
         folder = self.folder / name
         rows, prompts, total = folder / "rows.jsonl", folder / "prompts.jsonl", None
         if prompts.exists():
@@ -231,7 +236,8 @@ class Job:
         }
 
     def metrics(self) -> dict[str, Any]:
-        """raw_metrics: of each benchmark that ended its numbers, and how it went, as numbers too."""
+        """raw_metrics: of each benchmark that ended its numbers, and how it went, as numbers
+        too."""
         found: dict[str, Any] = {}
         for name, each in self.state["benchmarks"].items():
             if each["status"] not in ENDED:

@@ -1,8 +1,10 @@
-"""The traps of a trainer's evaluation file (slime's and miles' `--eval-config`), found before the first evaluation of a training run.
+"""The traps of a trainer's evaluation file (slime's and miles' `--eval-config`), found before the
+first evaluation of a training run.
 
-The file is read as the delegate client reads it: by OmegaConf, with its interpolations, against the same typed fields. A mistake in it
-shows late: some stop the training at its first evaluation, some leave out an evaluation in silence, and some ask for other sampling than
-the file says (slime v0.2.1, miles 2026).
+The file is read as the delegate client reads it: by OmegaConf, with its interpolations, against
+the same typed fields. A mistake in it shows late: some stop the training at its first evaluation,
+some leave out an evaluation in silence, and some ask for other sampling than the file says (slime
+v0.2.1, miles 2026).
 """
 
 import difflib
@@ -85,15 +87,18 @@ SAMPLING = [each.name for each in fields(Dataset) if each.name != "name"]
 
 
 def check(text: str, name: str, benchmarks: Collection[str] | None = None) -> list[Finding]:
-    """What is wrong with the evaluation file `text` called `name`: [{"file", "line", "rule", "key", "message", "remedy"}] by line.
+    """What is wrong with the evaluation file `text` called `name`: [{"file", "line", "rule",
+    "key", "message", "remedy"}] by line.
 
-    benchmarks: the names that the server knows; by default those of assets/benchmarks. Variables are read from this process's environment.
+    benchmarks: the names that the server knows; by default those of assets/benchmarks. Variables
+    are read from this process's environment.
     """
     return sorted(_Check(text, name, benchmarks).findings, key=lambda one: one["line"])
 
 
 def patience(attempts: int) -> int:
-    """Seconds that the client waits in all, between so many attempts that are refused at once: 2, 4, 8, 16, then 30 after each."""
+    """Seconds that the client waits in all, between so many attempts that are refused at once: 2,
+    4, 8, 16, then 30 after each."""
     return sum(min(2**number, 30) for number in range(1, max(1, attempts)))
 
 
@@ -144,7 +149,8 @@ class _Check:
     # Reading
 
     def _read(self, text: str) -> dict[str, Any] | None:
-        """The file as plain containers, interpolations resolved; None where there is no mapping. What cannot be resolved is None in it."""
+        """The file as plain containers, interpolations resolved; None where there is no mapping.
+        What cannot be resolved is None in it."""
         import yaml
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
@@ -172,7 +178,8 @@ class _Check:
         return self._resolved(loaded, ())
 
     def _places(self, node: Any, path: Path) -> None:
-        """Note the line of every key and item. Raises ValueError for more than a file of a few hundred lines has (aliases of aliases)."""
+        """Note the line of every key and item. Raises ValueError for more than a file of a few
+        hundred lines has (aliases of aliases)."""
         import yaml
 
         if len(self.lines) > NODES or len(path) > DEPTH:
@@ -200,7 +207,8 @@ class _Check:
         return [self._value(node, number, (*path, number)) for number in range(len(node))]
 
     def _value(self, node: Any, key: Any, where: Path) -> Any:
-        """What stands under a key, interpolations resolved; None, and a finding, where that cannot be done."""
+        """What stands under a key, interpolations resolved; None, and a finding, where that cannot
+        be done."""
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
 
@@ -390,7 +398,8 @@ class _Check:
             )
 
     def _typed(self, given: dict[str, Any], kind: type, path: Path) -> dict[str, Any]:
-        """The mapping with each value in the client's type; what is of no such field, or of another type, is a finding and left out."""
+        """The mapping with each value in the client's type; what is of no such field, or of
+        another type, is a finding and left out."""
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
 

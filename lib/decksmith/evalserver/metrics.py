@@ -11,8 +11,9 @@ Modes = dict[str, dict[str, float]]  # {mode: {metric: number}}
 def reported(
     name: str, summary: dict[str, Any], samples: int
 ) -> tuple[dict[str, Modes], tuple[float, int]]:
-    """The metrics of one benchmark as a trainer's log takes them, `{dataset: {mode: {metric: number}}}`, and `(graded, errors)`, the share
-    of answers that were and the number that were not. Of several k only the largest; shares from 0 to 1; what is not a number is left out.
+    """The metrics of one benchmark as a trainer's log takes them, `{dataset: {mode: {metric:
+    number}}}`, and `(graded, errors)`, the share of answers that were and the number that were
+    not. Of several k only the largest; shares from 0 to 1; what is not a number is left out.
     Raises what a summary that is damaged brings about."""
     return _decks(name, summary, samples) if name == SLIDEV else _graded(name, summary, samples)
 

@@ -1,4 +1,5 @@
-"""What may be asked of an eval server, and what a job makes of it: every key there, every number explicit."""
+"""What may be asked of an eval server, and what a job makes of it: every key there, every number
+explicit."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -117,7 +118,8 @@ class Request(Asked):
 
 
 class MilesRequest(Asked):
-    """The body of miles' asynchronous protocol. How many requests are in flight is ours to say; a path of a request is opened by nobody."""
+    """The body of miles' asynchronous protocol. How many requests are in flight is ours to say; a
+    path of a request is opened by nobody."""
 
     model_name: str | None = None
     api_base: str | None = None
@@ -153,8 +155,9 @@ class MilesRequest(Asked):
 async def wanted(
     body: dict[str, Any], settings: Settings, run: str | None = None
 ) -> dict[str, Any]:
-    """A request as a job keeps it: every key there, every URL looked at, every number explicit. `run`: what the header X-Run-Id said.
-    Raises cli.BadData with one sentence for whoever asked."""
+    """A request as a job keeps it: every key there, every URL looked at, every number explicit.
+    `run`: what the header X-Run-Id said. Raises cli.BadData with one sentence for whoever
+    asked."""
     if body.get("run") is None and run is not None:
         body = {**body, "run": run}
     asked = validation.check(Request, body)

@@ -1,4 +1,5 @@
-"""The servers of a model under training: whether one may be asked at all, what it calls the model, which weights it has."""
+"""The servers of a model under training: whether one may be asked at all, what it calls the model,
+which weights it has."""
 
 import asyncio
 import contextlib
@@ -24,8 +25,9 @@ FAILURES = (aiohttp.ClientError, OSError, ValueError, AttributeError, TypeError,
 
 
 async def trusted(url: str, allow: Iterable[str]) -> str:
-    """The URL of a router as it will be asked: scheme, host and port, nothing else of what came. A host must be this machine, or stand in
-    `allow`; one that was looked up is asked by its address, so that its name cannot mean another one later. Raises cli.BadData."""
+    """The URL of a router as it will be asked: scheme, host and port, nothing else of what came. A
+    host must be this machine, or stand in `allow`; one that was looked up is asked by its address,
+    so that its name cannot mean another one later. Raises cli.BadData."""
     scheme, host, port = _split(url)
     networks = []
     for pattern in allow:
@@ -51,7 +53,8 @@ async def trusted(url: str, allow: Iterable[str]) -> str:
 
 
 def _split(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port of http://HOST:PORT, with or without /v1. Raises cli.BadData for anything else."""
+    """Scheme, host and port of http://HOST:PORT, with or without /v1. Raises cli.BadData for
+    anything else."""
     refusal = cli.BadData(f"router_url: {url[:200]!r} is not http://HOST:PORT")
     try:
         parts = urlsplit(url)
@@ -78,7 +81,8 @@ def is_own(address: str) -> bool:
 
 
 class Asker:
-    """Asks routers, with the key in the environment variable `key_env` if there is one. Used as an asynchronous context manager."""
+    """Asks routers, with the key in the environment variable `key_env` if there is one. Used as an
+    asynchronous context manager."""
 
     def __init__(self, key_env: str | None = None) -> None:
         self.key_env = key_env
@@ -92,8 +96,8 @@ class Asker:
         await self.session.close()
 
     async def get(self, url: str, path: str, seconds: float = 5.0) -> dict[str, Any] | None:
-        """A JSON object that a router gives, or None where it has no such path. Raises one of FAILURES. It is not followed elsewhere: only
-        its own host was looked at."""
+        """A JSON object that a router gives, or None where it has no such path. Raises one of
+        FAILURES. It is not followed elsewhere: only its own host was looked at."""
         key = os.environ.get(self.key_env or "")
         async with self.session.get(
             url + path,
@@ -124,7 +128,8 @@ class Asker:
         ]
 
     async def weights(self, urls: list[str], seconds: float = 2.0) -> str | None:
-        """The weight_version that routers say they serve (sglang), one text for all of them; None where one does not say."""
+        """The weight_version that routers say they serve (sglang), one text for all of them; None
+        where one does not say."""
         found = await asyncio.gather(*(self._weights(url, seconds) for url in urls))
         said = [each for each in found if each is not None]
         return ", ".join(dict.fromkeys(said)) if len(said) == len(found) else None

@@ -1,4 +1,5 @@
-"""Which benchmarks may be asked for, and how each is asked: what a request may say of it, and what holds where it says nothing."""
+"""Which benchmarks may be asked for, and how each is asked: what a request may say of it, and what
+holds where it says nothing."""
 
 from typing import Any
 
@@ -24,8 +25,9 @@ def names() -> list[str]:
 
 
 def defaults(name: str, settings: Settings, samples: int | None = None) -> dict[str, Any]:
-    """How a benchmark is asked unless the request says otherwise, in the protocol's words; `samples`: of each question, where they are
-    said. One sample is asked at temperature 0, several at 0.7 and top-p 0.95, as `make bench` does; decks as the server's protocol says."""
+    """How a benchmark is asked unless the request says otherwise, in the protocol's words;
+    `samples`: of each question, where they are said. One sample is asked at temperature 0, several
+    at 0.7 and top-p 0.95, as `make bench` does; decks as the server's protocol says."""
     spec = tasks.load(name)
     samples = samples or spec["samples"]
     if spec["grader"] == "deck":

@@ -1,11 +1,14 @@
-"""Evaluations for a training loop, asked of an eval server: what `bin/eval-serve` runs is here one call that never ends the training.
+"""Evaluations for a training loop, asked of an eval server: what `bin/eval-serve` runs is here one
+call that never ends the training.
 
     from decksmith.evalserver import trainer
     metrics = trainer.evaluate(step, "http://10.0.0.1:3333", "aime25:8 gsm8k:1", run="my-run")     # {"eval/aime25/pass@1[avg-of-8]/..": 0.43}
 
-This file needs nothing but Python 3.10 and may be copied into a trainer's image alone. The server is DECKSMITH_EVAL_URL, with the token in
-DECKSMITH_EVAL_TOKEN; or DECKSMITH_EVAL_ADDRESS, its address file, which is read anew at each attempt: a server that moved is found again.
-An evaluation blocks, so that the weights stay as they are; a server that is started anew meanwhile is joined where it was.
+This file needs nothing but Python 3.10 and may be copied into a trainer's image alone. The server
+is DECKSMITH_EVAL_URL, with the token in DECKSMITH_EVAL_TOKEN; or DECKSMITH_EVAL_ADDRESS, its
+address file, which is read anew at each attempt: a server that moved is found again. An evaluation
+blocks, so that the weights stay as they are; a server that is started anew meanwhile is joined
+where it was.
 
     --eval-function-path decksmith.evalserver.trainer.slime      slime after January 2026: the delegate of its --eval-config, asked here
     --eval-function-path decksmith.evalserver.trainer.Miles      miles with train_async.py: each snapshot, loaded into the sglang server DECKSMITH_EVAL_ENGINE
@@ -37,7 +40,8 @@ SILENCE = 120
 PATIENCE = 600  # seconds without any sign of life until the server counts as gone
 TRIES = 100  # connections, of a server that begins to answer and breaks off each time
 ANSWER = 64 << 20  # bytes
-# Where the trainer's own settings come from when the file names none, as its delegate client had it.
+# Where the trainer's own settings come from when the file names none, as its delegate client had
+# it.
 FLAGS = {
     "n_samples_per_eval_prompt": ("n_samples_per_eval_prompt", "n_samples_per_prompt"),
     "temperature": ("eval_temperature", "rollout_temperature"),
@@ -75,7 +79,8 @@ def evaluate(
     limit: float | None = None,
     **more: Any,
 ) -> dict[str, float]:
-    """Have the model behind `router_urls` evaluated: flat metrics, {"eval/BENCHMARK/MODE/METRIC": float}, shares from 0 to 1.
+    """Have the model behind `router_urls` evaluated: flat metrics, {"eval/BENCHMARK/MODE/METRIC":
+    float}, shares from 0 to 1.
 
     step            the trainer's step or rollout
     router_urls     one address of an OpenAI-compatible server without its /v1, or a list of them (one for each data-parallel rank)
@@ -166,8 +171,8 @@ def _open(
 
 
 class _Clock:
-    """How long to go on asking: `patience` seconds without a sign of life, at most TRIES connections, and not beyond `deadline`
-    (time.monotonic), if there is one."""
+    """How long to go on asking: `patience` seconds without a sign of life, at most TRIES
+    connections, and not beyond `deadline` (time.monotonic), if there is one."""
 
     def __init__(self, patience: float, deadline: float | None) -> None:
         self.patience, self.deadline = patience, deadline
@@ -182,7 +187,8 @@ class _Clock:
         return self.deadline is not None and time.monotonic() > self.deadline
 
     def wait(self, said: str) -> None:
-        """Pause before the next connection; `said`: why the last one brought nothing. Raises EvaluationFailed where there is none."""
+        """Pause before the next connection; `said`: why the last one brought nothing. Raises
+        EvaluationFailed where there is none."""
         if self.late():
             raise EvaluationFailed("late", said)
         silent = time.monotonic() - self.last
@@ -218,7 +224,8 @@ def _asked(
 
 
 def _answer(reply: HTTPResponse, clock: _Clock) -> Record:
-    """The object that a server answers after its blanks. Raises EvaluationFailed, and OSError or ValueError for what was cut."""
+    """The object that a server answers after its blanks. Raises EvaluationFailed, and OSError or
+    ValueError for what was cut."""
     received, size = [], 0
     while part := reply.read1(1 << 16):
         if part.isspace():  # a sign of life; anything else is an answer, good or bad
@@ -251,7 +258,8 @@ def _words(error: urllib.error.HTTPError) -> str:
 
 
 def server(url: str | None = None) -> tuple[str, str]:
-    """(address, token) of the eval server. Raises OSError or ValueError where the address file is not there or no such file."""
+    """(address, token) of the eval server. Raises OSError or ValueError where the address file is
+    not there or no such file."""
     if url := url or os.environ.get("DECKSMITH_EVAL_URL"):
         return url.rstrip("/").removesuffix("/evaluate"), os.environ.get("DECKSMITH_EVAL_TOKEN", "")
     path = os.environ.get("DECKSMITH_EVAL_ADDRESS")
@@ -265,7 +273,8 @@ def server(url: str | None = None) -> tuple[str, str]:
 
 
 def address(path: str | os.PathLike[str]) -> Record:
-    """What an address file says: {"url", "token", "pid", "job", "host"}. Raises OSError, and ValueError for what is no such file."""
+    """What an address file says: {"url", "token", "pid", "job", "host"}. Raises OSError, and
+    ValueError for what is no such file."""
     with open(path) as file:
         found = json.load(file)
     if not isinstance(found, dict):
@@ -276,8 +285,8 @@ def address(path: str | os.PathLike[str]) -> Record:
 
 
 def ready(path: str | os.PathLike[str], seconds: float = 0.0) -> Record:
-    """The address file's content once its server answers. Raises EvaluationFailed: `failed` as soon as the Slurm job in it is over,
-    `unreachable` after so many seconds."""
+    """The address file's content once its server answers. Raises EvaluationFailed: `failed` as
+    soon as the Slurm job in it is over, `unreachable` after so many seconds."""
     deadline = time.monotonic() + seconds
     while True:
         found: Record = {}
@@ -319,7 +328,8 @@ def _over(job: str) -> str | None:
 
 
 def configured(args: Any) -> list[Record]:
-    """What the delegates of a trainer's --eval-config ask for: [keyword arguments of `evaluate`], read as its own client read them."""
+    """What the delegates of a trainer's --eval-config ask for: [keyword arguments of `evaluate`],
+    read as its own client read them."""
     from omegaconf import OmegaConf  # the trainer reads the same file by it
 
     source = getattr(args, "eval_config", None) or ""
@@ -367,7 +377,8 @@ def _delegated(args: Any, step: int, router_urls: str, **more: Any) -> dict[str,
 
 
 def slime(args: Any, rollout_id: int, data_source: Any, evaluation: bool = True) -> Any:
-    """For slime's --eval-function-path: the delegates of --eval-config, then the trainer's own evaluation."""
+    """For slime's --eval-function-path: the delegates of --eval-config, then the trainer's own
+    evaluation."""
     from slime.rollout.base_types import RolloutFnEvalOutput
     from slime.rollout.sglang_rollout import generate_rollout
 
@@ -386,7 +397,8 @@ def _bracketed(host: str) -> str:
 
 
 def pin(engine: str, checkpoint: str | os.PathLike[str], version: str) -> None:
-    """Load a checkpoint's folder into an sglang server. Raises OSError or ValueError when it does not have it afterwards."""
+    """Load a checkpoint's folder into an sglang server. Raises OSError or ValueError when it does
+    not have it afterwards."""
     engine = engine.rstrip("/")
     with _open(
         engine + "/update_weights_from_disk",
@@ -407,7 +419,8 @@ def _miles() -> Any:
     from miles.rollout.checkpoint_eval import CheckpointEvalFn, EvalSkip
 
     class Miles(CheckpointEvalFn):
-        """Evaluates each snapshot of a training by the delegates of --eval-config, on the sglang server at DECKSMITH_EVAL_ENGINE."""
+        """Evaluates each snapshot of a training by the delegates of --eval-config, on the sglang
+        server at DECKSMITH_EVAL_ENGINE."""
 
         def __init__(self, given: Any) -> None:
             self.args, self.engine = given.args, os.environ["DECKSMITH_EVAL_ENGINE"]

@@ -1,7 +1,9 @@
-"""One benchmark of a job, worked on by a process group that outlives whoever started it: python3 -m decksmith.evalserver.worker FOLDER
+"""One benchmark of a job, worked on by a process group that outlives whoever started it: python3
+-m decksmith.evalserver.worker FOLDER
 
-A pipeline of our scripts does what FOLDER/task.json says, with its journals in the folder, and leaves prompts.jsonl, rows.jsonl, summary.json
-and at last result.json there. Each is whole when it is there, and is not made again; all that went wrong is in `log`.
+A pipeline of our scripts does what FOLDER/task.json says, with its journals in the folder, and
+leaves prompts.jsonl, rows.jsonl, summary.json and at last result.json there. Each is whole when it
+is there, and is not made again; all that went wrong is in `log`.
 """
 
 import contextlib
@@ -25,8 +27,8 @@ Commands = list[list[str]]
 
 
 def measure(folder: Path) -> None:
-    """Do what the folder says. Whoever else works in it is left to it: all processes of the group hold the folder's lock, so that it is free
-    when, and only when, nobody works there."""
+    """Do what the folder says. Whoever else works in it is left to it: all processes of the group
+    hold the folder's lock, so that it is free when, and only when, nobody works there."""
     folder = Path(folder)
     lock = _lock(folder)
     if lock is None or read(folder / "result.json"):
@@ -49,7 +51,8 @@ def measure(folder: Path) -> None:
 
 
 def _lock(folder: Path) -> int | None:
-    """The descriptor of the folder's lock, which is ours from here on; None where somebody has it. Who only looks has it for an instant."""
+    """The descriptor of the folder's lock, which is ours from here on; None where somebody has it.
+    Who only looks has it for an instant."""
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     for _ in range(20):
         try:
@@ -61,7 +64,8 @@ def _lock(folder: Path) -> int | None:
 
 
 def _pipelines(task: dict[str, Any]) -> tuple[Commands, Commands, Commands]:
-    """The three pipelines of a benchmark: to its prompts, from them to graded rows, and from those to its summary."""
+    """The three pipelines of a benchmark: to its prompts, from them to graded rows, and from those
+    to its summary."""
     run, limit = ["--run", "."], ["--limit", str(task["limit"])]
     ask = ["chat-generate", *run, *task["ask"]]
     if task["name"] != SLIDEV:
@@ -89,8 +93,9 @@ def _run(
     sink: str,
     some_may_fail: bool = False,
 ) -> str | None:
-    """Make the file `sink` of the file `source` by a pipeline, unless it is there: None, or which command failed and its last words. What
-    fails for a passing reason is run again; with `some_may_fail` its output is taken if it fails to the end."""
+    """Make the file `sink` of the file `source` by a pipeline, unless it is there: None, or which
+    command failed and its last words. What fails for a passing reason is run again; with
+    `some_may_fail` its output is taken if it fails to the end."""
     if (folder / sink).exists():
         return None
     for attempt in range(TRIES):
@@ -147,7 +152,8 @@ def last_words(path: Path) -> str:
 
 
 def _began(pid: int) -> int | None:
-    """When a process began, in ticks since the machine started; None when there is none (proc(5), field 22 of stat)."""
+    """When a process began, in ticks since the machine started; None when there is none (proc(5),
+    field 22 of stat)."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
@@ -170,7 +176,8 @@ def busy(folder: Path) -> bool:
 
 
 def send(folder: Path, number: int) -> bool:
-    """Send a signal to the process group that works in a folder; False when it cannot be the one that is written there."""
+    """Send a signal to the process group that works in a folder; False when it cannot be the one
+    that is written there."""
     found = read(folder / "process.json")
     pid = found.get("pid")
     if found.get("host") != socket.gethostname() or not isinstance(pid, int) or pid < 2:

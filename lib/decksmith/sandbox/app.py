@@ -23,7 +23,8 @@ from decksmith.sandbox.session import Dead, Session
 
 BODY = 16 << 20  # bytes of a request
 ROUTES = "GET /health, POST /run, POST /sessions, POST /sessions/ID/run, DELETE /sessions/ID"
-# Any text of JSON, also with halves of surrogate pairs: in stdin and files they stand for bytes that are no UTF-8.
+# Any text of JSON, also with halves of surrogate pairs: in stdin and files they stand for bytes
+# that are no UTF-8.
 Text = InstanceOf[str]
 NUMBER = "a positive number"
 WHOLE = "a positive whole number"
@@ -42,7 +43,8 @@ class LimitsRequest(validation.Body):
     output: int | None = Field(default=None, gt=0, description=WHOLE)
 
     def within(self, limits: Limits) -> Limits:
-        """These, and of `limits` what is not said. Raises cli.BadData for more than `limits`, ValueError for what no limit can be."""
+        """These, and of `limits` what is not said. Raises cli.BadData for more than `limits`,
+        ValueError for what no limit can be."""
         ours, said = dataclasses.asdict(limits), self.model_dump(exclude_unset=True)
         for name, value in said.items():
             most = ours[name]
@@ -83,9 +85,11 @@ class Refusal(Exception):
 
 
 class Server:
-    """The requests of an HTTP server: `answer(method, path, body) -> (status, value)`, from as many threads as there are requests.
+    """The requests of an HTTP server: `answer(method, path, body) -> (status, value)`, from as
+    many threads as there are requests.
 
-    jobs: runs at once; others wait, at most `waiting` of them. sessions: at most so many, ended after `idle` seconds without a call.
+    jobs: runs at once; others wait, at most `waiting` of them. sessions: at most so many, ended
+    after `idle` seconds without a call.
     """
 
     def __init__(
@@ -213,8 +217,9 @@ def serve(
     unsafe: bool = False,
     limits: Limits | None = None,
 ) -> None:
-    """Serve on loopback until SIGTERM or Ctrl-C; while requests are answered, `address` has {"url", "token", "walls", "pid"} for its
-    owner's eyes. Raises cli.Missing where nothing confines the code, and for a port in use."""
+    """Serve on loopback until SIGTERM or Ctrl-C; while requests are answered, `address` has
+    {"url", "token", "walls", "pid"} for its owner's eyes. Raises cli.Missing where nothing
+    confines the code, and for a port in use."""
     server = Server(Pool(limits, warm=jobs, unsafe=unsafe), jobs)
     # Some more than may wait, so that one too many is told so.
     threads = ThreadPoolExecutor(server.waiting + jobs + 16, "answer")

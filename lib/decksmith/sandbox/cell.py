@@ -30,8 +30,9 @@ _SEALS = 0x0F  # F_SEAL_SEAL, _SHRINK, _GROW, _WRITE
 class Limits:
     """Bounds of one run (in a session: wall and output of each call, the others of the whole).
 
-    wall, cpu: seconds; cpu counts for each process, None is wall + 1. memory, disk, output: bytes; memory for each process and for
-    all together. processes counts threads. disk and inodes bound the folder, disk also each file. Raises ValueError.
+    wall, cpu: seconds; cpu counts for each process, None is wall + 1. memory, disk, output: bytes;
+    memory for each process and for all together. processes counts threads. disk and inodes bound
+    the folder, disk also each file. Raises ValueError.
     """
 
     wall: float = 10.0
@@ -57,8 +58,9 @@ class Limits:
 
 @dataclasses.dataclass
 class Result:
-    """How a run ended. code: exit status, negative for a signal; left: processes that it left behind, ended; files:
-    {name: bytes} of what was asked for; odd: {name: why it was not taken}; message: a sentence on what is not ok."""
+    """How a run ended. code: exit status, negative for a signal; left: processes that it left
+    behind, ended; files: {name: bytes} of what was asked for; odd: {name: why it was not taken};
+    message: a sentence on what is not ok."""
 
     status: str
     stdout: str
@@ -117,7 +119,8 @@ def as_bytes(text: str | bytes) -> bytes:
 
 @contextlib.contextmanager
 def sealed(data: bytes) -> Iterator[IO[bytes]]:
-    """A file in memory that nobody can change or enlarge any more; who gets it holds no more than these bytes of us."""
+    """A file in memory that nobody can change or enlarge any more; who gets it holds no more than
+    these bytes of us."""
     with open(os.memfd_create("order", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "r+b") as file:
         file.write(data)
         file.flush()
@@ -207,8 +210,9 @@ class Pipes:
 def follow(
     leash: socket.socket, pipes: Pipes, deadline: float, talk: socket.socket | None = None
 ) -> dict[str, Any] | bytes | None:
-    """Take what a run writes until it ends or `deadline` (time.monotonic): the guard's report (TIMEOUT at the deadline, None if it ended
-    without), or with `talk` what the interpreter sent there (bytes)."""
+    """Take what a run writes until it ends or `deadline` (time.monotonic): the guard's report
+    (TIMEOUT at the deadline, None if it ended without), or with `talk` what the interpreter sent
+    there (bytes)."""
     poll, told_to_end = select.poll(), False
     for source in (leash, talk, *pipes.reads):
         if source is not None:
@@ -285,7 +289,8 @@ def _message(status: str, code: int | None, limits: Limits) -> str:
 
 
 class Running:
-    """An order in its cell. `given` is its standard input, `walls` what is around it. Used as a context manager."""
+    """An order in its cell. `given` is its standard input, `walls` what is around it. Used as a
+    context manager."""
 
     def __init__(
         self,

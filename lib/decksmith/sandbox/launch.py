@@ -1,4 +1,5 @@
-"""The walls around all cells: which there are here, and the command line that starts supervisor.py inside of them."""
+"""The walls around all cells: which there are here, and the command line that starts supervisor.py
+inside of them."""
 
 import json
 import os
@@ -38,7 +39,8 @@ def environment(walls: str) -> dict[str, str]:
 
 
 def command(walls: str) -> list[str]:
-    """The command line that starts supervisor.py inside of these walls. Raises cli.Missing where the image is not ours."""
+    """The command line that starts supervisor.py inside of these walls. Raises cli.Missing where
+    the image is not ours."""
     python = os.path.realpath(sys.executable)
     shown = _shown(python)
     spec = {
@@ -102,7 +104,8 @@ def _apptainer(spec: str) -> list[str]:
 def _bubblewrap(shown: list[str]) -> list[str]:
     divide = ["--unshare-all"]
     if os.geteuid() == 0:
-        # Root keeps what the cell needs, and gives it up there; no namespace of one user, which has no other to become.
+        # Root keeps what the cell needs, and gives it up there; no namespace of one user, which
+        # has no other to become.
         spaces = ("pid", "net", "ipc", "uts")
         divide = [*(f"--unshare-{space}" for space in spaces), "--cap-add", "ALL"]
     found = [shutil.which("bwrap") or "bwrap", *divide, "--proc", "/proc", "--dev", "/dev"]

@@ -1,14 +1,19 @@
-"""Run generated code that nobody has read: run(code) -> Result, or a Session in which variables persist.
+"""Run generated code that nobody has read: run(code) -> Result, or a Session in which variables
+persist.
 
-Each run has a cell of its own (walls.py: namespaces, a user that owns nothing, a read-only root in memory that shows the
-system's programs and Python's, a small folder /tmp, no network, not even to itself) and in it a guard (supervisor.py) that sets the limits and
-the system call filter, and reports. Cells stand ready: a run costs milliseconds more than its code. Around all cells
-there is one more wall where the host has it (launch.py): Apptainer with containers/sandbox.sif, or else bubblewrap.
+Each run has a cell of its own (walls.py: namespaces, a user that owns nothing, a read-only root in
+memory that shows the system's programs and Python's, a small folder /tmp, no network, not even to
+itself) and in it a guard (supervisor.py) that sets the limits and the system call filter, and
+reports. Cells stand ready: a run costs milliseconds more than its code. Around all cells there is
+one more wall where the host has it (launch.py): Apptainer with containers/sandbox.sif, or else
+bubblewrap.
 
-What the code does is told by name: ok, error (it failed by itself), timeout, memory, output, processes, files (too many
-open, too large, no room), killed (by a signal, or its sandbox ended). Text and exit codes are whatever the code wanted;
-`finished` says that its last line was reached, so that exit(0) in front of the tests is no pass. Code that means to deceive
-shares its process with the tests that it is given, and can forge even that: what must not be forged runs in another cell (`pair`).
+What the code does is told by name: ok, error (it failed by itself), timeout, memory, output,
+processes, files (too many open, too large, no room), killed (by a signal, or its sandbox ended).
+Text and exit codes are whatever the code wanted; `finished` says that its last line was reached,
+so that exit(0) in front of the tests is no pass. Code that means to deceive shares its process
+with the tests that it is given, and can forge even that: what must not be forged runs in another
+cell (`pair`).
 """
 
 import atexit
@@ -32,7 +37,8 @@ ATTEMPTS = 3  # at a cell, before there is none to be had
 
 
 class Pool:
-    """Cells that stand ready. limits: the default; warm: how many; walls: insist on these; unsafe: do without any if none is granted."""
+    """Cells that stand ready. limits: the default; warm: how many; walls: insist on these; unsafe:
+    do without any if none is granted."""
 
     def __init__(
         self,
@@ -68,8 +74,9 @@ class Pool:
             return running.result()
 
     def pair(self, code: str, other: str, *, limits: Limits | None = None) -> tuple[Result, Result]:
-        """Run two Python texts at once, each in a cell of its own, the standard input of each a socket to the other's: their two Results.
-        `other` is ended when `code` has ended. What either writes beyond the socket reaches us alone, and nothing joins them but that."""
+        """Run two Python texts at once, each in a cell of its own, the standard input of each a
+        socket to the other's: their two Results. `other` is ended when `code` has ended. What
+        either writes beyond the socket reaches us alone, and nothing joins them but that."""
         limits = limits or self.limits
         ours, theirs = socket.socketpair()
         with ours, theirs, contextlib.ExitStack() as held:
@@ -86,7 +93,8 @@ class Pool:
         return Session(leash, limits, self.walls)
 
     def open(self) -> str:
-        """Start what there is to start, and name the walls. Raises cli.Missing where nothing confines the code."""
+        """Start what there is to start, and name the walls. Raises cli.Missing where nothing
+        confines the code."""
         with self.starting:
             if self.process is None or self.process.poll() is not None:
                 self._start()
@@ -138,7 +146,8 @@ class Pool:
         raise AssertionError("unreachable")
 
     def _next(self, limits: Limits) -> socket.socket:
-        """The leash of the next cell: of one that stands ready where its folder has the room that is asked for, else of a new one."""
+        """The leash of the next cell: of one that stands ready where its folder has the room that
+        is asked for, else of a new one."""
         room, usual = (limits.disk, limits.inodes), (self.limits.disk, self.limits.inodes)
         with self.starting:
             self.open()
@@ -163,7 +172,8 @@ class Pool:
     # Walls
 
     def _start(self) -> None:
-        """Start supervisor.py in the strongest walls that are granted. Raises cli.Missing with all refusals."""
+        """Start supervisor.py in the strongest walls that are granted. Raises cli.Missing with all
+        refusals."""
         refusals = []
         self.close()
         for walls in [self.wanted] if self.wanted else launch.candidates(self.unsafe):
@@ -207,7 +217,7 @@ class Pool:
                 return f"{error}: {said}" if said else str(error)
 
 
-# --- the pool of this process -------------------------------------------------------------------------------------------
+# --- the pool of this process --------------------------------------------------------------------
 
 _common: Pool | None = None
 _guarding = threading.Lock()
@@ -222,11 +232,11 @@ def run(
     take: Iterable[str] = (),
     limits: Limits | None = None,
 ) -> Result:
-    """Run a text once in a fresh cell of this process's pool. Raises cli.Missing where nothing can confine it, ValueError for what cannot
-    be meant.
+    """Run a text once in a fresh cell of this process's pool. Raises cli.Missing where nothing can
+    confine it, ValueError for what cannot be meant.
 
-    files: {relative name: text or bytes} laid out in the working folder, from where Python imports; take: names of regular files to
-    hand back. May be called from many threads.
+    files: {relative name: text or bytes} laid out in the working folder, from where Python
+    imports; take: names of regular files to hand back. May be called from many threads.
     """
     return common().run(code, language=language, stdin=stdin, files=files, take=take, limits=limits)
 
@@ -237,7 +247,8 @@ def pair(code: str, other: str, *, limits: Limits | None = None) -> tuple[Result
 
 
 def common() -> Pool:
-    """The pool of this process, which is started when it is first needed and ends with the process."""
+    """The pool of this process, which is started when it is first needed and ends with the
+    process."""
     global _common
     with _guarding:
         if _common is None:
@@ -247,7 +258,8 @@ def common() -> Pool:
 
 
 def _forked() -> None:
-    """In a fork of this process: leave the pool to the parent, and the fork to a pool of its own."""
+    """In a fork of this process: leave the pool to the parent, and the fork to a pool of its
+    own."""
     global _common, _guarding
     if _common:
         _common.abandon()

@@ -30,7 +30,8 @@ class Dead(Exception):
 
 
 class Session:
-    """An interpreter that waits for the next piece of code, and stands still between calls. `dead` is None, or says of what it died.
+    """An interpreter that waits for the next piece of code, and stands still between calls. `dead`
+    is None, or says of what it died.
 
     leash: of a cell whose guard waits for its order; walls: what is around it."""
 
@@ -47,7 +48,8 @@ class Session:
         self.pipes.sent()
 
     def run(self, code: str) -> Result:
-        """A Result. A call that is out of time is interrupted, and ends the session if it does not heed that. Raises Dead."""
+        """A Result. A call that is out of time is interrupted, and ends the session if it does not
+        heed that. Raises Dead."""
         with self.lock:
             if self.dead:
                 raise Dead(self.dead)
@@ -104,8 +106,8 @@ class Session:
 def _judged(
     said: dict[str, Any] | bytes | None, number: int, late: bool
 ) -> tuple[dict[str, Any], bool]:
-    """What is reported of call `number`, and whether the interpreter answered it: else it ended, which a session's must not, or it spoke
-    out of turn."""
+    """What is reported of call `number`, and whether the interpreter answered it: else it ended,
+    which a session's must not, or it spoke out of turn."""
     answer = _answer(said, number) if isinstance(said, bytes) else None
     if answer is not None:
         return (answer | {"status": "timeout"} if late else answer), True
@@ -121,7 +123,8 @@ def _judged(
 
 
 def _answer(said: bytes, number: int) -> dict[str, Any] | None:
-    """The reply to call `number`, or None: the stranger shares the process that speaks, so nothing in it is trusted."""
+    """The reply to call `number`, or None: the stranger shares the process that speaks, so nothing
+    in it is trusted."""
     try:
         reply = json.loads(said)
         status, code = reply["status"], reply["code"]

@@ -10,7 +10,8 @@ from decksmith.core import cli
 
 @dataclass(frozen=True)
 class Adapter:
-    """A LoRA adapter in a PEFT folder. `sha256` is of config and weights; `gguf` the embedded engine's form of it, or None."""
+    """A LoRA adapter in a PEFT folder. `sha256` is of config and weights; `gguf` the embedded
+    engine's form of it, or None."""
 
     path: Path
     rank: int
@@ -20,7 +21,8 @@ class Adapter:
 
     @classmethod
     def load(cls, path: Path) -> "Adapter":
-        """Of a checkpoint's policy/weights/model, or of what model-export made. Raises cli.Missing, cli.BadData."""
+        """Of a checkpoint's policy/weights/model, or of what model-export made. Raises
+        cli.Missing, cli.BadData."""
         path = Path(path)
         config, weights = path / "adapter_config.json", path / "adapter_model.safetensors"
         gguf = path / "adapter.gguf"

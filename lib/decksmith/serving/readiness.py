@@ -16,7 +16,8 @@ from decksmith.models import endpoints
 
 NAMES = ("base", "tuned")
 LAST = 50  # lines of its log that a dead server is quoted with
-# What decks are asked for with, since that is what the adapter was trained on; a second one, should the first begin alike.
+# What decks are asked for with, since that is what the adapter was trained on; a second one,
+# should the first begin alike.
 PROBES = (
     "Make a Slidev deck of five slides about how honeybees find their way home. Use the seriph theme.",
     "Write a deck of eight slides that explains compound interest to pupils, with a table and speaker notes.",
@@ -37,8 +38,9 @@ OVER = {
 
 
 def get(url: str, path: str, body: dict[str, Any] | None = None, timeout: float = 5.0) -> Any:
-    """The JSON of a GET, or of a POST with a body, below the server's root; no proxy stands between us and a compute node. An empty answer
-    is an empty object. Raises OSError, ValueError."""
+    """The JSON of a GET, or of a POST with a body, below the server's root; no proxy stands
+    between us and a compute node. An empty answer is an empty object. Raises OSError,
+    ValueError."""
     request = urllib.request.Request(
         url.removesuffix("/v1") + path,
         json.dumps(body).encode() if body is not None else None,
@@ -58,7 +60,8 @@ def wait(
 ) -> None:
     """Until the server at `url` is healthy and lists `names`. `dead()` says what ended it, or None.
 
-    Raises cli.Missing as soon as it is dead, cli.TryAgain at `deadline` (time.monotonic) with what was seen last.
+    Raises cli.Missing as soon as it is dead, cli.TryAgain at `deadline` (time.monotonic) with what
+    was seen last.
     """
     while True:
         if last := dead():
@@ -99,9 +102,11 @@ def ask(url: str, model: str, text: str, tokens: int, **more: Any) -> tuple[str,
 
 
 def probe(url: str) -> dict[str, Any]:
-    """Whether adapter and base answer differently: `{"prompt_sha256", "base", "tuned", "differ"}`, answers by their sha256.
+    """Whether adapter and base answer differently: `{"prompt_sha256", "base", "tuned", "differ"}`,
+    answers by their sha256.
 
-    An adapter that matches no module is accepted by vLLM, and the base answers under its name (vLLM #55193).
+    An adapter that matches no module is accepted by vLLM, and the base answers under its name
+    (vLLM #55193).
     """
     said: dict[str, Any] = {}
     for text in PROBES:
@@ -121,7 +126,8 @@ def probe(url: str) -> dict[str, Any]:
 
 
 def budget_trouble(url: str) -> str | None:
-    """What is wrong with the server's `thinking_token_budget`, or None: older versions ignore it in silence."""
+    """What is wrong with the server's `thinking_token_budget`, or None: older versions ignore it
+    in silence."""
     try:
         content, reasoning = ask(url, "base", PROBES[0], 64, thinking_token_budget=1)
     except cli.TryAgain as refusal:
@@ -138,9 +144,11 @@ def await_ready(
     timeout: float = 1800,
     log: str | Path | None = None,
 ) -> dict[str, Any]:
-    """The endpoint of a server that is ready: the one at `url`, or the first that a file of `endpoints.folder()` (of this `job`) announces.
+    """The endpoint of a server that is ready: the one at `url`, or the first that a file of
+    `endpoints.folder()` (of this `job`) announces.
 
-    Raises cli.Missing when process or job is gone, with the end of its log; cli.TryAgain after `timeout` seconds.
+    Raises cli.Missing when process or job is gone, with the end of its log; cli.TryAgain after
+    `timeout` seconds.
     """
     deadline, seen = time.monotonic() + timeout, "no endpoint file"
 
@@ -173,7 +181,8 @@ def _of(job: str | None, endpoint: dict[str, Any]) -> bool:
 
 
 def _end_of(job: str | None, pid: int | None, log: str | Path | None) -> str | None:
-    """What ended a server of which job or process are known, with its last words; None while nothing did."""
+    """What ended a server of which job or process are known, with its last words; None while
+    nothing did."""
     gone = _over(job) if job else None
     if pid and _gone(pid):
         gone = f"process {pid} is gone"
@@ -202,7 +211,8 @@ def _gone(pid: int) -> bool:
 
 
 def _over(job: str) -> str | None:
-    """What became of a Slurm job that is no longer there to run; None while it waits or runs, or where nobody can tell."""
+    """What became of a Slurm job that is no longer there to run; None while it waits or runs, or
+    where nobody can tell."""
     if not shutil.which("squeue"):  # in an image
         return None
     said = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T"], capture_output=True, text=True)

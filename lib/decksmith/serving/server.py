@@ -1,7 +1,9 @@
-"""One server that answers as `base` and as `tuned`: start it, wait for it, prove that the two differ, publish its address.
+"""One server that answers as `base` and as `tuned`: start it, wait for it, prove that the two
+differ, publish its address.
 
-The two names come from one process, so that the adapter is the only difference between what they say. While a server runs, a file in
-`results/serve` (DECKSMITH_SERVE names another folder) says where; a registry entry with `base_url = "serve:"` is whatever stands there.
+The two names come from one process, so that the adapter is the only difference between what they
+say. While a server runs, a file in `results/serve` (DECKSMITH_SERVE names another folder) says
+where; a registry entry with `base_url = "serve:"` is whatever stands there.
 """
 
 import ctypes
@@ -34,7 +36,8 @@ class _Asked(BaseException):
 
 @dataclass
 class _Command:
-    """How a server is started. `base`: what the base is called; `adapter`: the sha256 of what it loads."""
+    """How a server is started. `base`: what the base is called; `adapter`: the sha256 of what it
+    loads."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -51,8 +54,9 @@ def serve(
     timeout: float = 1800,
     more: Sequence[str] = (),
 ) -> int:
-    """Serve base and adapter until a signal asks to stop (status 0). Raises cli.Missing, with the server's last words, when it dies,
-    cli.TryAgain when it is not ready in `timeout` seconds, cli.BadData when its two names answer alike."""
+    """Serve base and adapter until a signal asks to stop (status 0). Raises cli.Missing, with the
+    server's last words, when it dies, cli.TryAgain when it is not ready in `timeout` seconds,
+    cli.BadData when its two names answer alike."""
     adapter, job, inside = Adapter.load(path), _job(), "SLURM_JOB_ID" in os.environ
     name = name or job or f"{socket.gethostname()}-{os.getpid()}"
     # Beyond a job nobody but this machine is let in; in one, the clients are on other nodes.
@@ -99,7 +103,8 @@ def _proved(
     adapter: Adapter,
     timeout: float,
 ) -> dict[str, Any]:
-    """What the endpoint file says of a server once it is ready, and its two names were heard to differ. Raises as `serve` does."""
+    """What the endpoint file says of a server once it is ready, and its two names were heard to
+    differ. Raises as `serve` does."""
     deadline = time.monotonic() + timeout
     readiness.wait(url, readiness.NAMES, deadline, lambda: _dead(child, log))
     said = readiness.probe(url)
@@ -221,7 +226,8 @@ def _job() -> str | None:
 
 
 def _port() -> int:
-    """A free port below those that the kernel gives away, the first of a row that begins at the job's number. Raises cli.TryAgain."""
+    """A free port below those that the kernel gives away, the first of a row that begins at the
+    job's number. Raises cli.TryAgain."""
     start = int(os.environ.get("SLURM_JOB_ID") or os.getpid())
     for step in range(10000):
         port = 20000 + (start + step) % 10000

@@ -1,4 +1,5 @@
-"""The command line of `vllm serve`, held to the options of the pinned version before anything starts."""
+"""The command line of `vllm serve`, held to the options of the pinned version before anything
+starts."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +24,8 @@ FIXED = (
 def command(
     adapter: Adapter, base: str, host: str, port: int, more: Sequence[str] = ()
 ) -> list[str]:
-    """The argument list of a vLLM with base and adapter; `more` arguments come last and win. Raises cli.BadData where `lint` objects."""
+    """The argument list of a vLLM with base and adapter; `more` arguments come last and win.
+    Raises cli.BadData where `lint` objects."""
     ranks = _options()["options"]["--max-lora-rank"]["choices"]
     taken = [rank for rank in ranks if rank >= adapter.rank]
     if not taken:
@@ -41,7 +43,8 @@ def command(
 
 
 def lint(arguments: Sequence[str]) -> None:
-    """Hold the arguments of `vllm serve` to the option names and choices of the pinned version. Raises cli.BadData with all that is wrong."""
+    """Hold the arguments of `vllm serve` to the option names and choices of the pinned version.
+    Raises cli.BadData with all that is wrong."""
     known, wrong = _options(), []
     words = list(arguments[3:])  # behind `vllm serve BASE`
     while words:
@@ -61,7 +64,8 @@ def lint(arguments: Sequence[str]) -> None:
 
 
 def _objections(option: str, values: list[str], facts: dict[str, Any] | None) -> list[str]:
-    """What is wrong with one option and its values; `facts`: how many it takes (one, unless they say), and which."""
+    """What is wrong with one option and its values; `facts`: how many it takes (one, unless they
+    say), and which."""
     if facts is None:
         return [f"it has no {option}"]
     takes = facts.get("values", 1)
