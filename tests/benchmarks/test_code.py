@@ -8,6 +8,7 @@ from decksmith.benchmarks import tasks
 from decksmith.benchmarks.graders import code
 from decksmith.core.stream import Fault
 from decksmith.sandbox import pool
+from decksmith.sandbox.cell import LOST
 
 FENCED = "```python\n{}\n```"
 
@@ -376,7 +377,7 @@ def test_a_cell_that_is_lost_is_asked_for_again_and_a_reply_that_loses_it_each_t
         found = run(source, **options)
         if source and len(lost) < loses.times:
             lost.append(source)
-            found.status, found.message = "killed", pool.LOST
+            found.status, found.message = "killed", LOST
         return found
 
     monkeypatch.setattr(pool, "run", loses)
@@ -391,9 +392,9 @@ def test_a_cell_that_is_lost_is_asked_for_again_and_a_reply_that_loses_it_each_t
     monkeypatch.setattr(
         pool,
         "run",
-        lambda source, **options: pool.Result("killed", "", "", 0, "", message=pool.LOST),
+        lambda source, **options: pool.Result("killed", "", "", 0, "", message=LOST),
     )
-    with pytest.raises(Fault, match=pool.LOST):
+    with pytest.raises(Fault, match=LOST):
         graded("livecodebench", SUM, FENCED.format("print(5)"))
 
 

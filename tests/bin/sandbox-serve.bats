@@ -43,7 +43,7 @@ ask() { curl -s -w ' %{http_code}\n' -H "Authorization: Bearer $DECKSMITH_SANDBO
 
 @test "what is asked wrongly is named" {
   run ask -d '{"code": "", "limit": {}}' "$URL/run"
-  assert_line --index 0 "{\"error\": \"unknown key 'limit'; there are code, files, language, limits, stdin, take\"}"
+  assert_line --index 0 "{\"error\": \"unknown key 'limit'; there are: code, language, stdin, files, take, limits\"}"
   assert_line --index 1 ' 400'
   run ask -d '{"code": "", "limits": {"memory": 1e12}}' "$URL/run"
   assert_line --index 0 '{"error": "limits: memory may be at most 5.36871e+08 here"}'

@@ -8,7 +8,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from decksmith.core import cli, web
 from decksmith.decks.parser import Deck
-from decksmith.demo import session
+from decksmith.demo import app, session
+from decksmith.demo.ask import Ask, Line
 from decksmith.models import registry
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,7 +117,7 @@ def test_an_excerpt_of_any_text_has_as_many_slides_as_were_asked_for(text):
 
 def test_who_waits_is_told_the_place_and_who_leaves_makes_room():
     async def go():
-        line, told, order = session.Line(1), [], []
+        line, told, order = Line(1), [], []
 
         async def one(name, seconds=0.02):
             async with line.turn(lambda place: told.append((name, place))):
@@ -138,7 +139,7 @@ def test_who_waits_is_told_the_place_and_who_leaves_makes_room():
 
 def test_a_turn_that_comes_in_the_moment_of_leaving_goes_to_the_next():
     async def go():
-        line, order = session.Line(1), []
+        line, order = Line(1), []
 
         async def one(name):
             async with line.turn(lambda place: None):
@@ -150,7 +151,7 @@ def test_a_turn_that_comes_in_the_moment_of_leaving_goes_to_the_next():
         await asyncio.gather(*tasks, return_exceptions=True)
         assert order == ["a", "c"] and line.inside == 0
 
-        line, granted = session.Line(1), asyncio.Event()
+        line, granted = Line(1), asyncio.Event()
 
         async def holder():
             async with line.turn(lambda place: None):
@@ -167,8 +168,27 @@ def test_a_turn_that_comes_in_the_moment_of_leaving_goes_to_the_next():
     asyncio.run(go())
 
 
+def test_who_leaves_in_the_moment_of_its_turn_does_not_keep_the_place():
+    async def go():
+        line, granted = Line(1), asyncio.Event()
+
+        async def holder():
+            async with line.turn(lambda place: None):
+                await granted.wait()
+                tasks[1].cancel()  # it waits, and the turn is the next thing that comes
+
+        tasks = [asyncio.create_task(holder()) for _ in range(3)]
+        await asyncio.sleep(0)
+        granted.set()
+        said = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(each) for each in said] == [type(None), asyncio.CancelledError, type(None)]
+        assert line.inside == 0 and line.waiting == []
+
+    asyncio.run(go())
+
+
 def asked(folder, ident="0" * 32, visitor="v", sides=1):
-    ask = session.Ask(folder, ident)
+    ask = Ask(folder, ident)
     ask.say(
         None,
         "asked",
@@ -190,16 +210,16 @@ def test_a_journal_that_was_cut_off_anywhere_is_read_and_says_that_the_work_ende
     first = whole.index(b"\n") + 1
     for cut in range(first, len(whole) + 1, 7):
         ask.path.write_bytes(whole[:cut])
-        found = session.Ask.load(tmp_path, ask.id)
+        found = Ask.load(tmp_path, ask.id)
         assert [event["n"] for event in found.events] == list(range(len(found.events)))
         assert found.sides()[0]["status"] == "interrupted" and "# Tides\n## More\n".startswith(
             found.sides()[0]["text"]
         )
-        again = session.Ask.load(tmp_path, ask.id)
+        again = Ask.load(tmp_path, ask.id)
         assert again.events == found.events, "what ended does not end twice"
     ask.path.write_bytes(whole[: first - 5])
     with pytest.raises(ValueError, match="does not begin"):
-        session.Ask.load(tmp_path, ask.id)
+        Ask.load(tmp_path, ask.id)
 
 
 # --- over HTTP, with everything but a model and a renderer ---------------------------------------------------------------
@@ -214,8 +234,8 @@ def talk(tmp_path, work, *, models=None):
     async def go():
         studio = session.Studio(tmp_path, found)
         async with (
-            TestServer(session._pages(studio, web.LOOPBACK, 8421)) as first,
-            TestServer(session._decks(studio, web.LOOPBACK, 8420)) as second,
+            TestServer(app.application(studio, web.LOOPBACK, 8421)) as first,
+            TestServer(app.decks(studio, web.LOOPBACK, 8420)) as second,
             TestClient(first) as pages,
             TestClient(second) as decks,
         ):
@@ -283,8 +303,8 @@ def test_a_visitor_is_a_cookie_that_no_script_and_no_other_site_gets(tmp_path):
         ({"prompt": " \n"}, "Say what the deck is about."),
         ({"prompt": "x" * 4001}, "prompt: 4001 characters; at most 4000 can be used"),
         ({"tone": "x" * 81}, "tone: 81 characters; at most 80 can be used"),
-        ({"slides": 21}, "slides: a number from 1 to 20"),
-        ({"slides": True}, "slides: not of the right type"),
+        ({"slides": 21}, "slides: '21' is not a whole number from 1 to 20"),
+        ({"slides": True}, "slides: 'True' is not a whole number from 1 to 20"),
         ({"theme": "../x"}, "theme: one of "),
         ({"models": ["one", "judge"]}, "models: one or two of one, two"),
         ({"models": []}, "models: one or two of one, two"),
@@ -378,7 +398,7 @@ def test_another_visitor_can_neither_see_nor_touch_a_deck(tmp_path):
                 f"{cookie.key}={cookie.value}" for cookie in pages.session.cookie_jar
             )
         }
-        theirs = {"Cookie": f"{session.COOKIE}={'0' * 64}"}
+        theirs = {"Cookie": f"{app.COOKIE}={'0' * 64}"}
         paths = [
             f"/asks/{ident}/events",
             f"/asks/{ident}/0/1/deck.md",
@@ -555,7 +575,7 @@ def test_after_a_restart_the_decks_are_there_for_their_visitor_alone(tmp_path):
         assert await (await pages.get("/asks")).json() == []
         pages.session.cookie_jar.clear()
         history = await (
-            await pages.get("/asks", headers={"Cookie": f"{session.COOKIE}={jar['cookie']}"})
+            await pages.get("/asks", headers={"Cookie": f"{app.COOKIE}={jar['cookie']}"})
         ).json()
         assert [
             (one["id"], one["request"]["prompt"], one["sides"][0]["status"]) for one in history

@@ -17,7 +17,9 @@ import urllib.request
 
 import pytest
 from decksmith.core import cli
+from decksmith.sandbox import launch
 from decksmith.sandbox import pool as sandbox_pool
+from decksmith.sandbox.cell import Limits
 
 pytestmark = pytest.mark.slow
 
@@ -479,7 +481,7 @@ def armed(code, host):
 
 
 def test_every_kind_of_walls_is_attacked_here():
-    if missing := [walls for walls in sandbox_pool.WALLS if walls not in AVAILABLE]:
+    if missing := [walls for walls in launch.WALLS if walls not in AVAILABLE]:
         pytest.skip(
             f"this host has no {' and no '.join(missing)} (the image is built, and bwrap in the PATH?)"
         )
@@ -852,9 +854,7 @@ def test_a_bound_is_what_stops_it_and_a_larger_one_lets_it_through(status):
     code, small, large = BOUNDS[status]
     pool = sandbox_pool.Pool(warm=0)
     try:
-        refused, let = (
-            pool.run(HEAD + code, limits=sandbox_pool.Limits(**limits)) for limits in (small, large)
-        )
+        refused, let = (pool.run(HEAD + code, limits=Limits(**limits)) for limits in (small, large))
         assert (refused.status, "BREACH" in let.stdout, let.status) == (status, True, "ok"), (
             refused,
             let,

@@ -10,6 +10,7 @@ import pytest
 from decksmith.benchmarks import tasks
 from decksmith.benchmarks.graders import code
 from decksmith.sandbox import pool
+from decksmith.sandbox.cell import Limits
 
 RESULTS = {1: "one-7f3", 2: ["two", 2.5], 3: {"a": 3}, 4: 4.25}
 ASSERTS = [f"assert NAME({n}) == {result!r}" for n, result in RESULTS.items()]
@@ -245,7 +246,7 @@ def test_what_a_reply_returns_to_stall_the_tests_costs_its_own_row(name):
 
 def test_the_attacks_are_real_where_tests_and_code_share_a_process():
     tests = "\n".join(ASSERTS).replace("NAME", "solve")
-    limits = pool.Limits(wall=5)
+    limits = Limits(wall=5)
     assert {
         name
         for name, attack in ATTACKS.items()

@@ -11,9 +11,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from decksmith.core import cli
+from decksmith.core import cli, validation
+from decksmith.sandbox import app, launch, supervisor
 from decksmith.sandbox import pool as sandbox_pool
-from decksmith.sandbox import supervisor
+from decksmith.sandbox.cell import Limits, as_bytes
+from decksmith.sandbox.session import Dead
 
 PROMPT = 'def add(a, b):\n    """The sum."""\n'
 TEST = "\ndef check(candidate):\n    assert candidate(1, 2) == 3\n    assert candidate(-1, 1) == 0\n\ncheck(add)\n"
@@ -21,7 +23,7 @@ TEST = "\ndef check(candidate):\n    assert candidate(1, 2) == 3\n    assert can
 
 def test_a_right_completion_is_ok_and_finished_and_others_are_told_apart():
     said = {
-        name: sandbox_pool.run(PROMPT + body + TEST, limits=sandbox_pool.Limits(wall=wall))
+        name: sandbox_pool.run(PROMPT + body + TEST, limits=Limits(wall=wall))
         for name, body, wall in (
             ("right", "    return a + b\n", 20),
             ("wrong", "    return a - b\n", 20),
@@ -142,7 +144,7 @@ def test_runs_work_in_a_fork_of_this_process():
                 sandbox_pool.run(f"print({number}, {n})").stdout == f"{number} {n}\n"
                 for n in range(5)
             )
-            sandbox_pool._common.close()
+            sandbox_pool.common().close()
             os._exit(0 if good else 1)
     assert [sandbox_pool.run(f"print('own', {n})").stdout for n in range(5)] == [
         f"own {n}\n" for n in range(5)
@@ -164,7 +166,7 @@ def test_a_pool_whose_processes_were_killed_starts_others():
 def test_variables_of_a_session_persist_the_last_expression_is_shown_and_a_dead_one_says_so():
     pool = sandbox_pool.Pool(warm=1)
     try:
-        one, two = pool.session(), pool.session(sandbox_pool.Limits(wall=0.5))
+        one, two = pool.session(), pool.session(Limits(wall=0.5))
         said = [
             one.run(code)
             for code in (
@@ -191,11 +193,11 @@ def test_variables_of_a_session_persist_the_last_expression_is_shown_and_a_dead_
         assert (two.run("while True: pass").status, two.run("1").stdout) == ("timeout", "1\n")
         assert two.run("import os; os._exit(5)").message == "its process ended, exit status 5"
         with pytest.raises(
-            sandbox_pool.Dead, match="^the session died: killed: its process ended, exit status 5$"
+            Dead, match="^the session died: killed: its process ended, exit status 5$"
         ):
             two.run("1")
         one.close()
-        with pytest.raises(sandbox_pool.Dead, match="^the session was closed$"):
+        with pytest.raises(Dead, match="^the session was closed$"):
             one.run("1")
     finally:
         pool.close()
@@ -206,17 +208,17 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs():
         lambda: sandbox_pool.run("", language="perl"),
         lambda: sandbox_pool.run("", files={"../x": ""}),
         lambda: sandbox_pool.run("", take=["/etc/passwd"]),
-        lambda: sandbox_pool.Limits(wall=0),
-        lambda: sandbox_pool.Limits(memory=1.5),
-        lambda: sandbox_pool.Limits(processes=True),
-        lambda: sandbox_pool.Limits(wall=float("nan")),
+        lambda: Limits(wall=0),
+        lambda: Limits(memory=1.5),
+        lambda: Limits(processes=True),
+        lambda: Limits(wall=float("nan")),
     ):
         with pytest.raises(ValueError):
             wrong()
 
 
 def test_where_nothing_confines_it_is_refused_with_the_way_out_and_unsafe_is_said(monkeypatch):
-    command = sandbox_pool._command
+    command = launch.command
 
     def broken(walls):
         return (
@@ -225,7 +227,7 @@ def test_where_nothing_confines_it_is_refused_with_the_way_out_and_unsafe_is_sai
             else ["/bin/sh", "-c", "echo no walls for you >&2; exit 125"]
         )
 
-    monkeypatch.setattr(sandbox_pool, "_command", broken)
+    monkeypatch.setattr(launch, "command", broken)
     with pytest.raises(
         cli.Missing, match="code cannot be confined here .*namespaces: .*no walls for you.*--unsafe"
     ):
@@ -250,7 +252,7 @@ def test_a_stale_image_is_refused_by_name(monkeypatch, tmp_path):
     with pytest.raises(
         cli.Missing, match="image sandbox has no record of its build .*make image-sandbox"
     ):
-        sandbox_pool._command("apptainer")
+        launch.command("apptainer")
 
 
 def test_the_filter_has_the_kernel_s_numbers():
@@ -286,23 +288,36 @@ def test_the_filter_has_the_kernel_s_numbers():
 
 
 def test_what_is_refused_by_the_server_is_named():
-    server = sandbox_pool.Server(type("Pool", (), {"limits": sandbox_pool.Limits()})(), 1)
+    server = app.Server(type("Pool", (), {"limits": Limits()})(), 1)
     for body, words in (
-        (b"[]", "no object"),
+        (b"[]", "no JSON object"),
         (b"{", "no JSON"),
         (b"[" * 100000, "no JSON"),
-        (b"{}", "code is missing"),
-        (b'{"code": 1}', "code: not"),
-        (b'{"code": "", "cod": 1}', "unknown key 'cod'"),
-        (b'{"code": "", "limits": {"wal": 1}}', "unknown limit 'wal'"),
-        (b'{"code": "", "limits": {"wall": 1e9}}', "at most 10"),
-        (b'{"code": "", "files": {"a": 1}}', "files: not"),
+        (b"{}", "code is missing: text"),
+        (b'{"code": 1}', "code: '1' is not text"),
+        (b'{"code": "", "cod": 1}', "unknown key 'cod'; there are: code, language, "),
+        (b'{"code": "", "limits": {"wal": 1}}', "limits: unknown key 'wal'; there are: wall, "),
+        (b'{"code": "", "limits": {"wall": 1e9}}', "limits: wall may be at most 10 here"),
+        (b'{"code": "", "limits": {"wall": 0}}', "limits: wall: '0' is not a positive number"),
+        (b'{"code": "", "limits": {"memory": 1.5}}', "memory: '1.5' is not a positive whole"),
+        (b'{"code": "", "limits": {"memory": true}}', "memory: 'True' is not a positive whole"),
+        (b'{"code": "", "files": {"a": 1}}', "files: a: '1' is not text"),
+        (b'{"code": "", "files": []}', "files: '[]' is not an object of texts, by their names"),
+        (b'{"code": "", "take": ["a", null]}', "take: 1: 'None' is not text"),
     ):
-        with pytest.raises(sandbox_pool._Refusal) as refused:
+        with pytest.raises((cli.BadData, ValueError)) as refused:
             server.answer("POST", "/run", body)
-        assert refused.value.args[0] == 400 and words in refused.value.args[1], refused.value.args
-    with pytest.raises(sandbox_pool._Refusal, match="404"):
+        assert words in str(refused.value)
+    with pytest.raises(app.Refusal, match="there are GET /health") as refused:
         server.answer("GET", "/run", b"")
+    assert refused.value.status == 404
+
+
+def test_text_of_a_request_may_stand_for_bytes_that_are_no_text():
+    asked = validation.read(
+        app.RunRequest, b'{"code": "x", "stdin": "\\udcff", "files": {"a": "\\udcfe"}}'
+    )
+    assert (as_bytes(asked.stdin), as_bytes(asked.files["a"])) == (b"\xff", b"\xfe")
 
 
 def test_a_result_is_plain_data():
@@ -326,7 +341,7 @@ def test_a_result_is_plain_data():
 
 
 def test_a_process_that_ends_leaves_no_cell():
-    script = "from decksmith.sandbox import pool; import sys; pool.run('print(1)'); print(pool._common.process.pid)"
+    script = "from decksmith.sandbox import pool; import sys; pool.run('print(1)'); print(pool.common().process.pid)"
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,

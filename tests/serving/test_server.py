@@ -1,5 +1,6 @@
 """The pure parts of serving, and one real server; the rest is in tests/bin/model-serve.bats and tests/slurm/test_serve.py."""
 
+import dataclasses
 import json
 import re
 
@@ -7,7 +8,8 @@ import pytest
 from decksmith.core import cli
 from decksmith.models import endpoints
 from decksmith.results import merge, verify
-from decksmith.serving import server
+from decksmith.serving import vllm
+from decksmith.serving.adapter import Adapter
 
 
 @pytest.fixture
@@ -18,23 +20,23 @@ def found(tmp_path):
         )
     )
     (tmp_path / "adapter_model.safetensors").write_bytes(b"weights")
-    return server.adapter(tmp_path)
+    return Adapter.load(tmp_path)
 
 
 def test_the_option_list_is_that_of_the_pinned_image():
     pinned = re.search(
         r"^serve\s+\S*vllm-openai\s+v(\S+)", (cli.ROOT / "containers/images.lock").read_text(), re.M
     )[1]
-    assert json.loads(server.OPTIONS.read_text())["version"] == pinned
+    assert json.loads(vllm.OPTIONS.read_text())["version"] == pinned
 
 
 def test_the_rank_is_the_largest_of_the_adapter_s_modules_rounded_up_to_what_vllm_takes(found):
-    assert found["rank"] == 200
+    assert found.rank == 200
     for rank, taken in ((1, "1"), (9, "16"), (200, "256"), (512, "512")):
-        line = server.vllm(found | {"rank": rank}, "b", "127.0.0.1", 1)
+        line = vllm.command(dataclasses.replace(found, rank=rank), "b", "127.0.0.1", 1)
         assert line[line.index("--max-lora-rank") + 1] == taken
     with pytest.raises(cli.BadData, match="its rank is 513"):
-        server.vllm(found | {"rank": 513}, "b", "127.0.0.1", 1)
+        vllm.command(dataclasses.replace(found, rank=513), "b", "127.0.0.1", 1)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +51,11 @@ def test_the_rank_is_the_largest_of_the_adapter_s_modules_rounded_up_to_what_vll
 )
 def test_a_line_that_vllm_would_refuse_is_refused_here(found, more, said):
     with pytest.raises(cli.BadData, match=re.escape(said)):
-        server.vllm(found, "b", "127.0.0.1", 1, more)
+        vllm.command(found, "b", "127.0.0.1", 1, more)
 
 
 def test_what_vllm_would_take_passes(found):
-    server.vllm(
+    vllm.command(
         found,
         "b",
         "0.0.0.0",
@@ -73,7 +75,7 @@ def test_what_vllm_would_take_passes(found):
 def test_the_adapter_s_hash_covers_its_scale(found, tmp_path):
     config = tmp_path / "adapter_config.json"
     config.write_text(config.read_text().replace('"r": 8', '"r": 8, "lora_alpha": 1'))
-    assert server.adapter(tmp_path)["sha256"] != found["sha256"]
+    assert Adapter.load(tmp_path).sha256 != found.sha256
 
 
 def test_files_that_are_no_endpoint_are_passed_over(tmp_path, monkeypatch):

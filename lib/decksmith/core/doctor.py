@@ -117,8 +117,8 @@ def renderer(report):
 
 
 def sandbox(report):
-    """In which walls programs run that a model wrote: the strongest of sandbox.WALLS that works here."""
-    ask = "from decksmith import sandbox; pool = sandbox.Pool(warm=1); print(pool.open()); pool.close()"
+    """In which walls programs run that a model wrote: the strongest of sandbox/launch.py that works here."""
+    ask = "from decksmith.sandbox.pool import Pool; pool = Pool(warm=1); print(pool.open()); pool.close()"
     status, said = run(
         [ROOT / ".venv/bin/python3", "-c", ask], env=os.environ | {"PYTHONPATH": str(ROOT / "lib")}
     )

@@ -1,24 +1,24 @@
-"""The traps of a trainer's evaluation file (slime's and miles' `--eval-config`), found before the first evaluation of a training run.
+"""The traps of a trainer's evaluation file (slime's and miles' `--eval-config`), found before the
+first evaluation of a training run.
 
-The file is read as the delegate client reads it: by OmegaConf, with its interpolations, against the same typed fields. A mistake in it
-shows late: some stop the training at its first evaluation, some leave out an evaluation in silence, and some ask for other sampling than
-the file says (slime v0.2.1, miles 2026).
+The file is read as the delegate client reads it: by OmegaConf, with its interpolations, against
+the same typed fields. A mistake in it shows late: some stop the training at its first evaluation,
+some leave out an evaluation in silence, and some ask for other sampling than the file says (slime
+v0.2.1, miles 2026).
 """
 
 import difflib
 import re
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import urlsplit
 
 from decksmith.core import cli
-from decksmith.evalserver import server
+from decksmith.evalserver import sampling
 
-SIZE, NODES, DEPTH = (
-    1 << 20,
-    20_000,
-    50,
-)  # bytes, entries and levels of a file; such a file has a few hundred bytes
+# Bytes, entries and levels of a file; such a file has a few hundred bytes.
+SIZE, NODES, DEPTH = 1 << 20, 20_000, 50
 # A server that is put back into the queue by Slurm comes after two to three minutes.
 RESTART = 180
 
@@ -52,9 +52,8 @@ RULES = {
 }
 EVAL_KEYS = ("datasets", "defaults", "delegate")
 TOKEN = re.compile(r"Bearer \S+\Z")
-HEADER = re.compile(
-    r"(?!\s)[^\r\n\x00\u0100-\U0010ffff]*\Z"
-)  # what requests and http.client let through
+# What requests and http.client let through.
+HEADER = re.compile(r"(?!\s)[^\r\n\x00\u0100-\U0010ffff]*\Z")
 
 
 @dataclass
@@ -82,53 +81,57 @@ class Delegate:
     datasets: list[Any] = field(default_factory=list)
 
 
-SAMPLING = [name for name in Dataset.__dataclass_fields__ if name != "name"]
+Path = tuple[str | int, ...]  # the keys and indices that lead to a place in the file
+Finding = dict[str, Any]
+SAMPLING = [each.name for each in fields(Dataset) if each.name != "name"]
 
 
-def check(text, name, benchmarks=None):
-    """What is wrong with the evaluation file `text` (str) called `name`: [{"file", "line", "rule", "key", "message", "remedy"}] by line.
+def check(text: str, name: str, benchmarks: Collection[str] | None = None) -> list[Finding]:
+    """What is wrong with the evaluation file `text` called `name`: [{"file", "line", "rule",
+    "key", "message", "remedy"}] by line.
 
-    benchmarks: the names that the server knows; by default those of assets/benchmarks. Variables are read from this process's environment.
+    benchmarks: the names that the server knows; by default those of assets/benchmarks. Variables
+    are read from this process's environment.
     """
     return sorted(_Check(text, name, benchmarks).findings, key=lambda one: one["line"])
 
 
-def patience(attempts):
-    """Seconds that the client waits in all, between so many attempts that are refused at once: 2, 4, 8, 16, then 30 after each."""
+def patience(attempts: int) -> int:
+    """Seconds that the client waits in all, between so many attempts that are refused at once: 2,
+    4, 8, 16, then 30 after each."""
     return sum(min(2**number, 30) for number in range(1, max(1, attempts)))
 
 
-def summary(text):
+def summary(text: str) -> str:
     """One sentence about what a file without findings will evaluate."""
     from omegaconf import OmegaConf
 
-    setting = OmegaConf.to_container(OmegaConf.create(text), resolve=True)
+    setting: Any = OmegaConf.to_container(OmegaConf.create(text), resolve=True)
     said = []
     for entry in setting.get("eval", setting)["delegate"]:
         asked = [{**entry.get("defaults", {}), **one} for one in entry["datasets"]]
-        names = [
-            f"{one['name']}:{one['n_samples_per_eval_prompt']}"
-            if one.get("n_samples_per_eval_prompt")
-            else one["name"]
-            for one in asked
-        ]
-        said.append(f"{' '.join(names)} at {entry['url']}")
+        said.append(f"{' '.join(map(_named, asked))} at {entry['url']}")
     return "; ".join(said)
 
 
+def _named(dataset: dict[str, Any]) -> str:
+    samples = dataset.get("n_samples_per_eval_prompt")
+    return f"{dataset['name']}:{samples}" if samples else dataset["name"]
+
+
 class _Check:
-    def __init__(self, text, name, benchmarks):
-        self.file, self.findings, self.lines = name, [], {}
-        self.bad, self.filled = (
-            set(),
-            set(),
-        )  # paths: what cannot be resolved or has the wrong type; what an interpolation fills
-        self.benchmarks = server.names() if benchmarks is None else benchmarks
+    def __init__(self, text: str, name: str, benchmarks: Collection[str] | None) -> None:
+        self.file = name
+        self.findings: list[Finding] = []
+        self.lines: dict[Path, int] = {}
+        self.bad: set[Path] = set()  # what cannot be resolved, or has the wrong type
+        self.filled: set[Path] = set()  # what an interpolation fills
+        self.benchmarks = sampling.names() if benchmarks is None else benchmarks
         setting = self._read(text)
         if setting is not None:
             self._root(setting)
 
-    def add(self, rule, path, message, remedy=None):
+    def add(self, rule: str, path: Path, message: str, remedy: str | None = None) -> None:
         """A finding at the place of `path`, a tuple of keys and indices."""
         while path and path not in self.lines:  # from an alias, or merged in: where it was used
             path = path[:-1]
@@ -145,39 +148,38 @@ class _Check:
 
     # Reading
 
-    def _read(self, text):
-        """The file as plain containers, interpolations resolved; None where there is no mapping. What cannot be resolved is None in it."""
+    def _read(self, text: str) -> dict[str, Any] | None:
+        """The file as plain containers, interpolations resolved; None where there is no mapping.
+        What cannot be resolved is None in it."""
         import yaml
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
 
         if len(text) > SIZE:
-            return self.add("yaml", (), f"{len(text)} characters are no evaluation file")
+            self.add("yaml", (), f"{len(text)} characters are no evaluation file")
+            return None
         try:
             self._places(yaml.compose(text, Loader=yaml.SafeLoader), ())
             loaded = OmegaConf.create(text)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             self.lines[()] = mark.line + 1 if mark else 1
-            return self.add(
-                "yaml",
-                (),
-                f"the trainer cannot read this: {getattr(error, 'problem', None) or str(error).splitlines()[0]}",
-            )
+            why = getattr(error, "problem", None) or str(error).splitlines()[0]
+            self.add("yaml", (), f"the trainer cannot read this: {why}")
+            return None
         except (OmegaConfBaseException, RecursionError, ValueError) as error:
-            return self.add(
-                "yaml",
-                (),
-                f"the trainer cannot read this: {str(error).splitlines()[0] if str(error) else 'nested too deeply'}",
-            )
+            why = str(error).splitlines()[0] if str(error) else "nested too deeply"
+            self.add("yaml", (), f"the trainer cannot read this: {why}")
+            return None
         if not OmegaConf.is_dict(loaded) or not loaded:
-            return self.add(
-                "root", (), "no mapping at the root: the trainer finds no evaluation in it"
-            )
+            why = "no mapping at the root: the trainer finds no evaluation in it"
+            self.add("root", (), why)
+            return None
         return self._resolved(loaded, ())
 
-    def _places(self, node, path):
-        """Note the line of every key and item. Raises ValueError for more than a file of a few hundred lines has (aliases of aliases)."""
+    def _places(self, node: Any, path: Path) -> None:
+        """Note the line of every key and item. Raises ValueError for more than a file of a few
+        hundred lines has (aliases of aliases)."""
         import yaml
 
         if len(self.lines) > NODES or len(path) > DEPTH:
@@ -196,48 +198,53 @@ class _Check:
                 self.lines.setdefault((*path, number), value.start_mark.line + 1)
                 self._places(value, (*path, number))
 
-    def _resolved(self, node, path):
+    def _resolved(self, node: Any, path: Path) -> Any:
+        """A mapping or a list as plain containers."""
         from omegaconf import OmegaConf
-        from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
-        keys = list(node.keys()) if OmegaConf.is_dict(node) else range(len(node))
-        found = {}
-        for key in keys:
-            where = (
-                *path,
-                key if isinstance(key, int) and not OmegaConf.is_dict(node) else str(key),
+        if OmegaConf.is_dict(node):
+            return {key: self._value(node, key, (*path, str(key))) for key in list(node.keys())}
+        return [self._value(node, number, (*path, number)) for number in range(len(node))]
+
+    def _value(self, node: Any, key: Any, where: Path) -> Any:
+        """What stands under a key, interpolations resolved; None, and a finding, where that cannot
+        be done."""
+        from omegaconf import OmegaConf
+        from omegaconf.errors import OmegaConfBaseException
+
+        try:
+            filled = OmegaConf.is_interpolation(node, key)
+            if filled:
+                self.filled.add(where)
+            value = node[key]
+            if not OmegaConf.is_config(value):
+                return value
+            if filled:
+                return OmegaConf.to_container(value, resolve=True)
+            return self._resolved(value, where)
+        except OmegaConfBaseException as error:
+            self.bad.add(where)
+            self._unresolved(error, where)
+            return None
+
+    def _unresolved(self, error: Exception, where: Path) -> None:
+        from omegaconf.errors import InterpolationResolutionError
+
+        line = str(error).splitlines()[0]
+        unset = re.search(r"Environment variable '(.*?)' not found", line)
+        if unset and isinstance(error, InterpolationResolutionError):
+            self.add(
+                "unset",
+                where,
+                f"the variable {unset[1]} is not set here; unset, it stops the training at its start",
             )
-            try:
-                if OmegaConf.is_interpolation(node, key):
-                    self.filled.add(where)
-                value = node[key]
-                if OmegaConf.is_config(value):
-                    value = (
-                        self._resolved(value, where)
-                        if not OmegaConf.is_interpolation(node, key)
-                        else OmegaConf.to_container(value, resolve=True)
-                    )
-            except OmegaConfBaseException as error:
-                value = None
-                self.bad.add(where)
-                line = str(error).splitlines()[0]
-                if isinstance(error, InterpolationResolutionError) and (
-                    unset := re.search(r"Environment variable '(.*?)' not found", line)
-                ):
-                    self.add(
-                        "unset",
-                        where,
-                        f"the variable {unset[1]} is not set here; unset, it stops the training at its start",
-                    )
-                else:
-                    self.add("interpolation", where, f"{line}: the training stops at its start")
-            found[key] = value
-        return found if OmegaConf.is_dict(node) else list(found.values())
+        else:
+            self.add("interpolation", where, f"{line}: the training stops at its start")
 
     # The rules
 
-    def _root(self, setting):
-        top = ()
+    def _root(self, setting: dict[str, Any]) -> None:
+        top: Path = ()
         if "eval" in setting:
             top = ("eval",)
             for key in setting.keys() - {"eval"}:
@@ -250,11 +257,13 @@ class _Check:
                     )
             setting = setting["eval"]
             if not isinstance(setting, dict):
-                return self.add(
+                self.add(
                     "root", top, "`eval` holds no mapping: the trainer finds no evaluation in it"
                 )
+                return
         elif not setting.keys() & set(EVAL_KEYS):
-            return self.add("root", (), "there is no key `eval`")
+            self.add("root", (), "there is no key `eval`")
+            return
         for key in setting.keys() - set(EVAL_KEYS):
             self.add(
                 "ignored-key",
@@ -264,14 +273,17 @@ class _Check:
         local = self._local(setting.get("datasets"), (*top, "datasets"))
         entries, where = setting.get("delegate"), (*top, "delegate")
         if not entries:
-            return self.add("no-delegate", where, "no delegate: the server is never asked")
+            self.add("no-delegate", where, "no delegate: the server is never asked")
+            return
         if not isinstance(entries, list):
-            return self.add(
+            self.add(
                 "no-delegate",
                 where,
                 "`delegate` is no list: the training dies at its first evaluation",
             )
-        defaults, seen = setting.get("defaults") or {}, {}
+            return
+        defaults = setting.get("defaults") or {}
+        seen: dict[str, int] = {}  # of all delegates, the line of each benchmark
         for number, entry in enumerate(entries):
             self._delegate(
                 entry,
@@ -282,7 +294,7 @@ class _Check:
                 seen,
             )
 
-    def _local(self, found, path):
+    def _local(self, found: Any, path: Path) -> dict[str, Path]:
         """The names of the trainer's own datasets, {name: path}."""
         if not found:
             self.add(
@@ -298,19 +310,15 @@ class _Check:
                 "eval.datasets is no list: the trainer refuses to start (TypeError)",
             )
             return {}
-        names = {}
+        names: dict[str, Path] = {}
+        keyed = isinstance(found, dict)
         for key, one in found.items() if isinstance(found, dict) else enumerate(found):
-            where = (*path, key)
+            where, name = (*path, key), None
             one = one or {}
-            name = (
-                (one.get("name") or (key if isinstance(found, dict) else None))
-                if isinstance(one, dict)
-                else None
-            )
-            if isinstance(one, dict) and not {(*where, "name"), (*where, "path")}.isdisjoint(
-                self.bad
-            ):
-                continue
+            if isinstance(one, dict):
+                if (*where, "name") in self.bad or (*where, "path") in self.bad:
+                    continue
+                name = one.get("name") or (key if keyed else None)
             if not name or not one.get("path"):
                 self.add(
                     "local-dataset",
@@ -323,11 +331,12 @@ class _Check:
 
     def _delegate(self, entry, path, local, outer, outer_path, seen):
         if not isinstance(entry, dict):
-            return self.add(
+            self.add(
                 "delegate-name",
                 path,
                 "this entry is no mapping: the training dies at its first evaluation",
             )
+            return
         entry = self._typed(entry, Delegate, path)
         name = entry.get("name")
         if (*path, "name") in self.bad:
@@ -363,11 +372,12 @@ class _Check:
         if (*path, "datasets") in self.bad:
             return
         if not isinstance(datasets, list) or not datasets:
-            return self.add(
+            self.add(
                 "no-datasets",
                 (*path, "datasets"),
                 "no datasets: nothing is asked of the server, with a warning in the log at most",
             )
+            return
         lost = set()
         for number, one in enumerate(datasets):
             one = self._dataset(one, (*path, "datasets", number), local, seen)
@@ -387,12 +397,14 @@ class _Check:
                 "trainer's own --eval-.. or --rollout-.. setting",
             )
 
-    def _typed(self, given, kind, path):
-        """The mapping with each value in the client's type; what is of no such field, or of another type, is a finding and left out."""
+    def _typed(self, given: dict[str, Any], kind: type, path: Path) -> dict[str, Any]:
+        """The mapping with each value in the client's type; what is of no such field, or of
+        another type, is a finding and left out."""
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
 
-        known, found = kind.__dataclass_fields__, {}
+        known = {each.name for each in fields(kind)}
+        found: dict[str, Any] = {}
         for key, value in given.items():
             where = (*path, str(key))
             if key not in known:
@@ -422,26 +434,29 @@ class _Check:
                     )
         return found
 
-    def _url(self, url, path):
+    def _url(self, url: str | None, path: Path) -> None:
         if (*path, "url") in self.bad:
             return
         if not (url or "").strip():
-            return self.add(
+            self.add(
                 "url",
                 (*path, "url") if url is not None else path,
                 "a delegate without url is left out in silence",
             )
+            return
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError as error:
-            return self.add("url", (*path, "url"), f"{url!r} is no address: {error}")
+            self.add("url", (*path, "url"), f"{url!r} is no address: {error}")
+            return
         if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-            return self.add(
+            self.add(
                 "url",
                 (*path, "url"),
                 f"{url!r} is no address of a server: the training dies at its first evaluation",
             )
+            return
         if parts.path.rstrip("/") != "/evaluate" or parts.query or parts.fragment:
             self.add(
                 "url",
@@ -455,7 +470,7 @@ class _Check:
                 "a password in the address is written to the trainer's log",
             )
 
-    def _patience(self, entry, path):
+    def _patience(self, entry: dict[str, Any], path: Path) -> None:
         seconds = entry.get("timeout_secs", 3600)
         if isinstance(seconds, int) and seconds < 1:
             self.add(
@@ -477,7 +492,7 @@ class _Check:
                 f"Slurm starts anew takes up to {RESTART} s",
             )
 
-    def _headers(self, headers, path):
+    def _headers(self, headers: dict[str, Any], path: Path) -> None:
         where = (*path, "headers")
         if where in self.bad:
             return
@@ -571,11 +586,11 @@ class _Check:
         seen.setdefault(name, self.lines.get(here, 1))
         return one
 
-    def _sampling(self, given, path):
+    def _sampling(self, given: dict[str, Any], path: Path) -> dict[str, Any]:
         """Hold sampling values to what a server can sample with; returns them."""
         for key, value in given.items():
             if key in SAMPLING and value is not None and (*path, key) not in self.bad:
-                kind, least, most = server.SAMPLING[key]
+                least, most = sampling.BOUNDS[key]
                 if (
                     isinstance(value, bool)
                     or not isinstance(value, int | float)
@@ -589,18 +604,18 @@ class _Check:
         return given
 
 
-def _dotted(path):
+def _dotted(path: Path) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(
         "."
     )
 
 
-def _meant(key, known):
+def _meant(key: object, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(key), list(known), 1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
-def read(path):
+def read(path: str) -> str:
     """The text of an evaluation file. Raises cli.Missing, cli.BadData."""
     try:
         with open(path, "rb") as file:

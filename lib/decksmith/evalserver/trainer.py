@@ -1,11 +1,14 @@
-"""Evaluations for a training loop, asked of an eval server: what `bin/eval-serve` runs is here one call that never ends the training.
+"""Evaluations for a training loop, asked of an eval server: what `bin/eval-serve` runs is here one
+call that never ends the training.
 
     from decksmith.evalserver import trainer
     metrics = trainer.evaluate(step, "http://10.0.0.1:3333", "aime25:8 gsm8k:1", run="my-run")     # {"eval/aime25/pass@1[avg-of-8]/..": 0.43}
 
-This file needs nothing but Python 3.10 and may be copied into a trainer's image alone. The server is DECKSMITH_EVAL_URL, with the token in
-DECKSMITH_EVAL_TOKEN; or DECKSMITH_EVAL_ADDRESS, its address file, which is read anew at each attempt: a server that moved is found again.
-An evaluation blocks, so that the weights stay as they are; a server that is started anew meanwhile is joined where it was.
+This file needs nothing but Python 3.10 and may be copied into a trainer's image alone. The server
+is DECKSMITH_EVAL_URL, with the token in DECKSMITH_EVAL_TOKEN; or DECKSMITH_EVAL_ADDRESS, its
+address file, which is read anew at each attempt: a server that moved is found again. An evaluation
+blocks, so that the weights stay as they are; a server that is started anew meanwhile is joined
+where it was.
 
     --eval-function-path decksmith.evalserver.trainer.slime      slime after January 2026: the delegate of its --eval-config, asked here
     --eval-function-path decksmith.evalserver.trainer.Miles      miles with train_async.py: each snapshot, loaded into the sglang server DECKSMITH_EVAL_ENGINE
@@ -27,15 +30,18 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterable, Mapping
+from http.client import HTTPResponse
+from typing import Any
 
 LOG = logging.getLogger("decksmith.evalserver.trainer")
-SILENCE = (
-    120  # seconds without a byte until a connection counts as lost; the server sends two a second
-)
+# Seconds without a byte until a connection counts as lost; the server sends two a second.
+SILENCE = 120
 PATIENCE = 600  # seconds without any sign of life until the server counts as gone
 TRIES = 100  # connections, of a server that begins to answer and breaks off each time
 ANSWER = 64 << 20  # bytes
-# Where the trainer's own settings come from when the file names none, as its delegate client had it.
+# Where the trainer's own settings come from when the file names none, as its delegate client had
+# it.
 FLAGS = {
     "n_samples_per_eval_prompt": ("n_samples_per_eval_prompt", "n_samples_per_prompt"),
     "temperature": ("eval_temperature", "rollout_temperature"),
@@ -45,29 +51,36 @@ FLAGS = {
 }
 
 
+# Slurm's states of a job that runs, or will.
+ALIVE = {"RUNNING", "PENDING", "CONFIGURING", "SUSPENDED", "REQUEUED"}
+
+Record = dict[str, Any]
+
+
 class EvaluationFailed(RuntimeError):
     """No metrics; `kind` is unreachable, refused, failed or late."""
 
-    def __init__(self, kind, message):
+    def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
 
 
 def evaluate(
-    step,
-    router_urls,
-    benchmarks,
+    step: int,
+    router_urls: str | Iterable[str],
+    benchmarks: str | Iterable[Mapping[str, Any]],
     *,
-    run=None,
-    url=None,
-    headers=None,
-    on_failure="soft",
-    silence=SILENCE,
-    patience=PATIENCE,
-    limit=None,
-    **more,
-):
-    """Have the model behind `router_urls` evaluated: flat metrics, {"eval/BENCHMARK/MODE/METRIC": float}, shares from 0 to 1.
+    run: str | None = None,
+    url: str | None = None,
+    headers: dict[str, str] | None = None,
+    on_failure: str = "soft",
+    silence: float = SILENCE,
+    patience: float = PATIENCE,
+    limit: float | None = None,
+    **more: Any,
+) -> dict[str, float]:
+    """Have the model behind `router_urls` evaluated: flat metrics, {"eval/BENCHMARK/MODE/METRIC":
+    float}, shares from 0 to 1.
 
     step            the trainer's step or rollout
     router_urls     one address of an OpenAI-compatible server without its /v1, or a list of them (one for each data-parallel rank)
@@ -75,23 +88,23 @@ def evaluate(
     run             a name that this training alone has; by default the Slurm job. A newer step of a run replaces an older one
     on_failure      soft: what went wrong is metrics, eval/delegate/ok = 0 and eval/delegate/KIND = 1; hard: EvaluationFailed
     silence         seconds without a byte until a connection counts as lost; patience: until the server does; limit: of all, or None
-    more            further keys of the request: model, defaults, checkpoint, weight_version (only what no other weights ever had), supersede, judge
+    more            further keys of the request: model, defaults, checkpoint, weight_version (only what no other weights ever had), supersede
     """
     began = time.monotonic()
     try:
         urls = [router_urls] if isinstance(router_urls, str) else list(router_urls)
-        body = {
+        body: Record = {
             "rollout_id": int(step),
             "router_url": urls[0],
             "benchmarks": _benchmarks(benchmarks),
             "on_failure": on_failure,
-            **({"router_urls": urls} if len(urls) > 1 else {}),
-            **({"run": str(run)} if run or (run := os.environ.get("SLURM_JOB_ID")) else {}),
-            **more,
         }
-        answer = _asked(
-            body, url, headers or {}, silence, patience, None if limit is None else began + limit
-        )
+        if len(urls) > 1:
+            body["router_urls"] = urls
+        if run := run or os.environ.get("SLURM_JOB_ID"):
+            body["run"] = str(run)
+        clock = _Clock(patience, None if limit is None else began + limit)
+        answer = _asked({**body, **more}, url, headers or {}, silence, clock)
         return {
             **_flat(answer["raw_metrics"]),
             "eval/delegate/ok": 1.0,
@@ -109,21 +122,22 @@ def evaluate(
         }
 
 
-def _benchmarks(asked):
+def _benchmarks(asked: str | Iterable[Mapping[str, Any]]) -> list[Record]:
+    """The request's own list of what is asked for."""
     if not isinstance(asked, str):
         return [dict(one) for one in asked]
-    made = []
+    made: list[Record] = []
     for word in asked.split():
         name, _, samples = word.partition(":")
-        made.append(
-            {"name": name, **({"n_samples_per_eval_prompt": int(samples)} if samples else {})}
-        )
+        made.append({"name": name})
+        if samples:
+            made[-1]["n_samples_per_eval_prompt"] = int(samples)
     return made
 
 
-def _flat(metrics, prefix="eval"):
+def _flat(metrics: Record, prefix: str = "eval") -> dict[str, float]:
     """Nested metrics as {"eval/a/b": float}; what is no finite number is left out."""
-    found = {}
+    found: dict[str, float] = {}
     for key, value in metrics.items():
         name = f"{prefix}/{key}"
         if isinstance(value, dict):
@@ -137,52 +151,67 @@ def _flat(metrics, prefix="eval"):
 
 
 class _Stays(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_):  # the token is for one server
+    def redirect_request(self, *_: Any) -> None:  # the token is for one server
         return None
 
 
 # No proxy stands between nodes of a cluster.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stays)
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stays)
 
 
-def _open(url, body=None, headers=None, timeout=10.0):
+def _open(
+    url: str,
+    body: Record | None = None,
+    headers: dict[str, str] | None = None,
+    timeout: float = 10.0,
+) -> HTTPResponse:
     data = None if body is None else json.dumps(body, allow_nan=False).encode()
-    return _OPENER.open(
-        urllib.request.Request(url, data, {"Content-Type": "application/json", **(headers or {})}),
-        timeout=timeout,
-    )
+    headers = {"Content-Type": "application/json", **(headers or {})}
+    return OPENER.open(urllib.request.Request(url, data, headers), timeout=timeout)
 
 
-def _asked(body, url, headers, silence, patience, deadline):
+class _Clock:
+    """How long to go on asking: `patience` seconds without a sign of life, at most TRIES
+    connections, and not beyond `deadline` (time.monotonic), if there is one."""
+
+    def __init__(self, patience: float, deadline: float | None) -> None:
+        self.patience, self.deadline = patience, deadline
+        self.tries = TRIES
+        self.alive()
+
+    def alive(self) -> None:
+        """There was a sign of life."""
+        self.last, self.pause = time.monotonic(), 1.0
+
+    def late(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def wait(self, said: str) -> None:
+        """Pause before the next connection; `said`: why the last one brought nothing. Raises
+        EvaluationFailed where there is none."""
+        if self.late():
+            raise EvaluationFailed("late", said)
+        silent = time.monotonic() - self.last
+        self.tries -= 1
+        if silent > self.patience or self.tries <= 0:
+            raise EvaluationFailed(
+                "unreachable", f"no answer, and no sign of life for {silent:.0f} s: {said}"
+            )
+        LOG.info("asking the eval server again in %.0f s: %s", self.pause, said)
+        time.sleep(min(self.pause, max(0.1, self.patience - silent)))
+        self.pause = min(2 * self.pause, 30.0)
+
+
+def _asked(
+    body: Record, url: str | None, headers: dict[str, str], silence: float, clock: _Clock
+) -> Record:
     """POST /evaluate until there is an answer. A retry joins the evaluation that runs."""
-    alive, pause, tries = time.monotonic(), 1.0, TRIES
     while True:
-        received = []
         try:
             where, token = server(url)
-            with _open(
-                where + "/evaluate",
-                body,
-                {**({"Authorization": f"Bearer {token}"} if token else {}), **headers},
-                silence,
-            ) as reply:
-                while part := reply.read1(1 << 16):
-                    if part.isspace():  # a sign of life; anything else is an answer, good or bad
-                        alive, pause = time.monotonic(), 1.0
-                    received.append(part)
-                    if deadline is not None and time.monotonic() > deadline:
-                        raise EvaluationFailed(
-                            "late",
-                            "the limit is over; the server goes on, and a later request joins it",
-                        )
-                    if sum(map(len, received)) > ANSWER:
-                        raise EvaluationFailed("failed", "the answer has no end")
-            answer = json.loads(b"".join(received))
-            if not isinstance(answer, dict) or not isinstance(answer.get("raw_metrics"), dict):
-                raise EvaluationFailed(
-                    "failed", f"an answer without raw_metrics: {str(answer)[:300]}"
-                )
-            return answer
+            own = {"Authorization": f"Bearer {token}"} if token else {}
+            with _open(where + "/evaluate", body, {**own, **headers}, silence) as reply:
+                return _answer(reply, clock)
         except urllib.error.HTTPError as error:
             said = f"HTTP {error.code}: {_words(error)}"
             if error.code == 500:
@@ -191,19 +220,31 @@ def _asked(body, url, headers, silence, patience, deadline):
                 raise EvaluationFailed("refused", said) from None
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             said = str(getattr(error, "reason", error)) or repr(error)
-        now = time.monotonic()
-        if deadline is not None and now > deadline:
-            raise EvaluationFailed("late", said)
-        if now - alive > patience or (tries := tries - 1) <= 0:
+        clock.wait(said)
+
+
+def _answer(reply: HTTPResponse, clock: _Clock) -> Record:
+    """The object that a server answers after its blanks. Raises EvaluationFailed, and OSError or
+    ValueError for what was cut."""
+    received, size = [], 0
+    while part := reply.read1(1 << 16):
+        if part.isspace():  # a sign of life; anything else is an answer, good or bad
+            clock.alive()
+        received.append(part)
+        size += len(part)
+        if clock.late():
             raise EvaluationFailed(
-                "unreachable", f"no answer, and no sign of life for {now - alive:.0f} s: {said}"
+                "late", "the limit is over; the server goes on, and a later request joins it"
             )
-        LOG.info("asking the eval server again in %.0f s: %s", pause, said)
-        time.sleep(min(pause, max(0.1, patience - (now - alive))))
-        pause = min(2 * pause, 30.0)
+        if size > ANSWER:
+            raise EvaluationFailed("failed", "the answer has no end")
+    answer = json.loads(b"".join(received))
+    if not isinstance(answer, dict) or not isinstance(answer.get("raw_metrics"), dict):
+        raise EvaluationFailed("failed", f"an answer without raw_metrics: {str(answer)[:300]}")
+    return answer
 
 
-def _words(error):
+def _words(error: urllib.error.HTTPError) -> str:
     """What a server says of an error, in one line."""
     try:
         text = error.read(2000).decode(errors="replace")
@@ -216,11 +257,13 @@ def _words(error):
     return " ".join(text.split())[:300]
 
 
-def server(url=None):
-    """(address, token) of the eval server. Raises OSError or ValueError where the address file is not there or no such file."""
+def server(url: str | None = None) -> tuple[str, str]:
+    """(address, token) of the eval server. Raises OSError or ValueError where the address file is
+    not there or no such file."""
     if url := url or os.environ.get("DECKSMITH_EVAL_URL"):
         return url.rstrip("/").removesuffix("/evaluate"), os.environ.get("DECKSMITH_EVAL_TOKEN", "")
-    if not (path := os.environ.get("DECKSMITH_EVAL_ADDRESS")):
+    path = os.environ.get("DECKSMITH_EVAL_ADDRESS")
+    if not path:
         raise EvaluationFailed(
             "unreachable",
             "neither DECKSMITH_EVAL_URL nor DECKSMITH_EVAL_ADDRESS says where the eval server is",
@@ -229,25 +272,24 @@ def server(url=None):
     return found["url"], found["token"]
 
 
-def address(path):
-    """What an address file says: {"url", "token", "pid", "job", "host"}."""
+def address(path: str | os.PathLike[str]) -> Record:
+    """What an address file says: {"url", "token", "pid", "job", "host"}. Raises OSError, and
+    ValueError for what is no such file."""
     with open(path) as file:
         found = json.load(file)
-    if (
-        not isinstance(found, dict)
-        or not isinstance(found.get("url"), str)
-        or not isinstance(found.get("token"), str)
-    ):
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is no address file")
+    if not isinstance(found.get("url"), str) or not isinstance(found.get("token"), str):
         raise ValueError(f"{path} is no address file")
     return {**found, "url": found["url"].rstrip("/")}
 
 
-def ready(path, seconds=0.0):
-    """The address file's content once its server answers. Raises EvaluationFailed: `failed` as soon as the Slurm job in it is over,
-    `unreachable` after so many seconds."""
+def ready(path: str | os.PathLike[str], seconds: float = 0.0) -> Record:
+    """The address file's content once its server answers. Raises EvaluationFailed: `failed` as
+    soon as the Slurm job in it is over, `unreachable` after so many seconds."""
     deadline = time.monotonic() + seconds
     while True:
-        found = {}
+        found: Record = {}
         try:
             found = address(path)
             with _open(found["url"] + "/health", timeout=5) as reply:
@@ -259,7 +301,8 @@ def ready(path, seconds=0.0):
             seen = f"there is no {path}"
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
             seen = f"{found.get('url', path)}: {getattr(error, 'reason', error)}"
-        if found.get("job") and (over := _over(str(found["job"]))):
+        over = _over(str(found["job"])) if found.get("job") else None
+        if over:
             raise EvaluationFailed(
                 "failed", f"{path} is left over: {over}; a server started anew replaces it"
             )
@@ -268,77 +311,60 @@ def ready(path, seconds=0.0):
         time.sleep(0.5)
 
 
-def _over(job):
+def _over(job: str) -> str | None:
     """What became of a Slurm job that is over; None while it is not, or where nobody can tell."""
     if not shutil.which("squeue"):
         return None
     said = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T"], capture_output=True, text=True)
-    if (
-        said.returncode and "Invalid job id" not in said.stderr
-    ):  # a controller that does not answer says nothing about the job
-        return None
+    if said.returncode and "Invalid job id" not in said.stderr:
+        return None  # a controller that does not answer says nothing about the job
     states = set(said.stdout.split())
-    return (
-        None
-        if states & {"RUNNING", "PENDING", "CONFIGURING", "SUSPENDED", "REQUEUED"}
-        else f"job {job} is {'/'.join(sorted(states)) or 'no longer in the queue'}"
-    )
+    if states & ALIVE:
+        return None
+    return f"job {job} is {'/'.join(sorted(states)) or 'no longer in the queue'}"
 
 
 # Trainers
 
 
-def configured(args):
-    """What the delegates of a trainer's --eval-config ask for: [keyword arguments of `evaluate`], read as its own client read them."""
+def configured(args: Any) -> list[Record]:
+    """What the delegates of a trainer's --eval-config ask for: [keyword arguments of `evaluate`],
+    read as its own client read them."""
     from omegaconf import OmegaConf  # the trainer reads the same file by it
 
     source = getattr(args, "eval_config", None) or ""
     if not source:
         return []
-    setting = (
-        OmegaConf.create(base64.b64decode(source[7:]).decode())
-        if source.startswith("base64:")
-        else OmegaConf.load(os.path.expanduser(source))
-    )
-    setting = OmegaConf.to_container(setting, resolve=True)
+    if source.startswith("base64:"):
+        loaded = OmegaConf.create(base64.b64decode(source[7:]).decode())
+    else:
+        loaded = OmegaConf.load(os.path.expanduser(source))
+    setting: Any = OmegaConf.to_container(loaded, resolve=True)
+    flags = {key: _flag(args, names) for key, names in FLAGS.items()}
     found = []
     for entry in setting.get("eval", setting).get("delegate") or []:
         if not entry.get("url") or not entry.get("datasets"):
             continue
-        asked = []
-        for one in entry["datasets"]:
-            flags = {
-                key: next(
-                    (value for flag in names if (value := getattr(args, flag, None)) is not None),
-                    None,
-                )
-                for key, names in FLAGS.items()
-            }
-            asked.append(
-                {
-                    key: value
-                    for key, value in {**flags, **(entry.get("defaults") or {}), **one}.items()
-                    if value is not None
-                }
-            )
-        headers = entry.get("headers") or {}
-        found.append(
-            {
-                "benchmarks": asked,
-                "url": entry["url"],
-                "headers": headers,
-                "run": next(
-                    (value for name, value in headers.items() if name.lower() == "x-run-id"), None
-                ),
-            }
-        )
+        defaults, headers = entry.get("defaults") or {}, entry.get("headers") or {}
+        asked = [_said({**flags, **defaults, **one}) for one in entry["datasets"]]
+        run = {name.lower(): value for name, value in headers.items()}.get("x-run-id")
+        found.append({"benchmarks": asked, "url": entry["url"], "headers": headers, "run": run})
     return found
 
 
-def _delegated(args, step, router_urls, **more):
+def _flag(args: Any, names: Iterable[str]) -> Any:
+    """The first of a trainer's settings that is set."""
+    return next((value for name in names if (value := getattr(args, name, None)) is not None), None)
+
+
+def _said(values: Record) -> Record:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _delegated(args: Any, step: int, router_urls: str, **more: Any) -> dict[str, float]:
     """The metrics of all delegates. Nothing is raised, unless DECKSMITH_EVAL_FAILURE is hard."""
     more.setdefault("on_failure", os.environ.get("DECKSMITH_EVAL_FAILURE") or "soft")
-    metrics = {}
+    metrics: dict[str, float] = {}
     try:
         for asked in configured(args):
             metrics.update(evaluate(step, router_urls, **asked, **more))
@@ -350,8 +376,9 @@ def _delegated(args, step, router_urls, **more):
     return metrics
 
 
-def slime(args, rollout_id, data_source, evaluation=True):
-    """For slime's --eval-function-path: the delegates of --eval-config, then the trainer's own evaluation."""
+def slime(args: Any, rollout_id: int, data_source: Any, evaluation: bool = True) -> Any:
+    """For slime's --eval-function-path: the delegates of --eval-config, then the trainer's own
+    evaluation."""
     from slime.rollout.base_types import RolloutFnEvalOutput
     from slime.rollout.sglang_rollout import generate_rollout
 
@@ -365,12 +392,13 @@ def slime(args, rollout_id, data_source, evaluation=True):
     return own
 
 
-def _bracketed(host):
+def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def pin(engine, checkpoint, version):
-    """Load a checkpoint's folder into an sglang server. Raises OSError or ValueError when it does not have it afterwards."""
+def pin(engine: str, checkpoint: str | os.PathLike[str], version: str) -> None:
+    """Load a checkpoint's folder into an sglang server. Raises OSError or ValueError when it does
+    not have it afterwards."""
     engine = engine.rstrip("/")
     with _open(
         engine + "/update_weights_from_disk",
@@ -386,18 +414,19 @@ def pin(engine, checkpoint, version):
         )
 
 
-def _miles():
+def _miles() -> Any:
     from miles.rollout.base_types import RolloutFnEvalOutput
     from miles.rollout.checkpoint_eval import CheckpointEvalFn, EvalSkip
 
     class Miles(CheckpointEvalFn):
-        """Evaluates each snapshot of a training by the delegates of --eval-config, on the sglang server at DECKSMITH_EVAL_ENGINE."""
+        """Evaluates each snapshot of a training by the delegates of --eval-config, on the sglang
+        server at DECKSMITH_EVAL_ENGINE."""
 
-        def __init__(self, given):
+        def __init__(self, given: Any) -> None:
             self.args, self.engine = given.args, os.environ["DECKSMITH_EVAL_ENGINE"]
             self.one = asyncio.Lock()  # there is one engine
 
-        async def evaluate_checkpoint(self, checkpoint_dir, input):
+        async def evaluate_checkpoint(self, checkpoint_dir: Any, input: Any) -> Any:
             version = str(getattr(input, "weight_version", None) or input.rollout_id)
             async with self.one:
                 try:
@@ -413,41 +442,40 @@ def _miles():
                     checkpoint=str(checkpoint_dir),
                 )
             if not metrics.get("eval/delegate/ok"):
-                raise EvalSkip(
-                    next(
-                        (
-                            key.rpartition("/")[2]
-                            for key in metrics
-                            if key.startswith("eval/delegate/") and metrics[key] == 1.0
-                        ),
-                        "unconfigured",
-                    )
-                )
+                raise EvalSkip(_reason(metrics))
             return RolloutFnEvalOutput(data={}, metrics=metrics)
 
     return Miles
 
 
-def __getattr__(name):  # PEP 562: the class needs miles, the module does not
+def _reason(metrics: dict[str, float]) -> str:
+    """Why there are no metrics: the KIND of eval/delegate/KIND."""
+    for key, value in metrics.items():
+        if key.startswith("eval/delegate/") and value == 1.0:
+            return key.rpartition("/")[2]
+    return "unconfigured"
+
+
+def __getattr__(name: str) -> Any:  # PEP 562: the class needs miles, the module does not
     if name == "Miles":
         globals()[name] = _miles()
         return globals()[name]
     raise AttributeError(name)
 
 
-def main(path, seconds="600"):
+def main(path: str, seconds: str = "600") -> int:
+    """Print what sets the two variables of a shell, once the server answers. The exit status."""
     try:
         found = ready(path, float(seconds))
     except EvaluationFailed as error:
         print(f"decksmith.evalserver.trainer: {error}", file=sys.stderr)
         return 69 if error.kind == "failed" else 75
-    print(
-        f"export DECKSMITH_EVAL_URL={shlex.quote(found['url'])} DECKSMITH_EVAL_TOKEN={shlex.quote(found['token'])}"
-    )
+    url, token = shlex.quote(found["url"]), shlex.quote(found["token"])
+    print(f"export DECKSMITH_EVAL_URL={url} DECKSMITH_EVAL_TOKEN={token}")
+    # Trainers ask by the environment's proxies.
     host = shlex.quote(urllib.parse.urlsplit(found["url"]).hostname or "")
-    print(
-        f'export no_proxy="${{no_proxy:+$no_proxy,}}"{host} NO_PROXY="${{no_proxy:+$no_proxy,}}"{host}'
-    )  # trainers ask by the environment's proxies
+    direct = f'"${{no_proxy:+$no_proxy,}}"{host}'
+    print(f"export no_proxy={direct} NO_PROXY={direct}")
     return 0
 
 

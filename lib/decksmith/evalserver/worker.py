@@ -1,7 +1,9 @@
-"""One benchmark of a job, worked on by a process group that outlives whoever started it: python3 -m decksmith.evalserver.worker FOLDER
+"""One benchmark of a job, worked on by a process group that outlives whoever started it: python3
+-m decksmith.evalserver.worker FOLDER
 
-A pipeline of our scripts does what FOLDER/task.json says, with its journals in the folder, and leaves prompts.jsonl, rows.jsonl, summary.json
-and at last result.json there. Each is whole when it is there, and is not made again; all that went wrong is in `log`.
+A pipeline of our scripts does what FOLDER/task.json says, with its journals in the folder, and
+leaves prompts.jsonl, rows.jsonl, summary.json and at last result.json there. Each is whole when it
+is there, and is not made again; all that went wrong is in `log`.
 """
 
 import contextlib
@@ -13,117 +15,134 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from decksmith.core import cli, stream
 
 TRIES = 3  # runs of a pipeline in which something failed for a passing reason
+AGAIN = 75  # the exit status of a script that failed for a passing reason
 SLIDEV = "slidevbench"
 
+Commands = list[list[str]]
 
-def measure(folder):
-    """Do what the folder says. Whoever else works in it is left to it: all processes of the group hold the folder's lock, so that it is free
-    when, and only when, nobody works there."""
+
+def measure(folder: Path) -> None:
+    """Do what the folder says. Whoever else works in it is left to it: all processes of the group
+    hold the folder's lock, so that it is free when, and only when, nobody works there."""
     folder = Path(folder)
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    for _ in range(20):  # for whoever only looks, an instant
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except OSError:
-            time.sleep(0.05)
-    else:
+    lock = _lock(folder)
+    if lock is None or read(folder / "result.json"):
         return
-    if read(folder / "result.json"):
-        return
-    stream.write(
-        folder / "process.json",
-        json.dumps(
-            {"pid": os.getpid(), "began": _began(os.getpid()), "host": socket.gethostname()}
-        ),
-    )
+    own = os.getpid()
+    who = {"pid": own, "began": _began(own), "host": socket.gethostname()}
+    stream.write(folder / "process.json", json.dumps(who))
     task, started = json.loads((folder / "task.json").read_text()), time.monotonic()
     if "IMAGES" in task:
         os.environ["IMAGES"] = task["IMAGES"]
+    take, score, reduce = _pipelines(task)
+    error = (
+        _run(folder, lock, take, None, "prompts.jsonl")
+        # Rows that failed for a passing reason stand among the others as errors, and are counted.
+        or _run(folder, lock, score, "prompts.jsonl", "rows.jsonl", some_may_fail=True)
+        or _run(folder, lock, reduce, "rows.jsonl", "summary.json")
+    )
+    result = {"error": error, "seconds": round(time.monotonic() - started, 1)}
+    stream.write(folder / "result.json", json.dumps(result) + "\n")
+
+
+def _lock(folder: Path) -> int | None:
+    """The descriptor of the folder's lock, which is ours from here on; None where somebody has it.
+    Who only looks has it for an instant."""
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    for _ in range(20):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except OSError:
+            time.sleep(0.05)
+    return None
+
+
+def _pipelines(task: dict[str, Any]) -> tuple[Commands, Commands, Commands]:
+    """The three pipelines of a benchmark: to its prompts, from them to graded rows, and from those
+    to its summary."""
     run, limit = ["--run", "."], ["--limit", str(task["limit"])]
     ask = ["chat-generate", *run, *task["ask"]]
-    if task["name"] == SLIDEV:
-        protocol = ["--protocol", task["protocol"]]
-        take = [["bench-prepare", SLIDEV], ["record-sample", *protocol, *limit]]
-        score = [
-            ask + protocol,
-            ["deck-parse", *run],
-            ["deck-illustrate", *run, *protocol],
-            ["deck-render", *run, *protocol],
-            ["deck-judge", *run, *protocol],
-            ["deck-scan", *run],
-            ["deck-score", *protocol],
-        ]
-        reduce = ["run-summarize", *run, *protocol]
-    else:
+    if task["name"] != SLIDEV:
         take = [["bench-prepare", task["name"]], ["record-sample", *limit], ["bench-prompt"]]
-        score, reduce = [ask, ["bench-grade", *run]], ["bench-summarize"]
-    error, again = None, False
-    for commands, source, sink in (
-        (take, None, "prompts.jsonl"),
-        (score, "prompts.jsonl", "rows.jsonl"),
-        ([reduce], "rows.jsonl", "summary.json"),
-    ):
-        if (folder / sink).exists():
-            continue
-        for attempt in range(TRIES):
-            statuses = _pipe(commands, folder, source, sink, lock)
-            broken = next(
-                (name for name, status in statuses.items() if status not in (0, 75)), None
-            )
-            again = 75 in statuses.values()
-            if not again or broken:
-                break
-            time.sleep(2**attempt if attempt + 1 < TRIES else 0)
-        named = [
-            name
-            for name in (broken, *(name for name in statuses if again and statuses[name] == 75))
-            if name
-        ]
-        if broken or again and sink != "rows.jsonl":
-            error = (
-                f"{named[0]} ended with status {statuses[named[0]]}: {last_words(folder / 'log')}"
-            )
+        return take, [ask, ["bench-grade", *run]], [["bench-summarize"]]
+    protocol = ["--protocol", task["protocol"]]
+    take = [["bench-prepare", SLIDEV], ["record-sample", *protocol, *limit]]
+    score = [
+        ask + protocol,
+        ["deck-parse", *run],
+        ["deck-illustrate", *run, *protocol],
+        ["deck-render", *run, *protocol],
+        ["deck-judge", *run, *protocol],
+        ["deck-scan", *run],
+        ["deck-score", *protocol],
+    ]
+    return take, score, [["run-summarize", *run, *protocol]]
+
+
+def _run(
+    folder: Path,
+    lock: int,
+    commands: Commands,
+    source: str | None,
+    sink: str,
+    some_may_fail: bool = False,
+) -> str | None:
+    """Make the file `sink` of the file `source` by a pipeline, unless it is there: None, or which
+    command failed and its last words. What fails for a passing reason is run again; with
+    `some_may_fail` its output is taken if it fails to the end."""
+    if (folder / sink).exists():
+        return None
+    for attempt in range(TRIES):
+        statuses = _pipe(commands, folder, source, sink, lock)
+        broken = [name for name, status in statuses.items() if status not in (0, AGAIN)]
+        late = [name for name, status in statuses.items() if status == AGAIN]
+        if broken or not late:
             break
-        os.replace(folder / f"{sink}.tmp", folder / sink)
-    stream.write(
-        folder / "result.json",
-        json.dumps({"error": error, "seconds": round(time.monotonic() - started, 1)}) + "\n",
-    )
+        if attempt + 1 < TRIES:
+            time.sleep(2**attempt)
+    if broken or (late and not some_may_fail):
+        name = [*broken, *late][0]
+        return f"{name} ended with status {statuses[name]}: {last_words(folder / 'log')}"
+    os.replace(folder / f"{sink}.tmp", folder / sink)
+    return None
 
 
-def _pipe(commands, folder, source, sink, lock):
+def _pipe(
+    commands: Commands, folder: Path, source: str | None, sink: str, lock: int
+) -> dict[str, int]:
     """Run a pipeline from a file (None: nothing) into SINK.tmp; exit statuses by name."""
-    processes = []
+    processes: list[subprocess.Popen[bytes]] = []
     with (
         open(folder / "log", "ab") as log,
         open(folder / f"{sink}.tmp", "wb") as out,
         open(folder / source if source else os.devnull, "rb") as first,
     ):
-        for index, command in enumerate(commands):
-            last = index + 1 == len(commands)
+        for command in commands:
+            before = processes[-1].stdout if processes else None
+            last = command is commands[-1]
             processes.append(
                 subprocess.Popen(
                     [str(cli.ROOT / "bin" / command[0]), *command[1:]],
                     cwd=folder,
-                    stdin=processes[-1].stdout if processes else first,
+                    stdin=before or first,
                     stdout=out if last else subprocess.PIPE,
                     stderr=log,
                     pass_fds=[lock],
                 )
             )
-            if index:
-                processes[-2].stdout.close()
-        return {
-            command[0]: process.wait() for command, process in zip(commands, processes, strict=True)
-        }
+            if before:
+                before.close()
+        names = [command[0] for command in commands]
+        return {name: process.wait() for name, process in zip(names, processes, strict=True)}
 
 
-def last_words(path):
+def last_words(path: Path) -> str:
     """The last line of a log."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(max(0, os.path.getsize(path) - 4096))
@@ -132,15 +151,16 @@ def last_words(path):
     return "it has no log"
 
 
-def _began(pid):
-    """When a process began, in ticks since the machine started; None when there is none (proc(5), field 22 of stat)."""
+def _began(pid: int) -> int | None:
+    """When a process began, in ticks since the machine started; None when there is none (proc(5),
+    field 22 of stat)."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         return None
 
 
-def busy(folder):
+def busy(folder: Path) -> bool:
     """Whether somebody works in a benchmark's folder."""
     try:
         lock = os.open(folder / "lock", os.O_RDWR)
@@ -155,26 +175,24 @@ def busy(folder):
         os.close(lock)
 
 
-def send(folder, number):
-    """Send a signal to the process group that works in a folder; False when it cannot be the one that is written there."""
-    worker = read(folder / "process.json")
-    if (
-        worker.get("host") != socket.gethostname()
-        or not isinstance(worker.get("pid"), int)
-        or worker["pid"] < 2
-    ):
+def send(folder: Path, number: int) -> bool:
+    """Send a signal to the process group that works in a folder; False when it cannot be the one
+    that is written there."""
+    found = read(folder / "process.json")
+    pid = found.get("pid")
+    if found.get("host") != socket.gethostname() or not isinstance(pid, int) or pid < 2:
         return False
-    if _began(worker["pid"]) not in (None, worker.get("began")):
+    if _began(pid) not in (None, found.get("began")):
         return False  # another process has that number now
-    with contextlib.suppress(OSError):
-        os.killpg(
-            worker["pid"], number
-        )  # the group's number is its leader's, also after the leader is gone
-        return True
-    return False
+    try:
+        # The group's number is its leader's, also after the leader is gone.
+        os.killpg(pid, number)
+    except OSError:
+        return False
+    return True
 
 
-def read(path):
+def read(path: str | Path) -> dict[str, Any]:
     """The JSON object in a file; an empty one where there is none."""
     try:
         found = json.loads(Path(path).read_text())
@@ -184,4 +202,4 @@ def read(path):
 
 
 if __name__ == "__main__":
-    measure(sys.argv[1])
+    measure(Path(sys.argv[1]))

@@ -1,14 +1,17 @@
-"""The inside of the sandbox: `python3 -IS supervisor.py SPEC`, with a socket of sandbox.Pool as stdin; SPEC is a cell's.
+"""The inside of the sandbox: `python3 -IS supervisor.py SPEC`, with a socket of sandbox.Pool as
+stdin; SPEC is a cell's.
 
-Every message on that socket asks for one cell and brings the socket by which it is led. The process that listens has
-seen no stranger's code and holds no secret. It forks; the child enters a cell (walls.py) as its first process, the
-guard, and says {"ready": true}. With the first order on its own socket the guard forks the stranger: an interpreter
-that is already warm, without environment, under limits and a system call filter. The guard cannot be signalled, traced
-or read from inside. It watches what no limit of the kernel covers (the memory and processes of all together, the room
-in the folder), ends everything, and reports through a file in memory that only it holds. A cell serves one stranger.
+Every message on that socket asks for one cell and brings the socket by which it is led. The
+process that listens has seen no stranger's code and holds no secret. It forks; the child enters a
+cell (walls.py) as its first process, the guard, and says {"ready": true}. With the first order on
+its own socket the guard forks the stranger: an interpreter that is already warm, without
+environment, under limits and a system call filter. The guard cannot be signalled, traced or read
+from inside. It watches what no limit of the kernel covers (the memory and processes of all
+together, the room in the folder), ends everything, and reports through a file in memory that only
+it holds. A cell serves one stranger.
 
-Words of the leash: "interrupt" (SIGINT), "stop" and "go" (all processes), "end"; when it closes, everything ends.
-No import of this package.
+Words of the leash: "interrupt" (SIGINT), "stop" and "go" (all processes), "end"; when it closes,
+everything ends. No import of this package.
 """
 
 import ast
@@ -64,6 +67,9 @@ _PIPE = 16 * _PAGE
 with socket.socket(socket.AF_UNIX) as _any:  # a message may begin where a buffer is nearly full
     _SOCKET = _any.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) + (64 << 10)
 _UNLIMITED = resource.RLIM_INFINITY
+cell: types.ModuleType  # core/walls.py
+desk: types.ModuleType  # corpus/workspace.py
+confined: bool  # whether there are any walls
 
 
 def _load(room, name):
@@ -76,11 +82,12 @@ def _load(room, name):
     return module
 
 
-# --- the system call filter -------------------------------------------------------------------------------------------
+# --- the system call filter ----------------------------------------------------------------------
 
-# (x86_64, aarch64): what changes or enters namespaces and mounts, looks into other processes, reaches what no namespace
-# divides (keys, bpf, perf, clocks), tells what others do with the files that all see (inotify, fanotify), allocates memory
-# that no limit counts (memfd, System V), or has been many a hole.
+# (x86_64, aarch64): what changes or enters namespaces and mounts, looks into other processes,
+# reaches what no namespace divides (keys, bpf, perf, clocks), tells what others do with the files
+# that all see (inotify, fanotify), allocates memory that no limit counts (memfd, System V), or has
+# been many a hole.
 _DENIED = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -143,12 +150,14 @@ _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _NAMESPACES = 0x7E020000  # CLONE_NEWNS, _NEWCGROUP, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET
 
 
-def program(machine):
-    """The filter for a machine, as bytes of struct sock_filter (linux/filter.h, seccomp(2)). Raises KeyError.
+def program(machine: str) -> bytes:
+    """The filter for a machine, as bytes of struct sock_filter (linux/filter.h, seccomp(2)).
+    Raises KeyError.
 
-    Of the calls that are only granted in part: no new namespaces; sockets of the internet and streams of AF_UNIX alone, whose
-    buffers the guard can count (_buffers) as long as nobody enlarges them (SO_SNDBUF is heard and forgotten) or
-    pipes (F_SETPIPE_SZ); no lease and no notice on a file (F_SETLEASE, F_NOTIFY).
+    Of the calls that are only granted in part: no new namespaces; sockets of the internet and
+    streams of AF_UNIX alone, whose buffers the guard can count (_buffers) as long as nobody
+    enlarges them (SO_SNDBUF is heard and forgotten) or pipes (F_SETPIPE_SZ); no lease and no
+    notice on a file (F_SETLEASE, F_NOTIFY).
     """
     column, architecture = _MACHINES[machine]
     clone, clone3, sockets, pairs, control, option = (
@@ -162,8 +171,9 @@ def program(machine):
     if machine == "x86_64":  # its other table of calls, x32
         lines += [(larger, 0, 1, 0x40000000), (end, 0, 0, refuse(errno.ENOSYS))]
     for numbers in _DENIED.values():
-        if numbers[column] is not None:
-            lines += [(equal, 0, 1, numbers[column]), (end, 0, 0, refuse(errno.EPERM))]
+        number = numbers[column]
+        if number is not None:
+            lines += [(equal, 0, 1, number), (end, 0, 0, refuse(errno.EPERM))]
     lines += [
         (equal, 0, 1, clone3),
         (end, 0, 0, refuse(errno.ENOSYS)),
@@ -231,11 +241,12 @@ def _filter(bytecode):
     cell._check(cell._libc.prctl(22, ctypes.c_ulong(2), head, 0, 0), "seccomp")
 
 
-# --- the stranger -----------------------------------------------------------------------------------------------------
+# --- the stranger --------------------------------------------------------------------------------
 
 
 def _execute(code, space, session):
-    """(status, exit code) of a text in a namespace; what it does not catch is printed as an interpreter would."""
+    """(status, exit code) of a text in a namespace; what it does not catch is printed as an
+    interpreter would."""
     try:
         tree = compile(code, "main.py", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
         last = (
@@ -267,19 +278,19 @@ def _execute(code, space, session):
 
 
 def _name(error):
-    if isinstance(error, MemoryError) or (
-        isinstance(error, OSError) and error.errno == errno.ENOMEM
-    ):
+    """The status of a run that ended with an exception."""
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError) or number == errno.ENOMEM:
         return "memory"
-    if isinstance(error, BlockingIOError) or (
-        isinstance(error, RuntimeError) and "start new thread" in str(error)
-    ):
+    no_thread = isinstance(error, RuntimeError) and "start new thread" in str(error)
+    if isinstance(error, BlockingIOError) or no_thread:
         return "processes"
-    return "files" if isinstance(error, OSError) and error.errno in FULL else "error"
+    return "files" if number in FULL else "error"
 
 
 def _limits(most):
-    for number, soft, hard in (
+    """Set what bounds each process by itself, as far as we may."""
+    bounds = [
         (resource.RLIMIT_AS, most["memory"], most["memory"] + (32 << 20)),
         (resource.RLIMIT_CPU, most["cpu"], most["cpu"] + 1),
         (resource.RLIMIT_NOFILE, most["open_files"], most["open_files"]),
@@ -288,53 +299,53 @@ def _limits(most):
         (resource.RLIMIT_MEMLOCK, 0, 0),
         (resource.RLIMIT_SIGPENDING, 256, 256),
         (resource.RLIMIT_CORE, 0, 0),
+    ]
+    if confined and _counts_alone():
         # Two more than are allowed, so that the guard sees the excess; itself is one.
-        *(
-            [(resource.RLIMIT_NPROC, most["processes"] + 3, most["processes"] + 3)]
-            if confined and _counts_alone()
-            else []
-        ),
-    ):
+        processes = most["processes"] + 3
+        bounds.append((resource.RLIMIT_NPROC, processes, processes))
+    for number, soft, hard in bounds:
         granted = resource.getrlimit(number)[1]
-        soft, hard = (
-            value if granted == _UNLIMITED else min(value, granted)
-            for value in (int(soft), int(hard))
-        )
-        resource.setrlimit(number, (soft, hard))
+        if granted != _UNLIMITED:
+            soft, hard = min(soft, granted), min(hard, granted)
+        resource.setrlimit(number, (int(soft), int(hard)))
 
 
 def _counts_alone():
-    """Whether the kernel counts the processes of this cell alone: it has its own user (walls.py), or the kernel counts by
-    namespace (Linux 5.14). Else the user's others count too, and only the guard and the cell's own bound stop them."""
-    return 61184 <= os.getuid() < 65520 or tuple(
-        int(part) for part in re.findall(r"\d+", os.uname().release)[:2]
-    ) >= (5, 14)
+    """Whether the kernel counts the processes of this cell alone: it has its own user (walls.py),
+    or the kernel counts by namespace (Linux 5.14). Else the user's others count too, and only the
+    guard and the cell's own bound stop them."""
+    if 61184 <= os.getuid() < 65520:
+        return True
+    version = re.findall(r"\d+", os.uname().release)[:2]
+    return tuple(map(int, version)) >= (5, 14)
+
+
+def _streams():
+    """Python's three standard streams, on the descriptors that are there now."""
+    given = io.BufferedReader(io.FileIO(0, closefd=False))
+    out, err = (io.BufferedWriter(io.FileIO(number, "w", closefd=False)) for number in (1, 2))
+    streams = {
+        "stdin": io.TextIOWrapper(given, "utf-8", "surrogateescape"),
+        "stdout": io.TextIOWrapper(out, "utf-8", "surrogateescape"),
+        "stderr": io.TextIOWrapper(err, "utf-8", "backslashreplace", line_buffering=True),
+    }
+    for name, stream in streams.items():
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
 
 
 def _become(order, files, bytecode):
-    """Turn this fork of the guard into the stranger's process; what it may hold is `files`: stdin, stdout, stderr."""
+    """Turn this fork of the guard into the stranger's process; what it may hold is `files`: stdin,
+    stdout, stderr."""
     os.setsid()
     for number, file in enumerate(files):
         os.dup2(file, number)
-    for number in (signal.SIGINT, signal.SIGCHLD):
-        signal.signal(
-            number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-        )
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     os.environ.clear()
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(
-        io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8", "surrogateescape"
-    )
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        raw = io.BufferedWriter(io.FileIO(number, "w", closefd=False))
-        stream = io.TextIOWrapper(
-            raw,
-            "utf-8",
-            "surrogateescape" if number == 1 else "backslashreplace",
-            line_buffering=number == 2,
-        )
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
+    _streams()
     cell._prctl(4, 1)  # its own /proc entries are its own
     try:
         cell._write(
@@ -348,8 +359,9 @@ def _become(order, files, bytecode):
 
 
 def _stranger(order, note, talk):
-    """Run what was ordered; never returns. `note` tells the guard how it ended: what explains a failure, and whether the
-    last line was reached. The stranger could lie there, as about all that it says of itself; not about limits and signals."""
+    """Run what was ordered; never returns. `note` tells the guard how it ended: what explains a
+    failure, and whether the last line was reached. The stranger could lie there, as about all that
+    it says of itself; not about limits and signals."""
     if order["language"] == "sh":
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
@@ -417,17 +429,13 @@ def _received(leash):
         return json.loads(os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0))
 
 
-# --- the guard --------------------------------------------------------------------------------------------------------
+# --- the guard -----------------------------------------------------------------------------------
 
 
 def _excess(most, room):
     """The name of the bound that the processes of this cell have passed together, or None."""
-    own, memory, tasks, members = os.getpid(), 0, 0, []
-    for pid in (
-        desk._others()
-        if own != 1
-        else [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
-    ):
+    memory, tasks, members = 0, 0, []
+    for pid in _members():
         try:
             with open(f"/proc/{pid}/stat") as file:
                 words = file.read().rpartition(")")[2].split()
@@ -439,19 +447,32 @@ def _excess(most, room):
     if tasks > most["processes"]:
         return "processes"
     held = _buffers(members, most["open_files"])
-    if (
-        memory + held > most["memory"]
-        and (len(members) > 1 or held)
-        and sum(map(_share, members)) + held > most["memory"]
-    ):
-        return "memory"
+    # One process that holds nothing else is bounded by its own limit. The exact count takes long:
+    # only where it may matter.
+    together = len(members) > 1 or held
+    if together and memory + held > most["memory"]:
+        if sum(map(_share, members)) + held > most["memory"]:
+            return "memory"
+    return "files" if _full(room) else None
+
+
+def _members():
+    """The processes of the cell but the guard: in a namespace of its own, all that it sees."""
+    if os.getpid() != 1:
+        return desk._others()
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+
+
+def _full(room):
+    """Whether a folder has no room for a byte, or for a file."""
     space = os.statvfs(room)
-    return "files" if space.f_bavail == 0 or space.f_favail == 0 else None
+    return space.f_bavail == 0 or space.f_favail == 0
 
 
 def _buffers(members, most):
-    """Bytes that the kernel may hold for these processes at most: what a pipe takes unless it is enlarged, and a stream of
-    AF_UNIX; those on their way from one process to another stand in the table of sockets too. `most`: open files of a process."""
+    """Bytes that the kernel may hold for these processes at most: what a pipe takes unless it is
+    enlarged, and a stream of AF_UNIX; those on their way from one process to another stand in the
+    table of sockets too. `most`: open files of a process."""
     pipes, hidden = set(), 0
     for pid in members:
         try:
@@ -470,7 +491,8 @@ def _buffers(members, most):
 
 
 def _share(pid):
-    """Its memory in bytes, pages that are shared counted in parts; where it hides that, counted in full."""
+    """Its memory in bytes, pages that are shared counted in parts; where it hides that, counted in
+    full."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
             return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) << 10
@@ -510,7 +532,8 @@ def _lay(home, files):
 
 
 def _take(home, names):
-    """({name: base64}, {name: why it was not taken}); all others are dead, so nothing moves under the feet."""
+    """({name: base64}, {name: why it was not taken}); all others are dead, so nothing moves under
+    the feet."""
     taken, odd, left = {}, {}, MOST
     for name in names:
         place = os.path.join(home, name)
@@ -565,43 +588,16 @@ def _keep(leash, home, bytecode):
     if talk:
         talk.close()
     ends = None if talk else began + most["wall"]
-    code, why, step, looks = None, None, 0.02, began + 0.02
-    while True:
-        now = time.monotonic()
-        if now >= looks:  # by the clock: what wakes us all the time does not keep us from it
-            if why := _excess(most, home):
-                break
-            step = min(step * 1.5, 0.1)
-            looks = now + step
-        if ends and now >= ends:
-            why = "timeout"
-            break
-        ready = select.select([leash, woken], [], [], max(0, min(looks, ends or looks) - now))[0]
-        if leash in ready:
-            word = leash.recv(64)
-            if word in (b"", b"end"):
-                why = "killed"
-                break
-            _lead(word, pid)
-        if woken in ready:
-            os.read(woken, 512)
-            code = desk._reap(pid)
-            if code is not None:
-                break
+    code, why = _watch(leash, pid, woken, most, home, ends)
     try:
         said = os.read(hears, 32).decode("ascii", "replace")
     except BlockingIOError:
         said = ""
-    space = os.statvfs(home)
-    if not why:  # the last look: a bound that was met at the very end is a reason too
-        why = "files" if code and (space.f_bavail == 0 or space.f_favail == 0) else None
+    if not why and code and _full(home):  # met at the very end, a bound is a reason too
+        why = "files"
     left = len(desk._others()) - (code is None)
     _end_all()
-    status = why or (said if said in ("memory", "processes", "files") else "error")
-    if not why and code == 0:
-        status = "ok"
-    elif not why and code < 0:
-        status = {signal.SIGXCPU: "timeout", signal.SIGXFSZ: "files"}.get(-code, "killed")
+    status = why or _status(code, said)
     taken, odd = _take(home, order["take"])
     return {
         "status": status,
@@ -611,6 +607,43 @@ def _keep(leash, home, bytecode):
         "files": taken,
         "odd": odd,
     }
+
+
+def _watch(leash, pid, woken, most, home, ends):
+    """(exit code, None) of the stranger's process when it ends, or (None, why it has to): killed,
+    timeout, or a bound that all processes together passed. `woken` says that a child may have
+    ended; `ends`: time.monotonic, or None."""
+    step = 0.02
+    looks = time.monotonic() + step
+    while True:
+        now = time.monotonic()
+        if now >= looks:  # by the clock: what wakes us all the time does not keep us from it
+            if why := _excess(most, home):
+                return None, why
+            step = min(step * 1.5, 0.1)
+            looks = now + step
+        if ends and now >= ends:
+            return None, "timeout"
+        ready = select.select([leash, woken], [], [], max(0, min(looks, ends or looks) - now))[0]
+        if leash in ready:
+            word = leash.recv(64)
+            if word in (b"", b"end"):
+                return None, "killed"
+            _lead(word, pid)
+        if woken in ready:
+            os.read(woken, 512)
+            code = desk._reap(pid)
+            if code is not None:
+                return code, None
+
+
+def _status(code, said):
+    """How a run ended that ended by itself; `said`: its own word on why."""
+    if code == 0:
+        return "ok"
+    if code < 0:
+        return {signal.SIGXCPU: "timeout", signal.SIGXFSZ: "files"}.get(-code, "killed")
+    return said if said in ("memory", "processes", "files") else "error"
 
 
 def _lead(word, pid):
@@ -632,7 +665,8 @@ def _serve(spec, leash):
         if confined:
             cell.enter(spec)
             home = spec["home"]
-            # Not the keys of whoever started us: where the filter is, it cannot be asked for any at all.
+            # Not the keys of whoever started us: where the filter is, it cannot be asked for any
+            # at all.
             cell._libc.syscall({"x86_64": 250, "aarch64": 219}[platform.machine()], 1, 0)
             cell._prctl(4, 0)
         else:
@@ -670,14 +704,14 @@ def _serve(spec, leash):
         os._exit(0)
 
 
-def main():
+def main() -> None:
     global cell, desk
     if len(sys.argv) == 2:  # once more without environment, which else stays readable in /proc
         os.execve(sys.executable, [sys.executable, "-IS", *sys.argv, "bare"], {})
     cell, desk = _load("core", "walls"), _load("corpus", "workspace")
-    cell._libc.mallopt(
-        -8, 1
-    )  # M_ARENA_MAX: each thread of its own arena would take 64 MiB of the address space that is bounded
+    # M_ARENA_MAX: each thread of its own arena would take 64 MiB of the address space that is
+    # bounded.
+    cell._libc.mallopt(-8, 1)
     for name in WARM:
         importlib.import_module(name)
     sys.modules["decksmith_wire"] = _load("benchmarks/graders", "wire")

@@ -11,6 +11,7 @@ import re
 import textwrap
 
 from decksmith.core.stream import Fault
+from decksmith.sandbox.cell import LOST
 
 CALL = 10.0  # seconds of one call by unit tests
 CASE = 6.0  # seconds of one case of a contest, as LiveCodeBench has it
@@ -309,8 +310,8 @@ def _sound(work):
     """The Results of `work()`. Whose cell is lost is asked once more; a reply that loses its cell twice, where others keep theirs, did it."""
     for _ in (1, 2):
         results = work()
-        if not any(result.message == _sandbox().LOST for result in results):
+        if not any(result.message == LOST for result in results):
             return results
     if _sandbox().run("").status != "ok":
-        raise Fault("judge", "sandbox", _sandbox().LOST)
+        raise Fault("judge", "sandbox", LOST)
     return results

@@ -1,0 +1,141 @@
+"""What a request to one of our servers may say: a pydantic model, and one sentence for whoever
+sent something else.
+
+A field's `description` is what should have been sent; the sentence names the field, what came, and
+the description.
+"""
+
+import json
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from decksmith.core import cli
+
+# What should have been sent where no field says it: in a list, or an object of any names.
+WORDS = {"string_type": "text", "is_instance_of": "text"}
+SHOWN = 80  # characters of a value that a sentence repeats
+
+
+class Body(BaseModel):
+    """The JSON object of a request. No other keys; no text for a number, and no truth value. 1.0
+    is a whole number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _whole(cls, value: Any) -> Any:
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Kind = TypeVar("Kind", bound=Body)
+
+
+def sentence(text: str) -> PydanticCustomError:
+    """What a validator raises whose message says all: no field is named before it."""
+    return PydanticCustomError("sentence", "{text}", {"text": text})
+
+
+def parse(body: bytes) -> dict[str, Any]:
+    """The JSON object that a request brings; an empty body is an empty object. Raises
+    cli.BadData."""
+    try:
+        found = json.loads(body or b"{}", parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise cli.BadData("the body is no JSON") from None
+    if not isinstance(found, dict):
+        raise cli.BadData("the body is no JSON object")
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")  # NaN and Infinity, which Python's parser takes
+
+
+def check(model: type[Kind], data: dict[str, Any], context: dict[str, Any] | None = None) -> Kind:
+    """`data` as `model` has it; `context` is for its validators. Raises cli.BadData with a
+    sentence on the first thing that is wrong, unknown keys before all else."""
+    try:
+        return model.model_validate(data, context=context)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+    unknown = [each for each in found if each["type"] == "extra_forbidden"]
+    raise cli.BadData(_unknown(model, unknown, data) if unknown else _said(model, found[0], data))
+
+
+def read(model: type[Kind], body: bytes, context: dict[str, Any] | None = None) -> Kind:
+    """The body of a request as `model` has it, as of `check`. Raises cli.BadData."""
+    return check(model, parse(body), context)
+
+
+def _unknown(model: type[Body], errors: list[ErrorDetails], data: dict[str, Any]) -> str:
+    """The sentence on all keys that do not belong to one object: the object of the first error."""
+    *place, _ = first = errors[0]["loc"]
+    names = sorted(str(each["loc"][-1]) for each in errors if [*each["loc"][:-1]] == place)
+    owner = _model_at(model, first)
+    known = ", ".join(owner.model_fields if owner else ())
+    named = ", ".join(map(repr, names))[:200]
+    return f"{_path(tuple(place), data)}unknown key {named}; there are: {known}"
+
+
+def _said(model: type[Body], error: ErrorDetails, data: dict[str, Any]) -> str:
+    if error["type"] == "sentence":
+        return error["msg"]
+    field = _field_at(model, error["loc"])
+    wanted = field.description if field else WORDS.get(error["type"])
+    path = _path(error["loc"], data).removesuffix(": ") or "the body"
+    if error["type"] == "missing":
+        return f"{path} is missing" + (f": {wanted}" if wanted else "")
+    if error["type"] == "value_error":
+        return f"{path}: {error['ctx']['error']}"
+    if not wanted:
+        return f"{path}: {error['msg']}"
+    return f"{path}: {str(error['input'])[:SHOWN]!r} is not {wanted}"
+
+
+def _path(place: tuple[int | str, ...], data: Any) -> str:
+    """The way to a value, as `defaults: top_k: `; an entry of a list goes by its name, where it
+    has one."""
+    words: list[str] = []
+    for step in place:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            data = None
+        named = isinstance(step, int) and isinstance(data, dict) and data.get("name")
+        if named and words:
+            words[-1] = str(named)[:SHOWN]
+        else:
+            words.append(str(step)[:SHOWN])
+    return "".join(f"{word}: " for word in words)
+
+
+def _field_at(model: type[Body], place: tuple[int | str, ...]) -> FieldInfo | None:
+    """The field that an error's place names; None inside of a list or an object that has no
+    model."""
+    names = [step for step in place if isinstance(step, str)]
+    owner = _model_at(model, place)
+    if owner is None or not names or isinstance(place[-1], int):
+        return None
+    return owner.model_fields.get(names[-1])
+
+
+def _model_at(model: type[Body], place: tuple[int | str, ...]) -> type[Body] | None:
+    """The model that has the last name of a place as its field."""
+    found: type[Body] | None = model
+    for step in place[:-1]:
+        if found is not None and isinstance(step, str):
+            field = found.model_fields.get(step)
+            found = _model_in(field.annotation) if field else None
+    return found
+
+
+def _model_in(annotation: Any) -> type[Body] | None:
+    """The model in an annotation such as `list[Benchmark] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, Body):
+        return annotation
+    inside = (_model_in(each) for each in get_args(annotation))
+    return next((each for each in inside if each), None)

@@ -1,0 +1,488 @@
+"""A queue of evaluations that survives its server.
+
+Each benchmark of a job is a process group of our scripts with its own journals, which outlives the
+server: a server that starts again takes up what still runs, and starts only what nobody works on.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from decksmith.core import cli, stream
+from decksmith.evalserver import jobs, metrics, request, router, worker
+from decksmith.evalserver.jobs import NOTHING, Job, now
+from decksmith.evalserver.settings import Settings
+from decksmith.evalserver.worker import SLIDEV
+
+PATIENCE = 60.0  # seconds that a router may take to answer before its job fails
+TRIES = 3  # starts of a benchmark whose process dies
+GRACE = 5.0  # seconds between TERM and KILL
+LOOK = 0.2  # seconds between two looks at a benchmark that runs
+# What reading a damaged summary may raise.
+DAMAGED = (KeyError, TypeError, AttributeError, StopIteration, ValueError, ArithmeticError)
+
+Found = TypeVar("Found")
+Door = Literal["jobs", "evaluate"]
+
+
+class Queue:
+    """All jobs of a root. One process holds a root: the lock is taken here. Raises cli.TryAgain
+    when another one has it.
+
+    As an asynchronous context manager it works: unfinished jobs are taken up at its beginning, and
+    left running at its end."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.root = Path(settings.root).resolve()
+        self.folder = self.root / "jobs"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.held = open(self.root / "lock", "a")
+        try:
+            fcntl.flock(self.held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise cli.TryAgain(
+                f"{self.root}: another eval-serve has this folder; give another with --root"
+            ) from None
+        self.jobs: dict[str, Job] = {}  # by id, in the order in which they came
+        self.latest: dict[str, Job] = {}  # by key, the last attempt
+        self.slots = asyncio.Semaphore(settings.jobs)
+        self.admission = asyncio.Lock()
+        self.routers = router.Asker(settings.key_env)
+        self.unbroken: set[asyncio.Task[Any]] = set()  # what goes on when whoever asked is gone
+        for job in sorted(self._load(), key=lambda job: (job.state["created"], job.id)):
+            self._add(job)
+
+    def _load(self) -> list[Job]:
+        found = []
+        for folder in self.folder.iterdir():
+            if not jobs.FOLDER.match(folder.name):
+                continue
+            if job := Job.load(folder):
+                found.append(job)
+                continue
+            try:
+                folder.rmdir()  # empty: its server was killed before it wrote anything
+            except OSError:
+                cli.say(f"{folder}: no request in it that can be read; it is left alone")
+        return found
+
+    def _add(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        if job.key not in self.latest or self.latest[job.key].attempt < job.attempt:
+            self.latest[job.key] = job
+
+    async def __aenter__(self) -> "Queue":
+        await self.routers.__aenter__()
+        going = [job for job in self.jobs.values() if not job.ended]
+        for job in going:
+            job.task = asyncio.create_task(self._run(job))
+        if going:
+            cli.say(f"{len(going)} unfinished jobs are taken up")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*self.unbroken, return_exceptions=True)
+        tasks = [job.task for job in self.jobs.values() if job.task and not job.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.routers.__aexit__()
+        going = [job for job in self.jobs.values() if not job.ended]
+        left = sum(
+            worker.busy(job.folder / name) for job in going for name in job.state["benchmarks"]
+        )
+        if left:
+            cli.say(f"{left} benchmarks go on by themselves; the next eval-serve takes them up")
+        self.held.close()
+
+    # Coming in
+
+    async def submit(
+        self, body: dict[str, Any], *, run: str | None = None, door: Door = "jobs"
+    ) -> tuple[Job, bool]:
+        """`(job, created)` for a request. One that was asked before and whose result nobody has
+        got yet is joined; so is one of pinned weights that is complete. Raises cli.BadData. It is
+        done to its end whatever happens to whoever asked."""
+        return await self._whole(self._submit(body, run, door))
+
+    async def stop(self, job: Job, word: str, why: str | None = None) -> None:
+        """End a job and everything that works for it. `word`: cancelled or superseded."""
+        await self._whole(self._stop(job, word, why))
+
+    async def _whole(self, work: Coroutine[Any, Any, Found]) -> Found:
+        task = asyncio.create_task(work)
+        self.unbroken.add(task)
+        task.add_done_callback(self.unbroken.discard)
+        return await asyncio.shield(task)
+
+    async def _submit(self, body: dict[str, Any], run: str | None, door: Door) -> tuple[Job, bool]:
+        asked = await request.wanted(body, self.settings, run)
+        same = {name: value for name, value in asked.items() if name != "supersede"}
+        key = stream.fingerprint(same)[:16]
+        async with self.admission:
+            before = self.latest.get(key)
+            if before:
+                verdict = await self._again(before, door)
+                if verdict == "join":
+                    before.event("joined", door=door)
+                    return before, False
+                if verdict == "reopen":
+                    self._reopen(before)
+                    return before, False
+                await self._stop(before, "superseded", "the router's weights are others now")
+            await self._supersede(asked, door)
+            job = await self._create(key, before.attempt if before else 0, asked, door)
+            job.task = asyncio.create_task(self._run(job))
+            return job, True
+
+    async def _again(self, job: Job, door: Door) -> Literal["join", "reopen", "attempt"]:
+        """What becomes of a request that is made again: it joins the job, has what is missing of
+        it done, or is another attempt."""
+        called_off = job.state["status"] == "cancelled" and door == "jobs"
+        if not job.state["delivered"] and not called_off:
+            return "attempt" if await self._moved(job) else "join"
+        if job.complete:
+            return "join" if job.pinned else "attempt"
+        return "reopen" if job.pinned or job.hard else "attempt"
+
+    async def _moved(self, job: Job) -> bool:
+        """Whether the weights are known to be others than those that the job began with."""
+        then = job.state.get("weights")
+        if job.pinned or not then:
+            return False
+        weights = await self.routers.weights(job.request["router_urls"], seconds=0.5)
+        return weights is not None and weights != then
+
+    async def _supersede(self, asked: dict[str, Any], door: Door) -> None:
+        """End older rollouts of the same run: all, or by default those that somebody asked at the
+        blocking door and waits for no more."""
+        mode = asked["supersede"] or ("idle" if door == "evaluate" else "none")
+        if asked["run"] is None or mode == "none":
+            return
+        for other in [job for job in self.jobs.values() if not job.ended]:
+            if other.request["run"] != asked["run"]:
+                continue
+            if other.request["rollout_id"] >= asked["rollout_id"]:
+                continue
+            idle = other.request["door"] == "evaluate" and not other.waiting
+            if mode == "newer" or idle:
+                why = f"rollout {asked['rollout_id']} of {asked['run']} came"
+                await self._stop(other, "superseded", why)
+
+    async def _create(self, key: str, attempt: int, asked: dict[str, Any], door: Door) -> Job:
+        """The folder of the attempt after `attempt`, and the job in it. Raises cli.TryAgain where
+        it cannot be kept."""
+        folder = self.folder
+        try:
+            while folder == self.folder:  # what lies there unread keeps its number
+                attempt += 1
+                with contextlib.suppress(FileExistsError):
+                    (self.folder / f"{key}.{attempt}").mkdir()
+                    folder = self.folder / f"{key}.{attempt}"
+            job = Job.fresh(folder, {**asked, "door": door})
+            text = json.dumps(job.request, indent=2, ensure_ascii=False) + "\n"
+            await asyncio.to_thread(stream.write, folder / "request.json", text)
+        except OSError as error:
+            if folder != self.folder:  # what was refused is not run by the next server
+                shutil.rmtree(folder, ignore_errors=True)
+            message = f"the job cannot be kept: {self.folder}: {error.strerror}"
+            raise cli.TryAgain(message) from None
+        job.save()
+        job.event("queued", door=door)
+        self._add(job)
+        return job
+
+    def _reopen(self, job: Job) -> None:
+        """Have what is missing of a job done; what is there stays."""
+        for name, each in job.state["benchmarks"].items():
+            if each["status"] != "done":
+                for file in ("result.json", "rows.jsonl", "summary.json"):
+                    (job.folder / name / file).unlink(missing_ok=True)
+                job.state["benchmarks"][name] = {"status": "queued"}
+        job.save(status="queued", finished=None, delivered=None, model=None, bare=False)
+        job.done.clear()
+        job.event("reopened")
+        job.ending = job.trouble = None
+        job.task = asyncio.create_task(self._run(job))
+
+    # At work
+
+    async def _run(self, job: Job) -> None:
+        await asyncio.gather(*(self._guarded(job, name) for name in job.open_benchmarks()))
+        self._end(job)
+
+    async def _guarded(self, job: Job, name: str) -> None:
+        """Work on a benchmark. What breaks in us (a full disk, a folder taken away) is told to
+        whoever waits, and the others go on."""
+        try:
+            async with self.slots:
+                found = await self._finished(job, name)
+                if child := job.children.pop(name, None):
+                    child.poll()
+                weights = await self.routers.weights(job.request["router_urls"])
+                self._measured(job, name, found, weights)
+        except Exception as error:
+            traceback.print_exc()
+            await self._kill(job, name)
+            job.state["benchmarks"][name] = {
+                "status": "failed",
+                "error": f"eval-serve: {error!r}"[:300],
+                "delegate": dict(NOTHING),
+            }
+
+    async def _finished(self, job: Job, name: str) -> dict[str, Any]:
+        """result.json of a benchmark, once it is there, or an error. Whoever works on it already
+        is waited for."""
+        folder, starts = job.folder / name, 0
+        while not (found := worker.read(folder / "result.json")):
+            # The last look is for one that ended between the two before.
+            if not self._at_work(job, name) and not worker.read(folder / "result.json"):
+                if starts == TRIES:
+                    words = worker.last_words(folder / "log")
+                    return {"error": f"its process was killed {TRIES} times: {words}"}
+                if trouble := await self._opened(job):
+                    return {"error": trouble}
+                await self._begin(job, name)
+                starts += 1
+            await asyncio.sleep(LOOK)
+            self._tell(job, name)
+        return found
+
+    def _at_work(self, job: Job, name: str) -> bool:
+        """Whether somebody works on a benchmark: a child of ours, perhaps so young that it has no
+        lock yet, or a process that was there before us."""
+        child = job.children.get(name)
+        return (child is not None and child.poll() is None) or worker.busy(job.folder / name)
+
+    async def _begin(self, job: Job, name: str) -> None:
+        if job.state["benchmarks"][name]["status"] == "queued":
+            weights = await self.routers.weights(job.request["router_urls"])
+            running = {"status": "running", "started": now(), "weights": weights}
+            job.state["benchmarks"][name] = running
+            job.save(status="running")
+            job.event("started", benchmark=name)
+        self._start(job, name)
+
+    def _start(self, job: Job, name: str) -> None:
+        """Start the process group of a benchmark."""
+        folder, params = job.folder / name, job.params(name)
+        folder.mkdir(exist_ok=True)
+        task = {**params, "ask": self._ask(job, params)}
+        if "DECKSMITH_IMAGES" in os.environ:
+            task["IMAGES"] = os.environ["DECKSMITH_IMAGES"]
+        stream.write(folder / "task.json", json.dumps(task, indent=2) + "\n")
+        hosts = {urlsplit(url).hostname or "" for url in job.request["router_urls"]}
+        direct = ",".join([os.environ.get("no_proxy", ""), *hosts]).strip(",")
+        with open(folder / "log", "ab") as log:
+            job.children[name] = subprocess.Popen(
+                [sys.executable, "-m", "decksmith.evalserver.worker", str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=cli.ROOT,
+                env={**os.environ, "no_proxy": direct, "NO_PROXY": direct},
+                start_new_session=True,
+            )
+
+    def _ask(self, job: Job, params: dict[str, Any]) -> list[str]:
+        """The flags of chat-generate for a benchmark."""
+        flags = [
+            f"--slug={job.state['model']}",
+            *(f"--base-url={url}/v1" for url in job.request["router_urls"]),
+            f"--samples={params['n_samples_per_eval_prompt']}",
+            f"--temperature={params['temperature']}",
+            f"--top-p={params['top_p']}",
+            f"--max-tokens={params['max_response_len']}",
+            f"--seed={params['seed']}",
+            f"--jobs={self.settings.requests}",
+        ]
+        if params["top_k"] > 0:
+            flags.append(f"--top-k={params['top_k']}")
+        if self.settings.key_env:
+            flags.append(f"--key-env={self.settings.key_env}")
+        return flags
+
+    def _tell(self, job: Job, name: str) -> None:
+        """An event for each twentieth that is done."""
+        progress = job.progress(name)
+        step = 20 * (progress["done"] or 0) // progress["total"] if progress["total"] else 0
+        if step and step != job.told.get(name, 0):
+            job.told[name] = step
+            job.event("progress", benchmark=name, **progress)
+
+    # At its end
+
+    def _measured(
+        self, job: Job, name: str, found: dict[str, Any], weights: str | None = None
+    ) -> None:
+        """Note how a benchmark ended: `found` is its result.json, `weights` are those that the
+        routers have now."""
+        error = found.get("error")
+        numbers: dict[str, Any] = {}
+        coverage, errors = 0.0, 1
+        if not error:
+            try:
+                summary = worker.read(job.folder / name / "summary.json")
+                summary = summary if name == SLIDEV else summary[name]
+                samples = job.params(name)["n_samples_per_eval_prompt"]
+                numbers, (coverage, errors) = metrics.reported(name, summary, samples)
+                error = _first_errors(name, summary)
+            except DAMAGED as wrong:
+                error = f"its summary is damaged: {wrong!r}"
+        status = "done" if coverage == 1 else "partial" if coverage else "failed"
+        told = {
+            "n_errors": errors,
+            "seconds": found.get("seconds", 0.0),
+            "coverage": round(coverage, 4),
+        }
+        before = job.state["benchmarks"][name]
+        first = before.get("weights")
+        if first is not None and weights is not None:
+            told["weights_changed"] = int(first != weights)
+        said = {"error": error} if error else {}
+        job.state["benchmarks"][name] = {
+            "status": status,
+            "started": before.get("started"),
+            "finished": now(),
+            "weights": first,
+            "delegate": told,
+            "metrics": numbers,
+            **said,
+        }
+        job.save()
+        job.event("finished", benchmark=name, status=status, **told, **said)
+
+    def _end(self, job: Job, word: str | None = None, why: str | None = None) -> None:
+        """Note that a job ended, by itself or as `word` says."""
+        statuses = {each["status"] for each in job.state["benchmarks"].values()}
+        if word:
+            status = word
+        elif statuses <= {"done"}:
+            status = "done"
+        else:
+            status = "partial" if statuses & {"done", "partial"} else "failed"
+        said = {"why": why} if why else {}
+        job.save(status=status, finished=now(), **said)
+        job.event("ended", status=status, **said)
+        job.done.set()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Beyond the newest `keep` finished jobs only what they were asked and what came of it
+        stays."""
+        if self.settings.keep is None:
+            return
+        ended = [job for job in self.jobs.values() if job.ended and not job.state.get("bare")]
+        for job in ended[: max(0, len(ended) - self.settings.keep)]:
+            for name in job.state["benchmarks"]:
+                shutil.rmtree(job.folder / name, ignore_errors=True)
+            job.save(bare=True)
+
+    # The router
+
+    async def _opened(self, job: Job) -> str | None:
+        """Have the model of a job found out, once for all its benchmarks; what is wrong, or
+        None."""
+        async with job.lock:
+            if not job.state["model"] and not job.trouble:
+                job.trouble = await self._open(job)
+        return job.trouble
+
+    async def _open(self, job: Job) -> str | None:
+        """Find out what the model is called and which weights it has; None, or what is wrong once
+        a minute has not mended it."""
+        urls = job.request["router_urls"]
+        until, seen = time.monotonic() + PATIENCE, ""
+        while time.monotonic() < until:
+            try:
+                listed = [] if job.request["model"] else await self.routers.models(urls[0])
+                model = job.request["model"] or self._choice(listed)
+                if model is None:
+                    how = "name it with eval-serve --model, or in the request"
+                    return f"{urls[0]} lists no model; {how}"
+                job.save(model=model, weights=await self.routers.weights(urls))
+                job.event("opened", model=model, listed=listed[:20])
+                return None
+            except router.FAILURES as error:
+                seen = str(error) or type(error).__name__
+            await asyncio.sleep(1)
+        return f"{urls[0]} did not answer for {PATIENCE:.0f} s: {seen}"[:300]
+
+    def _choice(self, listed: list[str]) -> str | None:
+        """The model to ask of those that a router lists: the one that --model names, or the
+        first."""
+        own = self.settings.model
+        return own if own in listed or not listed else listed[0]
+
+    # Ending
+
+    async def _stop(self, job: Job, word: str, why: str | None) -> None:
+        if job.ended or job.ending:
+            return
+        job.ending = word
+        if job.task:
+            job.task.cancel()
+            await asyncio.gather(job.task, return_exceptions=True)
+        if job.ended:  # it ended while we asked
+            return
+        names = job.open_benchmarks()
+        await asyncio.gather(*(self._kill(job, name) for name in names))
+        for name in names:
+            job.state["benchmarks"][name] |= {
+                "status": word,
+                "finished": now(),
+                "delegate": NOTHING | {"n_errors": 0},
+            }
+        self._end(job, word, why)
+
+    async def _kill(self, job: Job, name: str) -> None:
+        """End the process group of a benchmark: TERM, and KILL where that is not heeded."""
+        folder, child = job.folder / name, job.children.pop(name, None)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if child and child.poll() is None:  # perhaps so young that it has not said who it is
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, number)
+            elif worker.busy(folder):
+                worker.send(folder, number)
+            until = time.monotonic() + GRACE
+            while time.monotonic() < until:
+                if not worker.busy(folder) and (child is None or child.poll() is not None):
+                    return
+                await asyncio.sleep(0.05)
+        cli.say(f"{folder}: somebody still works there, and does not end")
+
+    async def end_all(self) -> None:
+        """Ctrl-C: nobody works on when we are gone. Nothing is lost by it; the next server goes on
+        from the journals."""
+        going = [job for job in self.jobs.values() if not job.ended]
+        for job in self.jobs.values():
+            if job.task and not job.task.done():
+                job.task.cancel()
+        kills = [self._kill(job, name) for job in going for name in job.state["benchmarks"]]
+        await asyncio.gather(*kills)
+
+    def counts(self) -> Counter[str]:
+        """How many jobs there are, by status."""
+        return Counter(job.state["status"] for job in self.jobs.values())
+
+
+def _first_errors(name: str, summary: dict[str, Any]) -> str | None:
+    """What went wrong with answers, not counting what a deck's own model brought about: the three
+    most frequent, in one line."""
+    classes = (summary.get("errors") or summary.get("faults") or {})["classes"]
+    ours = [each for each in classes if name != SLIDEV or each["kind"] != "model"]
+    return "; ".join(f"{each['n']} x {each['stage']} {each['class']}" for each in ours[:3]) or None

@@ -1,0 +1,143 @@
+"""The servers of a model under training: whether one may be asked at all, what it calls the model,
+which weights it has."""
+
+import asyncio
+import contextlib
+import fnmatch
+import ipaddress
+import json
+import os
+import re
+import socket
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from decksmith.core import cli
+
+HOST = re.compile(r"[0-9A-Za-z._:%-]{1,253}\Z")
+PORTS = {"http": 80, "https": 443}
+ANSWER = 1 << 20  # bytes
+# What asking a router may end in; the last two come of answers that are not what they should be.
+FAILURES = (aiohttp.ClientError, OSError, ValueError, AttributeError, TypeError, RecursionError)
+
+
+async def trusted(url: str, allow: Iterable[str]) -> str:
+    """The URL of a router as it will be asked: scheme, host and port, nothing else of what came. A
+    host must be this machine, or stand in `allow`; one that was looked up is asked by its address,
+    so that its name cannot mean another one later. Raises cli.BadData."""
+    scheme, host, port = _split(url)
+    networks = []
+    for pattern in allow:
+        try:
+            networks.append(ipaddress.ip_network(pattern))
+        except ValueError:
+            if fnmatch.fnmatchcase(host, pattern.lower()):
+                return f"{scheme}://{_bracketed(host)}:{port}"
+    try:
+        looked = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise cli.BadData(f"router_url: nobody knows the host {host[:200]!r}") from None
+    addresses = {str(entry[4][0]) for entry in looked}
+    for address in addresses:
+        allowed = any(ipaddress.ip_address(address) in network for network in networks)
+        if not allowed and not is_own(address):
+            raise cli.BadData(
+                f"router_url: {host[:200]} is not this machine; "
+                f"eval-serve --allow {host[:200]} lets it be asked"
+            )
+    first = min(addresses, key=lambda address: ":" in address)  # IPv4, where there is one
+    return f"{scheme}://{_bracketed(first)}:{port}"
+
+
+def _split(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port of http://HOST:PORT, with or without /v1. Raises cli.BadData for
+    anything else."""
+    refusal = cli.BadData(f"router_url: {url[:200]!r} is not http://HOST:PORT")
+    try:
+        parts = urlsplit(url)
+        port = parts.port or PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        raise refusal from None
+    more = parts.username is not None or parts.query or parts.fragment
+    if more or parts.path.rstrip("/") not in ("", "/v1") or not HOST.match(parts.hostname or ""):
+        raise refusal
+    return parts.scheme, parts.hostname or "", port
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def is_own(address: str) -> bool:
+    """Whether an address is this machine's own: what is sent there is sent from there."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))
+        return probe.getsockname()[0] == address
+    return False
+
+
+class Asker:
+    """Asks routers, with the key in the environment variable `key_env` if there is one. Used as an
+    asynchronous context manager."""
+
+    def __init__(self, key_env: str | None = None) -> None:
+        self.key_env = key_env
+
+    async def __aenter__(self) -> "Asker":
+        # No proxy stands between nodes of a cluster.
+        self.session = aiohttp.ClientSession(trust_env=False)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.session.close()
+
+    async def get(self, url: str, path: str, seconds: float = 5.0) -> dict[str, Any] | None:
+        """A JSON object that a router gives, or None where it has no such path. Raises one of
+        FAILURES. It is not followed elsewhere: only its own host was looked at."""
+        key = os.environ.get(self.key_env or "")
+        async with self.session.get(
+            url + path,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=seconds),
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+        ) as reply:
+            if reply.status >= 500:
+                raise ValueError(f"HTTP {reply.status}")
+            if reply.status != 200:
+                return None
+            said = b""
+            async for chunk in reply.content.iter_chunked(1 << 16):
+                said += chunk
+                if len(said) > ANSWER:
+                    raise ValueError("an answer of more than a megabyte")
+        found = json.loads(said)
+        return found if isinstance(found, dict) else None
+
+    async def models(self, url: str) -> list[str]:
+        """The names of the models that a router lists. Raises one of FAILURES."""
+        listed = (await self.get(url, "/v1/models") or {}).get("data") or []
+        names = [entry.get("id") for entry in listed]
+        return [
+            name
+            for name in names
+            if isinstance(name, str) and name.isprintable() and 0 < len(name) <= 500
+        ]
+
+    async def weights(self, urls: list[str], seconds: float = 2.0) -> str | None:
+        """The weight_version that routers say they serve (sglang), one text for all of them; None
+        where one does not say."""
+        found = await asyncio.gather(*(self._weights(url, seconds) for url in urls))
+        said = [each for each in found if each is not None]
+        return ", ".join(dict.fromkeys(said)) if len(said) == len(found) else None
+
+    async def _weights(self, url: str, seconds: float) -> str | None:
+        with contextlib.suppress(aiohttp.ClientError, OSError, ValueError, RecursionError):
+            for path in ("/model_info", "/get_model_info"):
+                version = (await self.get(url, path, seconds) or {}).get("weight_version")
+                if version is not None:
+                    return str(version)[:200]
+        return None

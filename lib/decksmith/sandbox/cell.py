@@ -1,0 +1,322 @@
+"""One program in one cell: what it may use, what goes in, what comes out.
+
+On the other side of each socket is supervisor.py, inside; nothing that comes from there is trusted.
+"""
+
+import base64
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import posixpath
+import select
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, Any
+
+STATUSES = ("ok", "error", "timeout", "memory", "output", "processes", "files", "killed")
+LANGUAGES = ("python", "sh")
+SCRIPT = 100_000  # bytes of a script of the shell, which is an argument
+GRACE = 5.0  # seconds that the guard has to report after its deadline
+REPORT = 64 << 20  # bytes
+LOST = "the sandbox of this run ended"
+TIMEOUT = {"status": "timeout", "code": None}  # the report on what did not end
+_SEALS = 0x0F  # F_SEAL_SEAL, _SHRINK, _GROW, _WRITE
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Bounds of one run (in a session: wall and output of each call, the others of the whole).
+
+    wall, cpu: seconds; cpu counts for each process, None is wall + 1. memory, disk, output: bytes;
+    memory for each process and for all together. processes counts threads. disk and inodes bound
+    the folder, disk also each file. Raises ValueError.
+    """
+
+    wall: float = 10.0
+    cpu: float | None = None
+    memory: int = 512 << 20
+    processes: int = 32
+    open_files: int = 256
+    disk: int = 64 << 20
+    inodes: int = 4096
+    output: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if name == "cpu" and value is None:
+                continue
+            kind, words = (
+                (int, "whole number") if name not in ("wall", "cpu") else (float, "number")
+            )
+            number = isinstance(value, int | kind) and not isinstance(value, bool)
+            if not number or not 0 < value < 1 << 50:
+                raise ValueError(f"limits: {name} is {value!r}, and must be a positive {words}")
+
+
+@dataclasses.dataclass
+class Result:
+    """How a run ended. code: exit status, negative for a signal; left: processes that it left
+    behind, ended; files: {name: bytes} of what was asked for; odd: {name: why it was not taken};
+    message: a sentence on what is not ok."""
+
+    status: str
+    stdout: str
+    stderr: str
+    seconds: float
+    walls: str
+    code: int | None = None
+    finished: bool = False
+    left: int = 0
+    files: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    odd: dict[str, str] = dataclasses.field(default_factory=dict)
+    message: str = ""
+
+
+# What goes in
+
+
+def order(
+    code: str,
+    language: str = "python",
+    files: Mapping[str, str | bytes] | None = None,
+    take: Iterable[str] = (),
+    *,
+    limits: Limits,
+) -> dict[str, Any]:
+    """What the guard is told to run. Raises ValueError for what cannot be meant."""
+    files, take = files or {}, list(take)
+    if language not in LANGUAGES:
+        raise ValueError(f"language: {language!r} is none of {', '.join(LANGUAGES)}")
+    if language == "sh" and ("\0" in code or len(as_bytes(code)) > SCRIPT):
+        raise ValueError("code: a script of the shell has no NUL and at most 100,000 bytes")
+    for name in (*files, *take):
+        if not _plain(name):
+            raise ValueError(f"files: {name!r} is no relative path in its plainest form")
+    most = dataclasses.asdict(limits)
+    most["cpu"] = -(-(limits.cpu or limits.wall + 1) // 1)  # whole seconds, rounded up
+    return {
+        "code": code,
+        "language": language,
+        "files": {name: base64.b64encode(as_bytes(data)).decode() for name, data in files.items()},
+        "take": take,
+        "limits": most,
+    }
+
+
+def _plain(name: str) -> bool:
+    """Whether a path stays in its folder, and is written as short as can be."""
+    if not name or "\0" in name or name.startswith("/"):
+        return False
+    return posixpath.normpath(name) == name and name.split("/")[0] not in ("..", ".")
+
+
+def as_bytes(text: str | bytes) -> bytes:
+    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
+
+
+@contextlib.contextmanager
+def sealed(data: bytes) -> Iterator[IO[bytes]]:
+    """A file in memory that nobody can change or enlarge any more; who gets it holds no more than
+    these bytes of us."""
+    with open(os.memfd_create("order", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "r+b") as file:
+        file.write(data)
+        file.flush()
+        file.seek(0)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
+        yield file
+
+
+def give(leash: socket.socket, task: dict[str, Any], descriptors: Iterable[int]) -> None:
+    """Send an order to a guard that waits, with the descriptors that the stranger gets."""
+    with sealed(json.dumps(task).encode()) as file:
+        # If it ended, the report, or its absence, says why.
+        with contextlib.suppress(BrokenPipeError):
+            socket.send_fds(leash, [b"order"], [file.fileno(), *descriptors])
+
+
+def ready(leash: socket.socket, flags: int = 0) -> socket.socket:
+    """The leash, when its guard is at its post. Raises OSError."""
+    leash.settimeout(60)
+    try:
+        word = leash.recv(4096, flags)
+    except TimeoutError:
+        raise OSError("no cell within 60 seconds") from None
+    leash.settimeout(None)
+    if not word:
+        raise OSError("it ended before it was ready")
+    said = json.loads(word)
+    if "refused" in said:
+        raise OSError(said["refused"])
+    return leash
+
+
+# What comes out
+
+
+class Pipes:
+    """stdout and stderr of a run: what it writes, up to a bound for both together."""
+
+    def __init__(self, most: int) -> None:
+        self.reads: list[int] = []
+        self.writes: list[int] = []
+        for _ in range(2):
+            read, write = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(read, False)
+            self.reads.append(read)
+            self.writes.append(write)
+        self.begin(most)
+
+    def begin(self, most: int) -> None:
+        """Forget what was written; `most` bytes may come from here on."""
+        self.most, self.over = most, False
+        self.data = [bytearray(), bytearray()]
+
+    def read(self, number: int) -> bool:
+        """Take what is there; False at the end of this pipe, or when nothing is there."""
+        try:
+            data = os.read(self.reads[number], 1 << 16)
+        except BlockingIOError:
+            return False
+        room = self.most - sum(map(len, self.data))
+        self.over |= len(data) > room
+        self.data[number] += data[: max(room, 0)]
+        return data != b""
+
+    def drain(self) -> None:
+        """Take all that is there."""
+        for number in (0, 1):
+            while not self.over and self.read(number):
+                pass
+
+    def texts(self) -> list[str]:
+        return [bytes(data).decode("utf-8", "replace") for data in self.data]
+
+    def sent(self) -> None:
+        """The other side has its ends; close ours of them."""
+        for descriptor in self.writes:
+            os.close(descriptor)
+        self.writes = []
+
+    def close(self) -> None:
+        self.sent()
+        for descriptor in self.reads:
+            os.close(descriptor)
+        self.reads = []
+
+
+def follow(
+    leash: socket.socket, pipes: Pipes, deadline: float, talk: socket.socket | None = None
+) -> dict[str, Any] | bytes | None:
+    """Take what a run writes until it ends or `deadline` (time.monotonic): the guard's report
+    (TIMEOUT at the deadline, None if it ended without), or with `talk` what the interpreter sent
+    there (bytes)."""
+    poll, told_to_end = select.poll(), False
+    for source in (leash, talk, *pipes.reads):
+        if source is not None:
+            poll.register(source, select.POLLIN)
+    while (left := deadline - time.monotonic()) > 0:
+        events = dict(poll.poll(left * 1000))
+        for number, descriptor in enumerate(pipes.reads):
+            if descriptor not in events:
+                continue
+            empty = not pipes.read(number)
+            if empty and events[descriptor] & select.POLLHUP:
+                poll.unregister(descriptor)
+        if pipes.over and not told_to_end:
+            told_to_end = True
+            with contextlib.suppress(OSError):
+                leash.send(b"end")
+        if leash.fileno() in events:
+            report = _report(leash)
+            pipes.drain()
+            return report
+        if talk is not None and talk.fileno() in events and not told_to_end:
+            if said := talk.recv(1 << 16):
+                pipes.drain()
+                return said
+            poll.unregister(talk)
+    return dict(TIMEOUT)
+
+
+def _report(leash: socket.socket) -> dict[str, Any] | None:
+    try:
+        word, files, *_ = socket.recv_fds(leash, 64, 1)
+    except OSError:
+        return None
+    if not word or not files:
+        return None
+    with open(files[0], "rb") as file:
+        return json.loads(os.pread(file.fileno(), REPORT, 0))
+
+
+def result(
+    report: dict[str, Any] | None, pipes: Pipes, began: float, limits: Limits, walls: str
+) -> Result:
+    """What a guard's report and the pipes make together; `began`: time.monotonic."""
+    seconds = time.monotonic() - began
+    stdout, stderr = pipes.texts()
+    report = report or {"status": "killed", "code": None, "message": LOST}
+    status = "output" if pipes.over else report["status"]
+    return Result(
+        status=status,
+        stdout=stdout,
+        stderr=stderr,
+        seconds=seconds,
+        walls=walls,
+        code=report.get("code"),
+        finished=report.get("finished", False) and status == "ok",
+        left=report.get("left", 0),
+        files={name: base64.b64decode(data) for name, data in report.get("files", {}).items()},
+        odd=report.get("odd", {}),
+        message=report.get("message") or _message(status, report.get("code"), limits),
+    )
+
+
+def _message(status: str, code: int | None, limits: Limits) -> str:
+    sentences = {
+        "timeout": f"no end within {limits.wall:g} seconds",
+        "memory": f"more than {limits.memory >> 20} MiB of memory",
+        "output": f"more than {limits.output} bytes of output",
+        "processes": f"more than {limits.processes} processes or threads",
+        "files": "no room, or too many or too large files",
+        "killed": f"ended by signal {-(code or 0)}",
+        "error": f"exit status {code}",
+    }
+    return sentences.get(status, "")
+
+
+class Running:
+    """An order in its cell. `given` is its standard input, `walls` what is around it. Used as a
+    context manager."""
+
+    def __init__(
+        self,
+        leash: socket.socket,
+        task: dict[str, Any],
+        limits: Limits,
+        given: IO[bytes] | socket.socket,
+        walls: str,
+    ) -> None:
+        self.leash, self.limits, self.walls = leash, limits, walls
+        self.began, self.pipes = time.monotonic(), Pipes(limits.output)
+        give(leash, task, [given.fileno(), *self.pipes.writes])
+        self.pipes.sent()
+
+    def result(self, ended: bool = False) -> Result:
+        """Its Result, when it ends, or `ended` here and now."""
+        if ended:
+            with contextlib.suppress(OSError):
+                self.leash.send(b"end")
+        report = follow(self.leash, self.pipes, self.began + self.limits.wall + GRACE)
+        assert not isinstance(report, bytes)  # nobody talks there
+        return result(report, self.pipes, self.began, self.limits, self.walls)
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pipes.close()
+        self.leash.close()

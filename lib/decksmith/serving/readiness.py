@@ -1,0 +1,224 @@
+"""Is a server there, does it list what it should, and does its adapter change anything?"""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from decksmith.core import cli, stream
+from decksmith.models import endpoints
+
+NAMES = ("base", "tuned")
+LAST = 50  # lines of its log that a dead server is quoted with
+# What decks are asked for with, since that is what the adapter was trained on; a second one,
+# should the first begin alike.
+PROBES = (
+    "Make a Slidev deck of five slides about how honeybees find their way home. Use the seriph theme.",
+    "Write a deck of eight slides that explains compound interest to pupils, with a table and speaker notes.",
+)
+PROBE_TOKENS = 48
+# Slurm's states of a job that will not run any more (squeue(1), JOB STATE CODES).
+OVER = {
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "COMPLETING",
+}
+
+
+def get(url: str, path: str, body: dict[str, Any] | None = None, timeout: float = 5.0) -> Any:
+    """The JSON of a GET, or of a POST with a body, below the server's root; no proxy stands
+    between us and a compute node. An empty answer is an empty object. Raises OSError,
+    ValueError."""
+    request = urllib.request.Request(
+        url.removesuffix("/v1") + path,
+        json.dumps(body).encode() if body is not None else None,
+        {"Content-Type": "application/json"},
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=timeout) as reply:
+        text = reply.read()
+    return json.loads(text) if text.strip() else {}
+
+
+def wait(
+    url: str,
+    names: Iterable[str],
+    deadline: float,
+    dead: Callable[[], str | None] = lambda: None,
+) -> None:
+    """Until the server at `url` is healthy and lists `names`. `dead()` says what ended it, or None.
+
+    Raises cli.Missing as soon as it is dead, cli.TryAgain at `deadline` (time.monotonic) with what
+    was seen last.
+    """
+    while True:
+        if last := dead():
+            raise cli.Missing(last)
+        try:
+            get(url, "/health", timeout=2)
+            listed = [entry["id"] for entry in get(url, "/v1/models")["data"]]
+            lacking = [name for name in names if name not in listed]
+            if not lacking:
+                return
+            seen = f"it lists {', '.join(listed)}, not {', '.join(lacking)}"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            seen = str(getattr(error, "reason", error))
+        if time.monotonic() > deadline:
+            raise cli.TryAgain(f"{url} is not ready in time: {seen}")
+        time.sleep(0.5)
+
+
+def ask(url: str, model: str, text: str, tokens: int, **more: Any) -> tuple[str, str]:
+    """(content, reasoning) of a greedy reply. Raises cli.TryAgain with the server's words."""
+    system = (cli.ROOT / "assets/prompts/deck-system.txt").read_text()
+    body = {
+        "model": model,
+        "temperature": 0,
+        "max_tokens": tokens,
+        **more,
+        "messages": [{"role": "system", "content": system}, {"role": "user", "content": text}],
+    }
+    try:
+        message = get(url, "/v1/chat/completions", body, timeout=600)["choices"][0]["message"]
+    except urllib.error.HTTPError as error:
+        words = " ".join(error.read().decode(errors="replace").split())[:300]
+        raise cli.TryAgain(f"{url}: HTTP {error.code}: {words}") from None
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise cli.TryAgain(f"{url}: no usable answer from {model} ({error!r})") from None
+    reasoning = message.get("reasoning") or message.get("reasoning_content")
+    return message.get("content") or "", reasoning or ""
+
+
+def probe(url: str) -> dict[str, Any]:
+    """Whether adapter and base answer differently: `{"prompt_sha256", "base", "tuned", "differ"}`,
+    answers by their sha256.
+
+    An adapter that matches no module is accepted by vLLM, and the base answers under its name
+    (vLLM #55193).
+    """
+    said: dict[str, Any] = {}
+    for text in PROBES:
+        base = ask(url, "base", text, PROBE_TOKENS)
+        tuned = ask(url, "tuned", text, PROBE_TOKENS)
+        # A base that does not repeat itself proves nothing by one answer.
+        again = ask(url, "base", text, PROBE_TOKENS)
+        said = {
+            "prompt_sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "base": stream.fingerprint(base),
+            "tuned": stream.fingerprint(tuned),
+            "differ": tuned not in (base, again),
+        }
+        if said["differ"]:
+            break
+    return said
+
+
+def budget_trouble(url: str) -> str | None:
+    """What is wrong with the server's `thinking_token_budget`, or None: older versions ignore it
+    in silence."""
+    try:
+        content, reasoning = ask(url, "base", PROBES[0], 64, thinking_token_budget=1)
+    except cli.TryAgain as refusal:
+        return f"refused ({refusal})"
+    return None if content or not reasoning else "ignored"
+
+
+def await_ready(
+    *,
+    url: str | None = None,
+    job: str | None = None,
+    pid: int | None = None,
+    names: Iterable[str] = NAMES,
+    timeout: float = 1800,
+    log: str | Path | None = None,
+) -> dict[str, Any]:
+    """The endpoint of a server that is ready: the one at `url`, or the first that a file of
+    `endpoints.folder()` (of this `job`) announces.
+
+    Raises cli.Missing when process or job is gone, with the end of its log; cli.TryAgain after
+    `timeout` seconds.
+    """
+    deadline, seen = time.monotonic() + timeout, "no endpoint file"
+
+    def dead() -> str | None:
+        return _end_of(job, pid, log)
+
+    while True:
+        found = (
+            [{"url": url}] if url else [each for each in endpoints.endpoints() if _of(job, each)]
+        )
+        for endpoint in found:
+            try:
+                wait(endpoint["url"], names, deadline if url else time.monotonic(), dead)
+                for name in names:
+                    ask(endpoint["url"], name, PROBES[0], 1)
+                return endpoint
+            except cli.TryAgain as trouble:
+                seen = str(trouble)
+        if last := dead():
+            raise cli.Missing(last)
+        if time.monotonic() > deadline:
+            where = f"no server in {endpoints.folder()} is ready after {timeout:.0f} s: "
+            raise cli.TryAgain(seen if url else where + seen)
+        time.sleep(1)
+
+
+def _of(job: str | None, endpoint: dict[str, Any]) -> bool:
+    """Whether an endpoint is of a job; `12` has those of its array, `12_3`."""
+    return not job or job in (endpoint.get("job"), str(endpoint.get("job")).split("_")[0])
+
+
+def _end_of(job: str | None, pid: int | None, log: str | Path | None) -> str | None:
+    """What ended a server of which job or process are known, with its last words; None while
+    nothing did."""
+    gone = _over(job) if job else None
+    if pid and _gone(pid):
+        gone = f"process {pid} is gone"
+    if not gone:
+        return None
+    path = log or (endpoints.folder() / f"{job}.log" if job else None)
+    words = f"; the end of {path}:\n{tail(path)}" if path else ""
+    return f"{gone}, and with it the server{words}"
+
+
+def tail(path: str | Path) -> str:
+    """The last lines of a log."""
+    try:
+        lines = Path(path).read_text(errors="replace").splitlines()
+    except OSError:
+        return "(it has no log)"
+    return "\n".join(lines[-LAST:]) or "(it said nothing)"
+
+
+def _gone(pid: int) -> bool:
+    """Whether a process is not there, or only its exit status is (proc(5): state Z)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _over(job: str) -> str | None:
+    """What became of a Slurm job that is no longer there to run; None while it waits or runs, or
+    where nobody can tell."""
+    if not shutil.which("squeue"):  # in an image
+        return None
+    said = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T"], capture_output=True, text=True)
+    if said.returncode and "Invalid job id" not in said.stderr:
+        return None  # a controller that does not answer says nothing about the job
+    states = set(said.stdout.split())
+    if states - OVER:
+        return None
+    return f"job {job} is {'/'.join(sorted(states)) or 'no longer in the queue'}"
