@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.study import ballots, store
+from decksmith.study import ballots, pairs, store
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import ballots as drawn  # noqa: E402
@@ -20,7 +20,7 @@ import ballots as drawn  # noqa: E402
 def built(tmp_path_factory):
     """A study of two runs with six pairs; tests work on copies."""
     folder = tmp_path_factory.mktemp("built")
-    store.build(
+    pairs.build(
         folder / "study",
         [drawn.run(folder / name, prompts=8, slides=2, size=40) for name in ("one", "two")],
         prompts=6,

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 import requests
 from decksmith.core import cli
-from decksmith.study import crowds, store, tally
+from decksmith.study import crowds, intervals, pairs, store, tally, words
 
 sys.path[:0] = [
     str(Path(__file__).resolve().parents[1]),
@@ -25,7 +25,7 @@ PROMPTS = 8
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(tally, "RESAMPLES", 400)
+    monkeypatch.setattr(intervals, "RESAMPLES", 400)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def empty(tmp_path_factory):
     runs = [
         ballots.run(folder / name, prompts=PROMPTS, slides=1, size=40) for name in ("one", "two")
     ]
-    store.build(
+    pairs.build(
         folder / "study", runs, prompts=PROMPTS, per_rater=PROMPTS, seed=1, repeats=0, gold=0
     )
     return folder / "study"
@@ -175,7 +175,7 @@ def test_a_patient_script_that_makes_forty_people_wins_nothing(folder):
     ]
     assert sum(names for _, names, _ in found["crowds"]["by_time"]) == 40
     assert sum(votes for *_, votes in found["crowds"]["by_time"]) == 46 * PROMPTS
-    text = tally.markdown(found)
+    text = words.markdown(found)
     assert (
         "**Warning:** 40 people" in text
         and "| Address " in text
@@ -188,7 +188,7 @@ def test_a_patient_script_that_makes_forty_people_wins_nothing(folder):
         == found["otherwise"]["without_crowds"]["pairs"][0]["share"]["mean"]
     )
     assert without["otherwise"]["with_crowds"]["pairs"][0]["votes"] == 46 * PROMPTS
-    assert "They are left out." in tally.markdown(without)
+    assert "They are left out." in words.markdown(without)
     assert sum(one["excluded"] == "of a crowd" for one in without["people"]) == 40
 
 
@@ -227,7 +227,7 @@ def test_a_class_behind_one_address_with_links_is_no_crowd(folder):
         and pair["sentence"].startswith("two beats one by 0.")
         and pair["sentence"].endswith("]")
     )
-    assert "Crowds" not in tally.markdown(found)
+    assert "Crowds" not in words.markdown(found)
 
 
 # By hand

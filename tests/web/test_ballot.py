@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from decksmith.core import cli
-from decksmith.study import ballots, store, tally
+from decksmith.study import ballots, pairs, store, tally
 
 sys.path.insert(0, str(Path(__file__).parent))
 import ballots as drawn  # noqa: E402
@@ -25,7 +25,7 @@ def test_a_ballot_is_voted_on_from_disk_through_a_reload_asks_the_network_for_no
     ):
         assert needed.exists(), f"{needed} is missing: make setup"
     runs = [drawn.run(tmp_path / name, prompts=7, slides=2) for name in ("one", "two")]
-    store.build(tmp_path / "study", runs, seed=5, prompts=7, gold=0, repeats=0.15)
+    pairs.build(tmp_path / "study", runs, seed=5, prompts=7, gold=0, repeats=0.15)
     study = store.Study(tmp_path / "study")
     made = ballots.export(study, "Zoë <b>&amp;", tmp_path / "out")
     done = subprocess.run(

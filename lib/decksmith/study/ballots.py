@@ -12,7 +12,8 @@ import re
 import unicodedata
 
 from decksmith.core import cli, stream
-from decksmith.study import outside, store
+from decksmith.study import messages, outside, store
+from decksmith.study.page import page
 
 LARGEST = 4 << 20  # bytes of a file that comes back; 10,000 answers have 2 MiB
 HEAVY = 100 << 20  # bytes of a ballot that mail and phones have trouble with
@@ -35,9 +36,7 @@ def export(study, name, out):
     """Write the ballot of the rater of this name, who is added unless there, into the folder `out`.
 
     Returns {"rater", "name", "pairs", "bytes", "path"}. The file needs nothing but itself: its policy forbids every connection. Raises
-    blindtest.Closed when the study is closed, cli.BadData for a name that is none."""
-    from decksmith.study import app
-
+    store.Closed when the study is closed, cli.BadData for a name that is none."""
     outside.refuse(study)
     if study.closed:
         raise store.Closed("the study is closed")
@@ -65,7 +64,7 @@ def export(study, name, out):
         "sheet": sheet,
         "pictures": pictures,
     }
-    text = app.page(
+    text = page(
         sheet["title"],
         inline={"script": (cli.ROOT / "assets" / "web" / "ballot.js").read_text(), "data": data},
     ).encode()
@@ -185,7 +184,7 @@ def _read(study, path, unfinished):
             names.append(one["pair"])
             if kind == "answers":
                 try:
-                    store.checked(one["ballot"])
+                    messages.checked(one["ballot"])
                 except cli.BadData as error:
                     raise cli.BadData(f"answers {number}: {error}") from None
     if len(names) > len(set(names)):

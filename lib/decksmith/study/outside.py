@@ -14,7 +14,7 @@ from pathlib import Path
 
 from decksmith.core import cli, stream
 from decksmith.results import runs
-from decksmith.study import store
+from decksmith.study import messages, store
 
 # By which names a column is known. `choice` may name a side by any name of the side's column, or the maker.
 COLUMNS = {
@@ -117,7 +117,7 @@ def _jsonl(path, text):
 
 def _columns(path, header):
     """`({field: its column}, columns that are not read)`."""
-    known = {name: (name,) for name in store.DIMENSIONS} | COLUMNS
+    known = {name: (name,) for name in messages.DIMENSIONS} | COLUMNS
     found = {}
     for field, names in known.items():
         there = [name for name in header if name.lower() in names]
@@ -191,7 +191,7 @@ def _vote(row, columns):
         )
     dimensions = {
         dimension: one_of(dimension, ("left", "right", "tie"))
-        for dimension in store.DIMENSIONS
+        for dimension in messages.DIMENSIONS
         if dimension in columns
     }
     return {
