@@ -13,7 +13,7 @@ from typing import Any
 
 # So many people of one address are a crowd, and so many whose names came within so many seconds, wherever from. A crowd with this
 # share of the votes is warned of. The numbers stood here before anybody voted.
-RULE = {"people": 3, "burst": 5, "seconds": 60, "share": 0.1}
+RULE: dict[str, Any] = {"people": 3, "burst": 5, "seconds": 60, "share": 0.1}
 SITE = 56  # bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest themselves (RFC 6177)
 
 
@@ -100,7 +100,7 @@ def bursts(people: list[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
 
 def large(share: float) -> bool:
     """Whether this share of the votes is one that a reader has to hear of."""
-    return share > RULE["share"]
+    return bool(share > RULE["share"])
 
 
 def rule() -> str:

@@ -117,7 +117,7 @@ def figure(
     }
 
 
-def share(values: Sequence[float], votes: Sequence[Vote]) -> Figure:
+def share(values: "Sequence[float] | Array", votes: Sequence[Vote]) -> Figure:
     """The mean of `values` from 0 to 1, one for each vote, with its interval: `{"mean", "lo", "hi", "n"}`."""
     import numpy
 

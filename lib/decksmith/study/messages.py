@@ -110,6 +110,9 @@ class Vote(OnePair):
     ballot: Ballot = Field(description="a ballot is an object")
 
 
+Pair = TypeVar("Pair", bound=OnePair)
+
+
 class Invitation(Message):
     """The owner asks for links (POST /owner/../raters)."""
 

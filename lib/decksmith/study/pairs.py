@@ -457,7 +457,7 @@ def _gold(lot: _Lot, asked: set[str], old: Sequence[store.Pair], missing: int) -
     ]
     counts = Counter(pair["left"]["run"] for pair in old)
     balance = sum(1 if pair["expect"] == "left" else -1 for pair in old)
-    found = []
+    found: list[store.Pair] = []
     while len(found) < missing and decks:
         name, prompt, sample = min(
             decks,

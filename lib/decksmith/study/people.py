@@ -3,7 +3,7 @@
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from decksmith.results import stats
 from decksmith.study import intervals
@@ -20,8 +20,9 @@ RULE: dict[str, Any] = {
     "seconds": 2.0,
 }
 SIGNS = {"left": 1, "right": -1, "tie": 0, "bad": 0}
+Level = Literal["ordinal", "nominal"]
 # Krippendorff's alpha is of these values. A vote that prefers neither deck lies between the sides.
-LEVELS = {
+LEVELS: dict[Level, dict[str, int]] = {
     "ordinal": {"right": 0, "tie": 1, "bad": 1, "left": 2},
     "nominal": {choice: place for place, choice in enumerate(CHOICES)},
 }
@@ -154,7 +155,7 @@ def most(another: float, untied: float) -> float:
     return float((1 + min(1, (max(0, 2 * another - 1) / untied) ** 0.5)) / 2)
 
 
-def _alpha(shared: Sequence[Sequence[Vote]], level: str) -> Figure:
+def _alpha(shared: Sequence[Sequence[Vote]], level: Level) -> Figure:
     """Krippendorff's alpha over pairs that several people saw, prompts resampled."""
     import numpy
 
@@ -184,7 +185,7 @@ def _alpha(shared: Sequence[Sequence[Vote]], level: str) -> Figure:
     return intervals.figure(value, float(error), clusters - 1, len(shared), -1, 1)
 
 
-def _alpha_of(counts: "Array", level: str) -> float:
+def _alpha_of(counts: "Array", level: Level) -> float:
     """counts: shape (pairs, values), how many people said each value of a pair."""
     import krippendorff
 

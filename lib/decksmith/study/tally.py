@@ -17,8 +17,6 @@ from decksmith.study.intervals import Vote
 from decksmith.study.messages import CHOICES
 from decksmith.study.people import preferred
 
-Scores = dict[tuple[str, str, int], dict[str, float | None]]  # by run, prompt and sample
-
 
 @dataclass(frozen=True)
 class _Selected:
@@ -246,7 +244,7 @@ def of_study(
     return {"study": heading, **found}, votes
 
 
-def _decks(study: store.Study, scores: Scores, labels: Mapping[str, str]) -> judge.Decks:
+def _decks(study: store.Study, scores: outside.Scores, labels: Mapping[str, str]) -> judge.Decks:
     """The measures of both decks of each pair to vote on that has them, by the models' labels."""
     found = {}
     for ident, pair in study.pairs.items():
@@ -262,9 +260,9 @@ def _decks(study: store.Study, scores: Scores, labels: Mapping[str, str]) -> jud
 
 def _scores(
     runs: Iterable[Mapping[str, str]],
-) -> tuple[Scores, dict[str, float] | None, list[str]]:
+) -> tuple[outside.Scores, dict[str, float] | None, list[str]]:
     """`({(run, prompt, sample): measures}, weights of the dimensions, names of runs without scores)` from the folders of our runs."""
-    scores: Scores = {}
+    scores: outside.Scores = {}
     current, unjudged = None, []
     for run in runs:
         folder = Path(run["path"])
