@@ -192,6 +192,28 @@ def test_a_patient_script_that_makes_forty_people_wins_nothing(folder):
     assert sum(one["excluded"] == "of a crowd" for one in without["people"]) == 40
 
 
+def test_the_owner_sees_crowds_while_the_study_is_open(folder):
+    with bench_vote.Server(folder) as server:
+
+        def seen():
+            return requests.get(f"{server.owner}state").json()["crowds"]
+
+        vote(folder, server, invited(server, [f"person {n}" for n in range(4)]), fair)
+        assert (seen()["chose"], seen()["found"], seen()["warnings"]) == (0, [], [])
+        links = [server.url + join(server, f"script {n}").json()["link"] for n in range(3)]
+        (crowd,) = seen()["found"]
+        assert (crowd["names"], crowd["votes"]) == ([f"script {n}" for n in range(3)], 0)
+        vote(folder, server, links, for_two)
+        (crowd,) = seen()["found"]
+        assert (crowd["votes"], crowd["share"], crowd["large"]) == (24, 0.4286, True)
+        assert crowd["from"].startswith("Address ") and crowd["first"] <= crowd["last"]
+        assert seen()["warnings"] == [
+            "3 people who chose their names came from one address and cast 43 % of the votes; they may be one"
+        ]
+        assert not requests.get(f"{server.owner}state").json()["closed"]
+        assert "crowds" not in requests.get(f"{links[0]}sheet").json()
+
+
 def test_forty_names_of_forty_addresses_within_a_minute_are_a_burst(folder):
     with bench_vote.Server(folder, "--public-url", "https://vote.example.org") as server:
         study = store.Study(folder)

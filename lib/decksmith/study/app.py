@@ -351,13 +351,14 @@ def _person(
 
 def _crowds(people: list[dict[str, Any]], votes: list[dict[str, Any]]) -> dict[str, Any]:
     """Who came together, for the owner: {"chose", "addresses", "people", "rule", "warnings", "found":
-    [{"from", "names", "votes", "share", "first", "last"}]}."""
+    [{"from", "names", "votes", "share", "large": whether that is much, "first", "last"}]}."""
     gathered = crowds.find(people, votes)
     names = {rater["id"]: rater["name"] for rater in people}
     found = [
         {
             "from": crowds.origin(one),
             "names": [names[rater] for rater in one["raters"]],
+            "large": crowds.large(one["share"]),
             **{key: one[key] for key in ("votes", "share", "first", "last")},
         }
         for one in gathered["found"]
