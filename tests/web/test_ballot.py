@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from decksmith.core import cli
-from decksmith.study import ballots, pairs, store, tally
+from decksmith.study import ballots, pairs, people, store, tally
 
 sys.path.insert(0, str(Path(__file__).parent))
 import ballots as drawn  # noqa: E402
@@ -73,7 +73,7 @@ def test_a_ballot_is_voted_on_from_disk_through_a_reload_asks_the_network_for_no
     assert all(vote["seconds"] > 0 and vote["source"] == "ballot" for vote in votes)
     study.close()
     monkeypatch.setitem(
-        tally.RULE, "seconds", 0
+        people.RULE, "seconds", 0
     )  # this person looks at a slide for a third of a second
     counted, _ = tally.of_study(study)
     assert counted["votes"]["all"] == made["pairs"] and counted["study"]["closed"]
