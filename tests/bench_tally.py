@@ -15,7 +15,7 @@ import numpy  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from decksmith.study import tally  # noqa: E402
+from decksmith.study import estimates, intervals  # noqa: E402
 
 MODELS, STRENGTH, BIAS, TIE = ("a", "b", "c"), numpy.array([0.5, -0.5, 0.0]), 0.2, -0.5
 REPEATS = 1000
@@ -46,7 +46,7 @@ def simulated(random, by_prompt, by_rater, raters, prompts, each, strength=STREN
     prompt, left, right = pairs[order.ravel()].T
     worth = strength + taste[rater] + leaning[prompt]
     at = numpy.arange(len(rater))
-    for_left, for_right, _ = tally.chances(
+    for_left, for_right, _ = estimates.chances(
         worth[at, left] - worth[at, right] + BIAS, numpy.full(len(rater), TIE)
     )
     drawn = random.random(len(rater))
@@ -71,7 +71,7 @@ def truth(by_prompt, by_rater, strength=tuple(STRENGTH)):
         ],
         dtype=float,
     )
-    found = tally.fit(counts, *numpy.array(rows).T, len(strength))[0]
+    found = estimates.fit(counts, *numpy.array(rows).T, len(strength))[0]
     met = {0, 1}
     here = numpy.array([{a, b} == met for a, b in zip(left[:50_000], right[:50_000], strict=True)])
     winner = numpy.where(outcome == 0, left, numpy.where(outcome == 1, right, -1))[:50_000][here]
@@ -109,8 +109,8 @@ def coverage(design, repeats):
     for seed in range(repeats):
         codes = simulated(numpy.random.default_rng([seed, 7]), *design)
         votes = ballots(codes)
-        value, error, freedom = tally._fitted(votes, list(MODELS))
-        lo, hi = tally.ends(value, error, freedom)
+        value, error, freedom = estimates.fitted(votes, list(MODELS))
+        lo, hi = intervals.ends(value, error, freedom)
         held[0] += sum(lo[5 + k] <= real[k] <= hi[5 + k] for k in range(3)) / 3
         held[1] += lo[3] <= real[3] <= hi[3]
         width += (hi[5] - lo[5]) / repeats
@@ -119,8 +119,8 @@ def coverage(design, repeats):
             (3, lambda one: (one["prompt"], one["rater"], one["pair"])),
         ):
             named = [{**vote, "prompt": labels(vote), "rater": "one"} for vote in votes]
-            value, error, freedom = tally._fitted(named, list(MODELS))
-            lo, hi = tally.ends(value, error, freedom)
+            value, error, freedom = estimates.fitted(named, list(MODELS))
+            lo, hi = intervals.ends(value, error, freedom)
             held[at] += sum(lo[5 + k] <= real[k] <= hi[5 + k] for k in range(3)) / 3
     return held / repeats, width
 
@@ -132,10 +132,10 @@ def stopped(wanted, repeats, look=5):
     for seed in range(repeats):
         codes = numpy.array(simulated(numpy.random.default_rng([seed, 8]), 0.4, 0.4, 80, 60, 30))
         for people in range(10, 81, look):
-            value, error, freedom = tally._fitted(
+            value, error, freedom = estimates.fitted(
                 ballots(codes[:, codes[1] < people]), list(MODELS)
             )
-            lo, hi = tally.ends(value, error, freedom)
+            lo, hi = intervals.ends(value, error, freedom)
             if (hi - lo)[5:].max() <= wanted:
                 break
         held += lo[5] <= real[0] <= hi[5]
@@ -153,7 +153,7 @@ def claims(repeats, raters, lean=0.4):
             codes = simulated(
                 numpy.random.default_rng([seed, 9]), lean, lean, raters, 30, 30, strength
             )
-            (pair,) = tally.preferences(ballots(codes))
+            (pair,) = estimates.preferences(ballots(codes))
             said += pair["verdict"] == "beats"
             limited += pair["sentence"].endswith(" people only")
         found.append(said / repeats)
@@ -161,7 +161,7 @@ def claims(repeats, raters, lean=0.4):
 
 
 def main():
-    tally.RESAMPLES = 400  # of each repeat; what is printed to people has 2,000
+    intervals.RESAMPLES = 400  # of each repeat; what is printed to people has 2,000
     print("# What vote-tally holds\n")
     print(
         f"Written by `make bench-tally`: simulated votes with a known truth (tests/bench_tally.py), {REPEATS:,} seeded repeats in each row; a share "

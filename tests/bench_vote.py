@@ -164,10 +164,10 @@ def rush(study, raters, votes, *, kill=False):
 def study_of(folder, votes, raters):
     """A study in which everybody is asked about the same `votes` pairs."""
     import ballots
-    from decksmith.study import store
+    from decksmith.study import pairs
 
     runs = [ballots.run(folder / name, prompts=votes, slides=1, size=98) for name in ("one", "two")]
-    store.build(
+    pairs.build(
         folder / "study",
         runs,
         seed=1,

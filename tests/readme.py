@@ -132,7 +132,7 @@ FIGURES = {
     "level": lambda: round(100 * stat("LEVEL")),
     "alpha": lambda: round(100 * (1 - stat("LEVEL"))),
     "fewest_pairs": lambda: stat("FEWEST"),
-    "vote_resamples": lambda: f"{constants('lib/decksmith/study/tally.py')['RESAMPLES']:,}",
+    "vote_resamples": lambda: f"{constants('lib/decksmith/study/intervals.py')['RESAMPLES']:,}",
     "render_times_less_cpu": lambda: cell("render-speed.md", "| | CPU s per deck |", "**ours**", 2),
     "client_cpu_ratio": lambda: cell("speed.md", "| client |", "chat-generate", 2),
     "sandbox_attacks": lambda: entries(

@@ -9,8 +9,8 @@ from pathlib import Path
 folder, tests = map(Path, sys.argv[1:])
 sys.path[:0] = [str(tests / "../lib"), str(tests / "web")]
 import ballots
-from decksmith.study import store
-store.build(folder / "study", [ballots.run(folder / name, prompts=5, slides=1, size=40) for name in ("one", "two")], prompts=5, seed=1, gold=0)
+from decksmith.study import pairs, store
+pairs.build(folder / "study", [ballots.run(folder / name, prompts=5, slides=1, size=40) for name in ("one", "two")], prompts=5, seed=1, gold=0)
 EOF
 }
 

@@ -8,8 +8,8 @@ from pathlib import Path
 folder, tests = map(Path, sys.argv[1:])
 sys.path[:0] = [str(tests / "../lib"), str(tests / "web")]
 import ballots as drawn
-from decksmith.study import ballots, store
-store.build(folder / "study", [drawn.run(folder / name, prompts=5, slides=1, size=40) for name in ("one", "two")], prompts=5, seed=1, gold=0, repeats=0)
+from decksmith.study import ballots, pairs, store
+pairs.build(folder / "study", [drawn.run(folder / name, prompts=5, slides=1, size=40) for name in ("one", "two")], prompts=5, seed=1, gold=0, repeats=0)
 study = store.Study(folder / "study")
 rater = study.rater(study.add_rater("Ada", source="ballot"))
 answers = [{"pair": pair, "key": f"key {pair}", "ballot": {"choice": "left", "seconds": 8, "seen": True}} for pair in study.queue(rater)]

@@ -17,7 +17,7 @@ import time
 import pytest
 import requests
 from decksmith.core import cli, web
-from decksmith.study import store
+from decksmith.study import pairs
 
 sys.path[:0] = [str(cli.ROOT / "tests/web")]
 import ballots  # noqa: E402
@@ -174,7 +174,7 @@ def session(certificate, monkeypatch):
 @pytest.mark.parametrize("kind", [*FOUND, "ours"])
 def test_people_vote_behind_tls_and_limits_count_the_asker(kind, certificate, session, tmp_path):
     runs = [ballots.run(tmp_path / name, prompts=4, slides=1, size=98) for name in ("one", "two")]
-    store.build(tmp_path / "study", runs, seed=1)
+    pairs.build(tmp_path / "study", runs, seed=1)
     port, public = free_port(), free_port()
     home = f"https://vote.test:{public}"
     serve = [

@@ -1,4 +1,4 @@
-"""booth.py: what the server says and refuses, and that nothing it says tells who made a deck."""
+"""app.py: what the server says and refuses, and that nothing it says tells who made a deck."""
 
 import itertools
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import requests
 from decksmith.core import cli
-from decksmith.study import app, store
+from decksmith.study import app, page, pairs
 from decksmith.study.store import Study
 
 sys.path[:0] = [
@@ -29,7 +29,7 @@ def server(tmp_path_factory):
         ballots.run(folder / name, prompts=8, slides=2, size=98)
         for name in ("openly-named", "another-secret")
     ]
-    store.build(folder / "study", runs, seed=1)
+    pairs.build(folder / "study", runs, seed=1)
     with bench_vote.Server(folder / "study") as running:
         yield running
 
@@ -174,9 +174,10 @@ def test_another_page_or_another_name_of_this_host_is_refused(server, me):
     [
         (
             b'{"pair": "\\ud800", "key": "key-0001", "ballot": {"choice": "left", "seconds": 1, "seen": true}}',
-            "this pair is not in the rater's queue",
+            "the body is no JSON",
         ),
         (b"{", "the body is no JSON"),
+        (b"[" * 5000, "the body is no JSON: recursion limit exceeded"),
         (b"[]", "the body is no JSON object"),
         (b'{"pair": 1}', "pair: not of the right type"),
         (b'{"who": 1}', "unknown key 'who'"),
@@ -194,9 +195,19 @@ def test_another_page_or_another_name_of_this_host_is_refused(server, me):
         ),
         (
             b'{"pair": "x", "key": "key-0001", "ballot": {"choice": "left", "seconds": NaN, "seen": true}}',
-            "the body is no JSON",
+            "seconds is the time in view, from 0 to 86400",
         ),
-        (b"", "a ballot is an object"),
+        (
+            b'{"pair": "x", "key": "key-0001", "ballot": {"choice": "up", "seconds": 1, "seen": true}}',
+            "choice is one of left, right, tie, bad",
+        ),
+        (
+            b'{"pair": "x", "key": "key-0001", "ballot": {"choice": "tie", "mood": 1}}',
+            "unknown key 'mood'; there are: choice, dimensions, tags, seconds, seen",
+        ),
+        (b'{"pair": "x", "key": "key-0001", "ballot": 3}', "a ballot is an object"),
+        (b'{"pair": "x", "key": "key-0001"}', "a ballot is an object"),
+        (b"", "pair: which one?"),
     ],
 )
 def test_what_is_asked_wrongly_is_named_and_nothing_is_stored(server, me, body, said):
@@ -242,8 +253,8 @@ def test_a_link_that_is_wrong_is_said_to_be_and_another_raters_vote_cannot_be_ca
 def test_a_hostile_name_is_shown_as_text(server, study):
     name = "<script>alert(1)</script>\"'&"
     link = server.url + requests.post(f"{server.url}/join", json={"name": name}).json()["link"]
-    for page in (link, server.owner, f"{server.url}/"):
-        assert "<script>alert" not in requests.get(page).text
+    for shown in (link, server.owner, f"{server.url}/"):
+        assert "<script>alert" not in requests.get(shown).text
     assert requests.get(f"{link}sheet").json()["rater"] == name
     assert any(
         rater["name"] == name for rater in requests.get(f"{server.owner}state").json()["raters"]
@@ -253,11 +264,11 @@ def test_a_hostile_name_is_shown_as_text(server, study):
 def test_titles_and_data_cannot_leave_their_place_in_a_page():
     evil = "</script><script>alert(1)</script><!-- \"'&\u2028"
     for text in (
-        app.page(evil, "start", question=evil, message=evil),
-        app.page(evil, inline={"script": "window.booth = {};", "data": {"x": evil}}),
+        page.page(evil, "start", question=evil, message=evil),
+        page.page(evil, inline={"script": "window.booth = {};", "data": {"x": evil}}),
     ):
         assert "<script>alert" not in text
-    whole = app.page(
+    whole = page.page(
         "A ballot", inline={"script": "window.booth = {};", "data": {"x": evil, "lone": "\ud800"}}
     )
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', whole, re.S)[1]
@@ -320,18 +331,17 @@ def test_a_study_that_grows_while_it_is_served_is_given_to_those_who_come_and_th
     tmp_path,
 ):
     runs = [ballots.run(tmp_path / name, prompts=6, slides=1, size=98) for name in ("one", "two")]
-    store.build(tmp_path / "study", runs, prompts=2, repeats=0, gold=0)
+    pairs.build(tmp_path / "study", runs, prompts=2, repeats=0, gold=0)
     with bench_vote.Server(tmp_path / "study") as running:
         link = (
             running.url + requests.post(f"{running.url}/join", json={"name": "Ada"}).json()["link"]
         )
         assert len(requests.get(f"{link}sheet").json()["pairs"]) == 2
-        store.build(tmp_path / "study", runs, prompts=6, repeats=0, gold=0)
+        pairs.build(tmp_path / "study", runs, prompts=6, repeats=0, gold=0)
         assert requests.post(f"{link}more", json={}).json() == {"given": 4}
-        pairs = requests.get(f"{link}sheet").json()["pairs"]
-        assert (
-            len(pairs) == 6 and requests.get(f"{link}p/{pairs[-1]['left'][0]}").status_code == 200
-        )
+        asked = requests.get(f"{link}sheet").json()["pairs"]
+        last = requests.get(f"{link}p/{asked[-1]['left'][0]}")
+        assert (len(asked), last.status_code) == (6, 200)
         assert requests.post(f"{link}more", json={}).json() == {"given": 0}
 
 
@@ -352,7 +362,7 @@ def test_a_vote_that_cannot_be_written_is_not_acknowledged(server, study, me, mo
 
     async def main():
         nonlocal writer
-        writer = app._Writer(study)
+        writer = app.Writer(study)
         task = asyncio.create_task(writer.run())
         monkeypatch.setattr(
             study,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.study import ballots, store
+from decksmith.study import ballots, pairs, store
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import ballots as drawn  # noqa: E402
@@ -20,7 +20,7 @@ import ballots as drawn  # noqa: E402
 def built(tmp_path_factory):
     """A study of two runs with six pairs; tests work on copies."""
     folder = tmp_path_factory.mktemp("built")
-    store.build(
+    pairs.build(
         folder / "study",
         [drawn.run(folder / name, prompts=8, slides=2, size=40) for name in ("one", "two")],
         prompts=6,
@@ -224,7 +224,7 @@ def tampered(text):
         ),
         (
             lambda text: text.replace('"signature": "', '"signature": "\\ud800', 1),
-            "the signature does not fit",
+            "no JSON",
         ),
         (lambda text: "<!doctype html><p>the page itself", "this is a page"),
         (lambda text: text + " " * ballots.LARGEST, "larger than 4 MiB"),
@@ -253,9 +253,9 @@ def first_answer(**more):
             first_answer(pair="aaaaaaaaaa"),
             "answers 1: 'aaaaaaaaaa' is no pair of this rater's ballot",
         ),
-        (first_answer(pair=["x"]), "is no pair of this rater's ballot"),
-        (first_answer(key="k"), "answers 1: not an answer"),
-        (first_answer(more=1), "answers 1: not an answer"),
+        (first_answer(pair=["x"]), "answers 1: pair: not of the right type"),
+        (first_answer(key="k"), "answers 1: key is a name of 8 to 64 characters"),
+        (first_answer(more=1), "answers 1: unknown key 'more'; there are: pair, key, ballot"),
         (
             first_answer(ballot={"choice": "both"}),
             "answers 1: choice is one of left, right, tie, bad",
@@ -275,7 +275,7 @@ def first_answer(**more):
             },
             "a pair is answered twice",
         ),
-        (changed(answers=[7]), "answers 1: not an answer"),
+        (changed(answers=[7]), "not a file of answers"),
         (changed(rater="\ud800"), "not a file of answers"),
         (changed(answers={}), "not a file of answers"),
     ],

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 import requests
 from decksmith.core import cli
-from decksmith.study import crowds, store, tally
+from decksmith.study import crowds, intervals, pairs, store, tally, words
 
 sys.path[:0] = [
     str(Path(__file__).resolve().parents[1]),
@@ -27,7 +27,7 @@ PROMPTS = 8
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(tally, "RESAMPLES", 400)
+    monkeypatch.setattr(intervals, "RESAMPLES", 400)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def empty(tmp_path_factory):
     runs = [
         ballots.run(folder / name, prompts=PROMPTS, slides=1, size=40) for name in ("one", "two")
     ]
-    store.build(
+    pairs.build(
         folder / "study", runs, prompts=PROMPTS, per_rater=PROMPTS, seed=1, repeats=0, gold=0
     )
     return folder / "study"
@@ -177,7 +177,7 @@ def test_a_patient_script_that_makes_forty_people_wins_nothing(folder):
     ]
     assert sum(names for _, names, _ in found["crowds"]["by_time"]) == 40
     assert sum(votes for *_, votes in found["crowds"]["by_time"]) == 46 * PROMPTS
-    text = tally.markdown(found)
+    text = words.markdown(found)
     assert (
         "**Warning:** 40 people" in text
         and "| Address " in text
@@ -190,8 +190,30 @@ def test_a_patient_script_that_makes_forty_people_wins_nothing(folder):
         == found["otherwise"]["without_crowds"]["pairs"][0]["share"]["mean"]
     )
     assert without["otherwise"]["with_crowds"]["pairs"][0]["votes"] == 46 * PROMPTS
-    assert "They are left out." in tally.markdown(without)
+    assert "They are left out." in words.markdown(without)
     assert sum(one["excluded"] == "of a crowd" for one in without["people"]) == 40
+
+
+def test_the_owner_sees_crowds_while_the_study_is_open(folder):
+    with bench_vote.Server(folder) as server:
+
+        def seen():
+            return requests.get(f"{server.owner}state").json()["crowds"]
+
+        vote(folder, server, invited(server, [f"person {n}" for n in range(4)]), fair)
+        assert (seen()["chose"], seen()["found"], seen()["warnings"]) == (0, [], [])
+        links = [server.url + join(server, f"script {n}").json()["link"] for n in range(3)]
+        (crowd,) = seen()["found"]
+        assert (crowd["names"], crowd["votes"]) == ([f"script {n}" for n in range(3)], 0)
+        vote(folder, server, links, for_two)
+        (crowd,) = seen()["found"]
+        assert (crowd["votes"], crowd["share"], crowd["large"]) == (24, 0.4286, True)
+        assert crowd["from"].startswith("Address ") and crowd["first"] <= crowd["last"]
+        assert seen()["warnings"] == [
+            "3 people who chose their names came from one address and cast 43 % of the votes; they may be one"
+        ]
+        assert not requests.get(f"{server.owner}state").json()["closed"]
+        assert "crowds" not in requests.get(f"{links[0]}sheet").json()
 
 
 def test_forty_names_of_forty_addresses_within_a_minute_are_a_burst(folder):
@@ -229,7 +251,7 @@ def test_a_class_behind_one_address_with_links_is_no_crowd(folder):
         and pair["sentence"].startswith("two beats one by 0.")
         and pair["sentence"].endswith("]")
     )
-    assert "Crowds" not in tally.markdown(found)
+    assert "Crowds" not in words.markdown(found)
 
 
 # By hand

@@ -12,7 +12,18 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.study import app, outside, store, tally
+from decksmith.study import (
+    app,
+    intervals,
+    messages,
+    outside,
+    pairs,
+    people,
+    plots,
+    store,
+    tally,
+    words,
+)
 from decksmith.study import ballots as files_of_answers
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "web")]
@@ -25,7 +36,7 @@ MAKERS = ("base", "tuned")
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(tally, "RESAMPLES", 400)
+    monkeypatch.setattr(intervals, "RESAMPLES", 400)
 
 
 def block(kind):
@@ -160,7 +171,8 @@ def test_the_file_that_the_page_shows_is_taken(tmp_path):
     shown = {name for row in rows for cell in row for name in re.findall(r"`(\w+)`", cell)}
     assert (
         shown
-        == {name for names in outside.COLUMNS.values() for name in names} | store.DIMENSIONS.keys()
+        == {name for names in outside.COLUMNS.values() for name in names}
+        | messages.DIMENSIONS.keys()
     )
 
 
@@ -280,7 +292,7 @@ def test_other_names_of_columns_and_choices_mean_the_same(tmp_path):
     )
     take(tmp_path, arena)
     found = votes(tmp_path)
-    assert [(vote["rater"], tally.preferred(vote), vote["choice"]) for vote in found] == [
+    assert [(vote["rater"], people.preferred(vote), vote["choice"]) for vote in found] == [
         ("ada", "one", "left"),
         ("bob", "one", "right"),
         ("cyd", None, "bad"),
@@ -332,7 +344,7 @@ def test_jsonl_with_a_pair_alone_dimensions_and_a_deliberate_repeat(tmp_path):
         3.5,
     )
     assert (repeat["of"], gold["expect"]) == ("x", "right")
-    (person,) = tally.raters([first, repeat, gold])
+    (person,) = people.raters([first, repeat, gold])
     assert person["repeats"] == {"n": 1, "same": 0, "against": 1} and person["gold"] == {
         "n": 1,
         "failed": 1,
@@ -371,7 +383,7 @@ def test_a_file_comes_once_and_another_is_added(tmp_path):
 
 def test_what_vote_tally_writes_of_our_own_studies_can_be_taken(tmp_path):
     runs = [ballots.run(tmp_path / name, prompts=8, slides=3, size=40) for name in ("one", "two")]
-    store.build(tmp_path / "own", runs, prompts=8, seed=1, gold=0.2, repeats=0.3)
+    pairs.build(tmp_path / "own", runs, prompts=8, seed=1, gold=0.2, repeats=0.3)
     study, dice = store.Study(tmp_path / "own"), random.Random(1)
     for n in range(6):
         rater = study.rater(study.add_rater(f"person {n}"))
@@ -385,7 +397,7 @@ def test_what_vote_tally_writes_of_our_own_studies_can_be_taken(tmp_path):
                 key=f"key {pair}",
             )
     own, cast = tally.of_study(study)
-    for name, text in zip(("votes.jsonl", "votes.csv"), tally.export(cast), strict=True):
+    for name, text in zip(("votes.jsonl", "votes.csv"), words.export(cast), strict=True):
         (tmp_path / name).write_bytes(text)
         outside.take(tmp_path / name[:-4], tmp_path / name)
         found, same = tally.of_study(store.Study(tmp_path / name[:-4]))
@@ -414,7 +426,7 @@ def test_nobody_can_vote_where_there_are_no_pictures(tmp_path):
     with pytest.raises(cli.BadData, match="has votes from elsewhere and no pictures"):
         app.serve(tmp_path / "study")
     with pytest.raises(cli.BadData, match="has votes from elsewhere"):
-        store.build(
+        pairs.build(
             tmp_path / "study",
             [ballots.run(tmp_path / name, prompts=1, slides=1, size=40) for name in ("one", "two")],
         )
@@ -433,11 +445,11 @@ def test_makers_may_have_any_name_that_can_be_seen(tmp_path):
     )
     study = store.Study(tmp_path / "study")
     found, cast = tally.of_study(study)
-    assert tally.pictures(tmp_path, found, formats=("png",)) == ["preference.png", "agreement.png"]
+    assert plots.draw(tmp_path, found, formats=("png",)) == ["preference.png", "agreement.png"]
     assert found["pairs"][0]["sentence"].startswith(f"{makers[0]} beats {makers[1]} by 1.00 [")
     assert {vote["rater"] for vote in cast} == {
         f"=cmd, {n}" for n in range(8)
-    } and b'"\'=cmd, 0"' in tally.export(cast)[1]
+    } and b'"\'=cmd, 0"' in words.export(cast)[1]
     study.close_file()
 
 

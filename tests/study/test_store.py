@@ -1,4 +1,4 @@
-"""blindtest.py: balanced pairs that say nothing, queues that overlap as planned, votes that are stored once and for good."""
+"""pairs.py and store.py: balanced pairs that say nothing, queues that overlap as planned, votes that are stored once and for good."""
 
 import json
 import multiprocessing
@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.study import store
-from decksmith.study.store import Closed, Conflict, Study, build
+from decksmith.study import messages
+from decksmith.study.pairs import build
+from decksmith.study.store import Closed, Conflict, Study
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
@@ -285,7 +286,7 @@ def test_a_build_that_is_killed_leaves_the_study_whole_and_the_next_one_complete
 ):
     folder, code = (
         tmp_path / "study",
-        "import sys; from decksmith.study import store; store.build(sys.argv[1], sys.argv[2:], seed=1, prompts=14)",
+        "import sys; from decksmith.study import pairs; pairs.build(sys.argv[1], sys.argv[2:], seed=1, prompts=14)",
     )
     build(folder, runs[:2], seed=1, prompts=2)
     before = (folder / "pairs.jsonl").read_bytes()
@@ -430,10 +431,8 @@ def test_a_vote_is_stored_once_whatever_is_sent_again(study):
     assert study.skip(rater, other, key="key-0006") == "stored" and study.sheet(rater)[
         "skipped"
     ] == [other]
-    assert (
-        study.undo(rater, key="key-0007") == "stored"
-        and study.undo(rater, key="key-0007") == "same"
-    ), "without a pair: the last"
+    assert study.undo(rater, other, key="key-0007") == "stored"
+    assert study.undo(rater, other, key="key-0007") == "same"
     assert (study.sheet(rater)["skipped"], [vote["choice"] for vote in study.votes()]) == (
         [],
         ["bad"],
@@ -632,7 +631,11 @@ def test_a_damaged_study_is_said_to_be_one(tmp_path, runs, small):
 
 
 def test_every_tag_and_dimension_that_the_page_offers_is_taken():
-    assert store.checked(
-        {**BALLOT, "tags": list(store.TAGS), "dimensions": dict.fromkeys(store.DIMENSIONS, "tie")}
-    )["tags"] == list(store.TAGS)
-    assert set(store.CHOICES) == {"left", "right", "tie", "bad"}
+    assert messages.checked(
+        {
+            **BALLOT,
+            "tags": list(messages.TAGS),
+            "dimensions": dict.fromkeys(messages.DIMENSIONS, "tie"),
+        }
+    )["tags"] == list(messages.TAGS)
+    assert set(messages.CHOICES) == {"left", "right", "tie", "bad"}

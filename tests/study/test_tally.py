@@ -6,11 +6,24 @@ import itertools
 import json
 import sys
 from pathlib import Path
+from typing import get_args
 
 import numpy
 import pytest
 from decksmith.core import cli
-from decksmith.study import store, tally
+from decksmith.study import (
+    adaptive,
+    estimates,
+    intervals,
+    judge,
+    messages,
+    pairs,
+    people,
+    plots,
+    store,
+    tally,
+    words,
+)
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import ballots as drawn  # noqa: E402
@@ -20,7 +33,7 @@ SIDES = ("left", "right")
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(tally, "RESAMPLES", 400)
+    monkeypatch.setattr(intervals, "RESAMPLES", 400)
 
 
 def vote(rater, prompt, left, right, choice, kind="vote", pair=None, **more):
@@ -66,7 +79,7 @@ def planted(
                 strength[models[m]] + tastes[0]["prompt"][prompt, m] + tastes[0]["rater"][rater, m]
                 for m in (a, b)
             ]
-            chance = tally.chances(numpy.array(lean[0] - lean[1] + bias), numpy.array(tie))
+            chance = estimates.chances(numpy.array(lean[0] - lean[1] + bias), numpy.array(tie))
             choice = ("left", "right", "tie")[random.choice(3, p=[float(x) for x in chance])]
             found.append(
                 vote(
@@ -83,10 +96,10 @@ def planted(
 
 def fitted(wins, models, prior, monkeypatch):
     """Strengths from `{(left, right): (for left, for right, tied)}` with next to no prior."""
-    monkeypatch.setattr(tally, "PRIOR", prior)
+    monkeypatch.setattr(estimates, "PRIOR", prior)
     rows = sorted(wins)
     left, right = numpy.array([[models.index(name) for name in row] for row in rows]).T
-    return tally.fit(
+    return estimates.fit(
         numpy.array([[wins[row] for row in rows]], dtype=float), left, right, len(models)
     )[0]
 
@@ -101,7 +114,7 @@ def test_two_models_have_the_strengths_that_can_be_counted_by_hand(monkeypatch):
     )
     assert (a - b, bias, tie) == pytest.approx((numpy.log(2), numpy.log(2), 0), abs=1e-4)
     assert a + b == pytest.approx(0, abs=1e-6)
-    assert [float(x) for x in tally.chances(numpy.log(4), 0.0)] == pytest.approx(
+    assert [float(x) for x in estimates.chances(numpy.log(4), 0.0)] == pytest.approx(
         [4 / 7, 1 / 7, 2 / 7]
     )
 
@@ -131,7 +144,7 @@ def test_the_strengths_of_a_published_table_are_found_again(monkeypatch):
 
 def test_the_prior_moves_thirty_votes_by_less_than_a_hundredth_of_their_error():
     free = numpy.log(20 / 10)
-    a, b, *_ = tally.fit(
+    a, b, *_ = estimates.fit(
         numpy.array([[[10, 5, 0], [5, 10, 0]]], dtype=float),
         numpy.array([0, 1]),
         numpy.array([1, 0]),
@@ -142,7 +155,7 @@ def test_the_prior_moves_thirty_votes_by_less_than_a_hundredth_of_their_error():
 
 
 def test_planted_strengths_ties_and_bias_lie_in_their_intervals():
-    found = tally.strengths(
+    found = estimates.strengths(
         planted(
             1,
             {"base": -0.5, "tuned": 0.5, "other": 0.0},
@@ -180,18 +193,20 @@ def test_about_95_of_100_intervals_hold_the_truth_where_raters_and_prompts_diffe
             by_prompt=0.8,
             by_rater=0.8,
         )
-        value, error, freedom = tally._fitted(votes, ["a", "b"])
-        lo, hi = tally.ends(value, error, freedom)
+        value, error, freedom = estimates.fitted(votes, ["a", "b"])
+        lo, hi = intervals.ends(value, error, freedom)
         held += lo[4] <= 0 <= hi[4]
-        single = tally.spread(
+        single = intervals.spread(
             lambda s: s[:, :1] / s[:, 1:],
-            numpy.array([[tally.preferred(v) == "a", 1.0] for v in votes]),
+            numpy.array([[people.preferred(v) == "a", 1.0] for v in votes]),
             list(range(len(votes))),
             None,
         )
         narrow += (
             abs(
-                single[0][0] - 0.5 + sum(tally.preferred(v) is None for v in votes) / 2 / len(votes)
+                single[0][0]
+                - 0.5
+                + sum(people.preferred(v) is None for v in votes) / 2 / len(votes)
             )
             < 1.96 * single[1][0]
         )
@@ -200,13 +215,13 @@ def test_about_95_of_100_intervals_hold_the_truth_where_raters_and_prompts_diffe
 
 
 def test_the_error_is_that_of_both_clusters_less_their_cells(monkeypatch):
-    monkeypatch.setattr(tally, "RESAMPLES", 4000)
+    monkeypatch.setattr(intervals, "RESAMPLES", 4000)
     random = numpy.random.default_rng(4)
     prompts, raters = random.integers(0, 25, 900), random.integers(0, 15, 900)
     values = (
         random.normal(size=900) + random.normal(size=25)[prompts] + random.normal(size=15)[raters]
     )
-    value, error, freedom = tally.spread(
+    value, error, freedom = intervals.spread(
         lambda s: s[:, :1] / s[:, 1:],
         numpy.stack([values, numpy.ones(900)], axis=1),
         list(prompts),
@@ -226,17 +241,17 @@ def test_the_error_is_that_of_both_clusters_less_their_cells(monkeypatch):
 
 
 def test_with_few_raters_prompts_alone_are_resampled_and_the_tally_says_so():
-    votes = planted(3, {"a": 0.2, "b": -0.2}, raters=tally.RATERS - 1, prompts=12, each=12)
+    votes = planted(3, {"a": 0.2, "b": -0.2}, raters=intervals.RATERS - 1, prompts=12, each=12)
     found = tally.tally(votes)
     assert found["interval"]["over"] == "prompts"
-    assert "the intervals speak for these people, not for others" in tally.markdown(found)
+    assert "the intervals speak for these people, not for others" in words.markdown(found)
 
 
 def test_the_sentence_itself_says_that_few_people_said_it():
     votes = [vote(f"r{r}", f"p{n}", "a", "b", "left") for r in range(10) for n in range(10)]
     few, enough = (
-        [pair["sentence"] for pair in tally.preferences(some)]
-        for some in (votes[: 10 * (tally.RATERS - 1)], votes)
+        [pair["sentence"] for pair in estimates.preferences(some)]
+        for some in (votes[: 10 * (intervals.RATERS - 1)], votes)
     )
     assert few[0].startswith("a beats b by 1.00 [") and few[0].endswith(
         "]; this speaks for these 4 people only"
@@ -244,7 +259,7 @@ def test_the_sentence_itself_says_that_few_people_said_it():
     assert enough[0].startswith("a beats b by 1.00 [") and "only" not in enough[0]
     # Of three models the pair that few people saw says so, and the others do not.
     third = [vote("r0", f"p{n}", "a", "c", ("left", "right")[n % 2]) for n in range(10)]
-    said = {pair["b"]: pair["sentence"] for pair in tally.preferences([*votes, *third])}
+    said = {pair["b"]: pair["sentence"] for pair in estimates.preferences([*votes, *third])}
     assert said["c"].endswith("; this speaks for one person only") and "only" not in said["b"]
 
 
@@ -278,9 +293,9 @@ def test_ties_are_counted_as_the_option_says():
         0.8333,
     )
     assert (drop["votes"]["ties_dropped"], drop["votes"]["of_raters_left_out"]) == (12, 0)
-    assert "12 that prefer neither deck are dropped" in tally.markdown(
+    assert "12 that prefer neither deck are dropped" in words.markdown(
         drop
-    ) and "{" not in tally.markdown(drop)
+    ) and "{" not in words.markdown(drop)
     for found, other, name in (
         (half, drop, "ties_dropped"),
         (drop, half, "ties_half"),
@@ -302,11 +317,11 @@ def test_who_saw_a_pair_with_its_sides_the_other_way_round_agrees_all_the_same()
         vote("r1", "p", "b", "a", "left", pair="x"),
     ]
     assert (
-        tally.agreement(same[:2])["another"]["mean"] == 1.0
-        and tally.agreement(same)["another"]["mean"] == 0.75
+        people.agreement(same[:2])["another"]["mean"] == 1.0
+        and people.agreement(same)["another"]["mean"] == 0.75
     )
-    assert tally.agreement(other)["another"]["mean"] == 0.0
-    assert [tally.judged(some, decks)["overall"]["choice"]["mean"] for some in (same, other)] == [
+    assert people.agreement(other)["another"]["mean"] == 0.0
+    assert [judge.judged(some, decks)["overall"]["choice"]["mean"] for some in (same, other)] == [
         1.0,
         0.5,
     ]
@@ -325,7 +340,7 @@ def test_one_prompt_gives_no_interval():
 
 def test_where_all_agree_the_interval_is_not_of_no_width():
     # 10 prompts, all for a: the lower end is the share of which ten in a row have a chance of 2.5 %.
-    (pair,) = tally.preferences([vote("r", f"p{n}", "a", "b", "left") for n in range(10)])
+    (pair,) = estimates.preferences([vote("r", f"p{n}", "a", "b", "left") for n in range(10)])
     assert pair["share"] == {"mean": 1.0, "lo": round(0.025**0.1, 4), "hi": 1.0, "n": 10}
     assert pair["sentence"] == "a beats b by 1.00 [0.38, 1.00]; this speaks for one person only"
 
@@ -349,7 +364,7 @@ def test_a_model_that_never_won_has_no_strength_and_the_tally_says_why():
     )
     assert [(pair["a"], pair["b"]) for pair in found["strengths"]["pairs"]] == [("a", "b")]
     assert found["precision"]["width"] is None
-    text = tally.markdown(found)
+    text = words.markdown(found)
     assert "The votes do not join all models" in text and "| poor | – |" in text
     # What was counted stands all the same.
     (pair,) = [pair for pair in found["pairs"] if pair["b"] == "poor" and pair["a"] == "a"]
@@ -358,8 +373,8 @@ def test_a_model_that_never_won_has_no_strength_and_the_tally_says_why():
 
 def test_one_tie_joins_what_would_fall_apart():
     votes = [vote("r", f"p{n}", "a", "b", "left") for n in range(8)]
-    assert tally.groups(votes, ["a", "b"]) in ([["a"], ["b"]], [["b"], ["a"]])
-    assert tally.groups([*votes, vote("r", "p9", "a", "b", "tie")], ["a", "b"]) == [["a", "b"]]
+    assert estimates.groups(votes, ["a", "b"]) in ([["a"], ["b"]], [["b"], ["a"]])
+    assert estimates.groups([*votes, vote("r", "p9", "a", "b", "tie")], ["a", "b"]) == [["a", "b"]]
 
 
 def test_models_that_never_met_are_in_groups_of_their_own():
@@ -369,8 +384,8 @@ def test_models_that_never_met_are_in_groups_of_their_own():
         for names in (("a", "b"), ("c", "d"))
         for side in SIDES
     ]
-    assert sorted(tally.groups(votes, list("abcd"))) == [["a", "b"], ["c", "d"]]
-    found = tally.strengths(votes)
+    assert sorted(estimates.groups(votes, list("abcd"))) == [["a", "b"], ["c", "d"]]
+    found = estimates.strengths(votes)
     assert [(pair["a"], pair["b"]) for pair in found["pairs"]] == [
         ("a", "b"),
         ("c", "d"),
@@ -388,7 +403,7 @@ def test_preferences_are_counted_whatever_side_a_model_was_on():
         vote("r2", "p2", "a", "b", "tie"),
         vote("r1", "p3", "a", "b", "bad"),
     ]
-    (pair,) = tally.preferences(votes)
+    (pair,) = estimates.preferences(votes)
     assert {key: pair[key] for key in ("a", "b", "votes", "for_a", "for_b", "tied", "bad")} == {
         "a": "a",
         "b": "b",
@@ -403,13 +418,13 @@ def test_preferences_are_counted_whatever_side_a_model_was_on():
 
 def test_the_sentences_are_those_of_claims_with_one_family_of_pairs():
     votes = planted(6, {"a": 1.2, "b": -1.2, "c": -1.2}, raters=20, prompts=30, each=60)
-    said = [pair["sentence"] for pair in tally.preferences(votes)]
+    said = [pair["sentence"] for pair in estimates.preferences(votes)]
     assert (
         said[0].startswith("a beats b by 0.")
         and said[1].startswith("a beats c by 0.")
         and said[2].startswith("b is not separated from c")
     )
-    assert {pair["family"] for pair in tally.preferences(votes)} == {3}
+    assert {pair["family"] for pair in estimates.preferences(votes)} == {3}
 
 
 def test_both_bad_is_no_preference_and_is_counted_with_each_model_and_without_it_too():
@@ -419,7 +434,7 @@ def test_both_bad_is_no_preference_and_is_counted_with_each_model_and_without_it
     share = 60 / (len(votes) + 60)
     assert found["models"]["a"]["bad"]["mean"] == pytest.approx(share, abs=1e-3)
     (without,) = found["otherwise"]["without_both_bad"]["pairs"]
-    (alone,) = tally.preferences(votes)
+    (alone,) = estimates.preferences(votes)
     assert without["difference"] == alone["difference"] and without["votes"] == len(votes)
     assert abs(found["pairs"][0]["difference"]["mean"]) < abs(without["difference"]["mean"])
 
@@ -504,7 +519,7 @@ def of_rater(name, failed, of, against, turned, seconds=20.0):
     ],
 )
 def test_a_rater_is_left_out_by_the_rule_alone(failed, of, against, turned, seconds, why):
-    (found,) = tally.raters(of_rater("r", failed, of, against, turned, seconds))
+    (found,) = people.raters(of_rater("r", failed, of, against, turned, seconds))
     assert found["excluded"] == why
     assert found["gold"] == {"n": of, "failed": failed}
     assert found["repeats"] == {"n": turned, "same": turned - against, "against": against}
@@ -536,7 +551,7 @@ def test_alpha_is_that_of_a_published_example():
         for name, said in (("x", first), ("y", second))
         for n in range(10)
     ]
-    found = tally.agreement(votes)
+    found = people.agreement(votes)
     assert (found["pairs"], found["raters"]) == (10, 2)
     assert found["alpha_nominal"]["mean"] == pytest.approx(0.095, abs=5e-4) and found[
         "alpha_ordinal"
@@ -551,7 +566,7 @@ def test_how_often_another_person_agrees_can_be_counted_by_hand():
         vote("z", "p1", "a", "b", "right"),
         vote("x", "p2", "a", "b", "left"),
     ]
-    found = tally.agreement(votes)
+    found = people.agreement(votes)
     assert found["another"]["mean"] == pytest.approx(1 / 3, abs=1e-4) and found["another"]["n"] == 3
     assert found["majority"]["mean"] == pytest.approx((0.5 + 0.5 + 0) / 3, abs=1e-4)
 
@@ -565,7 +580,7 @@ def test_a_judge_who_knows_what_most_people_prefer_is_above_another_person_and_b
     for prompt in range(300):
         lean = random.normal(0, 1.5)
         decks[f"p{prompt}-a-b"] = {"a": {"overall": 3 + lean}, "b": {"overall": 3.0}}
-        chance = [float(one) for one in tally.chances(numpy.array(lean), numpy.array(tie))]
+        chance = [float(one) for one in estimates.chances(numpy.array(lean), numpy.array(tie))]
         votes += [
             vote(
                 f"r{(prompt + k) % 9}",
@@ -576,10 +591,10 @@ def test_a_judge_who_knows_what_most_people_prefer_is_above_another_person_and_b
             )
             for k in range(3)
         ]
-    found, judge = tally.agreement(votes), tally.judged(votes, decks)["overall"]["shared"]
-    assert found["another"]["hi"] < judge["mean"] < found["at_most"]["mean"] < 1
+    found, shared = people.agreement(votes), judge.judged(votes, decks)["overall"]["shared"]
+    assert found["another"]["hi"] < shared["mean"] < found["at_most"]["mean"] < 1
     assert found["at_most"]["lo"] < found["at_most"]["mean"] < found["at_most"]["hi"]
-    text = tally.markdown(tally.tally(votes, decks))
+    text = words.markdown(tally.tally(votes, decks))
     assert (
         "| Any judge, at most | 0." in text
         and "Another person is no ceiling" in text
@@ -588,21 +603,26 @@ def test_a_judge_who_knows_what_most_people_prefer_is_above_another_person_and_b
 
 
 def test_the_most_that_a_judge_can_reach_can_be_counted_by_hand():
-    assert tally.most(0.635, 1) == pytest.approx(
+    assert people.most(0.635, 1) == pytest.approx(
         0.7598, abs=1e-4
     )  # where a perfect judge reaches 0.729
-    assert (tally.most(1.0, 1), tally.most(0.5, 1), tally.most(0.4, 0.5), tally.most(1.0, 0.5)) == (
+    assert (
+        people.most(1.0, 1),
+        people.most(0.5, 1),
+        people.most(0.4, 0.5),
+        people.most(1.0, 0.5),
+    ) == (
         1,
         0.5,
         0.5,
         1,
     )
     # Pairs on which people are all divided alike, 80 to 20: another person follows 0.68 of the votes, and the best judge exactly the most.
-    assert tally.most(0.8**2 + 0.2**2, 1) == pytest.approx(0.8)
+    assert people.most(0.8**2 + 0.2**2, 1) == pytest.approx(0.8)
 
 
 def test_where_nobody_shared_a_pair_no_agreement_is_claimed():
-    found = tally.agreement([vote("x", "p1", "a", "b", "left"), vote("y", "p2", "a", "b", "left")])
+    found = people.agreement([vote("x", "p1", "a", "b", "left"), vote("y", "p2", "a", "b", "left")])
     assert found["at_most"]["mean"] is None
     assert (
         found["pairs"] == 0
@@ -612,7 +632,7 @@ def test_where_nobody_shared_a_pair_no_agreement_is_claimed():
 
 
 def test_where_everybody_always_says_the_same_alpha_is_unknown():
-    found = tally.agreement(
+    found = people.agreement(
         [vote(name, f"p{n}", "a", "b", "left") for name in "xy" for n in range(8)]
     )
     assert found["alpha_nominal"]["mean"] is None and found["another"]["mean"] == 1.0
@@ -634,7 +654,7 @@ def test_the_judge_s_agreement_can_be_counted_by_hand():
         vote("x", "p4", "a", "b", "left"),
         vote("y", "p1", "a", "b", "tie"),
     ]
-    found = tally.judged(votes, decks)
+    found = judge.judged(votes, decks)
     assert (found["overall"]["choice"]["mean"], found["overall"]["choice"]["n"]) == (0.5, 2)
     assert found["design"]["choice"]["mean"] == pytest.approx(
         (0.5 + 1 + 1) / 3, abs=1e-4
@@ -671,7 +691,7 @@ NOW = {"viscraft": 0.4, "design": 0.25, "content": 0.2, "coherence": 0.15}
 
 def test_planted_weights_are_found_and_followed_on_prompts_that_were_held_out():
     true = {"viscraft": 0.0, "design": 0.2, "content": 0.7, "coherence": 0.1}
-    found = tally.weights(*scored(2, true, prompts=60), NOW)
+    found = judge.weights(*scored(2, true, prompts=60), NOW)
     assert sum(value["suggested"] for value in found["dimensions"].values()) == pytest.approx(
         1, abs=1e-3
     )
@@ -685,7 +705,7 @@ def test_planted_weights_are_found_and_followed_on_prompts_that_were_held_out():
 
 def test_weights_that_fit_only_what_they_were_fitted_to_are_not_advised():
     votes, decks = scored(3, NOW, prompts=20, raters=8)
-    found = tally.weights(votes, decks, NOW)
+    found = judge.weights(votes, decks, NOW)
     assert found["advice"] == "keep" and found["gain"]["lo"] <= 0
     assert found["accuracy"]["fitted"]["mean"] >= found["accuracy"]["held_out"]["mean"]
 
@@ -695,21 +715,21 @@ def test_a_dimension_in_which_no_two_decks_differ_gets_no_weight():
     for pair in map(dict.values, decks.values()):
         for side in pair:
             side["coherence"] = 3.0
-    found = tally.weights(votes, decks, NOW)
+    found = judge.weights(votes, decks, NOW)
     assert found["dimensions"]["coherence"] == {
         "current": 0.15,
         "suggested": None,
         "lo": None,
         "hi": None,
     }
-    assert "| Coherence | 0.15 | – | no two decks differ |" in tally.markdown(
+    assert "| Coherence | 0.15 | – | no two decks differ |" in words.markdown(
         {**tally.tally(votes, decks, NOW)}
     )
 
 
 def test_few_votes_suggest_no_weights():
     votes, decks = scored(5, NOW, prompts=8, raters=2)
-    assert tally.weights(votes[:12], decks, NOW) is None
+    assert judge.weights(votes[:12], decks, NOW) is None
 
 
 # Which next, and when to stop
@@ -724,7 +744,7 @@ def test_the_pair_of_models_that_is_known_least_is_asked_about_next_on_prompts_t
         for n in range(12)
         for left, right in (("a", "b"), ("b", "c"), ("c", "a"))
     ]
-    chosen = [candidates[at] for at in tally.choose(votes, candidates, 8)]
+    chosen = [candidates[at] for at in adaptive.most_telling(votes, candidates, 8)]
     assert all("c" in (row["left"], row["right"]) for row in chosen)
     assert {frozenset((row["left"], row["right"])) for row in chosen} == {
         frozenset("ac"),
@@ -735,14 +755,14 @@ def test_the_pair_of_models_that_is_known_least_is_asked_about_next_on_prompts_t
 
 def test_choosing_ends_with_the_candidates_and_never_names_one_twice():
     candidates = [{"prompt": f"p{n}", "left": "a", "right": "b"} for n in range(5)]
-    assert sorted(tally.choose([], candidates, 50)) == [0, 1, 2, 3, 4]
-    assert tally.choose([], [], 3) == []
+    assert sorted(adaptive.most_telling([], candidates, 50)) == [0, 1, 2, 3, 4]
+    assert adaptive.most_telling([], [], 3) == []
 
 
 def test_a_study_that_chooses_adaptively_asks_about_what_is_known_least_and_keeps_its_overlap(
     tmp_path,
 ):
-    store.build(
+    pairs.build(
         tmp_path / "study",
         [
             drawn.run(tmp_path / name, prompts=12, slides=1, size=40)
@@ -755,7 +775,7 @@ def test_a_study_that_chooses_adaptively_asks_about_what_is_known_least_and_keep
         per_rater=9,
         raters_per_pair=3,
     )
-    study = store.Study(tmp_path / "study", choose=tally.adaptive)
+    study = store.Study(tmp_path / "study", choose=adaptive.choose)
     between = {
         ident: {pair[side]["model"] for side in SIDES} for ident, pair in study.pairs.items()
     }
@@ -838,7 +858,7 @@ def test_votes_are_exported_whole_and_no_cell_is_a_formula():
         ),
         vote("x", "p2", "a", "b", "bad"),
     ]
-    lines, rows = tally.export(votes)
+    lines, rows = words.export(votes)
     assert [json.loads(line) for line in lines.splitlines()] == votes
     header, first, second = csv.reader(io.StringIO(rows.decode()))
     assert dict(zip(header, first, strict=True)) == {
@@ -860,14 +880,19 @@ def test_equal_votes_give_an_equal_tally_and_equal_pictures(tmp_path):
     votes = planted(13, {"a": 0.5, "b": -0.5}, raters=8, prompts=10, each=10)
     first, second = tally.tally(votes), tally.tally(votes)
     assert json.dumps(first) == json.dumps(second)
-    names = tally.pictures(tmp_path / "x", first, formats=("svg",))
+    names = plots.draw(tmp_path / "x", first, formats=("svg",))
     assert names == ["strengths.svg", "preference.svg", "agreement.svg"]
-    tally.pictures(tmp_path / "y", second, formats=("svg",))
+    plots.draw(tmp_path / "y", second, formats=("svg",))
     assert all(
         (tmp_path / "x" / name).read_bytes() == (tmp_path / "y" / name).read_bytes()
         for name in names
     )
 
 
-def test_the_choices_are_those_of_the_study():
-    assert tuple(store.CHOICES) == tally.CHOICES
+def test_what_is_taken_is_what_the_page_offers():
+    for taken, offered in (
+        (messages.Choice, messages.CHOICES),
+        (messages.Dimension, messages.DIMENSIONS),
+        (messages.Tag, messages.TAGS),
+    ):
+        assert get_args(taken) == tuple(offered)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.study import ballots, store, tally
+from decksmith.study import ballots, pairs, people, store, tally
 
 sys.path.insert(0, str(Path(__file__).parent))
 import ballots as drawn  # noqa: E402
@@ -28,7 +28,7 @@ def test_a_ballot_is_voted_on_from_disk_through_a_reload_asks_the_network_for_no
     ):
         assert needed.exists(), f"{needed} is missing: make setup"
     runs = [drawn.run(tmp_path / name, prompts=7, slides=2) for name in ("one", "two")]
-    store.build(tmp_path / "study", runs, seed=5, prompts=7, gold=0, repeats=0.15)
+    pairs.build(tmp_path / "study", runs, seed=5, prompts=7, gold=0, repeats=0.15)
     study = store.Study(tmp_path / "study")
     made = ballots.export(study, "Zoë <b>&amp;", tmp_path / "out")
     done = subprocess.run(
@@ -76,7 +76,7 @@ def test_a_ballot_is_voted_on_from_disk_through_a_reload_asks_the_network_for_no
     assert all(vote["seconds"] > 0 and vote["source"] == "ballot" for vote in votes)
     study.close()
     monkeypatch.setitem(
-        tally.RULE, "seconds", 0
+        people.RULE, "seconds", 0
     )  # this person looks at a slide for a third of a second
     counted, _ = tally.of_study(study)
     assert counted["votes"]["all"] == made["pairs"] and counted["study"]["closed"]

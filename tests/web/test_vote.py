@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.study import store
+from decksmith.study import pairs, store
 
 sys.path.insert(0, str(Path(__file__).parent))
 import ballots  # noqa: E402
@@ -41,7 +41,7 @@ def test_a_queue_is_voted_on_by_keyboard_and_phone_through_reloads_a_killed_serv
     (study / "secret").write_bytes(
         b"the same queues in every run...."
     )  # the browser's steps know who sees what first
-    assert store.build(study, runs, seed=5, failed=True)["pairs"] == {
+    assert pairs.build(study, runs, seed=5, failed=True)["pairs"] == {
         "vote": 6,
         "repeat": 1,
         "gold": 1,
@@ -89,7 +89,7 @@ def picture(place, out):
             ).stdout
         (run / "scores.jsonl").write_bytes(records)
         runs.append(run)
-    store.build(place / "study", runs, seed=3, repeats=0, gold=0)
+    pairs.build(place / "study", runs, seed=3, repeats=0, gold=0)
     subprocess.run(
         [NODE, Path(__file__).with_name("vote.mjs"), "screenshot", place / "study", out], check=True
     )

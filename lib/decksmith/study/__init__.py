@@ -1,6 +1,6 @@
-"""Blind studies: pairs of decks, the page on which people vote, ballots, votes from elsewhere, and what may be believed of it.
+"""Blind studies: people compare two decks for one request, do not know who made them, and are counted with intervals.
 
-In: two finished runs. Out: a study, and its tally.
+In: two or more finished runs, or votes that others collected. Out: a study (a folder with pairs, pictures and votes), and its tally.
 
-Used by pair-build, vote-*. May import results, judging and core.
+Used by pair-build, vote-serve, vote-export, vote-import and vote-tally. May import results, judging and core.
 """

@@ -1,4 +1,4 @@
-"""The polling booth: the pages on which people compare decks, and the server behind them.
+"""The polling booth: the server behind the pages on which people compare decks.
 
 A rater's link is all there is to a rater: `/r/TOKEN/` holds a signed name and everything below it. There are no cookies, so that no other
 page can act for a rater, and several people can vote in one browser. What goes out about a pair is its id, its request and its pictures.
@@ -6,106 +6,294 @@ page can act for a rater, and several people can vote in one browser. What goes 
 
 import asyncio
 import contextlib
-import functools
-import hashlib
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 from aiohttp import web as http
 
-from decksmith.core import cli, pages, stream, web
-from decksmith.study import outside, store
+from decksmith.core import cli, stream, web
+from decksmith.study import adaptive as next_pairs
+from decksmith.study import crowds, messages, outside, store
+from decksmith.study.page import files, page
 
 PICTURE = re.compile(r"[a-z2-7]{26}\.webp\Z")
 TOGETHER = 256  # votes that share one wait for the disk
+LARGEST = 1 << 16  # bytes of a request
+FOR_EVER = "public, max-age=31536000, immutable"
+
+Call = Callable[[], Any]
 
 
-# The pages
-
-
-def page(title, kind="rater", *, inline=None, message="", question="", handles=True):
-    """The text of a page: `rater`, `start` or `owner`; `message` stands on the start page.
-
-    inline   None for a page that a server gives. Else {"script": text that runs before vote.js and sets window.booth, "data": what it
-             finds as JSON in the element #data}: then the page is one file that needs nothing else, under a policy of hashes."""
-    files = _files()
-    given = {
-        "title": title,
-        "kind": kind,
-        "message": message,
-        "question": question,
-        "handles": handles,
-        "inline": None,
-        "names": {name.rpartition(".")[2]: name for name in files},
-    }
-    if inline:
-        script, style = inline.get("script", "") + "\n" + pages.script("vote.js"), _style()
-        given["inline"] = {
-            "policy": pages.policy(script, style, "data:"),
-            "script": pages.as_is(script),
-            "style": pages.as_is(style),
-            "data": pages.data(inline.get("data")),
-        }
-    return pages.template("vote.html.j2").render(given)
-
-
-@functools.cache
-def _style():
-    """vote.css with the fonts in it and the colours of the report."""
-    colours = re.findall(r"^:root[^{]*\{[^}]*\}", (pages.WEB / "report.css").read_text(), re.M)
-    return pages.faces() + "\n".join(colours) + "\n" + (pages.WEB / "vote.css").read_text()
-
-
-@functools.cache
-def _files():
-    """What the pages load, by names that change with the content."""
-    return {
-        f"vote-{hashlib.sha256(text.encode()).hexdigest()[:12]}.{kind}": (text.encode(), mime)
-        for kind, text, mime in (
-            ("css", _style(), "text/css"),
-            ("js", pages.script("vote.js"), "text/javascript"),
-        )
-    }
-
-
-# The server
-
-
-class _Writer:
+class Writer:
     """Votes that arrive while the disk is busy wait together and are stored by one transaction."""
 
-    def __init__(self, study):
-        self.study, self.waiting = study, asyncio.Queue()
+    def __init__(self, study: store.Study) -> None:
+        self.study = study
+        self.waiting: asyncio.Queue[tuple[Call, asyncio.Future[Any]]] = asyncio.Queue()
 
-    async def do(self, call):
+    async def do(self, call: Call) -> Any:
         """Do `call` in a durable transaction; returns its value or raises what it raised. Once begun it is finished, whoever hangs up."""
         future = asyncio.get_running_loop().create_future()
         self.waiting.put_nowait((call, future))
         return await future
 
-    async def run(self):
+    async def run(self) -> None:
+        """Store what waits, until cancelled."""
         while True:
             batch = [await self.waiting.get()]
             while not self.waiting.empty() and len(batch) < TOGETHER:
                 batch.append(self.waiting.get_nowait())
-            try:
-                done = await asyncio.to_thread(self.study.together, [call for call, _ in batch])
-            except Exception as error:  # a full disk, say: nothing of the batch is stored, and nobody is told that it was
-                cli.say(f"votes could not be stored: {error}")
-                done = [cli.TryAgain("this could not be stored; it will be tried again")] * len(
-                    batch
-                )
+            done = await self._stored([call for call, _ in batch])
             for (_, future), value in zip(batch, done, strict=True):
-                if not future.done():
-                    future.set_exception(value) if isinstance(
-                        value, Exception
-                    ) else future.set_result(value)
+                if future.done():
+                    continue
+                if isinstance(value, Exception):
+                    future.set_exception(value)
+                else:
+                    future.set_result(value)
+
+    async def _stored(self, calls: list[Call]) -> list[Any]:
+        try:
+            return await asyncio.to_thread(self.study.together, calls)
+        except Exception as error:  # a full disk, say: nothing of the batch is stored, and nobody is told that it was
+            cli.say(f"votes could not be stored: {error}")
+            return [cli.TryAgain("this could not be stored; it will be tried again") for _ in calls]
 
 
-def application(study, *, hosts=None, public=None, handles=True):
+class Booth:
+    """What the server answers. Every path of a rater or of the owner begins with their token."""
+
+    def __init__(self, study: store.Study, *, handles: bool = True) -> None:
+        self.study, self.handles = study, handles
+        self.writer = Writer(study)
+        self.known: dict[str, str] = {}  # raters by token
+        self.joins = web.Rate(60, 600)
+        self.misses = web.Rate(60, 60)
+        self.actions = web.Rate(240, 120)
+        self.looks = web.Rate(3000, 300)
+
+    def routes(self) -> list[http.AbstractRouteDef]:
+        """Every path with what answers it."""
+        return [
+            http.get("/", self.front),
+            http.get("/health", self.health),
+            http.get("/{name:vote-[0-9a-f]{12}[.](?:css|js)}", self.file),
+            http.post("/join", self.join),
+            http.get("/r/{token}", self.bare),
+            http.get("/r/{token}/", self.rater),
+            http.get("/r/{token}/sheet", self.sheet),
+            http.get("/r/{token}/p/{name}", self.picture),
+            http.post("/r/{token}/vote", self.vote),
+            http.post("/r/{token}/skip", self.skip),
+            http.post("/r/{token}/undo", self.undo),
+            http.post("/r/{token}/more", self.more),
+            http.get("/owner/{token}/", self.owner),
+            http.get("/owner/{token}/state", self.state),
+            http.post("/owner/{token}/{what:close|open}", self.close),
+            http.post("/owner/{token}/raters", self.invite),
+        ]
+
+    async def running(self, app: http.Application) -> AsyncIterator[None]:
+        """While the application runs, votes are stored."""
+        task = asyncio.create_task(self.writer.run())
+        yield
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    # Who asks
+
+    async def _rater(self, request: http.Request) -> str:
+        """The id of the rater whose link this is. Raises HTTPNotFound."""
+        token = request.match_info["token"]
+        if token in self.known:
+            return self.known[token]
+        rater = await asyncio.to_thread(self.study.rater, token)
+        if rater is None:
+            self.misses.check(web.remote(request))
+            raise http.HTTPNotFound(text="this link is not complete, or of another study")
+        if len(self.known) < store.MOST_RATERS:
+            self.known[token] = rater
+        return rater
+
+    async def _acting(self, request: http.Request) -> str:
+        """The rater, who wants to change something. Raises HTTPNotFound and HTTPTooManyRequests."""
+        rater = await self._rater(request)
+        self.actions.check(rater)
+        return rater
+
+    def _owner_only(self, request: http.Request) -> None:
+        if not self.study.owned(request.match_info["token"]):
+            self.misses.check(web.remote(request))
+            raise http.HTTPNotFound(text="this is not the owner's link")
+
+    # How it is answered
+
+    def _start(self, message: str = "", status: int = 200) -> http.Response:
+        """The start page."""
+        about = self.study.about
+        text = page(
+            about["title"],
+            "start",
+            message=message,
+            question=about["question"],
+            handles=self.handles and not self.study.closed,
+        )
+        return _html(text, status)
+
+    async def _changed(self, call: Call, say: Callable[[Any], dict[str, Any]]) -> http.Response:
+        """Do `call` durably and answer what `say` makes of its value; 409 and 423 say why not."""
+        try:
+            return http.json_response(say(await self.writer.do(call)))
+        except store.Closed as error:
+            return web.problem(423, str(error))
+        except store.Conflict as error:
+            return web.problem(409, str(error), stored=error.stored)
+
+    # Everybody
+
+    async def front(self, request: http.Request) -> http.Response:
+        return self._start()
+
+    async def health(self, request: http.Request) -> http.Response:
+        return http.json_response({"status": "ok"})
+
+    async def file(self, request: http.Request) -> http.Response:
+        name = request.match_info["name"]
+        if name not in files():
+            raise http.HTTPNotFound
+        body, mime = files()[name]
+        headers = {"Cache-Control": FOR_EVER}
+        return http.Response(body=body, content_type=mime, charset="utf-8", headers=headers)
+
+    async def join(self, request: http.Request) -> http.Response:
+        name = messages.read(messages.Join, await request.read()).name
+        if not self.handles:
+            raise http.HTTPForbidden(text="this study is by invitation: its owner gives you a link")
+        address = web.remote(request)
+        self.joins.check(address)
+        try:
+            return await self._changed(
+                lambda: self.study.add_rater(name, source="handle", fresh=True, address=address),
+                lambda token: {"link": f"/r/{token}/"},
+            )
+        except store.TooSoon as error:
+            raise http.HTTPTooManyRequests(
+                text=str(error), headers={"Retry-After": str(int(error.seconds) + 1)}
+            ) from None
+
+    # Raters
+
+    async def bare(self, request: http.Request) -> http.Response:
+        raise http.HTTPPermanentRedirect(f"/r/{request.match_info['token']}/")
+
+    async def rater(self, request: http.Request) -> http.Response:
+        try:
+            await self._rater(request)
+        except http.HTTPNotFound:
+            return self._start("This link is not complete, or belongs to another study.", 404)
+        return _html(page(self.study.about["title"]))
+
+    async def sheet(self, request: http.Request) -> http.Response:
+        rater = await self._rater(request)
+
+        def look() -> bytes:
+            found = self.study.sheet(rater)
+            if found["closed"]:
+                found["results"] = self.study.results()
+            return stream.dumps(found)
+
+        body = await asyncio.to_thread(look)
+        return http.Response(body=body, content_type="application/json", charset="utf-8")
+
+    async def picture(self, request: http.Request) -> http.Response:
+        self.looks.check(await self._rater(request))
+        name = request.match_info["name"]
+        if not PICTURE.match(name):
+            raise http.HTTPNotFound
+        try:
+            # Not as a file: its ETag and Last-Modified would be the same for a deck in whatever pair it stands.
+            data = await asyncio.to_thread((self.study.folder / "pictures" / name).read_bytes)
+        except OSError:
+            raise http.HTTPNotFound from None
+        headers = {"Cache-Control": "private, max-age=86400, immutable"}
+        return http.Response(body=data, content_type="image/webp", headers=headers)
+
+    async def vote(self, request: http.Request) -> http.Response:
+        rater = await self._acting(request)
+        said = messages.read(messages.Vote, await request.read())
+        ballot = said.ballot.model_dump()
+        return await self._changed(
+            lambda: self.study.vote(rater, said.pair, ballot, key=said.key), _is
+        )
+
+    async def skip(self, request: http.Request) -> http.Response:
+        rater = await self._acting(request)
+        said = messages.read(messages.OnePair, await request.read())
+        return await self._changed(lambda: self.study.skip(rater, said.pair, key=said.key), _is)
+
+    async def undo(self, request: http.Request) -> http.Response:
+        rater = await self._acting(request)
+        said = messages.read(messages.OnePair, await request.read())
+        return await self._changed(lambda: self.study.undo(rater, said.pair, key=said.key), _is)
+
+    async def more(self, request: http.Request) -> http.Response:
+        rater = await self._acting(request)
+        return await self._changed(lambda: self.study.more(rater), lambda n: {"given": n})
+
+    # The owner
+
+    async def owner(self, request: http.Request) -> http.Response:
+        try:
+            self._owner_only(request)
+        except http.HTTPNotFound:
+            return self._start("This is not the owner's link.", 404)
+        about = self.study.about
+        return _html(page(about["title"], "owner", question=about["question"]))
+
+    async def state(self, request: http.Request) -> http.Response:
+        self._owner_only(request)
+        return http.json_response(await asyncio.to_thread(progress, self.study))
+
+    async def close(self, request: http.Request) -> http.Response:
+        self._owner_only(request)
+        close = request.match_info["what"] == "close"
+        await self.writer.do(self.study.close if close else self.study.open)
+        return http.json_response({"closed": self.study.closed})
+
+    async def invite(self, request: http.Request) -> http.Response:
+        self._owner_only(request)
+        said = messages.read(messages.Invitation, await request.read())
+        names = list(dict.fromkeys(map(store.handle, said.names)))
+
+        def links(tokens: list[str]) -> dict[str, Any]:
+            pairs = zip(names, tokens, strict=True)
+            return {"links": [{"name": name, "link": f"/r/{token}/"} for name, token in pairs]}
+
+        return await self._changed(lambda: [self.study.add_rater(name) for name in names], links)
+
+
+def _html(text: str, status: int = 200) -> http.Response:
+    return http.Response(text=text, content_type="text/html", status=status)
+
+
+def _is(what: str) -> dict[str, str]:
+    return {"is": what}
+
+
+def application(
+    study: store.Study,
+    *,
+    hosts: set[str] | None = None,
+    public: str | None = None,
+    handles: bool = True,
+) -> http.Application:
     """The aiohttp application that serves `study`. hosts, public: by which names it may be called (web.application); handles: whether people
     may choose a name themselves, or need a link from the owner."""
-    app = web.application(
+    app: http.Application = web.application(
         csp=web.policy(
             script_src="'self'",
             style_src="'self'",
@@ -115,306 +303,102 @@ def application(study, *, hosts=None, public=None, handles=True):
         ),
         hosts=hosts,
         public=public,
-        body=1 << 16,
+        body=LARGEST,
     )
-    writer, known = _Writer(study), {}
-    joins, misses, actions, looks = (
-        web.Rate(60, 600),
-        web.Rate(60, 60),
-        web.Rate(240, 120),
-        web.Rate(3000, 300),
-    )
-    routes = http.RouteTableDef()
-
-    def html(text, status=200):
-        return http.Response(text=text, content_type="text/html", status=status)
-
-    def start(message="", status=200):
-        about = study.about
-        return html(
-            page(
-                about["title"],
-                "start",
-                message=message,
-                question=about["question"],
-                handles=handles and not study.closed,
-            ),
-            status,
-        )
-
-    async def rater_of(request):
-        token = request.match_info["token"]
-        if token not in known:
-            if (rater := await asyncio.to_thread(study.rater, token)) is None:
-                misses.check(web.remote(request))
-                raise http.HTTPNotFound(text="this link is not complete, or of another study")
-            if len(known) < store.MOST_RATERS:
-                known[token] = rater
-            return rater
-        return known[token]
-
-    def owned(request):
-        if not study.owned(request.match_info["token"]):
-            misses.check(web.remote(request))
-            raise http.HTTPNotFound(text="this is not the owner's link")
-
-    async def changed(call):
-        try:
-            return await writer.do(call)
-        except store.Closed as error:
-            return web.problem(423, str(error))
-        except store.Conflict as error:
-            return web.problem(409, str(error), stored=error.stored)
-
-    def said(value):
-        return value if isinstance(value, http.Response) else http.json_response(value)
-
-    @routes.get("/")
-    async def front(request):
-        return start()
-
-    @routes.get("/health")
-    async def health(request):
-        return http.json_response({"status": "ok"})
-
-    @routes.get("/{name:vote-[0-9a-f]{12}[.](?:css|js)}")
-    async def file(request):
-        body, mime = _files().get(request.match_info["name"]) or (None, None)
-        if body is None:
-            raise http.HTTPNotFound
-        return http.Response(
-            body=body,
-            content_type=mime,
-            charset="utf-8",
-            headers={"Cache-Control": "public, max-age=31536000, immutable"},
-        )
-
-    @routes.post("/join")
-    async def join(request):
-        body = await web.asked(request, name=str)
-        if not handles:
-            raise http.HTTPForbidden(text="this study is by invitation: its owner gives you a link")
-        joins.check(web.remote(request))
-        address = web.remote(request)
-        try:
-            token = await changed(
-                lambda: study.add_rater(
-                    body.get("name"), source="handle", fresh=True, address=address
-                )
-            )
-        except store.TooSoon as error:
-            raise http.HTTPTooManyRequests(
-                text=str(error), headers={"Retry-After": str(int(error.seconds) + 1)}
-            ) from None
-        return (
-            token
-            if isinstance(token, http.Response)
-            else http.json_response({"link": f"/r/{token}/"})
-        )
-
-    @routes.get("/r/{token}")
-    async def bare(request):
-        raise http.HTTPPermanentRedirect(f"/r/{request.match_info['token']}/")
-
-    @routes.get("/r/{token}/")
-    async def rater(request):
-        try:
-            await rater_of(request)
-        except http.HTTPNotFound:
-            return start("This link is not complete, or belongs to another study.", 404)
-        return html(page(study.about["title"]))
-
-    @routes.get("/r/{token}/sheet")
-    async def sheet(request):
-        rater = await rater_of(request)
-
-        def look():
-            found = study.sheet(rater)
-            return stream.dumps({**found, "results": study.results()} if found["closed"] else found)
-
-        return http.Response(
-            body=await asyncio.to_thread(look), content_type="application/json", charset="utf-8"
-        )
-
-    @routes.get("/r/{token}/p/{name}")
-    async def picture(request):
-        looks.check(await rater_of(request))
-        name = request.match_info["name"]
-        if not PICTURE.match(name):
-            raise http.HTTPNotFound
-        try:
-            # Not as a file: its ETag and Last-Modified would be the same for a deck in whatever pair it stands.
-            data = await asyncio.to_thread((study.folder / "pictures" / name).read_bytes)
-        except OSError:
-            raise http.HTTPNotFound from None
-        return http.Response(
-            body=data,
-            content_type="image/webp",
-            headers={"Cache-Control": "private, max-age=86400, immutable"},
-        )
-
-    @routes.post("/r/{token}/vote")
-    async def vote(request):
-        rater = await rater_of(request)
-        actions.check(rater)
-        body = await web.asked(request, pair=str, key=str, ballot=dict)
-        return said(
-            await changed(
-                lambda: {
-                    "is": study.vote(
-                        rater, body.get("pair"), body.get("ballot"), key=body.get("key")
-                    )
-                }
-            )
-        )
-
-    @routes.post("/r/{token}/skip")
-    async def skip(request):
-        rater = await rater_of(request)
-        actions.check(rater)
-        body = await web.asked(request, pair=str, key=str)
-        return said(
-            await changed(lambda: {"is": study.skip(rater, body.get("pair"), key=body.get("key"))})
-        )
-
-    @routes.post("/r/{token}/undo")
-    async def undo(request):
-        rater = await rater_of(request)
-        actions.check(rater)
-        body = await web.asked(request, pair=str, key=str)
-        if "pair" not in body:
-            raise http.HTTPBadRequest(
-                text="pair: which one?"
-            )  # a last one would be another when the request comes twice
-        return said(
-            await changed(lambda: {"is": study.undo(rater, body["pair"], key=body.get("key"))})
-        )
-
-    @routes.post("/r/{token}/more")
-    async def more(request):
-        rater = await rater_of(request)
-        actions.check(rater)
-        return said(await changed(lambda: {"given": study.more(rater)}))
-
-    @routes.get("/owner/{token}/")
-    async def owner(request):
-        try:
-            owned(request)
-        except http.HTTPNotFound:
-            return start("This is not the owner's link.", 404)
-        return html(page(study.about["title"], "owner", question=study.about["question"]))
-
-    @routes.get("/owner/{token}/state")
-    async def state(request):
-        owned(request)
-        return http.json_response(await asyncio.to_thread(progress, study))
-
-    @routes.post("/owner/{token}/{what:close|open}")
-    async def close(request):
-        owned(request)
-        await writer.do(study.close if request.match_info["what"] == "close" else study.open)
-        return http.json_response({"closed": study.closed})
-
-    @routes.post("/owner/{token}/raters")
-    async def raters(request):
-        owned(request)
-        names = (await web.asked(request, names=list)).get("names") or []
-        names = list({store.handle(name): None for name in names})
-        if len(names) > 500:
-            raise http.HTTPBadRequest(text="at most 500 names at a time")
-        tokens = await changed(lambda: [study.add_rater(name) for name in names])
-        return (
-            tokens
-            if isinstance(tokens, http.Response)
-            else http.json_response(
-                {
-                    "links": [
-                        {"name": name, "link": f"/r/{token}/"}
-                        for name, token in zip(names, tokens, strict=True)
-                    ]
-                }
-            )
-        )
-
-    app.add_routes(routes)
-
-    async def running(app):
-        task = asyncio.create_task(writer.run())
-        yield
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-    app.cleanup_ctx.append(running)
+    booth = Booth(study, handles=handles)
+    app.add_routes(booth.routes())
+    app.cleanup_ctx.append(booth.running)
     return app
 
 
-def progress(study):
-    """What the owner's page shows: how far everybody is, how attentive, how many votes the pairs have, and the counts."""
-    pairs, by, covered = study.pairs, defaultdict(list), defaultdict(int)
+def progress(study: store.Study) -> dict[str, Any]:
+    """What the owner's page shows: how far everybody is, how attentive, who came together, how many votes the pairs have, and the counts."""
+    by: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for vote in study.votes():
         by[vote["rater"]].append(vote)
-        covered[vote["pair"]] += vote["kind"] == "vote"
-    raters = []
-    for rater in study.raters():
-        votes = by[rater["id"]]
-        times, gold = (
-            sorted(vote["seconds"] for vote in votes),
-            [vote for vote in votes if vote["kind"] == "gold"],
-        )
-        raters.append(
-            {
-                **{
-                    key: rater[key]
-                    for key in ("name", "source", "given", "votes", "skipped", "last")
-                },
-                "seconds": times[len(times) // 2] if times else None,
-                "gold": [sum(vote["choice"] == vote["expect"] for vote in gold), len(gold)],
-                "link": f"/r/{study.token(rater['id'])}/",
-            }
-        )
-    each, asked = (
-        study.about["raters_per_pair"],
-        [pair for pair in pairs if pairs[pair]["kind"] == "vote"],
-    )
+    counted = [vote for votes in by.values() for vote in votes if vote["kind"] == "vote"]
+    people = study.raters()
+    asked = [pair for pair, about in study.pairs.items() if about["kind"] == "vote"]
+    covered = Counter(vote["pair"] for vote in counted)
+    each = study.about["raters_per_pair"]
+    enough = Counter(min(covered[pair], each) for pair in asked)
     return {
         "title": study.about["title"],
         "closed": study.closed,
         "pairs": len(asked),
         "each": each,
         "votes": sum(map(len, by.values())),
-        "covered": [sum(min(covered[pair], each) == n for pair in asked) for n in range(each + 1)],
-        "raters": raters,
+        "covered": [enough[n] for n in range(each + 1)],
+        "raters": [_person(study, rater, by[rater["id"]]) for rater in people],
+        "crowds": _crowds(people, counted),
         "results": study.results(),
     }
 
 
-def serve(folder, *, host="127.0.0.1", port=None, public=None, handles=True, adaptive=False):
-    """Serve the study in `folder` until SIGTERM or Ctrl-C; while it lasts, `server.json` in it says where. Without a port it listens where
-    it did the last time, because people keep their links. public: the origin that people open where a proxy stands between. adaptive: who comes is given the pairs that tell most (tally.adaptive)."""
-    if adaptive:
-        from decksmith.study import tally
-    study = store.Study(folder, tally.adaptive if adaptive else None)
+def _person(
+    study: store.Study, rater: dict[str, Any], votes: list[dict[str, Any]]
+) -> dict[str, Any]:
+    times = sorted(vote["seconds"] for vote in votes)
+    gold = [vote for vote in votes if vote["kind"] == "gold"]
+    about = {key: rater[key] for key in ("name", "source", "given", "votes", "skipped", "last")}
+    return {
+        **about,
+        "seconds": times[len(times) // 2] if times else None,
+        "gold": [sum(vote["choice"] == vote["expect"] for vote in gold), len(gold)],
+        "link": f"/r/{study.token(rater['id'])}/",
+    }
+
+
+def _crowds(people: list[dict[str, Any]], votes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Who came together, for the owner: {"chose", "addresses", "people", "rule", "warnings", "found":
+    [{"from", "names", "votes", "share", "large": whether that is much, "first", "last"}]}."""
+    gathered = crowds.find(people, votes)
+    names = {rater["id"]: rater["name"] for rater in people}
+    found = [
+        {
+            "from": crowds.origin(one),
+            "names": [names[rater] for rater in one["raters"]],
+            "large": crowds.large(one["share"]),
+            **{key: one[key] for key in ("votes", "share", "first", "last")},
+        }
+        for one in gathered["found"]
+    ]
+    kept = {key: gathered[key] for key in ("chose", "addresses", "people", "warnings")}
+    return {**kept, "rule": crowds.rule(), "found": found}
+
+
+def serve(
+    folder: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    public: str | None = None,
+    handles: bool = True,
+    adaptive: bool = False,
+) -> None:
+    """Serve the study in `folder` until SIGTERM or Ctrl-C; while it lasts, `server.json` in it says where.
+
+    port      by default where it listened the last time, because people keep their links
+    public    the origin that people open where a proxy stands between
+    handles   people may choose a name; else they need a link from the owner
+    adaptive  who comes is given the pairs that tell most (adaptive.choose)"""
+    study = store.Study(folder, next_pairs.choose if adaptive else None)
     outside.refuse(study)
     if port is None:
         port = int(study.recall("port") or 0)
     local = host in web.LOOPBACK
 
     @contextlib.asynccontextmanager
-    async def make(url):
+    async def make(url: str) -> AsyncIterator[http.Application]:
         study.remember("port", url.rpartition(":")[2])
         url = public or url
         owner = f"{url}/owner/{study.owner}/"
         with web.announced(study.folder / "server.json", {"url": url, "owner": owner}):
-            cli.say(
-                f"{study.folder}: {len(study.pairs)} pairs; people vote at {url}/"
-                if handles
-                else f"{study.folder}: {len(study.pairs)} pairs; by invitation"
-            )
+            where = f"people vote at {url}/" if handles else "by invitation"
+            cli.say(f"{study.folder}: {len(study.pairs)} pairs; {where}")
             cli.say(f"the owner's page, which makes links and closes the study: {owner}")
-            yield application(
-                study, hosts=web.LOOPBACK if local else None, public=public, handles=handles
-            )
+            hosts = web.LOOPBACK if local else None
+            yield application(study, hosts=hosts, public=public, handles=handles)
         study.close_file()
 
     web.run(make, host, port)

@@ -6,14 +6,14 @@ the owner and is in no crowd.
 """
 
 import ipaddress
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 # So many people of one address are a crowd, and so many whose names came within so many seconds, wherever from. A crowd with this
 # share of the votes is warned of. The numbers stood here before anybody voted.
-RULE = {"people": 3, "burst": 5, "seconds": 60, "share": 0.1}
+RULE: dict[str, Any] = {"people": 3, "burst": 5, "seconds": 60, "share": 0.1}
 SITE = 56  # bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest themselves (RFC 6177)
 
 
@@ -32,7 +32,7 @@ def network(address: str) -> str:
     return str(found if found.version == 4 else ipaddress.ip_network((found, SITE), strict=False))
 
 
-def find(people: Iterable[dict], votes: list[dict]) -> dict:
+def find(people: Iterable[dict[str, Any]], votes: list[dict[str, Any]]) -> dict[str, Any]:
     """The crowds among `people` ({"id", "network" or None, "at"}), and what share of the `votes` ({"rater"}) they cast.
 
     Returns {"rule", "chose": people who chose a name, "addresses", "found": [{"by": "address" or "burst", "networks", "first",
@@ -43,7 +43,7 @@ def find(people: Iterable[dict], votes: list[dict]) -> dict:
     )
     cast, total = Counter(vote["rater"] for vote in votes), len(votes)
 
-    def shares(members):
+    def shares(members: list[dict[str, Any]]) -> dict[str, Any]:
         count = sum(cast[one["id"]] for one in members)
         return {
             "people": len(members),
@@ -51,7 +51,7 @@ def find(people: Iterable[dict], votes: list[dict]) -> dict:
             "share": round(count / total, 4) if total else 0.0,
         }
 
-    def crowd(by, members):
+    def crowd(by: str, members: list[dict[str, Any]]) -> dict[str, Any]:
         return {
             "by": by,
             "networks": sorted({one["network"] for one in members}),
@@ -61,7 +61,7 @@ def find(people: Iterable[dict], votes: list[dict]) -> dict:
             **shares(members),
         }
 
-    of = defaultdict(list)
+    of: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for one in chose:
         of[one["network"]].append(one)
     found = [crowd("address", members) for members in of.values() if len(members) >= RULE["people"]]
@@ -82,7 +82,7 @@ def find(people: Iterable[dict], votes: list[dict]) -> dict:
     return {"rule": RULE, **all_in, "warnings": _warnings(all_in)}
 
 
-def bursts(people: list[dict]) -> Iterable[list[dict]]:
+def bursts(people: list[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
     """The stretches of `people`, who are in the order of "at", in which each stands among RULE["burst"] names of RULE["seconds"]."""
     times = [datetime.fromisoformat(one["at"]) for one in people]
     reach, last = RULE["burst"] - 1, -1
@@ -100,26 +100,26 @@ def bursts(people: list[dict]) -> Iterable[list[dict]]:
 
 def large(share: float) -> bool:
     """Whether this share of the votes is one that a reader has to hear of."""
-    return share > RULE["share"]
+    return bool(share > RULE["share"])
 
 
-def _warnings(found):
-    said = []
-    for one in found["found"]:
-        if large(one["share"]):
-            cast = f"cast {100 * one['share']:.0f} % of the votes"
-            if one["by"] == "address":
-                said.append(
-                    f"{one['people']} people who chose their names came from one address and {cast}; they may be one"
-                )
-            else:
-                seconds = (
-                    datetime.fromisoformat(one["last"]) - datetime.fromisoformat(one["first"])
-                ).total_seconds()
-                said.append(
-                    f"{one['people']} names were chosen within {max(1, seconds):.0f} s, from {len(one['networks'])} addresses, "
-                    f"and {cast}; they may be one script's"
-                )
+def rule() -> str:
+    """What makes a crowd, in words."""
+    return (
+        f"{RULE['people']} or more of one address, or {RULE['burst']} or more names within {RULE['seconds']} s. "
+        "Whom the owner gave a link is in none."
+    )
+
+
+def origin(crowd: dict[str, Any]) -> str:
+    """Where a crowd came from, in words; an address by the beginning of its hash."""
+    if crowd["by"] == "address":
+        return f"Address {crowd['networks'][0][:6]}"
+    return f"Within a minute, {len(crowd['networks'])} addresses"
+
+
+def _warnings(found: dict[str, Any]) -> list[str]:
+    said = [_warning(one) for one in found["found"] if large(one["share"])]
     if not said and large(found["share"]):
         said.append(
             f"{found['people']} people who chose their names came from few addresses or in bursts and cast "
@@ -128,18 +128,29 @@ def _warnings(found):
     return said
 
 
+def _warning(crowd: dict[str, Any]) -> str:
+    cast = f"cast {100 * crowd['share']:.0f} % of the votes"
+    if crowd["by"] == "address":
+        return f"{crowd['people']} people who chose their names came from one address and {cast}; they may be one"
+    first, last = (datetime.fromisoformat(crowd[end]) for end in ("first", "last"))
+    seconds = max(1, (last - first).total_seconds())
+    return (
+        f"{crowd['people']} names were chosen within {seconds:.0f} s, from {len(crowd['networks'])} addresses, "
+        f"and {cast}; they may be one script's"
+    )
+
+
 def by_time(
-    people: Iterable[dict], votes: list[dict], most: int = 24
+    people: Iterable[dict[str, Any]], votes: list[dict[str, Any]], most: int = 24
 ) -> list[tuple[str, int, int]]:
     """`[(time, names that were chosen then, votes)]` by minute, hour, day or month, whichever gives at most `most` rows first."""
     names = [one["at"] for one in people if one["network"]]
     cast = [vote["at"] for vote in votes if vote.get("at")]
-    for length in (16, 13, 10, 7):
-        rows = [(Counter(text[:length] for text in part)) for part in (names, cast)]
-        times = sorted(set(itertools.chain(*rows)))
+    for length in (16, 13, 10, 7):  # of the time as text: to the minute, hour, day, month
+        chosen = Counter(at[:length] for at in names)
+        voted = Counter(at[:length] for at in cast)
+        times = sorted({*chosen, *voted})
         if len(times) <= most:
             break
-    return [
-        (time.replace("T", " ") + (":00" if length == 13 else ""), rows[0][time], rows[1][time])
-        for time in times
-    ]
+    end = ":00" if length == 13 else ""
+    return [(time.replace("T", " ") + end, chosen[time], voted[time]) for time in times]

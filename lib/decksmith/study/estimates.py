@@ -1,0 +1,347 @@
+"""Which models people prefer, and by how much: shares and differences of each two, and strengths of all on one scale.
+
+Sentences that separate models are written by claims.verdict alone.
+"""
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from decksmith.results import claims, stats
+from decksmith.results.runs import interval
+from decksmith.study import crowds, intervals
+from decksmith.study.intervals import RATERS, Figure, Vote, figure, spread
+from decksmith.study.people import preferred
+
+if TYPE_CHECKING:
+    from decksmith.study.intervals import Array
+
+PRIOR = 3.0  # sd of a log strength before any vote: keeps resamples finite, moves 30 votes by less than a hundredth
+STEPS = 60  # of Newton's method, which needs about ten
+OUTCOMES = {"left": 0, "right": 1}  # of a vote, in counts; whatever prefers neither deck is 2
+
+
+# Strengths
+
+
+def fit(
+    counts: "Array", left: "Sequence[int] | Array", right: "Sequence[int] | Array", models: int
+) -> "Array":
+    """Davidson's model of paired comparison with ties (1970, JASA 65:317), with a common advantage of the left side (Davidson and Beaver
+    1977, Biometrics 33:693): P(left) : P(right) : P(tie) = exp(e/2) : exp(-e/2) : exp(t), e = s[left] - s[right] + bias.
+
+    counts: shape (b, rows, 3), votes for left, for right, tied, of `rows` ordered pairs of models (`left`, `right`: their places) in b
+    data sets. Returns (b, models + 2): log strengths with mean 0, bias, t, at the mode under normal priors of sd PRIOR. The likelihood is
+    concave in all of them; Newton's method finds its top.
+    """
+    import numpy
+
+    sizes = models + 2
+    design = design_of(left, right, models)
+    prior = numpy.eye(sizes) / PRIOR**2
+    at = numpy.zeros((len(counts), sizes))
+    for _ in range(STEPS):
+        slope, curve = slope_and_curve(at, design, counts)
+        step = numpy.linalg.solve(curve + prior, (slope - at @ prior)[..., None])[..., 0]
+        longest = numpy.abs(step).max(axis=1, keepdims=True)
+        step *= numpy.minimum(1, 2 / numpy.maximum(longest, 1e-12))
+        at += step
+        if numpy.abs(step).max() < 1e-9:
+            break
+    return at
+
+
+def design_of(
+    left: "Sequence[int] | Array", right: "Sequence[int] | Array", models: int
+) -> "Array":
+    """What decides the advantage of the left side in each row: shape (rows, models + 2), the columns as `fit` returns them."""
+    import numpy
+
+    rows = numpy.arange(len(left))
+    design = numpy.zeros((len(left), models + 2))
+    design[rows, left] += 1
+    design[rows, right] -= 1
+    design[:, models] = 1
+    return design
+
+
+def chances(eta: "Array | float", tie: "Array | float") -> "list[Array]":
+    """P(left), P(right), P(tie) for the advantage `eta` of the left side and the log weight `tie` of a tie."""
+    import numpy
+
+    top = numpy.maximum(numpy.abs(eta) / 2, tie)
+    parts = [numpy.exp(eta / 2 - top), numpy.exp(-eta / 2 - top), numpy.exp(tie - top)]
+    return [part / sum(parts) for part in parts]
+
+
+def slope_and_curve(at: "Array", design: "Array", counts: "Array") -> "tuple[Array, Array]":
+    """Gradient and minus the Hessian of the log likelihood, shapes (b, k) and (b, k, k)."""
+    import numpy
+
+    tie = numpy.eye(design.shape[1])[-1]
+    total = counts.sum(axis=2)
+    for_left, for_right, tied = chances(at @ design.T, at[:, -1:])
+    lead = for_left - for_right
+    slope = ((counts[..., 0] - counts[..., 1] - total * lead) / 2) @ design
+    slope[:, -1] += (counts[..., 2] - total * tied).sum(axis=1)
+    curve = numpy.einsum(
+        "br,ri,rj->bij", total * (for_left + for_right - lead**2) / 4, design, design, optimize=True
+    )
+    cross = (-total * lead * tied / 2) @ design
+    curve += cross[:, :, None] * tie + cross[:, None, :] * tie[:, None]
+    curve[:, -1, -1] += (total * tied * (1 - tied)).sum(axis=1)
+    return slope, curve
+
+
+def groups(votes: Iterable[Vote], models: Sequence[str]) -> list[list[str]]:
+    """Sets of models between which strengths are finite: from each to each other leads a chain of votes that were not lost (Ford 1957,
+    American Mathematical Monthly 64:28; a tie counts both ways). Outside of one set the votes give an order at most, or nothing."""
+    import numpy
+    from scipy.sparse.csgraph import connected_components
+
+    place = {model: at for at, model in enumerate(models)}
+    kept = numpy.zeros((len(models), len(models)))
+    for vote in votes:
+        a, b = place[vote["left"]], place[vote["right"]]
+        kept[a, b] += vote["choice"] != "right"
+        kept[b, a] += vote["choice"] != "left"
+    _, label = connected_components(kept, directed=True, connection="strong")
+    return [
+        [model for model, at in zip(models, label, strict=True) if at == one]
+        for one in sorted(set(label))
+    ]
+
+
+def strengths(votes: Sequence[Vote]) -> dict[str, Any]:
+    """Log strengths of the models by `fit`, with intervals: {"groups", "models": {model: figure}, "pairs": [{"a", "b", "log_odds",
+    "chance"}], "bias": figure, "tie": .., "width": the widest interval of a pair's log odds}.
+
+    votes: those that count. "chance" is that of a's deck being preferred where one is. Both bad is no preference, and goes in as a tie.
+    Models outside of each other's group have no finite difference: they get none.
+    """
+    models = sorted({vote[side] for vote in votes for side in ("left", "right")})
+    joined = groups(votes, models)
+    largest = max(map(len, joined))
+    found: dict[str, Any] = {
+        "groups": joined,
+        "models": {},
+        "pairs": [],
+        "bias": None,
+        "tie": None,
+        "width": None,
+    }
+    for group in joined:
+        inside = [vote for vote in votes if {vote["left"], vote["right"]} <= set(group)]
+        if len(group) == 1:
+            n = sum(group[0] in (vote["left"], vote["right"]) for vote in votes)
+            found["models"][group[0]] = {**intervals.UNKNOWN, "n": n}
+            continue
+        said = _of_group(inside, group)
+        found["models"] |= said["models"]
+        found["pairs"] += said["pairs"]
+        if len(group) == largest:
+            found["bias"], found["tie"] = said["bias"], said["tie"]
+    if len(joined) == 1:
+        found["width"] = _widest([pair["log_odds"] for pair in found["pairs"]])
+    return found
+
+
+def _of_group(votes: Sequence[Vote], models: Sequence[str]) -> dict[str, Any]:
+    """The strengths of models that votes join, as `strengths` has them."""
+    value, error, freedom = fitted(votes, models)
+    size = len(models)
+    played = Counter(model for vote in votes for model in (vote["left"], vote["right"]))
+    met = Counter(frozenset((vote["left"], vote["right"])) for vote in votes)
+    pairs = []
+    for at, (a, b) in enumerate(itertools.combinations(models, 2), size + 2):
+        n = met[frozenset((a, b))]
+        odds = figure(value[at], error[at], freedom, n)
+        chance = figure(value[at], error[at], freedom, n, form=_logistic)
+        pairs.append({"a": a, "b": b, "log_odds": odds, "chance": chance})
+    tied = any(vote["choice"] in ("tie", "bad") for vote in votes)
+    return {
+        "models": {
+            model: figure(value[at], error[at], freedom, played[model])
+            for at, model in enumerate(models)
+        },
+        "pairs": pairs,
+        "bias": figure(value[size], error[size], freedom, len(votes)),
+        "tie": stats.number(value[size + 1]) if tied else None,
+    }
+
+
+def _logistic(odds: float) -> float:
+    return 1 / (1 + math.exp(-odds))
+
+
+def _widest(figures: Iterable[Figure]) -> float | None:
+    widths = [one["hi"] - one["lo"] for one in figures if one["lo"] is not None]
+    width: float | None = stats.number(max(widths)) if widths else None
+    return width
+
+
+def fitted(votes: Sequence[Vote], models: Sequence[str]) -> "tuple[Array, Array, int]":
+    """`spread` of the strengths, the bias, the tie's weight and every difference of two strengths."""
+    import numpy
+
+    place = {model: at for at, model in enumerate(models)}
+    sides = [(place[vote["left"]], place[vote["right"]]) for vote in votes]
+    rows = sorted(set(sides))
+    left, right = numpy.array(rows).T
+    sums = numpy.zeros((len(votes), len(rows), 3))
+    for at, vote in enumerate(votes):
+        sums[at, rows.index(sides[at]), OUTCOMES.get(vote["choice"], 2)] = 1
+    a, b = numpy.array(list(itertools.combinations(range(len(models)), 2))).T
+
+    def statistic(weighted: "Array") -> "Array":
+        found = fit(weighted.reshape(len(weighted), len(rows), 3), left, right, len(models))
+        return numpy.concatenate([found, found[:, a] - found[:, b]], axis=1)
+
+    return spread(
+        statistic,
+        sums.reshape(len(votes), -1),
+        [vote["prompt"] for vote in votes],
+        [vote["rater"] for vote in votes],
+    )
+
+
+# Preferences
+
+
+def preferences(votes: Iterable[Vote], crowd: frozenset[str] = frozenset()) -> list[dict[str, Any]]:
+    """Every pair of models: counts, the share for each with half of what is tied or both bad, the net preference (share for a minus share
+    for b) with its interval and test, and the sentence that it bears (claims.verdict) with what limits it.
+
+    crowd: raters of whom nobody knows how many people they are. Where they cast much of a pair's votes, the sentence says so and what
+    the others say, and one that the others do not bear out separates nothing."""
+    met: dict[tuple[str, str], list[Vote]] = defaultdict(list)
+    for vote in votes:
+        a, b = sorted((vote["left"], vote["right"]))
+        met[a, b].append(vote)
+    found = _judged(met)
+    if crowd:
+        without = {
+            models: [vote for vote in mine if vote["rater"] not in crowd]
+            for models, mine in met.items()
+        }
+        others = {
+            (pair["a"], pair["b"]): pair
+            for pair in _judged({models: mine for models, mine in without.items() if mine})
+        }
+        for pair in found:
+            models = (pair["a"], pair["b"])
+            _limit_crowd(pair, met[models], crowd, others.get(models))
+    for pair in found:
+        people = len({vote["rater"] for vote in met[pair["a"], pair["b"]]})
+        if people < RATERS:
+            they = f"these {people} people" if people > 1 else "one person"
+            pair["sentence"] += f"; this speaks for {they} only"
+    return found
+
+
+def _judged(met: dict[tuple[str, str], list[Vote]]) -> list[dict[str, Any]]:
+    """The pairs of models with their corrected tests and sentences. met: {(a, b): votes on these two}."""
+    found = [_preference(a, b, votes) for (a, b), votes in sorted(met.items())]
+    tests = [pair["difference"]["p"] for pair in found]
+    adjusted = stats.holm([math.nan if p is None else p for p in tests])
+    for pair, p in zip(found, adjusted, strict=True):
+        pair["p_holm"], pair["family"] = stats.number(p, 6), len(found)
+        pair["verdict"], pair["sentence"] = claims.verdict(pair)
+    return found
+
+
+def _preference(a: str, b: str, votes: Sequence[Vote]) -> dict[str, Any]:
+    """Counts, share and difference of two models, without what depends on other pairs."""
+    import numpy
+
+    signs = [{a: 1, b: -1}.get(preferred(vote) or "", 0) for vote in votes]
+    prompts = [vote["prompt"] for vote in votes]
+    codes = intervals.codes(prompts)
+    sides = numpy.zeros((codes.max() + 1, 2))  # by prompt: votes for a, votes for b
+    for code, sign in zip(codes, signs, strict=True):
+        sides[code] += (sign == 1, sign == -1)
+    # A prompt counts by its votes: the mean over prompts is then the share of all votes.
+    sides *= len(sides) / len(votes)
+    sd = (sides[:, 0] - sides[:, 1]).std(ddof=1) if len(sides) > 1 else 0.0
+    p = stats.exchanged(sides[:, :1], sides[:, 1:])[0]
+    value, error, freedom = spread(
+        lambda sums: sums[:, :1] / sums[:, 1:],
+        numpy.array([[sign, 1.0] for sign in signs]),
+        prompts,
+        [vote["rater"] for vote in votes],
+    )
+    net = figure(value[0], error[0], freedom, len(sides), -1, 1)
+    half = figure(value[0], error[0], freedom, len(votes), -1, 1, form=lambda x: (1 + x) / 2)
+    return {
+        "a": a,
+        "b": b,
+        "votes": len(votes),
+        "for_a": signs.count(1),
+        "for_b": signs.count(-1),
+        "tied": sum(vote["choice"] == "tie" for vote in votes),
+        "bad": sum(vote["choice"] == "bad" for vote in votes),
+        "share": half,
+        "difference": {**net, "sd": stats.number(sd), "p": stats.number(p, 6)},
+    }
+
+
+def _limit_crowd(
+    pair: dict[str, Any],
+    votes: Sequence[Vote],
+    crowd: frozenset[str],
+    rest: dict[str, Any] | None,
+) -> None:
+    """Say in a pair's sentence that a crowd cast much of its votes. rest: the pair without the crowd, None where no vote is left."""
+    cast = [vote["rater"] for vote in votes if vote["rater"] in crowd]
+    if not crowds.large(len(cast) / len(votes)):
+        return
+    without = f"these it is {interval(rest['difference'])}" if rest else "these there is none"
+    said = (
+        f"{100 * len(cast) / len(votes):.0f} % of the votes are by {len(set(cast))} names that came from few addresses or in bursts, "
+        f"and without {without}"
+    )
+    if pair["verdict"] == "beats" and not _borne_out(pair, rest):
+        pair["verdict"], pair["sentence"] = claims.verdict({**pair, "doubts": [said]})
+    else:
+        pair["sentence"] += f"; {said}"
+
+
+def _borne_out(pair: dict[str, Any], rest: dict[str, Any] | None) -> bool:
+    """Whether the votes without the crowd separate the two models as well, and the same way round."""
+    if rest is None or rest["verdict"] != "beats":
+        return False
+    ahead: bool = (rest["difference"]["mean"] > 0) == (pair["difference"]["mean"] > 0)
+    return ahead
+
+
+# Precision
+
+
+def precision(votes: Sequence[Vote], wanted: float | None = None) -> dict[str, Any]:
+    """How precise the strengths are, and nothing of what they are: {"votes", "raters", "prompts", "width", "wanted", "enough", "about"}.
+
+    votes: those that count. width: of the widest 95 % interval of a difference of log strengths; None while the votes do not join all
+    models. enough: it is at most `wanted`, over FEWEST prompts and RATERS raters or more. about: how many votes of this kind that would
+    take. A rule that looks at the width alone may be asked as often as one likes: it stops no sooner for a finding than for none (Chow
+    and Robbins 1965, The Annals of Mathematical Statistics 36:457). A rule that looks at who leads may not.
+    """
+    width = strengths(votes)["width"] if votes else None
+    prompts = len({vote["prompt"] for vote in votes})
+    people = len({vote["rater"] for vote in votes})
+    found: dict[str, Any] = {
+        "votes": len(votes),
+        "raters": people,
+        "prompts": prompts,
+        "width": width,
+        "wanted": wanted,
+        "enough": None,
+        "about": None,
+    }
+    if wanted is not None:
+        narrow = width is not None and width <= wanted
+        found["enough"] = narrow and prompts >= stats.FEWEST and people >= RATERS
+    if wanted and width:
+        found["about"] = round(len(votes) * max(1, (width / wanted) ** 2))
+    return found

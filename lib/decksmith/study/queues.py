@@ -1,0 +1,72 @@
+"""Which pairs a person is given, and in which order."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+Dice = Callable[[str], float]  # a number from 0 to 1 that is the rater's own for this text
+
+
+def planned(pairs: Sequence[str], given: Mapping[str, int], each: int, n: int) -> list[str]:
+    """Up to `n` of `pairs`, of which all but 1 in `each` were given to others too, so that everybody
+    overlaps with somebody.
+
+    given: to how many people a pair was given; each: how many people are to see one."""
+    fresh = [pair for pair in pairs if not given.get(pair)]
+    begun = [pair for pair in pairs if 0 < given.get(pair, 0) < each]
+    full = [pair for pair in pairs if given.get(pair, 0) >= each]
+    begun.sort(key=lambda pair: -given[pair])
+    full.sort(key=lambda pair: given[pair])
+    shared = begun[: round(n * (each - 1) / each)]
+    chosen = [*shared, *fresh[: n - len(shared)]]
+    others = [*begun[len(shared) :], *full]
+    return chosen + others[: n - len(chosen)]
+
+
+def ordered(
+    pairs: Sequence[str], repeats: Mapping[str, str], prompts: Mapping[str, str], dice: Dice
+) -> list[str]:
+    """`pairs` and the repeats of them in the rater's own order.
+
+    repeats: {pair: its repeat}, which stands at least a quarter of the queue after its pair.
+    prompts: {pair: prompt}; no prompt comes twice in a row where that can be had."""
+    twice = [pair for pair in pairs if pair in repeats]
+    queue = sorted(pairs, key=dice)
+    gap = (len(pairs) + len(twice)) // 4
+    _bring_forward(queue, twice, max(0, len(queue) - 1 - gap - len(twice)), dice)
+    for pair in twice:
+        places = range(min(queue.index(pair) + 1 + gap, len(queue)), len(queue) + 1)
+        queue.insert(places[int(dice(repeats[pair]) * len(places))], repeats[pair])
+    once = {pair for pair in pairs if pair not in repeats}
+    _part(queue, [place for place, pair in enumerate(queue) if pair in once], prompts)
+    return queue
+
+
+def _bring_forward(queue: list[str], twice: Sequence[str], last: int, dice: Dice) -> None:
+    """Move what comes again, and stands after the place `last`, to a place that leaves room for that."""
+    for pair in twice:
+        if queue.index(pair) > last:
+            queue.remove(pair)
+            queue.insert(int(dice(f"early {pair}") * (last + 1)), pair)
+
+
+def _part(queue: list[str], free: Sequence[int], prompts: Mapping[str, str]) -> None:
+    """Where a prompt comes twice in a row, exchange one of the two with a pair elsewhere.
+
+    free: the places of pairs that may stand anywhere, because they do not come again."""
+
+    def same(place: int, next_to: int) -> bool:
+        return 0 <= next_to < len(queue) and prompts[queue[place]] == prompts[queue[next_to]]
+
+    def touches(place: int) -> bool:
+        return same(place, place - 1) or same(place, place + 1)
+
+    for place in range(1, len(queue)):
+        moved = place if place in free else place - 1
+        if moved not in free or not same(place, place - 1):
+            continue
+        for other in free:
+            if other == moved:
+                continue
+            queue[moved], queue[other] = queue[other], queue[moved]
+            if not touches(moved) and not touches(other):
+                break
+            queue[moved], queue[other] = queue[other], queue[moved]
