@@ -1,6 +1,9 @@
-"""Blind studies: people compare two decks for one request, do not know who made them, and are counted with intervals.
+"""Blind studies: people compare two decks for one request, do not know who made them, and are
+counted with intervals.
 
-In: two or more finished runs, or votes that others collected. Out: a study (a folder with pairs, pictures and votes), and its tally.
+In: two or more finished runs, or votes that others collected. Out: a study (a folder with pairs,
+pictures and votes), and its tally.
 
-Used by pair-build, vote-serve, vote-export, vote-import and vote-tally. May import results, judging and core.
+Used by pair-build, vote-serve, vote-export, vote-import and vote-tally. May import results, judging
+and core.
 """

@@ -1,7 +1,7 @@
 """Which pairs people are asked about next, by the votes so far.
 
-What was seen of the votes decides only which pairs are asked about, so a likelihood of the votes stays what it was; and a rater sees pair
-ids and nothing of it.
+What was seen of the votes decides only which pairs are asked about, so a likelihood of the votes
+stays what it was; and a rater sees pair ids and nothing of it.
 """
 
 import itertools
@@ -18,7 +18,8 @@ Candidate = Mapping[str, Any]  # {"prompt", "left": model, "right": model}
 
 
 def choose(study: store.Study, rater: str, candidates: Sequence[str], n: int) -> list[str]:
-    """`most_telling` as the hook of store.Study: all but 1 in `raters_per_pair` of the pairs are such as others voted on too."""
+    """`most_telling` as the hook of store.Study: all but 1 in `raters_per_pair` of the pairs are
+    such as others voted on too."""
     votes, pairs, each = list(study.votes()), study.pairs, study.about["raters_per_pair"]
     kept, _ = people.counted(votes)
     seen = Counter(vote["pair"] for vote in votes)
@@ -45,9 +46,9 @@ def choose(study: store.Study, rater: str, candidates: Sequence[str], n: int) ->
 def most_telling(votes: "Sequence[Vote]", candidates: Sequence[Candidate], n: int) -> list[int]:
     """The places in `candidates` of the `n` that the votes so far call for most, in order.
 
-    Each step takes the pair of models whose next vote is expected to shrink the variances of all differences of strengths most (by
-    expected information, as Glickman and Jensen 2005, Journal of Statistical Planning and Inference 127:279), on the prompt that has the
-    fewest votes.
+    Each step takes the pair of models whose next vote is expected to shrink the variances of all
+    differences of strengths most (by expected information, as Glickman and Jensen 2005, Journal of
+    Statistical Planning and Inference 127:279), on the prompt that has the fewest votes.
     """
     models = sorted({row[side] for row in [*votes, *candidates] for side in ("left", "right")})
     place = {model: at for at, model in enumerate(models)}
@@ -95,13 +96,15 @@ class _Known:
             row[[a, b]] = 1, -1
 
     def _vote(self, sides: tuple[int, int]) -> "tuple[Array, float]":
-        """A vote on two models, left and right, as a row of the design; and its expected information."""
+        """A vote on two models, left and right, as a row of the design; and its expected
+        information."""
         x = estimates.design_of([sides[0]], [sides[1]], self.cover.shape[0] - 2)[0]
         for_left, for_right, _ = estimates.chances(self.at[0] @ x, self.at[0, -1])
         return x, float((for_left + for_right - (for_left - for_right) ** 2) / 4)
 
     def least(self, waiting: Iterable[tuple[int, int]]) -> tuple[int, int]:
-        """The two models a vote on which shrinks the variances of all differences most; of equal ones the first."""
+        """The two models a vote on which shrinks the variances of all differences most; of equal
+        ones the first."""
         best, found = -1.0, (0, 1)
         for sides in waiting:
             x, told = self._vote(sides)

@@ -1,7 +1,8 @@
 """The polling booth: the server behind the pages on which people compare decks.
 
-A rater's link is all there is to a rater: `/r/TOKEN/` holds a signed name and everything below it. There are no cookies, so that no other
-page can act for a rater, and several people can vote in one browser. What goes out about a pair is its id, its request and its pictures.
+A rater's link is all there is to a rater: `/r/TOKEN/` holds a signed name and everything below it.
+There are no cookies, so that no other page can act for a rater, and several people can vote in one
+browser. What goes out about a pair is its id, its request and its pictures.
 """
 
 import asyncio
@@ -35,7 +36,8 @@ class Writer:
         self.waiting: asyncio.Queue[tuple[Call, asyncio.Future[Any]]] = asyncio.Queue()
 
     async def do(self, call: Call) -> Any:
-        """Do `call` in a durable transaction; returns its value or raises what it raised. Once begun it is finished, whoever hangs up."""
+        """Do `call` in a durable transaction; returns its value or raises what it raised. Once
+        begun it is finished, whoever hangs up."""
         future = asyncio.get_running_loop().create_future()
         self.waiting.put_nowait((call, future))
         return await future
@@ -58,7 +60,8 @@ class Writer:
     async def _stored(self, calls: list[Call]) -> list[Any]:
         try:
             return await asyncio.to_thread(self.study.together, calls)
-        except Exception as error:  # a full disk, say: nothing of the batch is stored, and nobody is told that it was
+        # A full disk, say: nothing of the batch is stored, and nobody is told that it was.
+        except Exception as error:
             cli.say(f"votes could not be stored: {error}")
             return [cli.TryAgain("this could not be stored; it will be tried again") for _ in calls]
 
@@ -215,7 +218,8 @@ class Booth:
         if not PICTURE.match(name):
             raise http.HTTPNotFound
         try:
-            # Not as a file: its ETag and Last-Modified would be the same for a deck in whatever pair it stands.
+            # Not as a file: its ETag and Last-Modified would be the same for a deck in whatever
+            # pair it stands.
             data = await asyncio.to_thread((self.study.folder / "pictures" / name).read_bytes)
         except OSError:
             raise http.HTTPNotFound from None
@@ -291,8 +295,9 @@ def application(
     public: str | None = None,
     handles: bool = True,
 ) -> http.Application:
-    """The aiohttp application that serves `study`. hosts, public: by which names it may be called (web.application); handles: whether people
-    may choose a name themselves, or need a link from the owner."""
+    """The aiohttp application that serves `study`. hosts, public: by which names it may be
+    called (web.application); handles: whether people may choose a name themselves, or need a
+    link from the owner."""
     app: http.Application = web.application(
         csp=web.policy(
             script_src="'self'",
@@ -312,7 +317,8 @@ def application(
 
 
 def progress(study: store.Study) -> dict[str, Any]:
-    """What the owner's page shows: how far everybody is, how attentive, who came together, how many votes the pairs have, and the counts."""
+    """What the owner's page shows: how far everybody is, how attentive, who came together, how
+    many votes the pairs have, and the counts."""
     by: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for vote in study.votes():
         by[vote["rater"]].append(vote)
@@ -350,8 +356,9 @@ def _person(
 
 
 def _crowds(people: list[dict[str, Any]], votes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Who came together, for the owner: {"chose", "addresses", "people", "rule", "warnings", "found":
-    [{"from", "names", "votes", "share", "large": whether that is much, "first", "last"}]}."""
+    """Who came together, for the owner: {"chose", "addresses", "people", "rule", "warnings",
+    "found": [{"from", "names", "votes", "share", "large": whether that is much, "first",
+    "last"}]}."""
     gathered = crowds.find(people, votes)
     names = {rater["id"]: rater["name"] for rater in people}
     found = [
@@ -376,7 +383,8 @@ def serve(
     handles: bool = True,
     adaptive: bool = False,
 ) -> None:
-    """Serve the study in `folder` until SIGTERM or Ctrl-C; while it lasts, `server.json` in it says where.
+    """Serve the study in `folder` until SIGTERM or Ctrl-C; while it lasts, `server.json` in it says
+    where.
 
     port      by default where it listened the last time, because people keep their links
     public    the origin that people open where a proxy stands between

@@ -1,8 +1,10 @@
 """Ballots: a study's pages as one file for each person, and the files that come back.
 
-What a person answers comes back signed (HMAC-SHA256, RFC 2104) with a key that belongs to that person's ballot and is derived from the
-study's secret. That shows that nobody changed the answers on the way and that they were made by somebody who has this very ballot. It does
-not show how they were made: the key is in the ballot, so whoever has it can sign what they like, in this one rater's name.
+What a person answers comes back signed (HMAC-SHA256, RFC 2104) with a key that belongs to that
+person's ballot and is derived from the study's secret. That shows that nobody changed the answers
+on the way and that they were made by somebody who has this very ballot. It does not show how they
+were made: the key is in the ballot, so whoever has it can sign what they like, in this one rater's
+name.
 """
 
 import base64
@@ -33,7 +35,8 @@ class Signed(messages.Message):
 
 
 class Answers(messages.Message):
-    """What one person answered: messages.Vote and messages.OnePair, which are checked once the signature is."""
+    """What one person answered: messages.Vote and messages.OnePair, which are checked once the
+    signature is."""
 
     study: str
     rater: str
@@ -58,8 +61,9 @@ def key(study: store.Study, rater: str) -> bytes:
 def export(study: store.Study, name: str, out: Path) -> dict[str, Any]:
     """Write the ballot of the rater of this name, who is added unless there, into the folder `out`.
 
-    Returns {"rater", "name", "pairs", "bytes", "path"}. The file needs nothing but itself: its policy forbids every connection. Raises
-    store.Closed when the study is closed, cli.BadData for a name that is none."""
+    Returns {"rater", "name", "pairs", "bytes", "path"}. The file needs nothing but itself: its
+    policy forbids every connection. Raises store.Closed when the study is closed, cli.BadData
+    for a name that is none."""
     outside.refuse(study)
     if study.closed:
         raise store.Closed("the study is closed")
@@ -105,10 +109,12 @@ def _plain(name: str) -> str:
 
 
 def merge(study: store.Study, path: Path, *, unfinished: bool = False) -> dict[str, Any]:
-    """Store the answers of one file: {"file", "is": "stored", "same" or "refused", "rater", "votes", "same", "differ", "why"}.
+    """Store the answers of one file: {"file", "is": "stored", "same" or "refused", "rater",
+    "votes", "same", "differ", "why"}.
 
-    A file is taken whole, in one durable transaction, or not at all; one that came before changes nothing ("same"). A vote that stands
-    for a pair stands: other answers are counted as "differ". unfinished: also files that do not answer all pairs."""
+    A file is taken whole, in one durable transaction, or not at all; one that came before
+    changes nothing ("same"). A vote that stands for a pair stands: other answers are counted as
+    "differ". unfinished: also files that do not answer all pairs."""
     found = {
         "file": str(path),
         "is": "refused",
@@ -146,7 +152,8 @@ def merge(study: store.Study, path: Path, *, unfinished: bool = False) -> dict[s
 def _read(
     study: store.Study, path: Path, unfinished: bool
 ) -> tuple[str, list[messages.Vote], list[messages.OnePair]]:
-    """`(rater, answers, skipped)` of a file that is whole, ours and signed; raises cli.BadData with a sentence that says what is wrong."""
+    """`(rater, answers, skipped)` of a file that is whole, ours and signed; raises cli.BadData
+    with a sentence that says what is wrong."""
     said = _signed(study, _bytes(path))
     if study.rater(study.token(said.rater)) is None:
         raise cli.BadData(

@@ -1,8 +1,8 @@
 """Crowds: names that people chose themselves, and that one person or one script may have chosen.
 
-A name costs nothing, so votes under many names are as many people only where something else says so. Two things are known of
-everybody who chose a name: the network it came from, as a keyed hash, and when. Whoever opened a link of the owner's is known to
-the owner and is in no crowd.
+A name costs nothing, so votes under many names are as many people only where something else says
+so. Two things are known of everybody who chose a name: the network it came from, as a keyed hash,
+and when. Whoever opened a link of the owner's is known to the owner and is in no crowd.
 """
 
 import ipaddress
@@ -11,14 +11,18 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-# So many people of one address are a crowd, and so many whose names came within so many seconds, wherever from. A crowd with this
-# share of the votes is warned of. The numbers stood here before anybody voted.
+# So many people of one address are a crowd, and so many whose names came within so many seconds,
+# wherever from. A crowd with this share of the votes is warned of. The numbers stood here before
+# anybody voted.
 RULE: dict[str, Any] = {"people": 3, "burst": 5, "seconds": 60, "share": 0.1}
-SITE = 56  # bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest themselves (RFC 6177)
+# Bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest
+# themselves (RFC 6177).
+SITE = 56
 
 
 def network(address: str) -> str:
-    """What an asker cannot change at will: an IPv4 address, or the first SITE bits of an IPv6 address; other text as it is."""
+    """What an asker cannot change at will: an IPv4 address, or the first SITE bits of an IPv6
+    address; other text as it is."""
     bare = address.strip()
     if bare.startswith("["):
         bare = bare[1:].partition("]")[0]
@@ -33,10 +37,12 @@ def network(address: str) -> str:
 
 
 def find(people: Iterable[dict[str, Any]], votes: list[dict[str, Any]]) -> dict[str, Any]:
-    """The crowds among `people` ({"id", "network" or None, "at"}), and what share of the `votes` ({"rater"}) they cast.
+    """The crowds among `people` ({"id", "network" or None, "at"}), and what share of the `votes`
+    ({"rater"}) they cast.
 
-    Returns {"rule", "chose": people who chose a name, "addresses", "found": [{"by": "address" or "burst", "networks", "first",
-    "last", "raters", "people", "votes", "share"}], "raters": everybody in a crowd, "people", "votes", "share", "warnings"}.
+    Returns {"rule", "chose": people who chose a name, "addresses", "found": [{"by": "address" or
+    "burst", "networks", "first", "last", "raters", "people", "votes", "share"}], "raters":
+    everybody in a crowd, "people", "votes", "share", "warnings"}.
     """
     chose = sorted(
         (one for one in people if one["network"]), key=lambda one: (one["at"], one["id"])
@@ -83,7 +89,8 @@ def find(people: Iterable[dict[str, Any]], votes: list[dict[str, Any]]) -> dict[
 
 
 def bursts(people: list[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
-    """The stretches of `people`, who are in the order of "at", in which each stands among RULE["burst"] names of RULE["seconds"]."""
+    """The stretches of `people`, who are in the order of "at", in which each stands among
+    RULE["burst"] names of RULE["seconds"]."""
     times = [datetime.fromisoformat(one["at"]) for one in people]
     reach, last = RULE["burst"] - 1, -1
     begin = None
@@ -143,7 +150,8 @@ def _warning(crowd: dict[str, Any]) -> str:
 def by_time(
     people: Iterable[dict[str, Any]], votes: list[dict[str, Any]], most: int = 24
 ) -> list[tuple[str, int, int]]:
-    """`[(time, names that were chosen then, votes)]` by minute, hour, day or month, whichever gives at most `most` rows first."""
+    """`[(time, names that were chosen then, votes)]` by minute, hour, day or month, whichever
+    gives at most `most` rows first."""
     names = [one["at"] for one in people if one["network"]]
     cast = [vote["at"] for vote in votes if vote.get("at")]
     for length in (16, 13, 10, 7):  # of the time as text: to the minute, hour, day, month

@@ -1,4 +1,5 @@
-"""Which models people prefer, and by how much: shares and differences of each two, and strengths of all on one scale.
+"""Which models people prefer, and by how much: shares and differences of each two, and strengths of
+all on one scale.
 
 Sentences that separate models are written by claims.verdict alone.
 """
@@ -18,7 +19,9 @@ from decksmith.study.people import preferred
 if TYPE_CHECKING:
     from decksmith.study.intervals import Array
 
-PRIOR = 3.0  # sd of a log strength before any vote: keeps resamples finite, moves 30 votes by less than a hundredth
+# The sd of a log strength before any vote: keeps resamples finite, moves 30 votes by less than a
+# hundredth.
+PRIOR = 3.0
 STEPS = 60  # of Newton's method, which needs about ten
 OUTCOMES = {"left": 0, "right": 1}  # of a vote, in counts; whatever prefers neither deck is 2
 
@@ -29,12 +32,14 @@ OUTCOMES = {"left": 0, "right": 1}  # of a vote, in counts; whatever prefers nei
 def fit(
     counts: "Array", left: "Sequence[int] | Array", right: "Sequence[int] | Array", models: int
 ) -> "Array":
-    """Davidson's model of paired comparison with ties (1970, JASA 65:317), with a common advantage of the left side (Davidson and Beaver
-    1977, Biometrics 33:693): P(left) : P(right) : P(tie) = exp(e/2) : exp(-e/2) : exp(t), e = s[left] - s[right] + bias.
+    """Davidson's model of paired comparison with ties (1970, JASA 65:317), with a common advantage
+    of the left side (Davidson and Beaver 1977, Biometrics 33:693): P(left) : P(right) : P(tie) =
+    exp(e/2) : exp(-e/2) : exp(t), e = s[left] - s[right] + bias.
 
-    counts: shape (b, rows, 3), votes for left, for right, tied, of `rows` ordered pairs of models (`left`, `right`: their places) in b
-    data sets. Returns (b, models + 2): log strengths with mean 0, bias, t, at the mode under normal priors of sd PRIOR. The likelihood is
-    concave in all of them; Newton's method finds its top.
+    counts: shape (b, rows, 3), votes for left, for right, tied, of `rows` ordered pairs of models
+    (`left`, `right`: their places) in b data sets. Returns (b, models + 2): log strengths with mean
+    0, bias, t, at the mode under normal priors of sd PRIOR. The likelihood is concave in all of
+    them; Newton's method finds its top.
     """
     import numpy
 
@@ -56,7 +61,8 @@ def fit(
 def design_of(
     left: "Sequence[int] | Array", right: "Sequence[int] | Array", models: int
 ) -> "Array":
-    """What decides the advantage of the left side in each row: shape (rows, models + 2), the columns as `fit` returns them."""
+    """What decides the advantage of the left side in each row: shape (rows, models + 2), the
+    columns as `fit` returns them."""
     import numpy
 
     rows = numpy.arange(len(left))
@@ -68,7 +74,8 @@ def design_of(
 
 
 def chances(eta: "Array | float", tie: "Array | float") -> "list[Array]":
-    """P(left), P(right), P(tie) for the advantage `eta` of the left side and the log weight `tie` of a tie."""
+    """P(left), P(right), P(tie) for the advantage `eta` of the left side and the log weight
+    `tie` of a tie."""
     import numpy
 
     top = numpy.maximum(numpy.abs(eta) / 2, tie)
@@ -96,8 +103,9 @@ def slope_and_curve(at: "Array", design: "Array", counts: "Array") -> "tuple[Arr
 
 
 def groups(votes: Iterable[Vote], models: Sequence[str]) -> list[list[str]]:
-    """Sets of models between which strengths are finite: from each to each other leads a chain of votes that were not lost (Ford 1957,
-    American Mathematical Monthly 64:28; a tie counts both ways). Outside of one set the votes give an order at most, or nothing."""
+    """Sets of models between which strengths are finite: from each to each other leads a chain
+    of votes that were not lost (Ford 1957, American Mathematical Monthly 64:28; a tie counts
+    both ways). Outside of one set the votes give an order at most, or nothing."""
     import numpy
     from scipy.sparse.csgraph import connected_components
 
@@ -115,11 +123,13 @@ def groups(votes: Iterable[Vote], models: Sequence[str]) -> list[list[str]]:
 
 
 def strengths(votes: Sequence[Vote]) -> dict[str, Any]:
-    """Log strengths of the models by `fit`, with intervals: {"groups", "models": {model: figure}, "pairs": [{"a", "b", "log_odds",
-    "chance"}], "bias": figure, "tie": .., "width": the widest interval of a pair's log odds}.
+    """Log strengths of the models by `fit`, with intervals: {"groups", "models": {model: figure},
+    "pairs": [{"a", "b", "log_odds", "chance"}], "bias": figure, "tie": .., "width": the widest
+    interval of a pair's log odds}.
 
-    votes: those that count. "chance" is that of a's deck being preferred where one is. Both bad is no preference, and goes in as a tie.
-    Models outside of each other's group have no finite difference: they get none.
+    votes: those that count. "chance" is that of a's deck being preferred where one is. Both bad is
+    no preference, and goes in as a tie. Models outside of each other's group have no finite
+    difference: they get none.
     """
     models = sorted({vote[side] for vote in votes for side in ("left", "right")})
     joined = groups(votes, models)
@@ -211,11 +221,13 @@ def fitted(votes: Sequence[Vote], models: Sequence[str]) -> "tuple[Array, Array,
 
 
 def preferences(votes: Iterable[Vote], crowd: frozenset[str] = frozenset()) -> list[dict[str, Any]]:
-    """Every pair of models: counts, the share for each with half of what is tied or both bad, the net preference (share for a minus share
-    for b) with its interval and test, and the sentence that it bears (claims.verdict) with what limits it.
+    """Every pair of models: counts, the share for each with half of what is tied or both bad, the
+    net preference (share for a minus share for b) with its interval and test, and the sentence that
+    it bears (claims.verdict) with what limits it.
 
-    crowd: raters of whom nobody knows how many people they are. Where they cast much of a pair's votes, the sentence says so and what
-    the others say, and one that the others do not bear out separates nothing."""
+    crowd: raters of whom nobody knows how many people they are. Where they cast much of a pair's
+    votes, the sentence says so and what the others say, and one that the others do not bear out
+    separates nothing."""
     met: dict[tuple[str, str], list[Vote]] = defaultdict(list)
     for vote in votes:
         a, b = sorted((vote["left"], vote["right"]))
@@ -242,7 +254,8 @@ def preferences(votes: Iterable[Vote], crowd: frozenset[str] = frozenset()) -> l
 
 
 def _judged(met: dict[tuple[str, str], list[Vote]]) -> list[dict[str, Any]]:
-    """The pairs of models with their corrected tests and sentences. met: {(a, b): votes on these two}."""
+    """The pairs of models with their corrected tests and sentences. met: {(a, b): votes on these
+    two}."""
     found = [_preference(a, b, votes) for (a, b), votes in sorted(met.items())]
     tests = [pair["difference"]["p"] for pair in found]
     adjusted = stats.holm([math.nan if p is None else p for p in tests])
@@ -293,7 +306,8 @@ def _limit_crowd(
     crowd: frozenset[str],
     rest: dict[str, Any] | None,
 ) -> None:
-    """Say in a pair's sentence that a crowd cast much of its votes. rest: the pair without the crowd, None where no vote is left."""
+    """Say in a pair's sentence that a crowd cast much of its votes. rest: the pair without the
+    crowd, None where no vote is left."""
     cast = [vote["rater"] for vote in votes if vote["rater"] in crowd]
     if not crowds.large(len(cast) / len(votes)):
         return
@@ -320,12 +334,15 @@ def _borne_out(pair: dict[str, Any], rest: dict[str, Any] | None) -> bool:
 
 
 def precision(votes: Sequence[Vote], wanted: float | None = None) -> dict[str, Any]:
-    """How precise the strengths are, and nothing of what they are: {"votes", "raters", "prompts", "width", "wanted", "enough", "about"}.
+    """How precise the strengths are, and nothing of what they are: {"votes", "raters", "prompts",
+    "width", "wanted", "enough", "about"}.
 
-    votes: those that count. width: of the widest 95 % interval of a difference of log strengths; None while the votes do not join all
-    models. enough: it is at most `wanted`, over FEWEST prompts and RATERS raters or more. about: how many votes of this kind that would
-    take. A rule that looks at the width alone may be asked as often as one likes: it stops no sooner for a finding than for none (Chow
-    and Robbins 1965, The Annals of Mathematical Statistics 36:457). A rule that looks at who leads may not.
+    votes: those that count. width: of the widest 95 % interval of a difference of log strengths;
+    None while the votes do not join all models. enough: it is at most `wanted`, over FEWEST prompts
+    and RATERS raters or more. about: how many votes of this kind that would take. A rule that looks
+    at the width alone may be asked as often as one likes: it stops no sooner for a finding than for
+    none (Chow and Robbins 1965, The Annals of Mathematical Statistics 36:457). A rule that looks at
+    who leads may not.
     """
     width = strengths(votes)["width"] if votes else None
     prompts = len({vote["prompt"] for vote in votes})

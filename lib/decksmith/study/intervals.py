@@ -1,9 +1,11 @@
 """A figure of votes with its interval, where prompts and raters are both samples.
 
-A vote belongs to a prompt and to a rater, so a figure's variance is that of clusters by prompt plus that of clusters by rater minus that
-of their cells, which both hold (Cameron, Gelbach and Miller 2011, Journal of Business and Economic Statistics 29:238). Each of the three is
-a Bayesian bootstrap (Rubin 1981, The Annals of Statistics 9:130): clusters get random weights and none is ever lost, so a resample never
-has a model without a win where the data has one. Ends are Student's t with the freedom of the fewer clusters.
+A vote belongs to a prompt and to a rater, so a figure's variance is that of clusters by prompt plus
+that of clusters by rater minus that of their cells, which both hold (Cameron, Gelbach and Miller
+2011, Journal of Business and Economic Statistics 29:238). Each of the three is a Bayesian bootstrap
+(Rubin 1981, The Annals of Statistics 9:130): clusters get random weights and none is ever lost, so
+a resample never has a model without a win where the data has one. Ends are Student's t with the
+freedom of the fewer clusters.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     Array = numpy.ndarray[Any, Any]
 
 RESAMPLES = 2000
-RATERS = 5  # with fewer, how raters differ cannot be estimated: prompts alone are resampled, and the tally says so
+# With fewer, how raters differ cannot be estimated: prompts alone are resampled, and the tally says
+# so.
+RATERS = 5
 HELD = 4_000_000  # random weights that are held at once
 UNKNOWN = {"mean": None, "lo": None, "hi": None, "n": 0}
 
@@ -31,7 +35,8 @@ def spread(
     prompts: Sequence[Hashable],
     raters: Sequence[Hashable] | None,
 ) -> "tuple[Array, Array, int]":
-    """A statistic's value, its standard error and degrees of freedom: arrays of shape (figures,), and a number.
+    """A statistic's value, its standard error and degrees of freedom: arrays of shape (figures,),
+    and a number.
 
     statistic  maps weighted sums of shape (b, m) to (b, figures)
     sums       shape (votes, m): what each vote adds to the m sums that the statistic is made of
@@ -67,7 +72,8 @@ def _variance(
     for start in range(0, RESAMPLES, block):
         weights = random.standard_exponential((min(block, RESAMPLES - start), groups))
         found.append(statistic(weights / weights.mean(axis=1, keepdims=True) @ table))
-    # Dirichlet weights spread a mean by s2 (G - 1) / (G (G + 1)); clusters drawn anew spread it by s2 / G.
+    # Dirichlet weights spread a mean by s2 (G - 1) / (G (G + 1)); clusters drawn anew spread it by
+    # s2 / G.
     variance: Array = numpy.concatenate(found).var(axis=0) * (groups + 1) / (groups - 1)
     return variance
 
@@ -97,10 +103,11 @@ def figure(
     high: float | None = None,
     form: Callable[[float], float] = float,
 ) -> Figure:
-    """`{"mean", "lo", "hi", "n"}` as in stats.mean; the ends are cut at what is possible, from `low` to `high`, and go through `form`.
+    """`{"mean", "lo", "hi", "n"}` as in stats.mean; the ends are cut at what is possible, from
+    `low` to `high`, and go through `form`.
 
-    Where all clusters are at one of these, resampling sees no doubt: the other end is then that of Clopper and Pearson (1934, Biometrika
-    26:404) for as many clusters, all alike."""
+    Where all clusters are at one of these, resampling sees no doubt: the other end is then that
+    of Clopper and Pearson (1934, Biometrika 26:404) for as many clusters, all alike."""
     lo, hi = ends(value, error, freedom)
     if error < 1e-12 and freedom and low is not None and high is not None and value in (low, high):
         reach = (high - low) * (1 - ((1 - stats.LEVEL) / 2) ** (1 / (freedom + 1)))
@@ -118,7 +125,8 @@ def figure(
 
 
 def share(values: "Sequence[float] | Array", votes: Sequence[Vote]) -> Figure:
-    """The mean of `values` from 0 to 1, one for each vote, with its interval: `{"mean", "lo", "hi", "n"}`."""
+    """The mean of `values` from 0 to 1, one for each vote, with its interval: `{"mean", "lo",
+    "hi", "n"}`."""
     import numpy
 
     if not len(values):

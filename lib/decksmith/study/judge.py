@@ -1,6 +1,8 @@
-"""The judge beside people: how often its numbers go with their votes, and which weights would follow them most closely.
+"""The judge beside people: how often its numbers go with their votes, and which weights would
+follow them most closely.
 
-decks, in what follows, is {pair: {model: {measure: number or None}}}: what the judge said of the two decks of a pair.
+decks, in what follows, is {pair: {model: {measure: number or None}}}: what the judge said of the
+two decks of a pair.
 """
 
 from collections import Counter
@@ -19,16 +21,18 @@ Decks = Mapping[str, Mapping[str, Mapping[str, float | None]]]
 DRAWN = 300  # resamples of the weights
 FOLDS = 10
 FEWEST = 50  # votes that weights are fitted to
-NOTHING = 1e-6  # a sum of coefficients at or below this says that no dimension goes with what people prefer
+# A sum of coefficients at or below this says that no dimension goes with what people prefer.
+NOTHING = 1e-6
 EQUAL = 1e-9  # numbers of a judge that differ by less are equal
 
 
 def judged(votes: Sequence[Vote], decks: Decks) -> dict[str, Any]:
-    """How often each of the judge's numbers is higher for the deck that a person prefers (equal numbers count a half), over the untied
-    votes: `{measure: {"choice": figure, "own": figure, "equal": share of equal numbers, "shared": figure}}`.
+    """How often each of the judge's numbers is higher for the deck that a person prefers (equal
+    numbers count a half), over the untied votes: `{measure: {"choice": figure, "own": figure,
+    "equal": share of equal numbers, "shared": figure}}`.
 
-    "choice": the vote itself. "own": what people said of the dimension of that name, where they did. "shared": "choice" over those
-    votes that agreement() is made of.
+    "choice": the vote itself. "own": what people said of the dimension of that name, where they
+    did. "shared": "choice" over those votes that agreement() is made of.
     """
     seen = Counter(vote["pair"] for vote in votes)
     measures = dict.fromkeys(
@@ -52,7 +56,8 @@ def judged(votes: Sequence[Vote], decks: Decks) -> dict[str, Any]:
 
 
 def _gaps(votes: Iterable[Vote], decks: Decks, name: str) -> list[tuple[Vote, float]]:
-    """`[(vote, the measure of the left deck minus that of the right)]` of the votes for which both are known."""
+    """`[(vote, the measure of the left deck minus that of the right)]` of the votes for which
+    both are known."""
     found = []
     for vote in votes:
         left, right = (deck.get(name) for deck in _sides(vote, decks))
@@ -68,7 +73,8 @@ def _sides(vote: Vote, decks: Decks) -> list[Mapping[str, float | None]]:
 
 
 def _credits(said: Iterable[tuple[Vote, str | None, float]]) -> list[tuple[Vote, float]]:
-    """`[(vote, credit)]` of `(vote, choice, gap)` with a side: 1 where the gap has the side of the choice, a half where it is 0."""
+    """`[(vote, credit)]` of `(vote, choice, gap)` with a side: 1 where the gap has the side of
+    the choice, a half where it is 0."""
     found = []
     for vote, choice, gap in said:
         if choice in ("left", "right"):
@@ -80,14 +86,17 @@ def _credits(said: Iterable[tuple[Vote, str | None, float]]) -> list[tuple[Vote,
 def weights(
     votes: Iterable[Vote], decks: Decks, current: Mapping[str, float]
 ) -> dict[str, Any] | None:
-    """Weights of the judge's dimensions that would follow the untied votes most closely, beside the `current` ones.
+    """Weights of the judge's dimensions that would follow the untied votes most closely, beside the
+    `current` ones.
 
-    A logistic regression of the side preferred on the differences of the dimensions and a constant (the bias to a side), coefficients at
-    least 0; the weights are the coefficients over their sum. The intervals are percentiles over prompts and raters drawn anew together
-    (Owen 2007, The Annals of Applied Statistics 1:386: rather too wide). `accuracy` is the share of votes whose side the weighted mean has
-    (equal: a half): of the votes that the weights were fitted to, of votes on prompts that were held out of ten fits, and with the current
-    weights; `gain` is held out minus current. A dimension in which no two decks differ has no weight to suggest. None where fewer than 50
-    votes or 6 prompts can be used.
+    A logistic regression of the side preferred on the differences of the dimensions and a constant
+    (the bias to a side), coefficients at least 0; the weights are the coefficients over their sum.
+    The intervals are percentiles over prompts and raters drawn anew together (Owen 2007, The Annals
+    of Applied Statistics 1:386: rather too wide). `accuracy` is the share of votes whose side the
+    weighted mean has (equal: a half): of the votes that the weights were fitted to, of votes on
+    prompts that were held out of ten fits, and with the current weights; `gain` is held out minus
+    current. A dimension in which no two decks differ has no weight to suggest. None where fewer
+    than 50 votes or 6 prompts can be used.
     """
     import numpy
 
@@ -156,7 +165,8 @@ def _credit(value: "Array", sign: "Array") -> "Array":
 def _percentiles(
     gap: "Array", sign: "Array", votes: Sequence[Vote], random: Any
 ) -> "tuple[Array, Array]":
-    """The ends of each dimension's weight, shapes (dimensions,), prompts and raters drawn anew together."""
+    """The ends of each dimension's weight, shapes (dimensions,), prompts and raters drawn anew
+    together."""
     import numpy
 
     by_prompt = intervals.codes(vote["prompt"] for vote in votes)
@@ -193,7 +203,8 @@ def _held_out(gap: "Array", sign: "Array", votes: Sequence[Vote], random: Any) -
 def _regression(
     gap: "Array", sign: "Array", weight: "Array", start: "Array | None" = None
 ) -> "Array":
-    """Coefficients >= 0 and a constant that make `sign` most likely: P(left) = 1 / (1 + exp(-(gap @ c + constant)))."""
+    """Coefficients >= 0 and a constant that make `sign` most likely: P(left) = 1 / (1 +
+    exp(-(gap @ c + constant)))."""
     import numpy
     from scipy.optimize import minimize
 

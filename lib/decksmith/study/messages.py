@@ -1,4 +1,5 @@
-"""What pages and ballots may send: pydantic models, and one sentence for whoever sends something else.
+"""What pages and ballots may send: pydantic models, and one sentence for whoever sends something
+else.
 
 A field's `description` is the whole sentence that is said where its value is wrong.
 """
@@ -48,7 +49,8 @@ Kind = TypeVar("Kind", bound=Message)
 
 
 class Ballot(Message):
-    """What a person says of a pair, with all its keys in one order: equal ballots are equal as text."""
+    """What a person says of a pair, with all its keys in one order: equal ballots are equal as
+    text."""
 
     choice: Choice = Field(description=f"choice is one of {', '.join(CHOICES)}")
     dimensions: dict[Dimension, Side] = Field(

@@ -1,7 +1,9 @@
-"""Votes from elsewhere: a file of votes that others collected becomes a study that vote-tally counts as its own.
+"""Votes from elsewhere: a file of votes that others collected becomes a study that vote-tally
+counts as its own.
 
-In comes a CSV or JSONL file, one row for each vote, and beside it, where there are such, scores of the decks (docs/records.md, "Scores
-of another tool"). A file is taken whole or not at all. docs/votes.md has the columns.
+In comes a CSV or JSONL file, one row for each vote, and beside it, where there are such, scores of
+the decks (docs/records.md, "Scores of another tool"). A file is taken whole or not at all.
+docs/votes.md has the columns.
 """
 
 import contextlib
@@ -19,7 +21,8 @@ from decksmith.core import cli, stream
 from decksmith.results import runs
 from decksmith.study import messages, store
 
-# By which names a column is known. `choice` may name a side by any name of the side's column, or the maker.
+# By which names a column is known. `choice` may name a side by any name of the side's column, or
+# the maker.
 COLUMNS = {
     "prompt": ("prompt", "prompt_id", "question_id"),
     "pair": ("pair", "pair_id"),
@@ -58,8 +61,9 @@ class _Bad(Exception):
 def read(path: Path) -> tuple[list[Vote], list[str]]:
     """The votes of a CSV or JSONL file, and the names of columns that are not read.
 
-    A vote: {"line", "kind", "pair", "prompt", "rater", "left", "right", "choice" (left, right, tie or bad), "dimensions", "seconds",
-    "at", "of", "expect"}. A vote that comes twice is there once. Raises cli.BadData that names line, column and value of bad rows."""
+    A vote: {"line", "kind", "pair", "prompt", "rater", "left", "right", "choice" (left, right,
+    tie or bad), "dimensions", "seconds", "at", "of", "expect"}. A vote that comes twice is there
+    once. Raises cli.BadData that names line, column and value of bad rows."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -164,7 +168,8 @@ class _Cells:
         self.row, self.columns = row, columns
 
     def column(self, *fields: str) -> str:
-        """The column of the first of these fields that the file has; a field's own name where it has none."""
+        """The column of the first of these fields that the file has; a field's own name where it
+        has none."""
         return next((self.columns[field] for field in fields if field in self.columns), fields[0])
 
     def text(self, field: str) -> str | None:
@@ -252,7 +257,8 @@ def _choice(said: str | None, vote: Vote, column: str) -> str:
 
 
 def _time(said: str | None, column: str) -> str:
-    """ISO 8601 or seconds since 1970 as ISO 8601 in UTC; a time without a zone is UTC. "" where nothing is said."""
+    """ISO 8601 or seconds since 1970 as ISO 8601 in UTC; a time without a zone is UTC. "" where
+    nothing is said."""
     if said is None:
         return ""
     try:
@@ -283,7 +289,8 @@ def _seconds(said: str | None, column: str) -> float | None:
 
 
 def _same_pair(vote: Vote, pairs: dict[str, tuple[int, dict[str, Any]]]) -> None:
-    """Give the vote the id of its pair, and see that a pair is always the same two decks; raises _Bad."""
+    """Give the vote the id of its pair, and see that a pair is always the same two decks; raises
+    _Bad."""
     makers = sorted((vote["left"], vote["right"]))
 
     def made(kind: str) -> str:
@@ -306,7 +313,8 @@ def _words(value: str | Sequence[str]) -> str:
 
 
 def _first(vote: Vote, said: dict[tuple[str, str], tuple[int, str]]) -> bool:
-    """Whether this is the first time that the rater says this of the pair; raises _Bad where it was something else before."""
+    """Whether this is the first time that the rater says this of the pair; raises _Bad where it
+    was something else before."""
     line, before = said.setdefault((vote["rater"], vote["pair"]), (vote["line"], preferred(vote)))
     if before != preferred(vote):
         raise _Bad(
@@ -340,10 +348,13 @@ def refuse(study: store.Study) -> None:
 
 
 def take(folder: Path, path: Path, scores: Path | None = None) -> dict[str, Any]:
-    """Put the votes of `path`, and the scores beside them, into the study in `folder`, which is made unless there.
+    """Put the votes of `path`, and the scores beside them, into the study in `folder`, which is
+    made unless there.
 
-    Returns {"file", "is": "stored" or "same", "votes": new ones, "same", "raters", "prompts", "makers", "unscored": decks without scores
-    among those that were voted on, "unread": columns}. Raises cli.BadData, and then nothing was taken; a file that came before changes nothing."""
+    Returns {"file", "is": "stored" or "same", "votes": new ones, "same", "raters", "prompts",
+    "makers", "unscored": decks without scores among those that were voted on, "unread":
+    columns}. Raises cli.BadData, and then nothing was taken; a file that came before changes
+    nothing."""
     votes, unread = read(path)
     if scores is not None:
         if not scores.is_file():
@@ -419,7 +430,8 @@ def _about(folder: Path, path: Path) -> dict[str, Any]:
 
 
 def _with_votes(folder: Path, path: Path, votes: Sequence[Vote]) -> dict[str, store.Pair]:
-    """The pairs of the study in `folder`, where there is one, and those of `votes`. Raises cli.BadData where these contradict it."""
+    """The pairs of the study in `folder`, where there is one, and those of `votes`. Raises
+    cli.BadData where these contradict it."""
     if not (folder / "pairs.jsonl").exists():
         pairs: dict[str, store.Pair] = {}
     else:
@@ -451,7 +463,8 @@ def _pair(vote: Vote) -> store.Pair:
 
 
 def _ballot(vote: Vote) -> dict[str, Any]:
-    """What is stored of a vote. The sides are the vote's own: elsewhere one person may have seen left what another saw right."""
+    """What is stored of a vote. The sides are the vote's own: elsewhere one person may have seen
+    left what another saw right."""
     return {
         "choice": vote["choice"],
         "dimensions": vote["dimensions"],
@@ -489,10 +502,12 @@ def _decks(pair: store.Pair) -> tuple[str, str, list[str]]:
 
 
 def measures(study: store.Study) -> tuple[Scores, dict[str, float] | None, list[str]]:
-    """`({(maker, prompt, 0): measures}, weights of the dimensions, makers without scores)` from the scores beside the votes.
+    """`({(maker, prompt, 0): measures}, weights of the dimensions, makers without scores)` from the
+    scores beside the votes.
 
-    Overall is the plain mean of the dimensions, so the weights are equal. Of several samples of a deck the mean counts, because a vote
-    does not say which of them was seen; a sample without scores is left out."""
+    Overall is the plain mean of the dimensions, so the weights are equal. Of several samples of
+    a deck the mean counts, because a vote does not say which of them was seen; a sample without
+    scores is left out."""
     names = {run["name"] for run in study.about["runs"]}
     if not (study.folder / "scores.jsonl").exists():
         return {}, None, sorted(names)

@@ -20,8 +20,8 @@ def page(
     """The text of a page: `rater`, `start` or `owner`; `message` stands on the start page.
 
     inline   None for a page that a server gives. Else {"script": text that runs before vote.js and
-             sets window.booth, "data": what it finds as JSON in the element #data}: then the page is
-             one file that needs nothing else, under a policy of hashes.
+             sets window.booth, "data": what it finds as JSON in the element #data}: then the page
+             is one file that needs nothing else, under a policy of hashes.
     handles  the start page offers to choose a name"""
     given: dict[str, Any] = {
         "title": title,

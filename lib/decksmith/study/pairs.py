@@ -1,4 +1,5 @@
-"""Which pairs a study asks about: drawn from two or more finished runs, by lot and balanced, never changed once they are there."""
+"""Which pairs a study asks about: drawn from two or more finished runs, by lot and balanced,
+never changed once they are there."""
 
 import itertools
 import json
@@ -81,19 +82,25 @@ def build(
     gold: float = 0.05,
     failed: bool = False,
 ) -> dict[str, Any]:
-    """Make the study in `folder`, or bring it up to what is asked; returns what there is and what was added, in numbers.
+    """Make the study in `folder`, or bring it up to what is asked; returns what there is and what
+    was added, in numbers.
 
     runs             run folders (scores.jsonl or renders.jsonl); each two of them are compared
-    seed             of prompts, sides and samples: the same seed gives the same pairs. By default drawn, and kept in study.json
-    prompts          for each two runs so many requests, spread evenly over the domains, the same ones for all where possible
-    raters_per_pair  how many people are to see a pair (3 unless the study says otherwise); per_rater how many pairs a person is given (40)
-    repeats          share of the pairs that come again later with sides swapped; gold: share of attention items, a deck beside a visibly
-                     damaged copy of itself
-    failed           also pairs in which an answer gave no accepted deck: it is shown as far as it got
+    seed             of prompts, sides and samples: the same seed gives the same pairs. By default
+                     drawn, and kept in study.json
+    prompts          for each two runs so many requests, spread evenly over the domains, the same
+                     ones for all where possible
+    raters_per_pair  how many people are to see a pair (3 unless the study says otherwise);
+                     per_rater how many pairs a person is given (40)
+    repeats          share of the pairs that come again later with sides swapped; gold: share of
+                     attention items, a deck beside a visibly damaged copy of itself
+    failed           also pairs in which an answer gave no accepted deck: it is shown as far as it
+                     got
 
-    Sides are balanced for each two runs. No line that is there is changed: calling it again adds only what is missing. Two processes
-    wait for each other; one that is killed leaves the study as it was. Raises cli.BadData when runs differ in more than the model, when
-    their requests differ, when the seed is another, and when there is nothing to compare."""
+    Sides are balanced for each two runs. No line that is there is changed: calling it again adds
+    only what is missing. Two processes wait for each other; one that is killed leaves the study
+    as it was. Raises cli.BadData when runs differ in more than the model, when their requests
+    differ, when the seed is another, and when there is nothing to compare."""
     folder = Path(folder)
     if "outside" in (store.about_of(folder) or {}):
         raise cli.BadData(
@@ -321,7 +328,8 @@ Models = tuple[str, str]  # two names in the order of the alphabet
 
 @dataclass(frozen=True)
 class _Lot:
-    """What pairs are drawn from. The same seed and runs give the same pairs; ids are keyed by the secret."""
+    """What pairs are drawn from. The same seed and runs give the same pairs; ids are keyed by
+    the secret."""
 
     seed: int
     secret: bytes
@@ -332,7 +340,8 @@ class _Lot:
         return store.dice(self.seed, *words)
 
     def heads(self, balance: int, *words: object) -> bool:
-        """Whether it is the turn of the first of two, who was chosen `balance` times more often than the second."""
+        """Whether it is the turn of the first of two, who was chosen `balance` times more often
+        than the second."""
         return balance < 0 or (balance == 0 and self.dice(*words) < 0.5)
 
     def eligible(self, run: str, prompt: str) -> list[int]:
@@ -340,7 +349,8 @@ class _Lot:
         return self.runs[run].eligible(prompt, states)
 
     def open(self, between: Models, prompt: str) -> bool:
-        """Whether people can compare two models on a prompt: both have a deck to show, one of them a rendered one."""
+        """Whether people can compare two models on a prompt: both have a deck to show, one of
+        them a rendered one."""
         if not all(self.eligible(name, prompt) for name in between):
             return False
         return any(self.runs[name].eligible(prompt, ("rendered",)) for name in between)
@@ -350,7 +360,8 @@ class _Lot:
         return {"model": run, "run": run, "sample": sample, "rendered": rendered}
 
     def prompts(self) -> list[str]:
-        """All prompts in the order in which they are taken: drawn within each domain, the domains in turn."""
+        """All prompts in the order in which they are taken: drawn within each domain, the
+        domains in turn."""
         domains: dict[str, set[str]] = defaultdict(set)
         for run in self.runs.values():
             for prompt, samples in run.decks.items():
@@ -370,7 +381,8 @@ class _Lot:
 def _wanted(
     lot: _Lot, old: Sequence[store.Pair], prompts: int, repeats: float, gold: float
 ) -> list[store.Pair]:
-    """The pairs that are missing, in the order in which people get them: every stretch has all models and many requests."""
+    """The pairs that are missing, in the order in which people get them: every stretch has all
+    models and many requests."""
     of_kind = {kind: [pair for pair in old if pair["kind"] == kind] for kind in KINDS}
     new = _votes(lot, of_kind["vote"], prompts)
     votes = [*of_kind["vote"], *new]
@@ -427,7 +439,8 @@ def _vote(lot: _Lot, between: Models, prompt: str, as_named: bool) -> store.Pair
 def _repeats(
     lot: _Lot, votes: Sequence[store.Pair], repeated: set[str], share: float
 ) -> list[store.Pair]:
-    """The first pair, and one in so many after it, again with its sides swapped, unless it was `repeated`."""
+    """The first pair, and one in so many after it, again with its sides swapped, unless it was
+    `repeated`."""
     found = []
     for index, pair in enumerate(votes):
         due = math.floor(index * share) > math.floor((index - 1) * share)
@@ -446,7 +459,8 @@ def _repeats(
 
 
 def _gold(lot: _Lot, asked: set[str], old: Sequence[store.Pair], missing: int) -> list[store.Pair]:
-    """Attention items: a clean deck beside a damaged copy of itself, of prompts that are not `asked` about where there are such."""
+    """Attention items: a clean deck beside a damaged copy of itself, of prompts that are not
+    `asked` about where there are such."""
     used = {(pair["left"]["run"], pair["prompt"]) for pair in old}
     decks = [
         (name, prompt, sample)

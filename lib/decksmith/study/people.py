@@ -37,8 +37,8 @@ def preferred(vote: Vote) -> str | None:
 def counted(
     votes: Iterable[Vote], crowd: frozenset[str] = frozenset()
 ) -> tuple[list[Vote], list[dict[str, Any]]]:
-    """`(votes that count, raters as raters() has them)`: neither gold nor repeats, all slides seen, raters that RULE does not leave out
-    and that are not of the `crowd`."""
+    """`(votes that count, raters as raters() has them)`: neither gold nor repeats, all slides
+    seen, raters that RULE does not leave out and that are not of the `crowd`."""
     votes = list(votes)
     people = raters(votes)
     for rater in people:
@@ -54,8 +54,9 @@ def usable(votes: Iterable[Vote]) -> list[Vote]:
 
 
 def raters(votes: Iterable[Vote]) -> list[dict[str, Any]]:
-    """What each rater did, in order of name: votes, gold items and swapped repeats with what went wrong, share of left among the untied,
-    median seconds, and `excluded`: why RULE leaves this rater out, or None."""
+    """What each rater did, in order of name: votes, gold items and swapped repeats with what
+    went wrong, share of left among the untied, median seconds, and `excluded`: why RULE leaves
+    this rater out, or None."""
     of = defaultdict(list)
     for vote in votes:
         of[vote["rater"]].append(vote)
@@ -102,9 +103,10 @@ def _rater(name: str, votes: Sequence[Vote]) -> dict[str, Any]:
 
 
 def agreement(votes: Iterable[Vote]) -> dict[str, Any]:
-    """How far people agree with each other, over pairs that several saw: Krippendorff's alpha (prompts resampled), and how often another
-    person, or the majority of the others, prefers the deck that a person prefers (a tie counts a half). `at_most`: the most that any judge
-    can reach on these pairs, as far as people's agreement tells (see `most`)."""
+    """How far people agree with each other, over pairs that several saw: Krippendorff's alpha
+    (prompts resampled), and how often another person, or the majority of the others, prefers the
+    deck that a person prefers (a tie counts a half). `at_most`: the most that any judge can
+    reach on these pairs, as far as people's agreement tells (see `most`)."""
     of = defaultdict(list)
     for vote in votes:
         of[vote["pair"]].append(vote)
@@ -147,11 +149,14 @@ def _at_most(person: Figure, untied: float) -> Figure:
 
 
 def most(another: float, untied: float) -> float:
-    """The most votes that a judge can follow where another person follows the share `another` of them, and `untied` of all have a side.
+    """The most votes that a judge can follow where another person follows the share `another` of
+    them, and `untied` of all have a side.
 
-    A judge who knows what most people prefer says one thing where people say several. If a person's vote on pair i is d_i for one side on
-    average, another person follows (1 + mean d_i^2 / untied) / 2 and that judge (1 + mean |d_i| / untied) / 2, and mean |d_i| is between
-    the mean and the root of the mean of d_i^2 (Jensen): so he is at `another` or above it, and at this value or below it."""
+    A judge who knows what most people prefer says one thing where people say several. If a
+    person's vote on pair i is d_i for one side on average, another person follows (1 + mean
+    d_i^2 / untied) / 2 and that judge (1 + mean |d_i| / untied) / 2, and mean |d_i| is between
+    the mean and the root of the mean of d_i^2 (Jensen): so he is at `another` or above it, and
+    at this value or below it."""
     return float((1 + min(1, (max(0, 2 * another - 1) / untied) ** 0.5)) / 2)
 
 

@@ -1,4 +1,5 @@
-"""What a voter sees of a pair: its slides, drawn anew at one width, without what files say of their origin."""
+"""What a voter sees of a pair: its slides, drawn anew at one width, without what files say of
+their origin."""
 
 import io
 import os
@@ -33,11 +34,11 @@ def draw(
     pairs: Sequence[dict[str, Any]],
     slides: Mapping[tuple[str, str, int], Sequence[Path]],
 ) -> None:
-    """Draw the slides of `pairs` into `folder`/pictures, both sides of a pair at one width, and name
-    them in the pairs: {"pictures": {"left": [name], "right": [..]}}.
+    """Draw the slides of `pairs` into `folder`/pictures, both sides of a pair at one width, and
+    name them in the pairs: {"pictures": {"left": [name], "right": [..]}}.
 
-    slides: the pictures of each deck, {(run, prompt, sample): paths}. Raises cli.BadData for one that
-    cannot be read."""
+    slides: the pictures of each deck, {(run, prompt, sample): paths}. Raises cli.BadData for one
+    that cannot be read."""
     (folder / "pictures").mkdir(exist_ok=True)
     for left_over in (folder / "pictures").glob("*.tmp"):  # of a build that was killed
         left_over.unlink()
@@ -66,7 +67,8 @@ def draw(
 
 
 class _Drawn:
-    """The pictures that were drawn, each once; the same slide in another pair is another name for the same bytes."""
+    """The pictures that were drawn, each once; the same slide in another pair is another name
+    for the same bytes."""
 
     def __init__(self) -> None:
         self.files: dict[_Picture, Path] = {}
@@ -101,7 +103,8 @@ def _webp(picture: _Picture) -> bytes:
 
 
 def _opened(path: Path) -> "Image":
-    """The picture as bare pixels: what a file says beside them (EXIF, colour profile, comments) is left behind."""
+    """The picture as bare pixels: what a file says beside them (EXIF, colour profile, comments)
+    is left behind."""
     from PIL import Image
 
     try:

@@ -6,8 +6,8 @@ Dice = Callable[[str], float]  # a number from 0 to 1 that is the rater's own fo
 
 
 def planned(pairs: Sequence[str], given: Mapping[str, int], each: int, n: int) -> list[str]:
-    """Up to `n` of `pairs`, of which all but 1 in `each` were given to others too, so that everybody
-    overlaps with somebody.
+    """Up to `n` of `pairs`, of which all but 1 in `each` were given to others too, so that
+    everybody overlaps with somebody.
 
     given: to how many people a pair was given; each: how many people are to see one."""
     fresh = [pair for pair in pairs if not given.get(pair)]
@@ -41,7 +41,8 @@ def ordered(
 
 
 def _bring_forward(queue: list[str], twice: Sequence[str], last: int, dice: Dice) -> None:
-    """Move what comes again, and stands after the place `last`, to a place that leaves room for that."""
+    """Move what comes again, and stands after the place `last`, to a place that leaves room for
+    that."""
     for pair in twice:
         if queue.index(pair) > last:
             queue.remove(pair)

@@ -1,8 +1,9 @@
 """The study on disk: who votes, what they said, and who made which deck.
 
-A study is a folder. `pairs.jsonl`, `study.json` and `secret` say who made which deck: they are its owner's, and nothing of them goes to
-a rater but a pair's id, its request and the names of its pictures. Ids and names are keyed hashes: they say nothing without the secret.
-`votes.db` (SQLite) holds raters and votes; what `vote` has returned from is on the disk.
+A study is a folder. `pairs.jsonl`, `study.json` and `secret` say who made which deck: they are its
+owner's, and nothing of them goes to a rater but a pair's id, its request and the names of its
+pictures. Ids and names are keyed hashes: they say nothing without the secret. `votes.db` (SQLite)
+holds raters and votes; what `vote` has returned from is on the disk.
 """
 
 import contextlib
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from itsdangerous import URLSafeSerializer
 
 MOST_RATERS = 20_000
-# So many names may be chosen from one network within so many seconds. The owner's links have no such limit.
+# So many names may be chosen from one network within so many seconds. The owner's links have no
+# such limit.
 NAMES, SPAN = 5, 3600
 SCHEMA = """
 CREATE TABLE raters (id TEXT PRIMARY KEY, name TEXT NOT NULL, folded TEXT NOT NULL UNIQUE, source TEXT NOT NULL, at TEXT NOT NULL,
@@ -136,7 +138,8 @@ def pairs_of(folder: Path) -> dict[str, Pair]:
 
 
 def handle(name: object) -> str:
-    """A name as people give it, tidied; raises cli.BadData for one that is empty, long or has characters that cannot be seen."""
+    """A name as people give it, tidied; raises cli.BadData for one that is empty, long or has
+    characters that cannot be seen."""
     tidy = " ".join(unicodedata.normalize("NFC", name).split()) if isinstance(name, str) else ""
     if not 1 <= len(tidy) <= 40:
         raise cli.BadData("a name has 1 to 40 characters")
@@ -163,9 +166,11 @@ Chooser = Callable[["Study", str, list[str], int], Iterable[str]]
 
 
 class Study:
-    """A study that was built. Several processes may have it open; what a method that changes it has returned from is on the disk.
+    """A study that was built. Several processes may have it open; what a method that changes it has
+    returned from is on the disk.
 
-    choose   for the pairs a rater is given, in place of the planned overlap: choose(study, rater, candidates, n) -> n of their ids"""
+    choose   for the pairs a rater is given, in place of the planned overlap: choose(study, rater,
+             candidates, n) -> n of their ids"""
 
     def __init__(self, folder: Path | str, choose: Chooser | None = None) -> None:
         self.folder, self.choose = Path(folder), choose
@@ -210,7 +215,8 @@ class Study:
     @contextlib.contextmanager
     def _first_alone(self) -> Iterator[None]:
         """Changing the journal's mode does not wait for another process that is doing the same."""
-        # Another file than the database: SQLite's own locks on that would go when it is closed here (sqlite.org/howtocorrupt.html).
+        # Another file than the database: SQLite's own locks on that would go when it is closed here
+        # (sqlite.org/howtocorrupt.html).
         with open(self.folder / "study.json", "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -240,8 +246,9 @@ class Study:
                 raise
 
     def together(self, calls: Iterable[Callable[[], Any]]) -> list[Any]:
-        """Do `calls` (functions without arguments that change this study) in one durable transaction, which costs one wait for the disk.
-        Returns for each its value, or the exception that it raised; what it did is undone then."""
+        """Do `calls` (functions without arguments that change this study) in one durable
+        transaction, which costs one wait for the disk. Returns for each its value, or the
+        exception that it raised; what it did is undone then."""
         done: list[Any] = []
         with self._writing():
             for call in calls:
@@ -290,7 +297,8 @@ class Study:
         from itsdangerous import URLSafeSerializer
 
         how = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
-        # The name says nothing of where this file stands: with another one no link of a study would open any more.
+        # The name says nothing of where this file stands: with another one no link of a study would
+        # open any more.
         return URLSafeSerializer(self.secret, salt=f"decksmith.blindtest.{salt}", signer_kwargs=how)
 
     def _signed(self, salt: str, token: str) -> Any:
@@ -316,16 +324,16 @@ class Study:
     def add_rater(
         self, name: str, *, source: str = "link", fresh: bool = False, address: str | None = None
     ) -> str:
-        """The token of the rater of this name, who is added unless there. The same name has the same
-        token in this study, whatever happens to votes.db.
+        """The token of the rater of this name, who is added unless there. The same name has the
+        same token in this study, whatever happens to votes.db.
 
         source   handle (the name was chosen), link (an invitation) or ballot
         fresh    raises Conflict for a name that is taken
         address  of whoever chose the name; a keyed hash of its network is kept, and TooSoon raised
                  when NAMES of it came within SPAN
 
-        A name that somebody chose for themselves is taken for everybody else: an invitation would be
-        to vote as them."""
+        A name that somebody chose for themselves is taken for everybody else: an invitation
+        would be to vote as them."""
         name = handle(name)
         folded = unicodedata.normalize("NFKC", name).casefold()
         rater = keyed(self.secret, "rater", folded, size=6)
@@ -350,8 +358,9 @@ class Study:
         return self.token(rater)
 
     def _network(self, address: str) -> str:
-        """A keyed hash of the network of `address`. Raises TooSoon when NAMES of it came within SPAN.
-        The names are counted on the disk: a server that starts again has not forgotten them."""
+        """A keyed hash of the network of `address`. Raises TooSoon when NAMES of it came within
+        SPAN. The names are counted on the disk: a server that starts again has not forgotten
+        them."""
         network = keyed(self.secret, "network", crowds.network(address), size=8)
         last = self._value(
             "SELECT at FROM raters WHERE network = ? AND at > ? ORDER BY at DESC LIMIT 1 OFFSET ?",
@@ -380,8 +389,9 @@ class Study:
         return None
 
     def raters(self) -> list[dict[str, Any]]:
-        """Every rater in the order in which they came: {"id", "name", "source", "at", "network", "given", "votes", "skipped", "last"}.
-        network: a keyed hash of where a name was chosen; None of whom the owner gave a link or a ballot."""
+        """Every rater in the order in which they came: {"id", "name", "source", "at", "network",
+        "given", "votes", "skipped", "last"}. network: a keyed hash of where a name was chosen;
+        None of whom the owner gave a link or a ballot."""
         rows = self._rows("""
             SELECT id, name, source, at, network,
               (SELECT count(*) FROM given WHERE rater = id),
@@ -399,13 +409,15 @@ class Study:
     # Queues
 
     def more(self, rater: str, n: int = 10) -> int:
-        """Give a rater up to `n` pairs more, of those that have too few raters; returns how many there were."""
+        """Give a rater up to `n` pairs more, of those that have too few raters; returns how many
+        there were."""
         with self._writing():
             self._open_only()
             return self._give(rater, n, only_needed=True)
 
     def _give(self, rater: str, n: int, only_needed: bool = False) -> int:
-        """Put `n` more pairs at the end of a rater's queue, with the repeats and the attention items that belong to so many."""
+        """Put `n` more pairs at the end of a rater's queue, with the repeats and the attention
+        items that belong to so many."""
         files = self._fresh()
         own = set(self._column("SELECT pair FROM given WHERE rater = ?", rater))
         given = dict(self._rows("SELECT pair, count(*) FROM given GROUP BY pair"))
@@ -436,7 +448,8 @@ class Study:
         return len(queue)
 
     def _needed(self, pairs: Sequence[str], given: dict[str, int]) -> list[str]:
-        """Those of `pairs` that too few people were given; where there are none, that have too few votes."""
+        """Those of `pairs` that too few people were given; where there are none, that have too
+        few votes."""
         each = self.about["raters_per_pair"]
         votes = dict(self._rows("SELECT pair, count(*) FROM votes GROUP BY pair"))
         few = [pair for pair in pairs if given.get(pair, 0) < each]
@@ -447,8 +460,9 @@ class Study:
         return self._column("SELECT pair FROM given WHERE rater = ? ORDER BY place", rater)
 
     def sheet(self, rater: str) -> dict[str, Any]:
-        """All that a rater's page is told: {"title", "question", "rater": name, "closed", "choices", "dimensions", "tags",
-        "pairs": [{"id", "request", "left": [picture name], "right": [..]}], "done": {pair: {"choice", "dimensions", "tags"}}, "skipped": [pair],
+        """All that a rater's page is told: {"title", "question", "rater": name, "closed",
+        "choices", "dimensions", "tags", "pairs": [{"id", "request", "left": [picture name],
+        "right": [..]}], "done": {pair: {"choice", "dimensions", "tags"}}, "skipped": [pair],
         "acted": the pairs of done and skipped, the last one last}."""
         about, pairs = self.about, self.pairs
         given = [pair for pair in self.queue(rater) if pair in pairs]
@@ -483,10 +497,12 @@ class Study:
     def vote(
         self, rater: str, pair: str, ballot: dict[str, Any], *, key: str, source: str = "web"
     ) -> str:
-        """Store a ballot; "stored", or "same" when this key has brought it before. The vote is on the disk when this returns.
+        """Store a ballot; "stored", or "same" when this key has brought it before. The vote is on
+        the disk when this returns.
 
-        Raises cli.BadData for a ballot or key that is none and for a pair that the rater was not given, Conflict where another ballot of
-        this rater stands for the pair or the key has brought something else, Closed when the study is closed."""
+        Raises cli.BadData for a ballot or key that is none and for a pair that the rater was not
+        given, Conflict where another ballot of this rater stands for the pair or the key has
+        brought something else, Closed when the study is closed."""
         text = json.dumps(messages.checked(ballot))
         with self._writing():
             if self._came_before(rater, key, "vote", pair, text):
@@ -513,7 +529,8 @@ class Study:
         return "stored"
 
     def undo(self, rater: str, pair: str, *, key: str) -> str:
-        """Take back the vote or the skip of a rater; what was said stays in the table of events. Returns and raises as `vote` does."""
+        """Take back the vote or the skip of a rater; what was said stays in the table of events.
+        Returns and raises as `vote` does."""
         with self._writing():
             if self._came_before(rater, key, "undo", pair, None):
                 return "same"
@@ -524,7 +541,8 @@ class Study:
         return "stored"
 
     def _came_before(self, rater: str, key: str, what: str, pair: str, ballot: str | None) -> bool:
-        """Whether this key has brought this already. Raises Conflict where it has brought something else."""
+        """Whether this key has brought this already. Raises Conflict where it has brought
+        something else."""
         messages.check_key(key)
         before = self._rows(
             "SELECT what, pair, ballot FROM events WHERE rater = ? AND key = ?", rater, key
@@ -560,7 +578,8 @@ class Study:
         )
 
     def votes(self) -> Iterator[dict[str, Any]]:
-        """Every vote that stands, with the identities, in the order of raters and their queues: what vote-tally reads (docs/records.md)."""
+        """Every vote that stands, with the identities, in the order of raters and their queues:
+        what vote-tally reads (docs/records.md)."""
         pairs = self.pairs
         rows = self._rows("""
             SELECT votes.rater, votes.pair, votes.ballot, votes.source, votes.at, given.place
@@ -587,8 +606,9 @@ class Study:
                 }
 
     def enter(self, votes: Iterable[tuple[str, str, dict[str, Any], str]]) -> int:
-        """Store votes that were cast elsewhere, [(rater's name, pair, ballot, time)], all or none; returns how many were not there yet.
-        A rater's id is the name, and the ballot has "left" and "right", the models that stood there."""
+        """Store votes that were cast elsewhere, [(rater's name, pair, ballot, time)], all or
+        none; returns how many were not there yet. A rater's id is the name, and the ballot has
+        "left" and "right", the models that stood there."""
         stored = 0
         with self._writing():
             self._open_only()
@@ -616,7 +636,8 @@ class Study:
 
     @property
     def closed(self) -> bool:
-        """Whether its owner has closed the study: votes neither come nor go, and results may be seen."""
+        """Whether its owner has closed the study: votes neither come nor go, and results may be
+        seen."""
         return bool(self._rows("SELECT 1 FROM state WHERE name = 'closed'"))
 
     def close(self) -> None:
@@ -647,8 +668,9 @@ class Study:
         return found
 
     def results(self) -> list[dict[str, Any]]:
-        """Plain counts for each two models, of the votes alone (no repeats, no attention items); intervals are vote-tally's:
-        [{"models": [a, b], "labels": [..], "wins": [n, n], "tie", "bad", "votes"}]."""
+        """Plain counts for each two models, of the votes alone (no repeats, no attention items);
+        intervals are vote-tally's: [{"models": [a, b], "labels": [..], "wins": [n, n], "tie",
+        "bad", "votes"}]."""
         labels = {run["name"]: run["label"] for run in self.about["runs"]}
         found: dict[tuple[str, ...], dict[str, Any]] = {}
         for vote in self.votes():

@@ -1,7 +1,8 @@
-"""What people's votes say, as vote-tally prints it: one object of everything that the other modules estimate.
+"""What people's votes say, as vote-tally prints it: one object of everything that the other modules
+estimate.
 
-A vote is a dict as `store.Study.votes()` yields it: {"pair", "kind", "of", "expect", "rater", "prompt", "left", "right" (models),
-"choice" (left, right, tie, bad), "dimensions", "seconds", ..}.
+A vote is a dict as `store.Study.votes()` yields it: {"pair", "kind", "of", "expect", "rater",
+"prompt", "left", "right" (models), "choice" (left, right, tie, bad), "dimensions", "seconds", ..}.
 """
 
 import json
@@ -70,7 +71,8 @@ def tally(
     votes           as Study.votes() yields them
     decks           {pair: {model: measures}} of the judge; current: its weights by dimension
     came            who came whence and when (crowds.find); without_crowds: leave crowds out
-    ties            a vote that prefers neither deck is a "half" for each, or "drop": not counted at all
+    ties            a vote that prefers neither deck is a "half" for each, or "drop": not counted at
+                    all
 
     Raises cli.BadData where nothing is left to count."""
     votes, came = list(votes), list(came)
@@ -215,9 +217,11 @@ def _brief(votes: Sequence[Vote], crowd: frozenset[str] = frozenset()) -> dict[s
 def of_study(
     study: store.Study, *, without_crowds: bool = False, ties: str = "half"
 ) -> tuple[dict[str, Any], list[Vote]]:
-    """`(tally of a study, its votes)`, the models by their labels, the judge from the scores of the runs where they have one.
+    """`(tally of a study, its votes)`, the models by their labels, the judge from the scores of the
+    runs where they have one.
 
-    Options as tally takes them. Adds "study": {"title", "question", "closed", "unjudged": runs without scores}."""
+    Options as tally takes them. Adds "study": {"title", "question", "closed", "unjudged": runs
+    without scores}."""
     about = study.about
     labels = {run["name"]: run["label"] for run in about["runs"]}
     if len(set(labels.values())) < len(labels):
@@ -261,7 +265,8 @@ def _decks(study: store.Study, scores: outside.Scores, labels: Mapping[str, str]
 def _scores(
     runs: Iterable[Mapping[str, str]],
 ) -> tuple[outside.Scores, dict[str, float] | None, list[str]]:
-    """`({(run, prompt, sample): measures}, weights of the dimensions, names of runs without scores)` from the folders of our runs."""
+    """`({(run, prompt, sample): measures}, weights of the dimensions, names of runs without
+    scores)` from the folders of our runs."""
     scores: outside.Scores = {}
     current, unjudged = None, []
     for run in runs:

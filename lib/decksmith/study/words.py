@@ -287,8 +287,9 @@ def _percent(value: float | None) -> str:
 
 
 def export(votes: Iterable[Vote]) -> tuple[bytes, bytes]:
-    """The votes as `(JSONL, CSV)`; in the CSV dimensions have columns of their own and tags stand with blanks between. Cells that
-    a spreadsheet would take for a formula get a quote before them."""
+    """The votes as `(JSONL, CSV)`; in the CSV dimensions have columns of their own and tags
+    stand with blanks between. Cells that a spreadsheet would take for a formula get a quote
+    before them."""
     votes = list(votes)
     lines = b"".join(stream.dumps(vote) + b"\n" for vote in votes)
     dimensions = sorted({name for vote in votes for name in vote.get("dimensions") or {}})
