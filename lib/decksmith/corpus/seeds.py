@@ -20,11 +20,11 @@ import threading
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 from decksmith import __version__
 from decksmith.core import cli, stream
-from decksmith.corpus import rules
+from decksmith.corpus import drafts, slides
+from decksmith.decks.parser import THEMES
 from decksmith.decks.words import content_words, fold
 from decksmith.judging import offline
 
@@ -63,8 +63,8 @@ def table(path=TABLE):
         found = tomllib.loads(Path(path).read_text())
         kinds = {name: kind for name, kind in found["kinds"].items() if name != "count"}
         given = {
-            "themes": (set(found["themes"]), rules.THEMES),
-            "features": ({f for kind in kinds.values() for f in kind["features"]}, rules.FEATURES),
+            "themes": (set(found["themes"]), THEMES),
+            "features": ({f for kind in kinds.values() for f in kind["features"]}, drafts.FEATURES),
         }
         for key, (names, allowed) in given.items():
             if unknown := sorted(names - set(allowed)):
@@ -130,7 +130,7 @@ def _row(found, place):
             "language", {code: each["weight"] for code, each in found["languages"].items()}
         ),
         "slides": low + int(draw("slides") * (high - low + 1)),
-        "features": [name for name in rules.FEATURES if name in features],
+        "features": [name for name in drafts.FEATURES if name in features],
         "wants_outline": draw("outline") < found["outline"],
     }
 
@@ -139,7 +139,7 @@ def allowed(found, seed):
     """The features that the domain of a seed can have, which hints may name."""
     return [
         name
-        for name in rules.FEATURES
+        for name in drafts.FEATURES
         if any(
             name in kind["features"]
             for key, kind in found["kinds"].items()
@@ -213,12 +213,8 @@ def faults(seed, written, hints, taken):
     everything = " ".join([*texts.values(), *outline])
     if sign := next((sign for sign in SIGNS if sign in everything), None):
         found.append(f"the text has {sign!r}; write plain words")
-    pages = SimpleNamespace(asks={"language": seed["language"]}, texts={1: fold(everything)})
-    share = offline.language(pages)
-    if (
-        share is not None
-        and share < rules.LANGUAGE["script" if seed["language"] in offline.SCRIPTS else "latin"]
-    ):
+    share = offline.language_share([fold(everything)], seed["language"])
+    if share is not None and share < slides.least_share(seed["language"]):
         found.append(f"the text does not read as {seed['language']}")
     if twin := next((other for other in taken if _alike(texts["topic"], other)), None):
         found.append(f"the topic is taken already ({twin}); choose another")
@@ -242,7 +238,7 @@ def _clean(seed, written):
         return " ".join(text.split())
 
     more = {name: tidy(written[name]) for name in ("topic", "audience_phrase", "style")}
-    more["feature_hints"] = [name for name in rules.FEATURES if name in written["feature_hints"]]
+    more["feature_hints"] = [name for name in drafts.FEATURES if name in written["feature_hints"]]
     if seed["wants_outline"]:
         more["outline"] = [tidy(heading) for heading in written["outline"]]
     return {**seed, **more}
@@ -276,7 +272,7 @@ class Sampler:
         self.system, self.user = (
             (PROMPTS / f"seed-{name}.txt").read_text() for name in ("system", "user")
         )
-        self.gold = [rules.seed(path.parent) for path in sorted(GOLD.glob("*/seed.json"))]
+        self.gold = [drafts.seed(path.parent) for path in sorted(GOLD.glob("*/seed.json"))]
         self.seeds = {row["id"]: row["seed"] for row in rows}
         self.reasons, self.trouble, self.usage, self.accepted, self.asked = {}, {}, {}, {}, 0
         self.inputs = {
@@ -422,7 +418,7 @@ class Sampler:
                 model_alias="author",
                 system_prompt=self.system,
                 prompt=self.user,
-                output_format=schema(rules.FEATURES),
+                output_format=schema(drafts.FEATURES),
             )
         )
         from data_designer.interface.errors import DataDesignerGenerationError

@@ -19,7 +19,7 @@ import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, slurm, stream
 from decksmith.models import endpoints
 
 NAMES = ("base", "tuned")
@@ -440,7 +440,7 @@ def await_ready(*, url=None, job=None, pid=None, names=NAMES, timeout=1800, log=
     deadline, seen = time.monotonic() + timeout, "no endpoint file"
 
     def dead():
-        gone = pid and _gone(pid) and f"process {pid} is gone" or job and _over(job)
+        gone = pid and _gone(pid) and f"process {pid} is gone" or job and slurm.ended(job)
         path = log or (job and endpoints.folder() / f"{job}.log")
         return gone and f"{gone}, and with it the server" + (
             f"; the end of {path}:\n{tail(path)}" if path else ""
@@ -473,31 +473,3 @@ def _gone(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
-
-
-def _over(job):
-    """What became of a Slurm job that is no longer there to run; None while it waits or runs, or where nobody can tell."""
-    if not shutil.which("squeue"):  # in an image
-        return None
-    said = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T"], capture_output=True, text=True)
-    if (
-        said.returncode and "Invalid job id" not in said.stderr
-    ):  # a controller that does not answer says nothing about the job
-        return None
-    over = {
-        "COMPLETED",
-        "FAILED",
-        "CANCELLED",
-        "TIMEOUT",
-        "NODE_FAIL",
-        "OUT_OF_MEMORY",
-        "BOOT_FAIL",
-        "DEADLINE",
-        "COMPLETING",
-    }
-    states = set(said.stdout.split())
-    return (
-        None
-        if states - over
-        else f"job {job} is {'/'.join(sorted(states)) or 'no longer in the queue'}"
-    )

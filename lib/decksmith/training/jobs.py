@@ -18,7 +18,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from decksmith.core import cli, masking, stream
+from decksmith.core import cli, masking, slurm, stream
 
 CODE = ("assets", "bin", "containers", "lib", "slurm")
 LINKED = (
@@ -30,17 +30,6 @@ LINKED = (
     "containers/*.sif*",
     "data/*",
 )
-OVER = {
-    "COMPLETED",
-    "FAILED",
-    "CANCELLED",
-    "TIMEOUT",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "BOOT_FAIL",
-    "DEADLINE",
-    "PREEMPTED",
-}
 POLL_S = float(os.environ.get("DECKSMITH_POLL_S") or 5)
 
 
@@ -488,9 +477,9 @@ class Job:
         if done.returncode:
             return None
         number, _, text = done.stdout.decode().partition("\n")
-        states = _states(text)
+        states = slurm.tasks(text)
         ours = any(task.get("WorkDir") == str(self.far) for task in states)
-        return number if ours and any(task["JobState"] not in OVER for task in states) else None
+        return number if ours and not all(map(slurm.is_over, states)) else None
 
     def follow(self, number, out):
         """Copy the job's log to `out` until it has ended, across requeues and lost connections -> its exit status."""
@@ -499,7 +488,7 @@ class Job:
             done = self.place.shell(f"scontrol show job -o {number}")
             text = done.stdout.decode(errors="replace")
             if done.returncode == 0 and text.strip():
-                tasks, quiet = _states(text), 0
+                tasks, quiet = slurm.tasks(text), 0
                 for task in tasks:
                     said = task["JobState"] + (
                         f" ({task['Reason']})" if task["JobState"] == "PENDING" else ""
@@ -515,7 +504,7 @@ class Job:
                         )
                         told[task["JobId"]] = said
             elif b"Invalid job id" in done.stderr:
-                if not (tasks and all(task["JobState"] in OVER for task in tasks)):
+                if not (tasks and all(map(slurm.is_over, tasks))):
                     raise cli.TryAgain(
                         f"Slurm has forgotten job {number}; its log is {self.far}/slurm/{self.name}-{number}.out"
                     )
@@ -523,7 +512,7 @@ class Job:
                 quiet += 1
                 if quiet == 3:
                     cli.say(f"no answer{self._at()}: {_last(done.stderr)}; still trying")
-            ended = tasks and all(task["JobState"] in OVER for task in tasks)
+            ended = tasks and all(map(slurm.is_over, tasks))
             for path in dict.fromkeys(task["StdOut"] for task in tasks if task.get("StdOut")):
                 more = self.place.shell(
                     f"tail -c +{seen.get(path, 0) + 1} {shlex.quote(path)} 2>/dev/null | head -c 4000000"
@@ -533,25 +522,11 @@ class Job:
                 out.flush()
             if ended:
                 self.place.fetch(self.run)
-                return max(_status(task) for task in tasks)
+                return max(slurm.exit_status(task) for task in tasks)
             time.sleep(POLL_S)
 
     def _at(self):
         return f" on {self.place.name}" if self.place.name else ""
-
-
-def _status(task):
-    code, signal = map(int, task["ExitCode"].split(":"))
-    return code or (128 + signal if signal else 0 if task["JobState"] == "COMPLETED" else 1)
-
-
-def _states(text):
-    """What `scontrol show job -o` says, one dict per job or array task."""
-    return [
-        dict(re.findall(r"(\S+?)=(\S*)", line))
-        for line in text.splitlines()
-        if line.startswith("JobId=")
-    ]
 
 
 def _link(root, new, old):
