@@ -547,9 +547,9 @@ def export(run, *, step=None, merge=False):
         stream.write(
             made / "manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
         )
-        from decksmith.hub import parcels
+        from decksmith.hub import folders
 
-        parcels.parcel(made, "adapter", f"decksmith/{run.resolve().name}")
+        folders.parcel(made, "adapter", f"decksmith/{run.resolve().name}")
         os.rename(made / "card/README.md", made / "README.md")
         os.rmdir(made / "card")
         _put(made, run / "adapter")
