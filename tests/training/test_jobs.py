@@ -130,4 +130,4 @@ def test_an_array_is_several_tasks():
 @pytest.mark.parametrize("text", ["A", "A B=1", "1A=2", "A=b\nC=d"])
 def test_a_variable_that_is_none_is_refused(text):
     with pytest.raises(cli.BadConfig):
-        jobs._assignment(text)
+        jobs.assignment(text)
