@@ -116,9 +116,10 @@ def inputs(run: Path | str, record: dict[str, Any], profile: str, engine: Any = 
 def feed(folders: Iterable[Path | str], run: Path | str) -> None:
     """Put records of drafts' folders on stdin: the id is the folder's name, the path is relative to the run folder."""
     with tempfile.TemporaryFile() as file:
-        for folder in (Path(folder).resolve() for folder in folders):
-            draft = {"path": os.path.relpath(folder, Path(run).resolve())}
-            record = {"id": folder.name, "seed": drafts.seed(folder), "draft": draft}
+        for folder in folders:
+            whole = Path(folder).resolve()
+            draft = {"path": os.path.relpath(whole, Path(run).resolve())}
+            record = {"id": whole.name, "seed": drafts.seed(folder), "draft": draft}
             file.write(stream.dumps(record) + b"\n")
         file.flush()
         file.seek(0)
