@@ -22,7 +22,7 @@ rehearsal: .venv/.python
 
 $(R)/chat/report.json: $(wildcard data/gold/*/*) | run-tools .venv/.train .venv/.local
 	mkdir -p $(R)
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.training.adapter smol
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.training.base smol
 	bin/draft-check --run $(R)/corpus --jobs 2 data/gold/* |
 	  bin/draft-pack --run $(R)/corpus --cheatsheet 0 --tokenizer data/models/smol/tokenizer.json |
 	  bin/record-sample --where '.tokens.deck <= 1024' |

@@ -12,10 +12,11 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from decksmith.core import cli, masking, stream
-from decksmith.corpus import authors, rules
+from decksmith.corpus import author_command, author_model, authors, drafts, progress, workfolders
 from decksmith.models import registry
 
 pytestmark = pytest.mark.slow
@@ -36,7 +37,10 @@ def seeds(*names):
     return [
         {
             "id": name,
-            "seed": {**{k: v for k, v in rules.seed(gold).items() if k != "id"}, "gold": gold.name},
+            "seed": {
+                **{k: v for k, v in drafts.seed(gold).items() if k != "id"},
+                "gold": gold.name,
+            },
         }
         for name, gold in zip(names, FOLDERS, strict=False)
     ]
@@ -152,7 +156,7 @@ def test_the_rest_of_a_batch_is_untouched_by_its_misbehaving_neighbours(batch):
         if ident in REFUSED:
             continue
         assert "error" not in found[ident], found[ident]
-        for name in rules.FILES:
+        for name in drafts.FILES:
             assert (batch / "work" / ident / name).read_bytes() == (gold / name).read_bytes()
     assert sorted(set(found) - set(REFUSED)) == [
         "fails",
@@ -167,7 +171,7 @@ def test_the_rest_of_a_batch_is_untouched_by_its_misbehaving_neighbours(batch):
 
 def test_success_is_what_the_validator_says_and_not_the_exit_status(batch):
     assert status(batch, "fails")["rc"] == 3
-    assert results(batch)["fails"]["sha256"] == authors._hashes(batch / "work" / "fails")
+    assert results(batch)["fails"]["sha256"] == workfolders.hashes(batch / "work" / "fails")
 
 
 def test_an_author_learns_from_the_reasons_of_its_last_attempt(batch):
@@ -229,7 +233,7 @@ def test_a_log_keeps_no_secret_and_no_piece_of_one_however_it_arrives(tmp_path, 
     said = b"".join(
         rng.choice([SECRET.encode(), b"words ", b"x" * 3000, b"\n"]) for _ in range(400)
     )
-    log = authors._Log(tmp_path / "run.log")
+    log = author_command.Log(tmp_path / "run.log")
     log.left = 1 << 30
     while said:
         size = rng.randrange(1, 5000)
@@ -320,7 +324,7 @@ def test_a_command_that_lacks_something_in_its_cell_costs_no_attempt(tmp_path):
 )
 def test_with_weaker_walls_the_same_is_caught(walls, tmp_path):
     async def go():
-        writer = authors.Command(template(), timeout=120, show=[GOLD], walls=walls)
+        writer = author_command.Command(template(), timeout=120, show=[GOLD], walls=walls)
 
         async def one(record):
             try:
@@ -343,7 +347,7 @@ def test_with_weaker_walls_the_same_is_caught(walls, tmp_path):
         None,
     ]
     assert found[2]["noted"] == ["left running and ended: 1"]
-    assert {path.name for path in (tmp_path / "work").glob("*/*")} <= authors.OURS
+    assert {path.name for path in (tmp_path / "work").glob("*/*")} <= workfolders.OURS
     assert gone(tmp_path) == (True, [])
 
 
@@ -376,7 +380,7 @@ def test_killed_at_ten_random_moments_nothing_authored_is_lost_or_authored_twice
 
     def unharmed():
         for ident, before in known.items():
-            assert (counter.begun(ident), authors._hashes(run / "work" / ident)) == before
+            assert (counter.begun(ident), workfolders.hashes(run / "work" / ident)) == before
 
     while kills < 10:
         process = start(run, records, "--jobs", "2", **options)
@@ -389,7 +393,7 @@ def test_killed_at_ten_random_moments_nothing_authored_is_lost_or_authored_twice
             assert gone(run) == (True, [])
         unharmed()
         known = {
-            r["id"]: (counter.begun(r["id"]), authors._hashes(run / "work" / r["id"]))
+            r["id"]: (counter.begun(r["id"]), workfolders.hashes(run / "work" / r["id"]))
             for r in records
             if (run / "work" / r["id"] / "status.json").exists()
             and status(run, r["id"])["state"] == "valid"
@@ -408,8 +412,8 @@ def test_killed_at_ten_random_moments_nothing_authored_is_lost_or_authored_twice
 
 def test_without_namespaces_a_kill_leaves_nobody_behind_either(tmp_path):
     code = (
-        "import asyncio, json, sys; from decksmith.corpus import authors; from pathlib import Path\n"
-        "writer = authors.Command(sys.argv[2], show=[sys.argv[3]], walls=('plain', False))\n"
+        "import asyncio, json, sys; from decksmith.corpus import author_command, authors; from pathlib import Path\n"
+        "writer = author_command.Command(sys.argv[2], show=[sys.argv[3]], walls=('plain', False))\n"
         "asyncio.run(authors.write(Path(sys.argv[1]), json.loads(sys.argv[4]), writer))"
     )
     with contextlib.ExitStack() as stack:
@@ -434,7 +438,7 @@ def test_what_was_delivered_before_a_kill_is_judged_and_not_authored_again(tmp_p
     record = seeds("a")[0]
     folder = tmp_path / "work" / "a"
     folder.mkdir(parents=True)
-    texts = {name: (GOLD / record["seed"]["gold"] / name).read_text() for name in rules.FILES}
+    texts = {name: (GOLD / record["seed"]["gold"] / name).read_text() for name in drafts.FILES}
     (folder / "status.json").write_text(
         json.dumps(
             {
@@ -442,7 +446,7 @@ def test_what_was_delivered_before_a_kill_is_judged_and_not_authored_again(tmp_p
                 "state": "running",
                 "attempt": 1,
                 "author": "nobody",
-                **authors.key(record["seed"]),
+                **workfolders.key(record["seed"]),
             }
         )
     )
@@ -458,7 +462,7 @@ def test_what_was_delivered_before_a_kill_is_judged_and_not_authored_again(tmp_p
             raise AssertionError("authored again")
 
     value = asyncio.run(authors.write(tmp_path, record, Nobody()))
-    assert value["attempts"] == 1 and value["sha256"] == authors._hashes(folder)
+    assert value["attempts"] == 1 and value["sha256"] == workfolders.hashes(folder)
 
 
 def test_an_interrupt_ends_the_authors_and_the_next_run_goes_on(tmp_path):
@@ -491,13 +495,13 @@ def test_two_processes_share_a_run_and_author_every_draft_once(tmp_path):
 
 def test_the_example_is_the_nearest_gold_draft_and_the_same_every_time():
     for record in seeds(*map(str, range(len(FOLDERS)))):
-        found = authors.example(record["id"], record["seed"])
-        near = rules.seed(found)
+        found = workfolders.example(record["id"], record["seed"])
+        near = drafts.seed(found)
         assert [near[key] for key in ("theme", "language")] == [
             record["seed"][key] for key in ("theme", "language")
         ]
         assert set(near["features"]) == set(record["seed"]["features"])
-        assert authors.example(record["id"], record["seed"]) == found
+        assert workfolders.example(record["id"], record["seed"]) == found
 
 
 # --- a model as the author --------------------------------------------------------------------------------------------
@@ -508,6 +512,8 @@ def told(run, replies, record, retries=2):
     asked = []
 
     class Client:
+        jobs, model = 1, SimpleNamespace(params={})
+
         async def ask(self, messages, sampling, seed):
             from decksmith.models.client import Reply
 
@@ -517,20 +523,13 @@ def told(run, replies, record, retries=2):
                 text, "", finish, {"prompt_tokens": 10, "completion_tokens": 5, "cost": 0.5}, 0.1, 1
             )
 
-    writer = object.__new__(authors.Model)
-    writer.client, writer.shots, writer.name, writer.jobs, writer.sampling = (
-        Client(),
-        1,
-        "llm:told",
-        1,
-        {},
-    )
+    writer = author_model.Model("told", Client())
     return asyncio.run(authors.write(run, record, writer, retries=retries)), asked
 
 
 def test_a_model_writes_prompt_thoughts_and_deck_and_each_sees_what_came_before(tmp_path):
     record = seeds("a")[0]
-    texts = [(GOLD / record["seed"]["gold"] / name).read_text().strip() for name in rules.FILES]
+    texts = [(GOLD / record["seed"]["gold"] / name).read_text().strip() for name in drafts.FILES]
     value, asked = told(
         tmp_path,
         [(texts[0], "stop"), (texts[1], "stop"), (f"```md\n{texts[2]}\n```", "stop")],
@@ -544,7 +543,7 @@ def test_a_model_writes_prompt_thoughts_and_deck_and_each_sees_what_came_before(
 
 def test_a_model_is_told_the_reasons_and_asked_only_for_what_was_refused(tmp_path):
     record = seeds("a")[0]
-    texts = [(GOLD / record["seed"]["gold"] / name).read_text().strip() for name in rules.FILES]
+    texts = [(GOLD / record["seed"]["gold"] / name).read_text().strip() for name in drafts.FILES]
     replies = [
         (texts[0], "stop"),
         ("Too short a thought.", "stop"),
@@ -591,7 +590,7 @@ def test_a_model_of_the_registry_is_asked_over_its_endpoint(tmp_path, monkeypatc
         monkeypatch.setattr(registry, "REGISTRY", known)
 
         async def go():
-            writer = authors.Model("test")
+            writer = author_model.Model.open("test")
             try:
                 return await authors.write(tmp_path, record, writer, retries=0)
             finally:
@@ -623,7 +622,7 @@ def test_a_run_says_how_it_stands_with_rate_and_time_left(tmp_path):
     put("a", state="valid", attempt=1, started=at(0), ended=at(1))
     put("b", state="failed", attempt=3, started=at(1), ended=at(2), **{"class": "timeout"})
     put("c", state="running", attempt=1, started=at(2), ended=None)
-    assert authors.standing(tmp_path) == {
+    assert progress.standing(tmp_path) == {
         "run": str(tmp_path),
         "total": 10,
         "valid": 1,
@@ -642,11 +641,11 @@ def test_a_run_says_how_it_stands_with_rate_and_time_left(tmp_path):
 def test_a_draft_in_work_is_told_from_one_that_was_interrupted_by_its_lock(tmp_path):
     process = start(tmp_path, seeds("hangs"))
     ends = time.monotonic() + 30
-    while (found := authors.standing(tmp_path)["running"]) != 1 and time.monotonic() < ends:
+    while (found := progress.standing(tmp_path)["running"]) != 1 and time.monotonic() < ends:
         time.sleep(0.05)
     process.kill()
     assert found == 1
     process.wait()
-    while authors.standing(tmp_path)["interrupted"] != 1 and time.monotonic() < ends:
+    while progress.standing(tmp_path)["interrupted"] != 1 and time.monotonic() < ends:
         time.sleep(0.05)  # a child that was being started holds the lock until it is
-    assert authors.standing(tmp_path)["interrupted"] == 1
+    assert progress.standing(tmp_path)["interrupted"] == 1

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.corpus import check, drafts, mend, pack, published, slides
 from decksmith.corpus import rules as draft_rules
 from decksmith.decks.parser import LAYOUTS, Deck
 from decksmith.render import pool as render_pool
@@ -16,7 +17,7 @@ from decksmith.render import pool as render_pool
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "tests/fixtures/drafts/kept"
 GOLD = sorted((ROOT / "data/gold").glob("g*"))
-SEED = draft_rules.seed(KEPT)
+SEED = drafts.seed(KEPT)
 
 
 def draft(folder, *edits, **whole):
@@ -432,9 +433,9 @@ def test_what_is_no_file_is_missing(tmp_path):
     (folder / "think.md").unlink()
     (folder / "think.md").symlink_to(KEPT / "think.md")
     (folder / "PROMPT.md").unlink()
-    (folder / "deck.md").write_bytes(b"x" * (draft_rules.LARGEST + 1))
+    (folder / "deck.md").write_bytes(b"x" * (drafts.LARGEST + 1))
     assert [(f["file"], f["rule"]) for f in draft_rules.faults(folder, SEED)] == [
-        (n, "missing") for n in draft_rules.FILES
+        (n, "missing") for n in drafts.FILES
     ]
 
 
@@ -459,13 +460,13 @@ def test_no_text_breaks_the_checker(tmp_path, nasty):
     folder = draft(tmp_path, prompt=nasty, think=nasty, deck=nasty)
     for profile in ("strict", "published"):
         assert draft_rules.faults(folder, SEED, profile)
-    draft_rules.fix(folder)
+    mend.fix(folder)
 
 
 def test_every_rule_has_a_remedy():
     assert all(
         remedy and not remedy.endswith(".")
-        for table in (draft_rules.STRICT, draft_rules.PUBLISHED)
+        for table in (draft_rules.STRICT, published.REMEDIES)
         for remedy in table.values()
     )
     tested = {rule for rule, _ in PUBLISHED} | {
@@ -478,7 +479,7 @@ def test_every_rule_has_a_remedy():
         "think-seed",
         "deck-blank-line",
     }
-    assert tested == set(draft_rules.PUBLISHED)
+    assert tested == set(published.REMEDIES)
 
 
 # --- rendered ---------------------------------------------------------------------------------------------------------
@@ -509,9 +510,9 @@ def drawn(tmp_path_factory):
         pool = render_pool.Pool(Protocol.load("offline"))
         try:
             return {
-                name: await draft_rules.check(
+                name: await check.check(
                     run,
-                    {"id": name, "seed": draft_rules.seed(place), "draft": {"path": str(place)}},
+                    {"id": name, "seed": drafts.seed(place), "draft": {"path": str(place)}},
                     pool=pool,
                 )
                 for name, place in places.items()
@@ -549,7 +550,7 @@ def test_good_drafts_render_clean(drawn, name):
     )
     assert (
         len(list((drawn[0] / "check" / name / "slides").glob("*.png")))
-        == draft_rules.seed(KEPT if name == "kept" else ROOT / "data/gold" / name)["slides"]
+        == drafts.seed(KEPT if name == "kept" else ROOT / "data/gold" / name)["slides"]
     )
 
 
@@ -577,23 +578,23 @@ MENDED = [
 def test_what_is_mechanical_is_mended_and_said(tmp_path, change, said):
     folder = draft(tmp_path, **change)
     assert draft_rules.faults(folder, SEED)
-    done = draft_rules.fix(folder)
+    done = mend.fix(folder)
     assert [d["rule"] for d in done] == said and all(d["line"] >= 1 and d["message"] for d in done)
     assert draft_rules.faults(folder, SEED) == []
-    assert draft_rules.fix(folder) == [] and not list(folder.glob("*.tmp"))
+    assert mend.fix(folder) == [] and not list(folder.glob("*.tmp"))
 
 
 def test_nothing_is_mended_that_is_right():
     for folder in [KEPT, *GOLD]:
-        before = {name: (folder / name).read_bytes() for name in draft_rules.FILES}
-        assert draft_rules.fix(folder) == []
-        assert before == {name: (folder / name).read_bytes() for name in draft_rules.FILES}
+        before = {name: (folder / name).read_bytes() for name in drafts.FILES}
+        assert mend.fix(folder) == []
+        assert before == {name: (folder / name).read_bytes() for name in drafts.FILES}
 
 
 def test_two_frontmatters_that_disagree_are_left_alone(tmp_path):
     deck = DECK.replace("live\n---\n", "live\n---\n\n---\nlayout: center\n---\n", 1)
     folder = draft(tmp_path, deck=deck)
-    assert draft_rules.fix(folder) == [] and (folder / "deck.md").read_text() == deck
+    assert mend.fix(folder) == [] and (folder / "deck.md").read_text() == deck
     assert "empty-slide" in rules(folder)
 
 
@@ -601,9 +602,7 @@ def test_two_frontmatters_that_disagree_are_left_alone(tmp_path):
 
 
 def row(ident="kept", **options):
-    return draft_rules.row(
-        KEPT.parent, {"id": ident, "seed": SEED, "draft": {"path": "kept"}}, **options
-    )
+    return pack.row(KEPT.parent, {"id": ident, "seed": SEED, "draft": {"path": "kept"}}, **options)
 
 
 def test_models_are_trained_with_the_instructions_they_are_asked_with():
@@ -637,40 +636,39 @@ def test_a_row_is_the_draft_and_nothing_else():
 
 
 def test_the_cheat_sheet_goes_to_its_share_and_no_row_moves_another():
-    share = [draft_rules.has_cheatsheet(f"s{i:05d}") for i in range(2000)]
+    share = [pack.has_cheatsheet(f"s{i:05d}") for i in range(2000)]
     assert 900 < sum(share) < 1100
-    assert not any(draft_rules.has_cheatsheet(f"s{i}", 0) for i in range(50)) and all(
-        draft_rules.has_cheatsheet(f"s{i}", 1) for i in range(50)
+    assert not any(pack.has_cheatsheet(f"s{i}", 0) for i in range(50)) and all(
+        pack.has_cheatsheet(f"s{i}", 1) for i in range(50)
     )
-    fewer = [draft_rules.has_cheatsheet(f"s{i:05d}", 0.2) for i in range(2000)]
+    fewer = [pack.has_cheatsheet(f"s{i:05d}", 0.2) for i in range(2000)]
     assert all(more for more, less in zip(share, fewer, strict=True) if less)
 
 
 def test_the_cheat_sheet_keeps_to_the_rules_and_is_compact():
-    sheet = draft_rules.prompts("slidev-cheatsheet.md")
+    sheet = drafts.asset("slidev-cheatsheet.md")
     example = re.search(r"````md\n(.*?)````", sheet, re.S)[1]
     deck = Deck.parse(example)
     assert (
-        list(draft_rules._deck(example, deck, {"theme": "seriph", "slides": 3, "language": "en"}))
-        == []
+        list(slides.faults(example, deck, {"theme": "seriph", "slides": 3, "language": "en"})) == []
     )
     layouts = re.findall(
         r"`([a-z][a-z-]+)`",
         re.sub(r"(?m) need .*$", "", sheet.split("## Layouts")[1].split("\n\nOther")[0]),
     )
     assert len(layouts) >= 15 and set(layouts) <= set(LAYOUTS)
-    assert all(theme in sheet for theme in draft_rules.SEED_THEMES)
-    assert len(sheet.encode()) / draft_rules.BYTES_PER_TOKEN < 1200
+    assert all(theme in sheet for theme in drafts.SEED_THEMES)
+    assert len(sheet.encode()) / pack.BYTES_PER_TOKEN < 1200
 
 
 def test_the_instructions_name_every_strict_rule_and_heading():
     told = draft_rules.instructions()
     assert all(f"\n- {rule}: " in told for rule in draft_rules.STRICT) and "{rules}" not in told
-    assert all(f"## {heading}" in told for heading in draft_rules.HEADINGS)
+    assert all(f"## {heading}" in told for heading in drafts.HEADINGS)
 
 
 def test_a_histogram_counts_every_row_once():
-    lines = draft_rules.histogram([1, 512, 513, 4096, 4097, 90000], 4096)
+    lines = pack.histogram([1, 512, 513, 4096, 4097, 90000], 4096)
     assert [
         int(line.split()[-2] if line.endswith("#") else line.split()[-1]) for line in lines
     ] == [2, 1, 0, 0, 0, 0, 0, 1, 2]
@@ -693,11 +691,11 @@ def test_tokens_are_counted_by_a_tokenizer_where_the_package_is(tmp_path):
         import tokenizers  # noqa: F401
     except ImportError:
         with pytest.raises(cli.Missing, match="tokenizers"):
-            draft_rules.tokenizer(path)
+            pack.tokenizer(path)
         return
-    assert draft_rules.tokenizer(path)("three worms, cold") == 4
+    assert pack.tokenizer(path)("three worms, cold") == 4
     with pytest.raises(cli.BadConfig, match="prompts.jsonl"):
-        draft_rules.tokenizer(ROOT / "data/prompts.jsonl")
+        pack.tokenizer(ROOT / "data/prompts.jsonl")
 
 
 # --- data/gold --------------------------------------------------------------------------------------------------------
@@ -705,13 +703,13 @@ def test_tokens_are_counted_by_a_tokenizer_where_the_package_is(tmp_path):
 
 def test_the_gold_drafts_are_many_and_keep_to_the_rules():
     assert len(GOLD) >= 64
-    assert {
-        folder.name: draft_rules.faults(folder, draft_rules.seed(folder)) for folder in GOLD
-    } == {folder.name: [] for folder in GOLD}
+    assert {folder.name: draft_rules.faults(folder, drafts.seed(folder)) for folder in GOLD} == {
+        folder.name: [] for folder in GOLD
+    }
 
 
 def test_the_gold_drafts_cover_every_theme_and_feature():
-    seeds = [draft_rules.seed(folder) for folder in GOLD]
-    assert {seed["theme"] for seed in seeds} == set(draft_rules.SEED_THEMES)
-    assert {feature for seed in seeds for feature in seed["features"]} == set(draft_rules.FEATURES)
+    seeds = [drafts.seed(folder) for folder in GOLD]
+    assert {seed["theme"] for seed in seeds} == set(drafts.SEED_THEMES)
+    assert {feature for seed in seeds for feature in seed["features"]} == set(drafts.FEATURES)
     assert len({json.dumps(seed["topic"]) for seed in seeds}) == len(seeds)

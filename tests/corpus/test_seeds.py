@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.corpus import rules, seeds
+from decksmith.corpus import drafts, rules, seeds
 from decksmith.models import client as chat_client
 from decksmith.models import registry
 
@@ -77,15 +77,15 @@ def test_the_spine_keeps_to_the_table_and_to_its_weights():
             row[part] in found["themes"][row["theme"]][part] for part in ("vibe", "fit", "tone")
         )
         assert row["features"] and set(row["features"]) <= set(seeds.allowed(found, row))
-        assert row["features"] == [name for name in rules.FEATURES if name in row["features"]]
-        assert not list(rules._seed(row))
+        assert row["features"] == [name for name in drafts.FEATURES if name in row["features"]]
+        assert not list(rules.seed_faults(row))
     assert {row["slides"] for row in rows} == set(range(6, 15))
     assert 0.32 < sum(row["wants_outline"] for row in rows) / 3000 < 0.38
     assert 0.80 < sum(row["language"] == "en" for row in rows) / 3000 < 0.88
     assert len({row["domain"] for row in rows}) >= 35 and {row["theme"] for row in rows} == set(
-        rules.SEED_THEMES
+        drafts.SEED_THEMES
     )
-    assert {name for row in rows for name in row["features"]} == set(rules.FEATURES)
+    assert {name for row in rows for name in row["features"]} == set(drafts.FEATURES)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from decksmith.core import cli
-from decksmith.hub import parcels
+from decksmith.hub import folders, repository
 from decksmith.results import claims, runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,7 +92,7 @@ def adapter(tmp_path):
 
 
 def card(folder, kind="dataset"):
-    return parcels.parcel(folder, kind, "lab/decks").files["README.md"].read_text()
+    return folders.parcel(folder, kind, "lab/decks").files["README.md"].read_text()
 
 
 # What a folder holds
@@ -265,7 +265,7 @@ def test_the_card_of_a_dataset_says_what_its_rows_and_its_report_say(data):
 
 def test_what_the_report_does_not_say_is_not_on_the_card(data):
     (data / "report.json").unlink()
-    made = parcels.parcel(data, "dataset", "lab/decks")
+    made = folders.parcel(data, "dataset", "lab/decks")
     body = made.files["README.md"].read_text()
     assert [line for line in body.splitlines() if line.startswith("## ")] == [
         "## Fields",
@@ -282,7 +282,7 @@ def test_what_no_tool_knows_comes_from_about_toml_which_is_not_sent(data):
     (data / "about.toml").write_text(
         'licence = "cc-by-4.0"\nlimits = ["Written by a small model"]\n'
     )
-    made = parcels.parcel(data, "dataset", "lab/decks")
+    made = folders.parcel(data, "dataset", "lab/decks")
     body = made.files["README.md"].read_text()
     assert (
         "\nlicense: cc-by-4.0\n" in body
@@ -293,14 +293,14 @@ def test_what_no_tool_knows_comes_from_about_toml_which_is_not_sent(data):
 
 
 def test_equal_rows_give_an_equal_plot_and_another_row_another(data):
-    first = parcels.parcel(data, "dataset", "lab/decks").files["lengths.png"].read_bytes()
-    assert parcels.parcel(data, "dataset", "lab/decks").files["lengths.png"].read_bytes() == first
+    first = folders.parcel(data, "dataset", "lab/decks").files["lengths.png"].read_bytes()
+    assert folders.parcel(data, "dataset", "lab/decks").files["lengths.png"].read_bytes() == first
     save(data, [row(1), row(2)], [row(4)])
-    assert parcels.parcel(data, "dataset", "lab/decks").files["lengths.png"].read_bytes() != first
+    assert folders.parcel(data, "dataset", "lab/decks").files["lengths.png"].read_bytes() != first
 
 
 def test_rows_without_token_counts_have_no_plot(data):
-    made = parcels.parcel(save(data, [row(1, tokens=None)], []), "dataset", "lab/decks")
+    made = folders.parcel(save(data, [row(1, tokens=None)], []), "dataset", "lab/decks")
     assert set(made.files) == {"train.jsonl", "test.jsonl", "report.json", "README.md"}
     assert (
         "split: test" not in made.files["README.md"].read_text()
@@ -310,7 +310,7 @@ def test_rows_without_token_counts_have_no_plot(data):
 def test_only_the_files_that_belong_to_the_kind_are_taken(data):
     (data / ".env").write_text("X")
     (data / "optimizer.pt").write_text("X")
-    assert set(parcels.parcel(data, "dataset", "lab/decks").files) == {
+    assert set(folders.parcel(data, "dataset", "lab/decks").files) == {
         "train.jsonl",
         "test.jsonl",
         "report.json",
@@ -350,20 +350,20 @@ def test_only_the_files_that_belong_to_the_kind_are_taken(data):
 )
 def test_rows_that_cannot_be_published_are_named_by_file_and_line(tmp_path, train, test, said):
     with pytest.raises(cli.BadData) as refused:
-        parcels.parcel(save(tmp_path / "data", train, test), "dataset", "lab/decks")
+        folders.parcel(save(tmp_path / "data", train, test), "dataset", "lab/decks")
     assert str(refused.value) == f"{tmp_path}/data/{said}"
 
 
 def test_a_folder_of_the_other_kind_is_named_as_such(adapter):
     with pytest.raises(cli.BadData, match=r"no train.jsonl \(for an adapter: --kind adapter\)"):
-        parcels.parcel(adapter, "dataset", "lab/decks")
+        folders.parcel(adapter, "dataset", "lab/decks")
 
 
 def test_a_key_of_this_machine_is_not_published(data, monkeypatch):
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-or-123456")
     save(data, [row(1, seed={"theme": "my key is sk-or-123456"})], [])
     with pytest.raises(cli.BadData) as refused:
-        parcels.parcel(data, "dataset", "lab/decks")
+        folders.parcel(data, "dataset", "lab/decks")
     assert "train.jsonl: holds the value of OPENROUTER_API_KEY" in str(
         refused.value
     ) and "123456" not in str(refused.value)
@@ -430,14 +430,14 @@ def test_the_card_says_what_limits_the_comparison(adapter):
 
 
 def test_an_adapter_without_a_comparison_claims_nothing(adapter):
-    made = parcels.parcel(adapter, "adapter", "lab/decks")
+    made = folders.parcel(adapter, "adapter", "lab/decks")
     assert "so this card claims nothing" in made.files["README.md"].read_text()
     assert "no comparison.json (run-compare --json): the card makes no claim" in made.notes
 
 
 def test_a_base_model_named_by_a_path_is_left_off_the_card_and_said(adapter):
     (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "/somewhere/base"}')
-    made = parcels.parcel(adapter, "adapter", "lab/decks")
+    made = folders.parcel(adapter, "adapter", "lab/decks")
     assert "/somewhere/base" not in made.files["README.md"].read_text() and any(
         "/somewhere/base" in note for note in made.notes
     )
@@ -448,7 +448,7 @@ def test_an_adapter_that_is_cut_off_is_refused(adapter, cut):
     path = adapter / "adapter_model.safetensors"
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(cli.BadData, match="cut off"):
-        parcels.parcel(adapter, "adapter", "lab/decks")
+        folders.parcel(adapter, "adapter", "lab/decks")
 
 
 # On the Hub
@@ -486,13 +486,13 @@ def there(server, monkeypatch, request):
 
 
 def compare(folder, repo):
-    found = parcels.Hub(parcels.parcel(folder, "dataset", repo))
+    found = repository.Repository(folders.parcel(folder, "dataset", repo))
     return found, found.difference()
 
 
 def push(folder, repo, public=False):
     found, difference = compare(folder, repo)
-    parcels.check_visibility(repo, difference["private"], public)
+    repository.check_visibility(repo, difference["private"], public)
     return found.push(difference, public)
 
 
@@ -553,7 +553,7 @@ def test_the_difference_names_rows_by_id_files_by_hash_and_the_lines_of_the_card
         "-| train | 3 | 3 |",
         "+| train | 4 | 4 |",
     } <= set(difference["card"])
-    lines = parcels.described(found, difference, False)
+    lines = repository.described(found, difference, False)
     assert (
         lines[0]
         == f"{there.url} (dataset, as ann): revision {difference['revision'][:12]}, private"
@@ -568,7 +568,7 @@ def test_the_difference_names_rows_by_id_files_by_hash_and_the_lines_of_the_card
 
 def test_many_ids_are_counted_and_a_few_named(data, there):
     found, difference = compare(save(data, [row(n) for n in range(9)], [], None), there.repo)
-    assert "rows of train added: 9 (s0, s1, s2, s3, s4 and 4 more)" in parcels.described(
+    assert "rows of train added: 9 (s0, s1, s2, s3, s4 and 4 more)" in repository.described(
         found, difference, False
     )
 
@@ -577,7 +577,7 @@ def test_rows_that_differ_only_in_who_made_them_are_the_same_rows(data, there):
     push(data, there.repo)
     save(data, [row(1), row(2), row(3, by={"took": 1})], [row(4)])
     found, difference = compare(data, there.repo)
-    assert "rows: the same" in parcels.described(found, difference, False)
+    assert "rows: the same" in repository.described(found, difference, False)
 
 
 def test_a_public_repository_is_not_written_when_private_was_asked(data, there):
@@ -611,7 +611,7 @@ def test_old_rows_that_cannot_be_read_are_said_and_replaced(data, there):
     push(data, there.repo)
     (there.folder / "train.jsonl").write_text("theirs")
     found, difference = compare(data, there.repo)
-    assert "rows: those there cannot be read, so no row is compared" in parcels.described(
+    assert "rows: those there cannot be read, so no row is compared" in repository.described(
         found, difference, False
     )
     found.push(difference, False)
@@ -666,7 +666,7 @@ def test_without_a_network_it_may_be_tried_again(data, there, monkeypatch):
 
 
 def test_an_adapter_goes_to_a_model_repository(adapter, there, server):
-    found = parcels.Hub(parcels.parcel(adapter, "adapter", there.repo))
+    found = repository.Repository(folders.parcel(adapter, "adapter", there.repo))
     difference = found.difference()
     assert (
         difference["rows"] is None

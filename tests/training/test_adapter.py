@@ -9,8 +9,10 @@ import sys
 import numpy
 import pytest
 from decksmith.core import cli
+from decksmith.hub import weights
 from decksmith.models import embedded
 from decksmith.training import adapter
+from decksmith.training import base as base_models
 
 HEADS, GROUPS, WIDTH = 4, 2, 16
 SHAPES = {
@@ -24,7 +26,7 @@ SHAPES = {
 def save(path, arrays):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(
-        adapter._safetensors(
+        base_models.safetensors(
             {name: ("F32", one.shape, one.astype("<f4").tobytes()) for name, one in arrays.items()}
         )
     )
@@ -204,8 +206,8 @@ def test_the_gguf_adapter_adds_to_the_permuted_matrix_what_the_adapter_adds_to_t
     assert sorted(found) == [
         f"blk.0.attn_{part}.weight.lora_{half}" for part in "kq" for half in "ab"
     ]
-    theirs = adapter._values(
-        folder / "adapter_model.safetensors", adapter.tensors(folder / "adapter_model.safetensors")
+    theirs = adapter.values_of(
+        folder / "adapter_model.safetensors", weights.tensors(folder / "adapter_model.safetensors")
     )
     for part, heads in (("q", HEADS), ("k", GROUPS)):
         a, b = (
@@ -227,8 +229,8 @@ def test_the_gguf_adapter_adds_to_the_permuted_matrix_what_the_adapter_adds_to_t
 
 def test_permuting_and_back_is_nothing():
     rows = numpy.arange(48).reshape(12, 4)
-    assert (adapter.unpermuted(adapter.permuted(rows, 3), 3) == rows).all() and (
-        adapter.permuted(rows, 3) != rows
+    assert (base_models.unpermuted(base_models.permuted(rows, 3), 3) == rows).all() and (
+        base_models.permuted(rows, 3) != rows
     ).any()
 
 
@@ -316,9 +318,9 @@ def test_a_refused_adapter_leaves_the_older_export_alone(tmp_path, base):
 def test_a_base_that_is_nowhere_is_missing_with_the_reason(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(cli.Missing, match="no such folder, and the Hub does not give it"):
-        adapter.base("nobody/nothing-of-this-name")
+        base_models.folder("nobody/nothing-of-this-name")
     with pytest.raises(cli.Missing, match=r"no config.json"):
-        adapter.base(tmp_path)
+        base_models.folder(tmp_path)
 
 
 @pytest.mark.engine
@@ -330,23 +332,23 @@ def test_two_processes_export_the_embedded_model_once_and_it_is_the_model_of_the
 
     monkeypatch.setattr(cli, "ROOT", tmp_path)
     made = multiprocessing.get_context("fork").Value("i", 0)
-    really = adapter._export
+    really = base_models.export
 
     def export(*arguments):
         made.value += 1
         really(*arguments)
 
-    monkeypatch.setattr(adapter, "_export", export)
+    monkeypatch.setattr(base_models, "export", export)
     (tmp_path / "data/models/smol.123.tmp").mkdir(parents=True)  # of an export that was killed
     children = [
-        multiprocessing.get_context("fork").Process(target=adapter.base, args=("smol",))
+        multiprocessing.get_context("fork").Process(target=base_models.folder, args=("smol",))
         for _ in range(2)
     ]
     for child in children:
         child.start()
     for child in children:
         child.join()
-    folder = adapter.base("smol")
+    folder = base_models.folder("smol")
     assert made.value == 1 and sorted(path.name for path in folder.parent.iterdir()) == [
         ".lock",
         "smol",
@@ -354,8 +356,8 @@ def test_two_processes_export_the_embedded_model_once_and_it_is_the_model_of_the
 
     reader = gguf.GGUFReader(embedded.weights())
     path = folder / "model.safetensors"
-    header = adapter.tensors(path)
-    values = adapter._values(
+    header = weights.tensors(path)
+    values = adapter.values_of(
         path,
         {
             key: header[key]
@@ -370,7 +372,7 @@ def test_two_processes_export_the_embedded_model_once_and_it_is_the_model_of_the
     assert len(header) == len(reader.tensors)
     assert numpy.allclose(values["model.norm.weight"], theirs["output_norm.weight"], rtol=2**-8)
     assert numpy.allclose(
-        adapter.permuted(values["model.layers.7.self_attn.k_proj.weight"], 3),
+        base_models.permuted(values["model.layers.7.self_attn.k_proj.weight"], 3),
         theirs["blk.7.attn_k.weight"],
         rtol=2**-8,
     )

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from decksmith.core import cli
-from decksmith.training import checkpoints
+from decksmith.training import checkpoints, curve, processes
 
 SCORE = """echo '{"raw_metrics":{"gsm8k":{"pass@1":{"num_entries":8,"symbolic_correct":0.'$CKPT_STEP',"std_err":0.1},"delegate":{"ok":1}}}}'"""
 
@@ -28,7 +28,7 @@ def run(tmp_path):
 def quick(request, monkeypatch):
     """The plot costs a second; where it is not looked at, a mark stands for it."""
     if "drawn" not in request.fixturenames:
-        monkeypatch.setattr(checkpoints, "draw", lambda out, lines: (out / "curve.png").touch())
+        monkeypatch.setattr(curve, "draw", lambda out, lines: (out / "curve.png").touch())
 
 
 @pytest.fixture
@@ -230,9 +230,9 @@ def test_metrics_are_the_last_object_over_several_lines_too(tmp_path):
         + json.dumps({"status": "done", "raw_metrics": {"a": {"pass@1": {"s": 0.5}}}}, indent=2)
         + "\n"
     )
-    assert checkpoints._metrics(path) == {"a": {"pass@1": {"s": 0.5}}}
+    assert checkpoints.read_metrics(path) == {"a": {"pass@1": {"s": 0.5}}}
     path.write_text('{"a": 0.25, "b": {"c": 1}}')
-    assert checkpoints._metrics(path) == {"a": 0.25, "b": {"c": 1}}
+    assert checkpoints.read_metrics(path) == {"a": 0.25, "b": {"c": 1}}
 
 
 def test_a_checkpoint_that_is_another_under_the_same_name_is_evaluated_anew_and_the_old_line_is_kept(
@@ -332,7 +332,7 @@ def test_a_signal_ends_the_command_with_all_it_started_and_is_no_failure(run):
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "") and "run the same command again to go on" in err
-    until(lambda: checkpoints._began(int((run / "child").read_text())) is None)
+    until(lambda: processes.began(int((run / "child").read_text())) is None)
     status, told = watched(run, SCORE)
     assert (brief(told), told[0]["attempts"]) == ([(10, 0.1)], 1)
 
@@ -355,18 +355,21 @@ def test_the_headline_of_a_benchmark_is_its_first_score_and_subsets_have_no_pane
         "pass@8": {"symbolic_correct": 0.9},
         "delegate": {"ok": 1},
     }
-    assert checkpoints.headline(aime) == ("pass@1[avg-of-8] symbolic_correct", 0.4, 0.05, 30)
-    assert checkpoints.headline({"delegate": {"ok": 0}}) is None
-    assert checkpoints.headline(0.5) == ("", 0.5, None, None) and checkpoints.headline(
-        {"accuracy": 0.5}
-    ) == ("accuracy", 0.5, None, None)
+    assert curve.headline(aime) == ("pass@1[avg-of-8] symbolic_correct", 0.4, 0.05, 30)
+    assert curve.headline({"delegate": {"ok": 0}}) is None
+    assert curve.headline(0.5) == ("", 0.5, None, None) and curve.headline({"accuracy": 0.5}) == (
+        "accuracy",
+        0.5,
+        None,
+        None,
+    )
     assert (
-        checkpoints.headline(True) is None
-        and checkpoints.headline("0.5") is None
-        and checkpoints.headline(float("nan")) is None
+        curve.headline(True) is None
+        and curve.headline("0.5") is None
+        and curve.headline(float("nan")) is None
     )
     metrics = {"mmlu": aime, "mmlu-law": {"pass@1": {"symbolic_correct": 1}}, "mmlu-pro": aime}
-    assert list(checkpoints._benchmarks(metrics)) == ["mmlu", "mmlu-pro"]
+    assert list(curve.benchmarks(metrics)) == ["mmlu", "mmlu-pro"]
 
 
 def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_once(drawn):
@@ -378,7 +381,7 @@ def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_o
     )  # ten checkpoints that are equally good
     errors = numpy.sqrt(right * (1 - right) / 99)
     found = [
-        checkpoints.selected(
+        curve.selected(
             [(step, "x", *one, 100) for step, one in enumerate(zip(values, error, strict=True))]
         )
         for values, error in zip(right.tolist(), errors.tolist(), strict=True)
@@ -396,13 +399,13 @@ def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_o
     assert {one["of"] for one in found} == {10} and all(
         one["value"] == max(values) for one, values in zip(found, right, strict=True)
     )
-    perfect = checkpoints.selected([(1, "x", 1.0, 0.0, 8), (2, "x", 1.0, 0.0, 8)])
+    perfect = curve.selected([(1, "x", 1.0, 0.0, 8), (2, "x", 1.0, 0.0, 8)])
     assert (
         perfect["step"] == 1 and 0.5 < perfect["lo"] < 0.65 and perfect["hi"] == 1
     )  # eight right answers are no certainty
     assert (
-        checkpoints.selected([(1, "x", 0.5, 0.1, 8)]) is None
-        and checkpoints.selected([(1, "x", 7.0, None, None)] * 2)["lo"] is None
+        curve.selected([(1, "x", 0.5, 0.1, 8)]) is None
+        and curve.selected([(1, "x", 7.0, None, None)] * 2)["lo"] is None
     )
 
     lines = [
@@ -416,7 +419,7 @@ def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_o
         for step in (3, 5, 4)
     ]
     with plots.style() as (pyplot, tone):
-        figure = checkpoints._figure(pyplot, tone, lines)
+        figure = curve.figure(pyplot, tone, lines)
         said = [text.get_text() for axes in figure.axes for text in axes.texts]
         pyplot.close(figure)
     assert said == ["pass@1 s\nbest of 3: step 5, 0.50 [0.38, 0.62]", "nats a token\n"]
@@ -435,8 +438,8 @@ def test_equal_curves_give_equal_bytes_and_only_gaps_can_be_drawn(tmp_path, draw
     ]
     lines.insert(1, {"step": 2, "gap": "failed"})
     for name in "ab":
-        checkpoints.draw(tmp_path / name, lines, formats=("svg",))
+        curve.draw(tmp_path / name, lines, formats=("svg",))
     assert (tmp_path / "a/curve.svg").read_bytes() == (tmp_path / "b/curve.svg").read_bytes()
     odd = {"$x^{": {"$a$": {"\n\x00": 1e300, "y": -5}}, "b" * 500: 0.5}
-    checkpoints.draw(tmp_path / "c", [lines[1], {"step": 3, "metrics": odd}], formats=("svg",))
+    curve.draw(tmp_path / "c", [lines[1], {"step": 3, "metrics": odd}], formats=("svg",))
     assert re.search("<svg", (tmp_path / "c/curve.svg").read_text())

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from decksmith.core import cli
+from decksmith.core import cli, slurm
 from decksmith.training import jobs
 
 
@@ -116,12 +116,12 @@ def test_a_snapshot_takes_the_working_tree_without_what_git_ignores(made, tmp_pa
     ],
 )
 def test_a_job_ends_as_its_state_says(state, code, status):
-    assert jobs._status({"JobState": state, "ExitCode": code}) == status
+    assert slurm.exit_status({"JobState": state, "ExitCode": code}) == status
 
 
 def test_an_array_is_several_tasks():
     text = "JobId=7 ArrayJobId=5 JobState=RUNNING ExitCode=0:0\nJobId=5 ArrayJobId=5 JobState=FAILED ExitCode=1:0\n"
-    assert [(task["JobId"], task["JobState"]) for task in jobs._states(text)] == [
+    assert [(task["JobId"], task["JobState"]) for task in slurm.tasks(text)] == [
         ("7", "RUNNING"),
         ("5", "FAILED"),
     ]
@@ -130,4 +130,4 @@ def test_an_array_is_several_tasks():
 @pytest.mark.parametrize("text", ["A", "A B=1", "1A=2", "A=b\nC=d"])
 def test_a_variable_that_is_none_is_refused(text):
     with pytest.raises(cli.BadConfig):
-        jobs._assignment(text)
+        jobs.assignment(text)

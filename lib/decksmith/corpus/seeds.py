@@ -18,13 +18,15 @@ import secrets
 import shutil
 import threading
 import tomllib
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 from decksmith import __version__
 from decksmith.core import cli, stream
-from decksmith.corpus import rules
+from decksmith.corpus import drafts, slides
+from decksmith.decks.parser import THEMES
 from decksmith.decks.words import content_words, fold
 from decksmith.judging import offline
 
@@ -36,35 +38,27 @@ HINTS = 3
 EXAMPLES = 3
 WORDS = 4  # least of a topic, where blanks part words
 ALIKE = 0.6  # share of common content words from which two topics are one
-SIGNS = (
-    "{",
-    "}",
-    "[",
-    "<",
-    "`",
-    "http",
-    "audience_phrase",
-    "feature_hints",
-)  # markup, and words of the request itself
-LENGTHS = {
-    "topic": (12, 180),
-    "audience_phrase": (4, 100),
-    "style": (6, 140),
-    "heading": (2, 90),
-}  # in characters
+# Markup, and words of the request itself.
+SIGNS = ("{", "}", "[", "<", "`", "http", "audience_phrase", "feature_hints")
+# Least and most, in characters.
+LENGTHS = {"topic": (12, 180), "audience_phrase": (4, 100), "style": (6, 140), "heading": (2, 90)}
+
+Seed = dict[str, Any]
+Table = dict[str, Any]  # assets/seeds.toml
+Written = dict[str, Any]  # what the model wrote of a seed
 
 
 # --- the spine --------------------------------------------------------------------------------------------------------
 
 
-def table(path=TABLE):
+def table(path: Path | str = TABLE) -> Table:
     """assets/seeds.toml, checked. Raises cli.BadConfig naming the key."""
     try:
         found = tomllib.loads(Path(path).read_text())
         kinds = {name: kind for name, kind in found["kinds"].items() if name != "count"}
         given = {
-            "themes": (set(found["themes"]), rules.THEMES),
-            "features": ({f for kind in kinds.values() for f in kind["features"]}, rules.FEATURES),
+            "themes": (set(found["themes"]), THEMES),
+            "features": ({f for kind in kinds.values() for f in kind["features"]}, drafts.FEATURES),
         }
         for key, (names, allowed) in given.items():
             if unknown := sorted(names - set(allowed)):
@@ -93,16 +87,16 @@ def table(path=TABLE):
     return found
 
 
-def spine(found, seed, n):
+def spine(found: Table, seed: int, n: int) -> list[dict[str, Any]]:
     """The first `n` rows under `seed`: [{"id": "s00001", "seed": {..}}, ..]."""
     return [{"id": f"s{i:05d}", "seed": _row(found, f"{seed}/{i}")} for i in range(1, n + 1)]
 
 
-def _row(found, place):
-    def draw(what):
+def _row(found: Table, place: str) -> Seed:
+    def draw(what: str) -> float:
         return int.from_bytes(hashlib.sha256(f"{place}/{what}".encode()).digest()[:8]) / 2**64
 
-    def pick(what, weights):
+    def pick(what: str, weights: Any) -> str:
         if not isinstance(weights, dict):
             weights = dict.fromkeys(weights, 1)
         left = draw(what) * sum(weights.values())
@@ -130,34 +124,28 @@ def _row(found, place):
             "language", {code: each["weight"] for code, each in found["languages"].items()}
         ),
         "slides": low + int(draw("slides") * (high - low + 1)),
-        "features": [name for name in rules.FEATURES if name in features],
+        "features": [name for name in drafts.FEATURES if name in features],
         "wants_outline": draw("outline") < found["outline"],
     }
 
 
-def allowed(found, seed):
+def allowed(found: Table, seed: Seed) -> list[str]:
     """The features that the domain of a seed can have, which hints may name."""
-    return [
-        name
-        for name in rules.FEATURES
-        if any(
-            name in kind["features"]
-            for key, kind in found["kinds"].items()
-            if key != "count" and seed["domain"] in kind["domains"]
-        )
-    ]
+    kinds = [kind for name, kind in found["kinds"].items() if name != "count"]
+    theirs = [kind["features"] for kind in kinds if seed["domain"] in kind["domains"]]
+    return [name for name in drafts.FEATURES if any(name in features for features in theirs)]
 
 
 # --- what the model writes --------------------------------------------------------------------------------------------
 
 
-def schema(hints, slides=None):
+def schema(hints: Iterable[str], slides: int | None = None) -> dict[str, Any]:
     """The JSON schema of the model's part; `slides`: with so many headings, None: with any number or none."""
 
-    def text(name):
+    def text(name: str) -> dict[str, Any]:
         return {"type": "string", "minLength": LENGTHS[name][0], "maxLength": LENGTHS[name][1]}
 
-    properties = {
+    properties: dict[str, Any] = {
         "topic": text("topic"),
         "audience_phrase": text("audience_phrase"),
         "style": text("style"),
@@ -182,14 +170,15 @@ def schema(hints, slides=None):
     }
 
 
-def faults(seed, written, hints, taken):
+def faults(seed: Seed, written: Written, hints: Iterable[str], taken: Iterable[str]) -> list[str]:
     """Why what a model wrote for `seed` is refused, as sentences for its next attempt; `taken`: topics of other rows."""
-    texts = {name: written.get(name) for name in ("topic", "audience_phrase", "style")}
+    texts: dict[str, Any] = {
+        name: written.get(name) for name in ("topic", "audience_phrase", "style")
+    }
     outline = written.get("outline") if seed["wants_outline"] else []
-    if not all(isinstance(text, str) for text in texts.values()):
-        return [
-            f"{next(name for name, text in texts.items() if not isinstance(text, str))} is not text"
-        ]
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            return [f"{name} is not text"]
     found = [
         f"{name} has {len(text.strip())} characters, not {LENGTHS[name][0]} to {LENGTHS[name][1]}"
         for name, text in texts.items()
@@ -199,9 +188,7 @@ def faults(seed, written, hints, taken):
         found.append("topic, audience_phrase and style must say three different things")
     if seed["language"] not in offline.SCRIPTS and len(texts["topic"].split()) < WORDS:
         found.append(f"topic has fewer than {WORDS} words")
-    if not isinstance(outline, list) or not all(
-        isinstance(heading, str) and heading.strip() for heading in outline
-    ):
+    if not isinstance(outline, list) or not all(map(_is_heading, outline)):
         found.append("outline is not a list of headings")
         outline = []
     elif seed["wants_outline"] and len(outline) != seed["slides"]:
@@ -213,36 +200,38 @@ def faults(seed, written, hints, taken):
     everything = " ".join([*texts.values(), *outline])
     if sign := next((sign for sign in SIGNS if sign in everything), None):
         found.append(f"the text has {sign!r}; write plain words")
-    pages = SimpleNamespace(asks={"language": seed["language"]}, texts={1: fold(everything)})
-    share = offline.language(pages)
-    if (
-        share is not None
-        and share < rules.LANGUAGE["script" if seed["language"] in offline.SCRIPTS else "latin"]
-    ):
+    share = offline.language_share([fold(everything)], seed["language"])
+    if share is not None and share < slides.least_share(seed["language"]):
         found.append(f"the text does not read as {seed['language']}")
     if twin := next((other for other in taken if _alike(texts["topic"], other)), None):
         found.append(f"the topic is taken already ({twin}); choose another")
     return found
 
 
-def _alike(one, other):
-    one, other = _words(one), _words(other)
-    return bool(one | other) and len(one & other) / len(one | other) >= ALIKE
+def _is_heading(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two topics are one."""
+    ours, theirs = _words(one), _words(other)
+    every = ours | theirs
+    return bool(every) and len(ours & theirs) / len(every) >= ALIKE
 
 
 @functools.cache
-def _words(text):
+def _words(text: str) -> frozenset[str]:
     return frozenset(content_words(fold(text)))
 
 
-def _clean(seed, written):
+def _clean(seed: Seed, written: Written) -> Seed:
     """The seed with the model's part: blanks in texts made single, hints in order and once, an outline only where wanted."""
 
-    def tidy(text):
+    def tidy(text: str) -> str:
         return " ".join(text.split())
 
-    more = {name: tidy(written[name]) for name in ("topic", "audience_phrase", "style")}
-    more["feature_hints"] = [name for name in rules.FEATURES if name in written["feature_hints"]]
+    more: Seed = {name: tidy(written[name]) for name in ("topic", "audience_phrase", "style")}
+    more["feature_hints"] = [name for name in drafts.FEATURES if name in written["feature_hints"]]
     if seed["wants_outline"]:
         more["outline"] = [tidy(heading) for heading in written["outline"]]
     return {**seed, **more}
@@ -260,25 +249,31 @@ class Sampler:
     asked     requests that were sent; replies from the journal do not count
     """
 
-    def __init__(self, rows, client, run, *, found, sampling=None, seed=0):
+    def __init__(
+        self,
+        rows: list[dict[str, Any]],
+        client: Any,
+        run: Path | str,
+        *,
+        found: Table,
+        sampling: dict[str, Any] | None = None,
+        seed: int = 0,
+    ):
         if importlib.util.find_spec("data_designer") is None:
             raise cli.Missing("Data Designer is not installed; run: make .venv/.synth")
-        self.rows, self.client, self.run, self.found, self.seed = (
-            rows,
-            client,
-            Path(run),
-            found,
-            seed,
-        )
-        self.sampling = (
-            {"temperature": 0.9, "max_tokens": 4096} | client.model.params | (sampling or {})
-        )
-        self.system, self.user = (
-            (PROMPTS / f"seed-{name}.txt").read_text() for name in ("system", "user")
-        )
-        self.gold = [rules.seed(path.parent) for path in sorted(GOLD.glob("*/seed.json"))]
+        self.rows, self.client, self.run = rows, client, Path(run)
+        self.found, self.seed = found, seed
+        usual = {"temperature": 0.9, "max_tokens": 4096}
+        self.sampling = usual | client.model.params | (sampling or {})
+        self.system = (PROMPTS / "seed-system.txt").read_text()
+        self.user = (PROMPTS / "seed-user.txt").read_text()
+        self.gold = [drafts.seed(path.parent) for path in sorted(GOLD.glob("*/seed.json"))]
         self.seeds = {row["id"]: row["seed"] for row in rows}
-        self.reasons, self.trouble, self.usage, self.accepted, self.asked = {}, {}, {}, {}, 0
+        self.reasons: dict[str, list[str]] = {}
+        self.trouble: dict[str, dict[str, Any]] = {}
+        self.usage: dict[str, dict[str, Any]] = {}
+        self.accepted: dict[str, dict[str, Any]] = {}
+        self.asked = 0
         self.inputs = {
             row["id"]: stream.fingerprint(
                 [
@@ -292,9 +287,10 @@ class Sampler:
             )
             for row in rows
         }
-        self.designer = self.log = None
+        self.designer: Any = None
+        self.log: logging.FileHandler | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> "Sampler":
         self.work = self.run / "designer"  # everything that Data Designer writes
         self.journal = stream.Journal(self.run / "journal" / "seed.jsonl", "reply")
         if (path := self.run / "seeds.jsonl").exists():
@@ -308,7 +304,7 @@ class Sampler:
         self.gateway = _Gateway(self)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.gateway.close()
         self.journal.close()
         if self.log:
@@ -316,7 +312,7 @@ class Sampler:
             self.log.close()
         shutil.rmtree(self.work / "shards", ignore_errors=True)
 
-    def round(self):
+    def round(self) -> None:
         """Ask once for each row that is missing and that the endpoint did not fail."""
         missing = [
             row
@@ -333,7 +329,7 @@ class Sampler:
                     self.reasons[row["id"]] = ["there was no JSON that keeps to the schema"]
             self._save()
 
-    def _judge(self, row, written):
+    def _judge(self, row: dict[str, Any], written: Written) -> None:
         ident, seed = row["id"], row["seed"]
         taken = [each["topic"] for each in self.gold] + [
             other["seed"]["topic"] for other in self.accepted.values()
@@ -353,14 +349,14 @@ class Sampler:
         }
         self.accepted[ident] = {"id": ident, "seed": _clean(seed, written), "by": by}
 
-    def _save(self):
+    def _save(self) -> None:
         self.accepted = dict(sorted(self.accepted.items()))
         stream.write(
             self.run / "seeds.jsonl",
             b"".join(stream.dumps(row) + b"\n" for row in self.accepted.values()),
         )
 
-    def _columns(self, row):
+    def _columns(self, row: dict[str, Any]) -> dict[str, str]:
         """A row as Data Designer's seed data: the columns that seed-user.txt names, all of them ready text."""
         seed, ident = row["seed"], row["id"]
         outline = f"- outline: the titles of the {seed['slides']} slides in order, the opening and the close included\n"
@@ -378,7 +374,7 @@ class Sampler:
             ),
         }
 
-    def _like(self, seed, ident):
+    def _like(self, seed: Seed, ident: str) -> list[Seed]:
         """Seeds of data/gold as examples: with an outline where one is wanted, in the language where there are any, of other domains."""
         fit = [
             each
@@ -395,7 +391,7 @@ class Sampler:
             ),
         )[:EXAMPLES]
 
-    def _write(self, shard):
+    def _write(self, shard: list[dict[str, Any]]) -> dict[str, Written]:
         """The model's parts of a shard by id, as Data Designer has them; rows that it dropped are not there."""
         dd, designer = self.designer or self._start()
         spine = self.work / "shards" / "spine.jsonl"
@@ -422,7 +418,7 @@ class Sampler:
                 model_alias="author",
                 system_prompt=self.system,
                 prompt=self.user,
-                output_format=schema(rules.FEATURES),
+                output_format=schema(drafts.FEATURES),
             )
         )
         from data_designer.interface.errors import DataDesignerGenerationError
@@ -445,7 +441,7 @@ class Sampler:
                 raise self.gateway.stop
             shutil.rmtree(self.work / "shards", ignore_errors=True)
 
-    def _start(self):
+    def _start(self) -> Any:
         """Import Data Designer (3 CPU seconds), silent, without telemetry, and at home in the run folder."""
         home = (self.work / "home").resolve()
         home.mkdir(parents=True, exist_ok=True)
@@ -492,15 +488,17 @@ class _Gateway:
     up: the client has been patient enough.
     """
 
-    def __init__(self, sampler):
+    def __init__(self, sampler: Sampler):
         self.sampler, self.client, self.key = sampler, sampler.client, secrets.token_hex(16)
-        self.heard, self.turns, self.stop = 0, {}, None
+        self.heard = 0  # chats
+        self.turns: dict[str, int] = {}
+        self.stop: Exception | None = None
         ready = threading.Event()
         self.thread = threading.Thread(target=self._serve, args=(ready,), daemon=True)
         self.thread.start()
         ready.wait()
 
-    def _serve(self, ready):
+    def _serve(self, ready: threading.Event) -> None:
         import asyncio
 
         from aiohttp import web
@@ -522,33 +520,30 @@ class _Gateway:
 
         asyncio.run(serve())
 
-    def close(self):
+    def close(self) -> None:
+        """End the server."""
         self.loop.call_soon_threadsafe(self.ended.set)
         self.thread.join(10)
 
-    async def _chat(self, request):
+    async def _chat(self, request: Any) -> Any:
         from aiohttp import web
 
         if request.headers.get("Authorization") != f"Bearer {self.key}":
             return web.json_response(
                 {"error": {"message": "this server belongs to a seed-sample that runs"}}, status=401
             )
-        messages = [
-            {"role": m["role"], "content": _text(m["content"])}
-            for m in (await request.json())["messages"]
-        ]
-        ident = (
-            messages[1]["content"].split(".")[0].removeprefix("Talk ")
-        )  # after the system message
+        asked = (await request.json())["messages"]
+        messages = [{"role": m["role"], "content": _text(m["content"])} for m in asked]
+        # The first line of what comes after the system message.
+        ident = messages[1]["content"].split(".")[0].removeprefix("Talk ")
         self.heard += 1
         try:
             reply = await self._reply(ident, messages)
         except stream.Fault as fault:
             self.sampler.trouble[ident] = fault.error
             return web.json_response({"error": {"message": fault.error["message"]}}, status=400)
-        except (
-            Exception
-        ) as stop:  # the embedded engine is not installed, or a bug: for the main thread to raise
+        except Exception as stop:
+            # The embedded engine is not installed, or a bug: for the main thread to raise.
             self.stop = stop
             return web.json_response({"error": {"message": str(stop)}}, status=400)
         choice = {
@@ -567,20 +562,16 @@ class _Gateway:
             }
         )
 
-    async def _reply(self, ident, messages):
+    async def _reply(self, ident: str, messages: list[dict[str, str]]) -> dict[str, Any]:
         sampler, seed = self.sampler, self.sampler.seeds[ident]
         turn = self.turns[ident] = self.turns.get(ident, -1) + 1
         bound = None
-        if (
-            self.client.model.base_url == "engine:"
-        ):  # whoever else is asked reads the schema in the prompt
-            bound = schema(
-                allowed(sampler.found, seed), seed["slides"] if seed["wants_outline"] else 0
-            )
-            messages[1]["content"] = (
-                messages[1]["content"].partition("\n\n* Your response must be in JSON format.")[0]
-                + "\n"
-            )
+        if self.client.model.base_url == "engine:":  # others read the schema in the prompt
+            headings = seed["slides"] if seed["wants_outline"] else 0
+            bound = schema(allowed(sampler.found, seed), headings)
+            content = messages[1]["content"]
+            content, _, _ = content.partition("\n\n* Your response must be in JSON format.")
+            messages[1]["content"] = f"{content}\n"
         number = int(stream.fingerprint([sampler.seed, ident, turn])[:7], 16)
         body = self.client.request(messages, sampler.sampling, schema=bound, seed=number)
         inputs = stream.fingerprint([turn, body])
@@ -600,14 +591,14 @@ class _Gateway:
         return reply
 
 
-def _fixed(seed):
+def _fixed(seed: Seed) -> str:
     return (
         f"Field: {seed['domain']}. Listeners: {seed['audience']}. Occasion: {seed['fit']}. Manner: {seed['vibe']}, {seed['tone']}. "
         f"{seed['slides']} slides. They show: {', '.join(seed['features'])}."
     )
 
 
-def _example(seed):
+def _example(seed: Seed) -> Written:
     return {
         "topic": seed["topic"],
         "audience_phrase": seed["audience"],
@@ -617,11 +608,12 @@ def _example(seed):
     }
 
 
-def _no_vocabulary():
+def _no_vocabulary() -> None:
     raise LookupError("token counts are off")
 
 
-def _text(content):
-    return (
-        content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
-    )
+def _text(content: Any) -> str:
+    """The text of a message's content, which may come in parts."""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or "" for part in content)

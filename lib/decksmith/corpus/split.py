@@ -3,37 +3,42 @@
 import hashlib
 import math
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 from decksmith.core import cli, stream
+from decksmith.corpus import overlap
+
+Record = dict[str, Any]
+Sides = dict[str, str | None]  # {id: "train", "test" or None}
 
 
-def assign(rows, share, frozen):
-    """The side of each row, `{id: "train" | "test" | None}`; None is a row whose cluster touches both sides already.
+def assign(rows: list[Record], share: float, frozen: dict[str, str]) -> Sides:
+    """The side of each row; None is a row whose cluster touches both sides already.
 
-    rows: chat records with `overlap.cluster` (its own id without). frozen: decisions of earlier calls, which stand. Of the new
-    clusters of a theme as many are held out as bring the theme to `share`: every n-th in the order of domain and content hash
-    (systematic sampling, which spreads them over the domains), from a start that the theme's name gives.
+    rows: chat records with `overlap.cluster` (its own id without). frozen: decisions of earlier calls, which stand. Of the
+    new clusters of a theme as many are held out as bring the theme to `share`: every n-th in the order of domain and content
+    hash (systematic sampling, which spreads them over the domains), from a start that the theme's name gives.
     """
-    clusters, sides = {}, {}
+    clusters: dict[str, list[Record]] = {}
+    sides: Sides = {}
     for row in rows:
-        clusters.setdefault((row.get("overlap") or {}).get("cluster", row["id"]), []).append(row)
-    themes, new = Counter(), {}
+        clusters.setdefault(_cluster(row), []).append(row)
+    themes: Counter[str] = Counter()
+    new: dict[str, list[tuple[str, str, list[Record]]]] = {}
     for members in clusters.values():
         known = {frozen[row["id"]] for row in members if row["id"] in frozen}
         head = min(members, key=_content)
         theme = _asked(head, "theme")
         themes[theme] += len(members)
         if known:
-            fresh = known.pop() if len(known) == 1 else None
-            sides.update({row["id"]: frozen.get(row["id"], fresh) for row in members})
+            theirs = known.pop() if len(known) == 1 else None
+            sides.update({row["id"]: frozen.get(row["id"], theirs) for row in members})
         else:
             new.setdefault(theme, []).append((_asked(head, "domain"), _content(head), members))
     for theme, fresh in new.items():
-        held = sum(
-            side == "test" and _asked(row, "theme") == theme
-            for row in rows
-            for side in [sides.get(row["id"])]
-        )
+        decided = [row for row in rows if sides.get(row["id"]) == "test"]
+        held = sum(_asked(row, "theme") == theme for row in decided)
         size = sum(len(members) for *_, members in fresh)
         rate = min(1.0, max(0.0, share * themes[theme] - held) / size)
         reached = int(_sha(theme)[:8], 16) / 2**32
@@ -44,11 +49,11 @@ def assign(rows, share, frozen):
     return sides
 
 
-def read(path):
+def read(path: Path) -> dict[str, str]:
     """The frozen decisions of a split.tsv, `{id: side}`; empty when there is none. Raises cli.BadData for a bad line."""
+    found: dict[str, str] = {}
     if not path.exists():
-        return {}
-    found = {}
+        return found
     for number, line in enumerate(path.read_text().splitlines(), 1):
         ident, tab, side = line.partition("\t")
         if not tab or side not in ("train", "test") or found.setdefault(ident, side) != side:
@@ -58,16 +63,15 @@ def read(path):
     return found
 
 
-def report(rows, sides, share):
-    """What a split holds and how it was made: rows, clusters and counts of each side; authors, cost where all of it is known, thresholds."""
-    from decksmith.corpus import overlap
-
-    done = {"left_out": sum(side is None for side in sides.values())}
+def report(rows: list[Record], sides: Sides, share: float) -> dict[str, Any]:
+    """What a split holds and how it was made: rows, clusters and counts of each side; authors, cost where all of it is
+    known, thresholds."""
+    done: dict[str, Any] = {"left_out": list(sides.values()).count(None)}
     for side in ("train", "test"):
         here = [row for row in rows if sides[row["id"]] == side]
         done[side] = {
             "rows": len(here),
-            "clusters": len({(row.get("overlap") or {}).get("cluster", row["id"]) for row in here}),
+            "clusters": len(set(map(_cluster, here))),
             **{
                 key: dict(sorted(Counter(_asked(row, key) for row in here).items()))
                 for key in ("theme", "domain", "language")
@@ -75,14 +79,11 @@ def report(rows, sides, share):
         }
     made = [row.get("by") or {} for row in rows if sides[row["id"]]]
     seeded = [by["seed"] for by in made if by.get("seed")]
-    done["models"] = sorted(
-        {
-            str(name)
-            for name in (*(by.get("author") for by in made), *(by.get("model") for by in seeded))
-            if name
-        }
-    )
-    costs = [(by.get("usage") or {}).get("cost") for by in made] + [by.get("cost") for by in seeded]
+    names = [by.get("author") for by in made] + [by.get("model") for by in seeded]
+    done["models"] = sorted({str(name) for name in names if name})
+    costs: list[Any] = [(by.get("usage") or {}).get("cost") for by in made] + [
+        by.get("cost") for by in seeded
+    ]
     if costs and None not in costs:
         done["cost"] = round(sum(costs), 6)
     done["generation"] = {
@@ -96,13 +97,18 @@ def report(rows, sides, share):
     return done
 
 
-def _asked(row, key):
+def _cluster(row: Record) -> str:
+    """The cluster of near-duplicates that a row is of: by default, itself alone."""
+    return str((row.get("overlap") or {}).get("cluster", row["id"]))
+
+
+def _asked(row: Record, key: str) -> str:
     return str((row.get("seed") or {}).get(key) or "unknown")
 
 
-def _content(row):
+def _content(row: Record) -> str:
     return stream.fingerprint(row.get("messages"))
 
 
-def _sha(text):
+def _sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()

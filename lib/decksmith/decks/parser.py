@@ -127,6 +127,10 @@ class Slide:
         """True when Slidev drops the slide (`hide: true` or `disabled: true`)."""
         return bool(self.frontmatter.get("hide") or self.frontmatter.get("disabled"))
 
+    def key_line(self, key: str) -> int:
+        """The line of a key of the frontmatter, or of the slide where it has no such key."""
+        return self._marks[key][0] if key in self._marks else self.start
+
     @functools.cached_property
     def fences(self):
         """Fenced code blocks of the content, in order."""
@@ -157,8 +161,7 @@ class Slide:
                 and value
                 and (key != "background" or _looks_like_image(value))
             ):
-                line = self._marks[key][0] if key in self._marks else self.start
-                out.append(Image(value, line, key))
+                out.append(Image(value, self.key_line(key), key))
         for kind, pattern in (("markdown", _MD_IMAGE), ("src", _SRC), ("url", _URL)):
             for m in pattern.finditer(self.prose):
                 url = next(g for g in m.groups() if g is not None).strip()

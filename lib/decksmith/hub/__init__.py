@@ -2,5 +2,5 @@
 
 In: a corpus, results or an adapter. Out: a card, the difference to what is there, one commit.
 
-Used by hub-push. May import results and core.
+Used by hub-push and model-export. May import results and core.
 """

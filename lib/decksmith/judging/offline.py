@@ -9,6 +9,7 @@ prints them (`table`).
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -34,6 +35,7 @@ SCRIPTS = {
         ).split()
     )
 }
+FOREIGN = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC")
 CLOSING = "".join(
     """
 summary|conclusion|takeaway|thank|question|next step|recap|wrap|outlook|in short|q&a|to remember|the end|
@@ -447,26 +449,25 @@ def theme(pages):
 def language(pages):
     """Share of the text in the asked language: by script, or by its function words against the likeliest other
     language's."""
-    asked, text = (pages.asks.get("language") or "").split("-")[0], " ".join(pages.texts.values())
+    return language_share(pages.texts.values(), pages.asks.get("language"))
+
+
+def language_share(texts: Iterable[str], asked: str | None) -> float | None:
+    """`language` of folded texts and a code (`pt-BR` counts as `pt`); None for an unknown code or too few words."""
+    asked, text = (asked or "").split("-")[0], " ".join(texts)
     if asked in SCRIPTS:
-        letters = [unicodedata.name(c, "") for c in text if c.isalpha()]
-        return (
-            sum(name.startswith(SCRIPTS[asked]) for name in letters) / len(letters)
-            if letters
-            else 0
-        )
+        names = [unicodedata.name(c, "") for c in text if c.isalpha()]
+        if not names:
+            return 0.0
+        return sum(name.startswith(SCRIPTS[asked]) for name in names) / len(names)
     if asked not in STOPWORDS:
         return None
-    foreign = sum(
-        unicodedata.name(c, "").startswith(
-            ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC")
-        )
-        for c in text
-    )
+    foreign = sum(unicodedata.name(c, "").startswith(FOREIGN) for c in text)
     if foreign * 2 > len(text):
         return 0.0
     hits = _hits(text)
-    return hits[asked] / max(hits.values()) if max(hits.values()) >= 3 else None
+    most = max(hits.values())
+    return hits[asked] / most if most >= 3 else None
 
 
 def _hits(text):

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import shutil
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -11,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, slurm, stream
 from decksmith.models import endpoints
 
 NAMES = ("base", "tuned")
@@ -23,18 +21,6 @@ PROBES = (
     "Write a deck of eight slides that explains compound interest to pupils, with a table and speaker notes.",
 )
 PROBE_TOKENS = 48
-# Slurm's states of a job that will not run any more (squeue(1), JOB STATE CODES).
-OVER = {
-    "COMPLETED",
-    "FAILED",
-    "CANCELLED",
-    "TIMEOUT",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "BOOT_FAIL",
-    "DEADLINE",
-    "COMPLETING",
-}
 
 
 def get(url: str, path: str, body: dict[str, Any] | None = None, timeout: float = 5.0) -> Any:
@@ -183,7 +169,7 @@ def _of(job: str | None, endpoint: dict[str, Any]) -> bool:
 def _end_of(job: str | None, pid: int | None, log: str | Path | None) -> str | None:
     """What ended a server of which job or process are known, with its last words; None while
     nothing did."""
-    gone = _over(job) if job else None
+    gone = slurm.ended(job) if job else None
     if pid and _gone(pid):
         gone = f"process {pid} is gone"
     if not gone:
@@ -208,17 +194,3 @@ def _gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
-
-
-def _over(job: str) -> str | None:
-    """What became of a Slurm job that is no longer there to run; None while it waits or runs, or
-    where nobody can tell."""
-    if not shutil.which("squeue"):  # in an image
-        return None
-    said = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T"], capture_output=True, text=True)
-    if said.returncode and "Invalid job id" not in said.stderr:
-        return None  # a controller that does not answer says nothing about the job
-    states = set(said.stdout.split())
-    if states - OVER:
-        return None
-    return f"job {job} is {'/'.join(sorted(states)) or 'no longer in the queue'}"

@@ -1,26 +1,25 @@
-"""Checkpoints of a training run, each evaluated once while the training goes on, and the curve of what came out.
+"""Checkpoints of a training run, each evaluated once while the training goes on, and the lines of the curve.
 
-RUN/curve/step_N.json is what is known of checkpoint N: without `metrics` or `gap` it waits. A command that runs is a process group whose
-end is a file, so that a watcher that was killed finds it again. curve.jsonl and the plot are made of those files, and of nothing else.
+RUN/curve/step_N.json is what is known of checkpoint N: without `metrics` or `gap` it waits. curve.jsonl and the plot are made
+of those files, and of nothing else.
 """
 
 import contextlib
 import errno
 import fcntl
 import json
-import math
 import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 from decksmith.core import cli, stream
-from decksmith.training import adapter
+from decksmith.training import curve, processes, recipes
 
 PRINTED = 64 << 20  # bytes of a command's output
 # Of no other checkpoint would these come out differently: usage, a command that is not there or cannot be run, configuration.
@@ -31,29 +30,64 @@ WRONG = {
     127: "is not there",
 }
 HOPELESS = 65  # of this checkpoint alone: an adapter that changes nothing, say
-PANELS = 12
-CHOSEN = "#c2912b"
-BESIDE = {
-    "num_entries",
-    "avg_tokens",
-    "gen_seconds",
-    "no_answer",
-    "std_err",
-    "coverage",
-    "truncated",
-}  # of a mode, and no score
 NEVER_LINKS = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+# What of a state goes on the curve.
+LINE = (
+    "step",
+    "metrics",
+    "partial",
+    "gap",
+    "message",
+    "loss",
+    "val_loss",
+    "attempts",
+    "seconds",
+    "at",
+    "checkpoint",
+)
+
+State = dict[str, Any]  # of RUN/curve/step_N.json
 
 
-def watch(run, command, *, once=False, tries=3, every=15.0, told=print):
-    """Run `command` (a list of words) for each finished checkpoint of the training run in `run`, the newest first; returns the exit status.
+class Checkpoint(NamedTuple):
+    """A checkpoint that the trainer has finished; `info` is its training_info.json."""
 
-    The newest first, since it says whether the training is worth going on; what lies behind it is filled in when there is time.
-    The command gets CKPT_STEP, CKPT_ID (a name that no other weights have), CKPT_PATH (the checkpoint's folder) and CKPT_RUN: a run folder that holds this checkpoint alone, by hard
-    links, so that the trainer's own pruning (keep_top_k) takes nothing away under it; optimizer states are not in it. It goes afterwards.
-    What it prints as its last JSON object are the metrics. It is tried `tries` times, later each time, and then a gap with a name.
-    Ends when nothing waits and the training is complete, or `once`: 0, or 75 with a gap. told: gets each line of the curve when it is new.
-    Raises cli.BadConfig for a command that fails whatever the checkpoint, cli.Missing, cli.TryAgain.
+    step: int
+    path: Path
+    info: dict[str, Any]
+
+
+def finished(folder: Path | str) -> list[Checkpoint]:
+    """The finished checkpoints in a folder, by step."""
+    found = []
+    for path in Path(folder).glob("step_*"):
+        with contextlib.suppress(OSError, ValueError):
+            step = int(path.name.removeprefix("step_"))
+            info = json.loads((path / "training_info.json").read_text())
+            found.append(Checkpoint(step, path, info))
+    return sorted(found, key=lambda one: one.step)
+
+
+def watch(
+    run: Path | str,
+    command: list[str],
+    *,
+    once: bool = False,
+    tries: int = 3,
+    every: float = 15.0,
+    told: Callable[[str], Any] = print,
+) -> int:
+    """Run `command` for each finished checkpoint of the training run in `run`; returns the exit status.
+
+    The newest first, since it says whether the training is worth going on; what lies behind it is filled in when there is
+    time. The command gets CKPT_STEP, CKPT_ID (a name that no other weights have), CKPT_PATH (the checkpoint's folder) and
+    CKPT_RUN: a run folder that holds this checkpoint alone, by hard links, so that the trainer's own pruning (keep_top_k)
+    takes nothing away under it; optimizer states are not in it. It goes afterwards. What the command prints as its last JSON
+    object are the metrics. It is tried `tries` times, later each time, and then it is a gap with a name.
+
+    Ends when nothing waits and the training is complete, or `once`: 0, or 75 with a gap. every: seconds between two looks.
+    told: gets each line of the curve when it is new. Raises cli.BadConfig for a command that fails whatever the checkpoint,
+    cli.Missing, cli.TryAgain.
     """
     run = Path(run).resolve()
     folder = run if run.name == "checkpoints" else run / "checkpoints"
@@ -73,263 +107,248 @@ def watch(run, command, *, once=False, tries=3, every=15.0, told=print):
 
 
 class _Watch:
-    def __init__(self, run, folder, home, command, tries, every, told):
+    def __init__(
+        self,
+        run: Path,
+        folder: Path,
+        home: Path,
+        command: list[str],
+        tries: int,
+        every: float,
+        told: Callable[[str], Any],
+    ):
         self.run, self.folder, self.home, self.command = run, folder, home, command
         self.tries, self.every, self.told = tries, every, told
-        self.later = {}  # step -> time.monotonic() before which it is not tried again
-        self.known, self.seen = (
-            {},
-            {},
-        )  # by step: what its file says; its folder, so that weights are looked at once
+        self.later: dict[int, float] = {}  # {step: time.monotonic() from which it is tried again}
+        self.known: dict[int, State] = {}
+        self.seen: dict[int, tuple[int, ...]] = {}  # {step: its folder}: weights are read once
         for path in home.glob("step_*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 state = json.loads(path.read_text())
                 self.known[state["step"]] = state
 
-    def go(self, once):
+    def go(self, once: bool) -> int:
         found = self._discover()
         if once and not found:
             raise cli.Missing(f"there is no finished checkpoint in {self.folder}")
         self._curve()
         while True:
             for state in self._waiting():
-                if (
-                    self.home / f"step_{state['step']}/.watch"
-                ).exists():  # of a watcher that was killed
+                if self._marks(state["step"]).exists():  # of a watcher that was killed
                     self._attempt(state)
-            ready = [
-                state
-                for state in self._waiting()
-                if self.later.get(state["step"], 0) <= time.monotonic()
-            ]
+            now = time.monotonic()
+            waiting = self._waiting()
+            ready = [state for state in waiting if self.later.get(state["step"], 0) <= now]
             if ready:
-                self._attempt(
-                    min(ready, key=lambda state: (len(state["failures"]), -state["step"]))
-                )
-            elif not self._waiting() and (once or self._complete(found)):
+                self._attempt(min(ready, key=lambda one: (len(one["failures"]), -one["step"])))
+            elif not waiting and (once or self._is_complete(found)):
                 return self._tally()
             else:
                 time.sleep(self.every)
             found = self._discover()
 
-    def _waiting(self):
-        return [state for state in self.known.values() if not _over(state)]
+    def _waiting(self) -> list[State]:
+        return [state for state in self.known.values() if not _is_over(state)]
 
     # What there is
 
-    def _discover(self):
-        """Note new checkpoints, and those that went before their turn; returns the finished ones, [(step, path, info)]."""
-        found = adapter.checkpoints(self.folder)
-        for step, path, info in found:
-            try:
-                about = path.stat()
-                seen = about.st_ino, about.st_mtime_ns, about.st_ctime_ns
-                if step in self.known and self.seen.get(step) == seen:
-                    continue
-                identity = _identity(path)
-            except OSError:  # being removed
-                continue
-            self.seen[step] = seen
-            state = self.known.get(step)
-            if state and state["checkpoint"] == identity:
-                continue
-            if state:
-                os.replace(
-                    self._file(step), self.home / f"old-step_{step}-{state['checkpoint'][:8]}.json"
-                )
-                cli.say(
-                    f"step {step} is another checkpoint than the one of before; that one's line is kept in {self.home}/old-step_{step}-{state['checkpoint'][:8]}.json. "
-                    f"Has the training begun anew? Then move {self.home} away"
-                )
-            self._keep(
-                {
-                    "step": step,
-                    "checkpoint": identity,
-                    "failures": [],
-                    **{
-                        name: value
-                        for name, value in (
-                            ("loss", info.get("train:loss")),
-                            ("val_loss", info.get("val:val_loss")),
-                        )
-                        if _number(value)
-                    },
-                }
-            )
-        there = {step for step, *_ in found}
+    def _discover(self) -> list[Checkpoint]:
+        """Note new checkpoints, and those that went before their turn; returns the finished ones."""
+        found = finished(self.folder)
+        for one in found:
+            self._note(one)
+        there = {one.step for one in found}
         for state in self._waiting():
-            if (
-                state["step"] not in there
-                and not (self.home / f"step_{state['step']}/.watch").exists()
-            ):
+            if state["step"] not in there and not self._marks(state["step"]).exists():
                 self._pruned(state)
         return found
 
-    def _complete(self, found):
-        """Whether the newest checkpoint has all the steps that the recipe asks for."""
-        from decksmith.training import recipes
+    def _note(self, one: Checkpoint) -> None:
+        """Note a checkpoint that is new, or another one than that of before."""
+        try:
+            about = one.path.stat()
+            seen = about.st_ino, about.st_mtime_ns, about.st_ctime_ns
+            if one.step in self.known and self.seen.get(one.step) == seen:
+                return
+            identity = _identity(one.path)
+        except OSError:  # being removed
+            return
+        self.seen[one.step] = seen
+        old = self.known.get(one.step)
+        if old and old["checkpoint"] == identity:
+            return
+        if old:
+            kept = self.home / f"old-step_{one.step}-{old['checkpoint'][:8]}.json"
+            os.replace(self._file(one.step), kept)
+            cli.say(
+                f"step {one.step} is another checkpoint than the one of before; that one's line is kept in {kept}. "
+                f"Has the training begun anew? Then move {self.home} away"
+            )
+        state: State = {"step": one.step, "checkpoint": identity, "failures": []}
+        for name, key in (("loss", "train:loss"), ("val_loss", "val:val_loss")):
+            if curve.is_number(one.info.get(key)):
+                state[name] = one.info[key]
+        self._keep(state)
 
+    def _is_complete(self, found: list[Checkpoint]) -> bool:
+        """Whether the newest checkpoint has all the steps that the recipe asks for."""
         if not found:
             return False
-        _, path, info = found[-1]
-        for source in (self.run / "recipe.yaml", path / "config.yaml"):
+        newest = found[-1]
+        for source in (self.run / "recipe.yaml", newest.path / "config.yaml"):
             with contextlib.suppress(cli.Stop, OSError):
                 config = recipes.load(source)
                 for section in ("sft", "grpo", "dpo"):
-                    if isinstance(wanted := recipes.get(config, f"{section}.max_num_steps"), int):
-                        return info.get("total_steps", found[-1][0]) >= wanted
+                    wanted = recipes.get(config, f"{section}.max_num_steps")
+                    if isinstance(wanted, int):
+                        return newest.info.get("total_steps", newest.step) >= wanted
         return False
 
-    def _file(self, step):
+    def _file(self, step: int) -> Path:
         return self.home / f"step_{step}.json"
 
-    def _keep(self, state):
+    def _place(self, step: int) -> Path:
+        """The run folder of one checkpoint, while its command runs."""
+        return self.home / f"step_{step}"
+
+    def _log(self, step: int) -> Path:
+        return self.home / f"step_{step}.log"
+
+    def _marks(self, step: int) -> Path:
+        """The folder of a command's marks (processes.py)."""
+        return self._place(step) / ".watch"
+
+    def _keep(self, state: State) -> None:
         self.known[state["step"]] = state
         stream.write(self._file(state["step"]), json.dumps(state) + "\n")
 
     # One evaluation
 
-    def _attempt(self, state):
+    def _attempt(self, state: State) -> None:
         """Run the command for a checkpoint, or wait for the one that a killed watcher began, and note what came out."""
         step = state["step"]
-        place, log, child = self.home / f"step_{step}", self.home / f"step_{step}.log", None
-        kept = place / ".watch"
+        place, marks, child = self._place(step), self._marks(step), None
         try:
-            if _alive(kept) or (kept / "status").exists():
+            runs = processes.find(marks) is not None
+            if runs or (marks / "status").exists():
                 cli.say(
-                    f"step {step}: the command of before {'still runs' if _alive(kept) else 'has ended'}"
+                    f"step {step}: the command of before {'still runs' if runs else 'has ended'}"
                 )
+            elif self._prepare(state):
+                child = self._start(step)
             else:
-                shutil.rmtree(place, ignore_errors=True)
-                try:
-                    _hold(
-                        self.folder / f"step_{step}", held := place / "checkpoints" / f"step_{step}"
-                    )
-                    if _identity(held) != state["checkpoint"]:
-                        raise FileNotFoundError
-                except FileNotFoundError:
-                    shutil.rmtree(place, ignore_errors=True)
-                    return self._pruned(state)
-                for name in ("recipe.yaml", "job.json", "data"):
-                    if (self.run / name).exists():
-                        (place / name).symlink_to(self.run / name)
-                kept.mkdir()
-                cli.say(
-                    f"step {step}: {' '.join(' '.join(self.command).split())[:100]}; it says more in {log}"
-                )
-                child = self._start(place, kept, log, step)
-            while child.poll() is None if child else _alive(kept):
+                self._pruned(state)
+                return
+            while processes.find(marks) is not None if child is None else child.poll() is None:
                 time.sleep(min(0.2, self.every))
         except KeyboardInterrupt:
-            _end(kept, child)
+            processes.end(marks, child)
             shutil.rmtree(place, ignore_errors=True)
             raise
-        self._judge(state, place, log)
+        self._judge(state)
         shutil.rmtree(place, ignore_errors=True)
 
-    def _start(self, place, kept, log, step):
-        """The command as a process group. Its shell notes first who it is and last how the command ended, whoever still watches then."""
+    def _prepare(self, state: State) -> bool:
+        """Make the run folder that holds this checkpoint alone; False when the trainer removes it meanwhile."""
+        step, place = state["step"], self._place(state["step"])
+        held = place / "checkpoints" / f"step_{step}"
+        shutil.rmtree(place, ignore_errors=True)
+        try:
+            _hold(self.folder / f"step_{step}", held)
+            is_whole = _identity(held) == state["checkpoint"]
+        except FileNotFoundError:
+            is_whole = False
+        if not is_whole:
+            shutil.rmtree(place, ignore_errors=True)
+            return False
+        for name in ("recipe.yaml", "job.json", "data"):
+            if (self.run / name).exists():
+                (place / name).symlink_to(self.run / name)
+        self._marks(step).mkdir()
+        return True
+
+    def _start(self, step: int) -> subprocess.Popen[bytes]:
+        place, log = self._place(step), self._log(step)
+        told = " ".join(" ".join(self.command).split())[:100]
+        cli.say(f"step {step}: {told}; it says more in {log}")
         environment = os.environ | {
             "CKPT_STEP": str(step),
             "CKPT_RUN": str(place),
             "CKPT_PATH": str(place / "checkpoints" / f"step_{step}"),
             "CKPT_ID": self.known[step]["checkpoint"],
         }
-        (kept / "host").write_text(socket.gethostname())
-        script = (
-            'kept=$1 && shift && cat /proc/$$/stat > "$kept/stat" && { "$@" > "$kept/printed"; echo $? > "$kept/status.tmp"; } '
-            '&& mv "$kept/status.tmp" "$kept/status"'
-        )
-        with open(log, "ab") as errors:
-            return subprocess.Popen(
-                ["/bin/sh", "-c", script, "sh", str(kept), *self.command],
-                stdout=errors,
-                stderr=errors,
-                stdin=subprocess.DEVNULL,
-                env=environment,
-                start_new_session=True,
-            )
+        return processes.start(self.command, self._marks(step), environment, log)
 
-    def _judge(self, state, place, log):
+    def _judge(self, state: State) -> None:
         """Make what a command left behind a line of the curve, a failure or a gap."""
-        kept = place / ".watch"
-        try:
-            status = int((kept / "status").read_text())
-        except (OSError, ValueError):
-            status = None
-        metrics = _metrics(kept / "printed") if status in (0, 1) else None
-        if metrics and (status == 0 or len(state["failures"]) + 1 >= self.tries):
-            seconds = max(
-                0.0, round((kept / "status").stat().st_mtime - (kept / "stat").stat().st_mtime, 1)
-            )
-            return self._settle(
-                state
-                | {
-                    "metrics": metrics,
-                    "partial": status == 1,
-                    "attempts": len(state["failures"]) + 1,
-                    "seconds": seconds,
-                }
-            )
-        last = _last(log)
-        words = (
-            "was killed"
-            if status is None
-            else "printed no metrics (a JSON object)"
-            if status == 0
-            else "could measure a part only"
-            if metrics
-            else f"ended with status {status}"
-        )
+        marks = self._marks(state["step"])
+        status = processes.status(marks)
+        metrics = read_metrics(marks / "printed") if status in (0, 1) else None
+        tried = len(state["failures"]) + 1
+        if metrics and (status == 0 or tried >= self.tries):
+            news = {
+                "metrics": metrics,
+                "partial": status == 1,
+                "attempts": tried,
+                "seconds": processes.seconds(marks),
+            }
+            self._settle(state | news)
+            return
+        last = _last(self._log(state["step"]))
         if status in WRONG:
-            shutil.rmtree(place, ignore_errors=True)
-            raise cli.BadConfig(
-                f"the command {WRONG[status]} (status {status}): {last or self.command[0]}; nothing is noted, mend it and run this again"
+            self._give_up(state["step"], status, last)
+        words = _words(status, metrics) + (f": {last}" if last else "")
+        failure = {"status": status, "message": words, "at": _now()}
+        state["failures"] = [*state["failures"], failure]
+        if status == HOPELESS:
+            self._gap(state, "refused", words)
+        elif tried >= self.tries:
+            self._gap(state, "failed", words)
+        else:
+            pause = self.every * 2**tried
+            self.later[state["step"]] = time.monotonic() + pause
+            self._keep(state)
+            cli.say(
+                f"step {state['step']}: the command {words}; again in {pause:.0f} s ({tried} of {self.tries})"
             )
-        words += f": {last}" if last else ""
-        state["failures"] = [*state["failures"], {"status": status, "message": words, "at": _now()}]
-        tried = len(state["failures"])
-        if status == HOPELESS or tried >= self.tries:
-            return self._gap(state, "refused" if status == HOPELESS else "failed", words)
-        self.later[state["step"]] = time.monotonic() + self.every * 2**tried
-        self._keep(state)
-        cli.say(
-            f"step {state['step']}: the command {words}; again in {self.every * 2**tried:.0f} s ({tried} of {self.tries})"
+
+    def _give_up(self, step: int, status: int, last: str) -> NoReturn:
+        shutil.rmtree(self._place(step), ignore_errors=True)
+        raise cli.BadConfig(
+            f"the command {WRONG[status]} (status {status}): {last or self.command[0]}; nothing is noted, mend it and run this again"
         )
 
-    def _pruned(self, state):
+    def _pruned(self, state: State) -> None:
         self._gap(state, "pruned", "the trainer removed it (keep_top_k) before its turn")
 
-    def _gap(self, state, kind, message):
-        again = (
-            "" if kind == "pruned" else f"; to have it tried again: rm {self._file(state['step'])}"
-        )
+    def _gap(self, state: State, kind: str, message: str) -> None:
+        again = ""
+        if kind != "pruned":
+            again = f"; to have it tried again: rm {self._file(state['step'])}"
         cli.say(f"step {state['step']}: a gap ({kind}): {message}{again}")
         self._settle(state | {"gap": kind, "message": message, "attempts": len(state["failures"])})
 
     # The curve
 
-    def _settle(self, state):
+    def _settle(self, state: State) -> None:
         state = state | {"at": _now()}
         self._keep(state)
         self._curve()
         self.told(json.dumps(_line(state)))
 
-    def _curve(self):
-        lines = [_line(state) for _, state in sorted(self.known.items()) if _over(state)]
+    def _curve(self) -> None:
+        """Write curve.jsonl and the plot, where they are not what they would be."""
+        lines = [_line(state) for _, state in sorted(self.known.items()) if _is_over(state)]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         path = self.home / "curve.jsonl"
-        if (
-            not lines
-            or path.exists()
-            and path.read_text() == text
-            and (self.home / "curve.png").exists()
-        ):
+        is_drawn = (self.home / "curve.png").exists()
+        is_same = path.exists() and path.read_text() == text
+        if not lines or (is_same and is_drawn):
             return
-        draw(self.home, lines)
+        curve.draw(self.home, lines)
         stream.write(path, text)  # last: a watcher that was killed before it draws again
 
-    def _tally(self):
+    def _tally(self) -> int:
         gaps = [state for _, state in sorted(self.known.items()) if "gap" in state]
         named = ", ".join(f"{state['step']} ({state['gap']})" for state in gaps)
         cli.say(
@@ -339,57 +358,48 @@ class _Watch:
         return 75 if any(state["gap"] != "pruned" for state in gaps) else 0
 
 
-def _now():
+def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _over(state):
+def _is_over(state: State) -> bool:
     return "metrics" in state or "gap" in state
 
 
-def _line(state):
-    return {
-        key: state[key]
-        for key in (
-            "step",
-            "metrics",
-            "partial",
-            "gap",
-            "message",
-            "loss",
-            "val_loss",
-            "attempts",
-            "seconds",
-            "at",
-            "checkpoint",
-        )
-        if key in state
-    }
+def _line(state: State) -> dict[str, Any]:
+    return {key: state[key] for key in LINE if key in state}
 
 
-def _identity(path):
-    """A name for the weights of a checkpoint: their files' names, sizes and times, which links and copies with times keep."""
+def _words(status: int | None, metrics: dict[str, Any] | None) -> str:
+    """What a command did that brought no line of the curve."""
+    if status is None:
+        return "was killed"
+    if status == 0:
+        return "printed no metrics (a JSON object)"
+    if metrics:
+        return "could measure a part only"
+    return f"ended with status {status}"
+
+
+def _identity(path: Path) -> str:
+    """A name for the weights of a checkpoint: their files' names, sizes and times, which links and copies with times
+    keep."""
     weights = path / "policy/weights"
-    files = sorted(
-        one for one in (weights if weights.is_dir() else path).rglob("*") if one.is_file()
-    )
-    return stream.fingerprint(
-        [
-            path.name,
-            *(
-                [str(one.relative_to(path)), one.stat().st_size, one.stat().st_mtime_ns]
-                for one in files
-            ),
-        ]
-    )
+    top = weights if weights.is_dir() else path
+    parts: list[Any] = [path.name]
+    for one in sorted(one for one in top.rglob("*") if one.is_file()):
+        about = one.stat()
+        parts.append([str(one.relative_to(path)), about.st_size, about.st_mtime_ns])
+    return stream.fingerprint(parts)
 
 
-def _hold(source, target):
-    """Make `target` a copy of a checkpoint by hard links, without optimizer states; a symbolic link where the file system has none.
+def _hold(source: Path, target: Path) -> None:
+    """Make `target` a copy of a checkpoint by hard links, without optimizer states; a symbolic link where the file system
+    has none.
 
     Raises FileNotFoundError when the source goes away meanwhile."""
 
-    def gone(error):
+    def gone(error: OSError) -> NoReturn:
         raise error
 
     target.parent.mkdir(parents=True)
@@ -407,53 +417,7 @@ def _hold(source, target):
         target.symlink_to(source)
 
 
-def _began(pid):
-    """When a process began, as the kernel counts it; None when it is gone or a zombie."""
-    try:
-        return _counted(Path(f"/proc/{pid}/stat").read_text())[1]
-    except (OSError, IndexError):
-        return None
-
-
-def _counted(stat):
-    """(pid, when it began or None for a zombie) of a line of /proc/PID/stat (proc(5): field 22)."""
-    fields = stat.rpartition(")")[2].split()
-    return int(stat.split()[0]), None if fields[0] == "Z" else fields[19]
-
-
-def _process(kept):
-    """The pid of the command whose marks are in `kept` if it runs on this machine, else None."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        pid, began = _counted((kept / "stat").read_text())
-        return (
-            pid
-            if (kept / "host").read_text() == socket.gethostname() and _began(pid) == began
-            else None
-        )
-    return None
-
-
-def _alive(kept):
-    return _process(kept) is not None
-
-
-def _end(kept, child):
-    """TERM to the command's process group, KILL to what is left of it half a minute later."""
-    pid = child.pid if child else _process(kept)
-    for number, patience in ((signal.SIGTERM, 30), (signal.SIGKILL, 5)) if pid else ():
-        deadline = time.monotonic() + patience
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, number)
-            while time.monotonic() < deadline:
-                if child:
-                    child.poll()
-                os.killpg(pid, 0)
-                time.sleep(0.1)
-            continue
-        return
-
-
-def _metrics(path):
+def read_metrics(path: Path) -> dict[str, Any] | None:
     """The last JSON object that a command printed, or its `raw_metrics`; None without one that holds a score."""
     try:
         with open(path, "rb") as file:
@@ -461,21 +425,21 @@ def _metrics(path):
     except OSError:
         return None
     starts = [match.start() for match in re.finditer(r"^\{", text, re.M)]
+    decoder = json.JSONDecoder(parse_constant=lambda _: None)
     for start in reversed(starts[-20:]):
-        with contextlib.suppress(ValueError, RecursionError):
-            found, end = json.JSONDecoder(parse_constant=lambda _: None).raw_decode(text, start)
-            if text[end:].strip():
-                return None
-            found = found.get("raw_metrics", found)
-            return found if isinstance(found, dict) and any(map(headline, found.values())) else None
+        try:
+            found, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        if text[end:].strip():
+            return None
+        found = found.get("raw_metrics", found)
+        has_score = isinstance(found, dict) and any(map(curve.headline, found.values()))
+        return found if has_score else None
     return None
 
 
-def _number(value):
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _last(log):
+def _last(log: Path) -> str:
     """The last line that a command said, shortened."""
     try:
         with open(log, "rb") as file:
@@ -484,216 +448,3 @@ def _last(log):
     except OSError:
         return ""
     return next((" ".join(line.split())[:300] for line in reversed(lines) if line.strip()), "")
-
-
-# The plot
-
-
-def headline(modes):
-    """(what it is called, value, standard error or None, questions or None) of a benchmark's metrics; None when there is no score in them."""
-    if not isinstance(modes, dict):
-        return ("", float(modes), None, None) if _number(modes) else None
-    for mode, values in modes.items():
-        if mode == "delegate":  # how the evaluation went
-            continue
-        for name, value in values.items() if isinstance(values, dict) else [("", values)]:
-            if _number(value) and not {mode, name} & BESIDE:
-                error, n = (values.get(key) if name else None for key in ("std_err", "num_entries"))
-                return (
-                    f"{mode} {name}".strip(),
-                    float(value),
-                    error if _number(error) else None,
-                    n if _number(n) else None,
-                )
-    return None
-
-
-def selected(points):
-    """The highest of several values, `{"step", "value", "of", "lo", "hi"}`, with an interval that holds although it was chosen for being high:
-    all values at once lie in intervals of this kind with a chance of 95 % (Bonferroni), so the highest one does. None for fewer than two.
-
-    points: [(step, name, value, standard error or None, questions or None)]. For a share it is Wilson's score interval (1927, JASA 22:209)
-    over as many questions as the error speaks for, else the value with its error; without either `lo` and `hi` are None."""
-    from scipy.special import ndtri
-
-    if len(points) < 2:
-        return None
-    step, _, value, error, n = max(points, key=lambda point: (point[2], -point[0]))
-    reach = float(ndtri(1 - 0.025 / len(points)))
-    if error and 0 < value < 1:
-        n = value * (1 - value) / error**2
-    found = {"step": step, "value": value, "of": len(points), "lo": None, "hi": None}
-    if n and 0 <= value <= 1:
-        centre, share = value + reach**2 / (2 * n), 1 + reach**2 / n
-        half = reach * math.sqrt(value * (1 - value) / n + (reach / (2 * n)) ** 2)
-        return found | {
-            "lo": min(value, max(0.0, (centre - half) / share)),
-            "hi": max(value, min(1.0, (centre + half) / share)),
-        }
-    return found | {"lo": value - reach * error, "hi": value + reach * error} if error else found
-
-
-def _benchmarks(metrics):
-    """The entries of metrics without those of subsets, which are `NAME-SUBSET` and say nothing of how the evaluation went."""
-    return {
-        name: modes
-        for name, modes in metrics.items()
-        if isinstance(modes, dict)
-        and "delegate" in modes
-        or not any(name.startswith(f"{other}-") for other in metrics)
-    }
-
-
-def draw(out, lines, formats=("png", "svg")):
-    """Draw the lines of a curve into the folder `out` as curve.png and curve.svg: a panel for each benchmark, one for the validation loss."""
-    from decksmith.results import plots
-
-    with plots.style() as (pyplot, tone):
-        figure = _figure(pyplot, tone, lines)
-        for form in formats:
-            stream.write(
-                Path(out) / f"curve.{form}",
-                plots.drawn(figure, form, bbox_inches="tight", pad_inches=0.15),
-            )
-        pyplot.close(figure)
-
-
-def _short(name):
-    name = "".join(letter if letter.isprintable() else " " for letter in str(name))
-    return name if len(name) <= 44 else f"{name[:43]}…"
-
-
-def _room(drawn, ys, loss):
-    """The limits of an axis: not so narrow that noise looks like a trend, and no share below 0 or above 1."""
-    low, high = drawn
-    share = not loss and all(0 <= y <= 1 for y in ys)
-    short = (
-        max(
-            0.0,
-            (0.1 * max(map(abs, ys), default=1) if loss else 0.25 if share else 1.0) - (high - low),
-        )
-        / 2
-    )
-    low, high = low - short, high + short
-    if share and low < 0:
-        low, high = 0, min(1, high - low)
-    if share and high > 1:
-        low, high = max(0, low + 1 - high), 1
-    return low, high
-
-
-def _chosen(best):
-    """A selected value in words, nothing for none."""
-    if best is None:
-        return ""
-    between = "" if best["lo"] is None else f" [{best['lo']:.2f}, {best['hi']:.2f}]"
-    return f"best of {best['of']}: step {best['step']}, {best['value']:.2f}{between}"
-
-
-def _figure(pyplot, tone, lines):
-    from decksmith.results import plots
-
-    panels = {}
-    for line in lines:
-        for bench, modes in _benchmarks(line.get("metrics") or {}).items():
-            if found := headline(modes):
-                panels.setdefault(bench, []).append((line["step"], *found))
-    held = [
-        (line["step"], "nats a token", line["val_loss"], None, None)
-        for line in lines
-        if line.get("val_loss") is not None
-    ]
-    shown = sorted(panels)[: PANELS - bool(held)]
-    more = len(panels) - len(shown)
-    panels = {name: panels[name] for name in shown} | (
-        {"validation loss": held} if held else {}
-    ) or {"nothing is on the curve yet": []}
-    columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
-    top = 1.5 if columns > 1 else 1.85  # the note needs a line more where the page is narrow
-    width, height = max(6.0, 3.6 * columns), top - 0.4 + 2.9 * rows
-    figure, grid = pyplot.subplots(rows, columns, figsize=(width, height), squeeze=False)
-    steps = [line["step"] for line in lines] or [0]
-    room = 0.04 * (max(steps) - min(steps)) or 1
-    for axes, (name, points) in zip(grid.flat, panels.items(), strict=False):
-        color = "#b5543c" if name == "validation loss" else "#3d7ea6"
-        xs, ys = [point[0] for point in points], [point[2] for point in points]
-        for x, _, y, error, _ in points:
-            if error is not None:
-                low, high = y - 1.96 * error, y + 1.96 * error
-                axes.plot(
-                    [x, x],
-                    [max(0, low), min(1, high)] if 0 <= y <= 1 else [low, high],
-                    color=color,
-                    linewidth=1.6,
-                    alpha=0.55,
-                    solid_capstyle="round",
-                    clip_on=False,
-                )
-        axes.plot(
-            xs, ys, color=color, linewidth=1.8, marker="o", markersize=5, clip_on=False, zorder=3
-        )
-        best = selected(points) if name != "validation loss" else None
-        if best:
-            axes.plot(
-                [best["step"]],
-                [best["value"]],
-                marker="o",
-                markersize=11,
-                fillstyle="none",
-                color=CHOSEN,
-                markeredgewidth=1.4,
-                clip_on=False,
-                zorder=4,
-            )
-        if best and best["lo"] is not None:
-            axes.errorbar(
-                [best["step"]],
-                [best["value"]],
-                [[best["value"] - best["lo"]], [best["hi"] - best["value"]]],
-                color=CHOSEN,
-                linewidth=1,
-                capsize=4,
-                clip_on=False,
-                zorder=2,
-            )
-        for x in sorted(set(steps) - set(xs)) if name != "validation loss" else ():
-            axes.axvline(x, color=tone["soft"], alpha=0.7, linewidth=0.9, linestyle=(0, (2, 3)))
-        axes.set_xlim(min(steps) - room, max(steps) + room)
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_ylim(_room(axes.get_ylim(), ys, name == "validation loss"))
-        axes.grid(axis="y", color=tone["line"], linewidth=0.8)
-        axes.tick_params(labelsize=8)
-        axes.set_title(
-            _short(name), loc="left", fontsize=10.5, pad=30, parse_math=False, **plots.BOLD
-        )
-        axes.text(
-            0,
-            1.02,
-            f"{_short(points[-1][1] if points else '')}\n{_chosen(best)}",
-            transform=axes.transAxes,
-            size=8,
-            color=tone["soft"],
-            va="bottom",
-            parse_math=False,
-        )
-    for axes in list(grid.flat)[len(panels) :]:
-        axes.set_visible(False)
-    for axes in grid[-1]:
-        axes.set_xlabel("step", size=9)
-    figure.subplots_adjust(
-        left=0.6 / width, right=1 - 0.15 / width, bottom=0.45 / height, hspace=0.62, wspace=0.26
-    )
-    done = sum("metrics" in line for line in lines)
-    note = f"{done} checkpoint{'s' * (done != 1)}. Bars are 95 % intervals by question." + (
-        " Dotted: no result." if done < len(lines) else ""
-    )
-    note += f" {more} more benchmarks are in curve.jsonl." if more else ""
-    if done > 1:
-        note += (
-            "\nRinged: the best, selected by these very numbers;"
-            + ("\n" if columns == 1 else " ")
-            + "its thin interval holds for all of them at once (Bonferroni)."
-        )
-    plots._titled(figure, tone, "Benchmarks over the training", note, top)
-    return figure

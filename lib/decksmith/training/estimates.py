@@ -3,96 +3,99 @@
 import json
 import re
 from collections import Counter
+from typing import Any
 
 from decksmith.core import cli
 from decksmith.training.recipes import get
 
 GIB = 2**30
-LLAMA = (
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "smollm3",
-)  # alike in the names and shapes of their linear layers
+# Families that are alike in the names and shapes of their linear layers.
+LLAMA = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
 SERVED_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vLLM 0.32: --max-lora-rank
 
+Config = dict[str, Any]  # a config.json of Hugging Face
+Layer = tuple[str, str, int, int]  # of a linear layer: name, class, inputs, outputs
 
-def known(name):
+
+def known(name: str) -> dict[str, Any]:
     """What assets/recipes/models.json says of a model: {"config", "source", "seconds", "seconds_source"}, each where known."""
     return json.loads((cli.ROOT / "assets/recipes/models.json").read_text()).get(name) or {}
 
 
-def linears(config):
+def linears(config: Config) -> list[Layer] | None:
     """The linear layers of a model, `[(name, class, inputs, outputs)]`, or None for a family that is not known here.
 
     Routed experts are no linear layers (transformers 5 keeps them as one 3-D parameter), embeddings neither.
     """
-    hidden, found = config.get("hidden_size"), []
-
-    def attention(at, size):
-        q, kv = (
-            config["num_attention_heads"] * size,
-            (config.get("num_key_value_heads") or config["num_attention_heads"]) * size,
-        )
-        return [
-            (f"{at}.{name}", f"attention {name}", *shape)
-            for name, shape in {
-                "q_proj": (hidden, q),
-                "k_proj": (hidden, kv),
-                "v_proj": (hidden, kv),
-                "o_proj": (q, hidden),
-            }.items()
-        ]
-
-    size = config.get("head_dim") or hidden and hidden // config.get("num_attention_heads", 1)
     if config.get("model_type") in LLAMA:
-        inner = config["intermediate_size"]
-        for layer in range(config["num_hidden_layers"]):
-            at = f"model.layers.{layer}"
-            found += attention(f"{at}.self_attn", size)
-            found += [
-                (f"{at}.mlp.{name}", f"mlp {name}", *shape)
-                for name, shape in {
-                    "gate_proj": (hidden, inner),
-                    "up_proj": (hidden, inner),
-                    "down_proj": (inner, hidden),
-                }.items()
-            ]
+        found = _llama_layers(config)
     elif config.get("model_type") == "nemotron_h" and config.get("hybrid_override_pattern"):
-        inner = config["mamba_num_heads"] * config["mamba_head_dim"]
-        states = 2 * config["n_groups"] * config["ssm_state_size"]
-        shared = config.get("n_shared_experts", 0) * config.get(
-            "moe_shared_expert_intermediate_size", 0
-        )
-        for layer, kind in enumerate(config["hybrid_override_pattern"]):
-            at = f"model.layers.{layer}.mixer"
-            if kind == "M":
-                found += [
-                    (
-                        f"{at}.in_proj",
-                        "mamba in_proj",
-                        hidden,
-                        2 * inner + states + config["mamba_num_heads"],
-                    ),
-                    (f"{at}.out_proj", "mamba out_proj", inner, hidden),
-                ]
-            elif kind == "*":
-                found += attention(at, size)
-            elif width := shared if kind == "E" else config["intermediate_size"]:
-                where, name = (
-                    (f"{at}.shared_experts", "shared expert") if kind == "E" else (at, "mlp")
-                )
-                found += [
-                    (f"{where}.up_proj", f"{name} up_proj", hidden, width),
-                    (f"{where}.down_proj", f"{name} down_proj", width, hidden),
-                ]
+        found = _nemotron_layers(config)
     else:
         return None
-    return [*found, ("lm_head", "lm_head", hidden, config["vocab_size"])]
+    return [*found, ("lm_head", "lm_head", config["hidden_size"], config["vocab_size"])]
 
 
-def adapted(lora, layers):
+def _attention(config: Config, at: str) -> list[Layer]:
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    size = config.get("head_dim") or hidden // heads
+    q, kv = heads * size, (config.get("num_key_value_heads") or heads) * size
+    return [
+        (f"{at}.q_proj", "attention q_proj", hidden, q),
+        (f"{at}.k_proj", "attention k_proj", hidden, kv),
+        (f"{at}.v_proj", "attention v_proj", hidden, kv),
+        (f"{at}.o_proj", "attention o_proj", q, hidden),
+    ]
+
+
+def _llama_layers(config: Config) -> list[Layer]:
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    found = []
+    for layer in range(config["num_hidden_layers"]):
+        at = f"model.layers.{layer}"
+        found += _attention(config, f"{at}.self_attn")
+        found += [
+            (f"{at}.mlp.gate_proj", "mlp gate_proj", hidden, inner),
+            (f"{at}.mlp.up_proj", "mlp up_proj", hidden, inner),
+            (f"{at}.mlp.down_proj", "mlp down_proj", inner, hidden),
+        ]
+    return found
+
+
+def _nemotron_layers(config: Config) -> list[Layer]:
+    """A letter of the pattern is a layer: M is Mamba, * attention, E experts, anything else an MLP."""
+    hidden, heads = config["hidden_size"], config["mamba_num_heads"]
+    inner = heads * config["mamba_head_dim"]
+    states = 2 * config["n_groups"] * config["ssm_state_size"]
+    shared = config.get("n_shared_experts", 0)
+    shared *= config.get("moe_shared_expert_intermediate_size", 0)
+    found: list[Layer] = []
+    for layer, kind in enumerate(config["hybrid_override_pattern"]):
+        at = f"model.layers.{layer}.mixer"
+        if kind == "M":
+            found += [
+                (f"{at}.in_proj", "mamba in_proj", hidden, 2 * inner + states + heads),
+                (f"{at}.out_proj", "mamba out_proj", inner, hidden),
+            ]
+        elif kind == "*":
+            found += _attention(config, at)
+        elif kind == "E":
+            found += _two_projections(f"{at}.shared_experts", "shared expert", hidden, shared)
+        else:
+            found += _two_projections(at, "mlp", hidden, config["intermediate_size"])
+    return found
+
+
+def _two_projections(at: str, name: str, hidden: int, width: int) -> list[Layer]:
+    if not width:
+        return []
+    return [
+        (f"{at}.up_proj", f"{name} up_proj", hidden, width),
+        (f"{at}.down_proj", f"{name} down_proj", width, hidden),
+    ]
+
+
+def adapted(lora: dict[str, Any], layers: list[Any]) -> list[Any]:
     """Which of the linear `layers` an adapter touches, by the rules of NeMo-RL's DTensor path (NeMo Automodel's matcher).
 
     A pattern is the last part of a name, or stands for the whole name with `*` for anything. `target_modules` and `exclude_modules`
@@ -110,7 +113,7 @@ def adapted(lora, layers):
     ]
 
 
-def matches(pattern, name):
+def matches(pattern: str, name: str) -> bool:
     """Whether a pattern of an adapter means the module of this name."""
     return (
         pattern == name.rpartition(".")[2]
@@ -118,7 +121,7 @@ def matches(pattern, name):
     )
 
 
-def coverage(lora, layers):
+def coverage(lora: dict[str, Any], layers: list[Layer]) -> dict[str, Any]:
     """{"trainable": parameters, "classes": {class: [adapted, of all]}} of an adapter."""
     touched, every = adapted(lora, layers), Counter(layer[1] for layer in layers)
     counts = Counter(layer[1] for layer in touched)
@@ -128,10 +131,10 @@ def coverage(lora, layers):
     }
 
 
-def parameters(config, layers):
+def parameters(config: Config, layers: list[Layer]) -> tuple[int, int]:
     """(all parameters, those of the largest layer), without biases and norms."""
     hidden, vocabulary = config["hidden_size"], config["vocab_size"]
-    per_layer = Counter()
+    per_layer: Counter[str] = Counter()
     for name, _, inputs, outputs in layers:
         per_layer[name.split(".")[2] if name.startswith("model.") else name] += inputs * outputs
     for layer, kind in enumerate(config.get("hybrid_override_pattern") or ""):
@@ -145,7 +148,9 @@ def parameters(config, layers):
     return whole, max(per_layer.values())
 
 
-def memory(config, recipe, layers, trainable, longest):
+def memory(
+    config: Config, recipe: dict[str, Any], layers: list[Layer], trainable: int, longest: int
+) -> dict[str, float]:
     """An estimate of GiB for each GPU while the longest row is trained: {"weights", "gathered", "adapter", "activations", "logits", "total"}.
 
     Weights in bf16, sharded over all GPUs; two whole layers gathered; adapter with gradient and two moments in fp32; 34 bytes x hidden
@@ -169,7 +174,9 @@ def memory(config, recipe, layers, trainable, longest):
     return {**found, "total": round(sum(parts.values()) / GIB, 1)}
 
 
-def hours(recipe, seconds, mean, tail):
+def hours(
+    recipe: dict[str, Any], seconds: dict[str, float] | None, mean: float, tail: float
+) -> tuple[float, float] | None:
     """(wall hours, GPU-hours) of the training steps by a measured pace, or None without one; validation comes on top.
 
     seconds: {"step", "tokens_of_a_row"} (a step waits for its longest row: `tail` tokens, the 95th percentile) or {"token"} (without a
@@ -177,22 +184,17 @@ def hours(recipe, seconds, mean, tail):
     """
     if not seconds:
         return None
-    steps, gpus = (
-        recipe["sft"]["max_num_steps"],
-        recipe["cluster"]["num_nodes"] * recipe["cluster"]["gpus_per_node"],
-    )
+    steps = recipe["sft"]["max_num_steps"]
     if "token" in seconds:
-        return round(
-            steps * recipe["policy"]["train_global_batch_size"] * mean * seconds["token"] / 3600, 2
-        ), 0
+        tokens = steps * recipe["policy"]["train_global_batch_size"] * mean
+        return round(tokens * seconds["token"] / 3600, 2), 0
+    gpus = recipe["cluster"]["num_nodes"] * recipe["cluster"]["gpus_per_node"]
     taken = steps * seconds["step"] * max(1, tail / seconds["tokens_of_a_row"]) / 3600
     return round(taken, 2), round(gpus * taken, 1)
 
 
-def disk(recipe, trainable):
+def disk(recipe: dict[str, Any], trainable: int) -> int:
     """Bytes that the checkpoints take at most: adapter and two moments in fp32, 32 MiB of tokenizer, those kept and two more on the way."""
-    saves, keep = (
-        recipe["sft"]["max_num_steps"] // recipe["checkpointing"]["save_period"] + 1,
-        recipe["checkpointing"].get("keep_top_k"),
-    )
+    saves = recipe["sft"]["max_num_steps"] // recipe["checkpointing"]["save_period"] + 1
+    keep = recipe["checkpointing"].get("keep_top_k")
     return (12 * trainable + 32 * 2**20) * min(saves, keep + 2 if keep else saves)

@@ -1,247 +1,124 @@
-"""What can be known of a training run before a GPU is asked for: the recipe, every row, what the adapter touches, what it all takes.
-
-`check` goes through the rows once, as a stream: what it keeps for each row is a few bytes.
-"""
+"""What can be known of a training run before a GPU is asked for: the recipe, every row, what the adapter touches, what it all
+takes."""
 
 import difflib
-import hashlib
 import json
 import os
 import shutil
-from array import array
-from collections import Counter
 from pathlib import Path
+from typing import Any
 
-from decksmith.core import cli, stream
-from decksmith.training import estimates, recipes
+from decksmith.core import cli
+from decksmith.training import estimates, recipes, rows
+from decksmith.training.findings import Findings, Report
+from decksmith.training.rows import leaves
 
 KEYS = recipes.RECIPES / "nemo-rl-keys.txt"
-SHOWN = 10  # findings of one rule that are listed; the rest is counted
-LOADED = 10 << 20  # the trainer's loader takes its columns from so many bytes
-
-# Each rule with what to do about it.
-RULES = {
-    "absent": "run sft-config for this run",
-    "unknown-key": "correct the name; NeMo-RL ignores a key it does not know, in silence",
-    "unfilled": "run sft-config, which computes it, or give it as KEY=VALUE",
-    "checkpointing": "set checkpointing.enabled=true and an absolute checkpointing.checkpoint_dir on a disk that all nodes see",
-    "batch": "make policy.train_global_batch_size (and sft.val_global_batch_size) a multiple of GPUs x micro batch",
-    "template": "set policy.tokenizer.chat_template=default, or the path of a .jinja file",
-    "dataset": "name data.train and data.validation openai_format with absolute paths, each with _override_: true where there is a parent",
-    "steps": "run sft-config again: the rows are not those it counted, or steps and epochs were set apart",
-    "periods": "make checkpointing.save_period a multiple of sft.val_period, both within the steps, and sft.val_at_end true",
-    "schedule": "run sft-config again, which fits warm-up and decay to the steps",
-    "logger": "set logger.wandb_enabled=false, or give WANDB_API_KEY",
-    "lora": "correct policy.dtensor_cfg.lora_cfg",
-    "disk": "make room, lower checkpointing.keep_top_k, or give another checkpointing.checkpoint_dir",
-    "json": "mend or remove the line",
-    "messages": "a row is system, user, assistant: known roles, contents that are not empty, the assistant last",
-    "columns": "give every row the same keys: sft-config writes id and messages alone",
-    "tags": "move the thoughts into reasoning_content (draft-pack does)",
-    "reasoning": "give the row its reasoning_content; without any in the corpus set data.add_generation_prompt=false",
-    "template-refuses": "the chat template cannot render these messages; mend the row or the template",
-    "too-long": "shorten the row, or raise policy.max_total_sequence_length: such a row is masked out in silence",
-    "prompt": "set data.add_bos=false and data.add_generation_prompt=true: what is trained on must begin as a server's prompt does",
-    "pieces": "the pieces that are trained do not add up to the template's rendering: give reasoning to the row, set data.add_eos=false where the template ends a turn itself",
-    "end": "let the trained text end once with a token at which the server stops: data.add_eos=true, or the tokenizer of the served model",
-    "trained": "reasoning and answer must both be trained: look at --preview, and at the chat template",
-    "nulls": "the template takes an absent key and null for different things; the trainer's loader fills in nulls",
-    "duplicate": "remove one of the two",
-    "leak": "split again (chat-split): a row of the validation set is in the training set",
-}
+WHOLE = (  # keys whose values are whole numbers from 1
+    "policy.train_global_batch_size",
+    "policy.train_micro_batch_size",
+    "policy.max_total_sequence_length",
+    "sft.max_num_epochs",
+    "sft.max_num_steps",
+    "sft.val_period",
+    "checkpointing.save_period",
+    "cluster.num_nodes",
+    "cluster.gpus_per_node",
+)
 
 
-class Findings:
-    """What is wrong, by rule: all counted, the first few kept with place and words."""
+class Places(dict[str, int | None]):
+    """The line of every key of a recipe, by dotted key; of a key that is not there, that of the nearest section."""
 
-    def __init__(self):
-        self.counts, self.listed = Counter(), []
-
-    def add(self, rule, message, *, file, line=None, ident=None):
-        self.counts[rule] += 1
-        if self.counts[rule] <= SHOWN:
-            self.listed.append(
-                {
-                    "rule": rule,
-                    "file": str(file),
-                    "line": line,
-                    "id": ident,
-                    "message": message,
-                    "remedy": RULES[rule],
-                }
-            )
+    def __missing__(self, key: str) -> int | None:
+        return self[key.rpartition(".")[0]] if "." in key else None
 
 
-def check(path, folder=None, preview=0):
-    """Check a RUN/recipe.yaml and its data. `folder`: a Hugging Face folder (config.json, tokenizer), or None where there is none.
+class Checked:
+    """A recipe while it is checked: its values, their places, and what is wrong with them."""
 
-    Returns ({"ok", "recipe", "model", "parent", "rows", "steps", .., "tokens", "lora", "estimate", "failures", "counts", "unchecked"},
-    previews `[{"id", "runs": [(trained, text)]}]`); without a tokenizer its checks are named in "unchecked". Raises cli.Missing, cli.BadConfig.
+    def __init__(self, path: Path):
+        self.path, self.config = path, recipes.load(path)
+        self.places, self.raw = places(path), _raw(path)
+        self.findings = Findings()
+        self.unchecked: list[str] = []
+        self.report: Report = {"recipe": str(path)}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value under a dotted key."""
+        return recipes.get(self.config, key, default)
+
+    def wrong(self, rule: str, key: str, message: str) -> None:
+        """Note what is wrong with a key."""
+        self.findings.add(rule, message, file=self.path, line=self.places[key])
+
+    def result(self) -> Report:
+        return {
+            "ok": not self.findings.counts,
+            **self.report,
+            "failures": self.findings.listed,
+            "counts": dict(self.findings.counts),
+            "unchecked": self.unchecked,
+        }
+
+
+def check(
+    path: Path | str, folder: Path | str | None = None, preview: int = 0
+) -> tuple[Report, list[dict[str, Any]]]:
+    """Check a RUN/recipe.yaml and its data. `folder`: a Hugging Face folder (config.json, tokenizer), or None where there is
+    none.
+
+    Returns ({"ok", "recipe", "model", "parent", "rows", "steps", .., "tokens", "lora", "estimate", "failures", "counts",
+    "unchecked"}, previews `[{"id", "runs": [(trained, text)]}]`); without a tokenizer its checks are named in "unchecked".
+    Raises cli.Missing, cli.BadConfig.
     """
-    path, findings, unchecked = Path(path), Findings(), []
-    config = recipes.load(path)
-    places = _places(path)
-    against = _keys(path, config, places, findings)
-    gaps = [key for key, value in _leaves(config) if value == "???"]
-    for key in gaps:
-        findings.add("unfilled", f"{key} is still ???", file=path, line=places[key])
-    report = {
-        "recipe": str(path),
-        "model": recipes.get(config, "policy.model_name"),
-        "parent": {"absent": config.get("absent"), "keys": against},
+    made = Checked(Path(path))
+    absent = made.config.get("absent")
+    against = check_keys(made)
+    made.report |= {
+        "model": made.get("policy.model_name"),
+        "parent": {"absent": absent, "keys": against},
     }
-    for key in (
-        "policy.train_global_batch_size",
-        "policy.train_micro_batch_size",
-        "policy.max_total_sequence_length",
-        "sft.max_num_epochs",
-        "sft.max_num_steps",
-        "sft.val_period",
-        "checkpointing.save_period",
-        "cluster.num_nodes",
-        "cluster.gpus_per_node",
-    ):
-        if key not in gaps and (
-            not isinstance(value := recipes.get(config, key), int)
-            or isinstance(value, bool)
-            or value < 1
-        ):
-            findings.add(
-                "unfilled",
-                f"{key} is {value!r} and must be a whole number from 1",
-                file=path,
-                line=places[key],
-            )
-            gaps.append(key)
-    if gaps:  # the rest would only repeat it
-        return _finish(report, findings, unchecked), []
+    if _has_gaps(made):  # the rest would only repeat it
+        return made.result(), []
     template = None
     if folder is None:
-        unchecked.append(
+        made.unchecked.append(
             "everything that needs the tokenizer: lengths, mask, template, what is trained against what is served"
         )
     else:
-        template = recipes.template(config, folder)
-    if config.get("absent"):
-        unchecked.append(
-            f"keys against {config['absent'][0]} itself, which is not on this machine; the list {KEYS.name} stood in for it"
+        template = recipes.template(made.config, folder)
+    if absent:
+        made.unchecked.append(
+            f"keys against {absent[0]} itself, which is not on this machine; the list {KEYS.name} stood in for it"
         )
-    rows, shown = _data(config, path, places, template, findings, preview, report)
-    _settings(config, path, places, rows, findings)
-    _sizes(config, path, places, folder, findings, report, unchecked)
-    return _finish(report, findings, unchecked), shown
+    shown = _data(made, template, preview)
+    _settings(made)
+    _sizes(made, folder)
+    return made.result(), shown
 
 
-def _finish(report, findings, unchecked):
-    return {
-        "ok": not findings.counts,
-        **report,
-        "failures": findings.listed,
-        "counts": dict(findings.counts),
-        "unchecked": unchecked,
-    }
+def _has_gaps(made: Checked) -> bool:
+    """Whether the recipe lacks what everything else is computed from; notes it."""
+    gaps = [key for key, value in leaves(made.config) if value == "???"]
+    for key in gaps:
+        made.wrong("unfilled", key, f"{key} is still ???")
+    for key in WHOLE:
+        value = made.get(key)
+        is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        if key not in gaps and not is_whole:
+            made.wrong("unfilled", key, f"{key} is {value!r} and must be a whole number from 1")
+            gaps.append(key)
+    return bool(gaps)
 
 
-def lines(report):
-    """One line for each failure: place, id, rule, what, what to do."""
-    for found in report["failures"]:
-        place = ":".join(str(part) for part in (found["file"], found["line"]) if part is not None)
-        yield ": ".join(
-            part
-            for part in (
-                place,
-                found["id"],
-                found["rule"],
-                f"{found['message']}; {found['remedy']}",
-            )
-            if part
-        )
-    for rule, count in report["counts"].items():
-        if count > SHOWN:
-            yield f"{rule}: {count - SHOWN} more"
-
-
-def table(report):
-    """The report as lines of a table, `[(what, how it stands)]`."""
-    rows, tokens, lora, estimate = (
-        report.get(key) or {} for key in ("rows", "tokens", "lora", "estimate")
-    )
-    yield "model", report["model"]
-    yield "keys", f"compared with {report['parent']['keys']}"
-    if rows:
-        yield (
-            "rows",
-            ", ".join(
-                f"{count:,} {side} ({report['prompted'][side]:,} with the system prompt of data/prompts.jsonl)"
-                for side, count in rows.items()
-            ),
-        )
-        yield (
-            "steps",
-            (
-                f"{report['steps']} = {report['epochs']} epochs x floor({rows.get('train', 0):,} / {report['batch']}), "
-                f"{report['left_over']} rows left over in each"
-            ),
-        )
-    for side, found in tokens.items():
-        yield (
-            f"tokens, {side}",
-            (
-                f"median {found['median']:,}, 95 % {found['p95']:,}, longest {found['max']:,} of {report['limit']:,}; "
-                f"{found['share']:.1%} of {found['total']:,} trained; {found['reasoned']:,} rows with reasoning"
-            ),
-        )
-    if lora:
-        yield (
-            "adapter",
-            f"rank {lora['rank']}, {lora['trainable'] / 1e6:.1f} M of {lora['of'] / 1e6:,.0f} M parameters ({lora['source']})",
-        )
-        yield (
-            "",
-            ", ".join(
-                f"{name} {touched}/{every}" for name, (touched, every) in lora["classes"].items()
-            ),
-        )
-    if memory := estimate.get("memory_gib"):
-        yield (
-            "memory",
-            f"about {memory['total']} GiB a device, estimated: "
-            + ", ".join(f"{name} {size}" for name, size in memory.items() if name != "total"),
-        )
-    if estimate.get("hours") is not None:
-        gpus = f", {estimate['gpu_hours']} GPU-hours" if estimate["gpu_hours"] else ""
-        yield "time", f"about {estimate['hours']} h{gpus}, estimated ({estimate['pace']})"
-    if estimate:
-        yield (
-            "disk",
-            f"checkpoints up to {estimate['checkpoints_gib']} GiB, {estimate['free_gib']} GiB free",
-        )
-    for what in report["unchecked"]:
-        yield "not checked", what
-
-
-def _leaves(value, prefix=""):
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _leaves(item, f"{prefix}{key}.")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{prefix}{index}.")
-    else:
-        yield prefix[:-1], value
-
-
-def _places(path):
-    """The line of every key of a YAML file, {dotted key: line}; for a key that is not there, of the nearest section that is."""
+def places(path: Path) -> Places:
+    """The places of a recipe's keys."""
     import yaml
-
-    class Places(dict):
-        def __missing__(self, key):
-            return self[key.rpartition(".")[0]] if "." in key else None
 
     found = Places()
 
-    def walk(node, prefix):
+    def walk(node: Any, prefix: str) -> None:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 found[f"{prefix}{key.value}"] = key.start_mark.line + 1
@@ -251,9 +128,17 @@ def _places(path):
     return found
 
 
-def known_keys():
+def _raw(path: Path) -> dict[str, Any]:
+    """A recipe as its file has it, without what it inherits."""
+    import yaml
+
+    return yaml.safe_load(path.read_text()) or {}
+
+
+def known_keys() -> tuple[set[str], set[str]]:
     """(names, prefixes below which every key is taken) of NeMo-RL's SFT, from assets/recipes/nemo-rl-keys.txt."""
-    names, free = set(), set()
+    names: set[str] = set()
+    free: set[str] = set()
     for line in KEYS.read_text().splitlines():
         if not line.startswith("#"):
             section, _, keys = line.partition(": ")
@@ -262,483 +147,260 @@ def known_keys():
     return names, free
 
 
-def _keys(path, config, places, findings):
+def check_keys(made: Checked) -> str:
     """Refuse keys that neither the parents nor the list know. Says what was compared with."""
     names, free = known_keys()
-    parents = _raw(path).get("defaults") or []
+    parents = made.raw.get("defaults") or []
     for parent in [parents] if isinstance(parents, str) else parents:
-        if (path.parent / parent).exists():
-            names |= {key for key, _ in _leaves(recipes.load(path.parent / parent))}
-    for key, line in places.items():
-        if (
-            key == "defaults"
-            or key.endswith("_override_")
-            or key in names
-            or any(key == at or key.startswith(f"{at}.") for at in free)
-        ):
+        if (made.path.parent / parent).exists():
+            names |= {key for key, _ in leaves(recipes.load(made.path.parent / parent))}
+
+    def is_known(key: str) -> bool:
+        if key == "defaults" or key.endswith("_override_") or key in names:
+            return True
+        if any(key == prefix or key.startswith(f"{prefix}.") for prefix in free):
+            return True
+        return any(name.startswith(f"{key}.") for name in names | free)  # a section
+
+    for key in made.places:
+        if not is_known(key):
+            near = difflib.get_close_matches(key, names, 1, 0.8)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            made.wrong("unknown-key", key, f"{key} is no key of NeMo-RL's SFT{hint}")
+    return KEYS.name if made.config.get("absent") or not parents else "the parent"
+
+
+def _data(made: Checked, template: recipes.Template | None, preview: int) -> list[dict[str, Any]]:
+    """Check every row of both sides; returns the previews and fills in the report."""
+    found: dict[str, int] = {}
+    seen: dict[bytes, str] = {}
+    shown: list[dict[str, Any]] = []
+    made.report["tokens"] = {}
+    for name in ("train", "validation"):
+        key = f"data.{name}.data_path"
+        file = Path(made.get(key) or "")
+        if not file.is_file():
+            made.wrong("absent", key, f"there is no {file if file.name else f'{name} set'}")
             continue
-        if any(name.startswith(f"{key}.") for name in names | free):  # a section
-            continue
-        near = difflib.get_close_matches(key, names, 1, 0.8)
-        findings.add(
-            "unknown-key",
-            f"{key} is no key of NeMo-RL's SFT" + (f"; did you mean {near[0]}?" if near else ""),
-            file=path,
-            line=line,
-        )
-    return KEYS.name if config.get("absent") or not parents else "the parent"
+        side = rows.Side(name, made.config, template, seen)
+        shown += rows.check(side, file, made.findings, preview if name == "train" else 0)
+        found[name] = side.rows
+        made.report.setdefault("prompted", {})[name] = side.prompted
+        if tokens := side.tokens():
+            made.report["tokens"][name] = tokens
+    made.report |= {
+        "rows": found,
+        "batch": made.get("policy.train_global_batch_size"),
+        "epochs": made.get("sft.max_num_epochs"),
+        "steps": made.get("sft.max_num_steps"),
+        "limit": made.get("policy.max_total_sequence_length"),
+    }
+    made.report["left_over"] = found.get("train", 0) % made.report["batch"]
+    return shown
 
 
-def _raw(path):
-    import yaml
-
-    return yaml.safe_load(path.read_text()) or {}
+# The recipe against itself and against the number of rows
 
 
-def _settings(config, path, places, rows, findings):
-    """The recipe against itself and against the number of rows."""
+def _settings(made: Checked) -> None:
+    if made.get("checkpointing.enabled") is not True:
+        made.wrong("checkpointing", "checkpointing.enabled", "nothing would be saved")
+    folder = "checkpointing.checkpoint_dir"
+    if not Path(made.get(folder) or "").is_absolute():
+        made.wrong("checkpointing", folder, f"{folder} is not absolute")
+    _batches(made)
+    _template(made)
+    for side in ("train", "validation"):
+        _dataset(made, side)
+    _steps(made)
+    _periods(made)
+    _schedule(made)
+    inherits, logs = made.raw.get("defaults"), made.get("logger.wandb_enabled") is not False
+    if inherits and logs and not os.environ.get("WANDB_API_KEY"):
+        message = "Weights & Biases is on and WANDB_API_KEY is not set"
+        made.wrong("logger", "logger.wandb_enabled", message)
 
-    def get(key, default=None):
-        return recipes.get(config, key, default)
 
-    def wrong(rule, key, message):
-        findings.add(rule, message, file=path, line=places[key])
-
-    if get("checkpointing.enabled") is not True:
-        wrong("checkpointing", "checkpointing.enabled", "nothing would be saved")
-    if not Path(get("checkpointing.checkpoint_dir") or "").is_absolute():
-        wrong(
-            "checkpointing",
-            "checkpointing.checkpoint_dir",
-            "checkpointing.checkpoint_dir is not absolute",
-        )
-    gpus = get("cluster.num_nodes") * get("cluster.gpus_per_node")
-    parallel = gpus // (
-        (get("policy.dtensor_cfg.tensor_parallel_size") or 1)
-        * (get("policy.dtensor_cfg.context_parallel_size") or 1)
-    )
-    for key, micro in (
-        ("policy.train_global_batch_size", "policy.train_micro_batch_size"),
-        ("sft.val_global_batch_size", "sft.val_micro_batch_size"),
-    ):
-        each = parallel * (get(micro) or 1)
-        if not each or (get(key) or 0) % each or not get(key):
-            wrong(
+def _batches(made: Checked) -> None:
+    gpus = made.get("cluster.num_nodes") * made.get("cluster.gpus_per_node")
+    parts = made.get("policy.dtensor_cfg.tensor_parallel_size") or 1
+    parts *= made.get("policy.dtensor_cfg.context_parallel_size") or 1
+    parallel = gpus // parts
+    for section, of in (("policy", "train"), ("sft", "val")):
+        key = f"{section}.{of}_global_batch_size"
+        batch, micro = made.get(key), made.get(f"{section}.{of}_micro_batch_size") or 1
+        each = parallel * micro
+        if not batch or not each or batch % each:
+            made.wrong(
                 "batch",
                 key,
-                f"{key} is {get(key)}, {parallel} GPUs with a micro batch of {get(micro) or 1} take a multiple of {each}",
+                f"{key} is {batch}, {parallel} GPUs with a micro batch of {micro} take a multiple of {each}",
             )
-    template = get("policy.tokenizer.chat_template")
-    if template != "default" and not str(template).endswith(".jinja"):
-        wrong(
-            "template",
-            "policy.tokenizer.chat_template",
-            f"the chat template is {'inherited: a demo' if template is None else 'written out in the recipe'}",
-        )
-    elif template != "default" and not Path(template).is_absolute():
-        wrong(
-            "template",
-            "policy.tokenizer.chat_template",
-            f"{template} is not absolute, and the trainer runs in another folder",
-        )
-    raw = _raw(path)
-    for side in ("train", "validation"):
-        data = get(f"data.{side}")
-        if not isinstance(data, dict) or data.get("dataset_name") != "openai_format":
-            wrong(
-                "dataset",
-                f"data.{side}",
-                f"data.{side} is not of openai_format" + ("" if data else ": there is none"),
-            )
-        elif fault := recipes.misread(data.get("data_path") or ""):
-            wrong("dataset", f"data.{side}.data_path", fault)
-        elif raw.get("defaults") and not recipes.get(raw, f"data.{side}._override_"):
-            wrong(
-                "dataset",
-                f"data.{side}",
-                f"data.{side} has no _override_: true, keys of the parent's data set stay in it",
-            )
-    steps, epochs, batch = (
-        get("sft.max_num_steps"),
-        get("sft.max_num_epochs"),
-        get("policy.train_global_batch_size"),
-    )
-    if "train" in rows:
-        epoch = rows["train"] // batch
+
+
+def _template(made: Checked) -> None:
+    key = "policy.tokenizer.chat_template"
+    template = made.get(key)
+    if template == "default":
+        return
+    if not str(template).endswith(".jinja"):
+        how = "inherited: a demo" if template is None else "written out in the recipe"
+        made.wrong("template", key, f"the chat template is {how}")
+    elif not Path(template).is_absolute():
+        message = f"{template} is not absolute, and the trainer runs in another folder"
+        made.wrong("template", key, message)
+
+
+def _dataset(made: Checked, side: str) -> None:
+    key = f"data.{side}"
+    data = made.get(key)
+    if not isinstance(data, dict) or data.get("dataset_name") != "openai_format":
+        lack = "" if data else ": there is none"
+        made.wrong("dataset", key, f"{key} is not of openai_format{lack}")
+    elif fault := recipes.misread(data.get("data_path") or ""):
+        made.wrong("dataset", f"{key}.data_path", fault)
+    elif made.raw.get("defaults") and not recipes.get(made.raw, f"{key}._override_"):
+        message = f"{key} has no _override_: true, keys of the parent's data set stay in it"
+        made.wrong("dataset", key, message)
+
+
+def _steps(made: Checked) -> None:
+    steps, epochs = made.get("sft.max_num_steps"), made.get("sft.max_num_epochs")
+    found, batch = made.report["rows"], made.get("policy.train_global_batch_size")
+    if "train" in found:
+        epoch = found["train"] // batch
         if not (epochs - 1) * epoch < steps <= epochs * epoch:
-            wrong(
+            made.wrong(
                 "steps",
                 "sft.max_num_steps",
-                f"sft.max_num_steps is {steps}; {epochs} epochs of floor({rows['train']} rows / {batch}) = {epoch} steps "
+                f"sft.max_num_steps is {steps}; {epochs} epochs of floor({found['train']} rows / {batch}) = {epoch} steps "
                 f"are {epochs * epoch}",
             )
-    if "validation" in rows and rows["validation"] < (get("sft.val_global_batch_size") or 1):
-        wrong(
+    held = made.get("sft.val_global_batch_size")
+    if "validation" in found and found["validation"] < (held or 1):
+        made.wrong(
             "batch",
             "sft.val_global_batch_size",
-            f"{rows['validation']} validation rows are less than one batch of {get('sft.val_global_batch_size')}: "
-            "the loss would be that of no row",
+            f"{found['validation']} validation rows are less than one batch of {held}: the loss would be that of no row",
         )
-    val, save = get("sft.val_period"), get("checkpointing.save_period")
+
+
+def _periods(made: Checked) -> None:
+    steps = made.get("sft.max_num_steps")
+    val, save = made.get("sft.val_period"), made.get("checkpointing.save_period")
     if save % val:
-        wrong(
-            "periods",
-            "checkpointing.save_period",
-            f"a save every {save} steps and a validation every {val}: a save without its loss",
-        )
+        message = f"a save every {save} steps and a validation every {val}: a save without its loss"
+        made.wrong("periods", "checkpointing.save_period", message)
     if val > steps or save > steps:
-        wrong(
-            "periods", "sft.val_period", f"{steps} steps are less than a period ({val} and {save})"
-        )
-    if steps % val and get("sft.val_at_end") is not True:
-        wrong("periods", "sft.val_at_end", f"step {steps}, the last, is saved and not validated")
-    parts = get("policy.scheduler")
-    if (
-        isinstance(parts, list)
-        and (warm := recipes.warmup(config))
-        and (decay := recipes.get(parts[-2], "kwargs.T_max"))
-        and warm + decay != steps
-    ):
-        wrong(
-            "schedule",
-            "policy.scheduler",
-            f"warm-up {warm} and decay {decay} are {warm + decay} steps, the run has {steps}",
-        )
-    if (
-        raw.get("defaults")
-        and get("logger.wandb_enabled") is not False
-        and not os.environ.get("WANDB_API_KEY")
-    ):
-        wrong(
-            "logger", "logger.wandb_enabled", "Weights & Biases is on and WANDB_API_KEY is not set"
-        )
+        message = f"{steps} steps are less than a period ({val} and {save})"
+        made.wrong("periods", "sft.val_period", message)
+    if steps % val and made.get("sft.val_at_end") is not True:
+        message = f"step {steps}, the last, is saved and not validated"
+        made.wrong("periods", "sft.val_at_end", message)
 
 
-def _sizes(config, path, places, folder, findings, report, unchecked):
-    """What the adapter touches, and estimates of memory, time and disk."""
-    lora, known, base = (
-        recipes.get(config, "policy.dtensor_cfg.lora_cfg") or {},
-        estimates.known(report["model"]),
-        None,
-    )
-    at = places["policy.dtensor_cfg.lora_cfg"]
+def _schedule(made: Checked) -> None:
+    parts, steps = made.get("policy.scheduler"), made.get("sft.max_num_steps")
+    if not isinstance(parts, list):
+        return
+    warm = recipes.warmup(made.config)
+    decay = recipes.get(parts[-2], "kwargs.T_max") if warm else None
+    if warm and decay and warm + decay != steps:
+        message = f"warm-up {warm} and decay {decay} are {warm + decay} steps, the run has {steps}"
+        made.wrong("schedule", "policy.scheduler", message)
+
+
+# What the adapter touches, and estimates of memory, time and disk
+
+
+def _sizes(made: Checked, folder: Path | str | None) -> None:
+    lora = made.get("policy.dtensor_cfg.lora_cfg") or {}
+
+    def wrong(message: str) -> None:
+        made.wrong("lora", "policy.dtensor_cfg.lora_cfg", message)
+
     if lora.get("enabled") is not True or not isinstance(lora.get("dim"), int):
-        return findings.add(
-            "lora",
-            "lora_cfg.enabled is not true, or there is no dim: all of the model would be trained",
-            file=path,
-            line=at,
-        )
+        wrong("lora_cfg.enabled is not true, or there is no dim: all of the model would be trained")
+        return
     if lora["dim"] not in estimates.SERVED_RANKS:
-        findings.add(
-            "lora",
-            f"dim {lora['dim']} is a rank that vLLM does not serve ({', '.join(map(str, estimates.SERVED_RANKS))})",
-            file=path,
-            line=at,
-        )
+        ranks = ", ".join(map(str, estimates.SERVED_RANKS))
+        wrong(f"dim {lora['dim']} is a rank that vLLM does not serve ({ranks})")
+    known = estimates.known(made.report["model"])
+    base, source = known.get("config"), known.get("source")
     if folder is not None and (Path(folder) / "config.json").is_file():
-        base = json.loads((Path(folder) / "config.json").read_text())
-    source = "by its config.json" if base else known.get("source")
-    base = base or known.get("config")
-    if base is None or (layers := estimates.linears(base)) is None:
-        return unchecked.append(
+        if own := json.loads((Path(folder) / "config.json").read_text()):
+            base, source = own, "by its config.json"
+    layers = None if base is None else estimates.linears(base)
+    if base is None or layers is None:
+        made.unchecked.append(
             "what the adapter touches, memory and disk: no config.json of a known family"
         )
+        return
     try:
         found = estimates.coverage(lora, layers)
     except cli.BadConfig as error:
-        return findings.add("lora", str(error).partition(": ")[2], file=path, line=at)
-    for pattern in [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]:
-        if not any(estimates.matches(pattern, layer[0]) for layer in layers):
-            findings.add("lora", f"{pattern!r} matches no module of this model", file=path, line=at)
-    if not found["trainable"]:
-        findings.add("lora", "the adapter touches no module", file=path, line=at)
-    if found["classes"].get("mamba out_proj", [0])[0]:
-        findings.add(
-            "lora",
-            "out_proj of Mamba is adapted: the fused kernel reads its weight directly, the adapter gets no gradient",
-            file=path,
-            line=at,
-        )
-    if found["classes"].get("lm_head", [0])[0] and base.get("model_type") == "nemotron_h":
-        findings.add(
-            "lora",
-            "lm_head is adapted: tools that read the adapter afterwards have trouble with it; exclude *lm_head*",
-            file=path,
-            line=at,
-        )
-    report["lora"] = {
+        wrong(str(error).partition(": ")[2])
+        return
+    for message in _adapter_faults(lora, layers, found, base):
+        wrong(message)
+    made.report["lora"] = {
         "rank": lora["dim"],
         "alpha": lora.get("alpha"),
         **found,
         "of": estimates.parameters(base, layers)[0],
         "source": source,
     }
-    needed = estimates.disk(config, found["trainable"])
-    place = Path(recipes.get(config, "checkpointing.checkpoint_dir") or ".").absolute()
-    place = next(parent for parent in (place, *place.parents) if parent.exists())
-    free = shutil.disk_usage(place).free
-    if needed > free:
-        findings.add(
-            "disk",
-            f"checkpoints take up to {needed / estimates.GIB:.1f} GiB, {place} has {free / estimates.GIB:.1f}",
-            file=path,
-            line=places["checkpointing.checkpoint_dir"],
-        )
-    report["estimate"] = {
-        "checkpoints_gib": round(needed / estimates.GIB, 2),
-        "free_gib": round(free / estimates.GIB, 1),
-    }
-    if train := (report.get("tokens") or {}).get("train"):
-        pace = estimates.hours(config, known.get("seconds"), train["mean"], train["p95"])
-        report["estimate"] |= {
-            "memory_gib": estimates.memory(base, config, layers, found["trainable"], train["max"]),
-            "hours": pace and pace[0],
-            "gpu_hours": pace and pace[1],
+    _disk(made, found["trainable"])
+    train = made.report["tokens"].get("train")
+    if train:
+        pace = estimates.hours(made.config, known.get("seconds"), train["mean"], train["p95"])
+        hours, gpu_hours = pace or (None, None)
+        made.report["estimate"] |= {
+            "memory_gib": estimates.memory(
+                base, made.config, layers, found["trainable"], train["max"]
+            ),
+            "hours": hours,
+            "gpu_hours": gpu_hours,
             "pace": known.get("seconds_source"),
         }
 
 
-def _data(config, path, places, template, findings, preview, report):
-    """Every row of both sides. Returns ({side: rows}, previews) and fills in the report."""
-    rows, shown, seen, prompt = (
-        {},
-        [],
-        {},
-        (cli.ROOT / "assets/prompts/deck-system.txt").read_text().strip(),
-    )
-    report["tokens"] = {}
-    for side in ("train", "validation"):
-        file = Path(recipes.get(config, f"data.{side}.data_path") or "")
-        if not file.is_file():
-            findings.add(
-                "absent",
-                f"there is no {file if file.name else f'{side} set'}",
-                file=path,
-                line=places[f"data.{side}.data_path"],
-            )
-            continue
-        rows[side], lengths, trained, reasoned, alike, columns = 0, array("I"), 0, 0, 0, set()
-        for number, read, row in _rows(file):
-            rows[side] += 1
-            if rows[side] % 20_000 == 0:
-                cli.say(f"{side}: {rows[side]:,} rows read")
-            if isinstance(row, str):
-                findings.add("json", row, file=file, line=number)
-                continue
-            faults = list(_shape(row, read > LOADED, columns))
-            if not faults or faults[0][0] != "messages":
-                messages = row["messages"]
-                faults += _twice(row, side, seen)
-                alike += messages[0]["role"] == "system" and messages[0]["content"].startswith(
-                    prompt
-                )
-                reasoned += bool(messages[-1].get("reasoning_content"))
-                if template:
-                    made, more = _tokens(messages, template, config, len(lengths) < 20)
-                    faults += more
-                    if made:
-                        lengths.append(made["length"])
-                        trained += sum(made["mask"])
-                        if side == "train" and len(shown) < preview:
-                            shown.append({"id": row["id"], "runs": _runs(made, template)})
-            for rule, message in faults:
-                findings.add(rule, message, file=file, line=number, ident=row["id"])
-        report.setdefault("prompted", {})[side] = alike
-        if lengths:
-            order, total = sorted(lengths), sum(lengths)
-            report["tokens"][side] = {
-                "total": total,
-                "mean": round(total / len(order), 1),
-                "median": order[len(order) // 2],
-                "p95": order[len(order) * 95 // 100],
-                "max": order[-1],
-                "trained": trained,
-                "share": round(trained / total, 4),
-                "reasoned": reasoned,
-            }
-    report |= {
-        "rows": rows,
-        "batch": config["policy"]["train_global_batch_size"],
-        "epochs": config["sft"]["max_num_epochs"],
-        "steps": config["sft"]["max_num_steps"],
-        "limit": config["policy"]["max_total_sequence_length"],
-    }
-    report["left_over"] = rows.get("train", 0) % report["batch"]
-    return rows, shown
-
-
-def _rows(file):
-    """Yield `(line number, bytes read so far, record or what is wrong with it)`."""
-    read = 0
-    with open(file, "rb") as lines:
-        for number, line in enumerate(lines, 1):
-            read += len(line)
-            if line.strip():
-                try:
-                    yield number, read, stream.loads(line)
-                except ValueError as error:
-                    yield number, read, str(error)
-
-
-def _shape(row, late, columns):
-    """Faults of one row as JSON; `columns` gathers the keys that the loader has seen."""
-    messages = row.get("messages")
-    roles = (
-        [message.get("role") if isinstance(message, dict) else None for message in messages]
-        if isinstance(messages, list)
-        else []
-    )
-    turns = roles[1:] if roles[:1] == ["system"] else roles
-    if not turns or len(turns) % 2 or turns != ["user", "assistant"] * (len(turns) // 2):
-        yield "messages", f"the roles are {', '.join(map(str, roles)) or 'none'}"
-        return
-    for role, message in zip(roles, messages, strict=True):
-        thoughts = message.get("reasoning_content")
-        if (
-            not isinstance(message.get("content"), str)
-            or not message["content"].strip()
-            or not isinstance(thoughts, str | None)
-        ):
-            yield (
-                "messages",
-                f"the content of {role} is empty or no text"
-                if isinstance(thoughts, str | None)
-                else "reasoning_content is no text",
-            )
-            return
-        if "\ufffd" in message["content"] + (
-            thoughts or ""
-        ):  # what stream.loads makes of a lone surrogate, too
-            yield (
-                "messages",
-                f"what {role} says holds a broken character (U+FFFD, or half of a pair)",
-            )
-            return
-    paths = {
-        key
-        for key, _ in _leaves(
-            {**row, "messages": {str(index): message for index, message in enumerate(messages)}}
-        )
-    }
-    if late and (fresh := sorted(paths - columns)):
-        yield (
-            "columns",
-            f"{fresh[0]} first comes here, after the 10 MB from which the trainer's loader takes its columns",
-        )
-    columns |= paths
-    if any(
-        tag in message["content"]
-        for tag in ("<think>", "</think>")
-        for message in messages
-        if message["role"] == "assistant"
-    ):
-        yield "tags", "a think tag stands in the content"
-
-
-def _twice(row, side, seen):
-    """Faults of ids and contents that came before; `seen` keeps a short hash of each."""
-    request, answer = row["messages"][-2]["content"], row["messages"][-1]["content"]
-    for kind, text in (("id", row["id"]), ("request", request.casefold()), ("answer", answer)):
-        key = hashlib.blake2b(
-            f"{kind} {' '.join(text.split())}".encode("utf-8", "replace"), digest_size=8
-        ).digest()
-        if key not in seen:
-            seen[key] = side
-        elif seen[key] != side:
-            yield "leak", f"its {kind} is that of a row of train"
-        elif kind == "id":
-            yield "duplicate", "this id came before"
-
-
-def _tokens(messages, template, config, closely):
-    """(sft.example or None, faults) of one conversation: its length, and what is trained against what is served."""
-    kwargs, prompts = (
-        recipes.get(config, "policy.tokenizer.chat_template_kwargs") or {},
-        bool(recipes.get(config, "data.add_generation_prompt")),
-    )
-    try:
-        pieces = recipes.chunks(messages, template, config)
-        whole, served = (
-            template.render(messages, **kwargs),
-            template.render(messages[:-1], add_generation_prompt=True, **kwargs),
-        )
-        filled = (
-            whole
-            if not closely
-            else template.render(
-                [{"reasoning_content": None, **message} for message in messages], **kwargs
-            )
-        )
-    except cli.BadData as error:
-        return None, [("template-refuses", str(error))]
-    made, faults = recipes.assemble(pieces, config), []
-    if made["masked_out"]:
+def _adapter_faults(
+    lora: dict[str, Any], layers: list[estimates.Layer], found: dict[str, Any], base: dict[str, Any]
+) -> list[str]:
+    """What is wrong with what an adapter touches, as sentences."""
+    faults = []
+    for pattern in [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]:
+        if not any(estimates.matches(pattern, layer[0]) for layer in layers):
+            faults.append(f"{pattern!r} matches no module of this model")
+    if not found["trainable"]:
+        faults.append("the adapter touches no module")
+    adapted = {name for name, (touched, _) in found["classes"].items() if touched}
+    if "mamba out_proj" in adapted:
         faults.append(
-            (
-                "too-long",
-                f"{made['length']} tokens, the limit is {config['policy']['max_total_sequence_length']}",
-            )
+            "out_proj of Mamba is adapted: the fused kernel reads its weight directly, the adapter gets no gradient"
         )
-    reasoning, answer = (
-        (messages[-1].get("reasoning_content") or "").strip(),
-        messages[-1]["content"].strip(),
-    )
-    thinks = kwargs.get("enable_thinking", served.rstrip().endswith("<think>"))
-    if thinks and prompts and not reasoning:
-        faults.append(("reasoning", "no reasoning, and the prompt asks for it"))
-    text, trained = "".join(piece for _, piece, _ in pieces), pieces[-1][1]
-    if text != whole and (text != f"{whole}{template.eos}" or _closed(whole, answer, template)):
-        at = recipes.common(text, whole)
+    if "lm_head" in adapted and base.get("model_type") == "nemotron_h":
         faults.append(
-            (
-                "pieces",
-                f"at character {at} {text[at : at + 24]!r} is trained where the template has {whole[at : at + 24]!r}",
-            )
+            "lm_head is adapted: tools that read the adapter afterwards have trouble with it; exclude *lm_head*"
         )
-    if prompts or reasoning:
-        told = template.encode(served)
-        ids = [token for *_, ids in (pieces[:-1] if prompts else pieces) for token in ids]
-        if (ids if prompts else ids[: len(told)]) != told:
-            at = recipes.common(ids, told)
-            faults.append(
-                (
-                    "prompt",
-                    f"token {at} is {template.decode(ids[at : at + 1])!r}, in a server's prompt {template.decode(told[at : at + 1])!r}",
-                )
-            )
-    if stops := template.stops():
-        ends = [index for index, token in enumerate(pieces[-1][2]) if token in stops]
-        after = template.decode(pieces[-1][2][ends[0] + 1 :]).strip() if ends else ""
-        if not ends:
-            faults.append(("end", "no token at which a server stops is trained"))
-        elif after:
-            faults.append(
-                ("end", f"{after[:24]!r} is trained after the first token at which a server stops")
-            )
-    for name, part, wanted in (("answer", answer, True), ("reasoning", reasoning, thinks)):
-        if part and (part in trained) != bool(wanted):
-            faults.append(
-                ("trained", f"the {name} is {'not ' if wanted else ''}in the trained text")
-            )
-    if filled != whole:
-        faults.append(("nulls", "with null for an absent reasoning_content the text differs"))
-    return made, faults
+    return faults
 
 
-def _closed(whole, content, template):
-    """Whether the template itself ends the last turn with a special token."""
-    tail = whole[whole.rfind(content.strip()) + len(content.strip()) :]
-    return any(
-        template.tokenizer.get_added_tokens_decoder().get(token) for token in template.encode(tail)
-    )
-
-
-def _runs(made, template):
-    """The tokens as text, `[(trained, text)]`."""
-    runs, start = [], 0
-    for index in range(1, len(made["mask"]) + 1):
-        if index == len(made["mask"]) or made["mask"][index] != made["mask"][start]:
-            runs.append((bool(made["mask"][start]), template.decode(made["ids"][start:index])))
-            start = index
-    return runs
+def _disk(made: Checked, trainable: int) -> None:
+    """Note what the checkpoints take, against what there is where they are written."""
+    key = "checkpointing.checkpoint_dir"
+    needed = estimates.disk(made.config, trainable)
+    wanted = Path(made.get(key) or ".").absolute()
+    place = next(parent for parent in (wanted, *wanted.parents) if parent.exists())
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        made.wrong(
+            "disk",
+            key,
+            f"checkpoints take up to {needed / estimates.GIB:.1f} GiB, {place} has {free / estimates.GIB:.1f}",
+        )
+    made.report["estimate"] = {
+        "checkpoints_gib": round(needed / estimates.GIB, 2),
+        "free_gib": round(free / estimates.GIB, 1),
+    }

@@ -6,15 +6,21 @@ get_formatted_message_log, read at commit 7ea279abf), so that what sft-check mea
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from decksmith.core import cli
+from decksmith.core import cli, stream
 
 RECIPES = cli.ROOT / "assets" / "recipes"
 PARTED = 4  # of a row that is too long, NeMo-RL keeps so many tokens of each message, none of them trained
 
+Recipe = dict[str, Any]
+Message = dict[str, Any]  # {"role", "content", ..}
+Piece = tuple[str, str, list[int]]  # role, text, token ids
 
-def load(path):
+
+def load(path: Path | str) -> Recipe:
     """A recipe as a plain dict: parents merged where they exist on this machine, interpolations resolved.
 
     `defaults` names parents (a path or a list; relative to the file that names it, or absolute), later ones win; a section with
@@ -31,16 +37,18 @@ def load(path):
         "max": lambda *a: max(a),
     }.items():
         OmegaConf.register_resolver(name, function, replace=True)
-    absent = []
+    absent: list[str] = []
     merged = _inherit(Path(path), absent, ())
     try:
-        found = OmegaConf.to_container(OmegaConf.create(_plain(merged)), resolve=True)
+        found: Any = OmegaConf.to_container(OmegaConf.create(_plain(merged)), resolve=True)
     except OmegaConfBaseException as error:
         raise cli.BadConfig(f"{path}: {' '.join(str(error).split())}") from None
     return found | ({"absent": absent} if absent else {})
 
 
-def recipe(name, *, data, run, overrides=()):
+def recipe(
+    name: str, *, data: Path | str, run: Path | str, overrides: Iterable[str] = ()
+) -> Recipe:
     """What RUN/recipe.yaml holds: our overrides of assets/recipes/NAME.yaml (or a path) with every `???` computed.
 
     data: the folder of train.jsonl and test.jsonl. run: the run folder. overrides: "dotted.key=value" (YAML values). The number of steps
@@ -73,10 +81,8 @@ def recipe(name, *, data, run, overrides=()):
         ) as error:
             raise cli.BadConfig(f"{text}: {' '.join(str(error).split())}") from None
         given.add(key)
-    run, sides = (
-        Path(run).resolve(),
-        {"train": data_file(data, "train"), "validation": data_file(data, "test")},
-    )
+    run = Path(run).resolve()
+    sides = {"train": data_file(data, "train"), "validation": data_file(data, "test")}
     rows, batch = count(sides["train"]), want(config, "policy.train_global_batch_size", int)
     epoch = rows // batch
     if not epoch:
@@ -100,17 +106,16 @@ def recipe(name, *, data, run, overrides=()):
         _fill(config, key, value)
     _fill(config, "checkpointing.save_period", config.sft.val_period)
     _schedule(config, steps)
-    return OmegaConf.to_container(config, resolve=False)
+    made: Any = OmegaConf.to_container(config, resolve=False)
+    return made
 
 
-def freeze(data, out):
+def freeze(data: Path | str, out: Path | str) -> Path:
     """Write OUT/train.jsonl and OUT/test.jsonl: the rows of a data folder with `id` and `messages` alone.
 
     The trainer's loader (datasets 5.2.0, measured) takes its columns from the first 10 MB and fails on a key that first comes later,
     as a seed's outline may. Returns `out`. Raises cli.Missing, cli.BadData.
     """
-    from decksmith.core import stream
-
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     for side in ("train", "test"):
@@ -125,7 +130,7 @@ def freeze(data, out):
     return out
 
 
-def data_file(folder, side):
+def data_file(folder: Path | str, side: str) -> Path:
     """The absolute path of SIDE.jsonl in a data folder. Raises cli.Missing, cli.BadData where NeMo-RL would misread the path."""
     path = (Path(folder) / f"{side}.jsonl").resolve()
     if not path.is_file():
@@ -135,7 +140,7 @@ def data_file(folder, side):
     return path
 
 
-def misread(path):
+def misread(path: Path | str) -> str | None:
     """Why NeMo-RL would misread this data path (it names the task after the last two parts, cut at the first dot), or None."""
     if not Path(path).is_absolute():
         return f"{path}: the path of the data is not absolute; NeMo-RL reads it from another folder"
@@ -144,30 +149,28 @@ def misread(path):
     return None
 
 
-def count(path):
+def count(path: Path | str) -> int:
     """The number of rows (lines that are not blank) of a JSONL file, read as a stream."""
     with open(path, "rb") as file:
         return sum(1 for line in file if line.strip())
 
 
-def warmup(config):
+def warmup(config: Recipe) -> int:
     """The steps of the warm-up, 0 without one."""
     parts = get(config, "policy.scheduler")
-    return (
-        parts[-1]["milestones"][0]
-        if isinstance(parts, list) and parts and "milestones" in parts[-1]
-        else 0
-    )
+    if isinstance(parts, list) and parts and "milestones" in parts[-1]:
+        return parts[-1]["milestones"][0]
+    return 0
 
 
-def dump(config):
+def dump(config: Recipe) -> str:
     """A recipe as YAML text: the same dict gives the same bytes."""
     from omegaconf import OmegaConf
 
     return OmegaConf.to_yaml(OmegaConf.create(config))
 
 
-def get(config, key, default=None):
+def get(config: Any, key: str, default: Any = None) -> Any:
     """The value under a dotted key of a plain dict."""
     for part in key.split("."):
         if not isinstance(config, dict) or part not in config:
@@ -176,17 +179,13 @@ def get(config, key, default=None):
     return config
 
 
-def want(config, key, kind):
+def want(config: Any, key: str, kind: type) -> Any:
     """The value under a dotted key, of type `kind` and, where a number, above 0. Raises cli.BadConfig."""
     from omegaconf import OmegaConf
 
     value = OmegaConf.select(OmegaConf.create(config), key, throw_on_missing=False)
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, kind)
-        or isinstance(value, int)
-        and value < 1
-    ):
+    is_wrong = isinstance(value, bool) or not isinstance(value, kind)
+    if is_wrong or (isinstance(value, int) and value < 1):
         raise cli.BadConfig(
             f"{key} is {value!r}; it must be a {kind.__name__}{' from 1' if kind is int else ''}"
         )
@@ -200,7 +199,7 @@ class Template:
     Raises cli.Missing, cli.BadConfig.
     """
 
-    def __init__(self, folder, chat_template="default"):
+    def __init__(self, folder: Path | str, chat_template: str = "default"):
         try:
             from tokenizers import Tokenizer
         except ImportError:
@@ -226,15 +225,15 @@ class Template:
         self.source = self._source(chat_template, named)
         self.compiled = _jinja(self.source, f"the chat template of {folder}")
 
-    def stops(self):
+    def stops(self) -> set[int]:
         """The ids at which a server ends a reply: those of generation_config.json and the tokenizer's end of sequence."""
         ids = self._json("generation_config.json").get("eos_token_id") or []
-        return {
-            *(ids if isinstance(ids, list) else [ids]),
-            *([] if self.eos_id is None else [self.eos_id]),
-        }
+        stops = set(ids) if isinstance(ids, list) else {ids}
+        return stops if self.eos_id is None else stops | {self.eos_id}
 
-    def render(self, messages, add_generation_prompt=False, **kwargs):
+    def render(
+        self, messages: list[Message], add_generation_prompt: bool = False, **kwargs: Any
+    ) -> str:
         """The text of a conversation. Raises cli.BadData when the template refuses it."""
         import jinja2
 
@@ -250,14 +249,15 @@ class Template:
         except (jinja2.TemplateError, TypeError, KeyError) as error:
             raise cli.BadData(f"the chat template refuses the messages: {error}") from None
 
-    def encode(self, text):
+    def encode(self, text: str) -> list[int]:
         """Token ids; nothing is put before or after the text."""
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
-    def decode(self, ids):
+    def decode(self, ids: list[int]) -> str:
+        """The text of token ids, special tokens included."""
         return self.tokenizer.decode(ids, skip_special_tokens=False)
 
-    def _json(self, name):
+    def _json(self, name: str) -> dict[str, Any]:
         try:
             return json.loads((self.folder / name).read_text())
         except FileNotFoundError:
@@ -265,7 +265,7 @@ class Template:
         except ValueError as error:
             raise cli.BadConfig(f"{self.folder / name}: not JSON ({error})") from None
 
-    def _source(self, chosen, named):
+    def _source(self, chosen: str, named: dict[str, Any]) -> str:
         if chosen and chosen != "default":
             return _text(chosen) if chosen.endswith(".jinja") else chosen
         if (self.folder / "chat_template.jinja").is_file():
@@ -280,55 +280,44 @@ class Template:
         return source
 
 
-def template(config, folder):
+def template(config: Recipe, folder: Path | str) -> Template:
     """The Template that a recipe asks for, of the model in `folder`."""
     return Template(folder, get(config, "policy.tokenizer.chat_template") or "default")
 
 
-def chunks(messages, template, config):
+def chunks(messages: list[Message], template: Template, config: Recipe) -> list[Piece]:
     """The pieces of a conversation, `[(role, text, ids)]`, one for each message, each tokenized on its own.
 
     A piece is what rendering one message more adds to the rendering before; the generation prompt, where the recipe has
     `data.add_generation_prompt`, belongs to the message of the user.
     """
-    data, kwargs = (
-        config.get("data") or {},
-        get(config, "policy.tokenizer.chat_template_kwargs") or {},
-    )
-    made, before = [], ""
+    data = config.get("data") or {}
+    kwargs = get(config, "policy.tokenizer.chat_template_kwargs") or {}
+    bos = template.bos if data.get("add_bos") else None
+    eos = template.eos if data.get("add_eos") else None
+    made: list[Piece] = []
+    before = ""
     for index, message in enumerate(messages):
         prompt = bool(data.get("add_generation_prompt")) and message["role"] in ("user", "tool")
         text = template.render(messages[: index + 1], add_generation_prompt=prompt, **kwargs)
         piece, before = text[common(before, text) :], text
-        if (
-            index == 0
-            and data.get("add_bos")
-            and template.bos
-            and not piece.startswith(template.bos)
-        ):
-            piece = template.bos + piece
-        if (
-            index == len(messages) - 1
-            and data.get("add_eos")
-            and template.eos
-            and not piece.rstrip("\n").endswith(template.eos)
-        ):
-            piece += template.eos
+        if index == 0 and bos and not piece.startswith(bos):
+            piece = bos + piece
+        if index == len(messages) - 1 and eos and not piece.rstrip("\n").endswith(eos):
+            piece += eos
         made.append((message["role"], piece, template.encode(piece)))
     return made
 
 
-def common(a, b):
+def common(a: Any, b: Any) -> int:
     """The length of the common beginning of two texts or lists."""
     short = min(len(a), len(b))
-    return (
-        short
-        if a[:short] == b[:short]
-        else next(index for index in range(short) if a[index] != b[index])
-    )
+    if a[:short] == b[:short]:
+        return short
+    return next(index for index in range(short) if a[index] != b[index])
 
 
-def example(messages, template, config):
+def example(messages: list[Message], template: Template, config: Recipe) -> dict[str, Any]:
     """What is trained of a conversation: {"ids": [..], "mask": [0 | 1, ..], "length": tokens of the whole, "masked_out": bool}.
 
     The mask is 1 on the tokens of the assistant. A row of `policy.max_total_sequence_length` tokens or more is masked out: it keeps
@@ -337,14 +326,14 @@ def example(messages, template, config):
     return assemble(chunks(messages, template, config), config)
 
 
-def assemble(pieces, config):
+def assemble(pieces: list[Piece], config: Recipe) -> dict[str, Any]:
     """`example` from the pieces that `chunks` gave."""
     length, limit = (
         sum(len(ids) for *_, ids in pieces),
         get(config, "policy.max_total_sequence_length"),
     )
     over, final = length >= limit, bool(get(config, "sft.only_unmask_final"))
-    row = {"ids": [], "mask": [], "length": length, "masked_out": over}
+    row: dict[str, Any] = {"ids": [], "mask": [], "length": length, "masked_out": over}
     for index, (role, _, ids) in enumerate(pieces):
         kept = ids[: min(PARTED, limit // len(pieces))] if over else ids
         trained = role == "assistant" and not over and (not final or index == len(pieces) - 1)
@@ -353,12 +342,13 @@ def assemble(pieces, config):
     return row
 
 
-def _inherit(path, absent, seen):
+def _inherit(path: Path, absent: list[str], seen: tuple[Path, ...]) -> Recipe:
     path = path.resolve()
     if path in seen:
         raise cli.BadConfig(f"{path}: inherits from itself")
     own = _read(path, f"there is no {path}")
-    parents, merged = own.pop("defaults", None) or [], {}
+    parents = own.pop("defaults", None) or []
+    merged: Recipe = {}
     for parent in [parents] if isinstance(parents, str) else parents:
         parent = path.parent / parent
         if parent.exists():
@@ -368,24 +358,24 @@ def _inherit(path, absent, seen):
     return _merge(merged, own)
 
 
-def _merge(old, new):
+def _merge(old: Any, new: Any) -> Any:
     if isinstance(old, dict) and isinstance(new, dict) and not new.get("_override_"):
         return {**old, **{key: _merge(old.get(key), value) for key, value in new.items()}}
     return new
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     """Without the marks of inheritance."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items() if key != "_override_"}
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _read(path, missing):
+def _read(path: Path, missing: str) -> Recipe:
     from omegaconf import OmegaConf
 
     try:
-        config = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+        config: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
     except FileNotFoundError:
         raise cli.Missing(missing) from None
     except Exception as error:  # YAML and OmegaConf have unrelated exceptions of their own
@@ -395,7 +385,7 @@ def _read(path, missing):
     return config
 
 
-def _fill(config, key, value):
+def _fill(config: Any, key: str, value: Any) -> None:
     from omegaconf import OmegaConf
 
     if OmegaConf.is_missing(
@@ -404,7 +394,7 @@ def _fill(config, key, value):
         OmegaConf.update(config, key, value)
 
 
-def _schedule(config, steps):
+def _schedule(config: Any, steps: int) -> None:
     """Fit warm-up and decay (policy.scheduler: LinearLR, CosineAnnealingLR, then where to switch) to the number of steps."""
     from omegaconf import OmegaConf
 
@@ -412,21 +402,19 @@ def _schedule(config, steps):
     if len(parts) != 3 or not OmegaConf.is_missing(parts[1].kwargs, "T_max"):
         return
     warm = min(parts[0].kwargs.total_iters, max(1, steps // 4))
-    parts[0].kwargs.total_iters, parts[1].kwargs.T_max, parts[2].milestones = (
-        warm,
-        max(1, steps - warm),
-        [warm],
-    )
+    parts[0].kwargs.total_iters = warm
+    parts[1].kwargs.T_max = max(1, steps - warm)
+    parts[2].milestones = [warm]
 
 
-def _text(path):
+def _text(path: Path | str) -> str:
     try:
         return Path(path).read_text()
     except FileNotFoundError:
         raise cli.Missing(f"there is no {path}, the chat template of the recipe") from None
 
 
-def _jinja(source, where):
+def _jinja(source: str, where: str) -> Any:
     """A chat template compiled as transformers compiles it: sandboxed, blocks trimmed, with its few helpers."""
     import jinja2
     from jinja2.ext import Extension

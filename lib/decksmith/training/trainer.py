@@ -1,7 +1,8 @@
 """The second trainer: LoRA on one machine, by transformers and peft, with NeMo-RL's recipe keys and checkpoint layout.
 
-A run is a function of recipe, data and machine: the rows of a step follow from seed and step number alone, so that a checkpoint needs
-no position, and a run that was killed and started again ends, on a CPU, in the same bytes as one that was not.
+A run is a function of recipe, data and machine: the rows of a step follow from seed and step number alone, so that a
+checkpoint needs no position, and a run that was killed and started again ends, on a CPU, in the same bytes as one that was
+not.
 """
 
 import fcntl
@@ -14,22 +15,26 @@ import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Literal
 
 from decksmith.core import cli, stream
-from decksmith.training import adapter, estimates, recipes
+from decksmith.training import base, checkpoints, estimates, recipes
 
 WEIGHTS = Path("policy/weights/model")  # of a checkpoint, as NeMo-RL has it
 STATE = Path("policy/optimizer/state.pt")
+VAL_LOSS = "val:val_loss"  # of training_info.json, as NeMo-RL has it
+
+Row = tuple[list[int], list[int]]  # (token ids, 1 where one is trained else 0)
 
 
 class _Stop(Exception):
     """Asked to end before all steps are done; the message says by whom."""
 
 
-def run(folder):
-    """Train FOLDER/recipe.yaml, from its newest checkpoint where there is one; returns the exit status: 0 done, 75 saved but unfinished.
+def run(folder: Path | str) -> int:
+    """Train FOLDER/recipe.yaml, from its newest checkpoint where there is one.
 
-    Raises cli.BadConfig, cli.BadData, cli.Missing, cli.TryAgain.
+    Returns the exit status: 0 done, 75 saved but unfinished. Raises cli.BadConfig, cli.BadData, cli.Missing, cli.TryAgain.
     """
     started = time.monotonic()
     bell = _Bell()
@@ -45,38 +50,40 @@ def run(folder):
 
 
 class _Bell:
-    """Whether somebody asks for the end: SIGTERM, SIGUSR1, Ctrl-C (a second one ends at once), or the time that the recipe gives."""
+    """Whether somebody asks for the end: SIGTERM, SIGUSR1, Ctrl-C (a second one ends at once), or the time that the recipe
+    gives."""
 
-    def __init__(self):
-        self.rung, self.deadline, self.longest = None, None, 0.0
+    def __init__(self) -> None:
+        self.rung: str | None = None  # by which signal
+        self.deadline: float | None = None  # as time.monotonic() counts
+        self.longest = 0.0  # seconds of a step, a validation or a save
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
             signal.signal(number, self._ring)
 
-    def _ring(self, number, _):
+    def _ring(self, number: int, _: Any) -> None:
         if self.rung and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.rung = signal.Signals(number).name
 
-    def check(self):
+    def check(self) -> None:
+        """Raises _Stop where a signal came."""
         if self.rung:
             raise _Stop(self.rung)
 
-    def check_time(self):
-        """Between steps: is there time for one more, as long as the longest so far?"""
+    def check_time(self) -> None:
+        """Raises _Stop where there is no time for one more step, as long as the longest so far."""
         if self.deadline and time.monotonic() + 1.2 * self.longest > self.deadline:
             raise _Stop("checkpointing.checkpoint_must_save_by")
 
 
 class _Run:
-    def __init__(self, folder, bell, started):
+    def __init__(self, folder: Path, bell: _Bell, started: float):
         self.folder, self.bell, self.started = folder, bell, started
         self.config = config = recipes.load(folder / "recipe.yaml")
         self.seed = recipes.get(config, "sft.seed", 42)
-        self.batch, self.micro = (
-            recipes.want(config, f"policy.train_{size}_batch_size", int)
-            for size in ("global", "micro")
-        )
-        self.base = adapter.base(recipes.want(config, "policy.model_name", str))
+        self.batch = recipes.want(config, "policy.train_global_batch_size", int)
+        self.micro = recipes.want(config, "policy.train_micro_batch_size", int)
+        self.base = base.folder(recipes.want(config, "policy.model_name", str))
         self.rows, self.held = self._rows("train"), self._rows("validation")
         self.per_epoch = len(self.rows) // self.batch
         self.total = min(
@@ -91,37 +98,41 @@ class _Run:
         if self.val_period > 0 and not self.held:
             raise cli.BadConfig("sft.val_period is above 0 and data.validation has no rows")
         keep = config.get("checkpointing") or {}
-        self.saves, self.save_period, self.keep = (
-            keep.get("enabled"),
-            keep.get("save_period") or self.total,
-            keep.get("keep_top_k"),
-        )
-        self.metric, self.higher = (
-            keep.get("metric_name", "val:val_loss"),
-            keep.get("higher_is_better"),
-        )
+        self.saves, self.keep = keep.get("enabled"), keep.get("keep_top_k")
+        self.save_period = keep.get("save_period") or self.total
+        self.metric = keep.get("metric_name", VAL_LOSS)
+        self.higher = keep.get("higher_is_better")
         self.checkpoints = Path(keep.get("checkpoint_dir") or folder / "checkpoints")
         if limit := keep.get("checkpoint_must_save_by"):
             bell.deadline = started + _seconds(limit)
         # What makes two runs the same: where they write, and how long they may take, does not.
+        reading = {k: v for k, v in config["data"].items() if k not in ("train", "validation")}
         self.same = stream.fingerprint(
-            {key: config.get(key) for key in ("policy", "sft")}
-            | {
-                "data": [
-                    stream.fingerprint([self.rows, self.held]),
-                    {k: v for k, v in config["data"].items() if k not in ("train", "validation")},
-                ]
+            {
+                "policy": config.get("policy"),
+                "sft": config.get("sft"),
+                "data": [stream.fingerprint([self.rows, self.held]), reading],
             }
         )
+        self.device: str | None = None  # until the model is loaded
+        self.step = 0
+        self.info: dict[str, Any] = {
+            "epoch": 0,
+            "step": 0,
+            "total_steps": 0,
+            "consumed_samples": 0,
+            "total_valid_tokens": 0,
+        }
 
-    def _rows(self, side):
+    def _rows(self, side: str) -> list[Row]:
         """The tokenized rows of train or validation: [(ids, mask)]."""
         path = recipes.get(self.config, f"data.{side}.data_path")
         if not path:
             return []
         if not Path(path).is_file():
             raise cli.Missing(f"there is no {path} (data.{side}.data_path)")
-        template, rows, long = recipes.template(self.config, self.base), [], 0
+        template = recipes.template(self.config, self.base)
+        rows, long = [], 0
         for number, row in stream.records(path):
             if not row.get("messages") or row["messages"][-1].get("role") != "assistant":
                 raise cli.BadData(
@@ -136,17 +147,7 @@ class _Run:
             )
         return rows
 
-    def go(self):
-        self.step, self.info = (
-            0,
-            {
-                "epoch": 0,
-                "step": 0,
-                "total_steps": 0,
-                "consumed_samples": 0,
-                "total_valid_tokens": 0,
-            },
-        )
+    def go(self) -> int:
         newest = self._newest()
         if newest:
             self.info = json.loads((newest / "training_info.json").read_text())
@@ -160,18 +161,16 @@ class _Run:
             return self._report(0)
         self._load(newest)
         self._begin_metrics()
-        shown = _Shown(self.total, self.step, self.bell)
+        shown = _Shown(self.total, self.step)
         try:
             self._loop(shown)
         except _Stop as stop:
             shown.close()
-            if (
-                self.saves
-                and self.step
-                and self._newest() != self.checkpoints / f"step_{self.step}"
-            ):
-                self._save()
-            where = f"saved step_{self.step}" if self.saves and self.step else "nothing to save yet"
+            where = "nothing to save yet"
+            if self.saves and self.step:
+                where = f"saved step_{self.step}"
+                if self._newest() != self.checkpoints / f"step_{self.step}":
+                    self._save()
             cli.say(
                 f"unfinished: {stop} at step {self.step} of {self.total}; {where}; run the same command again to go on"
             )
@@ -179,17 +178,15 @@ class _Run:
         shown.close()
         return self._report(0)
 
-    def _loop(self, shown):
+    def _loop(self, shown: "_Shown") -> None:
+        """Validate, save and train until all steps are done. Raises _Stop."""
         while True:
             if not self._validated():
-                self.info["val:val_loss"] = loss = self._validate()
-                self._log({"step": self.step, "val_loss": round(loss, 6)})
-                shown.validated(self.step, loss)
-            if (
-                self.saves
-                and self.step
-                and (self.step % self.save_period == 0 or self.step == self.total)
-            ):
+                self.info[VAL_LOSS] = held = self._validate()
+                self._log({"step": self.step, "val_loss": round(held, 6)})
+                shown.validated(self.step, held)
+            is_due = self.step % self.save_period == 0 or self.step == self.total
+            if self.saves and self.step and is_due:
                 self._save()
             if self.step >= self.total:
                 return
@@ -213,20 +210,24 @@ class _Run:
             )
             shown.trained(self.step, loss, tokens)
 
-    def _validated(self):
+    def _validated(self) -> bool:
         """Whether the validation that belongs to this step, if any does, is done."""
+        return VAL_LOSS in self.info or not self._validates()
+
+    def _validates(self) -> bool:
+        """Whether a validation belongs to this step."""
         setting = self.config["sft"]
-        due = self.val_period > 0 and (
-            self.step % self.val_period == 0 if self.step else setting.get("val_at_start")
-        )
-        return (
-            not (due or self.held and setting.get("val_at_end") and self.step == self.total)
-            or "val:val_loss" in self.info
-        )
+        if self.held and setting.get("val_at_end") and self.step == self.total:
+            return True
+        if self.val_period <= 0:
+            return False
+        if self.step == 0:
+            return bool(setting.get("val_at_start"))
+        return self.step % self.val_period == 0
 
     # Model and arithmetic
 
-    def _load(self, newest):
+    def _load(self, newest: Path | None) -> None:
         """Model, adapter, optimizer and schedule, as they were at the checkpoint `newest`, or new."""
         # Threads that spin while they wait cost a busy machine more than they gain; read when torch is loaded.
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -236,15 +237,14 @@ class _Run:
             import torch
             import transformers
         except ImportError as error:
-            raise cli.Missing(f"{error.name} is not installed; {adapter.MEND}") from None
+            raise cli.Missing(f"{error.name} is not installed; {base.MEND}") from None
         self.torch = torch
         warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
         transformers.utils.logging.disable_progress_bar()
         transformers.utils.logging.set_verbosity_error()
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.half = recipes.get(self.config, "policy.precision") in ("bfloat16", "bf16") and (
-            self.device == "cuda" or _computes_bf16()
-        )
+        wants_bf16 = recipes.get(self.config, "policy.precision") in ("bfloat16", "bf16")
+        self.half = wants_bf16 and (self.device == "cuda" or _computes_bf16())
         model = transformers.AutoModelForCausalLM.from_pretrained(
             self.base, dtype=torch.bfloat16 if self.half else torch.float32
         )
@@ -253,15 +253,11 @@ class _Run:
             raise cli.BadConfig(
                 "policy.dtensor_cfg.lora_cfg.enabled is false; this trainer trains LoRA only"
             )
-        rank, alpha = (
-            recipes.want(self.config, f"policy.dtensor_cfg.lora_cfg.{key}", int)
-            for key in ("dim", "alpha")
-        )
+        rank = recipes.want(self.config, "policy.dtensor_cfg.lora_cfg.dim", int)
+        alpha = recipes.want(self.config, "policy.dtensor_cfg.lora_cfg.alpha", int)
         recipes.want(self.config, "policy.optimizer.kwargs.lr", float)
-        names = targets(
-            {name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)},
-            lora,
-        )
+        modules = model.named_modules()
+        linear = {name for name, module in modules if isinstance(module, torch.nn.Linear)}
         torch.manual_seed(self.seed)
         self.model = peft.get_peft_model(
             model,
@@ -269,7 +265,7 @@ class _Run:
                 r=rank,
                 lora_alpha=alpha,
                 lora_dropout=lora.get("dropout") or 0.0,
-                target_modules=names,
+                target_modules=targets(linear, lora),
                 task_type="CAUSAL_LM",
             ),
         )
@@ -305,18 +301,18 @@ class _Run:
             + (f"; going on after step {self.step}" if newest else "")
         )
 
-    def _loss(self, rows):
-        """The summed negative log likelihood of the trained tokens of at most a micro batch of rows, and their number."""
+    def _loss(self, rows: list[Row]) -> tuple[Any, int]:
+        """The summed negative log likelihood of the trained tokens of at most a micro batch of rows (None without any), and
+        their number."""
         torch = self.torch
         width = max(len(ids) for ids, _ in rows)
         ids, mask, there = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(3))
         for at, (tokens, trained) in enumerate(rows):
-            ids[at, : len(tokens)], mask[at, : len(tokens)], there[at, : len(tokens)] = map(
-                torch.tensor, (tokens, trained, [1] * len(tokens))
-            )
-        places = (
-            mask[:, 1:].any(0).nonzero().squeeze(1)
-        )  # a logit is computed only where the next token is trained
+            ids[at, : len(tokens)] = torch.tensor(tokens)
+            mask[at, : len(tokens)] = torch.tensor(trained)
+            there[at, : len(tokens)] = 1
+        # A logit is computed only where the next token is trained.
+        places = mask[:, 1:].any(0).nonzero().squeeze(1)
         if not len(places):
             return None, 0
         wanted = torch.where(mask[:, places + 1] == 1, ids[:, places + 1], -100)
@@ -336,15 +332,15 @@ class _Run:
         )
         return loss, int((wanted != -100).sum())
 
-    def _train(self):
-        """One step: (loss per trained token or None, tokens read, gradient norm, learning rate). A signal in it leaves the step undone."""
+    def _train(self) -> tuple[float | None, int, float, float]:
+        """One step: (loss per trained token or None, tokens read, gradient norm, learning rate). A signal in it leaves the
+        step undone."""
         torch = self.torch
         epoch, index = divmod(self.step, self.per_epoch)
-        order = range(len(self.rows))
+        order = list(range(len(self.rows)))
         if recipes.get(self.config, "data.shuffle", True):
-            order = torch.randperm(
-                len(self.rows), generator=torch.Generator().manual_seed(self.seed + epoch)
-            ).tolist()
+            dice = torch.Generator().manual_seed(self.seed + epoch)
+            order = torch.randperm(len(self.rows), generator=dice).tolist()
         batch = [self.rows[at] for at in order[index * self.batch : (index + 1) * self.batch]]
         valid = sum(sum(mask[1:]) for _, mask in batch)
         torch.manual_seed(self.seed * 1_000_003 + self.step)  # dropout, the same after a restart
@@ -380,8 +376,9 @@ class _Run:
         }
         return self.info["train:loss"], sum(len(ids) for ids, _ in batch), float(norm), rate
 
-    def _validate(self):
-        """The loss per trained token over the validation rows (sft.val_batches of sft.val_global_batch_size; all when <= 0)."""
+    def _validate(self) -> float:
+        """The loss per trained token over the validation rows (sft.val_batches of sft.val_global_batch_size; all when
+        <= 0)."""
         setting, before = self.config["sft"], time.monotonic()
         rows = self.held
         if (batches := setting.get("val_batches") or 0) > 0:
@@ -399,11 +396,11 @@ class _Run:
 
     # Files
 
-    def _newest(self):
-        found = adapter.checkpoints(self.checkpoints)
-        return found[-1][1] if found else None
+    def _newest(self) -> Path | None:
+        found = checkpoints.finished(self.checkpoints)
+        return found[-1].path if found else None
 
-    def _save(self):
+    def _save(self) -> None:
         """Write step_N whole or not at all, then remove what keep_top_k does not keep."""
         import peft
         import safetensors.torch
@@ -411,11 +408,9 @@ class _Run:
         before = time.monotonic()
         final = self.checkpoints / f"step_{self.step}"
         if final.exists():  # of a run that was stopped before its validation
-            stream.write(
-                final / "training_info.json",
-                json.dumps(self.info | {"run": self.same}, indent=2) + "\n",
-            )
-            return self._prune()
+            self._write_info(final)
+            self._prune()
+            return
         made = final.with_name(f"tmp_{final.name}")
         shutil.rmtree(made, ignore_errors=True)
         for part in (WEIGHTS, STATE.parent, Path("policy/tokenizer")):
@@ -437,7 +432,7 @@ class _Run:
         )
         setting = self.model.peft_config["default"].to_dict() | {
             "inference_mode": True,
-            "base_model_name_or_path": adapter.known(self.config["policy"]["model_name"]),
+            "base_model_name_or_path": base.known(self.config["policy"]["model_name"]),
         }
         plain = {
             key: sorted(value) if isinstance(value, set) else value
@@ -447,79 +442,79 @@ class _Run:
             made / WEIGHTS / "adapter_config.json",
             json.dumps(plain, indent=2, sort_keys=True, default=str) + "\n",
         )
-        for name in adapter.TOKENIZER:
+        for name in base.TOKENIZER:
             if (self.base / name).is_file():
                 shutil.copyfile(self.base / name, made / "policy/tokenizer" / name)
         shutil.copyfile(self.folder / "recipe.yaml", made / "config.yaml")
-        stream.write(
-            made / "training_info.json", json.dumps(self.info | {"run": self.same}, indent=2) + "\n"
-        )
+        self._write_info(made)
         with open(made / STATE, "rb") as file:
             os.fsync(file.fileno())
         os.rename(made, final)
         self.bell.longest = max(self.bell.longest, time.monotonic() - before)
         self._prune()
 
-    def _prune(self):
+    def _write_info(self, folder: Path) -> None:
+        text = json.dumps(self.info | {"run": self.same}, indent=2)
+        stream.write(folder / "training_info.json", text + "\n")
+
+    def _prune(self) -> None:
         """Keep the keep_top_k best by the metric, the newer of equals, and the newest in any case, as NeMo-RL does."""
         if self.keep is None:
             return
-        found = adapter.checkpoints(self.checkpoints)
-        worst = float("-inf" if self.higher else "inf")
-        ranked = sorted(
-            found,
-            key=lambda one: ((-1 if self.higher else 1) * one[2].get(self.metric, worst), -one[0]),
-        )
+        found = checkpoints.finished(self.checkpoints)
+        sign, worst = (-1, float("-inf")) if self.higher else (1, float("inf"))
+        ranked = sorted(found, key=lambda one: (sign * one.info.get(self.metric, worst), -one.step))
         for step, path, _ in ranked[self.keep :]:
-            if step != found[-1][0]:
+            if step != found[-1].step:
                 gone = path.with_name(f"tmp_{path.name}")
                 shutil.rmtree(gone, ignore_errors=True)
                 os.rename(path, gone)
                 shutil.rmtree(gone)
 
-    def _begin_metrics(self):
+    def _begin_metrics(self) -> None:
         """Forget the metrics of steps that are not in the checkpoint; write job.json at the first start."""
-        from decksmith.results import capsule
-
         path = self.folder / "metrics.jsonl"
         lines = []
-        with suppress(OSError):
-            for line in path.read_text().splitlines():
+        if self.step and path.exists():
+            for text in path.read_text().splitlines():
                 with suppress(ValueError):  # torn by a kill
-                    line = json.loads(line)
-                    if line["step"] <= self.step and (
-                        "loss" in line or self._validated() or line["step"] < self.step
-                    ):
+                    line = json.loads(text)
+                    if self._is_kept(line):
                         lines.append(json.dumps(line) + "\n")
-        stream.write(path, "".join(lines if self.step else []))
+        stream.write(path, "".join(lines))
         for half in self.checkpoints.glob("tmp_step_*"):
             shutil.rmtree(half)
         if not (self.folder / "job.json").exists():
-            stream.write(
-                self.folder / "job.json",
-                json.dumps(
-                    {
-                        "trainer": "peft",
-                        "argv": [cli.NAME, *sys.argv[1:]],
-                        "revision": capsule.toolchain()["revision"],
-                        "image": os.environ.get("DECKSMITH_IMAGE", "host"),
-                        "nodes": 1,
-                        "device": self.device,
-                        "dtype": "bfloat16" if self.half else "float32",
-                        "threads": self.torch.get_num_threads(),
-                        "seed": self.seed,
-                        "versions": self.versions,
-                    },
-                    indent=2,
-                )
-                + "\n",
-            )
+            text = json.dumps(self._job(), indent=2)
+            stream.write(self.folder / "job.json", text + "\n")
 
-    def _log(self, line):
+    def _is_kept(self, line: dict[str, Any]) -> bool:
+        """Whether a line of metrics.jsonl belongs to what is in the checkpoint; its own validation may not."""
+        if line["step"] != self.step:
+            return line["step"] < self.step
+        return "loss" in line or self._validated()
+
+    def _job(self) -> dict[str, Any]:
+        from decksmith.results import capsule
+
+        return {
+            "trainer": "peft",
+            "argv": [cli.NAME, *sys.argv[1:]],
+            "revision": capsule.toolchain()["revision"],
+            "image": os.environ.get("DECKSMITH_IMAGE", "host"),
+            "nodes": 1,
+            "device": self.device,
+            "dtype": "bfloat16" if self.half else "float32",
+            "threads": self.torch.get_num_threads(),
+            "seed": self.seed,
+            "versions": self.versions,
+        }
+
+    def _log(self, line: dict[str, Any]) -> None:
         with open(self.folder / "metrics.jsonl", "a") as file:
             file.write(json.dumps(line) + "\n")
 
-    def _report(self, status):
+    def _report(self, status: Literal[0, 75]) -> int:
         """Draw the loss, print what was reached as one JSON object, and return the status."""
         import resource
 
@@ -532,13 +527,13 @@ class _Run:
             "step": self.step,
             "of": self.total,
             "train_loss": self.info.get("train:loss"),
-            "val_loss": self.info.get("val:val_loss"),
+            "val_loss": self.info.get(VAL_LOSS),
             "trained_tokens": self.info["total_valid_tokens"],
             "seconds": round(time.monotonic() - self.started, 1),
             "cpu_seconds": round(use.ru_utime + use.ru_stime, 1),
             "peak_gib": round(use.ru_maxrss / 2**20, 2),
         }
-        if self.step and getattr(self, "device", None) == "cuda":
+        if self.step and self.device == "cuda":
             said["gpu_gib"] = round(self.torch.cuda.max_memory_allocated() / 2**30, 2)
         print(json.dumps(said))
         return status
@@ -547,9 +542,12 @@ class _Run:
 class _Shown:
     """The loss as it falls: a live line on a terminal, elsewhere a line per tenth."""
 
-    def __init__(self, total, step, bell):
-        self.total, self.first, self.bar = total, step, None
-        self.started, self.tokens, self.smooth, self.held = time.monotonic(), 0, None, None
+    def __init__(self, total: int, step: int):
+        self.total, self.first, self.started = total, step, time.monotonic()
+        self.tokens = 0
+        self.smooth: float | None = None  # the loss, averaged over about ten steps
+        self.held: float | None = None  # the last validation's
+        self.bar: Any = None
         if sys.stderr.isatty():
             from tqdm import tqdm
 
@@ -563,7 +561,8 @@ class _Shown:
                 leave=False,
             )
 
-    def trained(self, step, loss, tokens):
+    def trained(self, step: int, loss: float | None, tokens: int) -> None:
+        """Show a step that was trained."""
         self.tokens += tokens
         if loss is not None:
             self.smooth = loss if self.smooth is None else 0.9 * self.smooth + 0.1 * loss
@@ -574,26 +573,29 @@ class _Shown:
             left = (time.monotonic() - self.started) / (step - self.first) * (self.total - step)
             cli.say(f"step {step} of {self.total}, {self._said(loss)}, {left:.0f} s left")
 
-    def _said(self, loss):
+    def _said(self, loss: float | None) -> str:
         held = f", val {self.held:.3f}" if self.held is not None else ""
-        return f"loss {self.smooth or 0:.3f} (now {loss or 0:.3f}){held}, {self.tokens / (time.monotonic() - self.started):.0f} tokens/s"
+        pace = self.tokens / (time.monotonic() - self.started)
+        return f"loss {self.smooth or 0:.3f} (now {loss or 0:.3f}){held}, {pace:.0f} tokens/s"
 
-    def validated(self, step, loss):
+    def validated(self, step: int, loss: float) -> None:
+        """Show the loss of a validation."""
         self.held = loss
         if self.bar is not None:
             self.bar.write(f"{cli.NAME}: step {step}: val loss {loss:.4f}", file=sys.stderr)
         else:
             cli.say(f"step {step}: val loss {loss:.4f}")
 
-    def close(self):
+    def close(self) -> None:
         if self.bar is not None:
             self.bar.close()
 
 
-def targets(linear, lora):
-    """The names for peft's target_modules, of the names of a model's linear modules: last parts where they say the same, else whole names.
+def targets(linear: set[str], lora: dict[str, Any]) -> list[str]:
+    """The names for peft's target_modules, of the names of a model's linear modules: last parts where they say the same,
+    else whole names.
 
-    lora: lora_cfg of the recipe; sizing.adapted says what it means. Raises cli.BadConfig where a pattern or all of it matches nothing.
+    lora: lora_cfg of the recipe; estimates.adapted says what it means. Raises cli.BadConfig where a pattern or all of it matches nothing.
     """
     for pattern in lora.get("target_modules") or []:
         if not any(estimates.matches(pattern, name) for name in linear):
@@ -604,27 +606,23 @@ def targets(linear, lora):
     if not chosen:
         raise cli.BadConfig("lora_cfg leaves no linear module to train")
     last = {name.rpartition(".")[2] for name in chosen}
-    return sorted(
-        last if {name for name in linear if name.rpartition(".")[2] in last} == chosen else chosen
-    )
+    meant = {name for name in linear if name.rpartition(".")[2] in last}
+    return sorted(last if meant == chosen else chosen)
 
 
-def _named(dotted):
-    """The class behind a dotted name of torch.optim."""
+def _named(dotted: str) -> Any:
+    """The class behind a dotted name of torch.optim or torch.optim.lr_scheduler. Raises cli.BadConfig."""
     import torch
 
-    if dotted.startswith("torch.optim.") and (
-        found := getattr(torch.optim, dotted.removeprefix("torch.optim."), None)
-    ):
-        return found
-    if dotted.startswith("torch.optim.lr_scheduler.") and (
-        found := getattr(torch.optim.lr_scheduler, dotted.rpartition(".")[2], None)
-    ):
-        return found
-    raise cli.BadConfig(f"{dotted} is no class of torch.optim")
+    module, _, name = dotted.rpartition(".")
+    modules = {"torch.optim": torch.optim, "torch.optim.lr_scheduler": torch.optim.lr_scheduler}
+    found = getattr(modules[module], name, None) if module in modules else None
+    if found is None:
+        raise cli.BadConfig(f"{dotted} is no class of torch.optim")
+    return found
 
 
-def _scheduler(optimizer, setting):
+def _scheduler(optimizer: Any, setting: Any) -> Any:
     """The schedule of `policy.scheduler`: nothing, one {name, kwargs}, or several in a list that ends with {milestones}."""
     import torch
 
@@ -634,14 +632,12 @@ def _scheduler(optimizer, setting):
     if "name" in last:
         parts, last = [*parts, last], {}
     made = [_named(part["name"])(optimizer, **part.get("kwargs") or {}) for part in parts]
-    return (
-        made[0]
-        if len(made) == 1
-        else torch.optim.lr_scheduler.SequentialLR(optimizer, made, milestones=last["milestones"])
-    )
+    if len(made) == 1:
+        return made[0]
+    return torch.optim.lr_scheduler.SequentialLR(optimizer, made, milestones=last["milestones"])
 
 
-def _seconds(limit):
+def _seconds(limit: Any) -> int:
     """`DD:HH:MM:SS` in seconds."""
     try:
         days, hours, minutes, seconds = map(int, str(limit).split(":"))
@@ -652,7 +648,8 @@ def _seconds(limit):
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-def _computes_bf16():
+def _computes_bf16() -> bool:
+    """Whether this CPU multiplies bf16, and need not pretend to."""
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text()
         return "avx512_bf16" in text or "amx_bf16" in text

@@ -1,0 +1,56 @@
+"""What Slurm says of a job: its states, its exit status, and what became of it.
+
+States are those of squeue(1) and scontrol(1).
+"""
+
+import re
+import shutil
+import subprocess
+
+OVER = frozenset(
+    {
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "TIMEOUT",
+    }
+)
+
+
+def tasks(text: str) -> list[dict[str, str]]:
+    """What `scontrol show job -o` says, one dict for each job or array task."""
+    lines = [line for line in text.splitlines() if line.startswith("JobId=")]
+    return [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in lines]
+
+
+def is_over(task: dict[str, str]) -> bool:
+    """Whether a task of `tasks` has ended and will not run again."""
+    return task["JobState"] in OVER
+
+
+def exit_status(task: dict[str, str]) -> int:
+    """The exit status of a task that is over, as a shell would give it: 128 + N for signal N, 1 where Slurm ended it."""
+    code, signal = map(int, task["ExitCode"].split(":"))
+    if code:
+        return code
+    if signal:
+        return 128 + signal
+    return 0 if task["JobState"] == "COMPLETED" else 1
+
+
+def ended(job: str) -> str | None:
+    """What became of a job that runs no more, as words; None while it waits or runs, or where nobody can tell."""
+    if not shutil.which("squeue"):  # in an image
+        return None
+    said = subprocess.run(["squeue", "-h", "-j", job, "-o", "%T"], capture_output=True, text=True)
+    if said.returncode and "Invalid job id" not in said.stderr:
+        return None  # a controller that does not answer says nothing about the job
+    states = set(said.stdout.split())
+    if states - OVER - {"COMPLETING"}:
+        return None
+    return f"job {job} is {'/'.join(sorted(states)) or 'no longer in the queue'}"

@@ -1,0 +1,98 @@
+"""A draft on disk: a folder with a seed and three files that an author wrote, and the form of a fault in them.
+
+The files are a stranger's: they are never read through a link or from a pipe, and only so many bytes of them.
+"""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from decksmith.core import cli
+from decksmith.decks.parser import THEMES
+
+FILES = ("PROMPT.md", "think.md", "deck.md")
+SEED_THEMES = tuple(name for name, theme in THEMES.items() if theme["seeds"])
+FEATURES = ("code", "mermaid", "katex", "table", "image", "two-cols", "quote", "clicks", "notes")
+HEADINGS = (  # of think.md
+    "Reading the user prompt",
+    "Theme fit",
+    "Narrative arc",
+    "Key slide mapping",
+    "Image & feature choices",
+    "Self-review",
+)
+LEAST = {"PROMPT.md": 40, "think.md": 400, "deck.md": 300}  # bytes
+WORDS = (250, 1200)  # of think.md
+LARGEST = 1 << 18  # bytes of a file that is read
+
+Fault = dict[str, Any]  # {"file", "line", "rule", "message"}, and "remedy" once `rules` has it
+
+
+def fault(file: str, line: int, rule: str, message: str) -> Fault:
+    """One thing that is wrong with a draft; lines are 1-based."""
+    return {"file": file, "line": line, "rule": rule, "message": message}
+
+
+def place(fault: Fault) -> tuple[int, int]:
+    """What faults are sorted by: file, then line."""
+    return FILES.index(fault["file"]) if fault["file"] in FILES else 0, fault["line"]
+
+
+def line_at(text: str, offset: int) -> int:
+    """The line (1-based) of an offset in a text."""
+    return text.count("\n", 0, offset) + 1
+
+
+def seed(folder: Path | str) -> dict[str, Any]:
+    """The seed of a draft's folder, from its seed.json. Raises cli.BadData naming the file."""
+    path = Path(folder) / "seed.json"
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise cli.BadData(f"{path}: {error}") from None
+    if not isinstance(value, dict):
+        raise cli.BadData(f"{path}: not a JSON object")
+    return {key: item for key, item in value.get("seed", value).items() if key != "id"}
+
+
+def read(path: Path | str) -> bytes:
+    """The bytes of a file that an author wrote: never through a link, never from a pipe.
+
+    Raises OSError, also for a file of more than LARGEST bytes.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
+            raise OSError("no regular file")
+        if info.st_size > LARGEST:
+            raise OSError(f"more than {LARGEST >> 10} kB")
+        return file.read()
+
+
+def texts(folder: Path | str) -> tuple[dict[str, str | None], list[Fault]]:
+    """({name: text or None}, faults) of a draft's three files; links and what is no regular file count as missing."""
+    found: dict[str, str | None] = {}
+    faults = []
+    for name in FILES:
+        found[name] = None
+        try:
+            data = read(Path(folder) / name)
+        except OSError as error:
+            message = f"the file cannot be read ({error.strerror or error})"
+            faults.append(fault(name, 1, "missing", message))
+            continue
+        try:
+            found[name] = data.decode()
+        except UnicodeDecodeError as error:
+            found[name] = data.decode(errors="replace")
+            line = data.count(b"\n", 0, error.start) + 1
+            faults.append(fault(name, line, "encoding", "the file is not UTF-8"))
+    return found, faults
+
+
+def asset(name: str) -> str:
+    """The text of assets/prompts/<name>, as a model gets it."""
+    return (cli.ROOT / "assets" / "prompts" / name).read_text(encoding="utf-8").strip()

@@ -1,0 +1,120 @@
+"""Where Slurm is: this machine, or a login node by ssh."""
+
+import functools
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from decksmith.core import cli
+
+Done = subprocess.CompletedProcess[bytes]
+
+
+class Here:
+    """This machine as the place where Slurm is."""
+
+    name: str | None = None  # of a login node
+
+    @property
+    def root(self) -> Path:
+        """The checkout's folder in this place."""
+        return cli.ROOT
+
+    def shell(self, text: str) -> Done:
+        """Run a sh script."""
+        return _run(["sh", "-c", text])
+
+    def must(self, done: Done) -> None:
+        """Raises cli.TryAgain for a command that failed."""
+        if done.returncode:
+            command = shlex.join(map(str, done.args))[:120]
+            raise cli.TryAgain(f"{self.name}: {command}: {last_line(done.stderr)}")
+
+    def send(self, run: Path) -> None:
+        """Bring what was frozen to this place."""
+
+    def fetch(self, run: Path) -> None:
+        """Bring back what the job made."""
+
+    def close(self) -> None:
+        """Give back what the connection holds."""
+
+
+class There(Here):
+    """A login node by ssh, LOGIN or LOGIN:FOLDER of its checkout; DECKSMITH_SSH replaces the command `ssh` (and its
+    options)."""
+
+    def __init__(self, host: str):
+        self.name, _, folder = host.partition(":")
+        self.folder = folder or "decksmith"
+        # One connection for all polls, through a socket that nobody else reaches, and no question that nobody answers.
+        self.sockets = tempfile.mkdtemp(prefix="ds-")
+        self.ssh = shlex.split(os.environ.get("DECKSMITH_SSH") or "ssh")
+        for option in (
+            "BatchMode=yes",
+            "ControlMaster=auto",
+            f"ControlPath={self.sockets}/%C",
+            "ControlPersist=60",
+        ):
+            self.ssh += ["-o", option]
+
+    @functools.cached_property
+    def root(self) -> Path:  # type: ignore[override]
+        """The checkout's folder there. Raises cli.Missing."""
+        done = self.shell(
+            f"cd {shlex.quote(self.folder)} && ls bin/job-submit > /dev/null && pwd -P"
+        )
+        if done.returncode:
+            raise cli.Missing(
+                f"{self.name}: no checkout in {self.folder} ({last_line(done.stderr)}); there: git clone .. {self.folder}, "
+                f"make -C {self.folder} setup, and the images (make images)"
+            )
+        return Path(done.stdout.decode().strip())
+
+    def shell(self, text: str) -> Done:
+        remote = [*self.ssh, str(self.name), f"sh -c {shlex.quote(text)}"]
+        return super().shell(shlex.join(remote))
+
+    def send(self, run: Path) -> None:
+        """The snapshot and job.json to the same place below the checkout there."""
+        far = self.root / below_root(run)
+        snapshot, logs = shlex.quote(str(far / "snapshot")), shlex.quote(str(far / "slurm"))
+        self.must(self.shell(f"mkdir -p {snapshot} {logs}"))
+        self._rsync("--delete", f"{run / 'snapshot'}/", f"{self.name}:{far}/snapshot/")
+        self._rsync(run / "job.json", f"{self.name}:{far}/")
+
+    def fetch(self, run: Path) -> None:
+        """What the job made, without the optimizer's state and the snapshot."""
+        left = ("/snapshot", "optimizer", "/home", "*.tmp")
+        far = self.root / below_root(run)
+        self._rsync(*(f"--exclude={name}" for name in left), f"{self.name}:{far}/", f"{run}/")
+
+    def close(self) -> None:
+        subprocess.run([*self.ssh, "-O", "exit", str(self.name)], capture_output=True)
+        shutil.rmtree(self.sockets, ignore_errors=True)
+
+    def _rsync(self, *arguments: Any) -> None:
+        self.must(_run(["rsync", "-a", "-e", shlex.join(self.ssh), *map(str, arguments)]))
+
+
+def below_root(run: Path) -> Path:
+    """The path of a run folder below the checkout. Raises cli.BadConfig for one that lies elsewhere."""
+    if not run.is_relative_to(cli.ROOT):
+        raise cli.BadConfig(
+            f"{run}: with --host, the run folder must lie in the checkout ({cli.ROOT}), so that its place there is known"
+        )
+    return run.relative_to(cli.ROOT)
+
+
+def last_line(said: bytes) -> str:
+    """The last line that a command said on stderr."""
+    lines = said.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no message"
+
+
+def _run(argv: list[str]) -> Done:
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True)
