@@ -390,7 +390,7 @@ def _plot(rows, limit):
 
 def _adapter(made, out):
     """Write the card of an adapter; returns it as a file."""
-    from decksmith.results import claims
+    from decksmith.results import tables
 
     config, report = _object(made.files["adapter_config.json"]), _report(made, out.parent)
     compared = None
@@ -442,7 +442,7 @@ def _adapter(made, out):
         base=base,
         shape=shape,
         compared=compared,
-        said=claims.headline(compared) if compared else None,
+        said=tables.headline(compared) if compared else None,
     )
     return {"README.md": out / "README.md"}
 
@@ -482,7 +482,7 @@ def _write_card(path, kind, meta, report, **known):
     import jinja2
     from huggingface_hub.utils import yaml_dump
 
-    from decksmith.results.runs import markdown_table
+    from decksmith.results.text import markdown_table
 
     def table(header, rows, words=1):
         return "\n".join(

@@ -15,7 +15,9 @@ from collections import Counter, defaultdict
 
 from decksmith.core import cli, stream
 from decksmith.results import claims, plots, stats
-from decksmith.results.runs import COLORS, TITLES, interval, markdown_table
+from decksmith.results.runs import COLORS
+from decksmith.results.summary import TITLES
+from decksmith.results.text import interval, markdown_table, p_value
 from decksmith.study import crowds, outside
 
 RESAMPLES = 2000
@@ -1172,7 +1174,7 @@ def tables(found):
                     str(p["bad"]),
                     interval(p["share"]),
                     interval(p["difference"]),
-                    claims.p_text(p["p_holm"]),
+                    p_value(p["p_holm"]),
                 ]
                 for p in found["pairs"]
             ],
