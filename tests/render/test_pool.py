@@ -323,9 +323,11 @@ def png(width=8, height=8):
     """A small grey picture without any library."""
     import zlib
 
-    chunk = lambda kind, data: (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    )  # noqa: E731
+    def chunk(kind, data):
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
     rows = b"".join(b"\0" + b"\x90" * width for _ in range(height))
     return (
         b"\x89PNG\r\n\x1a\n"

@@ -14,6 +14,8 @@ import tempfile
 import tomllib
 from pathlib import Path
 
+from decksmith.core import inherit
+
 ROOT = Path(__file__).resolve().parents[3]
 DECK = "---\ntheme: default\n---\n\n# One\n\n---\n\n# Two\n\n---\n\n# Three\n"
 
@@ -220,7 +222,7 @@ def main():
             options.protocol,
             f"choose one of {', '.join(p.stem for p in protocol.parent.glob('*.toml'))}",
         ):
-            judge = tomllib.loads(protocol.read_text())["judge"]
+            judge = inherit.read(protocol, protocol.parent)["judge"]
             names += [judge["model"]] if judge.get("model") else []
         models(report, names)
     cluster(report)

@@ -18,12 +18,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from decksmith import __version__
-from decksmith.core import cli, stream
+from decksmith.core import cli, inherit, stream
 from decksmith.core.protocol import Protocol
 from decksmith.decks import pictures
 from decksmith.judging import identity, judges
@@ -110,9 +111,10 @@ def pack(paths: Sequence[Path], out: Path) -> Path:
             )
         entries |= {f"runs/{name}/{file}": data for file, data in files.items()}
         entries[f"runs/{name}/gen.jsonl"] = _replies(folder, records)
-        entries[f"assets/protocols/{protocol.name}.toml"] = _read(
-            cli.ROOT / f"assets/protocols/{protocol.name}.toml"
-        )
+        own = cli.ROOT / f"assets/protocols/{protocol.name}.toml"
+        extended = tomllib.loads(own.read_text(encoding="utf-8")).get("extends")
+        for path in [own, *([inherit.source(own, extended, own.parent)] if extended else [])]:
+            entries[f"assets/protocols/{path.name}"] = _read(path)
         if prompt := protocol.judge.get("prompt"):
             entries[f"assets/prompts/{prompt}"] = _read(cli.ROOT / "assets/prompts" / prompt)
         known = registry.models()
