@@ -309,7 +309,8 @@ def _cost(gens: list[Record], judged: list[Record]) -> float | None:
         grade["detail"]["usage"] for grade in judged if "usage" in (grade.get("detail") or {})
     ]
     costs = [usage.get("cost") for usage in usages]
-    return None if None in costs or not costs else round(sum(costs), 6)
+    known = [cost for cost in costs if cost is not None]
+    return round(sum(known), 6) if costs and len(known) == len(costs) else None
 
 
 def _extra(spec: Record, records: list[Record]) -> Record:
@@ -523,8 +524,8 @@ def _difference(ours: list[float], base: list[float]) -> Record:
     """`stats.differences` of the scores of the same questions, rounded for a record."""
     import numpy
 
-    sides = [numpy.array(scores, dtype=float)[:, None] for scores in (ours, base)]
-    result = stats.differences(*sides, (0, 1), strict=True)
+    a, b = (numpy.array(scores, dtype=float)[:, None] for scores in (ours, base))
+    result = stats.differences(a, b, (0, 1), strict=True)
     return {
         key: int(value[0]) if key in COUNTS else stats.number(value[0], 6 if key == "p" else 4)
         for key, value in result.items()
