@@ -88,6 +88,8 @@ $(PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/prompts.j
 	  bin/deck-scan --run $(@D) |
 	  bin/deck-score --protocol $(PROTOCOL) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
+	# A deck without a score through no fault of its model's is done again by the next make: older than its prompts.
+	! grep -qE '"kind":"(renderer|judge|infra)"' $@ || touch -t 197001020000 $@
 
 $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(RULES) %/$(FOR_RUN) | run-tools
 	$(call SAY,$(@D): prompts of $(PROTOCOL)$(LIMIT:%=$(comma) %))
