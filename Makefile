@@ -232,18 +232,8 @@ BENCHES := $(foreach model,$(filter-out smol-outline,$(MODEL)),$(subst :,@,$(pat
 bench: $(BENCHES) $(if $(filter slidevbench%,$(BENCH)),$(RUNS:%=%/summary.json))
 $(BENCHES): run-tools .venv/.bench $(if $(filter local,$(MODEL)),.venv/.local \
   assets/engine/node_modules/.done)
-	model=$(word 2,$(subst /, ,$@)) each=$(subst @,:,$(notdir $@))
-	name=$${each%:*} results=results/bench/$(word 2,$(subst /, ,$@))
-	whole=$$results/$$name run=$$results/$$name$(if $(SHARD),/shard-$(subst /,-of-,$(SHARD)))
-	echo "$$each: $$model$(SHARD:%=, part %)" >&2
-	mkdir -p $$run
-	flags=$$(bin/within tools python3 -m decksmith.benchmarks.tasks $$each $$model)
-	bin/bench-prepare $$name | bin/record-sample --limit $(or $(LIMIT),0) > $$whole/questions.jsonl.$$$$.tmp
-	mv $$whole/questions.jsonl.$$$$.tmp $$whole/questions.jsonl
-	bin/record-sample --shard $(or $(SHARD),1/1) < $$whole/questions.jsonl | bin/bench-prompt $(SHOTS:%=--shots %) |
-	  bin/chat-generate --model $$model --run $$run $$flags $(JOBS:%=--jobs %) | bin/bench-grade --run $$run $(JUDGE:%=--judge %) > $$run/rows.jsonl.$$$$.tmp
-	mv $$run/rows.jsonl.$$$$.tmp $$run/rows.jsonl
-	$(if $(SHARD),,bin/bench-summarize --table --out $$results < $$run/rows.jsonl)
+	LIMIT='$(LIMIT)' SHARD='$(SHARD)' SHOTS='$(SHOTS)' JOBS='$(JOBS)' JUDGE='$(JUDGE)' \
+	  make/bench $(subst @,:,$(notdir $@)) $(word 2,$(subst /, ,$@))
 
 ## bench-merge: the parts of MODEL's benchmarks into one each
 bench-merge: .venv/.python

@@ -48,7 +48,8 @@ lint: .venv/.dev
 	PYTHONPATH=lib .venv/bin/lint-imports --no-logo | tail -3
 	.venv/bin/mypy lib/decksmith
 	.venv/bin/python3 tests/pages.py --check
-	.venv/bin/shellcheck -x bin/within containers/build containers/verify slurm/*.sh slurm/*.sbatch \
+	.venv/bin/shellcheck -x bin/within make/bench containers/build containers/verify slurm/*.sh \
+	  slurm/*.sbatch \
 	  tests/slurm/setup .ci/run tests/helper.bash
 
 ## bench-self: our own speed, as ratios measured in one run: docs/speed.md

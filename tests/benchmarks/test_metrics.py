@@ -244,10 +244,10 @@ def sides(ours, base, n=30):
     ],
 )
 def test_two_models_are_compared_question_by_question(ours, base, verdict, said):
-    from decksmith.results import claims
+    from decksmith.results import regressions
 
     (entry,) = metrics.compare(*sides(ours, base))
-    found, sentence = claims.benchmark("tuned", "base", entry)
+    found, sentence = regressions.benchmark("tuned", "base", entry)
     assert found == verdict and said in sentence
 
 
@@ -268,12 +268,12 @@ def test_games_in_pairs_have_their_rate_of_flips_and_cost_of_the_judge():
 
 
 def test_a_loss_is_ruled_out_up_to_the_margin_and_no_further():
-    from decksmith.results import claims
+    from decksmith.results import regressions
 
     for margin, verdict in ((0.1, "cannot tell"), (0.15, "holds")):
         (entry,) = metrics.compare(*sides(5, 5), margin)
-        assert claims.benchmark("tuned", "base", entry)[0] == verdict
-    assert claims.benchmark("tuned", "base", entry)[1].endswith(
+        assert regressions.benchmark("tuned", "base", entry)[0] == verdict
+    assert regressions.benchmark("tuned", "base", entry)[1].endswith(
         "(difference 0.00 [-0.14, 0.14]); a loss of more than 0.141 is ruled out"
     )
 
@@ -298,11 +298,11 @@ def side(scores):
     ],
 )
 def test_the_gate_passes_only_what_is_shown(ours, base, outcome):
-    from decksmith.results import claims
+    from decksmith.results import regressions
 
     (entry,) = compared = metrics.compare(side(ours), side(base))
-    entry["verdict"], entry["sentence"] = claims.benchmark("tuned", "base", entry)
-    said, found = claims.regressions("tuned", "base", compared)
+    entry["verdict"], entry["sentence"] = regressions.benchmark("tuned", "base", entry)
+    said, found = regressions.summary("tuned", "base", compared)
     assert (
         found == outcome
         and ("questions are needed" in said) == (outcome == "open")
@@ -351,11 +351,11 @@ def test_equal_values_on_all_questions_leave_an_interval_that_knows_their_number
 
 
 def test_a_benchmark_of_one_side_only_is_named_and_two_judges_are_not_compared():
-    from decksmith.results import claims
+    from decksmith.results import regressions
 
     ours, base = sides(3, 8)
     found = metrics.compare(ours, {"needle": base["arithmetic"]})
-    assert [claims.benchmark("tuned", "base", entry) for entry in found] == [
+    assert [regressions.benchmark("tuned", "base", entry) for entry in found] == [
         (
             "refused",
             "arithmetic: not compared; base has no results (make bench MODEL=base BENCH=arithmetic)",
@@ -375,12 +375,12 @@ def test_a_benchmark_of_one_side_only_is_named_and_two_judges_are_not_compared()
 
 
 def test_replies_that_were_cut_off_stand_beside_the_sentence():
-    from decksmith.results import claims
+    from decksmith.results import regressions
 
     ours, base = sides(5, 5)
     for i in range(6):
         ours["arithmetic"][f"q{i}"][0]["gen"]["finish_reason"] = "length"
     (entry,) = metrics.compare(ours, base)
-    assert claims.benchmark("tuned", "base", entry)[1].endswith(
+    assert regressions.benchmark("tuned", "base", entry)[1].endswith(
         "are needed. Cut off at the token limit: 20 % and 0 % of the replies"
     )

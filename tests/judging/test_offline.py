@@ -630,6 +630,7 @@ def test_the_overall_score_of_a_prompt_that_lacks_asks_is_null_and_no_fault_rend
 
 def test_tables_say_how_many_prompts_lack_what_and_give_their_decks_no_overall(good):
     from decksmith.results import runs
+    from decksmith.results.summary import columns, summarize
 
     def scored(ident, **more):
         record = (
@@ -643,9 +644,9 @@ def test_tables_say_how_many_prompts_lack_what_and_give_their_decks_no_overall(g
 
     failed = {"error": {"kind": "model", "class": "no-deck", "message": "none"}}
     records = [scored("p1"), scored("p2", **NONSENSE), scored("p3", **NONSENSE, gen=failed)]
-    summary = runs.summarize(enumerate(records, 1))
+    summary = summarize(enumerate(records, 1))
     assert summary["lacks"]["asks.slides"] == 2 and summary["faults"]["kinds"]["judge"] == 0
-    found = runs.columns(records, "floor")
+    found = columns(records, "floor")
     assert [set(found[name]) for name in ("overall", "content", "design")] == [
         {"p1"},
         {"p1"},

@@ -67,7 +67,7 @@ def members(path):
 
 def test_every_stage_of_a_finished_run_is_kept_on_a_rerun(root):
     done = script(
-        root, "bin/run-why results/runs/fake $(head -1 data/prompts.jsonl | cut -d'\"' -f4)"
+        root, "bin/run-explain results/runs/fake $(head -1 data/prompts.jsonl | cut -d'\"' -f4)"
     )
     assert done.returncode == 0, done.stderr
     kept = [

@@ -13,7 +13,7 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.judging import identity, scoring
 from decksmith.models import client
-from decksmith.results import claims
+from decksmith.results import claims, pairs, tables
 from decksmith.results.runs import load
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
@@ -154,7 +154,7 @@ def test_faults_that_are_not_the_model_s_are_never_floored_but_may_undo_a_claim(
     pair = next(
         pair
         for pair in claims.compare(loaded)["pairs"]
-        if (pair["accounting"], pair["measure"]) == claims.HEADLINE
+        if (pair["accounting"], pair["measure"]) == pairs.HEADLINE
     )
     assert pair["verdict"] == "beats" and pair["difference"]["n"] == 109
     assert pair["bounds"]["least"] < pair["difference"]["mean"] < pair["bounds"]["most"]
@@ -289,7 +289,7 @@ def test_rows_of_a_model_that_failed_cannot_be_left_out(tmp_path):
     ]
     assert compared["left_out"] == {"alpha": [f"p{n}" for n in range(10)], "beta": []}
     assert (
-        claims.headline(compared)[-1]
+        tables.headline(compared)[-1]
         == "- alpha: 10 of its decks are left out, which not all have (p0, p1, p2, p3, p4 and 5 more)"
     )
     assert all("common prompt" in pair["sentence"] for pair in compared["pairs"])
@@ -343,7 +343,7 @@ def test_what_differs_in_the_requests_is_always_listed(runs):
     plain = {"overall": 3.0, "body": {"max_tokens": 1024}}
     same = runs(a=[plain] * 8, b=[plain] * 8)
     assert asked(same) == {}
-    assert claims.asked_table(same, claims.compare(same)) == (
+    assert tables.asked_table(same, claims.compare(same)) == (
         "How the models were asked",
         ["Setting", "a", "b"],
         [["every setting", "the same", "the same"]],
@@ -356,7 +356,7 @@ def test_what_differs_in_the_requests_is_always_listed(runs):
         "reasoning.effort": {"a": None, "b": "high"},
     }
     table = next(
-        table for table in claims.tables(unlike, claims.compare(unlike)) if table[0] == claims.ASKED
+        table for table in tables.tables(unlike, claims.compare(unlike)) if table[0] == tables.ASKED
     )
     assert (
         table[2] == [["max_tokens", "1024", "4096"], ["reasoning.effort", "not set", "high"]]
@@ -369,7 +369,7 @@ def test_how_another_tool_asked_is_unknown_and_said_so(tmp_path):
     loaded = load(
         [rows(tmp_path / "t.jsonl", *(other(model, f"p{n}") for n in range(8) for model in "xy"))]
     )
-    assert claims.asked_table(loaded, claims.compare(loaded))[2:] == (
+    assert tables.asked_table(loaded, claims.compare(loaded))[2:] == (
         [["every setting", "unknown", "unknown"]],
         "What was sent to x and y is not recorded.",
     )
@@ -377,13 +377,13 @@ def test_how_another_tool_asked_is_unknown_and_said_so(tmp_path):
 
 def test_every_sentence_names_measure_accounting_and_n(runs):
     compared = claims.compare(runs(a=[4.0, {"fault": "model"}] + [4.0] * 8, b=[3.0] * 10))
-    pairs, titles = compared["pairs"], compared["titles"]
-    for pair in pairs:
-        named = re.escape(f"{titles[pair['measure']]}, {claims.ACCOUNTINGS[pair['accounting']]}")
+    titles = compared["titles"]
+    for pair in compared["pairs"]:
+        named = re.escape(f"{titles[pair['measure']]}, {pairs.ACCOUNTINGS[pair['accounting']]}")
         assert re.search(rf" on \d+( and \d+)?( of \d+)? prompts, {named}", pair["sentence"])
     assert "on 9 and 10 of 10 prompts, Verifiable part (offline), renderable only" in next(
         pair["sentence"]
-        for pair in pairs
+        for pair in compared["pairs"]
         if (pair["accounting"], pair["measure"]) == ("renderable", "overall")
     )
 
@@ -404,7 +404,7 @@ def test_a_protocol_that_is_not_the_shipped_one_is_named_in_the_headline(tmp_pat
         "a beats b by 1.00 [0.01, 1.66] on 8 prompts, Verifiable part (offline), floor, not the shipped protocol"
     ]
     assert (
-        claims.headline(compared)[-1]
+        tables.headline(compared)[-1]
         == "- the protocol is not the shipped one: score.weights.viscraft: 0.9 != 0.1"
     )
 
@@ -523,7 +523,7 @@ def test_prompts_of_a_domain_are_no_independent_witnesses(runs):
     assert apart["headlines"][0].startswith("a beats b") and together["headlines"][0].startswith(
         "a is not separated from b"
     )
-    notes = [note for _, _, _, note in claims.tables(write(lambda n: f"d{n // 5}"), together)]
+    notes = [note for _, _, _, note in tables.tables(write(lambda n: f"d{n // 5}"), together)]
     assert any("clustered by domain (6 domains)" in note for note in notes)
 
 
@@ -563,7 +563,7 @@ def test_scores_of_another_tool_are_compared_by_the_same_rules(tmp_path):
     pair = next(
         pair
         for pair in compared["pairs"]
-        if (pair["accounting"], pair["measure"]) == claims.HEADLINE
+        if (pair["accounting"], pair["measure"]) == pairs.HEADLINE
     )
     assert (pair["difference"]["n"], pair["difference"]["mean"]) == (
         11,
@@ -669,9 +669,9 @@ def test_one_measure_gets_no_table_of_how_far_the_ranking_holds_and_its_time_is_
             )
         ]
     )
-    titles = [title for title, *_ in claims.tables(loaded, claims.compare(loaded))]
+    titles = [title for title, *_ in tables.tables(loaded, claims.compare(loaded))]
     assert titles == ["What happened", "How the models were asked", "Scores", "Paired by prompt"]
-    assert [row[-1] for row in claims.tables(loaded, claims.compare(loaded))[0][2]] == [
+    assert [row[-1] for row in tables.tables(loaded, claims.compare(loaded))[0][2]] == [
         "unknown",
         "unknown",
     ]
@@ -687,7 +687,7 @@ def test_a_run_and_the_scores_of_another_tool_never_share_a_table(runs, tmp_path
 
 
 def test_no_other_code_prints_a_ranking_or_a_winner():
-    """Sentences that separate models are strings of claims.py; a string elsewhere with such a word is a second path. The words "beats", a
+    """Sentences that separate models are strings of claims.py and regressions.py; a string elsewhere with such a word is a second path. The words "beats", a
     verdict, and "winner", a column of other people's votes, are no sentences."""
     words = re.compile(
         r"\b(beats?|outperforms?|better than|worse than|wins? against|winner|ranked|1st|first place|best model|leaderboard)\b",
@@ -700,7 +700,7 @@ def test_no_other_code_prints_a_ranking_or_a_winner():
         if "python3" in path.read_text().partition("\n")[0]
     ]
     for path in [*(cli.ROOT / "lib/decksmith").rglob("*.py"), *scripts]:
-        if path.name == "claims.py":
+        if path.name in ("claims.py", "regressions.py"):
             continue
         tree = ast.parse(path.read_text())
         docs = {

@@ -16,7 +16,7 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.judging import scoring
-from decksmith.results import claims, looks, report, sequential
+from decksmith.results import claims, looks, pairs, report, sequential
 from decksmith.results.runs import load
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -299,9 +299,9 @@ def test_a_headline_by_a_confidence_sequence_and_what_it_speaks_for(runs):
     (pair,) = (
         pair
         for pair in compared["pairs"]
-        if (pair["accounting"], pair["measure"]) == claims.HEADLINE
+        if (pair["accounting"], pair["measure"]) == pairs.HEADLINE
     )
-    values = [x - y for _, x, y in claims.in_order(*loaded)]
+    values = [x - y for _, x, y in pairs.in_order(*loaded)]
     assert pair["by"] == "confidence sequence" and pair["difference"]["lo"] == round(
         sequential.interval(values, -4, 4)["lo"], 4
     )

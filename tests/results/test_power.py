@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy
 import pytest
 from decksmith.core import cli
-from decksmith.results import power, runs, stats
+from decksmith.results import power, runs, stats, summary
 
 sys.path[:0] = [
     str(Path(__file__).resolve().parents[1]),
@@ -145,7 +145,7 @@ def test_equal_replies_of_one_model_are_judged_again_and_others_are_further_samp
     assert {tuple(map(len, cells)) for cells in power._scores([run, other]).values()} == {(1, 1)}
     assert (
         power._scores([run, again]).keys()
-        == runs.columns(run["records"], "floor")["overall"].keys()
+        == summary.columns(run["records"], "floor")["overall"].keys()
     )
 
 

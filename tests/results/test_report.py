@@ -7,9 +7,11 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.judging import scoring
-from decksmith.results import claims, report, stats
+from decksmith.results import claims, report, stats, tables
 from decksmith.results.plots import plots
-from decksmith.results.runs import HAPPENED, NOTES, load, spent, summarize
+from decksmith.results.runs import load
+from decksmith.results.summary import summarize
+from decksmith.results.tables import HAPPENED, NOTES, spent
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402
@@ -266,7 +268,7 @@ def runs(tmp_path):
 
 def test_the_table_states_everything_and_claims_nothing_that_the_lost_decks_could_undo(runs):
     loaded = load([runs / "low", runs / "high"])
-    said = claims.markdown(loaded, claims.compare(loaded))
+    said = tables.markdown(loaded, claims.compare(loaded))
     identity = json.loads((runs / "low" / "protocol.json").read_text())["hash"][:12]
     three, two, few = "2.00 [1.00, 4.48]", "2.50 [1.00, 5.00]", "2.00 [1.00, 5.00]"
     low = {
@@ -319,7 +321,7 @@ Judge: offline-v1 (offline measures, no vision model looked at these pictures). 
 | high minus low | Verifiable part (offline), renderable only | 2 | 0.05 | – | – | – | 2/0/0 | – |
 | high minus low | Verifiable part (offline), both scored | 2 | 0.05 | – | – | – | 2/0/0 | – |
 
-{claims.FAMILY} Intervals and p of the headline: each prompt by itself.
+{tables.FAMILY} Intervals and p of the headline: each prompt by itself.
 
 **Headline: Verifiable part (offline), floor**
 

@@ -182,7 +182,7 @@ def test_the_tables_give_ranges_of_ranks():
         [run("A", scores(5, 3, 3, 3), craft=2.0), run("B", scores(2, 4, 4, 4))],
         {"A": [1, 1], "B": [2, 2]},
     )
-    (_, header, rows), (_, _, swaps) = robustness.tables(card)
+    (_, header, rows, _), (_, _, swaps, _) = robustness.tables(card)
     assert header == [
         "Model",
         "Rank, any change",

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.judging import identity
-from decksmith.results.runs import load, summarize
+from decksmith.results.runs import load
+from decksmith.results.summary import summarize
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402

@@ -5,7 +5,9 @@ Everything is drawn from a seed, so rows are the same everywhere; each generator
 """
 
 import random
+from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 PEOPLE = (
     "Amara",
@@ -39,7 +41,7 @@ THINGS = (
 )
 
 
-def arithmetic(source):
+def arithmetic(source: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Word problems of one to four steps with exact answers; the subset names the number of steps."""
     draw = random.Random(f"arithmetic {source['seed']}")
     for number in range(source["rows"]):
@@ -284,11 +286,12 @@ CLASHES = (
 )
 
 
-def instructions(source):
+def instructions(source: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Writing tasks with one to three constraints that a program checks; the subset names their number."""
     draw = random.Random(f"instructions {source['seed']}")
     for number in range(source["rows"]):
-        wanted, chosen = 1 + number % 3, []
+        wanted = 1 + number % 3
+        chosen: list[Any] = []
         for name, arguments, sentence in draw.sample(_constraints(draw), 5):
             found = {
                 name,
@@ -334,7 +337,7 @@ FORMS = (
 )
 
 
-def briefs(source):
+def briefs(source: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Short texts to be written from five facts, each with the criteria that a judge checks one by one; the subset names the form."""
     draw = random.Random(f"briefs {source['seed']}")
     for number in range(source["rows"]):
@@ -411,7 +414,7 @@ PLACES = (
 )
 
 
-def needle(source):
+def needle(source: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Numbers hidden in filler of 300 to 19,200 words, one or four of them asked for; the subset names the words and how many."""
     draw = random.Random(f"needle {source['seed']}")
     kinds = [(words, asked) for words in (300, 1200, 4800, 19200) for asked in (1, 4)]

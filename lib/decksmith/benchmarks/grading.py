@@ -4,21 +4,31 @@ Graders run in processes of their own with a limit for each row: symbolic compar
 that stalls or crashes its grader is wrong, since that is the model's doing; a machine that is too busy to grade is an error of the row.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
+import multiprocessing
 import os
 import re
+import resource
+import signal
+import sys
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from decksmith.benchmarks import tasks
 from decksmith.benchmarks.graders import choice, code, math
 from decksmith.core import cli, stream
 from decksmith.core.stream import Fault
+from decksmith.models import registry
 
-SECONDS = (
-    2.0  # of its own CPU time that a grader has for one row; an answer that takes more is wrong
-)
+Record = dict[str, Any]
+
+SECONDS = 2.0  # of CPU time that a grader has for one row; an answer that takes more is wrong
 WALL = 30  # times as long by the clock: a process that has come to no end by then is looked at a second time
 START = 120  # seconds for a grader to start and to grade a known answer
 MEMORY = 2 << 30  # bytes of address space of a grader
@@ -27,37 +37,40 @@ ROWS = 32  # at once: those that wait for a judge cost nothing, and of the other
 VERSION = 3  # of the rules: raised when a verdict can change, so that kept grades are made again
 
 
+# How a grader's process ends that somebody else ended; None: it has not.
+FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT, None)
+
+
 class Graders:
-    """Grades records: `await work(record)` gives the value of "grade"; `jobs` processes, `seconds` of CPU for each row. `judge` (an entry of the
-    registry) and `endpoint` (base_url, slug, key_env) replace the judge that a benchmark names; with `run` its verdicts are kept there."""
+    """Grades records: `await work(record)` gives the value of "grade"; `jobs` processes, `seconds` of CPU for each row.
 
-    def __init__(self, jobs=2, seconds=SECONDS, run=None, judge=None, **endpoint):
-        self.jobs, self.seconds, self.run, self.judge, self.endpoint = (
-            jobs,
-            seconds,
-            run,
-            judge,
-            endpoint,
-        )
-        self.idle, self.all, self.judges, self.verdicts, self.slots = (
-            defaultdict(list),
-            [],
-            {},
-            None,
-            asyncio.Semaphore(jobs),
-        )
+    `judge` (an entry of the registry) and `endpoint` (base_url, slug, key_env) replace the judge that a benchmark names;
+    with `run` its verdicts are kept there.
+    """
 
-    def inputs(self, record):
+    def __init__(
+        self,
+        jobs: int = 2,
+        seconds: float = SECONDS,
+        run: Path | None = None,
+        judge: str | None = None,
+        **endpoint: Any,
+    ) -> None:
+        self.jobs, self.seconds, self.run = jobs, seconds, run
+        self.judge, self.endpoint = judge, endpoint
+        self.slots = asyncio.Semaphore(jobs)
+        self.all: list[_Worker] = []
+        self.idle: dict[str, list[_Worker]] = defaultdict(list)  # by grader
+        self.judges: dict[str, Judge] = {}  # by benchmark
+        self.verdicts: stream.Journal | None = None
+
+    def inputs(self, record: Record) -> list[Any]:
         """Everything a grade depends on."""
         gen, spec = record["gen"], tasks.load(record["task"]["bench"])
         judged = []
         if spec["grader"] in JUDGED:
-            from decksmith.models import registry
-
-            judged = [
-                registry.model(self._named(spec), **self.endpoint).slug,
-                tasks.template(JUDGED[spec["grader"]]),
-            ]
+            judge = registry.model(self._judge_of(spec), **self.endpoint)
+            judged = [judge.slug, tasks.template(JUDGED[spec["grader"]])]
         return [
             rules(spec, record["task"]),
             gen.get("text"),
@@ -69,124 +82,118 @@ class Graders:
             *judged,
         ]
 
-    def _named(self, spec):
-        return (
-            None
-            if self.endpoint.get("base_url") and self.endpoint.get("slug")
-            else self.judge or spec["judge"]["model"]
-        )
+    def _judge_of(self, spec: Record) -> str | None:
+        """The registry's name of the judge of a benchmark; None where an endpoint is its whole description."""
+        if self.endpoint.get("base_url") and self.endpoint.get("slug"):
+            return None
+        return self.judge or spec["judge"]["model"]
 
-    async def work(self, record):
+    async def work(self, record: Record) -> Record:
         spec, gen = tasks.load(record["task"]["bench"]), record["gen"]
         if spec["grader"] == "deck":
             raise cli.BadData(
                 f"{record['id']}: decks are scored by deck-parse .. deck-score (make baseline), not here"
             )
-        text, cut = gen.get("text") or "", gen.get("finish_reason") == "length"
+        text = gen.get("text") or ""
         if not text.strip():
-            found = {"verdict": "no_answer", "answer": None}
+            found: Record = {"verdict": "no_answer"}
         elif spec["grader"] in JUDGED:
-            if self.run is not None and not self.verdicts:
-                self.verdicts = verdicts(self.run)
-            if spec["name"] not in self.judges:
-                self.judges[spec["name"]] = Judge(
-                    self._named(spec), self.verdicts, spec["judge"].get("sampling"), **self.endpoint
-                )
-            found = await judged(self.judges[spec["name"]], spec, record)
+            found = await judged(self._open(spec), spec, record)
         else:
             task = dict(record["task"])
             if spec["grader"] == "choice":
                 task["expected"] = tasks.letter(record)
             async with self.slots:
                 found = await asyncio.to_thread(self._apart, spec, task, text)
-            if blamed := (found.get("detail") or {}).get("fault"):
-                stream.warn(record["id"], f"wrong, since {blamed['message']}")
-        score = found.pop("score", float(found["verdict"] == "right"))
+        detail = found.get("detail") or {}
+        if fault := detail.get("fault"):
+            stream.warn(record["id"], f"wrong, since {fault['message']}")
         return {
             "verdict": found["verdict"],
-            "score": score,
+            "score": found.get("score", float(found["verdict"] == "right")),
             "answer": found.get("answer"),
-            "truncated": cut,
-            "detail": found.get("detail") or {},
+            "truncated": gen.get("finish_reason") == "length",
+            "detail": detail,
             "rules": rules(spec, record["task"]),
         }
 
-    def valid(self, _record, value):
+    def _open(self, spec: Record) -> Judge:
+        """The judge of a benchmark, opened once."""
+        if self.run is not None and not self.verdicts:
+            self.verdicts = verdicts(self.run)
+        if spec["name"] not in self.judges:
+            sampling = spec["judge"].get("sampling")
+            name = self._judge_of(spec)
+            self.judges[spec["name"]] = Judge(name, self.verdicts, sampling, **self.endpoint)
+        return self.judges[spec["name"]]
+
+    def valid(self, _record: Record, value: Record) -> bool:
         """Whether a kept grade holds: one of an answer that took too long not where it is now given longer."""
         blamed = (value.get("detail") or {}).get("fault")
         return not blamed or blamed.get("seconds", self.seconds) >= self.seconds
 
-    def _apart(self, spec, task, text):
-        """The grade from a process. One that ends or hangs is replaced and the row tried once more, since the machine may be at fault;
-        what happens again is the answer's doing, if the new process was in order before."""
-        coded, own = spec["grader"] == "code", self.seconds
-        seconds = code.seconds(task) if coded else own * WALL  # the sandbox has limits of its own
+    def _apart(self, spec: Record, task: Record, text: str) -> Record:
+        """The grade from a process. One that ends or hangs is replaced and the row tried once more, since the machine may be
+        at fault; what happens again is the answer's doing, if the new process was in order before."""
+        grader = spec["grader"]
+        own: float | None = self.seconds
+        seconds = self.seconds * WALL
+        if grader == "code":  # the sandbox has limits of its own
+            own, seconds = None, code.seconds(task)
         for attempt in (1, 2):
-            worker = (
-                self.idle[spec["grader"]].pop()
-                if self.idle[spec["grader"]]
-                else _Worker(self, spec["grader"])
-            )
+            worker = self.idle[grader].pop() if self.idle[grader] else _Worker(self, grader)
             try:
-                kind, value = worker.ask((spec, task, text), None if coded else own, seconds)
+                kind, value = worker.ask((spec, task, text), own, seconds)
             except (TimeoutError, EOFError, OSError) as failure:
-                found = self._failed(worker, failure, attempt, coded, seconds)
-                if found:
-                    return found
+                timeout = isinstance(failure, TimeoutError)
+                ended = worker.ended(0 if timeout else 10)
+                if ended == -signal.SIGPROF:  # its own limit
+                    return blamed(
+                        "stalls-grader",
+                        f"its answer takes a grader more than {self.seconds:g} s of CPU time",
+                        seconds=self.seconds,
+                    )
+                if grader == "code":
+                    raise _unsure(timeout, ended, seconds) from None
+                if attempt == 2:
+                    return self._twice(worker, timeout, ended, seconds)
                 continue
-            self.idle[spec["grader"]].append(worker)
+            self.idle[grader].append(worker)
             if kind == "stop":
                 raise cli.Missing(value)
             if kind == "fault":
                 raise Fault("judge", *value)
             return value
+        raise AssertionError("the second attempt returns or raises")
 
-    def _failed(self, worker, failure, attempt, coded, seconds):
-        """What follows from a grader's end: the grade of its answer, or None where the row is to be tried again. Raises Fault."""
-        import signal
-
-        worker.process.join(0 if isinstance(failure, TimeoutError) else 10)
-        ended = worker.process.exitcode
-        worker.end()
-        if ended == -signal.SIGPROF:
-            return blamed(
-                "stalls-grader",
-                f"its answer takes a grader more than {self.seconds:g} s of CPU time",
-                seconds=self.seconds,
-            )
-        if attempt == 1 and not coded:
-            return None
-        if isinstance(failure, TimeoutError):
-            if coded or worker.took > seconds / 3:
-                raise Fault(
-                    "judge",
-                    "grader-timeout",
-                    f"the grader took more than {seconds:g} s; the machine may be too busy",
-                )
+    def _twice(self, worker: _Worker, timeout: bool, ended: int | None, seconds: float) -> Record:
+        """The grade of an answer that a second process stumbled over. Raises Fault where the machine may have done it."""
+        if timeout and worker.took <= seconds / 3:
             return blamed(
                 "stalls-grader",
                 f"its answer holds up a grader for more than {seconds:g} s",
                 seconds=self.seconds,
             )
-        if coded or ended in (
-            -signal.SIGKILL,
-            -signal.SIGTERM,
-            -signal.SIGHUP,
-            -signal.SIGINT,
-            None,
-        ):
-            raise Fault(
-                "judge", "grader-crash", f"the grader's process was ended from outside ({ended})"
-            )
+        if timeout or ended in FROM_OUTSIDE:
+            raise _unsure(timeout, ended, seconds)
         return blamed("crashes-grader", f"its answer ends the process of a grader ({ended})")
 
-    async def close(self):
+    async def close(self) -> None:
         for worker in self.all:
             worker.end()
         for judge in self.judges.values():
             await judge.close()
         if self.verdicts:
             self.verdicts.close()
+
+
+def _unsure(timeout: bool, ended: int | None, seconds: float) -> Fault:
+    """The error of a row whose grader came to no end, or to one that is not the answer's doing."""
+    if timeout:
+        said = f"the grader took more than {seconds:g} s; the machine may be too busy"
+        return Fault("judge", "grader-timeout", said)
+    said = f"the grader's process was ended from outside ({ended})"
+    return Fault("judge", "grader-crash", said)
 
 
 # Judges
@@ -202,7 +209,13 @@ class Judge:
     """A model that is asked for verdicts on texts nobody vouches for. What it said stands in `journal` (see `verdicts`) under the request
     it answers, so that no verdict is paid for twice."""
 
-    def __init__(self, name=None, journal=None, sampling=None, **endpoint):
+    def __init__(
+        self,
+        name: str | None = None,
+        journal: stream.Journal | None = None,
+        sampling: Record | None = None,
+        **endpoint: Any,
+    ) -> None:
         """Raises cli.BadConfig for an unknown model or a missing key."""
         from decksmith.models import client
 
@@ -212,7 +225,9 @@ class Judge:
             sampling,
         )
 
-    async def verdict(self, ident, template, fields, read):
+    async def verdict(
+        self, ident: str, template: str, fields: Record, read: Callable[[str], Any]
+    ) -> tuple[Any, Record]:
         """What `read(text)` finds in the judge's reply to a filled template, `(value, usage)`; None is no verdict, and it is asked again.
 
         {mark} in the template is a word that none of the texts can foresee. Raises Fault: of kind judge when no reply has a verdict.
@@ -246,115 +261,104 @@ class Judge:
             f"no verdict in {TRIES} replies; the last ended: {text[-200:]!r}",
         )
 
-    async def close(self):
+    async def close(self) -> None:
         await self.client.close()
 
 
-def verdicts(run):
+def verdicts(run: Path) -> stream.Journal:
     """The journal of a run's verdicts."""
     return stream.Journal(Path(run) / "journal" / "verdicts.jsonl", "verdicts")
 
 
-async def judged(judge, spec, record):
+async def judged(judge: Judge, spec: Record, record: Record) -> Record:
     """The grade that a judge gives one reply."""
-    ident, fields, expected, text = (
-        record["id"],
-        record["task"]["fields"],
-        record["task"]["expected"],
-        record["gen"]["text"],
+    kinds = {"equal": _equal, "rubric": _rubric, "pairwise": _pairwise}
+    found = await kinds[spec["grader"]](judge, record)
+    detail = {"judge": judge.client.model.slug, **found.pop("detail")}
+    return {"answer": None, **found, "detail": detail}
+
+
+async def _equal(judge: Judge, record: Record) -> Record:
+    """Whether the reply comes to what is expected."""
+    fields = {**record["task"]["fields"], "expected": record["task"]["expected"]}
+    fields["reply"] = record["gen"]["text"]
+    said, usage = await judge.verdict(record["id"], JUDGED["equal"], fields, judgement)
+    return {"verdict": "right" if said else "wrong", "detail": {"usage": usage}}
+
+
+async def _rubric(judge: Judge, record: Record) -> Record:
+    """How many of its criteria the reply meets."""
+    wanted = record["task"]["expected"]["criteria"]
+    asks = "\n".join(f"{number}. {ask}" for number, ask in enumerate(wanted, 1))
+    fields = {**record["task"]["fields"], "criteria": asks, "reply": record["gen"]["text"]}
+    said, usage = await judge.verdict(
+        record["id"], JUDGED["rubric"], fields, lambda text: criteria(text, len(wanted))
     )
-    template, detail = JUDGED[spec["grader"]], {"judge": judge.client.model.slug}
-    if spec["grader"] == "equal":
-        said, usage = await judge.verdict(
-            ident, template, {**fields, "expected": expected, "reply": text}, judgement
-        )
-        return {
-            "verdict": "right" if said else "wrong",
-            "answer": None,
-            "detail": {**detail, "usage": usage},
-        }
-    if spec["grader"] == "rubric":
-        asks = "\n".join(f"{number}. {ask}" for number, ask in enumerate(expected["criteria"], 1))
-        said, usage = await judge.verdict(
-            ident,
-            template,
-            {**fields, "criteria": asks, "reply": text},
-            lambda text: criteria(text, len(expected["criteria"])),
-        )
-        return {
-            "verdict": "right" if all(said) else "wrong",
-            "score": sum(said) / len(said),
-            "answer": None,
-            "detail": {**detail, "met": said, "usage": usage},
-        }
+    return {
+        "verdict": "right" if all(said) else "wrong",
+        "score": sum(said) / len(said),
+        "detail": {"met": said, "usage": usage},
+    }
+
+
+async def _pairwise(judge: Judge, record: Record) -> Record:
+    """Two games against the baseline's reply, ours as A and as B: a game won counts 1, a draw 0.5."""
+    baseline, ours = record["task"]["expected"]["baseline"], record["gen"]["text"]
     games, spent = [], []
-    for ours, theirs in (("a", "b"), ("b", "a")):
-        said, usage = await judge.verdict(
-            ident, template, {**fields, ours: text, theirs: expected["baseline"]}, preference
-        )
-        games.append(said if ours == "a" else -said)
+    for sign, a, b in ((1, ours, baseline), (-1, baseline, ours)):
+        fields = {**record["task"]["fields"], "a": a, "b": b}
+        said, usage = await judge.verdict(record["id"], JUDGED["pairwise"], fields, preference)
+        games.append(sign * said)
         spent.append(usage)
-    score = sum(0.5 + 0.5 * (game > 0) - 0.5 * (game < 0) for game in games) / 2
+    points = [1.0 if game > 0 else 0.5 if game == 0 else 0.0 for game in games]
+    score = sum(points) / 2
     return {
         "verdict": "right" if score > 0.5 else "wrong",
         "score": score,
-        "answer": None,
-        "detail": {
-            **detail,
-            "games": games,
-            "flipped": games[0] * games[1] < 0,
-            "usage": _sum(spent),
-        },
+        "detail": {"games": games, "flipped": games[0] * games[1] < 0, "usage": _sum(spent)},
     }
 
 
-def _sum(usages):
-    return {
-        key: None if None in (values := [usage.get(key) for usage in usages]) else sum(values)
-        for key in usages[0]
-    }
+def _sum(usages: list[Record]) -> Record:
+    """Each number of the usages added up; None where any does not say."""
+    total: Record = {}
+    for key in usages[0]:
+        values = [usage.get(key) for usage in usages]
+        total[key] = None if None in values else sum(values)
+    return total
 
 
-def judgement(text):
+def judgement(text: str) -> bool | None:
     """What a judge said after the last "Judgement:": True, False, or None when it is neither yes nor no."""
-    found = (
-        re.match(r"[\s*_\"']*(yes|no)\b", text.rpartition("Judgement:")[2], re.I)
-        if "Judgement:" in text
-        else None
-    )
-    return found and found[1].lower() == "yes"
+    _, mark, said = text.rpartition("Judgement:")
+    found = re.match(r"[\s*_\"']*(yes|no)\b", said, re.I) if mark else None
+    return found[1].lower() == "yes" if found else None
 
 
-def preference(text):
+PREFERENCES = {"A>>B": 2, "A>B": 1, "A=B": 0, "B>A": -1, "B>>A": -2}
+
+
+def preference(text: str) -> int | None:
     """How much better A is than B, from -2 to 2; None without a verdict or with several different ones."""
     found = set(re.findall(r"\[\[(A>>B|A>B|A=B|B>A|B>>A)\]\]", text))
-    return (
-        {"A>>B": 2, "A>B": 1, "A=B": 0, "B>A": -1, "B>>A": -2}[found.pop()]
-        if len(found) == 1
-        else None
-    )
+    return PREFERENCES[found.pop()] if len(found) == 1 else None
 
 
-def criteria(text, n):
+def criteria(text: str, n: int) -> list[bool] | None:
     """Which of `n` criteria a judge says are met, as a list of booleans; None when any has no verdict or two different ones."""
-    found = {}
+    found: dict[int, str] = {}
     for number, said in re.findall(r"^\W*criterion\W+(\d{1,3})\b\W*(yes|no)\b", text, re.I | re.M):
         if found.setdefault(int(number), said.lower()) != said.lower():
             return None
-    return (
-        [found[number] == "yes" for number in range(1, n + 1)]
-        if sorted(found) == list(range(1, n + 1))
-        else None
-    )
+    if sorted(found) != list(range(1, n + 1)):
+        return None
+    return [found[number] == "yes" for number in range(1, n + 1)]
 
 
 class _Worker:
     """A process that grades one row at a time. It is ready when it has graded a known answer: what it then stumbles over is the row's."""
 
-    def __init__(self, owner, grader):
-        import multiprocessing
-        import time
-
+    def __init__(self, owner: Graders, grader: str) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(
             ["decksmith.benchmarks.grading", *PRELOAD.get(grader, ())]
@@ -378,19 +382,26 @@ class _Worker:
             raise cli.Missing(value)
         self.took = time.monotonic() - started
 
-    def ask(self, question, own, seconds):
+    def ask(self, question: Any, own: float | None, seconds: float) -> tuple[str, Any]:
         """The answer to a question; `own`: its CPU seconds, after which the process ends itself. Raises TimeoutError after `seconds`."""
         self.pipe.send((question, own))
         if not self.pipe.poll(seconds):
             raise TimeoutError
         return self.pipe.recv()
 
-    def end(self):
+    def ended(self, seconds: float) -> int | None:
+        """The exit code of the process, for which so long is waited; it is ended in any case."""
+        self.process.join(seconds)
+        code = self.process.exitcode
+        self.end()
+        return code
+
+    def end(self) -> None:
         self.process.kill()
         self.process.join()
 
 
-def blamed(cls, message, **more):
+def blamed(cls: str, message: str, **more: Any) -> Record:
     """The grade of an answer that no grader can evaluate: it is wrong, and what was the matter stands in detail.fault."""
     return {
         "verdict": "wrong",
@@ -399,11 +410,7 @@ def blamed(cls, message, **more):
     }
 
 
-def _serve(pipe, grader):
-    import resource
-    import signal
-    import sys
-
+def _serve(pipe: Any, grader: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(
         signal.SIGPROF, signal.SIG_DFL
@@ -424,11 +431,12 @@ def _serve(pipe, grader):
         pipe.send(answer)
 
 
-def _answered(grader, question):
+def _answered(grader: str, question: Any) -> tuple[str, Any]:
     """What a process says to a question: `(kind, value)`."""
     try:
         if question == "ready":
-            return "value", _ready(grader)
+            _ready(grader)
+            return "value", None
         return "value", grade(*question)
     except Fault as fault:
         return "fault", (fault.error["class"], fault.error["message"])
@@ -439,13 +447,14 @@ def _answered(grader, question):
     except Exception as error:  # a bug, or what a library makes of a strange answer
         said = f"{type(error).__name__}: {str(error)[:300]}"
     try:  # the same row with a plain reply: is it the row or the answer?
-        grade(*question[:2], f"\\boxed{{{question[1]['expected']}}}")
+        spec, task, _ = question
+        grade(spec, task, f"\\boxed{{{task['expected']}}}")
     except Exception:
         return "fault", ("grader-error", said)
     return "value", blamed("crashes-grader", f"its answer breaks a grader ({said})")
 
 
-def _ready(grader):
+def _ready(grader: str) -> None:
     """Grades a known answer, which also makes the caches that a first row would otherwise pay for."""
     if grader == "math" and not math.same("\\frac{x}{2}+1", "1+0.5x"):
         raise cli.Missing(
@@ -461,7 +470,7 @@ def _ready(grader):
 PRELOAD = {"math": ["math_verify"], "instructions": ["decksmith.benchmarks.graders.harnesses"]}
 
 
-def rules(spec, task):
+def rules(spec: Record, task: Record) -> int | str:
     """Which rules grade a row: our version of them, and the harness with its version where one does. Raises cli.BadData, cli.Missing."""
     if spec["grader"] == "code":
         return f"{VERSION}: {harness}" if (harness := code.harness(task)) else VERSION
@@ -475,12 +484,12 @@ def rules(spec, task):
 # Graders: (spec, task, text) -> {"verdict", "answer", "score", "detail"}
 
 
-def grade(spec, task, text):
+def grade(spec: Record, task: Record, text: str) -> Record:
     """The grade of one reply, in this process. Raises Fault for what cannot be decided."""
     return GRADERS[spec["grader"]](spec, task, text)
 
 
-def _verdict(answer, right, **more):
+def _verdict(answer: Any, right: bool, **more: Any) -> Record:
     return {
         "verdict": "no_answer" if answer is None else "right" if right else "wrong",
         "answer": answer,
@@ -488,36 +497,35 @@ def _verdict(answer, right, **more):
     }
 
 
-def _math(spec, task, text):
+def _math(spec: Record, task: Record, text: str) -> Record:
     answer = math.final(text, spec.get("extract"))
-    return _verdict(
-        answer and (math.plain(answer) or answer),
-        bool(answer) and math.same(str(task["expected"]), answer),
-    )
+    if not answer:
+        return _verdict(answer, False)
+    return _verdict(math.plain(answer) or answer, math.same(str(task["expected"]), answer))
 
 
-def _choice(spec, task, text):
+def _choice(spec: Record, task: Record, text: str) -> Record:
     answer = choice.letter(text, tasks.LETTERS[: len(task["fields"]["choices"])])
     return _verdict(answer, answer == task["expected"])
 
 
-def _instructions(spec, task, text):
+def _instructions(spec: Record, task: Record, text: str) -> Record:
     from decksmith.benchmarks.graders import instructions
 
     return instructions.grade(task, text)
 
 
-def _exact(spec, task, text):
+def _exact(spec: Record, task: Record, text: str) -> Record:
     answer = math.final(text, spec.get("extract")) if spec.get("extract") else text.strip()
 
-    def folded(value):
+    def folded(value: Any) -> str:
         return " ".join(str(value).casefold().split()).strip(".")
 
     wanted = task["expected"] if isinstance(task["expected"], list) else [task["expected"]]
     return _verdict(answer, answer is not None and folded(answer) in map(folded, wanted))
 
 
-def _contains(spec, task, text):
+def _contains(spec: Record, task: Record, text: str) -> Record:
     wanted = task["expected"] if isinstance(task["expected"], list) else [task["expected"]]
     found = [
         bool(re.search(rf"(?<!\w){re.escape(str(value))}(?!\w)", text, re.I)) for value in wanted
@@ -540,5 +548,5 @@ GRADERS = {
 }
 
 
-def jobs():
+def jobs() -> int:
     return max(1, min(8, len(os.sched_getaffinity(0))))

@@ -6,16 +6,23 @@ Every number is a share from 0 to 1. Rows that could not be graded are in no sco
 import json
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from decksmith import __version__
 from decksmith.benchmarks import tasks
 from decksmith.core import cli, stream
-from decksmith.results import stats
+from decksmith.results import pairs, stats
+
+Record = dict[str, Any]
+Questions = dict[str, list[Record]]  # the samples of each question, in their order
+
+NO_REPLY = {"verdict": "no_answer", "score": 0.0, "answer": None, "truncated": False, "detail": {}}
 
 
-def pass_at(scores, k):
+def pass_at(scores: Sequence[float], k: int) -> float | None:
     """The chance that one of `k` of these samples is right, without bias: 1 - C(n-c, k) / C(n, k) (Chen et al. 2021, eq. 1); for scores
     other than 0 and 1 the best of the first k. None with fewer than k samples."""
     n = len(scores)
@@ -26,7 +33,7 @@ def pass_at(scores, k):
     return 1 - math.comb(n - int(sum(scores)), k) / math.comb(n, k)
 
 
-def majority(samples, k):
+def majority(samples: Sequence[tuple[Any, float]], k: int) -> float | None:
     """The score of the most frequent answer among the first `k` samples, `[(answer, score)]`; answers that tie are averaged, and without
     any answer it is 0. None with fewer than k samples."""
     if len(samples) < k:
@@ -37,208 +44,201 @@ def majority(samples, k):
     return sum(tied) / len(tied) if tied else 0.0
 
 
-def ks(n):
+def ks(n: int) -> list[int]:
     """The k that are reported for n samples: powers of two, and n."""
     return sorted({1 << i for i in range(n.bit_length()) if 1 << i <= n} | {n})
 
 
-def read(numbered):
+def read(numbered: Iterable[tuple[int, Record]]) -> dict[str, Questions]:
     """Graded records by benchmark, `{name: {question: [record of sample 0, 1, ..]}}`.
 
-    Raises cli.BadData for a record without a grade, an id twice, mixed models, settings or judges; cli.TryAgain naming the questions that
-    lack samples.
+    Raises cli.BadData for a record without a grade, an id twice, mixed models, settings or judges; cli.TryAgain naming the
+    questions that lack samples.
     """
-    found, seen, models, judges = {}, set(), {}, {}
+    found: dict[str, Questions] = {}
+    ids: set[str] = set()
+    settings: dict[str, Any] = {}
+    judges: dict[str, str] = {}
     for number, record in numbered:
         where = f"stdin:{number}: {record['id']}"
+        fault = stream.fault(record)
         if not isinstance(record.get("task"), dict) or not (
-            isinstance(record.get("grade"), dict) or stream.fault(record)
+            isinstance(record.get("grade"), dict) or fault
         ):
             raise cli.BadData(f"{where}: no grade in this record; bench-grade writes it")
-        if record["id"] in seen:
+        if record["id"] in ids:
             raise cli.BadData(
                 f"{where}: this id came before; are two parts of different divisions here?"
             )
-        seen.add(record["id"])
-        name, gen = record["task"]["bench"], record.get("gen") or {}
-        if gen.get("model"):
-            setting = (
-                gen["model"].get("name"),
-                gen["model"].get("served"),
-                {k: v for k, v in (gen.get("sampling") or {}).items() if k != "seed"},
+        ids.add(record["id"])
+        name, setting, judge = record["task"]["bench"], _setting(record), _judge(record)
+        if setting and settings.setdefault(name, setting) != setting:
+            raise cli.BadData(
+                f"{where}: {json.dumps(setting)}, but records before it have {json.dumps(settings[name])}"
             )
-            if models.setdefault(name, setting) != setting:
-                raise cli.BadData(
-                    f"{where}: {json.dumps(setting)}, but records before it have {json.dumps(models[name])}"
-                )
-        if (judge := _judge(record)) and judges.setdefault(name, judge) != judge:
+        if judge and judges.setdefault(name, judge) != judge:
             raise cli.BadData(
                 f"{where}: judged by {judge}, but records before it by {judges[name]}"
             )
-        if (fault := stream.fault(record)) and fault[
-            "kind"
-        ] == "model":  # no reply, and nobody's fault but the model's
-            record = {
-                **record,
-                "grade": {
-                    "verdict": "no_answer",
-                    "score": 0.0,
-                    "answer": None,
-                    "truncated": False,
-                    "detail": {},
-                },
-            }
+        if fault and fault["kind"] == "model":  # no reply, and nobody's fault but the model's
+            record = {**record, "grade": dict(NO_REPLY)}
         found.setdefault(name, {}).setdefault(tasks.question(record), []).append(record)
     if not found:
         raise cli.BadData("no records on stdin; a summary needs what bench-grade prints")
     for questions in found.values():
         for samples in questions.values():
-            samples.sort(key=lambda record: _k(record))
-        counts = Counter(len(samples) for samples in questions.values())
-        usual = max(counts)
-        if lacking := [
-            f"{ident} ({len(samples)} of {usual})"
-            for ident, samples in questions.items()
-            if len(samples) != usual
-        ]:
-            raise cli.TryAgain(
-                f"samples are missing, of {len(lacking)}: {', '.join(lacking[:5])}; run the same commands again"
-            )
+            samples.sort(key=_k)
+        _complete(questions)
     return found
 
 
-def _judge(record):
-    return ((record.get("grade") or {}).get("detail") or {}).get("judge")
+def _setting(record: Record) -> list[Any] | None:
+    """What all replies to a benchmark must share: model, server and sampling less the seed."""
+    gen = record.get("gen") or {}
+    model = gen.get("model")
+    return [model.get("name"), model.get("served"), _sampling(gen)] if model else None
 
 
-def _k(record):
-    return ((record.get("gen") or {}).get("sample") or {}).get("k") or 0
+def _sampling(gen: Record) -> Record:
+    return {key: value for key, value in (gen.get("sampling") or {}).items() if key != "seed"}
 
 
-def summarize(questions, of=None):
-    """The metrics of one benchmark, `{mode: {...}}` and what happened; `questions` as `read` gives them, `of` the rows the benchmark has
-    (None where that is not known)."""
-    first = next(iter(questions.values()))[0]
-    spec = tasks.load(first["task"]["bench"])
-    subsets = sorted({samples[0]["task"].get("subset") for samples in questions.values()} - {None})
-    whole = _modes(spec, questions, interval=True)
+def _complete(questions: Questions) -> None:
+    """Raises cli.TryAgain unless every question has as many samples as the one with the most."""
+    most = max(map(len, questions.values()))
+    lacking = [
+        f"{ident} ({len(samples)} of {most})"
+        for ident, samples in questions.items()
+        if len(samples) != most
+    ]
+    if lacking:
+        raise cli.TryAgain(
+            f"samples are missing, of {len(lacking)}: {', '.join(lacking[:5])}; run the same commands again"
+        )
+
+
+def _judge(record: Record) -> str | None:
+    judge: str | None = ((record.get("grade") or {}).get("detail") or {}).get("judge")
+    return judge
+
+
+def _k(record: Record) -> int:
+    """Which sample of its question a record is."""
+    k: int = ((record.get("gen") or {}).get("sample") or {}).get("k") or 0
+    return k
+
+
+def summarize(questions: Questions, of: int | None = None) -> Record:
+    """The metrics of one benchmark, `{mode: {...}}` and what happened; `questions` as `read` gives them, `of` the rows the
+    benchmark has (None where that is not known)."""
     records = [record for samples in questions.values() for record in samples]
-    errors = [fault for record in records if (fault := fault_of(record))]
-    gens = [record["gen"] for record in records if not (record.get("gen") or {}).get("error")]
+    first = records[0]
+    spec = tasks.load(first["task"]["bench"])
+    faults = [fault for record in records if (fault := fault_of(record))]
+    gens = _replies(records)
     judged = [record["grade"] for record in records if (record.get("grade") or {}).get("verdict")]
-    classes = Counter((fault["kind"], fault["stage"], fault["class"]) for fault in errors)
+    cut = sum(gen.get("finish_reason") == "length" for gen in gens)
     return {
         "benchmark": spec["name"],
         "title": spec["title"],
         "metric": spec["metric"],
-        "model": (gens[0].get("model") if gens else None),
-        "sampling": {k: v for k, v in (gens[0].get("sampling") or {}).items() if k != "seed"}
-        if gens
-        else None,
+        "model": gens[0].get("model") if gens else None,
+        "sampling": _sampling(gens[0]) if gens else None,
         "revision": first["task"].get("revision"),
         "prompts": _prompts(questions),
         "rows": of,
         "judge": next(filter(None, map(_judge, records)), None),
         "rules": sorted({grade["rules"] for grade in judged if "rules" in grade}, key=str),
         "num_questions": len(questions),
-        "samples": len(first and next(iter(questions.values()))),
+        "samples": len(next(iter(questions.values()))),
         "coverage": _share(len(judged), len(records)),
-        "truncated": _share(
-            sum(gen.get("finish_reason") == "length" for gen in gens), len(records)
-        ),
-        "errors": {
-            "n": len(errors),
-            "classes": [
-                {"kind": kind, "stage": stage, "class": cls, "n": n}
-                for (kind, stage, cls), n in classes.most_common()
-            ],
-        },
+        "truncated": _share(cut, len(records)),
+        "errors": _errors(faults),
         "tokens": {
             name: sum((gen.get("usage") or {}).get(f"{name}_tokens") or 0 for gen in gens)
             for name in ("prompt", "completion")
         },
         "cost": _cost(gens, judged),
         **_extra(spec, records),
-        "modes": whole,
-        "subsets": {
-            subset: _modes(
-                spec,
-                {
-                    ident: samples
-                    for ident, samples in questions.items()
-                    if samples[0]["task"].get("subset") == subset
-                },
-            )
-            for subset in subsets
-        },
+        "modes": _modes(spec, questions, interval=True),
+        "subsets": {subset: _modes(spec, part) for subset, part in _subsets(questions).items()},
         "by": {"tool": "bench-summarize", "version": __version__},
     }
 
 
-def _modes(spec, questions, interval=False):
-    metric, graded = (
-        spec["metric"],
-        {
-            ident: [r for r in samples if fault_of(r) is None]
-            for ident, samples in questions.items()
-        },
-    )
-    n = max(map(len, questions.values()))
-    records = [record for samples in questions.values() for record in samples]
-    gens = [record["gen"] for record in records if not (record.get("gen") or {}).get("error")]
-    spans = [(start, start + gen["by"]["took"]) for gen in gens if (start := _at(gen)) is not None]
-    tokens = [
-        gen["usage"]["completion_tokens"]
-        for gen in gens
-        if (gen.get("usage") or {}).get("completion_tokens") is not None
+def _replies(records: list[Record]) -> list[Record]:
+    return [record["gen"] for record in records if not (record.get("gen") or {}).get("error")]
+
+
+def _errors(faults: list[Record]) -> Record:
+    classes = Counter((fault["kind"], fault["stage"], fault["class"]) for fault in faults)
+    return {
+        "n": len(faults),
+        "classes": [
+            {"kind": kind, "stage": stage, "class": cls, "n": n}
+            for (kind, stage, cls), n in classes.most_common()
+        ],
+    }
+
+
+def _subsets(questions: Questions) -> dict[str, Questions]:
+    """The questions of each subset, subsets in the order of their names."""
+    found: dict[str, Questions] = {}
+    for ident, samples in questions.items():
+        if (subset := samples[0]["task"].get("subset")) is not None:
+            found.setdefault(subset, {})[ident] = samples
+    return dict(sorted(found.items()))
+
+
+def _modes(spec: Record, questions: Questions, interval: bool = False) -> dict[str, Record]:
+    """What each way to count several samples gives: their mean first, then pass@k and majority@k."""
+    metric, n = spec["metric"], max(map(len, questions.values()))
+    grades = [
+        [record["grade"] for record in samples if fault_of(record) is None]
+        for samples in questions.values()
     ]
-    common = {
+    scores = [[grade["score"] for grade in samples] for samples in grades]
+    silent = [[grade["verdict"] == "no_answer" for grade in samples] for samples in grades]
+    answers = [[(grade["answer"], grade["score"]) for grade in samples] for samples in grades]
+    voted = any(answer is not None for samples in answers for answer, _ in samples)
+    common = _taken(questions)
+    mean = common | _mode(metric, list(map(_mean, scores)), list(map(_mean, silent)), interval)
+    if n == 1:
+        return {"pass@1": mean}
+    modes = {f"pass@1[avg-of-{n}]": mean | {f"{metric}_statistics": _statistics(scores, n)}}
+    for k in ks(n):
+        mute = [all(values[:k]) if len(values) >= k else None for values in silent]
+        passed = [pass_at(values, k) for values in scores]
+        modes[f"pass@{k}"] = common | _mode(metric, passed, mute)
+        if voted and k > 1:
+            majorities = [majority(samples, k) for samples in answers]
+            modes[f"majority@{k}"] = common | _mode(metric, majorities, mute)
+    return modes
+
+
+def _taken(questions: Questions) -> Record:
+    """How many questions there are, and what the replies took: the mean of their tokens, and seconds from the first request
+    to the last reply; None where no reply says."""
+    gens = _replies([record for samples in questions.values() for record in samples])
+    spans = [(start, start + gen["by"]["took"]) for gen in gens if (start := _at(gen)) is not None]
+    counts = [(gen.get("usage") or {}).get("completion_tokens") for gen in gens]
+    tokens = [count for count in counts if count is not None]
+    seconds = None
+    if spans:
+        seconds = round(max(end for _, end in spans) - min(start for start, _ in spans))
+    return {
         "num_entries": len(questions),
         "avg_tokens": round(sum(tokens) / len(tokens)) if tokens else None,
-        "gen_seconds": round(max(end for _, end in spans) - min(start for start, _ in spans))
-        if spans
-        else None,
-    }
-    scores = {
-        ident: [record["grade"]["score"] for record in samples] for ident, samples in graded.items()
-    }
-    silent = {
-        ident: [record["grade"]["verdict"] == "no_answer" for record in samples]
-        for ident, samples in graded.items()
-    }
-    answers = {
-        ident: [(r["grade"]["answer"], r["grade"]["score"]) for r in samples]
-        for ident, samples in graded.items()
-    }
-    voted = n > 1 and any(answer is not None for pairs in answers.values() for answer, _ in pairs)
-    modes = {}
-    for k in ks(n) if n > 1 else []:
-        modes[f"pass@{k}"] = common | _mode(
-            metric,
-            [pass_at(values, k) for values in scores.values()],
-            [all(values[:k]) if len(values) >= k else None for values in silent.values()],
-        )
-        if voted and k > 1:
-            modes[f"majority@{k}"] = common | _mode(
-                metric,
-                [majority(pairs, k) for pairs in answers.values()],
-                [all(values[:k]) if len(values) >= k else None for values in silent.values()],
-            )
-    mean = _mode(
-        metric,
-        [_mean(values) for values in scores.values()],
-        [_mean(values) for values in silent.values()],
-        interval,
-    )
-    return {
-        (f"pass@1[avg-of-{n}]" if n > 1 else "pass@1"): common
-        | mean
-        | ({f"{metric}_statistics": _statistics(scores, n)} if n > 1 else {}),
-        **modes,
+        "gen_seconds": seconds,
     }
 
 
-def _mode(metric, values, silent, interval=False):
+def _mode(
+    metric: str,
+    values: Sequence[float | None],
+    silent: Sequence[float | None],
+    interval: bool = False,
+) -> Record:
     """One mode: the mean over questions, its standard error clustered by question (the questions' means are what is independent: Miller
     2024, arXiv 2411.00640), and, for the mode that is reported first, its 95 % interval (`stats.mean`, strict)."""
     present = [value for value in values if value is not None]
@@ -253,39 +253,39 @@ def _mode(metric, values, silent, interval=False):
     }
 
 
-def _statistics(scores, n):
+def _statistics(scores: list[list[float]], n: int) -> Record | None:
     """As NeMo-Skills gives them, over the questions whose every sample has a score."""
-    whole = [values for values in scores.values() if len(values) == n]
+    whole = [values for values in scores if len(values) == n]
     if not whole:
         return None
     runs = [sum(values[i] for values in whole) / len(whole) for i in range(n)]
     spread = _sd(runs)
     return {
-        "avg": round(_mean(runs), 4),
+        "avg": round(sum(runs) / n, 4),
         "std_dev_across_runs": round(spread, 4),
         "std_err_across_runs": round(spread / math.sqrt(n), 4),
-        "avg_sample_std_dev": round(_mean([_sd(values) for values in whole]), 4),
+        "avg_sample_std_dev": round(sum(map(_sd, whole)) / len(whole), 4),
     }
 
 
-def _sd(values):
+def _sd(values: Sequence[float]) -> float:
     centre = sum(values) / len(values)
     return math.sqrt(sum((value - centre) ** 2 for value in values) / (len(values) - 1))
 
 
-def _mean(values):
+def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _rounded(value):
+def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def _share(part, whole):
+def _share(part: int, whole: int) -> float | None:
     return round(part / whole, 4) if whole else None
 
 
-def fault_of(record):
+def fault_of(record: Record) -> Record | None:
     """The error that kept a record from a verdict, with its stage, or None. What the model brought about is a verdict (`read`)."""
     if fault := stream.fault(record):
         return None if fault["kind"] == "model" else fault
@@ -293,7 +293,7 @@ def fault_of(record):
     return {"stage": "grade", **error} if error else None
 
 
-def _at(gen):
+def _at(gen: Record) -> float | None:
     by = gen.get("by") or {}
     return (
         datetime.fromisoformat(by["at"]).timestamp()
@@ -302,43 +302,44 @@ def _at(gen):
     )
 
 
-def _cost(gens, judged):
-    costs = [(gen.get("usage") or {}).get("cost") for gen in gens] + [
-        grade["detail"]["usage"].get("cost")
-        for grade in judged
-        if "usage" in (grade.get("detail") or {})
+def _cost(gens: list[Record], judged: list[Record]) -> float | None:
+    """USD of all replies and verdicts; None where any does not say."""
+    usages = [gen.get("usage") or {} for gen in gens]
+    usages += [
+        grade["detail"]["usage"] for grade in judged if "usage" in (grade.get("detail") or {})
     ]
-    return None if None in costs or not costs else round(sum(costs), 6)
+    costs = [usage.get("cost") for usage in usages]
+    known = [cost for cost in costs if cost is not None]
+    return round(sum(known), 6) if costs and len(known) == len(costs) else None
 
 
-def _extra(spec, records):
+def _extra(spec: Record, records: list[Record]) -> Record:
+    """What a kind of benchmark has beside its score."""
     judged = [record for record in records if (record.get("grade") or {}).get("verdict")]
-    details = [record["grade"].get("detail") or {} for record in judged]
     if spec["grader"] == "instructions":
-        # Of a blank reply, or one on which a checker stalled, no instruction is followed.
-        lengths = [len(record["task"]["expected"]["instructions"]) for record in judged]
-        strict, loose = (
-            [
-                detail.get(mode) or [False] * length
-                for detail, length in zip(details, lengths, strict=True)
-            ]
-            for mode in ("strict", "loose")
-        )
+        strict, loose = _followed(judged, "strict"), _followed(judged, "loose")
         return {
-            "prompt_loose": _rounded(_mean(list(map(all, loose)))),
-            "instruction_strict": _rounded(_mean([followed for row in strict for followed in row])),
-            "instruction_loose": _rounded(_mean([followed for row in loose for followed in row])),
+            "prompt_loose": _rounded(_mean([all(row) for row in loose])),
+            "instruction_strict": _rounded(_mean([each for row in strict for each in row])),
+            "instruction_loose": _rounded(_mean([each for row in loose for each in row])),
         }
     if spec["grader"] == "pairwise":
-        return {
-            "position_flips": _rounded(
-                _mean([detail["flipped"] for detail in details if "flipped" in detail])
-            )
-        }
+        details = [record["grade"].get("detail") or {} for record in judged]
+        flips = [detail["flipped"] for detail in details if "flipped" in detail]
+        return {"position_flips": _rounded(_mean(flips))}
     return {}
 
 
-def _prompts(questions):
+def _followed(judged: list[Record], how: str) -> list[list[bool]]:
+    """Whether each instruction of each reply was followed; of a blank reply, or one on which a checker stalled, none is."""
+    return [
+        (record["grade"].get("detail") or {}).get(how)
+        or [False] * len(record["task"]["expected"]["instructions"])
+        for record in judged
+    ]
+
+
+def _prompts(questions: Questions) -> str:
     """What the model was asked, as one hash over all questions: only equal ones are compared."""
     return stream.fingerprint(
         sorted(
@@ -351,11 +352,11 @@ def _prompts(questions):
 # As text
 
 
-def main_mode(summary):
+def main_mode(summary: Record) -> tuple[str, Record]:
     return next(iter(summary["modes"].items()))
 
 
-def score(summary):
+def score(summary: Record | None) -> str:
     """The first mode's score as text, a dash without a summary."""
     return text(main_mode(summary)[1][summary["metric"]]) if summary else "–"
 
@@ -367,7 +368,7 @@ ALSO = (
 )  # beside prompt_strict, as IFEval and IFBench report
 
 
-def table(summaries):
+def table(summaries: Iterable[Record]) -> tuple[list[str], list[list[str]]]:
     """The metrics as a table of text cells: `(header, rows)`."""
     rows = []
     for found in summaries:
@@ -391,55 +392,50 @@ def table(summaries):
     ], rows
 
 
-def _lines(found, name, modes):
-    shown, best = (
-        [],
-        max(
-            (k for mode in modes if "@" in mode and (k := int(mode.split("@")[1].split("[")[0]))),
-            default=1,
-        ),
-    )
-    for index, (mode, value) in enumerate(modes.items()):
-        if index and int(mode.split("@")[1]) != best:
-            continue
-        whole = not index and not name.startswith(" ")
-        of = (
-            f" of {found['rows']}"
-            if whole and found["rows"] not in (None, value["num_entries"])
-            else ""
-        )
-        lo, hi = value["interval"]
-        shown.append(
-            [
-                name if not index else "",
-                mode,
-                f"{value['num_entries']}{of}",
-                text(value[found["metric"]]),
-                text(value["std_err"]),
-                "–" if lo is None else f"[{text(lo)}, {text(hi)}]",
-                text(value["no_answer"]),
-                text(found["truncated"]) if whole else "",
-                text(found["coverage"]) if whole else "",
-                ""
-                if index
-                else str(value["avg_tokens"] if value["avg_tokens"] is not None else "–"),
-                ""
-                if index
-                else str(value["gen_seconds"] if value["gen_seconds"] is not None else "–"),
-                ("unknown" if found["cost"] is None else f"${found['cost']:.4f}") if whole else "",
-            ]
-        )
-    return shown
+def _lines(found: Record, name: str, modes: dict[str, Record]) -> list[list[str]]:
+    """The rows of the first mode and of those over the most samples."""
+    first = next(iter(modes))
+    most = max((_over(mode) for mode in modes), default=1)
+    shown = [mode for mode in modes if mode == first or _over(mode) == most]
+    return [_line(found, name, mode, modes[mode], mode == first) for mode in shown]
 
 
-def text(value):
+def _over(mode: str) -> int:
+    """The k of `pass@k`, `majority@k` and `pass@1[avg-of-n]`."""
+    return int(mode.partition("@")[2].partition("[")[0])
+
+
+def _line(found: Record, name: str, mode: str, value: Record, first: bool) -> list[str]:
+    whole = first and not name.startswith(" ")  # no subset
+    questions = str(value["num_entries"])
+    if whole and found["rows"] not in (None, value["num_entries"]):
+        questions += f" of {found['rows']}"
+    lo, hi = value["interval"]
+    cost = "unknown" if found["cost"] is None else f"${found['cost']:.4f}"
+    taken = [value["avg_tokens"], value["gen_seconds"]]
+    return [
+        name if first else "",
+        mode,
+        questions,
+        text(value[found["metric"]]),
+        text(value["std_err"]),
+        "–" if lo is None else f"[{text(lo)}, {text(hi)}]",
+        text(value["no_answer"]),
+        text(found["truncated"]) if whole else "",
+        text(found["coverage"]) if whole else "",
+        *(("–" if count is None else str(count)) if first else "" for count in taken),
+        cost if whole else "",
+    ]
+
+
+def text(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def aligned(header, rows):
+def aligned(header: list[str], rows: list[list[str]]) -> str:
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
 
-    def line(row):
+    def line(row: list[str]) -> str:
         return "  ".join(
             cell.ljust(w) if i < 2 else cell.rjust(w)
             for i, (cell, w) in enumerate(zip(row, widths, strict=True))
@@ -451,9 +447,9 @@ def aligned(header, rows):
 # Two models
 
 
-def load(folder):
+def load(folder: Path) -> dict[str, Questions]:
     """The graded records of a model, `{benchmark: {question: [records]}}`, from `folder/<benchmark>/rows.jsonl`. Raises cli.Missing."""
-    found = {}
+    found: dict[str, Questions] = {}
     for rows in sorted(Path(folder).glob("*/rows.jsonl")):
         found |= read((number, record) for number, record in stream.records(rows))
     if not found:
@@ -467,7 +463,9 @@ NOTHING = {"n": 0, "mean": None, "lo": None, "hi": None, "p": None, "sd": None}
 COUNTS = ("n", "clusters", "wins", "ties", "losses")
 
 
-def compare(ours, base, margin=None):
+def compare(
+    ours: dict[str, Questions], base: dict[str, Questions], margin: float | None = None
+) -> list[Record]:
     """Two models paired by question, one entry for each benchmark: `{"benchmark", "difference", "p_holm", "refused", "margin", "needed",
     ..}`; of one that only one of them has, "ours" or "base" is None.
 
@@ -475,96 +473,88 @@ def compare(ours, base, margin=None):
     benchmarks. margin: the largest loss that may stay open; without it each benchmark's own. needed: about how many questions would
     rule out a loss of more than that with a chance of 80 %, if the two were equally good; None without a difference.
     """
-    import numpy
-
-    from decksmith.results import claims
-
-    found = []
-    for name in sorted(set(ours) ^ set(base)):
-        sides = [summarize(side[name]) if name in side else None for side in (ours, base)]
-        found.append(
-            {
-                "benchmark": name,
-                "metric": (sides[0] or sides[1])["metric"],
-                "ours": sides[0],
-                "base": sides[1],
-                "difference": NOTHING,
-                "margin": None,
-                "needed": None,
-                "refused": "only one of the two has results",
-            }
-        )
-    for name in sorted(set(ours) & set(base)):
-        sides = [summarize(side[name]) for side in (ours, base)]
-        entry = {
-            "benchmark": name,
-            "metric": sides[0]["metric"],
-            "ours": sides[0],
-            "base": sides[1],
-        }
-        entry["refused"] = _refused(name, sides, ours[name], base[name], claims.LIMITS["excluded"])
-        means = [
-            {
-                ident: _mean([r["grade"]["score"] for r in samples if fault_of(r) is None])
-                for ident, samples in side[name].items()
-            }
-            for side in (ours, base)
-        ]
-        shared = [
-            ident
-            for ident in means[0]
-            if means[0][ident] is not None and means[1].get(ident) is not None
-        ]
-        columns = [
-            numpy.array([[side[ident]] for ident in shared], dtype=float).reshape(-1, 1)
-            for side in means
-        ]
-        result = (
-            {
-                key: value[0]
-                for key, value in stats.differences(*columns, (0, 1), strict=True).items()
-            }
-            if shared
-            else {}
-        )
-        entry["difference"] = {
-            key: int(result[key])
-            if key in COUNTS
-            else stats.number(result[key], 6 if key == "p" else 4)
-            for key in result
-        } or NOTHING
-        entry["margin"] = tasks.load(name).get("margin", tasks.MARGIN) if margin is None else margin
-        entry["needed"] = _needed(columns[0] - columns[1], entry["margin"]) if shared else None
-        found.append(entry)
-    found.sort(key=lambda entry: entry["benchmark"])
+    found = [
+        _compared(name, ours.get(name), base.get(name), margin) for name in sorted({*ours, *base})
+    ]
     usable = [entry for entry in found if not entry["refused"]]
-    adjusted = stats.holm(
-        [
-            numpy.nan if entry["difference"]["p"] is None else entry["difference"]["p"]
-            for entry in usable
-        ]
-    )
-    for entry, p in zip(usable, adjusted, strict=True):
-        entry["p_holm"], entry["family"] = stats.number(p, 6), len(usable)
+    pairs.holm(usable)
+    for entry in usable:
+        entry["family"] = len(usable)
     return found
 
 
-def _needed(gaps, margin):
-    """The questions that a margin needs: as for finding a difference of its size, by the spread of these differences around 0 and of one
-    question won and one lost more, since few questions show less than there is."""
-    spread = math.sqrt((float((gaps**2).sum()) + 2) / (len(gaps) + 2))
+def _compared(
+    name: str, ours: Questions | None, base: Questions | None, margin: float | None
+) -> Record:
+    """The entry of one benchmark, less what belongs to its family."""
+    ours_said, base_said = (summarize(side) if side else None for side in (ours, base))
+    entry: Record = {
+        "benchmark": name,
+        "metric": (ours_said or base_said or {})["metric"],
+        "ours": ours_said,
+        "base": base_said,
+        "refused": "only one of the two has results",
+        "difference": NOTHING,
+        "margin": None,
+        "needed": None,
+    }
+    if not (ours and base and ours_said and base_said):
+        return entry
+    means = [_means(ours), _means(base)]
+    shared = [ident for ident in means[0] if ident in means[1]]
+    entry["refused"] = _refused(ours_said, base_said, ours, base)
+    entry["margin"] = tasks.load(name).get("margin", tasks.MARGIN) if margin is None else margin
+    if shared:
+        gaps = [means[0][ident] - means[1][ident] for ident in shared]
+        entry["difference"] = _difference(*([side[ident] for ident in shared] for side in means))
+        entry["needed"] = _needed(gaps, entry["margin"])
+    return entry
+
+
+def _means(questions: Questions) -> dict[str, float]:
+    """The mean over the graded samples of every question that has any."""
+    graded = {
+        ident: [record["grade"]["score"] for record in samples if fault_of(record) is None]
+        for ident, samples in questions.items()
+    }
+    return {ident: sum(scores) / len(scores) for ident, scores in graded.items() if scores}
+
+
+def _difference(ours: list[float], base: list[float]) -> Record:
+    """`stats.differences` of the scores of the same questions, rounded for a record."""
+    import numpy
+
+    a, b = (numpy.array(scores, dtype=float)[:, None] for scores in (ours, base))
+    result = stats.differences(a, b, (0, 1), strict=True)
+    return {
+        key: int(value[0]) if key in COUNTS else stats.number(value[0], 6 if key == "p" else 4)
+        for key, value in result.items()
+    }
+
+
+def _needed(gaps: list[float], margin: float) -> int:
+    """The questions that a margin needs: as for finding a difference of its size, by the spread of these differences around 0
+    and of one question won and one lost more, since few questions show less than there is."""
+    spread = math.sqrt((sum(gap**2 for gap in gaps) + 2) / (len(gaps) + 2))
     return max(len(gaps) + 1, stats.needed(margin, spread))
 
 
-def _refused(name, sides, ours, base, limit):
+def _refused(ours_said: Record, base_said: Record, ours: Questions, base: Questions) -> str | None:
     """Why two results of a benchmark are not compared, or None."""
+    same = set(ours) == set(base)
     for what in ("revision", "prompts", "samples", "judge", "rules"):
-        if sides[0][what] != sides[1][what] and (what != "prompts" or set(ours) == set(base)):
-            return f"the two were not asked or graded alike ({what}: {sides[0][what]}, {sides[1][what]})"
-    if set(ours) != set(base):
-        return f"the two have different questions ({len(set(ours) - set(base))} and {len(set(base) - set(ours))} of their own)"
-    if sides[0]["sampling"] != sides[1]["sampling"]:
-        return f"sampling differs ({json.dumps(sides[0]['sampling'])}, {json.dumps(sides[1]['sampling'])})"
-    if lost := next((side for side in sides if 1 - (side["coverage"] or 0) > limit), None):
-        return f"of {(lost['model'] or {}).get('name', 'one model')} only {100 * (lost['coverage'] or 0):.1f} % of the rows could be graded"
+        one, other = ours_said[what], base_said[what]
+        if one != other and (what != "prompts" or same):
+            return f"the two were not asked or graded alike ({what}: {one}, {other})"
+    if not same:
+        more, less = len(set(ours) - set(base)), len(set(base) - set(ours))
+        return f"the two have different questions ({more} and {less} of their own)"
+    one, other = ours_said["sampling"], base_said["sampling"]
+    if one != other:
+        return f"sampling differs ({json.dumps(one)}, {json.dumps(other)})"
+    for side in (ours_said, base_said):
+        coverage = side["coverage"] or 0
+        if 1 - coverage > pairs.LIMITS["excluded"]:
+            name = (side["model"] or {}).get("name", "one model")
+            return f"of {name} only {100 * coverage:.1f} % of the rows could be graded"
     return None

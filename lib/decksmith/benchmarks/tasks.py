@@ -3,17 +3,32 @@
 A benchmark is a file of assets/benchmarks: its source, a jq program that makes a row of ours of one of theirs, a template, a grader.
 """
 
+import base64
 import functools
+import gzip
 import hashlib
+import io
 import json
+import mimetypes
 import os
+import pickle
 import random
 import re
+import sys
 import tomllib
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
+from decksmith.benchmarks import generators
+from decksmith.benchmarks.graders import plus
 from decksmith.core import cli, stream
+from decksmith.models import registry
+
+Record = dict[str, Any]
 
 FIELDS = {
     "title",
@@ -64,7 +79,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 
 
 @functools.cache
-def load(name):
+def load(name: str) -> Record:
     """The description of a benchmark, by name. Raises cli.BadConfig naming file and key."""
     path = cli.ROOT / "assets" / "benchmarks" / f"{name}.toml"
     try:
@@ -73,28 +88,10 @@ def load(name):
         raise cli.BadConfig(f"no benchmark {path}; there are: {', '.join(names())}") from None
     except tomllib.TOMLDecodeError as error:
         raise cli.BadConfig(f"{path}: {error}") from None
-    kind = next(
-        (
-            kind
-            for kind in SOURCES
-            if isinstance(spec.get("source"), dict) and kind in spec["source"]
-        ),
-        None,
-    )
-    needed = (
-        {"source"}
-        | (set() if "prompt" in spec else {"title", "grader", "licence"})
-        | ({"row"} if kind in ("hub", "package") else set())
-    )
-    needed -= {"row"} if "prompt" in spec else set()
-    if wrong := (set(spec) - FIELDS) | (needed - set(spec)):
+    kind = _kind(spec)
+    if wrong := (set(spec) - FIELDS) | (_needed(spec, kind) - set(spec)):
         raise cli.BadConfig(f"{path}: the key {sorted(wrong)[0]!r} is unknown or missing")
-    if (
-        kind is None
-        or set(spec["source"]) - SOURCES[kind]
-        or kind == "hub"
-        and not {"split", "files"} & set(spec["source"])
-    ):
+    if kind is None or not _source_fits(spec["source"], kind):
         raise cli.BadConfig(
             f"{path}: source is {spec['source']}; it has one of {', '.join(SOURCES)}, a hub one also split or files"
         )
@@ -102,13 +99,12 @@ def load(name):
         raise cli.BadConfig(
             f"{path}: revision {spec['source']['revision']!r} can move; it is a commit of 40 letters, or not there"
         )
-    if spec.get("grader", "math") not in GRADERS:
-        raise cli.BadConfig(f"{path}: grader {spec['grader']!r} is none of {', '.join(GRADERS)}")
-    if spec.get("grader") in ("equal", "pairwise", "rubric") and not (spec.get("judge") or {}).get(
-        "model"
-    ):
+    grader = spec.get("grader", "math")
+    if grader not in GRADERS:
+        raise cli.BadConfig(f"{path}: grader {grader!r} is none of {', '.join(GRADERS)}")
+    if grader in ("equal", "pairwise", "rubric") and not (spec.get("judge") or {}).get("model"):
         raise cli.BadConfig(
-            f"{path}: grader {spec['grader']!r} needs judge = {{ model = .. }}, an entry of assets/models.toml"
+            f"{path}: grader {grader!r} needs judge = {{ model = .. }}, an entry of assets/models.toml"
         )
     margin = spec.get("margin", MARGIN)
     if not isinstance(margin, int | float) or not 0 < margin < 1:
@@ -116,14 +112,36 @@ def load(name):
     return {"name": name, "kind": kind, "samples": 1, "metric": "accuracy", **spec}
 
 
-def names():
+def _kind(spec: Record) -> str | None:
+    """Which of SOURCES a description names, None for none."""
+    source = spec.get("source")
+    if not isinstance(source, dict):
+        return None
+    return next((kind for kind in SOURCES if kind in source), None)
+
+
+def _needed(spec: Record, kind: str | None) -> set[str]:
+    """The keys that a description must have. One with `prompt` is of prompts for decks, which nothing here grades."""
+    if "prompt" in spec:
+        return {"source"}
+    needed = {"source", "title", "grader", "licence"}
+    return needed | {"row"} if kind in ("hub", "package") else needed
+
+
+def _source_fits(source: Record, kind: str) -> bool:
+    if set(source) - SOURCES[kind]:
+        return False
+    return kind != "hub" or "split" in source or "files" in source
+
+
+def names() -> list[str]:
     return sorted(path.stem for path in (cli.ROOT / "assets" / "benchmarks").glob("*.toml"))
 
 
 # Rows
 
 
-def prepare(name, folder):
+def prepare(name: str, folder: Path) -> Iterator[Record]:
     """Yield the rows of a benchmark as records (docs/records.md), and keep them with a card in `folder/name`; what is kept and was made by
     the same description is given without a look at its source.
 
@@ -131,19 +149,15 @@ def prepare(name, folder):
     naming the row that the description does not fit.
     """
     spec, home = load(name), Path(folder) / name
-    if (
-        "prompt" in spec or spec["kind"] == "own"
-    ):  # prompts of the deck pipeline: nothing to grade here, nothing to keep
+    if "prompt" in spec or spec["kind"] == "own":
+        # Prompts of the deck pipeline: nothing to grade here, nothing to keep.
         yield from _rows(spec, {})
         return
-    made, rows = (
-        stream.fingerprint({key: value for key, value in spec.items() if key != "margin"}),
-        home / "rows.jsonl",
-    )
-    if card := _card(home):
-        if card["description"] == made and rows.is_file() and _sha(rows) == card["sha256"]:
-            yield from (record for _, record in stream.records(rows))
-            return
+    made = stream.fingerprint({key: value for key, value in spec.items() if key != "margin"})
+    rows, known = home / "rows.jsonl", _card(home)
+    if known and known["description"] == made and rows.is_file() and _sha(rows) == known["sha256"]:
+        yield from (record for _, record in stream.records(rows))
+        return
     card = {
         "title": spec["title"],
         "source": spec["source"],
@@ -161,46 +175,42 @@ def prepare(name, folder):
     yield from found
 
 
-def kept():
+def kept() -> Path:
     """The folder of prepared rows and their cards."""
     return Path(os.environ.get("DECKSMITH_BENCH") or cli.ROOT / "data" / "bench")
 
 
-def size(name, questions):
+def size(name: str, questions: dict[str, list[Record]]) -> int | None:
     """How many rows the benchmark has of which these are questions, by its card; None where no card is of the same revision."""
     card = _card(kept() / name) or {}
-    return (
-        card.get("rows")
-        if card.get("revision") == next(iter(questions.values()))[0]["task"].get("revision")
-        else None
-    )
+    revision = next(iter(questions.values()))[0]["task"].get("revision")
+    return card.get("rows") if card.get("revision") == revision else None
 
 
-def _card(home):
+def _card(home: Path) -> Record | None:
     try:
         return json.loads((home / "card.json").read_text())
     except (OSError, ValueError):
         return None
 
 
-def _sha(path):
+def _sha(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _rows(spec, card):
+def _rows(spec: Record, card: Record) -> Iterator[Record]:
     """Our records of a source's rows; `card` gets the revision that came."""
     if spec["kind"] == "own":
         yield from (record for _, record in stream.records(cli.ROOT / spec["source"]["own"]))
         return
+    rows: Iterable[Any]
     if spec["kind"] == "generated":
-        from decksmith.benchmarks import generators
-
-        card["revision"], rows = (
-            f"seed {spec['source']['seed']}",
-            getattr(generators, spec["source"]["generated"])(spec["source"]),
-        )
+        card["revision"] = f"seed {spec['source']['seed']}"
+        rows = getattr(generators, spec["source"]["generated"])(spec["source"])
+    elif spec["kind"] == "package":
+        card["revision"], rows = _package(spec)
     else:
-        card["revision"], rows = (_package if spec["kind"] == "package" else _hub)(spec)
+        card["revision"], rows = _hub(spec)
     keep = stream.program(spec["where"]) if "where" in spec else None
     program = stream.program(spec.get("row") or spec.get("prompt") or ".")
     for number, row in enumerate(rows, 1):
@@ -213,34 +223,39 @@ def _rows(spec, card):
             raise cli.BadData(
                 f"{spec['name']}: row {number}: assets/benchmarks/{spec['name']}.toml does not fit it: {error}"
             ) from None
-        source = {
-            "path": spec["source"].get("hub"),
-            "revision": card["revision"],
-            "split": spec["source"].get("split"),
-        }
         if "prompt" in spec:
-            yield {**made, "source": source}
-            continue
-        task = {
-            "bench": spec["name"],
-            "split": source["split"],
-            "fields": made["fields"],
-            "expected": made.get("expected"),
-            "subset": made.get("subset"),
-            "revision": card["revision"],
-        }
-        if lacking := next(
-            (key for key, value in {**made["fields"], **made}.items() if value is None), None
-        ):
-            raise cli.BadData(f"{spec['name']}: row {number} has no {lacking}")
-        yield {"id": f"{spec['name']}-{number:05d}", "task": task}
+            yield {**made, "source": _source(spec, card)}
+        else:
+            yield _task(spec, card, number, made)
 
 
-def _package(spec):
+def _source(spec: Record, card: Record) -> Record:
+    source = spec["source"]
+    return {
+        "path": source.get("hub"),
+        "revision": card["revision"],
+        "split": source.get("split"),
+    }
+
+
+def _task(spec: Record, card: Record, number: int, made: Record) -> Record:
+    """The record of a row, from what the description made of it. Raises cli.BadData for a value that is not there."""
+    for key, value in {**made["fields"], **made}.items():
+        if value is None:
+            raise cli.BadData(f"{spec['name']}: row {number} has no {key}")
+    task = {
+        "bench": spec["name"],
+        "split": spec["source"].get("split"),
+        "fields": made["fields"],
+        "expected": made.get("expected"),
+        "subset": made.get("subset"),
+        "revision": card["revision"],
+    }
+    return {"id": f"{spec['name']}-{number:05d}", "task": task}
+
+
+def _package(spec: Record) -> tuple[str, list[Record]]:
     """The version of an installed package and the rows of a file in it; nothing of it is imported."""
-    import gzip
-    from importlib import metadata
-
     source = spec["source"]
     try:
         found = metadata.distribution(source["package"])
@@ -253,14 +268,14 @@ def _package(spec):
             f"{spec['name']}: its rows are those of {source['package']} {source['revision']}, and {found.version} is installed; "
             "`make .venv/.bench` installs it"
         )
-    data = Path(found.locate_file(source["file"])).read_bytes()
+    data = Path(str(found.locate_file(source["file"]))).read_bytes()
     text = (gzip.decompress(data) if source["file"].endswith(".gz") else data).decode()
     return f"{source['package']} {found.version}", [
         json.loads(line) for line in text.splitlines() if line.strip()
     ]
 
 
-def _hub(spec):
+def _hub(spec: Record) -> tuple[str, Any]:
     """The commit that came and the rows of a dataset of the Hub."""
     name, source = spec["name"], spec["source"]
     import huggingface_hub
@@ -316,11 +331,11 @@ def _hub(spec):
         ) from None
 
 
-def _files(source, revision):
+def _files(source: Record, revision: str) -> Iterator[Record]:
     """The rows of JSONL files of a repository; with `join` each gets the row of another file with the same key, as `joined`."""
     from huggingface_hub import hf_hub_download
 
-    def lines(file):
+    def lines(file: str) -> Iterator[Record]:
         with open(
             hf_hub_download(source["hub"], file, repo_type="dataset", revision=revision)
         ) as opened:
@@ -333,15 +348,11 @@ def _files(source, revision):
             yield {**row, "joined": others.get(row[on["on"]])} if on else row
 
 
-def _decoded(row):
+def _decoded(row: Record) -> Record:
     """LiveCodeBench packs its hidden tests as base64 of zlib of a pickled JSON string; a pickle that names any class is refused."""
-    import base64
-    import io
-    import pickle
-    import zlib
 
     class Plain(pickle.Unpickler):
-        def find_class(self, module, name):
+        def find_class(self, module: str, name: str) -> Any:
             raise cli.BadData(
                 f"the hidden tests of {row.get('question_id')} name {module}.{name}; they may only hold text"
             )
@@ -354,18 +365,12 @@ def _decoded(row):
     return {**row, "tests": json.loads(row["public_test_cases"]) + tests}
 
 
-def _plus(row):
-    from decksmith.benchmarks.graders import plus
-
-    return plus.row(row)
-
-
-DECODERS = {"livecodebench": _decoded, "evalplus": _plus}
+DECODERS = {"livecodebench": _decoded, "evalplus": plus.row}
 
 # Prompts
 
 
-def order(record):
+def order(record: Record) -> list[int]:
     """In which order a record's choices are shown: indices of task.fields.choices. Where the benchmark shuffles them it is drawn by the id
     of the question, so that the grader finds the same letter; samples of a question share it."""
     found = list(range(len(record["task"]["fields"].get("choices") or ())))
@@ -374,12 +379,12 @@ def order(record):
     return found
 
 
-def question(record):
+def question(record: Record) -> str:
     """The id of the question that a record is a sample of."""
     return ((record.get("gen") or {}).get("sample") or {}).get("of") or record["id"]
 
 
-def asked(record):
+def asked(record: Record) -> str:
     """What a row asks, as one text without its template."""
     return " ".join(
         str(value) if not isinstance(value, list) else " ".join(map(str, value))
@@ -387,12 +392,12 @@ def asked(record):
     )
 
 
-def letter(record):
+def letter(record: Record) -> str:
     """The letter of the right choice as the model saw it; `expected` is the letter in the order of the source."""
     return LETTERS[order(record).index(LETTERS.index(record["task"]["expected"]))]
 
 
-def template(name):
+def template(name: str) -> str:
     """The text of a template: a name in assets/prompts/bench or a path. Raises cli.BadConfig."""
     path = TEMPLATES / f"{name}.txt"
     path = path if path.is_file() else Path(name)
@@ -404,10 +409,10 @@ def template(name):
         ) from None
 
 
-def filled(text, fields, where):
+def filled(text: str, fields: Record, where: str) -> str:
     """`text` with {name} replaced by fields; lists of choices are lettered. Raises cli.BadData naming a field that is not there."""
 
-    def value(match):
+    def value(match: re.Match[str]) -> str:
         if match[1] not in fields:
             raise cli.BadData(
                 f"{where}: the template asks for {{{match[1]}}}; the row has {', '.join(sorted(fields))}"
@@ -422,8 +427,15 @@ class Prompter:
     drawn by the question's id or, with `retrieve`, the nearest by BM25 (Robertson and Zaragoza 2009; package rank_bm25)."""
 
     def __init__(
-        self, text=None, system=None, suffix="", shots=(), n=0, retrieve=False, images=Path(".")
-    ):
+        self,
+        text: str | None = None,
+        system: str | None = None,
+        suffix: str = "",
+        shots: Sequence[Record] = (),
+        n: int = 0,
+        retrieve: bool = False,
+        images: Path = Path("."),
+    ) -> None:
         self.text, self.system, self.suffix, self.images = text, system, suffix, images
         self.shots, self.n, self.index = list(shots), min(n, len(shots)), None
         if retrieve and self.shots:
@@ -431,7 +443,7 @@ class Prompter:
 
             self.index = BM25Plus([_words(shot["fields"]) for shot in self.shots])
 
-    def messages(self, record):
+    def messages(self, record: Record) -> list[Record]:
         """The messages of one row. Raises cli.BadData naming what the row lacks."""
         if "messages" in record:  # a prompt of the deck pipeline
             return record["messages"]
@@ -462,46 +474,35 @@ class Prompter:
             },
         ]
 
-    def _chosen(self, record):
-        fields = record["task"]["fields"]
+    def _chosen(self, record: Record) -> list[Record]:
+        """The examples for a question, none of them the question itself."""
+        fields, ident = record["task"]["fields"], question(record)
         others = [
-            i
-            for i, shot in enumerate(self.shots)
-            if shot["fields"] != fields and shot["id"] != question(record)
+            place
+            for place, shot in enumerate(self.shots)
+            if shot["fields"] != fields and shot["id"] != ident
         ]
         if self.index:
             scores = self.index.get_scores(_words(fields))
-            others.sort(key=lambda i: -scores[i])
-            return [
-                self.shots[i] for i in reversed(others[: self.n])
-            ]  # the nearest last, beside the question
-        return [
-            self.shots[i]
-            for i in random.Random(f"shots {question(record)}").sample(
-                others, min(self.n, len(others))
-            )
-        ]
+            nearest = sorted(others, key=lambda place: -scores[place])[: self.n]
+            return [self.shots[place] for place in reversed(nearest)]  # the nearest last
+        drawn = random.Random(f"shots {ident}").sample(others, min(self.n, len(others)))
+        return [self.shots[place] for place in drawn]
 
-    def _asked(self, text, fields, shown, where):
-        choices = fields.get("choices") or ()
-        lettered = [choices[i] for i in shown or range(len(choices))]
-        more = (
-            {
-                "choices": "\n".join(
-                    f"{LETTERS[i]}. {choice}" for i, choice in enumerate(lettered)
-                ),
-                "letters": " or ".join(
-                    [", ".join(LETTERS[: len(choices) - 1]), LETTERS[len(choices) - 1]]
-                ),
+    def _asked(self, text: str, fields: Record, shown: list[int] | None, where: str) -> str:
+        """The template filled for one row; shown: the order of its choices, None for the source's own."""
+        if choices := fields.get("choices"):
+            order = shown or range(len(choices))
+            lines = [f"{LETTERS[at]}. {choices[place]}" for at, place in enumerate(order)]
+            *letters, last = list(LETTERS[: len(choices)])
+            fields = {
+                **fields,
+                "choices": "\n".join(lines),
+                "letters": f"{', '.join(letters)} or {last}",
             }
-            if choices
-            else {}
-        )
-        return filled(text, {**fields, **more}, where) + self.suffix
+        return filled(text, fields, where) + self.suffix
 
-    def _picture(self, image, record):
-        import base64
-        import mimetypes
+    def _picture(self, image: str, record: Record) -> str:
 
         if image.startswith(("data:", "https://", "http://")):
             return image
@@ -517,37 +518,32 @@ class Prompter:
         return f"data:{mimetypes.guess_type(image)[0] or 'image/png'};base64,{base64.b64encode(data).decode()}"
 
 
-def _words(fields):
+def _words(fields: Record) -> list[str]:
     return re.findall(r"\w+", " ".join(str(value) for value in fields.values()).casefold())
 
 
-def flags(each, model=None):
-    """The flags of chat-generate for "NAME:N" (N samples; without N those of the benchmark) and a model of the registry: one sample is asked
-    at temperature 0, several at 0.7 and top-p 0.95 with seeds, as NeMo-Skills does; the model's own params win, the smaller max_tokens does."""
-    from decksmith.models import registry
+def flags(each: str, model: str | None = None) -> str:
+    """The flags of chat-generate for "NAME:N" (N samples; without N those of the benchmark) and a model of the registry.
 
-    name, _, n = each.partition(":")
-    spec, own = load(name), registry.models()[model].params if model in registry.models() else {}
-    if n and not n.isdecimal():
+    One sample is asked at temperature 0, several at 0.7 and top-p 0.95 with seeds, as NeMo-Skills does; the model's own
+    params win, of max_tokens the smaller does.
+    """
+    name, _, samples = each.partition(":")
+    spec, known = load(name), registry.models()
+    own = known[model].params if model in known else {}
+    if samples and not samples.isdecimal():
         raise cli.BadConfig(f"{each!r} is no NAME:N")
-    n = int(n or spec["samples"]) or 1
-    wanted = (
-        {"samples": n, "seed": 0, "temperature": 0.7, "top_p": 0.95}
-        if n > 1
-        else {"temperature": 0.0}
-    )
+    n = int(samples or spec["samples"]) or 1
+    wanted: Record = {"temperature": 0.0}
+    if n > 1:
+        wanted = {"samples": n, "seed": 0, "temperature": 0.7, "top_p": 0.95}
+    wanted = {key: value for key, value in wanted.items() if key not in own}
     if "max_tokens" in spec:
         wanted["max_tokens"] = min(spec["max_tokens"], own.get("max_tokens", spec["max_tokens"]))
-    return " ".join(
-        f"--{key.replace('_', '-')} {value}"
-        for key, value in wanted.items()
-        if key == "max_tokens" or key not in own
-    )
+    return " ".join(f"--{key.replace('_', '-')} {value}" for key, value in wanted.items())
 
 
 if __name__ == "__main__":  # python3 -m decksmith.benchmarks.tasks NAME:N MODEL
-    import sys
-
     try:
         print(flags(*sys.argv[1:]))
     except cli.Stop as stop:

@@ -119,7 +119,7 @@ class Slide:
     layout: str
     offset: int
     _marks: dict = field(default_factory=dict, repr=False)
-    _content_offset: int = field(default=0, repr=False)
+    content_offset: int = field(default=0, repr=False)
     _yaml_offset: int = field(default=0, repr=False)
 
     @property
@@ -725,7 +725,7 @@ def _queries(text, slide):
             yield from query(unquote_plus(value[14:]), line, base + a, base + b, "uri")
     parts = [
         (
-            slide._content_offset,
+            slide.content_offset,
             re.sub(r"(`+)[^`\n]{1,500}?\1", lambda m: " " * len(m.group()), slide.prose),
         )
     ]

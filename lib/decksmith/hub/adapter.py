@@ -7,7 +7,7 @@ from typing import Any
 from decksmith.core import cli
 from decksmith.hub import cards, parcels, weights
 from decksmith.hub.parcels import Parcel, json_object
-from decksmith.results import claims
+from decksmith.results import tables
 
 REPO = re.compile(r"[\w.-]+/[\w.-]+")
 # What the card calls the settings of adapter_config.json.
@@ -51,7 +51,7 @@ def describe(made: Parcel, out: Path) -> dict[str, Path]:
         base=base,
         shape=_shape(config, made.files["adapter_model.safetensors"]),
         compared=compared,
-        said=claims.headline(compared) if compared else None,
+        said=tables.headline(compared) if compared else None,
     )
     return {"README.md": out / "README.md"}
 

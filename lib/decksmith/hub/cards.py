@@ -7,7 +7,7 @@ from typing import Any
 
 from decksmith import __version__
 from decksmith.core import cli, stream
-from decksmith.results.runs import markdown_table
+from decksmith.results.text import markdown_table
 
 
 def write(path: Path, kind: str, meta: dict[str, Any], **known: Any) -> None:

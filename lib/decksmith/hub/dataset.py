@@ -228,6 +228,6 @@ def _plot(rows: list[Row], limit: Any) -> bytes:
             axes.axvline(limit, color=tone["ink"], linewidth=1, linestyle=(0, (4, 3)))
             note += f". Dashed: the training sequence's limit, {limit:,}"
         figure.subplots_adjust(left=0.07, right=0.97, bottom=0.17)
-        plots._titled(figure, tone, "Length of the rows", f"{note}.", 0.85)
+        plots.titled(figure, tone, "Length of the rows", f"{note}.", 0.85)
         pyplot.close(figure)
         return plots.drawn(figure, "png")

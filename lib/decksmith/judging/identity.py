@@ -17,7 +17,7 @@ def identity(protocol, records):
     itself: two renderers, two judges, other sampling in some records.
     """
     records = list(records)
-    _agree(records, "judge.rubric", _rubric, stream.fingerprint(judging(protocol)))
+    agreed(records, "judge.rubric", _rubric, stream.fingerprint(judging(protocol)))
     same = {**fixed(protocol), **observed(protocol, records)}
     same["scanner"] = same["scanner"] or features.SCANNER
     return {**same, "hash": stream.fingerprint(same)}
@@ -59,17 +59,17 @@ def observed(protocol, records):
         systems.update(
             m["content"] for m in record.get("messages") or [] if m.get("role") == "system"
         )
-    scanner = _agree(
+    scanner = agreed(
         records, "features.scanner", lambda r: (r.get("features") or {}).get("scanner")
     )
-    _agree(records, "judge.rubric", _rubric)
-    renderer = _agree(records, "render.engine", lambda r: (r.get("render") or {}).get("engine"))
+    agreed(records, "judge.rubric", _rubric)
+    renderer = agreed(records, "render.engine", lambda r: (r.get("render") or {}).get("engine"))
     if renderer and renderer.get("scale", protocol.render["scale"]) != protocol.render["scale"]:
         scales = (
             f"{renderer['scale']}, and the protocol {protocol.name} says {protocol.render['scale']}"
         )
         raise cli.BadData(f"the decks were rendered at scale {scales}")
-    sampling = _agree(records, "gen.sampling", lambda r: _sampling(protocol, r))
+    sampling = agreed(records, "gen.sampling", lambda r: _sampling(protocol, r))
     return {
         "prompts": {"count": len(asked), "sha256": stream.fingerprint(sorted(asked.items()))},
         "system": stream.fingerprint(sorted(systems)),
@@ -130,7 +130,7 @@ def _sampling(protocol, record):
     }
 
 
-def _agree(records, what, get, expected=None):
+def agreed(records, what, get, expected=None):
     """The one value that all records with a value share, or None; raises cli.BadData naming the two records that
     differ."""
     first, holder = expected, "the protocol"

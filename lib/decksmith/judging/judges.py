@@ -79,6 +79,20 @@ class Offline:
         }
 
 
+def vision_inputs(judging, run, record):
+    """What the verdict of a vision model on a record depends on; `judging` as from identity.judging, `run` the folder."""
+    render = record["render"]
+    return [
+        judging,
+        _request(record),
+        items(record),
+        (record.get("asks") or {}).get("slides"),
+        render.get("expected"),
+        render.get("slides"),
+        _digests(run, record),
+    ]
+
+
 class Vision:
     """A vision model behind any OpenAI-compatible endpoint; it sees the request and the pictures and nothing else."""
 
@@ -97,16 +111,7 @@ class Vision:
         self.system, self.schema = protocol.prompt, protocol.schema
 
     def inputs(self, record):
-        render = record["render"]
-        return [
-            self.judging,
-            _request(record),
-            _items(record),
-            (record.get("asks") or {}).get("slides"),
-            render.get("expected"),
-            render.get("slides"),
-            _digests(self.run, record),
-        ]
+        return vision_inputs(self.judging, self.run, record)
 
     def valid(self, record, value):
         return all((self.run / path).is_file() for path in value.get("replies") or [])
@@ -143,7 +148,7 @@ class Vision:
             try:
                 if reply.finish_reason == "length":
                     raise ValueError("it was cut off at the token limit; write less")
-                said = usable(reply.text, self.schema, _items(record), seen["slides"])
+                said = usable(reply.text, self.schema, items(record), seen["slides"])
             except ValueError as error:
                 problem = str(error)
                 stream.warn(
@@ -202,7 +207,7 @@ class Vision:
                     "yes": answers[i["id"]]["yes"],
                     "slide": answers[i["id"]]["slide"] if answers[i["id"]]["yes"] else None,
                 }
-                for i in _items(record)
+                for i in items(record)
             ],
         }
 
@@ -231,9 +236,9 @@ class Vision:
 
     def _question(self, record, shown, seen):
         parts = [f"The request that the deck answers:\n<request>\n{_request(record)}\n</request>"]
-        if items := _items(record):
+        if asked := items(record):
             parts.append(
-                "The checklist:\n" + "\n".join(f"{item['id']}: {item['ask']}" for item in items)
+                "The checklist:\n" + "\n".join(f"{item['id']}: {item['ask']}" for item in asked)
             )
         count = f"The deck has {seen['of']} slides."
         if len(shown) < seen["of"]:
@@ -255,7 +260,7 @@ def _request(record):
     )
 
 
-def _items(record):
+def items(record):
     return [{"id": item["id"], "ask": item["ask"]} for item in record.get("checklist") or []]
 
 

@@ -5,6 +5,8 @@ again by the same scripts, in a root of its own that holds what the capsule's ex
 instructions, the models' names and parameters) beside this checkout's code. A capsule from a stranger is hostile.
 """
 
+from __future__ import annotations
+
 import hashlib
 import io
 import itertools
@@ -17,11 +19,20 @@ import sys
 import tarfile
 import tempfile
 import tomllib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from decksmith import __version__
 from decksmith.core import cli, inherit, stream
-from decksmith.judging import identity
+from decksmith.core.protocol import Protocol
+from decksmith.decks import pictures
+from decksmith.judging import identity, judges
+from decksmith.models import registry
+from decksmith.results.explain import clean
+from decksmith.results.summary import Record
+
+Entries = dict[str, bytes | Path]  # the files of a capsule by their paths in it
 
 FORMAT = 1
 LOCKS = (
@@ -40,9 +51,9 @@ _MEMBER = re.compile(
 )
 
 
-def toolchain():
+def toolchain() -> dict[str, str | None]:
     """What decides the numbers besides the capsule: `{name: sha256}` of locks and code, and the git revision where there is one."""
-    found = {
+    found: dict[str, str | None] = {
         name: _sha((cli.ROOT / name).read_bytes()) for name in LOCKS if (cli.ROOT / name).is_file()
     }
     code = sorted(
@@ -65,24 +76,23 @@ def toolchain():
     return found
 
 
-def _sha(data):
+def _sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
 # Packing
 
 
-def pack(folders, out):
+def pack(paths: Sequence[Path], out: Path) -> Path:
     """Write the capsule of finished runs into the folder `out`; returns its path, `<runs>-<hash of the file>.tar`.
 
     The same runs give the same bytes. Raises cli.Missing for a file that is not there, cli.BadData when a run cannot be replayed:
     its protocol changed since, or a picture is gone.
     """
-    from decksmith.core.protocol import Protocol
-    from decksmith.judging import identity
-    from decksmith.models import registry
-
-    folders, entries, slides, models = [Path(folder) for folder in folders], {}, {}, {}
+    folders = [Path(path) for path in paths]
+    entries: Entries = {}
+    slides: dict[str, dict[str, str]] = {}
+    models: dict[str, Record] = {}
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) < len(names):
         raise cli.BadData("two of these runs have one name; a capsule tells them apart by it")
@@ -163,7 +173,7 @@ def pack(folders, out):
     return path
 
 
-def _write(file, entries):
+def _write(file: Any, entries: Entries) -> None:
     """A plain tar of `{path: bytes or Path}`: sorted, of nobody, of no time, so that the same files give the same bytes."""
     with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for path, data in sorted(entries.items()):
@@ -180,7 +190,7 @@ def _write(file, entries):
     os.fsync(file.fileno())
 
 
-def _read(path):
+def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
@@ -189,18 +199,18 @@ def _read(path):
         ) from None
 
 
-def _dumps(data):
+def _dumps(data: Any) -> bytes:
     return (
         json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False).encode("utf-8", "replace")
         + b"\n"
     )
 
 
-def _model(record):
+def _model(record: Record) -> str | None:
     return ((record.get("gen") or {}).get("model") or {}).get("name")
 
 
-def _replies(folder, records):
+def _replies(folder: Path, records: list[Record]) -> bytes:
     """The lines of the run's journal that these records rest on, in their order."""
     path, lines = folder / "journal/gen.jsonl", {}
     if path.is_file():
@@ -217,7 +227,7 @@ def _replies(folder, records):
     return b"".join(lines[key] + b"\n" for key in keys if key in lines)
 
 
-def _compared(places, root):
+def _compared(places: dict[str, Path], root: Path) -> Record:
     """What run-compare of `root` says of runs, `{"status", "said"}`; places: {name: absolute folder}. Paths in it are the names alone."""
     with tempfile.TemporaryDirectory() as folder:
         for name, place in places.items():
@@ -240,7 +250,7 @@ def _compared(places, root):
 # Unpacking
 
 
-def unpack(path, into):
+def unpack(path: Path, into: Path) -> Path:
     """Write the members of a capsule below `into`, each only where a capsule has such a file.
 
     Raises cli.BadData for anything else: links, devices, other paths, a path twice, extended headers, too much of it, a torn file.
@@ -280,8 +290,8 @@ def unpack(path, into):
     return into
 
 
-def _json(path):
-    def refuse(name):
+def _json(path: Path) -> Record:
+    def refuse(name: str) -> None:
         raise ValueError(f"{name} is not JSON")
 
     try:
@@ -300,26 +310,20 @@ class Replay:
     """One replay in the folder `into`; `run()` does it. Then `notes` say how the toolchains differ, `differences` name each value that
     is not what was stored, and `counts` what was compared."""
 
-    def __init__(self, path, into):
+    def __init__(self, path: Path, into: Path) -> None:
         self.path, self.into = Path(path), Path(into).resolve()
-        self.notes, self.differences, self.counts = [], [], {}
+        self.notes: list[str] = []
+        self.differences: list[str] = []
+        self.counts: dict[str, int] = {}
 
-    def run(self):
+    def run(self) -> Replay:
         self.stored, self.root = unpack(self.path, self.into / "capsule"), self.into / "root"
         self.about = _json(self.stored / "capsule.json")
         if self.about.get("format") != FORMAT:
             raise cli.BadData(
                 f"{self.path}: a capsule of format {str(self.about.get('format'))[:20]}; this reads {FORMAT}"
             )
-        runs, slides = self.about.get("runs"), self.about.get("slides")
-        if not (
-            isinstance(runs, list)
-            and runs
-            and all(isinstance(n, str) and re.fullmatch(_NAME, n) for n in runs)
-            and isinstance(slides, dict)
-            and all(isinstance(slides.get(n), dict) for n in runs)
-        ):
-            raise cli.BadData(f"{self.path}: capsule.json does not name its runs and slides")
+        runs = self._named()
         named = re.search(r"-([0-9a-f]{12})\.tar\Z", self.path.name)
         with open(self.path, "rb") as file:
             whole = hashlib.file_digest(file, "sha256").hexdigest()
@@ -337,7 +341,20 @@ class Replay:
             raise cli.BadData(f"{self.path}: nested too deeply") from None
         return self
 
-    def _toolchain(self):
+    def _named(self) -> list[str]:
+        """The names of the runs in the capsule. Raises cli.BadData unless these are usable, and each has its slides."""
+        runs, slides = self.about.get("runs"), self.about.get("slides")
+        wrong = cli.BadData(f"{self.path}: capsule.json does not name its runs and slides")
+        if not isinstance(runs, list) or not runs or not isinstance(slides, dict):
+            raise wrong
+        for name in runs:
+            if not isinstance(name, str) or not re.fullmatch(_NAME, name):
+                raise wrong
+            if not isinstance(slides.get(name), dict):
+                raise wrong
+        return runs
+
+    def _toolchain(self) -> None:
         then, now = self.about.get("toolchain") or {}, toolchain()
         for name in sorted({*then, *now} - {"revision"}):
             if then.get(name) != now.get(name):
@@ -349,16 +366,14 @@ class Replay:
                 self._another(name, _short(then.get(name)) + revision, _short(now.get(name)))
         for file in sorted((self.stored / "assets").rglob("*.*")):
             name = file.relative_to(self.stored)
-            if (
-                not (cli.ROOT / name).is_file()
-                or (cli.ROOT / name).read_bytes() != file.read_bytes()
-            ):
+            ours = cli.ROOT / name
+            if not ours.is_file() or ours.read_bytes() != file.read_bytes():
                 self.notes.append(f"{name} of this checkout is another; the capsule's is used")
 
-    def _another(self, what, then, now):
+    def _another(self, what: str, then: str, now: str) -> None:
         self.notes.append(f"{_shown(what)}: the capsule's is {then}, here it is {now}")
 
-    def _root(self):
+    def _root(self) -> None:
         """A root with this checkout's code and toolchain and the capsule's protocol, judge's instructions and models."""
         own = {"assets", "results", "data", ".env", ".git"}
         (self.root / "assets").mkdir(parents=True)
@@ -377,70 +392,54 @@ class Replay:
             kept = {
                 key: entry[key] for key in ("label", "color", "slug", "params") if entry.get(key)
             }
-            text.append(
-                f"[{_toml(name)}]\n"
-                + "".join(
-                    f"{key} = {_toml(value)}\n"
-                    for key, value in {**kept, "base_url": "http://127.0.0.1:9/v1"}.items()
-                )
-            )  # nobody is asked
+            kept["base_url"] = "http://127.0.0.1:9/v1"  # nobody is asked
+            lines = [f"{key} = {_toml(value)}\n" for key, value in kept.items()]
+            text.append("".join([f"[{_toml(name)}]\n", *lines]))
         (self.root / "assets/models.toml").write_text("\n".join(text), encoding="utf-8")
 
-    def _redo(self, name):
+    def _redo(self, name: str) -> None:
         """Everything of one run again, from its prompts and its stored replies, into now/<name>."""
         stored, now = self.stored / "runs" / name, self.into / "now" / name
         now.mkdir(parents=True)
         protocol = self._protocol(name)
         source = now / "replies.jsonl"
         source.write_bytes(b"".join(stream.dumps(row) + b"\n" for row in self._rows(name)))
-        again, inner = (
-            ["--protocol", protocol.name],
-            [sys.executable, "-m", "decksmith.results.capsule"],
-        )
-        stages = [
-            ["deck-parse", "--run", now],
-            ["deck-illustrate", *again, "--run", now]
-            if protocol.images["provider"] == "drawn"
-            else [*inner, "images", stored, now, protocol.name],
-            [
-                "deck-render",
-                *again,
-                "--run",
-                now,
-                "--jobs",
-                str(max(1, (os.cpu_count() or 2) // 2)),
-            ],
-            ["deck-judge", *again, "--run", now]
-            if protocol.judge["kind"] == "offline"
-            else [*inner, "judge", stored, now, protocol.name],
-            ["deck-scan", "--run", now],
-            ["deck-score", *again],
-            ["run-summarize", *again, "--run", now],
-        ]
-        for number, command in enumerate(stages, 1):
-            target = now / (
-                "scores.jsonl"
-                if number == 6
-                else "summary.json"
-                if number == 7
-                else f"{number}.jsonl"
-            )
-            if "-" in str(command[0]) and command[0] != sys.executable:
-                command = [self.root / "bin" / command[0], *command[1:]]
-            with open(source, "rb") as fed, open(target, "wb") as got:
+        for target, command in self._stages(protocol, stored, now):
+            with open(source, "rb") as fed, open(now / target, "wb") as got:
                 status = subprocess.run(
                     command, stdin=fed, stdout=got, env=_environment(self.root, self.into)
                 ).returncode
             if status:
-                raise (cli.Missing if status == 69 else cli.BadData)(
+                stop = cli.Missing if status == 69 else cli.BadData
+                raise stop(
                     f"{name}: {Path(command[0]).name} ended with status {status}; "
                     "what it said stands above"
                 )
-            source = target
+            source = now / target
 
-    def _protocol(self, name):
-        from decksmith.core.protocol import Protocol
+    def _stages(
+        self, protocol: Protocol, stored: Path, now: Path
+    ) -> Iterator[tuple[str, list[Any]]]:
+        """The commands of the pipeline after the replies, each with the file that it writes. Pictures and verdicts that were
+        paid for come from the capsule, by a stage of ours."""
+        scripts, fixed, run = self.root / "bin", ["--protocol", protocol.name], ["--run", now]
+        kept = [sys.executable, "-m", "decksmith.results.capsule"]
+        jobs = max(1, (os.cpu_count() or 2) // 2)
+        illustrate = [scripts / "deck-illustrate", *fixed, *run]
+        if protocol.images["provider"] != "drawn":
+            illustrate = [*kept, "images", stored, now, protocol.name]
+        judge = [scripts / "deck-judge", *fixed, *run]
+        if protocol.judge["kind"] != "offline":
+            judge = [*kept, "judge", stored, now, protocol.name]
+        yield "1.jsonl", [scripts / "deck-parse", *run]
+        yield "2.jsonl", illustrate
+        yield "3.jsonl", [scripts / "deck-render", *fixed, *run, "--jobs", str(jobs)]
+        yield "4.jsonl", judge
+        yield "5.jsonl", [scripts / "deck-scan", *run]
+        yield "scores.jsonl", [scripts / "deck-score", *fixed]
+        yield "summary.json", [scripts / "run-summarize", *fixed, *run]
 
+    def _protocol(self, name: str) -> Protocol:
         fixed = _json(self.stored / "runs" / name / "protocol.json").get("protocol")
         path = self.stored / f"assets/protocols/{fixed}.toml"
         if not isinstance(fixed, str) or not re.fullmatch(_NAME, fixed) or not path.is_file():
@@ -454,7 +453,7 @@ class Replay:
             )
         return protocol
 
-    def _rows(self, name):
+    def _rows(self, name: str) -> Iterator[Record]:
         """The records as chat-generate left them: prompt and stored reply, each checked against the other places where it stands."""
         stored = self.stored / "runs" / name
         prompts = {row["id"]: row for _, row in stream.records(stored / "prompts.jsonl")}
@@ -486,56 +485,53 @@ class Replay:
                 self._count("replies that no journal has")
             yield {**row, "gen": gen}
 
-    def _compare(self, runs):
+    def _compare(self, runs: list[str]) -> None:
+        """Hold everything that was derived again against what was stored."""
         for name in runs:
             stored, now = self.stored / "runs" / name, self.into / "now" / name
-            then = {record["id"]: record for _, record in stream.records(stored / "scores.jsonl")}
-            again = {record["id"]: record for _, record in stream.records(now / "scores.jsonl")}
-            engines = [
-                {
-                    stream.fingerprint(e): e
-                    for r in rs.values()
-                    if (e := (r.get("render") or {}).get("engine"))
-                }
-                for rs in (then, again)
-            ]
-            if set(engines[0]) != set(engines[1]):
-                for old, new in itertools.product(*(each.values() for each in engines)):
-                    for key in new:
-                        if old.get(key) != new[key]:
-                            self._another(
-                                f"{name}: renderer's {key}", _short(old.get(key)), _short(new[key])
-                            )
+            then, again = (
+                {record["id"]: record for _, record in stream.records(place / "scores.jsonl")}
+                for place in (stored, now)
+            )
+            self._engines(name, then, again)
             for ident in then:
                 self._slides(name, then[ident], again[ident])
             for ident in then:
                 self._count("records")
                 for key in stream.KEYS[::-1]:
-                    values = [_without(record.get(key)) for record in (then[ident], again[ident])]
-                    self._same(name, ident, key, *values, "numbers of records")
-            self._same(
-                name,
-                "",
-                "summary",
-                *(_json(place / "summary.json") for place in (stored, now)),
-                "numbers of summaries",
-            )
+                    old, new = (_without(side[ident].get(key)) for side in (then, again))
+                    self._same(name, ident, key, old, new, "numbers of records")
+            old, new = (_json(place / "summary.json") for place in (stored, now))
+            self._same(name, "", "summary", old, new, "numbers of summaries")
             self._fixed(name, *(_json(place / "protocol.json") for place in (stored, now)))
         if len(runs) > 1:
-            then, now = (
-                _json(self.stored / "compare.json"),
-                _compared({name: self.into / "now" / name for name in runs}, self.root),
-            )
-            # The protocol's hash takes the renderer in, which was looked at above; everything else of it by _fixed.
-            old, new = (
-                _json(folder / runs[0] / "protocol.json").get("hash")
-                for folder in (self.stored / "runs", self.into / "now")
-            )
-            if isinstance(old, str) and re.fullmatch("[0-9a-f]{64}", old):
-                now = json.loads(json.dumps(now).replace(new, old))
-            self._same("comparison", "", "", then, now, "numbers of the comparison")
+            self._comparison(runs)
 
-    def _slides(self, name, then, again):
+    def _engines(self, name: str, then: dict[str, Record], again: dict[str, Record]) -> None:
+        """Note in what the renderers differ."""
+        old, new = _engines(then), _engines(again)
+        if set(old) == set(new):
+            return
+        for one, other in itertools.product(old.values(), new.values()):
+            for key in other:
+                if one.get(key) != other[key]:
+                    self._another(
+                        f"{name}: renderer's {key}", _short(one.get(key)), _short(other[key])
+                    )
+
+    def _comparison(self, runs: list[str]) -> None:
+        then = _json(self.stored / "compare.json")
+        now = _compared({name: self.into / "now" / name for name in runs}, self.root)
+        # The protocol's hash takes the renderer in, which was looked at above; everything else of it by _fixed.
+        old, new = (
+            _json(folder / runs[0] / "protocol.json").get("hash")
+            for folder in (self.stored / "runs", self.into / "now")
+        )
+        if isinstance(old, str) and re.fullmatch("[0-9a-f]{64}", old):
+            now = json.loads(json.dumps(now).replace(str(new), old))
+        self._same("comparison", "", "", then, now, "numbers of the comparison")
+
+    def _slides(self, name: str, then: Record, again: Record) -> None:
         known = self.about["slides"][name]
         paths = [
             path
@@ -555,9 +551,7 @@ class Replay:
                     f"{name} {then['id']} {_shown(path)} sha256: stored {_short(known.get(path))}, now {_short(now)}"
                 )
 
-    def _fixed(self, name, then, now):
-        from decksmith.judging import identity
-
+    def _fixed(self, name: str, then: Record, now: Record) -> None:
         self._count("protocol files")
         same = {key: value for key, value in then.items() if key != "hash"}
         if stream.fingerprint(same) != then.get("hash"):
@@ -567,7 +561,7 @@ class Replay:
         lines = identity.differences({**then, "renderer": None}, {**now, "renderer": None})
         self.differences += [f"{name} protocol.json {_shown(line)}" for line in lines]
 
-    def _same(self, name, ident, key, then, now, what):
+    def _same(self, name: str, ident: str, key: str, then: Any, now: Any, what: str) -> None:
         """Note each place where two values differ; `by` (when, how long, by whom) is left out."""
         for path, old, new in _leaves(then, now, key):
             self._count(what, isinstance(old, int | float) or isinstance(new, int | float))
@@ -581,11 +575,17 @@ class Replay:
                     " ".join(filter(None, [name, ident, f"{_shown(path)}: {values}"]))
                 )
 
-    def _count(self, what, n=1):
+    def _count(self, what: str, n: int = 1) -> None:
         self.counts[what] = self.counts.get(what, 0) + n
 
 
-def _without(value):
+def _engines(records: dict[str, Record]) -> dict[str, Record]:
+    """The renderers that these records name, by their fingerprints."""
+    named = ((record.get("render") or {}).get("engine") for record in records.values())
+    return {stream.fingerprint(engine): engine for engine in named if engine}
+
+
+def _without(value: Any) -> Any:
     """A stage's value without the renderer's engine (looked at once for all) and without a judge fault's words."""
     if not isinstance(value, dict):
         return value
@@ -598,7 +598,7 @@ def _without(value):
 _ABSENT = object()
 
 
-def _leaves(then, now, path):
+def _leaves(then: Any, now: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     """(path, stored, now) of every leaf of two JSON values."""
     if isinstance(then, dict) and isinstance(now, dict):
         for key in dict.fromkeys([*then, *now]):
@@ -608,14 +608,13 @@ def _leaves(then, now, path):
                 )
     elif isinstance(then, list) and isinstance(now, list):
         for at in range(max(len(then), len(now))):
-            yield from _leaves(
-                *(side[at] if at < len(side) else _ABSENT for side in (then, now)), f"{path}[{at}]"
-            )
+            old, new = (side[at] if at < len(side) else _ABSENT for side in (then, now))
+            yield from _leaves(old, new, f"{path}[{at}]")
     else:
         yield path, then, now
 
 
-def _values(old, new):
+def _values(old: Any, new: Any) -> list[str]:
     """Two values as they are shown; of long texts, from where they part."""
     if isinstance(old, str) and isinstance(new, str) and max(len(old), len(new)) > 80:
         at = max(0, len(os.path.commonprefix([old, new])) - 20)
@@ -626,17 +625,15 @@ def _values(old, new):
     ]
 
 
-def _shown(text):
-    from decksmith.results.explain import clean
-
+def _shown(text: object) -> str:
     return clean(text, 120)
 
 
-def _short(text):
+def _short(text: object) -> str:
     return "not there" if text is None else _shown(text)[:12]
 
 
-def _toml(value):
+def _toml(value: Any) -> str:
     """A JSON value as TOML."""
     if isinstance(value, dict):
         return (
@@ -649,7 +646,7 @@ def _toml(value):
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _environment(root, into=None):
+def _environment(root: Path, into: Path | None = None) -> dict[str, str]:
     """The environment of the scripts: no keys, no proxies, and for a replay a cache of its own."""
     kept = {
         name: value
@@ -670,11 +667,9 @@ def _environment(root, into=None):
 # Two stages that take what was paid for from the capsule in place of asking again
 
 
-def _stage(stage, stored, now, name):
-    from decksmith.core.protocol import Protocol
-    from decksmith.judging import judges
-
-    stored, now, protocol = Path(stored), Path(now), Protocol.load(name)
+def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
+    """Run the stage "images" or "judge" of a replay over stdin; `stored` and `now`: the run's folders in the capsule and in
+    the replay. Returns the exit status."""
     then = {
         record["id"]: record.get(stage) or {}
         for _, record in stream.records(stored / "scores.jsonl")
@@ -687,11 +682,11 @@ def _stage(stage, stored, now, name):
     class Heard(judges.Vision):
         """The vision judge with its stored replies for an endpoint."""
 
-        def __init__(self):
+        def __init__(self) -> None:
             self.run, self.protocol, self.judging = now, protocol, identity.judging(protocol)
             self.rubric, self.schema = stream.fingerprint(self.judging), protocol.schema
 
-        def work(self, record):
+        def hear(self, record: Record) -> Record:
             value, ident = then[record["id"]], record["id"]
             replies = [
                 f"{ident}/judge/{n}.txt" for n in range(1, len(value.get("replies") or []) + 1)
@@ -708,7 +703,7 @@ def _stage(stage, stored, now, name):
             try:
                 _, seen = self._pictures(record)
                 text = (stored / replies[-1]).read_bytes().decode("utf-8", "replace")
-                said = judges.usable(text, self.schema, judges._items(record), seen["slides"])
+                said = judges.usable(text, self.schema, judges.items(record), seen["slides"])
             except (OSError, ValueError) as error:
                 return {
                     "error": {"kind": "judge", "class": "unparseable", "message": str(error)},
@@ -716,18 +711,18 @@ def _stage(stage, stored, now, name):
                 }
             return {**self._value(record, said), "seen": seen, **common}
 
-    return stream.stage("judge", Heard().work, needs="render")
+    return stream.stage("judge", Heard().hear, needs="render")
 
 
-def _illustrated(record, value, stored, now, protocol):
-    from decksmith.decks import pictures
-
+def _illustrated(
+    record: Record, value: Record, stored: Path, now: Path, protocol: Protocol
+) -> Record:
     class Stored:
         """A provider whose answers are the capsule's pictures."""
 
         name = protocol.images["provider"]
 
-        def find(self, words):
+        def find(self, words: str) -> tuple[bytes, str | None]:
             item = next((i for i in value.get("items") or [] if i.get("query") == words), None)
             if item is None:
                 raise pictures.Unavailable("the capsule has no picture for it", False)
@@ -744,4 +739,5 @@ def _illustrated(record, value, stored, now, protocol):
 
 
 if __name__ == "__main__":
-    sys.exit(_stage(*sys.argv[1:]))
+    which, stored, now, protocol = sys.argv[1:]
+    sys.exit(_stage(which, Path(stored), Path(now), Protocol.load(protocol)))

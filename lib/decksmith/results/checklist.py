@@ -4,7 +4,10 @@ An item counts as satisfied when the judge says yes and names a slide that the d
 nothing; where renderer, judge or network failed, nothing is known, and the deck is left out.
 """
 
-from decksmith.results import stats
+from collections.abc import Iterable, Sequence
+
+from decksmith.results import stats, text
+from decksmith.results.summary import Record, fault_of, prompt_of
 
 ELEMENTS = (
     "code",
@@ -27,37 +30,34 @@ KINDS = {
 }
 
 
-def families(records, kind="item"):
-    """`{family: {"yes", "n", "prompts", "share"}}` of scored records: items satisfied, items in all, prompts that have any, and the
-    mean over these prompts of their share, with its interval (`stats.mean`).
+def families(records: Iterable[Record], kind: str = "item") -> dict[str, Record]:
+    """`{family: {"yes", "n", "prompts", "share"}}` of scored records: items satisfied, items in all, prompts that have
+    any, and the mean over these prompts of their share, with its interval (`stats.mean`).
 
-    kind: `item`: an item belongs to the element it asks for (`table`, `mermaid` ..), else to `facts`. The others group the items
-    by what their prompt asks for: `feature` (a prompt may ask for several, or for none: "none"), `language`, `theme`, `audience`,
-    `domain`. Samples of one prompt are averaged first, because intervals take values as independent.
+    kind: `item`: an item belongs to the element it asks for (`table`, `mermaid` ..), else to `facts`. The others group the
+    items by what their prompt asks for: `feature` (a prompt may ask for several, or for none: "none"), `language`,
+    `theme`, `audience`, `domain`. Samples of one prompt are averaged first, because intervals take values as independent.
     """
-    from decksmith.results import runs as finished
-
-    counts, shares = {}, {}
+    answers: dict[str, list[bool]] = {}
+    shares: dict[str, dict[str, list[float]]] = {}
     for record in records:
-        fault = finished.fault_of(record)
+        fault = fault_of(record)
         if not record.get("checklist") or (fault and fault["kind"] != "model"):
             continue
         yes = set() if fault else satisfied(record)
-        here = {}
+        here: dict[str, list[bool]] = {}
         for item in record["checklist"]:
             for family in _families(record, item, kind):
                 here.setdefault(family, []).append(item["id"] in yes)
-        for family, answers in here.items():
-            total = counts.setdefault(family, [0, 0])
-            total[0], total[1] = total[0] + sum(answers), total[1] + len(answers)
-            shares.setdefault(family, {}).setdefault(finished.prompt_of(record), []).append(
-                sum(answers) / len(answers)
-            )
-    order = sorted(counts, key=lambda family: (-counts[family][1], family))
+        for family, said in here.items():
+            answers.setdefault(family, []).extend(said)
+            of_prompt = shares.setdefault(family, {}).setdefault(prompt_of(record), [])
+            of_prompt.append(sum(said) / len(said))
+    order = sorted(answers, key=lambda family: (-len(answers[family]), family))
     return {
         family: {
-            "yes": counts[family][0],
-            "n": counts[family][1],
+            "yes": sum(answers[family]),
+            "n": len(answers[family]),
             "prompts": len(shares[family]),
             "share": stats.mean((sum(v) / len(v) for v in shares[family].values()), (0, 1)),
         }
@@ -65,7 +65,7 @@ def families(records, kind="item"):
     }
 
 
-def _families(record, item, kind):
+def _families(record: Record, item: Record, kind: str) -> list[str]:
     asks = record.get("asks") or {}
     if kind == "item":
         named = [
@@ -76,11 +76,11 @@ def _families(record, item, kind):
         ]
         return list(dict.fromkeys(name for name in named if name in ELEMENTS)) or ["facts"]
     if kind == "feature":
-        return asks.get("features") or ["none"]
+        return list(asks.get("features") or ["none"])
     return [asks[kind]] if asks.get(kind) else []
 
 
-def satisfied(record):
+def satisfied(record: Record) -> set[str]:
     """The ids of the items that the judge answered with yes and a slide that the deck has."""
     render = record.get("render") or {}
     shown = {int(path.rpartition("/")[2].partition(".")[0]) for path in render.get("slides") or []}
@@ -95,27 +95,22 @@ def satisfied(record):
     }
 
 
-def table(runs, kind="item"):
-    """`(title, header, rows)` in the form of runs.table: a row for each family, a column for each run, cells as text."""
-    from decksmith.results.runs import interval
-
+def table(runs: Sequence[Record], kind: str = "item") -> tuple[str, list[str], list[list[str]]]:
+    """`(title, header, rows)` a row for each family, a column for each run, cells as text."""
     found = [families(run["records"], kind) for run in runs]
-    sizes = {family: value for each in found for family, value in each.items()}
+    prompts = {family: value["prompts"] for each in found for family, value in each.items()}
     rows = [
-        [
-            family,
-            str(sizes[family]["prompts"]),
-            *(
-                f"{each[family]['yes']} of {each[family]['n']}: {interval(each[family]['share'])}"
-                if family in each
-                else "–"
-                for each in found
-            ),
-        ]
-        for family in sizes
+        [family, str(n), *(_answered(each.get(family)) for each in found)]
+        for family, n in prompts.items()
     ]
     return (
         f"Checklist by {KINDS[kind].lower()}",
         [KINDS[kind], "Prompts", *(run["label"] for run in runs)],
         rows,
     )
+
+
+def _answered(family: Record | None) -> str:
+    if family is None:
+        return text.DASH
+    return f"{family['yes']} of {family['n']}: {text.interval(family['share'])}"

@@ -9,20 +9,23 @@ import re
 import shlex
 import textwrap
 import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.decks import clean as cleaning
+from decksmith.decks import pictures, placeholders
 from decksmith.judging import identity
+from decksmith.models import registry
+from decksmith.render import pool
+from decksmith.results import summary
+from decksmith.results.summary import Record
+
+Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, value), oldest first
 
 STAGES = ("gen", "deck", "images", "render", "judge")  # those that keep a journal
-SCRIPTS = dict(
-    zip(
-        STAGES,
-        ("chat-generate", "deck-parse", "deck-illustrate", "deck-render", "deck-judge"),
-        strict=True,
-    )
-)
 WIDTH, LINES = 118, 60
 WHOSE = {
     "model": "the model's: it counts against it, as the floor in every dimension",
@@ -32,7 +35,7 @@ WHOSE = {
 }
 
 
-def clean(text, width=None):
+def clean(text: object, width: int | None = None) -> str:
     """Text on one line that a terminal cannot mistake for orders: no escape sequences, control or direction characters."""
     text = re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]*(\x07|\x1b\\)?|.?)", "", str(text))
     text = "".join(
@@ -42,7 +45,7 @@ def clean(text, width=None):
     return text if width is None or len(text) <= width else text[: width - 2].rstrip() + ".."
 
 
-def screen(run, ident, protocol=None):
+def screen(run: Path, ident: str, protocol: str | None = None) -> list[str]:
     """The lines of the screen, at most LINES. protocol: a name, when the run itself does not say it.
 
     Raises cli.Missing when there is no such run, cli.BadData when it has no record of that id.
@@ -50,7 +53,7 @@ def screen(run, ident, protocol=None):
     run = Path(run)
     journals = _journals(run)
     record, source = _record(run, ident, journals)
-    chosen = _Run(run, record, protocol)
+    chosen = Rerun(run, record, protocol)
     blocks = [
         _head(record, source, run),
         _request(record),
@@ -77,11 +80,10 @@ def screen(run, ident, protocol=None):
 # Where the record comes from
 
 
-def _journals(run):
-    """{stage: [(id, inputs, value)]} of what the run's journals hold, oldest first; damaged lines are passed over."""
-    found = {}
+def _journals(run: Path) -> Journals:
+    """What the run's journals hold; damaged lines are passed over."""
+    found: Journals = {stage: [] for stage in STAGES}
     for stage in STAGES:
-        found[stage] = []
         try:
             lines = (run / "journal" / f"{stage}.jsonl").read_bytes().splitlines()
         except OSError:
@@ -96,11 +98,11 @@ def _journals(run):
     return found
 
 
-def _rows(path):
+def _rows(path: Path) -> dict[str, Record]:
     return {record["id"]: record for _, record in stream.records(path)} if path.is_file() else {}
 
 
-def _record(run, ident, journals):
+def _record(run: Path, ident: str, journals: Journals) -> tuple[Record, str]:
     """The record, and in words where it was found: scores.jsonl, or else the prompt with what the journals hold."""
     if not run.is_dir():
         known = sorted(path.name for path in (cli.ROOT / "results/runs").glob("*/"))
@@ -136,139 +138,123 @@ def _record(run, ident, journals):
     )
 
 
-class _Run:
+class Rerun:
     """What a rerun would be made with: the protocol and the model as they are now."""
 
-    def __init__(self, run, record, protocol):
-        self.run, self.limit, self.prompts = run, None, None
+    def __init__(self, run: Path, record: Record, protocol: str | None) -> None:
+        self.run = run
+        self.limit: str | None = None
+        self.prompts = "prompts"
         for mark in sorted(run.glob(".for-*")):  # the Makefile says there what the run was made for
             if found := re.fullmatch(r"\.for-(.+?)-(all|\d+)(?:-(.+))?", mark.name):
-                protocol, self.limit, self.prompts = (
-                    protocol or found[1],
-                    found[2],
-                    found[3] or "prompts",
-                )
-        try:
-            protocol = protocol or json.loads((run / "protocol.json").read_text())["protocol"]
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
-        self.name = str(protocol or "offline")
-        self.model = str(
-            ((record.get("gen") or {}).get("model") or {}).get("name") or run.resolve().name
-        )
+                protocol = protocol or found[1]
+                self.limit, self.prompts = found[2], found[3] or "prompts"
+        self.name = protocol or _protocol_of(run) or "offline"
+        model = ((record.get("gen") or {}).get("model") or {}).get("name")
+        self.model = str(model or run.resolve().name)
 
-    def protocol(self):
-        from decksmith.core.protocol import Protocol
-
+    def protocol(self) -> Protocol:
         return Protocol.load(self.name)
 
-    def inputs(self, stage, record):
-        """What the stage's journal would look this record up by; the same data as the stage's script gives to stream.stage."""
-        return stream.fingerprint([stage, getattr(self, f"_{stage}")(record)])
+    def inputs(self, stage: str, record: Record) -> str:
+        """What the stage's journal would look this record up by. Raises as the stage would: cli.Stop, KeyError and others."""
+        given = getattr(self, f"{stage}_inputs")(record)
+        return stream.fingerprint([stage, given])
 
-    def _gen(self, record):
-        from decksmith.models import client, registry
+    # The same data as the stage's script gives to stream.stage.
+
+    def gen_inputs(self, record: Record) -> Record:
+        from decksmith.models import client
 
         entry = registry.model(self.model)
         entry.key_env = None  # nothing is asked here
         sampling = self.protocol().sampling | entry.params
         seed, entry.params = sampling.pop("seed", None), {}
-        k = ((record.get("gen") or {}).get("sample") or {}).get("k", 0)
-        return client.Client(entry).request(
-            record["messages"], sampling, seed=None if seed is None else seed + k
-        )
+        if seed is not None:
+            seed += ((record.get("gen") or {}).get("sample") or {}).get("k", 0)
+        return client.Client(entry).request(record["messages"], sampling, seed=seed)
 
-    def _deck(self, record):
+    def deck_inputs(self, record: Record) -> list[Any]:
         return ["clean-1", record["gen"].get("text"), record["gen"].get("reasoning")]
 
-    def _images(self, record):
-        from decksmith.decks import pictures as deck_pictures
-        from decksmith.decks import placeholders
+    def images_inputs(self, record: Record) -> list[Any]:
+        provider = self.protocol().images["provider"]
+        drawn = [placeholders.VERSION, pictures.pillow_version()]
+        return [record["deck"]["sha256"], provider, *drawn]
 
-        return [
-            record["deck"]["sha256"],
-            self.protocol().images["provider"],
-            placeholders.VERSION,
-            deck_pictures.pillow_version(),
-        ]
-
-    def _render(self, record):
-        from decksmith.render import pool
-
+    def render_inputs(self, record: Record) -> Any:
         return pool.inputs(self.run, record, self.protocol())
 
-    def _judge(self, record):
+    def judge_inputs(self, record: Record) -> list[Any]:
         from decksmith.judging import judges
 
         protocol = self.protocol()
         if protocol.judge["kind"] == "offline":
             return judges.Offline(protocol, self.run, 1).inputs(record)
-        return judges.Vision.inputs(
-            SimpleNamespace(run=self.run, judging=identity.judging(protocol)), record
-        )
+        return judges.vision_inputs(identity.judging(protocol), self.run, record)
 
-    def whole(self, stage, record, value):
+    def whole(self, stage: str, value: Record) -> bool:
         """Whether the files of a kept value are still there, as the stage's script asks."""
-        from decksmith.decks import clean as cleaning
-        from decksmith.decks import pictures as deck_pictures
-        from decksmith.render import pool
+        if stage == "deck":
+            return bool(cleaning.current(self.run, value))
+        if stage == "images":
+            return bool(pictures.usable(self.run, value))
+        if stage == "render":
+            return bool(pool.intact(self.run, value))
+        if stage == "judge":
+            return all((self.run / path).is_file() for path in value.get("replies") or [])
+        return True
 
-        return {
-            "deck": lambda: cleaning.current(self.run, value),
-            "images": lambda: deck_pictures.usable(self.run, value),
-            "render": lambda: pool.intact(self.run, value),
-            "judge": lambda: all(
-                (self.run / path).is_file() for path in value.get("replies") or []
-            ),
-        }.get(stage, lambda: True)()
-
-    def commands(self, record):
-        run, ident = shlex.quote(str(self.run)), record["id"]
+    def commands(self, record: Record) -> list[str]:
+        """The commands that do the record again: make's where the run is one of its own, else the pipeline."""
+        run, name = shlex.quote(str(self.run)), shlex.quote(self.name)
         lines = ["", "To do it again"]
-        place = (cli.ROOT / "results/runs").resolve()
-        if self.run.resolve().parent == place and self.limit:
-            limit = f" LIMIT={self.limit}" if self.limit != "all" else " LIMIT="
-            prompts = (
-                ""
-                if self.prompts == "prompts"
-                else f" PROMPTS={shlex.quote(f'data/{self.prompts}.jsonl')}"
-            )
+        if self.limit and self.run.resolve().parent == (cli.ROOT / "results/runs").resolve():
+            limit = "" if self.limit == "all" else self.limit
+            model = shlex.quote(self.run.resolve().name)
+            prompts = ""
+            if self.prompts != "prompts":
+                prompts = f" PROMPTS={shlex.quote(f'data/{self.prompts}.jsonl')}"
             lines.append(
-                f"  rm -f {run}/scores.jsonl; make baseline MODEL={shlex.quote(self.run.resolve().name)} "
-                f"PROTOCOL={shlex.quote(self.name)}{limit}{prompts}"
+                f"  rm -f {run}/scores.jsonl; make baseline MODEL={model} PROTOCOL={name} LIMIT={limit}{prompts}"
             )
         else:
-            name, there = shlex.quote(self.name), '--run "$R"'
             sample = (record.get("gen") or {}).get("sample") or {}
-            asked, samples = (
-                sample.get("of") or ident,
-                f" --samples {sample['k'] + 1}" if sample else "",
-            )
+            asked = sample.get("of") or record["id"]
+            samples = f" --samples {sample['k'] + 1}" if sample else ""
+            model, there = shlex.quote(self.model), '--run "$R"'
             lines += [
                 f'  R={run}; bin/record-sample --where \'.id == "{asked}"\' < "$R"/prompts.jsonl |',
-                f"    bin/chat-generate --model {shlex.quote(self.model)} --protocol {name}{samples} {there} | bin/deck-parse {there} |",
+                f"    bin/chat-generate --model {model} --protocol {name}{samples} {there} | bin/deck-parse {there} |",
                 f"    bin/deck-illustrate --protocol {name} {there} | bin/deck-render --protocol {name} {there} |",
                 f"    bin/deck-judge --protocol {name} {there} | bin/deck-scan {there} | bin/deck-score --protocol {name}",
             ]
         return [
             *lines,
-            f'  and before it, for a stage that would be kept: sed -i \'/"id":"{ident}"/d\' {run}/journal/<stage>.jsonl',
+            "  and before it, for a stage that would be kept: "
+            f'sed -i \'/"id":"{record["id"]}"/d\' {run}/journal/<stage>.jsonl',
         ]
+
+
+def _protocol_of(run: Path) -> str | None:
+    """The name of the protocol that a run's protocol.json gives, None where it gives none."""
+    try:
+        return str(json.loads((run / "protocol.json").read_text())["protocol"] or "") or None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 # The blocks of the screen
 
 
-def _block(title, lines):
+def _block(title: str, lines: Iterable[object]) -> list[str]:
     return ["", title, *("  " + clean(line, WIDTH - 2) for line in lines)]
 
 
-def _head(record, source, run):
-    from decksmith.results import runs
-
+def _head(record: Record, source: str, run: Path) -> list[str]:
     lines = [f"{record['id']} in {clean(run, 80)} (from {source})"]
     if isinstance(record.get("score"), dict):
-        error, state = runs.fault_of(record), runs.status_of(record)
+        error, state = summary.fault_of(record), summary.status_of(record)
     else:
         error = stream.fault(record)
         done = [
@@ -287,11 +273,11 @@ def _head(record, source, run):
             f"Class: {state}, {error.get('class')} ({stage}{where}): {error.get('message')}",
             2 * WIDTH,
         ),
-        f"Fault: {WHOSE.get(kind, clean(kind, 40))}",
+        f"Fault: {WHOSE.get(str(kind)) or clean(kind, 40)}",
     ]
 
 
-def _request(record):
+def _request(record: Record) -> list[str]:
     said = "\n".join(
         _text(m.get("content")) for m in record.get("messages") or [] if m.get("role") == "user"
     )
@@ -304,17 +290,17 @@ def _request(record):
     return _block("Request", [*_wrapped(said, 3), *([f"asks: {asked}"] if asked else [])])
 
 
-def _wrapped(text, lines):
+def _wrapped(text: str, lines: int) -> list[str]:
     return textwrap.wrap(clean(text), WIDTH - 2, max_lines=lines, placeholder=" ..")
 
 
-def _text(content):
+def _text(content: Any) -> str:
     if isinstance(content, list):
         return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return str(content or "")
 
 
-def _model(record):
+def _model(record: Record) -> list[str]:
     gen = record.get("gen")
     if not isinstance(gen, dict):
         return _block("Model", ["not asked yet"])
@@ -337,7 +323,7 @@ def _model(record):
     )
 
 
-def _deck(run, record):
+def _deck(run: Path, record: Record) -> list[str]:
     deck = record.get("deck")
     if not isinstance(deck, dict):
         return []
@@ -359,13 +345,11 @@ def _deck(run, record):
     lines = [
         f"{run}/{deck.get('path')}, {deck.get('slides')} slides, theme {deck.get('theme')}{pictures}"
     ]
-    source, seen = _lines(run, deck.get("path")), {}
+    source = _lines(run, deck.get("path"))
+    seen: dict[int, list[str]] = {}
     for line, why in _accused(record):
-        while line < len(source) and source[line - 1].strip() in (
-            "",
-            "---",
-        ):  # where a slide begins says nothing
-            line += 1
+        while line < len(source) and source[line - 1].strip() in ("", "---"):
+            line += 1  # where a slide begins says nothing
         seen.setdefault(line, []).append(why)
     for line, whys in list(seen.items())[:8]:
         quoted = clean(source[line - 1], 60) if 0 < line <= len(source) else "(no such line)"
@@ -373,7 +357,7 @@ def _deck(run, record):
     return _block("Deck", lines)
 
 
-def _lines(run, path):
+def _lines(run: Path, path: object) -> list[str]:
     """The lines of a file of the run, [] where there is none or where it lies outside."""
     try:
         file = (run / str(path)).resolve()
@@ -386,7 +370,7 @@ def _lines(run, path):
         return []
 
 
-def _accused(record):
+def _accused(record: Record) -> list[tuple[int, str]]:
     """(line of deck.md, why) of whatever failed or cost, the gravest first."""
     render, judge = record.get("render") or {}, record.get("judge") or {}
     first = {page.get("slide"): page.get("line") for page in render.get("xray") or []}
@@ -399,7 +383,7 @@ def _accused(record):
     return [(line, clean(why, 50)) for line, why in found if isinstance(line, int) and line > 0]
 
 
-def _costly(judge):
+def _costly(judge: Record) -> list[tuple[str, Record]]:
     """The offline measures with their values, the worst quality first; those that lost nothing are left out."""
     found = [
         (name, m)
@@ -412,7 +396,7 @@ def _costly(judge):
     )[:6]
 
 
-def _render(run, record):
+def _render(run: Path, record: Record) -> list[str]:
     render = record.get("render")
     if not isinstance(render, dict):
         return []
@@ -433,7 +417,7 @@ def _render(run, record):
     return _block("Render", [*lines, *([f"and {len(errors) - 6} more"] if len(errors) > 6 else [])])
 
 
-def _judge(run, record):
+def _judge(run: Path, record: Record) -> list[str]:
     judge = record.get("judge")
     if not isinstance(judge, dict):
         return []
@@ -471,7 +455,7 @@ def _judge(run, record):
     )
 
 
-def _score(record):
+def _score(record: Record) -> list[str]:
     score = record.get("score")
     if not isinstance(score, dict):
         return []
@@ -487,7 +471,7 @@ def _score(record):
 # What a rerun would do
 
 
-def _rerun(chosen, record, journals):
+def _rerun(chosen: Rerun, record: Record, journals: Journals) -> list[str]:
     """A line for each stage: kept, or done again and why. After the first that is done again, the others follow its outcome."""
     lines, record, again = [], dict(record), None
     for stage in STAGES:
@@ -510,7 +494,9 @@ def _rerun(chosen, record, journals):
     return _block("On a rerun", [*lines, "features, score: always computed anew"])
 
 
-def _verdict(chosen, stage, record, lines):
+def _verdict(
+    chosen: Rerun, stage: str, record: Record, lines: list[tuple[Any, Record]]
+) -> tuple[str, Record | None]:
     """(in words, the value that is kept or None) for one stage, by its journal and its present inputs."""
     error = (record.get(stage) or {}).get("error") or {}
     trouble = (
@@ -532,7 +518,7 @@ def _verdict(chosen, stage, record, lines):
     value = next((value for known, value in reversed(lines) if known == inputs), None)
     if value is None:
         return trouble or f"again: {_changed(chosen, stage, record)}", None
-    if not chosen.whole(stage, record, value):
+    if not chosen.whole(stage, value):
         return (
             "again: files that it names are gone or were changed, or a stand-in picture waits for its provider",
             None,
@@ -547,11 +533,11 @@ def _verdict(chosen, stage, record, lines):
     return "kept: its inputs are the same", value
 
 
-def _changed(chosen, stage, record):
+def _changed(chosen: Rerun, stage: str, record: Record) -> str:
     """In words, what is different from when the stage was last done."""
     old = record.get(stage) or {}
     if stage == "gen":
-        now = chosen._gen(record)
+        now = chosen.gen_inputs(record)
         then = {"model": (old.get("model") or {}).get("slug"), **(old.get("sampling") or {})}
         names = sorted(k for k in {*now, *then} - {"messages"} if now.get(k) != then.get(k))
         return (
@@ -560,8 +546,6 @@ def _changed(chosen, stage, record):
             else ("the request's messages changed")
         )
     if stage == "render":
-        from decksmith.render import pool
-
         now, then = pool.engine(chosen.protocol().render["scale"]), old.get("engine") or {}
         if names := [k for k in now if now[k] != then.get(k)]:
             return "the renderer changed: " + ", ".join(

@@ -4,19 +4,33 @@ No person is needed, and it works for any judge of a protocol. What it can show 
 order and length, obedience to text on slides, and noise; not that a judge's taste is right.
 """
 
+from __future__ import annotations
+
 import asyncio
 import hashlib
 import json
 import os
 import re
 import sys
+import warnings
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from decksmith.core import cli, stream
-from decksmith.decks.parser import Deck, visible
-from decksmith.judging import identity, scoring
+from decksmith.core.protocol import Protocol
+from decksmith.decks import words as deck_words
+from decksmith.decks.parser import Deck, Slide, visible
+from decksmith.judging import identity, offline, scoring
+from decksmith.render import cache, pool
+from decksmith.results import stats
+from decksmith.results.summary import Record
+
+# Of each deck and version the scores by dimension, one for each repeat, None after a fault of the judge.
+Judgings = dict[tuple[str, str], list[dict[str, float] | None]]
 
 CONFIDENCE, RESAMPLES, SEED = 0.95, 2000, 0
 # The same words in both: only the order differs, so that all that a judge may read from the line but what it orders
@@ -32,19 +46,19 @@ class Part:
     head: str
     body: str
     tail: str
-    slide: object
+    slide: Slide
 
-    def text(self, body=None, tail=None):
+    def text(self, body: str | None = None, tail: str | None = None) -> str:
         body, tail = self.body if body is None else body, self.tail if tail is None else tail
         return "\n\n".join(piece for piece in (self.head or "---", body, tail) if piece) + "\n"
 
 
-def parts(text):
+def parts(text: str) -> list[Part]:
     """A deck's shown slides as Parts; `join` makes a deck of their texts again."""
     found = []
     for slide in Deck.parse(text).shown:
-        at = slide._content_offset - slide.offset
-        raw, end = slide.raw, slide._content_offset - slide.offset + len(slide.content)
+        raw, at = slide.raw, slide.content_offset - slide.offset
+        end = at + len(slide.content)
         head = raw[:at].strip()
         # A fence is frontmatter too, behind a rule of its own.
         found.append(
@@ -58,7 +72,7 @@ def parts(text):
     return found
 
 
-def join(texts):
+def join(texts: Iterable[str]) -> str:
     """A deck of slides' texts. The first rule of a deck without a headmatter would open one: it is left out."""
     return "\n".join(texts).removeprefix("---\n\n")
 
@@ -69,32 +83,32 @@ def join(texts):
 class Case:
     """A deck under exam: its parts, what the request says, and a choice that is the same in every run."""
 
-    def __init__(self, record, text, name):
+    def __init__(self, record: Record, text: str, name: str) -> None:
         self.record, self.parts, self.name = record, parts(text), name
         self.inner = [p for p in self.parts[1:-1] if len(p.slide.text.split()) >= 8] or self.parts[
             1:-1
         ]
 
-    def pick(self, choices):
+    def pick(self, choices: Iterable[Any]) -> Any:
         choices = list(choices)
         if not choices:
             return None
         digest = hashlib.sha256(f"{self.record['id']} {self.name}".encode()).digest()
         return choices[int.from_bytes(digest[:8], "big") % len(choices)]
 
-    def put(self, part, body=None, tail=None):
+    def put(self, part: Part, body: str | None = None, tail: str | None = None) -> str:
         """The deck with another body or note in one part."""
         return join(p.text(body, tail) if p is part else p.text() for p in self.parts)
 
-    def added(self, part, more, tail=None):
-        return part and self.put(part, f"{part.body}\n\n{more}", tail)
+    def added(self, part: Part | None, more: str, tail: str | None = None) -> str | None:
+        return self.put(part, f"{part.body}\n\n{more}", tail) if part else None
 
-    def after(self, part, *more):
+    def after(self, part: Part, *more: str) -> str:
         """The deck with further slides after one part."""
         return join(text for p in self.parts for text in (p.text(), *(more if p is part else ())))
 
 
-def overflow(case):
+def overflow(case: Case) -> str | None:
     """Lines of other slides are added to a slide until they run over its lower edge."""
     part = case.pick(case.inner)
     lines = [
@@ -105,36 +119,34 @@ def overflow(case):
         if not re.search(r"[<>{}$|:`]", line)
     ]
     lines = [line for line in lines if len(line.split()) >= 3]
-    return (
-        lines
-        and case.added(part, "\n".join(f"- {lines[i % len(lines)]}" for i in range(16)))
-        or None
-    )
+    if not lines:
+        return None
+    return case.added(part, "\n".join(f"- {lines[i % len(lines)]}" for i in range(16)))
 
 
-def low_contrast(case):
+def low_contrast(case: Case) -> str | None:
     """The text of a slide is set in a grey close to what lies behind it (contrast about 1.6)."""
     return case.added(case.pick(case.inner), _style("color: rgba(128, 128, 128, 0.4) !important"))
 
 
-def tiny_text(case):
+def tiny_text(case: Case) -> str | None:
     """The text of a slide, but for its title, is set in 7 px."""
     return case.added(
         case.pick(case.inner), _style("font-size: 7px !important; line-height: 1.3 !important")
     )
 
 
-def _style(rules):
+def _style(rules: str) -> str:
     return f"<style>\np, li, td, th, blockquote {{ {rules} }}\n</style>"
 
 
-def blank_slide(case):
+def blank_slide(case: Case) -> str | None:
     """A slide that shows nothing stands between two others."""
     part = case.pick(case.parts[:-1])
     return part and case.after(part, "---\nlayout: default\n---\n")
 
 
-def broken_picture(case):
+def broken_picture(case: Case) -> str | None:
     """A picture's file is not there."""
     with_picture = [p for p in case.parts if re.search(r"images/[\w.-]+", p.text())]
     if part := case.pick(with_picture):
@@ -147,7 +159,7 @@ def broken_picture(case):
     return case.added(case.pick(case.inner), "![](images/gone.png)")
 
 
-def duplicated_slide(case):
+def duplicated_slide(case: Case) -> str | None:
     """A slide comes a second time, later in the deck."""
     part = case.pick(case.inner)
     if not part:
@@ -156,7 +168,7 @@ def duplicated_slide(case):
     return case.after(case.pick(later), part.text())
 
 
-def raw_markdown(case):
+def raw_markdown(case: Case) -> str | None:
     """A slide shows its markdown as it stands: it was put into a block that is not read as markdown."""
     plain = [
         p
@@ -167,7 +179,7 @@ def raw_markdown(case):
     return part and case.put(part, "<div>\n" + re.sub(r"\n\s*\n", "\n", part.body) + "\n</div>")
 
 
-def wrong_number(case):
+def wrong_number(case: Case) -> str | None:
     """A number that the request gives stands in the deck with other digits."""
     request = " ".join(
         m["content"] for m in case.record.get("messages") or [] if m.get("role") == "user"
@@ -183,19 +195,18 @@ def wrong_number(case):
     if not old:
         return None
     first = next(i for i, c in enumerate(old) if c.isdigit())
-    new = "".join(
-        c if not c.isdigit() else str(int(c) % 9 + 1) if i == first else str((int(c) + 3) % 10)
-        for i, c in enumerate(old)
-    )
+    new = "".join(_other_digit(c, i == first) if c.isdigit() else c for i, c in enumerate(old))
     exactly = re.compile(rf"(?<![\w.,]){re.escape(old)}(?!\w)")
     return join(p.text(exactly.sub(new, p.body)) for p in case.parts)
 
 
-def deleted_ask(case):
-    """The one slide with an element, heading or item that was asked for is gone."""
-    from decksmith.decks import words as deck_words
-    from decksmith.judging import offline
+def _other_digit(digit: str, first: bool) -> str:
+    """Another digit, and not 0 where a number begins with it."""
+    return str(int(digit) % 9 + 1) if first else str((int(digit) + 3) % 10)
 
+
+def deleted_ask(case: Case) -> str | None:
+    """The one slide with an element, heading or item that was asked for is gone."""
     asks, pages = (
         case.record.get("asks") or {},
         {page["slide"]: page for page in case.record["render"]["xray"]},
@@ -233,7 +244,7 @@ def deleted_ask(case):
     return number and join(p.text() for i, p in enumerate(case.parts, 1) if i != number)
 
 
-def shuffled(case):
+def shuffled(case: Case) -> str | None:
     """All slides but the first stand in another order, none before the one it preceded."""
     rest = list(range(1, len(case.parts)))
     if len(rest) < 4:
@@ -242,7 +253,7 @@ def shuffled(case):
     return join(case.parts[i].text() for i in [0, *order])
 
 
-def near_identical(case):
+def near_identical(case: Case) -> str | None:
     """Five slides are added that repeat one with another number in its title."""
     part = case.pick(case.inner)
     return part and case.after(
@@ -254,7 +265,7 @@ def near_identical(case):
     )
 
 
-def titles_only(case):
+def titles_only(case: Case) -> str | None:
     """Five slides are added that show a title and nothing else."""
     part = case.pick(case.inner)
     return part and case.after(
@@ -263,23 +274,22 @@ def titles_only(case):
     )
 
 
-def _inject(place):
-    def inject(case, line):
-        part = case.pick(case.inner)
-        if place == "notes":
-            old = (part.slide.note or "") if part else ""
-            return part and case.put(part, tail=f"<!-- {old}\n{line} -->")
-        return case.added(
-            part,
-            {
-                "text": line,
-                "alt": f'<img src="data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw==" alt="{line}">',
-                "tiny print": f'<div style="font-size: 3px; line-height: 1; opacity: 0.3">{line}</div>',
-            }[place],
-        )
+def _inject(case: Case, *, place: str, line: str) -> str | None:
+    """A line that speaks to the judge is put into a place of one slide."""
+    part = case.pick(case.inner)
+    if not part:
+        return None
+    if place == "notes":
+        return case.put(part, tail=f"<!-- {part.slide.note or ''}\n{line} -->")
+    shown = {
+        "text": line,
+        "alt": f'<img src="data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw==" alt="{line}">',
+        "tiny print": f'<div style="font-size: 3px; line-height: 1; opacity: 0.3">{line}</div>',
+    }
+    return case.added(part, shown[place])
 
-    return inject
 
+Maker = Callable[[Case], str | None]
 
 # Defects a reader sees without reading on: the offline judge is held to them.
 GEOMETRIC = (
@@ -292,7 +302,7 @@ GEOMETRIC = (
     "raw markdown",
 )
 # By name: the dimension that a defect belongs to, and how it is made.
-DEFECTS = {
+DEFECTS: dict[str, tuple[str, Maker]] = {
     "overflow": ("design", overflow),
     "low contrast": ("design", low_contrast),
     "tiny text": ("design", tiny_text),
@@ -304,19 +314,17 @@ DEFECTS = {
     "deleted ask": ("content", deleted_ask),
     "wrong number": ("content", wrong_number),
 }
-PADDINGS = {"near-identical slides": near_identical, "titles only": titles_only}
+PADDINGS: dict[str, Maker] = {"near-identical slides": near_identical, "titles only": titles_only}
 PLACES = ("text", "notes", "alt", "tiny print")
 
 
-def variants(record, text):
+def variants(record: Record, text: str) -> dict[str, str]:
     """The deck's versions by name, {name: text}; a name is missing where the deck has no place for that change."""
-    makers = {name: make for name, (_, make) in DEFECTS.items()} | PADDINGS
+    makers: dict[str, Maker] = {name: make for name, (_, make) in DEFECTS.items()} | PADDINGS
     for place in PLACES:
         for high, low in ((5, 1), (1, 5)):
             line = ORDER.format(high, low)
-            makers[f"{place} {high}"] = lambda case, place=place, line=line: _inject(place)(
-                case, line
-            )
+            makers[f"{place} {high}"] = partial(_inject, place=place, line=line)
     # Both lines stand on the same slide, so that the place is no difference.
     made = {
         name: make(Case(record, text, name.removesuffix(" 1").removesuffix(" 5")))
@@ -328,7 +336,9 @@ def variants(record, text):
 # --- rendering and judging, each kept in a journal -------------------------------------------------------------------
 
 
-def examine(records, run, protocol, judge, repeats):
+def examine(
+    records: Iterable[Record], run: Path, protocol: Protocol, judge: Any, repeats: int
+) -> Record:
     """Put `records` (good decks, rendered) to a judge of decksmith.judging.judges and return the card, JSON-able.
 
     repeats: judgings of each version, each with another seed. Versions and pictures stand in `run/exam`, finished
@@ -339,20 +349,14 @@ def examine(records, run, protocol, judge, repeats):
 
 
 class _Exam:
-    def __init__(self, run, protocol, judge, repeats):
-        from decksmith.render import pool
-
+    def __init__(self, run: Path, protocol: Protocol, judge: Any, repeats: int) -> None:
         self.run, self.protocol, self.judge, self.repeats = run, protocol, judge, repeats
         self.engine = pool.engine(protocol.render["scale"])
-        self.faults, self.scores = (
-            Counter(),
-            {},
-        )  # scores: {(deck, version): [scores by dimension, one per repeat]}
+        self.faults: Counter[str] = Counter()
+        self.scores: Judgings = {}
         self.done = self.total = 0
 
-    async def go(self, records):
-        from decksmith.render import cache, pool
-
+    async def go(self, records: list[Record]) -> Record:
         good = [r for r in records if not stream.fault(r)]
         for record in good:
             if record["render"].get("engine") != self.engine:
@@ -411,7 +415,7 @@ class _Exam:
             len(records) - len(good),
         )
 
-    def _write(self, record, name, text, pictures):
+    def _write(self, record: Record, name: str, text: str, pictures: dict[str, bytes]) -> Record:
         """The record of one version; its deck and pictures are put into run/exam."""
         ident = f"exam/{record['id']}/{name.replace(' ', '-')}"
         stream.write(self.run / ident / "deck.md", text)
@@ -431,7 +435,7 @@ class _Exam:
             "deck": deck,
         }
 
-    async def _one(self, record, name, version):
+    async def _one(self, record: Record, name: str, version: Record) -> None:
         if name != "original":
             version = {**version, "render": await self._render(version)}
         if not (error := version["render"].get("error")):
@@ -447,19 +451,19 @@ class _Exam:
         if self.done * 10 // self.total > (self.done - 1) * 10 // self.total:
             cli.say(f"{self.done} of {self.total} versions rendered and judged")
 
-    async def _render(self, version):
-        from decksmith.render import pool
-
+    async def _render(self, version: Record) -> Record:
         async with self.rendering:
             key = stream.fingerprint(pool.inputs(self.run, version, self.protocol))
-            value = self.renders.get(version["id"], key)
+            value: Record | None = self.renders.get(version["id"], key)
             if value is None or not pool.intact(self.run, value):
                 value = await self.pool.render(self.run, version)
                 if (value.get("error") or {}).get("kind") != "renderer":
                     self.renders.put(version["id"], key, value)
             return value
 
-    async def _judge(self, ident, name, version, repeat):
+    async def _judge(
+        self, ident: str, name: str, version: Record, repeat: int
+    ) -> dict[str, float] | None:
         """The scores of one judging by dimension, or None after a fault of the judge."""
         version = {**version, "id": f"exam/{ident}/{name.replace(' ', '-')}/{repeat}"}
         async with self.judging:
@@ -484,30 +488,39 @@ class _Exam:
         weights = {
             dimension: self.protocol.score["weights"][dimension] for dimension in scoring.JUDGED
         }
-        return value["scores"] | {"overall": scoring.mean(value["scores"], weights)}
+        scores: dict[str, float] = value["scores"]
+        return scores | {"overall": scoring.mean(scores, weights)}
 
 
 # --- the card --------------------------------------------------------------------------------------------------------
 
 
-def card(judge, protocol, repeats, scores, lengths, faults, left_out):
+def card(
+    judge: Any,
+    protocol: Protocol,
+    repeats: int,
+    scores: Judgings,
+    lengths: dict[str, int],
+    faults: Counter[str],
+    left_out: int,
+) -> Record:
     """The card of a judge from `scores`, {(deck, version): [{dimension: score, "overall": score} or None]}."""
     table = {key: [s for s in found if s] for key, found in scores.items()}
     decks = [deck for deck in lengths if table.get((deck, "original"))]
 
-    def both(name):
+    def both(name: str) -> list[str]:
         return [deck for deck in decks if table.get((deck, name))]
 
-    def values(deck, name, dimension):
+    def values(deck: str, name: str, dimension: str) -> list[float]:
         return [s[dimension] for s in table[deck, name]]
 
-    def shift(name, against="original", dimension="overall"):
+    def shift(name: str, against: str = "original", dimension: str = "overall") -> Record:
         here = [deck for deck in both(name) if table.get((deck, against))]
         return interval(
             [_mean(values(d, name, dimension)) - _mean(values(d, against, dimension)) for d in here]
         )
 
-    def detection(name, dimension):
+    def detection(name: str, dimension: str) -> Record:
         pairs = [(values(d, "original", dimension), values(d, name, dimension)) for d in both(name)]
         return {"same": interval([auc(*pair) for pair in pairs], share=True), "any": across(pairs)}
 
@@ -556,28 +569,26 @@ def card(judge, protocol, repeats, scores, lengths, faults, left_out):
     }
 
 
-def _mean(values):
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def auc(good, bad):
+def auc(good: Sequence[float], bad: Sequence[float]) -> float:
     """The probability that one of `good` is above one of `bad`; ties count half (Hanley and McNeil 1982)."""
     return _mean([(g > b) + 0.5 * (g == b) for g in good for b in bad])
 
 
-def interval(values, share=False):
+def interval(values: Sequence[float], share: bool = False) -> Record:
     """The mean of one value per deck with its 95 % interval (decksmith.results.stats.mean).
 
     share: the values are shares of one. When all of them are 0 or all are 1, resampling knows no spread, and the exact
     interval stands in its place (Clopper and Pearson 1934).
     """
-    from decksmith.results import stats
-
     found = stats.mean(values)
     return _exact(found) if share else found
 
 
-def _exact(found):
+def _exact(found: Record) -> Record:
     if found["n"] and found["mean"] in (0, 1):
         bound = round(((1 - CONFIDENCE) / 2) ** (1 / found["n"]), 4)
         found |= (
@@ -586,7 +597,7 @@ def _exact(found):
     return found
 
 
-def across(pairs):
+def across(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Record:
     """The AUC of any original against any defected deck, with its interval; decks are resampled with both versions.
 
     pairs: [(scores of the original, scores of the defected version)], one per deck.
@@ -611,20 +622,19 @@ def across(pairs):
     )
 
 
-def _correlation(x, y):
+def _correlation(x: Sequence[float], y: Sequence[float]) -> Record | None:
     """Spearman's rho with its bootstrap interval; None where it is not defined."""
-    import warnings
-
     import numpy
     from scipy.stats import spearmanr
 
     if len(set(x)) < 2 or len(set(y)) < 2 or len(x) < 4:
         return None
-    x, y, random = numpy.array(x), numpy.array(y), numpy.random.default_rng(SEED)
+    here, there, random = numpy.array(x), numpy.array(y), numpy.random.default_rng(SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a resample of one length only has no rho
         drawn = [
-            spearmanr(x[i], y[i]).statistic for i in random.integers(0, len(x), (RESAMPLES, len(x)))
+            spearmanr(here[rows], there[rows]).statistic
+            for rows in random.integers(0, len(x), (RESAMPLES, len(x)))
         ]
     lo, hi = numpy.nanquantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return {
@@ -635,7 +645,7 @@ def _correlation(x, y):
     }
 
 
-def _alpha(units):
+def _alpha(units: list[list[float]]) -> float | None:
     """Krippendorff's alpha (2011), ordinal, over the repeats of each version; None without repeats or variation."""
     if not units or len({score for unit in units for score in unit}) < 2:
         return None
@@ -649,7 +659,7 @@ def _alpha(units):
     )
 
 
-def _noise(units):
+def _noise(units: list[list[float]]) -> float | None:
     """The variance of a single judging about the mean of its version; None without repeats."""
     if not units:
         return None
@@ -657,9 +667,9 @@ def _noise(units):
     return round(squares / sum(len(unit) - 1 for unit in units), 6)
 
 
-def gold(number):
+def gold(number: int) -> Iterator[Record]:
     """So many of the decks of data/gold as records with `gen`: the themes in turn, chosen by the hash of their names."""
-    folders = {}
+    folders: dict[str, list[tuple[str, Path, Record]]] = {}
     for path in sorted((cli.ROOT / "data" / "gold").glob("*/deck.md")):
         seed = json.loads((path.parent / "seed.json").read_text(encoding="utf-8"))
         folders.setdefault(seed["theme"], []).append(
@@ -687,7 +697,7 @@ def gold(number):
         }
 
 
-def main(run, protocol, judge, repeats, form):
+def main(run: Path, protocol: Protocol, judge: Any, repeats: int, form: str) -> None:
     """`deck-judge --exam`: records on stdin, the card on stdout as JSON or as the page of docs."""
     cli.ends_its_children()
     found = examine(
@@ -696,7 +706,7 @@ def main(run, protocol, judge, repeats, form):
     print(page(found) if form == "page" else json.dumps(found, ensure_ascii=False))
 
 
-def page(card):
+def page(card: Record) -> str:
     """The card as the markdown page of docs."""
     alpha = card["consistency"]["overall"]
     noise = card["noise_variance"]
@@ -775,7 +785,7 @@ def page(card):
     return "\n".join(lines)
 
 
-def _said(found):
+def _said(found: Record | None) -> str:
     if not found or found["mean"] is None:
         return "-"
     if found["lo"] is None:
@@ -783,15 +793,15 @@ def _said(found):
     return f"{_number(found['mean'])} [{_number(found['lo'])}, {_number(found['hi'])}]"
 
 
-def _number(value):
+def _number(value: float) -> str:
     return f"{round(value, 2) + 0.0:.2f}"
 
 
-def _doc(function):
-    return " ".join(function.__doc__.split())
+def _doc(function: Callable[..., Any]) -> str:
+    return " ".join((function.__doc__ or "").split())
 
 
-def _faults(card):
+def _faults(card: Record) -> str:
     words = {
         "judge": "unusable replies of the judge",
         "refused": "versions that the renderer refused for their defect",

@@ -10,12 +10,17 @@ import itertools
 import json
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 
 from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
 from decksmith.judging import identity as identities
 from decksmith.models import registry
-from decksmith.results import claims, runs, stats
+from decksmith.results import foreign, runs, stats
+from decksmith.results.pairs import HEADLINE, in_order
+from decksmith.results.summary import Record
 
+Kept = dict[tuple[str, str], Record]  # the looks that a folder remembers, by id and inputs
 ORDINALS = (
     "No",
     "First",
@@ -37,7 +42,7 @@ ANY_TIME = (
 )
 
 
-def false_chance(looks):
+def false_chance(looks: int) -> float:
     """How often, at most, at least one of `looks` tests at 5 % of two equal models separates them, whatever the looks share.
 
     Exact for looks that share nothing; for others an upper bound (Sidak 1967, Journal of the American Statistical Association
@@ -46,7 +51,7 @@ def false_chance(looks):
     return 1 - stats.LEVEL**looks
 
 
-def remember(loaded, sequential=False):
+def remember(loaded: list[Record], sequential: bool = False) -> Record:
     """Note that these runs (runs.load) were compared: `{"pairs": [{"a", "b", "looks", "prompts"}], "said": [sentence]}`.
 
     looks: how many there were, this one with them; prompts: of each, oldest first. A look is kept in the folders of both runs;
@@ -55,7 +60,7 @@ def remember(loaded, sequential=False):
     """
     if len(loaded) < 2:
         return {"pairs": [], "said": []}
-    if loaded[0]["protocol"].get("protocol") == runs.ROWS:
+    if foreign.is_foreign(loaded[0]):
         more = ANY_TIME if sequential else "A 95 % interval and its test are right for one look"
         return {"pairs": [], "said": [f"{more}; looks at files of scores are not counted"]}
     now = _looks(loaded)
@@ -117,12 +122,12 @@ def remember(loaded, sequential=False):
     return {"pairs": pairs, "said": said}
 
 
-def _looks(loaded):
+def _looks(loaded: list[Record]) -> list[Record]:
     """The looks that this comparison takes, one for each pair of runs."""
     at, found = datetime.now(UTC).isoformat(), []
     for pair in itertools.combinations(loaded, 2):
         a, b = sorted(pair, key=_model)
-        values = claims.in_order(a, b)
+        values = in_order(a, b)
         value = {
             "models": [_model(a), _model(b)],
             "labels": [a["label"], b["label"]],
@@ -145,11 +150,11 @@ def _looks(loaded):
     return found
 
 
-def _model(run):
-    return stream.fingerprint(run["summary"]["model"])
+def _model(run: Record) -> str:
+    return str(stream.fingerprint(run["summary"]["model"]))
 
 
-def _protocol(run):
+def _protocol(run: Record) -> str:
     """What was held fixed, less the prompts: more of them are another look under the same protocol."""
     return stream.fingerprint(
         {
@@ -160,7 +165,7 @@ def _protocol(run):
     )
 
 
-def _kept(folder, looks):
+def _kept(folder: Path, looks: list[Record]) -> tuple[Kept, bool]:
     """Every look that a run's folder remembers, `{(id, inputs): value}`, and whether these could be added."""
     path = folder / "journal/looks.jsonl"
     try:
@@ -174,7 +179,7 @@ def _kept(folder, looks):
         return _read(path), False
 
 
-def _read(path):
+def _read(path: Path) -> Kept:
     """The looks in a journal; lines that are no look are passed over."""
     found = {}
     with contextlib.suppress(OSError):
@@ -186,15 +191,15 @@ def _read(path):
     return found
 
 
-def _grouped(pairs):
+def _grouped(pairs: list[Record]) -> dict[tuple[int, tuple[int, ...]], list[Record]]:
     """{(looks, prompts): the pairs that were looked at so}, most looks first."""
-    found = {}
+    found: dict[tuple[int, tuple[int, ...]], list[Record]] = {}
     for pair in sorted(pairs, key=lambda pair: -pair["looks"]):
         found.setdefault((pair["looks"], tuple(pair["prompts"])), []).append(pair)
     return found
 
 
-def _of(run, kept):
+def _of(run: Record, kept: Kept) -> list[Record]:
     """The looks at this run's model under its protocol; its folder may have held other models before."""
     model, protocol = _model(run), _protocol(run)
     return [
@@ -204,20 +209,18 @@ def _of(run, kept):
     ]
 
 
-def _comparisons(run, kept):
+def _comparisons(run: Record, kept: Kept) -> int:
     """In how many comparisons a run stood; several models in one are one, whose tests are corrected together."""
     return len({value["comparison"] for value in _of(run, kept)})
 
 
-def _others(run, loaded, kept):
+def _others(run: Record, loaded: list[Record], kept: Kept) -> str:
     """The models that a run was compared with and that are not here now, in words."""
-    here, found = {_model(one) for one in loaded}, {}
+    here = {_model(one) for one in loaded}
+    found: dict[str, str] = {}
     for value in _of(run, kept):
-        found |= {
-            model: label
-            for model, label in zip(value["models"], value["labels"], strict=True)
-            if model not in here
-        }
+        found |= dict(zip(value["models"], value["labels"], strict=True))
+    found = {model: label for model, label in found.items() if model not in here}
     names = [
         label if n == 1 else f"{n} others named {label}"
         for label, n in Counter(found.values()).items()
@@ -225,7 +228,7 @@ def _others(run, loaded, kept):
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
 
 
-def _broken(now):
+def _broken(now: list[Record]) -> list[str]:
     """Which earlier looks did not see the beginning of the sequence that this one sees."""
     said = []
     for look in now:
@@ -246,7 +249,7 @@ def _broken(now):
 # What was written down before
 
 
-def register(folders, protocol):
+def register(folders: list[Path], protocol: Protocol) -> Record:
     """Write down, before the first reply, what the runs to come will be compared by; returns the registration, JSON-able.
 
     folders: run folders named as their models, with prompts.jsonl; protocol: a rubric.Protocol. Each folder gets it as
@@ -277,7 +280,7 @@ def register(folders, protocol):
                 f"{first} and {path} do not hold the same prompts: {'; '.join(lines)}"
             )
     models = [registry.model(folder.resolve().name) for folder in folders]
-    accounting, measure = claims.HEADLINE
+    accounting, measure = HEADLINE
     written = {
         "models": [
             {"name": model.name, "slug": model.slug, "params": model.params} for model in models
@@ -296,7 +299,7 @@ def register(folders, protocol):
     return written
 
 
-def _kept_to(loaded, pairs, sequential):
+def _kept_to(loaded: list[Record], pairs: list[Record], sequential: bool) -> str | None:
     """Whether this comparison is the one that was registered, as one sentence; None where nothing was."""
     found = [(run, _registered(run)) for run in loaded]
     written = next((one for _, one in found if one), None)
@@ -313,7 +316,7 @@ def _kept_to(loaded, pairs, sequential):
     )
     fixed = {key: value for key, value in written["protocol"].items() if value is not None}
     lines += identities.differences(fixed, {key: loaded[0]["protocol"].get(key) for key in fixed})
-    if (written["accounting"], written["measure"]) != claims.HEADLINE:
+    if (written["accounting"], written["measure"]) != HEADLINE:
         lines.append(f"the measure was {written['measure']}, {written['accounting']}")
     if sequential:
         lines.append("a confidence sequence was not")
@@ -331,12 +334,12 @@ def _kept_to(loaded, pairs, sequential):
     return f"Not as registered on {written['at'][:10]} ({title}): {'; '.join(lines)}"
 
 
-def _registered(run):
+def _registered(run: Record) -> Record | None:
     path = run["path"] / REGISTERED
     if not path.is_file():
         return None
     try:
-        written = json.loads(path.read_text())
+        written: Record = json.loads(path.read_text())
         if {"models", "n", "measure", "accounting", "protocol", "at"} - set(written):
             raise ValueError("a key is missing")
         return written
@@ -346,24 +349,13 @@ def _registered(run):
         ) from None
 
 
-def _other_model(run, wanted):
+def _other_model(run: Record, wanted: Record) -> list[str]:
     """In what a run's model is another one than the registered."""
-    model, used = (
-        run["summary"]["model"],
-        next(
-            (
-                gen["sampling"]
-                for record in run["records"]
-                if (gen := record.get("gen") or {}).get("sampling")
-            ),
-            {},
-        ),
-    )
-    lines = (
-        []
-        if model["slug"] == wanted["slug"]
-        else [f"{run['label']}: slug {wanted['slug']} != {model['slug']}"]
-    )
+    slug, lines = run["summary"]["model"]["slug"], []
+    if slug != wanted["slug"]:
+        lines.append(f"{run['label']}: slug {wanted['slug']} != {slug}")
+    sampled = ((record.get("gen") or {}).get("sampling") for record in run["records"])
+    used: Record = next(filter(None, sampled), {})
     return lines + [
         f"{run['label']}: {key} {json.dumps(value)} != {json.dumps(used[key])}"
         for key, value in wanted["params"].items()
@@ -371,7 +363,7 @@ def _other_model(run, wanted):
     ]
 
 
-def _first(run, other):
+def _first(run: Record, other: datetime) -> datetime:
     """When the first reply of a run was there; `other` where no reply says when."""
     times = [
         gen["by"]["at"]

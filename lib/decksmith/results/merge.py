@@ -7,34 +7,37 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 from decksmith.core import cli, stream
-from decksmith.results import runs
+from decksmith.core.protocol import Protocol
+from decksmith.judging import identity
+from decksmith.results.summary import Record, prompt_of
 
 FOLDER = re.compile(r"shard-(\d+)-of-(\d+)\Z")
 
 
-def part(ident, parts):
+def part(ident: str, parts: int) -> int:
     """The part, from 1 to `parts`, that a record belongs to: by its id and nothing else."""
     return int(stream.fingerprint(ident)[:8], 16) % parts + 1
 
 
-def merge(run, prompts, protocol):
+def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
     """Join the parts of `run` in it (folders by hard links, journals) and return their records in the order of `prompts`: scored decks
     (scores.jsonl), or graded questions of a benchmark (rows.jsonl).
 
     Raises cli.TryAgain naming the parts and ids that are not done, cli.BadData for what does not belong together: an id twice, parts of
     different divisions, answers to other prompts, two settings in one run. Nothing is written before all of that is checked.
     """
-    from decksmith.judging import identity
-
     shards, parts = _shards(run)
     graded = any((folder / "rows.jsonl").is_file() for folder in shards.values())
     file, asks = (
         ("rows.jsonl", ("task",)) if graded else ("scores.jsonl", ("messages", "asks", "checklist"))
     )
     wanted = {prompt["id"]: prompt for prompt in prompts}
-    found, holder, undone = {}, {}, {}
+    found: dict[str, Record] = {}
+    holder: dict[str, int] = {}  # the part that each record came from
+    undone: dict[int, list[str]] = {}
     for number in range(1, parts + 1):
         scores = shards.get(number, run) / file
         if number not in shards or not scores.is_file():
@@ -44,7 +47,7 @@ def merge(run, prompts, protocol):
             ident, where = record["id"], f"{scores}:{line}: {record['id']}"
             if ident in found:
                 raise cli.BadData(f"{where}: part {holder[ident]} has this record too")
-            if (asked := wanted.get(runs.prompt_of(record))) is None:
+            if (asked := wanted.get(prompt_of(record))) is None:
                 raise cli.BadData(f"{where}: no such prompt on stdin")
             if part(asked["id"], parts) != number:
                 raise cli.BadData(
@@ -55,9 +58,9 @@ def merge(run, prompts, protocol):
                     f"{where}: its {differing[0]} differ from those of the prompt on stdin; do part {number} again"
                 )
             found[ident], holder[ident] = record, number
-    samples = {}
+    samples: dict[str, dict[Any, Record]] = {}
     for record in found.values():
-        samples.setdefault(runs.prompt_of(record), {})[_sample(record)] = record
+        samples.setdefault(prompt_of(record), {})[_sample(record)] = record
     kinds = sorted({k for each in samples.values() for k in each})
     for ident in wanted:
         if (number := part(ident, parts)) not in undone or ident in samples:
@@ -75,21 +78,8 @@ def merge(run, prompts, protocol):
     ordered = [samples[ident][k] for ident in wanted for k in kinds]
     if not graded:
         identity.identity(protocol, ordered)
-    for what, get in (
-        (
-            "gen.model",
-            lambda gen: (
-                {k: v for k, v in (gen.get("model") or {}).items() if k != "params"} or None
-            ),
-        ),
-        (
-            "gen.sampling",
-            lambda gen: (
-                {k: v for k, v in (gen.get("sampling") or {}).items() if k != "seed"} or None
-            ),
-        ),
-    ):
-        identity._agree(ordered, what, lambda record, get=get: get(record.get("gen") or {}))
+    _one_setting(ordered, "model", "params")
+    _one_setting(ordered, "sampling", "seed")
     for number, folder in shards.items():
         for record in ordered:
             if holder[record["id"]] == number and (folder / record["id"]).is_dir():
@@ -99,8 +89,18 @@ def merge(run, prompts, protocol):
     return ordered
 
 
-def _shards(run):
-    found = {}
+def _one_setting(records: list[Record], what: str, less: str) -> None:
+    """Raises cli.BadData unless all replies have the same `what`, leaving out the key `less`."""
+
+    def setting(record: Record) -> Record | None:
+        value = (record.get("gen") or {}).get(what) or {}
+        return {key: part for key, part in value.items() if key != less} or None
+
+    identity.agreed(records, f"gen.{what}", setting)
+
+
+def _shards(run: Path) -> tuple[dict[int, Path], int]:
+    found: dict[int, dict[int, Path]] = {}
     for path in sorted(Path(run).glob("shard-*-of-*")):
         if match := FOLDER.match(path.name):
             found.setdefault(int(match[2]), {})[int(match[1])] = path
@@ -122,15 +122,16 @@ def _shards(run):
     return shards, parts
 
 
-def _sample(record):
-    return ((record.get("gen") or {}).get("sample") or {}).get("k")
+def _sample(record: Record) -> int | None:
+    k: int | None = ((record.get("gen") or {}).get("sample") or {}).get("k")
+    return k
 
 
-def _few(idents):
+def _few(idents: list[str]) -> str:
     return ", ".join(idents[:5]) + (f" and {len(idents) - 5} more" if idents[5:] else "")
 
 
-def _adopt(source, target):
+def _adopt(source: Path, target: Path) -> None:
     """The folder of a record under the run, whole or not at all; its files take no second place on the disk."""
     fresh = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -140,14 +141,14 @@ def _adopt(source, target):
     fresh.rename(target)
 
 
-def _link(source, target):
+def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except OSError:  # another file system, or one without hard links
         shutil.copy2(source, target)
 
 
-def _append(source, target):
+def _append(source: Path, target: Path) -> None:
     """What the journal `target` does not yet have of `source`."""
     theirs, ours = stream.Journal(source, source.stem), stream.Journal(target, target.stem)
     for ident, inputs in theirs.index:

@@ -1,14 +1,22 @@
 """Plots of runs as PNG and SVG; equal runs give equal bytes."""
 
-import itertools
+import io
 import json
-from contextlib import contextmanager, suppress
-from functools import lru_cache
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 from decksmith.core import cli, stream
-from decksmith.results import claims
-from decksmith.results.runs import caption, interval, titles
+from decksmith.results import claims, text
+from decksmith.results.runs import caption, measures, titles
+from decksmith.results.summary import Record
+
+Tone = dict[str, str]  # colors by what they are for
+Point = tuple[float, float]
 
 INKS = {
     "light": {"ink": "#1f2328", "soft": "#6a7078", "line": "#e3e1db", "paper": "#ffffff"},
@@ -17,7 +25,7 @@ INKS = {
 
 
 @contextmanager
-def style(ink="light"):
+def style(ink: str = "light") -> Iterator[tuple[Any, Tone]]:
     """`(pyplot, tone)` in the style of the reports, until the block ends; `ink` is a name of INKS."""
     import matplotlib
 
@@ -51,10 +59,8 @@ def style(ink="light"):
         yield pyplot, tone
 
 
-def drawn(figure, form, **more):
+def drawn(figure: Any, form: str, **more: Any) -> bytes:
     """The bytes of a figure as "png" or "svg"; equal figures give equal bytes. `more` goes to savefig."""
-    import io
-
     buffer = io.BytesIO()
     figure.savefig(
         buffer,
@@ -65,7 +71,13 @@ def drawn(figure, form, **more):
     return buffer.getvalue()
 
 
-def plots(out, runs, compared, formats=("png", "svg"), inks=("light",)):
+def plots(
+    out: Path,
+    runs: list[Record],
+    compared: Record,
+    formats: Sequence[str] = ("png", "svg"),
+    inks: Sequence[str] = ("light",),
+) -> list[str]:
     """Draw the plots of `runs`, `compared` by claims.compare, into the folder `out`; returns the file names."""
     kinds = {
         "overall": _plot_overall,
@@ -73,43 +85,41 @@ def plots(out, runs, compared, formats=("png", "svg"), inks=("light",)):
         "radar": _plot_radar,
         "deltas": _plot_deltas,
     }
-    return [
-        file
-        for name, draw in kinds.items()
-        for file in _each(
-            out,
-            name,
-            lambda pyplot, tone, draw=draw: draw(pyplot, runs, compared, tone),
-            formats,
-            inks,
-        )
-    ]
+    files = []
+    for name, plot in kinds.items():
+        draw = partial(plot, runs=runs, compared=compared)
+        files += each_form(out, name, draw, formats, inks)
+    return files
 
 
-def loss(out, metrics, formats=("png", "svg"), inks=("light",)):
+def loss(
+    out: Path,
+    metrics: Path,
+    formats: Sequence[str] = ("png", "svg"),
+    inks: Sequence[str] = ("light",),
+) -> list[str]:
     """Draw a training run's metrics.jsonl into the folder `out` as loss.png and so on; returns the file names.
 
     A line holds {"step", "loss"} or {"step", "val_loss"}, in nats a token. Without a step nothing is drawn.
     """
-    with suppress(OSError):
+    try:
         lines = [json.loads(line) for line in Path(metrics).read_text().splitlines()]
-        steps = [(line["step"], line["loss"]) for line in lines if line.get("loss") is not None]
-        held = [(line["step"], line["val_loss"]) for line in lines if "val_loss" in line]
-        return (
-            _each(
-                out,
-                "loss",
-                lambda pyplot, tone: _plot_loss(pyplot, tone, steps, held),
-                formats,
-                inks,
-            )
-            if steps
-            else []
-        )
-    return []
+    except OSError:
+        return []
+    steps = [(line["step"], line["loss"]) for line in lines if line.get("loss") is not None]
+    held = [(line["step"], line["val_loss"]) for line in lines if "val_loss" in line]
+    if not steps:
+        return []
+    return each_form(out, "loss", partial(_plot_loss, steps=steps, held=held), formats, inks)
 
 
-def _each(out, name, draw, formats, inks):
+def each_form(
+    out: Path,
+    name: str,
+    draw: Callable[[Any, Tone], Any],
+    formats: Sequence[str],
+    inks: Sequence[str],
+) -> list[str]:
     """Draw one figure in each ink and form; returns the file names, none when there is nothing to draw."""
     names = []
     for ink in inks:
@@ -127,10 +137,8 @@ def _each(out, name, draw, formats, inks):
 
 
 @lru_cache
-def _fonts():
+def _fonts() -> Any:
     """Give matplotlib the committed WOFF fonts, as TrueType, under the family names Deck and Deck Bold."""
-    import tempfile
-
     from fontTools.ttLib import TTFont
     from matplotlib import font_manager
 
@@ -140,8 +148,13 @@ def _fonts():
             cli.ROOT / "assets" / "web" / "fonts" / f"inter-{weight}.woff", recalcTimestamp=False
         )
         font.flavor, font["name"].names = None, []
-        for ident, text in ((1, family), (2, "Regular"), (4, family), (6, family.replace(" ", ""))):
-            font["name"].setName(text, ident, 3, 1, 0x409)
+        for ident, value in (
+            (1, family),
+            (2, "Regular"),
+            (4, family),
+            (6, family.replace(" ", "")),
+        ):
+            font["name"].setName(value, ident, 3, 1, 0x409)
         font["OS/2"].usWeightClass = 400
         path = Path(folder.name) / f"{weight}.ttf"
         font.save(path)
@@ -152,7 +165,7 @@ def _fonts():
 BOLD = {"family": ["Deck Bold", "DejaVu Sans"]}
 
 
-def _plot_loss(pyplot, tone, steps, held):
+def _plot_loss(pyplot: Any, tone: Tone, *, steps: list[Point], held: list[Point]) -> Any:
     running, smooth = steps[0][1], []
     for _, value in steps:
         running = 0.9 * running + 0.1 * value
@@ -191,7 +204,7 @@ def _plot_loss(pyplot, tone, steps, held):
         if held
         else ""
     )
-    _titled(
+    titled(
         figure,
         tone,
         "Training loss",
@@ -201,13 +214,11 @@ def _plot_loss(pyplot, tone, steps, held):
     return figure
 
 
-def _wrapped(label, width=26):
-    import textwrap
-
+def wrapped(label: str, width: int = 26) -> str:
     return "\n".join(textwrap.wrap(label, width)) or label
 
 
-def _titled(figure, tone, title, note, top):
+def titled(figure: Any, tone: Tone, title: str, note: str, top: float) -> None:
     """A title and a note at the upper left, `top` inches of room above the axes."""
     height = figure.get_figheight()
     figure.subplots_adjust(top=1 - top / height)
@@ -218,13 +229,15 @@ def _titled(figure, tone, title, note, top):
     )
 
 
-def _scale(axes, tone, axis="x"):
+def _scale(axes: Any, tone: Tone, axis: str = "x") -> None:
     getattr(axes, f"set_{axis}lim")(1, 5)
     getattr(axes, f"set_{axis}ticks")([1, 2, 3, 4, 5])
     axes.grid(axis=axis, color=tone["line"], linewidth=0.8)
 
 
-def _bar_with_interval(axes, y, value, color, tone, height, hollow=False):
+def _bar_with_interval(
+    axes: Any, y: float, value: Record, color: str, tone: Tone, height: float, hollow: bool = False
+) -> None:
     axes.barh(
         y,
         (value["mean"] or 1) - 1,
@@ -258,7 +271,7 @@ def _bar_with_interval(axes, y, value, color, tone, height, hollow=False):
         )
 
 
-def _plot_overall(pyplot, runs, compared, tone):
+def _plot_overall(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
     empty = {"mean": None, "lo": None, "hi": None, "n": 0}
     means = [
         (run, *(run["summary"]["means"][a].get("overall", empty) for a in ("floor", "renderable")))
@@ -276,16 +289,16 @@ def _plot_overall(pyplot, runs, compared, tone):
             axes.text(
                 5.78,
                 y + offset,
-                f"{interval(value)}  n = {value['n']}",
+                f"{text.interval(value)}  n = {value['n']}",
                 va="center",
                 size=9,
                 color=tone["ink"],
             )
-    axes.set_yticks(range(len(means)), [_wrapped(run["label"]) for run, *_ in means])
+    axes.set_yticks(range(len(means)), [wrapped(run["label"]) for run, *_ in means])
     axes.set_ylim(-0.6, len(means) - 0.4)
     _scale(axes, tone)
     figure.subplots_adjust(left=0.23, right=0.71, bottom=0.35 / figure.get_figheight())
-    _titled(
+    titled(
         figure,
         tone,
         titles(runs)["overall"],
@@ -300,28 +313,22 @@ def _plot_overall(pyplot, runs, compared, tone):
     return figure
 
 
-def _said(compared):
+def _said(compared: Record) -> list[str]:
     """The headline in at most three lines of a plot."""
-    import textwrap
-
     if len(compared["runs"]) < 2:
         return []
     lines = compared["headlines"] if len(compared["headlines"]) < 4 else [claims.ranked(compared)]
     return [textwrap.shorten(line, 125, placeholder=" ..") for line in lines]
 
 
-def measured(runs):
-    return [
-        name
-        for name in dict.fromkeys(
-            itertools.chain(*(run["summary"]["means"]["floor"] for run in runs))
-        )
-        if name not in ("overall", "judge_only", "checklist", "craft", "craft_v5")
-    ]
+def dimensions(runs: list[Record]) -> list[str]:
+    """The dimensions of which any of these runs has a mean."""
+    others = ("overall", "judge_only", "checklist", "craft", "craft_v5")
+    return [name for name in measures(runs) if name not in others]
 
 
-def _plot_dimensions(pyplot, runs, compared, tone):
-    names = measured(runs)
+def _plot_dimensions(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
+    names = dimensions(runs)
     if not names:
         return None
     step = 0.34
@@ -333,7 +340,7 @@ def _plot_dimensions(pyplot, runs, compared, tone):
             if value and value["mean"] is not None:
                 y = -index * group - place * step
                 _bar_with_interval(axes, y, value, run["color"], tone, 0.24)
-                axes.text(5.12, y, interval(value), va="center", size=9)
+                axes.text(5.12, y, text.interval(value), va="center", size=9)
     middle = step * (len(runs) - 1) / 2
     axes.set_yticks(
         [-index * group - middle for index in range(len(names))],
@@ -343,7 +350,7 @@ def _plot_dimensions(pyplot, runs, compared, tone):
     _scale(axes, tone)
     figure.subplots_adjust(left=0.14, right=0.82, bottom=0.35 / figure.get_figheight())
     lines = (len(runs) + 2) // 3
-    _titled(
+    titled(
         figure,
         tone,
         "Each dimension, floor",
@@ -354,7 +361,7 @@ def _plot_dimensions(pyplot, runs, compared, tone):
     return figure
 
 
-def _legend(figure, axes, runs, below):
+def _legend(figure: Any, axes: Any, runs: list[Record], below: float) -> None:
     from matplotlib.lines import Line2D
 
     marks = [
@@ -374,10 +381,10 @@ def _legend(figure, axes, runs, below):
     )
 
 
-def _plot_radar(pyplot, runs, compared, tone):
+def _plot_radar(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
     import numpy
 
-    names = measured(runs)
+    names = dimensions(runs)
     if len(names) < 3:
         return None
     angles = numpy.linspace(0, 2 * numpy.pi, len(names), endpoint=False)
@@ -415,13 +422,13 @@ def _plot_radar(pyplot, runs, compared, tone):
     return figure
 
 
-def _plot_deltas(pyplot, runs, compared, tone):
+def _plot_deltas(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
     """Each later run minus the base, paired by prompt; the base is the run that was named first."""
     if len(runs) < 2:
         return None
     base = min(runs, key=lambda run: run["order"])
     others = [run for run in runs if run is not base]
-    shown = ["overall", "judge_only", *measured(runs)]
+    shown = ["overall", "judge_only", *dimensions(runs)]
     step = 0.34
     group = step * len(others) + 0.42
     figure, axes = pyplot.subplots(figsize=(8.4, 1.75 + 0.62 * group * len(shown)))
@@ -457,7 +464,7 @@ def _plot_deltas(pyplot, runs, compared, tone):
             axes.text(
                 1.03,
                 y,
-                interval(value) + ("" if verdict == "beats" else f"  {verdict}"),
+                text.interval(value) + ("" if verdict == "beats" else f"  {verdict}"),
                 va="center",
                 size=9,
                 transform=axes.get_yaxis_transform(),
@@ -474,7 +481,7 @@ def _plot_deltas(pyplot, runs, compared, tone):
     axes.set_ylim(-len(shown) * group + group - 2 * middle - 0.35, 0.35)
     figure.subplots_adjust(left=0.14, right=0.70, bottom=0.35 / figure.get_figheight())
     lines = (len(others) + 2) // 3
-    _titled(
+    titled(
         figure,
         tone,
         f"Difference to {base['label']}, floor",

@@ -11,14 +11,23 @@ with independent parts. What is compared is the paired difference by prompt, in 
 (Searle, Casella and McCulloch 1992, Variance Components; Miller 2024, arXiv:2411.00640, for evaluations of language models).
 """
 
+from __future__ import annotations
+
 import itertools
 import math
-from datetime import datetime
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
-from decksmith.models import registry as model_registry
-from decksmith.results import runs, stats
+from decksmith.models import registry
+from decksmith.results import runs, stats, text
+from decksmith.results.summary import Record, busy, prompt_of
 
+if TYPE_CHECKING:
+    from decksmith.models.registry import Model
+    from decksmith.results.stats import Array
+
+Scores = dict[str, list[list[float]]]  # the score of each judging of each sample, by prompt
 POWER = 0.8
 PROMPTS, SAMPLES, JUDGINGS = (
     (30, 60, 120, 240, 480),
@@ -30,7 +39,7 @@ PROMPTS, SAMPLES, JUDGINGS = (
 # Variance components: plain functions
 
 
-def deviation(parts, samples=1, judgings=1):
+def deviation(parts: Record, samples: int = 1, judgings: int = 1) -> float:
     """The standard deviation of one prompt's paired difference under a design, from what `components` found."""
     return math.sqrt(
         2
@@ -42,7 +51,7 @@ def deviation(parts, samples=1, judgings=1):
     )
 
 
-def components(scores, judge=None):
+def components(scores: list[Scores], judge: float | None = None) -> Record:
     """Variance components of nested scores by the method of moments (unweighted means: Burdick and Graybill 1992, chapter 5).
 
     `scores`: one dict per model, `{prompt: [[score of each judging] of each sample]}`; cells may have different sizes, and at least
@@ -76,7 +85,7 @@ def components(scores, judge=None):
     }
 
 
-def _cells(scores):
+def _cells(scores: list[Scores]) -> dict[str, Array]:
     """What the moments need of every (model, prompt), as arrays of that shape."""
     import numpy
 
@@ -114,7 +123,7 @@ def _cells(scores):
     return cells
 
 
-def _moments(cells, judge):
+def _moments(cells: dict[str, Array], judge: float | None) -> Record:
     """Solve the expected mean squares for the components, from the lowest level up."""
     import numpy
 
@@ -146,7 +155,12 @@ def _moments(cells, judge):
 # Runs
 
 
-def plan(loaded, effect=None, card=None, gpus=None):
+def plan(
+    loaded: list[Record],
+    effect: float | None = None,
+    card: Record | None = None,
+    gpus: int | None = None,
+) -> Record:
     """A plan from earlier runs (`runs.load`): `{"models", "prompts", "parts", "effect", "designs", "notes"}`.
 
     Runs of one model are pooled: equal replies to one prompt are one sample judged again, others are further samples. `card`:
@@ -165,10 +179,10 @@ def plan(loaded, effect=None, card=None, gpus=None):
             f"{' and '.join(run['label'] for run in dead)}: no deck rendered, so every score is the floor and nothing can be "
             "learned about how scores vary; plan from a run that renders"
         )
-    models = {}
+    groups: dict[str, list[Record]] = {}
     for run in loaded:
-        models.setdefault(stream.fingerprint(run["summary"]["model"]), []).append(run)
-    models = list(models.values())
+        groups.setdefault(stream.fingerprint(run["summary"]["model"]), []).append(run)
+    models = list(groups.values())
     scores = [_scores(group) for group in models]
     names = " and ".join(group[0]["label"] for group in models)
     shared = set.intersection(*map(set, scores))
@@ -215,19 +229,19 @@ def plan(loaded, effect=None, card=None, gpus=None):
     }
 
 
-def _scores(group):
+def _scores(group: list[Record]) -> Scores:
     """`{prompt: [[score of each judging] of each sample]}` of the runs of one model."""
-    cells = {}
+    cells: dict[str, dict[Any, list[float]]] = {}
     for place, run in enumerate(group):
         for record in run["records"]:
             if (value := record["score"].get("overall")) is not None:
                 gen = record.get("gen") or {}
                 which = ((gen.get("sample") or {}).get("k"), gen.get("text", place))
-                cells.setdefault(runs.prompt_of(record), {}).setdefault(which, []).append(value)
+                cells.setdefault(prompt_of(record), {}).setdefault(which, []).append(value)
     return {prompt: list(samples.values()) for prompt, samples in cells.items()}
 
 
-def _judge_noise(loaded, card):
+def _judge_noise(loaded: list[Record], card: Record | None) -> float | None:
     """The variance that one judging puts into Overall: 0 for the offline measures, from the card, or None. Floored decks have none."""
     if runs.offline(loaded):
         return 0.0
@@ -242,55 +256,51 @@ def _judge_noise(loaded, card):
             f"the card is of the judge {card.get('judge')}, and these runs were judged by {runs.judged_by(loaded)}"
         )
     weights = loaded[0]["protocol"]["score"]["weights"]
-    share = 1 - weights.get("viscraft", 0) / sum(weights.values())
+    share: float = 1 - weights.get("viscraft", 0) / sum(weights.values())
     records = [record for run in loaded for record in run["records"]]
-    return card["noise_variance"] * share**2 * sum(map(_judged, records)) / len(records)
+    noise: float = card["noise_variance"]
+    return noise * share**2 * sum(map(_judged, records)) / len(records)
 
 
-def _judged(record):
+def _judged(record: Record) -> bool:
     return isinstance(record.get("judge"), dict) and "error" not in record["judge"]
 
 
 # Costs
 
 
-def _rates(group, gpus):
+def _rates(group: list[Record], gpus: int | None) -> Record:
     """What one reply and one judging cost, as measured in the runs of one model."""
-    records, registry = (
-        [record for run in group for record in run["records"]],
-        model_registry.models(),
-    )
-    summary, judge = group[0]["summary"], (group[0]["protocol"].get("judge") or {})
+    records = [record for run in group for record in run["records"]]
+    summary, judge = group[0]["summary"], group[0]["protocol"].get("judge") or {}
     replies = [
         record["gen"] for record in records if record.get("gen") and "error" not in record["gen"]
     ]
     judged = [record["judge"] for record in records if _judged(record)]
-    offline = judge.get("kind") == "offline"
-    reply = _each([gen.get("usage") for gen in replies], registry.get(summary["model"]["name"]))
-    verdict = (
-        {"tokens": 0.0, "cost": 0.0}
-        if offline
-        else _each([one.get("usage") for one in judged], registry.get(judge.get("model")))
-    )
-    generating = _busy(records, ["gen"])
+    known = registry.models()
+    reply = _each([gen.get("usage") for gen in replies], known.get(summary["model"]["name"]))
+    verdict: Record = {"tokens": 0.0, "cost": 0.0}
+    asks = judge.get("kind") != "offline"
+    if asks:
+        verdict = _each([one.get("usage") for one in judged], known.get(judge.get("model")))
+    generating = _per(busy(records, ["gen"]), len(replies))
+    hours = None
+    if gpus and generating and reply["cost"] is None:
+        hours = generating * gpus / 3600
     return {
         "name": summary["model"]["name"],
         "judge": judge.get("model"),
-        "asks": not offline,
+        "asks": asks,
         "share": len(judged) / len(records),
         "reply": reply,
         "verdict": verdict,
-        "seconds": _per(_busy(records, stream.KEYS), len(records)),
-        "judging": _per(_busy(records, ["judge"]), len(judged)),
-        "gpu_hours": gpus
-        and reply["cost"] is None
-        and (per := _per(generating, len(replies)))
-        and per * gpus / 3600
-        or None,
+        "seconds": _per(busy(records, stream.KEYS), len(records)),
+        "judging": _per(busy(records, ["judge"]), len(judged)),
+        "gpu_hours": hours,
     }
 
 
-def _each(usages, entry):
+def _each(usages: list[Any], entry: Model | None) -> Record:
     """Tokens and USD of one request: by the registry's price, else as the endpoint said it, else None."""
     usages = [usage for usage in usages if usage and usage.get("completion_tokens") is not None]
     if not usages:
@@ -307,62 +317,56 @@ def _each(usages, entry):
     return {"tokens": sum(tokens.values()), "cost": cost}
 
 
-def _busy(records, stages):
-    """Seconds in which at least one record was in one of these stages; None when the records do not say."""
-    spans = []
-    for by in ((record.get(stage) or {}).get("by") or {} for record in records for stage in stages):
-        if isinstance(by.get("took"), int | float) and by.get("at"):
-            start = datetime.fromisoformat(by["at"]).timestamp()
-            spans.append((start, start + by["took"]))
-    busy, end = 0.0, -math.inf
-    for start, stop in sorted(spans):
-        busy, end = busy + max(0.0, stop - max(start, end)), max(end, stop)
-    return busy if spans else None
-
-
-def _per(total, count):
+def _per(total: float | None, count: int) -> float | None:
     return None if total is None or not count else total / count
 
 
-def _design(parts, rates, effect, n, k, r):
+def _design(
+    parts: Record, rates: list[Record], effect: float | None, n: int, k: int, r: int
+) -> Record:
+    """One design and what it comes to: `n` prompts, `k` samples of each, `r` judgings of each sample."""
     replies, sd = n * k, deviation(parts, k, r)
-
-    def total(value):
-        found = [value(rate) for rate in rates]
-        return None if None in found else sum(found)
-
-    def priced(what):
-        return total(
-            lambda rate: (
-                None
-                if rate["reply"][what] is None
-                or (r * rate["share"] and rate["verdict"][what] is None)
-                else replies
-                * (rate["reply"][what] + r * rate["share"] * (rate["verdict"][what] or 0))
-            )
-        )
-
     hours = [rate["gpu_hours"] for rate in rates if rate["gpu_hours"] is not None]
+    requests = sum(replies * (1 + rate["asks"] * r * rate["share"]) for rate in rates)
     return {
         "prompts": n,
         "samples": k,
         "judgings": r,
         "mde": stats.mde(sd, n),
-        "requests": round(total(lambda rate: replies * (1 + rate["asks"] * r * rate["share"]))),
-        "tokens": priced("tokens"),
-        "cost": priced("cost"),
-        "seconds": total(
-            lambda rate: (
-                rate["seconds"]
-                and replies * (rate["seconds"] + (r - 1) * rate["share"] * (rate["judging"] or 0))
-            )
-        ),
+        "requests": round(requests),
+        "tokens": _total(_priced(rate, "tokens", replies, r) for rate in rates),
+        "cost": _total(_priced(rate, "cost", replies, r) for rate in rates),
+        "seconds": _total(_timed(rate, replies, r) for rate in rates),
         "gpu_hours": replies * sum(hours) if hours else None,
         "reaches": effect and stats.power(effect, sd, n) >= POWER,
     }
 
 
-def _around(designs, each=4):
+def _total(values: Iterable[float | None]) -> float | None:
+    """The sum; None where any is unknown."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
+def _priced(rate: Record, what: str, replies: int, r: int) -> float | None:
+    """The tokens or USD of so many replies of one model and their judgings; None where these are unknown."""
+    reply, verdict, judgings = rate["reply"][what], rate["verdict"][what], r * rate["share"]
+    if reply is None or (judgings and verdict is None):
+        return None
+    each: float = reply + judgings * (verdict or 0)
+    return replies * each
+
+
+def _timed(rate: Record, replies: int, r: int) -> float | None:
+    """The seconds of so many replies of one model: of the whole pipeline once, and of the further judgings."""
+    if not rate["seconds"]:
+        return None
+    each: float = rate["seconds"] + (r - 1) * rate["share"] * (rate["judging"] or 0)
+    return replies * each
+
+
+def _around(designs: list[Record], each: int = 4) -> list[Record]:
     """The cheapest design that reaches the effect, the next-cheaper ones that do not, and dearer ones that do."""
     first = next(place for place, design in enumerate(designs) if design["reaches"])
     return (
@@ -374,7 +378,15 @@ def _around(designs, each=4):
 # Words
 
 
-def _notes(models, parts, rates, loaded, dead, card, gpus):
+def _notes(
+    models: list[list[Record]],
+    parts: Record,
+    rates: list[Record],
+    loaded: list[Record],
+    dead: list[Record],
+    card: Record | None,
+    gpus: int | None,
+) -> list[str]:
     notes = [
         f"{run['label']} is left out: none of its decks rendered, so its scores do not vary."
         for run in dead
@@ -425,7 +437,7 @@ LEGEND = (
 )
 
 
-def markdown(found):
+def markdown(found: Record) -> str:
     """The plan as text."""
     names = found["models"]
     lines = [
@@ -455,7 +467,7 @@ def markdown(found):
     return "\n".join(lines)
 
 
-def _parts_table(parts):
+def _parts_table(parts: Record) -> list[str]:
     known = {
         "prompt": "Prompt, common to the models (cancels in a pair)",
         "interaction": "Prompt x model" if parts["prompt"] is not None else "Prompt",
@@ -475,11 +487,11 @@ def _parts_table(parts):
     return [
         "**Where one score's variance lies**",
         "",
-        *runs.markdown_table(["Part", "Variance", "Share"], rows, 1),
+        *text.markdown_table(["Part", "Variance", "Share"], rows, 1),
     ]
 
 
-def _designs_table(found):
+def _designs_table(found: Record) -> list[str]:
     hours = any(design["gpu_hours"] is not None for design in found["designs"])
     header = [
         "Prompts",
@@ -502,33 +514,21 @@ def _designs_table(found):
             *(["yes" if d["reaches"] else "no"] if found["effect"] else []),
             f"{d['requests']:,}",
             "unknown" if d["tokens"] is None else f"{d['tokens']:,.0f}",
-            _price(d["cost"]),
-            _time(d["seconds"]),
+            text.price(d["cost"]),
+            _duration(d["seconds"]),
             *(["unknown" if d["gpu_hours"] is None else f"{d['gpu_hours']:.1f}"] if hours else []),
         ]
         for d in found["designs"]
     ]
-    return ["**Designs, the cheapest first**", "", *runs.markdown_table(header, rows, 0)]
+    return ["**Designs, the cheapest first**", "", *text.markdown_table(header, rows, 0)]
 
 
-def _words(design):
+def _words(design: Record) -> str:
     return (
         f"{design['prompts']} prompts x {design['samples']} sample{'s' * (design['samples'] > 1)} x {design['judgings']} "
-        f"judging{'s' * (design['judgings'] > 1)}: price {_price(design['cost'])}, time {_time(design['seconds'])}"
+        f"judging{'s' * (design['judgings'] > 1)}: price {text.price(design['cost'])}, time {_duration(design['seconds'])}"
     )
 
 
-def _price(cost):
-    return "unknown" if cost is None else f"${cost:.4f}" if 0 < cost < 1 else f"${cost:.2f}"
-
-
-def _time(seconds):
-    if seconds is None:
-        return "unknown"
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.1f} h"
-    )
+def _duration(seconds: float | None) -> str:
+    return text.duration(seconds, longest=120)

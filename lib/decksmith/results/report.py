@@ -1,31 +1,30 @@
 """The page to look through every deck of some runs."""
 
+import hashlib
+import io
+import os
 import re
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from decksmith.core import cli, pages, stream
-from decksmith.results import claims, looks
-from decksmith.results.plots import loss, measured, plots
-from decksmith.results.runs import (
-    ROWS,
-    caption,
-    fault_of,
-    figure_text,
-    interval,
-    judged_by,
-    offline,
-    prompt_of,
-    spent,
-    status_of,
-    titles,
-)
+from decksmith.results import claims, foreign, looks, tables, text
+from decksmith.results.pairs import is_headline
+from decksmith.results.plots import dimensions, loss, plots
+from decksmith.results.runs import caption, judged_by, offline, titles
+from decksmith.results.summary import Record, fault_of, prompt_of, status_of
+from decksmith.results.tables import spent
 
+Pictures = dict[
+    tuple[str, str], str | None
+]  # file names of WebP, by the run's name and the path in it
 IMAGES = {"thumb": (336, 72), "full": (980, 84)}  # width in pixels, WebP quality
 LONGEST = 60_000  # characters of a deck or a reply that the page carries
 
 
-def page(out, runs, training=None):
+def page(out: Path, runs: list[Record], training: Path | None = None) -> dict[str, int]:
     """Write the report of `runs` into the folder `out`: index.html, pictures, plots. Returns what was done, in numbers.
 
     `training` is the folder of the training run (results/sft/RUN) that made one of the models: its loss is drawn too.
@@ -33,8 +32,9 @@ def page(out, runs, training=None):
     The page opens from disk. Everything a model wrote reaches it as JSON or as escaped text, never as markup; a content
     security policy allows only this page's own script, style and pictures.
     """
-    if rows := next((run for run in runs if run["protocol"].get("protocol") == ROWS), None):
-        raise cli.BadData(f"{rows['path']} has scores only; a report needs the decks of runs")
+    for run in runs:
+        if foreign.is_foreign(run):
+            raise cli.BadData(f"{run['path']} has scores only; a report needs the decks of runs")
     out = Path(out)
     pictures, done = _pictures(out, runs)
     compared, seen = claims.compare(runs), looks.remember(runs)
@@ -48,7 +48,7 @@ def page(out, runs, training=None):
     )
     template = pages.template(
         "report.html.j2",
-        number=lambda value: "–" if value is None else figure_text(value),
+        number=lambda value: "–" if value is None else text.figure(value),
         place=lambda value: round(4 + 98 * (value - 1), 1),
     )  # 1 to 5 on the card's track
     decks = sum(len(run["records"]) for run in runs)
@@ -64,13 +64,13 @@ def page(out, runs, training=None):
             caption=caption(runs),
             protocol=runs[0]["protocol"].get("hash") or "unknown",
             cards=[_card(run) for run in runs],
-            tables=claims.tables(runs, compared),
+            tables=tables.tables(runs, compared),
             headlines=[
                 (pair["verdict"], pair["sentence"])
                 for pair in compared["pairs"]
-                if (pair["accounting"], pair["measure"]) == claims.HEADLINE
+                if is_headline(pair)
             ],
-            limits=claims.limited(compared),
+            limits=tables.limited(compared),
             ranked=claims.ranked(compared) if len(runs) > 1 else None,
             seen=seen["said"],
             plots=[
@@ -87,7 +87,7 @@ def page(out, runs, training=None):
     return {"decks": decks, **done}
 
 
-def _honest(runs):
+def _honest(runs: list[Record]) -> str:
     """What the numbers on the page are, for somebody who reads nothing else."""
     judge = judged_by(runs)
     if judge is None:
@@ -109,72 +109,79 @@ _ALT = {
 }
 
 
-def _pictures(out, runs):
-    """Make the WebP files that are not there yet, remove those that nothing names: `{(run, path): name}` and the counts."""
-    import hashlib
-    import os
-    from concurrent.futures import ThreadPoolExecutor
-
-    def named(source):
-        run, path = source
-        file = (run["path"] / path).resolve()
-        if not file.is_relative_to(run["path"].resolve()) or not file.is_file():
-            return None
-        return hashlib.sha256(file.read_bytes()).hexdigest()[:20] + ".webp"
-
-    def make(name):
-        run, path = sources[first[name]]
-        try:
-            return sum(
-                _webp(run["path"] / path, out / "img" / size / name, *IMAGES[size])
-                for size in IMAGES
-            )
-        except OSError as error:
-            stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")
-            return None
-
+def _pictures(out: Path, runs: list[Record]) -> tuple[Pictures, dict[str, int]]:
+    """Make the WebP files that are not there yet, remove those that nothing names: their names and the counts."""
     sources = [
         (run, path)
         for run in runs
         for record in run["records"]
         for path in (record.get("render") or {}).get("slides") or []
     ]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        names = list(pool.map(named, sources))
-        first = {name: at for at, name in reversed(list(enumerate(names))) if name}
-        made = dict(zip(first, pool.map(make, first), strict=True))
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        names = list(threads.map(_webp_name, sources))
+        first: dict[str, tuple[Record, str]] = {}  # equal pictures are made once
+        for name, source in zip(names, sources, strict=True):
+            if name:
+                first.setdefault(name, source)
+        made = dict(
+            zip(
+                first, threads.map(lambda name: _sizes(out, name, *first[name]), first), strict=True
+            )
+        )
+    good = {name for name, count in made.items() if count is not None}
     for file in out.glob("img/*/*.webp"):
-        if made.get(file.name) is None:
+        if file.name not in good:
             file.unlink()
-    names = [name if made.get(name) is not None else None for name in names]
-    return {(run["name"], path): name for (run, path), name in zip(sources, names, strict=True)}, {
+    pictures = {
+        (run["name"], path): name if name in good else None
+        for (run, path), name in zip(sources, names, strict=True)
+    }
+    return pictures, {
         "pictures": len(names),
         "made": sum(bool(count) for count in made.values()),
-        "lost": names.count(None),
+        "lost": sum(name not in good for name in names),
     }
 
 
-def _webp(source, path, width, quality):
-    """Write the picture `source` as WebP of at most `width`; returns whether there was anything to do."""
-    import io
+def _webp_name(source: tuple[Record, str]) -> str | None:
+    """The name of a picture in the report, by its bytes; None where the run has no such file."""
+    run, path = source
+    file = (run["path"] / path).resolve()
+    if not file.is_relative_to(run["path"].resolve()) or not file.is_file():
+        return None
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:20] + ".webp"
 
+
+def _sizes(out: Path, name: str, run: Record, path: str) -> int | None:
+    """Make a picture in all sizes of the report; how many were not there yet, None where it cannot be read."""
+    try:
+        return sum(
+            _webp(run["path"] / path, out / "img" / size / name, width, quality)
+            for size, (width, quality) in IMAGES.items()
+        )
+    except OSError as error:
+        stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")
+        return None
+
+
+def _webp(source: Path, path: Path, width: int, quality: int) -> bool:
+    """Write the picture `source` as WebP of at most `width`; returns whether there was anything to do."""
     from PIL import Image
 
     if path.exists():
         return False
-    with Image.open(source) as picture:
-        picture = picture.convert("RGB")
-        if picture.width > width:
-            picture = picture.resize(
-                (width, round(picture.height * width / picture.width)), Image.Resampling.LANCZOS
-            )
-        buffer = io.BytesIO()
-        picture.save(buffer, "WEBP", quality=quality, method=3)
+    with Image.open(source) as opened:
+        picture = opened.convert("RGB")
+    if picture.width > width:
+        height = round(picture.height * width / picture.width)
+        picture = picture.resize((width, height), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    picture.save(buffer, "WEBP", quality=quality, method=3)
     stream.write(path, buffer.getvalue())
     return True
 
 
-def _card(run):
+def _card(run: Record) -> Record:
     """What the summary card of a run shows."""
     summary = run["summary"]
     states = Counter(map(status_of, run["records"]))
@@ -202,22 +209,22 @@ def _card(run):
         "seconds": summary.get("by", {}).get("generation_s"),
         "floor": means["floor"],
         "renderable": means["renderable"],
-        "text": {name: interval(value) for name, value in means.items()},
+        "text": {name: text.interval(value) for name, value in means.items()},
     }
 
 
-def _data(runs, pictures):
+def _data(runs: list[Record], pictures: Pictures) -> Record:
     """Everything the page's script shows, as JSON data (see assets/web/report.js)."""
-    prompts, rows = {}, []
+    prompts: dict[str, Record] = {}
+    rows = []
     for index, run in enumerate(runs):
         for record in run["records"]:
             prompts.setdefault(prompt_of(record), _request(record))
             rows.append(_deck(index, run, record, pictures))
-    dimensions = dict.fromkeys(name for run in runs for name in measured([run]))
     return {
         "judge": judged_by(runs),
         "caption": caption(runs),
-        "dimensions": [[name, titles(runs).get(name, name)] for name in dimensions],
+        "dimensions": [[name, titles(runs).get(name, name)] for name in dimensions(runs)],
         "offline": offline(runs),
         "runs": [
             {"name": run["name"], "label": run["label"], "color": run["color"]} for run in runs
@@ -227,7 +234,7 @@ def _data(runs, pictures):
     }
 
 
-def _request(record):
+def _request(record: Record) -> Record:
     said = {}
     for message in record.get("messages") or []:
         said[message.get("role")] = _text(message.get("content"))
@@ -243,13 +250,13 @@ def _request(record):
     }
 
 
-def _text(content):
+def _text(content: Any) -> str:
     if isinstance(content, list):
         return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return str(content or "")
 
 
-def _deck(index, run, record, pictures):
+def _deck(index: int, run: Record, record: Record, pictures: Pictures) -> Record:
     gen, deck, render, judge, score = (
         record.get(key) or {} for key in ("gen", "deck", "render", "judge", "score")
     )
@@ -322,7 +329,7 @@ def _deck(index, run, record, pictures):
     }
 
 
-def _read(folder, path):
+def _read(folder: Path, path: str | None) -> str | None:
     """The text of a file inside the run folder, None when there is none."""
     file = (folder / path).resolve() if path else None
     if not file or not file.is_relative_to(folder.resolve()) or not file.is_file():
@@ -330,7 +337,7 @@ def _read(folder, path):
     return file.read_text("utf-8", "replace")
 
 
-def _cut(text):
+def _cut(text: str | None) -> str | None:
     if text is None or len(text) <= LONGEST:
         return text
     return text[:LONGEST] + f"\n… {len(text) - LONGEST:,} more characters are in the run folder"

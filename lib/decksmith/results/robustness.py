@@ -5,10 +5,20 @@ A rank here is the place of a model's mean among the means, ties sharing. It is 
 the range over all of them takes in what the paired tests leave open.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from decksmith.results import runs, stats
+from decksmith.results import stats, text
+from decksmith.results.summary import TITLES, Columns, Record, columns, prompt_of
+
+if TYPE_CHECKING:
+    from decksmith.results.stats import Array
+
+    Changes = list[tuple[str, Array]]  # what was changed, and every model's mean then
 
 TIE = 1e-9
 KINDS = {
@@ -23,90 +33,50 @@ KINDS = {
 }
 
 
-def card(loaded, tested=None):
-    """The robustness card of several runs (`runs.load`), or None for fewer than two runs, a single dimension (nothing can be weighed
-    otherwise) or too few prompts that all have.
+def card(loaded: list[Record], tested: dict[str, list[int]] | None = None) -> Record | None:
+    """The robustness card of several runs (`runs.load`), or None for fewer than two runs, a single dimension (nothing can be
+    weighed otherwise) or too few prompts that all have.
 
-    `tested`: `{label: [best, worst]}`, the ranks that the paired tests at the protocol's weights leave open (`claims.ranks`); None
-    when they make no claim, which leaves every rank open. Weights are the protocol's, equal ones where it names none. Returns
+    `tested`: `{label: [best, worst]}`, the ranks that the paired tests at the protocol's weights leave open
+    (`claims.ranks`); None when they make no claim, which leaves every rank open. Weights are the protocol's, equal ones
+    where it names none. Returns
 
     - `models`, `prompts` (shared by all models), `tried` ({kind: changes tried}, kinds as in KINDS);
-    - `ranks`: {label: {"any": [best, worst], kind: [best, worst]}}. `test` is `tested`; each other kind spans its changes and no
-      change; `any` spans all of these;
-    - `swaps`: per pair {"a", "b", "move", "of", "to", "where"}: the least share of the weight that must move for their means to
-      change places (None: no weights do that), where most of it comes from and goes to, and the other changes that swap them.
+    - `ranks`: {label: {"any": [best, worst], kind: [best, worst]}}. `test` is `tested`; each other kind spans its changes
+      and no change; `any` spans all of these;
+    - `swaps`: per pair {"a", "b", "move", "of", "to", "where"}: the least share of the weight that must move for their
+      means to change places (None: no weights do that), where most of it comes from and goes to, and the other changes
+      that swap them.
     """
     import numpy
 
-    labels = [run["label"] for run in loaded]
     if len(loaded) < 2:
         return None
-    floor = [runs.columns(run["records"], "floor") for run in loaded]
-    weights = loaded[0]["protocol"]["score"].get("weights") or dict.fromkeys(
-        (
-            name
-            for record in loaded[0]["records"]
-            for name in record["score"].get("dimensions") or {}
-        ),
-        1,
-    )
+    labels = [run["label"] for run in loaded]
+    weights = loaded[0]["protocol"]["score"].get("weights") or _equal(loaded[0])
     names = list(weights)
+    floor = [columns(run["records"], "floor") for run in loaded]
     prompts = _shared(floor, names)
     if len(names) < 2 or len(prompts) < stats.FEWEST:
         return None
     at = numpy.array(list(weights.values())) / sum(weights.values())
     cube = _cube(floor, prompts, names)  # (models, prompts, dimensions)
     means = cube.mean(axis=1)
-    grid = simplex(len(names))
     tried = {
-        "weights": [("", row) for row in grid @ means.T],
-        "dimension": [],
-        "domain": [],
-        "prompts": [],
-        "judge": [],
-        "craft": [],
-        "accounting": [],
+        **_weighed(means, at, names),
+        **_left_out(cube @ at, loaded, prompts),
+        **_measured(loaded, floor, at, names),
     }
-    for place, name in enumerate(names):
-        rest = numpy.where(numpy.arange(len(names)) == place, 0, at)
-        if rest.sum() > 0:
-            tried["dimension"].append(
-                (f"without {runs.TITLES.get(name, name)}", means @ rest / rest.sum())
-            )
-    judged = numpy.where([name == "viscraft" for name in names], 0, at)
-    if "viscraft" in names and judged.sum() > 0:
-        tried["judge"].append(("judge only", means @ judged / judged.sum()))
-    overall = cube @ at  # (models, prompts)
-    for kind, what, left_out in _families(loaded, prompts):
-        if (~left_out).sum() >= stats.FEWEST:
-            tried[kind].append((f"without {what}", overall[:, ~left_out].mean(axis=1)))
-    for scan in ("craft", "craft_v5"):
-        other = [scan if name == "viscraft" else name for name in names]
-        if "viscraft" in names and len(both := _shared(floor, other)) >= stats.FEWEST:
-            tried["craft"].append((runs.TITLES[scan], _cube(floor, both, other).mean(axis=1) @ at))
-    renderable = [runs.columns(run["records"], "renderable") for run in loaded]
-    if len(both := _shared(renderable, names)) >= stats.FEWEST:
-        tried["accounting"].append(
-            (
-                f"renderable only ({len(both)} prompts)",
-                _cube(renderable, both, names).mean(axis=1) @ at,
-            )
-        )
-
+    tried = {kind: tried[kind] for kind in KINDS if kind != "test"}
     base = means @ at
-    ranks = {
-        kind: _ranks(numpy.array([base, *(values for _, values in changes)]))
-        for kind, changes in tried.items()
-        if changes
-    }
-    ranks = {
-        "test": numpy.array([(tested or {}).get(label, [1, len(labels)]) for label in labels]).T,
-        **ranks,
-    }
+    ranks = {"test": numpy.array([(tested or {}).get(name, [1, len(labels)]) for name in labels]).T}
+    for kind, changes in tried.items():
+        if changes:
+            ranks[kind] = _ranks(numpy.array([base, *(values for _, values in changes)]))
     ranks["any"] = numpy.array(
         [
-            numpy.min([r[0] for r in ranks.values()], axis=0),
-            numpy.max([r[1] for r in ranks.values()], axis=0),
+            numpy.min([best for best, _ in ranks.values()], axis=0),
+            numpy.max([worst for _, worst in ranks.values()], axis=0),
         ]
     )
     return {
@@ -114,14 +84,70 @@ def card(loaded, tested=None):
         "prompts": len(prompts),
         "tried": {"test": 1, **{kind: len(changes) for kind, changes in tried.items()}},
         "ranks": {
-            label: {kind: [int(ends[0][m]), int(ends[1][m])] for kind, ends in ranks.items()}
-            for m, label in enumerate(labels)
+            label: {
+                kind: [int(best[place]), int(worst[place])] for kind, (best, worst) in ranks.items()
+            }
+            for place, label in enumerate(labels)
         },
         "swaps": _swaps(labels, names, at, means, base, tried),
     }
 
 
-def simplex(dimensions):
+def _equal(run: Record) -> dict[str, float]:
+    """The same weight for every dimension that a run has."""
+    scores = (record["score"].get("dimensions") or {} for record in run["records"])
+    return dict.fromkeys(itertools.chain.from_iterable(scores), 1)
+
+
+def _weighed(means: Array, at: Array, names: list[str]) -> dict[str, Changes]:
+    """Other weights of the same means: all there are, a dimension left out, and the judge's dimensions alone."""
+    import numpy
+
+    place = numpy.arange(len(names))
+    without = {name: numpy.where(place == at_place, 0, at) for at_place, name in enumerate(names)}
+    changed: dict[str, Changes] = {
+        "weights": [("", row) for row in simplex(len(names)) @ means.T],
+        "dimension": [
+            (f"without {TITLES.get(name, name)}", means @ rest / rest.sum())
+            for name, rest in without.items()
+            if rest.sum() > 0
+        ],
+        "judge": [],
+    }
+    judged = without.get("viscraft")
+    if judged is not None and judged.sum() > 0:
+        changed["judge"].append(("judge only", means @ judged / judged.sum()))
+    return changed
+
+
+def _left_out(overall: Array, loaded: list[Record], prompts: list[str]) -> dict[str, Changes]:
+    """The means without each family of prompts of which enough others are left; overall has the shape (models, prompts)."""
+    changed: dict[str, Changes] = {"domain": [], "prompts": []}
+    for kind, what, left_out in _families(loaded, prompts):
+        if (~left_out).sum() >= stats.FEWEST:
+            changed[kind].append((f"without {what}", overall[:, ~left_out].mean(axis=1)))
+    return changed
+
+
+def _measured(
+    loaded: list[Record], floor: list[Columns], at: Array, names: list[str]
+) -> dict[str, Changes]:
+    """The means with another scan in VisCraft's place, and over the decks that rendered."""
+    changed: dict[str, Changes] = {"craft": [], "accounting": []}
+    for scan in ("craft", "craft_v5"):
+        other = [scan if name == "viscraft" else name for name in names]
+        both = _shared(floor, other)
+        if "viscraft" in names and len(both) >= stats.FEWEST:
+            changed["craft"].append((TITLES[scan], _cube(floor, both, other).mean(axis=1) @ at))
+    renderable = [columns(run["records"], "renderable") for run in loaded]
+    both = _shared(renderable, names)
+    if len(both) >= stats.FEWEST:
+        means = _cube(renderable, both, names).mean(axis=1) @ at
+        changed["accounting"].append((f"renderable only ({len(both)} prompts)", means))
+    return changed
+
+
+def simplex(dimensions: int) -> Array:
     """All weights that sum to 1 in equal steps, shape (weights, dimensions): steps of 0.05 up to four dimensions, coarser beyond."""
     import numpy
 
@@ -133,7 +159,7 @@ def simplex(dimensions):
     return (numpy.diff(edges, axis=1) - 1) / parts
 
 
-def swap(weights, gap):
+def swap(weights: Array, gap: Array) -> Array | None:
     """The least change of `weights` (sum 1) after which `weights @ gap` is 0: the new weights, or None when no weights turn its sign.
 
     Least in half the sum of absolute changes, the share of the weight that moves. All of it goes to the dimension that speaks
@@ -158,14 +184,14 @@ def swap(weights, gap):
     return weights
 
 
-def _shared(tables, names):
+def _shared(tables: list[Columns], names: list[str]) -> list[str]:
     """The prompts that have every measure of `names` in every table."""
     if not names or not all(name in table for table in tables for name in names):
         return []
     return sorted(set.intersection(*(set(table[name]) for table in tables for name in names)))
 
 
-def _cube(tables, prompts, names):
+def _cube(tables: list[Columns], prompts: list[str], names: list[str]) -> Array:
     import numpy
 
     return numpy.array(
@@ -173,11 +199,11 @@ def _cube(tables, prompts, names):
     )
 
 
-def _families(loaded, prompts):
+def _families(loaded: list[Record], prompts: list[str]) -> Iterator[tuple[str, str, Array]]:
     """`(kind, what, mask over prompts)` for every domain, language, theme, audience and asked feature."""
     import numpy
 
-    asks = {runs.prompt_of(record): record.get("asks") or {} for record in loaded[0]["records"]}
+    asks = {prompt_of(record): record.get("asks") or {} for record in loaded[0]["records"]}
     for key, kind in (
         ("domain", "domain"),
         ("language", "prompts"),
@@ -185,8 +211,7 @@ def _families(loaded, prompts):
         ("audience", "prompts"),
         ("features", "prompts"),
     ):
-        said = [asks.get(prompt, {}).get(key) for prompt in prompts]
-        said = [value if isinstance(value, list) else [value] if value else [] for value in said]
+        said = [_as_list(asks.get(prompt, {}).get(key)) for prompt in prompts]
         for value in sorted({value for values in said for value in values}):
             yield (
                 kind,
@@ -195,7 +220,13 @@ def _families(loaded, prompts):
             )
 
 
-def _ranks(values):
+def _as_list(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    return [value] if value else []
+
+
+def _ranks(values: Array) -> Array:
     """Best and worst place of each column over the rows of `values`, shape (changes, models); equal means share their places."""
     import numpy
 
@@ -207,7 +238,14 @@ def _ranks(values):
     )
 
 
-def _swaps(labels, names, at, means, base, tried):
+def _swaps(
+    labels: list[str],
+    names: list[str],
+    at: Array,
+    means: Array,
+    base: Array,
+    tried: dict[str, Changes],
+) -> list[Record]:
     import numpy
 
     found = []
@@ -222,27 +260,21 @@ def _swaps(labels, names, at, means, base, tried):
             for what, values in changes
             if (values[a] - values[b]) * sign < 0 and abs(values[a] - values[b]) > TIE
         ]
-        far = change is not None and numpy.abs(change).max() > TIE
-        found.append(
-            {
-                "a": labels[a],
-                "b": labels[b],
-                "move": None if change is None else round(float(numpy.abs(change).sum() / 2), 4),
-                "of": names[int(change.argmin())] if far else None,
-                "to": names[int(change.argmax())] if far else None,
-                "where": where,
-            }
-        )
+        pair: Record = {"a": labels[a], "b": labels[b], "move": None, "of": None, "to": None}
+        if change is not None:
+            pair["move"] = round(float(numpy.abs(change).sum() / 2), 4)
+            if numpy.abs(change).max() > TIE:
+                pair["of"], pair["to"] = names[int(change.argmin())], names[int(change.argmax())]
+        found.append({**pair, "where": where})
     return found
 
 
-def tables(found):
-    """The card as tables, `[(title, header, rows)]`, cells as text: the range of every model's rank, and what swaps two of them."""
-    from decksmith.results.claims import rank_text
-
+def tables(found: Record) -> list[tuple[str, list[str], list[list[str]], str]]:
+    """The card as tables, `(title, header, rows, note)`, cells as text: the range of every model's rank, and what swaps two
+    of them."""
     kinds = [kind for kind in KINDS if found["tried"].get(kind)]
     ranks = [
-        [label, *(rank_text(found["ranks"][label][kind]) for kind in ("any", *kinds))]
+        [label, *(text.rank(found["ranks"][label][kind]) for kind in ("any", *kinds))]
         for label in found["models"]
     ]
     swaps = [
@@ -254,21 +286,23 @@ def tables(found):
             "How far the ranking holds",
             ["Model", "Rank, any change", *(KINDS[kind] for kind in kinds)],
             ranks,
+            NOTE,
         ),
         (
             "What swaps two models",
             ["Pair", "Least weight to move", "Other changes that swap their means"],
             swaps,
+            "",
         ),
     ]
 
 
-def _moved(pair):
+def _moved(pair: Record) -> str:
     if pair["move"] is None:
         return "no weights swap them"
     if pair["of"] is None:
         return "none: their means are equal"
-    return f"{pair['move']:.2f}, most from {runs.TITLES.get(pair['of'], pair['of'])} to {runs.TITLES.get(pair['to'], pair['to'])}"
+    return f"{pair['move']:.2f}, most from {TITLES.get(pair['of'], pair['of'])} to {TITLES.get(pair['to'], pair['to'])}"
 
 
 NOTE = (

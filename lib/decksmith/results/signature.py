@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import IO
 
 from decksmith.core import cli
 
@@ -80,7 +81,7 @@ def signer(path: Path, trusted: Path) -> str:
     )
 
 
-def _allowed(trusted):
+def _allowed(trusted: Path) -> str:
     """The text of an allowed-signers file; a public key becomes one, its comment the signer's name."""
     try:
         text = trusted.read_text(encoding="utf-8")
@@ -103,7 +104,9 @@ def _allowed(trusted):
     return "\n".join(named) + "\n"
 
 
-def _run(verb, *arguments, stdin=None, terminal=False):
+def _run(
+    verb: str, *arguments: object, stdin: IO[bytes] | None = None, terminal: bool = False
+) -> subprocess.CompletedProcess[str]:
     command = [
         "ssh-keygen",
         "-Y",
@@ -124,7 +127,7 @@ def _run(verb, *arguments, stdin=None, terminal=False):
         raise _missing() from None
 
 
-def _missing():
+def _missing() -> cli.Missing:
     here = (
         "in this image; IMAGES=off uses the machine's"
         if "DECKSMITH_IMAGE" in os.environ
@@ -133,6 +136,6 @@ def _missing():
     return cli.Missing(f"ssh-keygen is not {here}; Debian has it in openssh-client")
 
 
-def _last(done):
+def _last(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
     return lines[-1] if lines else f"ssh-keygen ended with status {done.returncode}"

@@ -4,7 +4,19 @@ Prompts are what is sampled; several decks for one prompt are averaged before th
 those of one domain do, the caller says to which cluster each row belongs, and clusters are what is sampled.
 """
 
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+    Scale = tuple[Any, Any]  # the least and the most, two numbers or two arrays
+    Labels = Sequence[Hashable]  # the cluster of each row
 
 LEVEL = 0.95
 EXCHANGES, SEED = 20_000, 0
@@ -14,7 +26,9 @@ UNSEEN = 0.04  # what no row shows is ruled out only from the share on that woul
 METHOD = "hull of Student's t (CR2), empirical likelihood on the scale, and what so many prompts can fail to show"
 
 
-def mean(values, scale=None, strict=False):
+def mean(
+    values: Iterable[float], scale: Scale | None = None, strict: bool = False
+) -> dict[str, Any]:
     """The mean of `values` with its 95 % interval (see `means`): `{"mean", "lo", "hi", "n"}`, rounded to four places.
 
     A single value has no interval (`lo` and `hi` are None), and no value has no mean either.
@@ -26,7 +40,9 @@ def mean(values, scale=None, strict=False):
     return {**ends, "n": int(found["n"][0])}
 
 
-def means(values, scale=None, clusters=None, strict=False):
+def means(
+    values: Array, scale: Scale | None = None, clusters: Labels | None = None, strict: bool = False
+) -> dict[str, Array]:
     """The mean of each column of `values`, shape (prompts, columns), with its 95 % interval.
 
     scale: the least and the most that a value can be, two numbers or two arrays with one entry per column; None: only what was
@@ -48,7 +64,13 @@ def means(values, scale=None, clusters=None, strict=False):
     return {"mean": centre, "lo": lo, "hi": hi, "n": n, "clusters": groups}
 
 
-def differences(a, b, scale=None, clusters=None, strict=False):
+def differences(
+    a: Array,
+    b: Array,
+    scale: Scale | None = None,
+    clusters: Labels | None = None,
+    strict: bool = False,
+) -> dict[str, Array]:
     """The difference of the column means of `a` and `b`, shapes (prompts, columns), row by row the same prompt.
 
     Where only one of the two has a value the row counts for that one's mean alone; set both to NaN for a strictly paired
@@ -106,32 +128,32 @@ def differences(a, b, scale=None, clusters=None, strict=False):
     }
 
 
-def groups(clusters):
+def groups(clusters: Iterable[Hashable]) -> int:
     """How many clusters these labels make, one for each row; 0 where each row stands alone."""
     labels = _labels(list(clusters))
     return 0 if labels is None else int(labels.max()) + 1
 
 
-def rule(clusters, what="domain"):
+def rule(clusters: int, what: str = "domain") -> str:
     """In words, on what an interval rests: `clusters` as `means` and `differences` return it for one column."""
     return f"clustered by {what} ({clusters} {what}s)" if clusters else "each prompt by itself"
 
 
-def holm(p):
+def holm(p: Sequence[float]) -> Array:
     """Adjusted p-values of one family, in the order given (Holm 1979, Scandinavian Journal of Statistics 6:65). NaN stays NaN."""
     import numpy
 
-    p = numpy.asarray(p, dtype=float)
-    order = numpy.argsort(p)  # NaN last
-    m = int((~numpy.isnan(p)).sum())
-    adjusted = numpy.full(len(p), numpy.nan)
+    values = numpy.asarray(p, dtype=float)
+    order = numpy.argsort(values)  # NaN last
+    m = int((~numpy.isnan(values)).sum())
+    adjusted = numpy.full(len(values), numpy.nan)
     adjusted[order[:m]] = numpy.minimum(
-        1.0, numpy.maximum.accumulate(p[order[:m]] * numpy.arange(m, 0, -1))
+        1.0, numpy.maximum.accumulate(values[order[:m]] * numpy.arange(m, 0, -1))
     )
     return adjusted
 
 
-def power(effect, sd, n):
+def power(effect: float, sd: float, n: int) -> float:
     """The chance that a paired difference of `effect` with standard deviation `sd` is found over `n` prompts: the power of the
     two-sided t test at 5 % (Cohen 1988, chapter 2; t squared is a noncentral F), which the permutation test follows closely."""
     from scipy.special import ncfdtr, stdtrit
@@ -143,7 +165,7 @@ def power(effect, sd, n):
     )
 
 
-def needed(effect, sd, wanted=0.8):
+def needed(effect: float, sd: float, wanted: float = 0.8) -> int:
     """The smallest number of prompts over which a difference of `effect` > 0 is found with the `wanted` chance."""
     low, high = 1, 2
     while power(effect, sd, high) < wanted:
@@ -154,7 +176,7 @@ def needed(effect, sd, wanted=0.8):
     return high
 
 
-def mde(sd, n, wanted=0.8):
+def mde(sd: float, n: int, wanted: float = 0.8) -> float:
     """The minimum detectable effect: the difference that `n` prompts (at least 2) find with the `wanted` chance."""
     from scipy.optimize import brentq
 
@@ -165,14 +187,12 @@ def mde(sd, n, wanted=0.8):
     )
 
 
-def number(value, digits=4):
+def number(value: float, digits: int = 4) -> float | None:
     """A plain rounded float for a record, None for NaN and infinities."""
-    import math
-
     return round(float(value), digits) + 0.0 if math.isfinite(value) else None
 
 
-def _sd(gap, n):
+def _sd(gap: Array, n: Array) -> Array:
     import numpy
 
     centre = numpy.where(numpy.isnan(gap), 0.0, gap).sum(axis=0) / n
@@ -180,7 +200,7 @@ def _sd(gap, n):
     return numpy.where(n > 1, numpy.sqrt(squares / (n - 1)), numpy.nan)
 
 
-def _best(scale, *sides):
+def _best(scale: Scale, *sides: Array) -> Array:
     """The highest value of each column; where nothing is above the least that can be, the most that can be."""
     import numpy
 
@@ -191,16 +211,17 @@ def _best(scale, *sides):
         ],
         axis=0,
     )
-    return numpy.where(best > scale[0], best, scale[1])
+    found: Array = numpy.where(best > scale[0], best, scale[1])
+    return found
 
 
-def _labels(clusters):
+def _labels(clusters: Labels | None) -> Array | None:
     """The clusters as numbers from 0, one for each row; None where no cluster has two rows or all rows are in one."""
     import numpy
 
     if clusters is None:
         return None
-    place = {}
+    place: dict[Hashable, int] = {}
     labels = [
         place.setdefault((index,) if label is None else label, len(place))
         for index, label in enumerate(clusters)
@@ -211,7 +232,14 @@ def _labels(clusters):
 # The interval
 
 
-def _interval(centre, rest, present, ends, labels, strict):
+def _interval(
+    centre: Array,
+    rest: Array,
+    present: Array,
+    ends: tuple[Any, Any],
+    labels: Array | None,
+    strict: bool,
+) -> tuple[Array, Array, Array, Array]:
     """The 95 % interval of each column's mean, its two-sided p against 0, and its number of clusters: `(lo, hi, p, clusters)`.
 
     centre: the means; rest: the values less their mean, shape (rows, columns), 0 where `present` is False; ends: the least and
@@ -261,7 +289,9 @@ def _interval(centre, rest, present, ends, labels, strict):
     )
 
 
-def _student(centre, sums, sizes, n):
+def _student(
+    centre: Array, sums: Array, sizes: Array, n: Array
+) -> tuple[Array, Array, Array, Array]:
     """Student's t over clusters: `(lo, hi, p, freedom)`; NaN where a column's rows are all in one cluster.
 
     sums: of each cluster's residuals, shape (clusters, columns); sizes: its rows. For a mean, CR2 divides the squared sum of a
@@ -279,7 +309,9 @@ def _student(centre, sums, sizes, n):
     return centre - reach, centre + reach, p, freedom
 
 
-def _likelihood(rest, present, reach, centre, freedom, extra):
+def _likelihood(
+    rest: Array, present: Array, reach: Array, centre: Array, freedom: Array, extra: float
+) -> tuple[Array, Array]:
     """The lower end of the empirical likelihood interval of each column, less the mean, and the two-sided p of a mean of 0.
 
     The distributions of the highest likelihood among those with one mean give each value x a weight in proportion to 1 / (c + x -
@@ -299,22 +331,23 @@ def _likelihood(rest, present, reach, centre, freedom, extra):
     zero, limit = numpy.maximum(reach - centre, 0.0) / width, stdtrit(freedom, (1 + LEVEL) / 2) ** 2
     eights = numpy.arange(0, len(x), 8)
 
-    def moved(log_c):  # the mean of the weights that belong to c
+    def moved(log_c: Array) -> Array:  # the mean of the weights that belong to c
         weight, at_end = 1 / (numpy.exp(log_c) + x), spare * numpy.exp(-log_c)
         mass = weight.sum(axis=0)
         # Sum of weight x, from weight (c + x) = 1.
-        return (total - spare - numpy.exp(log_c) * mass) / (mass + at_end)
+        mean: Array = (total - spare - numpy.exp(log_c) * mass) / (mass + at_end)
+        return mean
 
-    def ratio(log_c):
+    def ratio(log_c: Array) -> Array:
         weight = 1 / (numpy.exp(log_c) + x)
         whole = weight.sum(axis=0) + spare * numpy.exp(-log_c)
         weight[~present] = 1.0
-        logs = numpy.log(numpy.multiply.reduceat(weight, eights, axis=0)).sum(
-            axis=0
-        )  # a logarithm of eight at once
-        return -2 * (logs - spare * log_c - total * numpy.log(whole / total))
+        eight = numpy.multiply.reduceat(weight, eights, axis=0)  # a logarithm of eight at once
+        logs = numpy.log(eight).sum(axis=0)
+        found: Array = -2 * (logs - spare * log_c - total * numpy.log(whole / total))
+        return found
 
-    def solve(too_low):
+    def solve(too_low: Callable[[Array], Array]) -> Array:
         low, high = numpy.full(width.shape, -45.0), numpy.full(width.shape, 15.0)
         for _ in range(32):
             middle = (low + high) / 2
@@ -332,7 +365,7 @@ def _likelihood(rest, present, reach, centre, freedom, extra):
 # The permutation test
 
 
-def exchanged(a, b, clusters=None):
+def exchanged(a: Array, b: Array, clusters: Labels | None = None) -> Array:
     """The two-sided p of the sign-flip permutation test for each column: under the null hypothesis the two models' results for
     a prompt, and with clusters for all prompts of a cluster at once, could be exchanged. All exchanges are counted up to 14
     prompts or clusters, 20,000 seeded ones beyond, as Phipson and Smyth 2010 do, so never 0."""
@@ -362,7 +395,7 @@ def exchanged(a, b, clusters=None):
     return (beyond + (not exact)) / (drawn + (not exact))
 
 
-def _gathered(rows, labels):
+def _gathered(rows: Array, labels: Array | None) -> Array:
     """The sums of rows by cluster, shape (clusters, columns); the rows themselves without clusters."""
     import numpy
 
@@ -373,7 +406,7 @@ def _gathered(rows, labels):
     return found
 
 
-def _exchanges(n):
+def _exchanges(n: int) -> Iterator[Array]:
     """Blocks of 0 and 1, shape (block, n): which prompts keep their places; all 2**n of them up to n = 14."""
     import numpy
 
@@ -385,7 +418,7 @@ def _exchanges(n):
 
 
 @lru_cache(maxsize=2 * EXCHANGES // BLOCK)
-def _drawn(n, start):
+def _drawn(n: int, start: int) -> Array:
     import numpy
 
     return (

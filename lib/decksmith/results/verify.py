@@ -4,11 +4,16 @@ Whatever can be computed from the records is computed again. What was written by
 taken as it stands: only a replay (run-replay) can show that a judge's score is the one it gave.
 """
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.judging import identity, scoring
+
+Record = dict[str, Any]
 
 SHOWN = 5  # contradictions, and ids, that a message names
 CLOSE = 2e-4  # two rounded figures of another machine may be so far apart
@@ -18,20 +23,22 @@ CLOSE = 2e-4  # two rounded figures of another machine may be so far apart
 class Files:
     """What the folder of a run holds: scores.jsonl, prompts.jsonl (None without one), protocol.json, summary.json."""
 
-    records: list
-    prompts: list | None
-    protocol: dict
-    summary: dict
+    records: list[Record]
+    prompts: list[Record] | None
+    protocol: Record
+    summary: Record
 
 
-def check(folder, files, summarize, remedy):
+def check(
+    folder: Path, files: Files, summarize: Callable[[list[Record]], Record], remedy: str
+) -> Record:
     """The summary of the run, computed anew by `summarize(records)`.
 
     Raises cli.BadData naming file, id, field and both values of what contradicts itself, with `remedy` at the end.
     """
     found = [*_ids(files.records), *_asked(files.records, files.prompts), *_copies(files.records)]
     found += [*_requests(files.records), *_protocol(files), *_scores(files)]
-    summary = None
+    summary: Record = {}
     if not found:
         summary = summarize(files.records)
         found += _summary(files.summary, summary)
@@ -43,20 +50,20 @@ def check(folder, files, summarize, remedy):
     return summary
 
 
-def place(record):
+def place(record: Record) -> tuple[str, int]:
     """`(prompt's id, number of the sample)` of a record."""
     sample = (record.get("gen") or {}).get("sample") or {}
     return sample.get("of") or record["id"], sample.get("k") or 0
 
 
-def few(idents):
+def few(idents: Iterable[str]) -> str:
     """Some ids in words: at most SHOWN of them, and how many more there are."""
     idents = list(idents)
     more = f" and {len(idents) - SHOWN} more" if len(idents) > SHOWN else ""
     return ", ".join(idents[:SHOWN]) + more
 
 
-def _ids(records):
+def _ids(records: list[Record]) -> Iterator[str]:
     seen = {}
     for record in records:
         ident, (of, k) = record["id"], place(record)
@@ -67,9 +74,9 @@ def _ids(records):
         seen[ident] = (of, k)
 
 
-def _asked(records, prompts):
+def _asked(records: list[Record], prompts: list[Record] | None) -> Iterator[str]:
     """Rows that are missing, that nobody asked for, or that were asked something else."""
-    samples = {}
+    samples: dict[str, dict[int, Record]] = {}
     for record in records:
         of, k = place(record)
         samples.setdefault(of, {})[k] = record
@@ -91,9 +98,10 @@ def _asked(records, prompts):
         yield f"scores.jsonl: lacks {len(lost)} samples that other prompts have: {few(lost)}"
 
 
-def _copies(records):
+def _copies(records: list[Record]) -> list[str]:
     """One request under two ids would count twice."""
-    seen, copies = {}, {}
+    seen: dict[str, str] = {}
+    copies: dict[str, str] = {}
     for record in records:
         said = [
             (message.get("role"), _plain(message.get("content")))
@@ -103,14 +111,14 @@ def _copies(records):
         first = seen.setdefault(stream.fingerprint(said), of) if said else of
         if first != of:
             copies[of] = f"scores.jsonl: {of}: messages are those of {first}; a request counts once"
-    return copies.values()
+    return list(copies.values())
 
 
-def _plain(content):
+def _plain(content: Any) -> Any:
     return " ".join(content.split()).casefold() if isinstance(content, str) else content
 
 
-def _requests(records):
+def _requests(records: list[Record]) -> Iterator[str]:
     for record in records:
         gen = record.get("gen") or {}
         if kept := gen.get("request"):
@@ -119,7 +127,7 @@ def _requests(records):
                 yield f"scores.jsonl: {record['id']}: gen.request is {_short(kept)}, messages and sampling give {_short(now)}"
 
 
-def _protocol(files):
+def _protocol(files: Files) -> Iterator[str]:
     held = files.protocol
     now = stream.fingerprint({key: value for key, value in held.items() if key != "hash"})
     if held.get("hash") != now:
@@ -139,7 +147,7 @@ def _protocol(files):
         )
 
 
-def _scores(files):
+def _scores(files: Files) -> Iterator[str]:
     try:
         protocol = Protocol.held(files.protocol)
     except ValueError:
@@ -161,7 +169,7 @@ def _scores(files):
                 yield f"{where}: {field} is {old}, the stages and weights give {new}"
 
 
-def _beyond(protocol, record):
+def _beyond(protocol: Protocol, record: Record) -> tuple[str, Any] | None:
     """The first score of judge or scan that is no number from 1 to 5, as `(field, value)`, or None."""
     scores, scan = (record.get("judge") or {}).get("scores") or {}, protocol.score["viscraft"]
     values = {f"judge.scores.{name}": value for name, value in scores.items()}
@@ -173,7 +181,7 @@ def _beyond(protocol, record):
     return None
 
 
-def _summary(stored, now):
+def _summary(stored: Record, now: Record) -> Iterator[str]:
     """Where summary.json differs from what its records give. Intervals of another method are no contradiction."""
     interval = None if stored.get("interval") != now["interval"] else "compare"
     for field, old, new in _unlike(stored, now):
@@ -182,7 +190,7 @@ def _summary(stored, now):
             yield f"summary.json: {field} is {old}, the records give {new}"
 
 
-def _unlike(stored, now, path=""):
+def _unlike(stored: Any, now: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
     """`(field, stored, computed)`, values as text, of every leaf in which two JSON values differ."""
     if isinstance(stored, dict) and isinstance(now, dict):
         for key in sorted({*stored, *now}):
@@ -191,19 +199,19 @@ def _unlike(stored, now, path=""):
         yield path, _short(stored), _short(now)
 
 
-def _equal(a, b):
+def _equal(a: Any, b: Any) -> bool:
     numbers = all(
         isinstance(value, int | float) and not isinstance(value, bool) for value in (a, b)
     )
     return abs(a - b) <= CLOSE if numbers else a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
-def _short(value):
-    text = identity.short(value)
+def _short(value: Any) -> str:
+    text: str = identity.short(value)
     return text if len(text) <= 80 else text[:80] + ".."
 
 
-def same_but_model(a, b):
+def same_but_model(a: Record, b: Record) -> list[str]:
     """In what two loaded runs (runs.load) differ beside the model, one line each; none: the difference of their scores is the model's.
 
     More than the protocol must agree (identity.differences): also what the registry sets for each model, which decks were asked for, and
@@ -217,19 +225,18 @@ def same_but_model(a, b):
         lines.append(
             f"records: {len(odd)} in one run only, {', '.join(odd[:5])}{' ..' if odd[5:] else ''}"
         )
-    found = {}
+    found: set[str] = set()
     for ident in first.keys() & second.keys():
         one, other = first[ident], second[ident]
         if one.get("sampling") and other.get("sampling"):
-            found |= dict.fromkeys(
-                identity.lines(one["sampling"], other["sampling"], "gen.sampling")
-            )
-        served = [(gen.get("model") or {}).get("served") for gen in (one, other)]
-        if all(served):
-            found |= dict.fromkeys(
-                identity.lines(
-                    *({name: each[name] for name in ("engine", "base")} for each in served),
-                    "server",
-                )
-            )
-    return lines + sorted(found)
+            found.update(identity.lines(one["sampling"], other["sampling"], "gen.sampling"))
+        ours, theirs = (_server(gen) for gen in (one, other))
+        if ours and theirs:
+            found.update(identity.lines(ours, theirs, "server"))
+    return [*lines, *sorted(found)]
+
+
+def _server(gen: Record) -> Record | None:
+    """What served a reply, None where it was not served here."""
+    served = (gen.get("model") or {}).get("served")
+    return {name: served[name] for name in ("engine", "base")} if served else None

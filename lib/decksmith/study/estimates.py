@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from decksmith.results import claims, stats
-from decksmith.results.runs import interval
+from decksmith.results.text import interval
 from decksmith.study import crowds, intervals
 from decksmith.study.intervals import RATERS, Figure, Vote, figure, spread
 from decksmith.study.people import preferred

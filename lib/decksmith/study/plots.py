@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.results import plots as reports
-from decksmith.results.runs import COLORS, TITLES, interval
+from decksmith.results.runs import COLORS
+from decksmith.results.summary import TITLES
+from decksmith.results.text import interval
 
 JUDGE, PEOPLE = "#3d7ea6", "#c2912b"
 
@@ -29,7 +31,7 @@ def draw(
         def figure(pyplot: Any, tone: Tone, kind: Any = kind) -> Any:
             return kind(pyplot, found, drawn, tone)
 
-        names += reports._each(out, name, figure, formats, inks)
+        names += reports.each_form(out, name, figure, formats, inks)
     return names
 
 
@@ -72,10 +74,10 @@ def _strengths(pyplot: Any, found: dict[str, Any], colors: dict[str, str], tone:
     figure, axes = pyplot.subplots(figsize=(8.4, 1.45 + 0.5 * len(rows)))
     for y, (model, value) in enumerate(rows):
         _line(axes, y, value, colors[model], tone)
-    _rows(axes, tone, [reports._wrapped(model) for model, _ in rows])
+    _rows(axes, tone, [reports.wrapped(model) for model, _ in rows])
     _room(figure, 0.35)
     note = f"Log odds, mean 0. {_size(found)} Lines are 95 % intervals."
-    reports._titled(figure, tone, "Strength by people's votes", note, 0.85)
+    reports.titled(figure, tone, "Strength by people's votes", note, 0.85)
     return figure
 
 
@@ -88,7 +90,7 @@ def _preference(pyplot: Any, found: dict[str, Any], colors: dict[str, str], tone
         _beside(axes, y, f"{interval(pair['share'])}\n{verdict}")
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.5, 1], ["0", "half", "all"])
-    names = [f"{reports._wrapped(pair['a'])}\nand {reports._wrapped(pair['b'])}" for pair in pairs]
+    names = [f"{reports.wrapped(pair['a'])}\nand {reports.wrapped(pair['b'])}" for pair in pairs]
     axes.set_yticks(range(len(pairs)), names)
     axes.set_ylim(-0.6, len(pairs) - 0.4)
     _room(figure, 0.4)
@@ -96,7 +98,7 @@ def _preference(pyplot: Any, found: dict[str, Any], colors: dict[str, str], tone
         "From the left: for the first, tied, both bad (darker), for the second.\n"
         f"At the right: share of the first (ties and both bad a half) in its 95 % interval. {_size(found)}"
     )
-    reports._titled(figure, tone, "Votes for each of two models", note, 1.0)
+    reports.titled(figure, tone, "Votes for each of two models", note, 1.0)
     return figure
 
 
@@ -137,5 +139,5 @@ def _agreement(pyplot: Any, found: dict[str, Any], colors: dict[str, str], tone:
         "Of untied votes; 0.5 is chance. Another person is no ceiling: a judge can be above.\n"
         "Lines are 95 % intervals."
     )
-    reports._titled(figure, tone, "Who prefers the deck that a person prefers", note, 1.05)
+    reports.titled(figure, tone, "Who prefers the deck that a person prefers", note, 1.05)
     return figure

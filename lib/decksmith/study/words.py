@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from decksmith.core import stream
-from decksmith.results import claims
-from decksmith.results.runs import TITLES, interval, markdown_table
+from decksmith.results.summary import TITLES
+from decksmith.results.text import interval, markdown_table, p_value
 from decksmith.study import crowds
 from decksmith.study.intervals import RATERS, Vote
 from decksmith.study.people import RULE
@@ -98,7 +98,7 @@ def _preference(found: dict[str, Any]) -> Table:
             *(str(pair[key]) for key in ("votes", "for_a", "for_b", "tied", "bad")),
             interval(pair["share"]),
             interval(pair["difference"]),
-            claims.p_text(pair["p_holm"]),
+            p_value(pair["p_holm"]),
         ]
         for pair in found["pairs"]
     ]

@@ -150,7 +150,7 @@ def figure(pyplot: Any, tone: dict[str, str], lines: list[Line]) -> Any:
         left=0.6 / width, right=1 - 0.15 / width, bottom=0.45 / height, hspace=0.62, wspace=0.26
     )
     note = _note(lines, more, columns)
-    plots._titled(made, tone, "Benchmarks over the training", note, top)
+    plots.titled(made, tone, "Benchmarks over the training", note, top)
     return made
 
 

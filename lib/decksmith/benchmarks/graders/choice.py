@@ -28,31 +28,30 @@ SEVERAL = re.compile(
 )
 
 
-def letter(text, letters):
+def letter(text: str, letters: str) -> str | None:
     """The letter of `letters` that a reply chooses, None without one."""
     text = text.strip()
-    if (box := boxed(text)) and (
-        said := _letter(re.sub(r"^.*\banswer\W*[:=]", "", box, flags=re.I | re.S), letters)
-    ) is not None:
-        return said or None
-    for found in reversed(list(STATED.finditer(text))):
-        if (said := _letter(found["said"], letters)) is not None:
-            return said or None
-    return _letter(text, letters) or None if "\n" not in text and "boxed" not in text else None
+    places = [stated["said"] for stated in reversed(list(STATED.finditer(text)))]
+    if box := boxed(text):
+        places.insert(0, re.sub(r"^.*\banswer\W*[:=]", "", box, flags=re.I | re.S))
+    if "\n" not in text and "boxed" not in text:
+        places.append(text)
+    for said in places:
+        if (found := _letter(said, letters)) is not None:
+            return found or None
+    return None
 
 
-def _letter(said, letters):
+def _letter(said: str, letters: str) -> str | None:
     """The letter that an answer gives, "" where it gives several or one that is none of the choices, None where it is about no letter."""
     said = MARKS.sub("", said[:2000]).strip()
     several = SEVERAL.match(said)
     if several:
-        first, second = (several[1] or several[3], several[2] or several[4])
-        lower = first.islower() or second.islower()
-        if (
-            first.upper() != second.upper()
-            and second.upper() in letters
-            and not (lower and not SEVERAL.fullmatch(said.rstrip(". )]")))
-        ):
+        first, second = several[1] or several[3], several[2] or several[4]
+        other = first.upper() != second.upper() and second.upper() in letters
+        # "a b" may begin a sentence; small letters are two answers only when they are all there is.
+        small = first.islower() or second.islower()
+        if other and (not small or SEVERAL.fullmatch(said.rstrip(". )]"))):
             return ""
     if found := ALONE.fullmatch(said) or LABEL.fullmatch(said) or REASONED.fullmatch(said):
         one = next(filter(None, found.groups())).upper()

@@ -6,9 +6,12 @@ that read standard input are compared here, by what they printed.
 """
 
 import functools
+import itertools
 import json
 import re
 import textwrap
+from collections.abc import Iterator
+from typing import Any
 
 from decksmith.core.stream import Fault
 from decksmith.sandbox.cell import LOST
@@ -19,38 +22,29 @@ MEMORY = 1 << 30  # bytes, of the code and of the tests
 OUTPUT = 16 << 20  # bytes that a program may print for one case
 PYTHON = ("python", "py", "python3")
 # What LiveCodeBench's harness puts in front of a reply. Names of Python's own stay what they are, and modules win over what they hold.
+STARRED = (
+    "string re datetime collections heapq bisect copy math random statistics itertools functools "
+    "operator io sys json builtins typing"
+).split()
 CONTEST = "\n".join(
     [
-        *(
-            f"from {name} import *"
-            for name in (
-                "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json builtins typing"
-            ).split()
-        ),
-        *(
-            f"import {name}"
-            for name in (
-                "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json"
-            ).split()
-        ),
+        *(f"from {name} import *" for name in STARRED),
+        *(f"import {name}" for name in STARRED if name not in ("builtins", "typing")),
         "sys.setrecursionlimit(50000)",
     ]
 )
 
 
-def seconds(task):
+def seconds(task: dict[str, Any]) -> float:
     """How long the grade of a task can take at most."""
     expected = task["expected"]
     if "calls" in expected:
         return 300.0
-    return (
-        60.0
-        + sum((3 * CASE + 10) for _ in expected.get("cases", ()))
-        + 3 * CALL * len(expected.get("tests", ()))
-    )
+    cases, tests = len(expected.get("cases", ())), len(expected.get("tests", ()))
+    return 60.0 + cases * (3 * CASE + 10) + tests * 3 * CALL
 
 
-def harness(task):
+def harness(task: dict[str, Any]) -> str | None:
     """The package that judges a task, with its version; None where the comparison is ours. Raises cli.Missing."""
     if "calls" not in task["expected"]:
         return None
@@ -59,7 +53,7 @@ def harness(task):
     return plus.version()
 
 
-def grade(spec, task, text):
+def grade(spec: dict[str, Any], task: dict[str, Any], text: str) -> dict[str, Any]:
     """The grade of one reply. Raises Fault where the sandbox fails or tests do not fit, cli.Missing where nothing confines code."""
     expected = task["expected"]
     code = program(text, expected.get("entry") or expected.get("function"))
@@ -90,7 +84,7 @@ def grade(spec, task, text):
     return {"verdict": "right", "answer": None, "detail": {"status": "passed"}}
 
 
-def _wrong(found, **more):
+def _wrong(found: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {
         "verdict": "wrong",
         "answer": None,
@@ -101,7 +95,7 @@ def _wrong(found, **more):
 # --- which code of a reply ----------------------------------------------------------------------------------------------
 
 
-def program(text, name=None):
+def program(text: str, name: str | None = None) -> str | None:
     """The code of a reply: the first complete Python block of its final answer, of those that define `name` if any does. Without one, a
     block in another dress, a block that was not closed, or a text without blocks that reads as code; else None."""
     text = text.rpartition("</think>")[2].replace("\r\n", "\n")
@@ -122,15 +116,11 @@ def program(text, name=None):
     ]
     if name:
         ranks.insert(0, [code for rank in ranks for code in rank if defines.search(code)])
-    for rank in ranks:
-        if code := next((code for code in rank if code.strip()), None):
+    for code in itertools.chain.from_iterable(ranks):
+        if code.strip():
             return code
-    return (
-        text
-        if re.search(r"^(def|class|import|from|print\(|for|while)\b", text, re.M)
-        and "```" not in text
-        else None
-    )
+    reads_as_code = re.search(r"^(def|class|import|from|print\(|for|while)\b", text, re.M)
+    return text if reads_as_code and "```" not in text else None
 
 
 _FENCE = re.compile(
@@ -138,9 +128,10 @@ _FENCE = re.compile(
 )
 
 
-def blocks(text):
+def blocks(text: str) -> Iterator[tuple[str, str, bool]]:
     """Yield `(language, code, whether it was closed)` of the fenced blocks of a text; one that is indented loses that much."""
-    opened, lines = None, []
+    opened: re.Match[str] | None = None
+    lines: list[str] = []
     for line in text.split("\n"):
         fence, bare = _FENCE.match(line), line.strip()
         if opened is None:
@@ -162,13 +153,13 @@ def blocks(text):
         yield _block(opened, lines, False)
 
 
-def _block(opened, lines, closed):
+def _block(opened: re.Match[str], lines: list[str], closed: bool) -> tuple[str, str, bool]:
     margin = opened.start("mark")
     code = "".join(line[min(margin, len(line) - len(line.lstrip())) :] + "\n" for line in lines)
     return opened["language"].lower(), _level(code), closed
 
 
-def _level(code):
+def _level(code: str) -> str:
     """Code that is indented as a whole, at the margin; the body of a function stays as it is."""
     return (
         textwrap.dedent(code)
@@ -180,7 +171,9 @@ def _level(code):
 # --- unit tests and functions: two cells --------------------------------------------------------------------------------
 
 
-def examined(work, exam, reply, *, wall, output=1 << 20):
+def examined(
+    work: str, exam: dict[str, Any], reply: dict[str, Any], *, wall: float, output: int = 1 << 20
+) -> dict[str, Any]:
     """How tests of a reply ended, `{"ended": .., "said": ..}`: what the program `work` of wire.py says in a cell that never held the reply.
 
     A reply that ends the tests by what it returns (too much, too deep, without end) has failed them. Raises Fault where the tests cannot
@@ -194,16 +187,12 @@ def examined(work, exam, reply, *, wall, output=1 << 20):
         found = json.loads(asks.stdout)
     except ValueError:
         found = {"ended": asks.status, "said": asks.message}
-        # Of a reply's making, or of ours? Then they break without a reply too.
-        if (
-            asks.status in ("ok", "error")
-            and reply["code"]
-            and examined(work, exam, reply | {"code": ""}, wall=wall, output=output)["ended"]
-            == asks.status
-        ):
-            raise Fault(
-                "judge", "broken-tests", f"the tests ended without a verdict: {asks.stderr[-300:]}"
-            ) from None
+        if asks.status in ("ok", "error") and reply["code"]:
+            # Of a reply's making, or of ours? Then they break without a reply too.
+            empty = examined(work, exam, reply | {"code": ""}, wall=wall, output=output)
+            if empty["ended"] == asks.status:
+                said = f"the tests ended without a verdict: {asks.stderr[-300:]}"
+                raise Fault("judge", "broken-tests", said) from None
     if found["ended"] == "unfit":
         raise Fault("judge", "unfit-tests", found["said"])
     if found["said"].endswith("the code ended") and answers.status not in ("ok", "killed"):
@@ -211,23 +200,23 @@ def examined(work, exam, reply, *, wall, output=1 << 20):
     return found
 
 
-def _program(name, given):
+def _program(name: str, given: dict[str, Any]) -> str:
     return (
         f"import decksmith_wire, json\ndecksmith_wire.{name}(**json.loads({json.dumps(given)!r}))"
     )
 
 
-def _functions(expected, code):
+def _functions(expected: dict[str, Any], code: str) -> dict[str, Any]:
     """Calls of a contest: the values returned are equal to the values expected; a tuple is as good as a list."""
-    name, pairs = (
-        expected["function"],
-        [[_arguments(case["input"]), json.loads(case["output"])] for case in expected["cases"]],
-    )
-    tests = (
-        f"import json\nfor number, (given, wanted) in enumerate(json.loads({json.dumps(pairs)!r}), 1):\n"
-        f"    found = code(*given)\n    found = list(found) if type(found) is tuple else found\n"
-        f"    assert found == wanted, f'case {{number}} of {len(pairs)}'\n"
-    ).replace("code(*given)", f"globals()[{name!r}](*given)")
+    name, cases = expected["function"], expected["cases"]
+    pairs = [[_arguments(case["input"]), json.loads(case["output"])] for case in cases]
+    tests = f"""\
+import json
+for number, (given, wanted) in enumerate(json.loads({json.dumps(pairs)!r}), 1):
+    found = globals()[{name!r}](*given)
+    found = list(found) if type(found) is tuple else found
+    assert found == wanted, f'case {{number}} of {len(pairs)}'
+"""
     found = examined(
         "examine",
         {"tests": tests, "names": [name], "seconds": CASE},
@@ -239,14 +228,14 @@ def _functions(expected, code):
     return {"verdict": "right", "answer": None, "detail": {"status": "passed", "cases": len(pairs)}}
 
 
-def _arguments(text):
+def _arguments(text: str) -> list[Any]:
     return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 # --- programs that read and print ---------------------------------------------------------------------------------------
 
 
-def _programs(cases, code):
+def _programs(cases: list[dict[str, Any]], code: str) -> dict[str, Any]:
     """Cases of a contest, each a run of its own; the first that fails ends them, as in LiveCodeBench's harness."""
     limits = _sandbox().Limits(
         wall=3 * CASE, cpu=CASE, memory=MEMORY, output=OUTPUT
@@ -270,7 +259,7 @@ def _programs(cases, code):
     }
 
 
-def printed(expected, output):
+def printed(expected: str, output: str) -> bool:
     """Whether an output is the expected one, line by line: as text without blanks at both ends, else as decimals."""
     wanted, found = (
         [line.strip() for line in text.strip().split("\n")] for text in (expected, output)
@@ -278,7 +267,7 @@ def printed(expected, output):
     return len(wanted) == len(found) and all(map(_alike, wanted, found))
 
 
-def _alike(one, other):
+def _alike(one: str, other: str) -> bool:
     if one == other:
         return True
     numbers = _decimals(one)

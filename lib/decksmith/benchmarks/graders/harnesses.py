@@ -13,14 +13,15 @@ import importlib.util
 import logging
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 
 @contextlib.contextmanager
-def _standing_in(modules: dict[str, types.ModuleType | None]) -> Iterator[None]:
+def _standing_in(modules: Mapping[str, types.ModuleType | None]) -> Iterator[None]:
     """Let `modules` be imported in place of those of their names; None is one that is not there."""
     before = {name: sys.modules[name] for name in modules if name in sys.modules}
-    sys.modules.update(modules)
+    for name, module in modules.items():
+        sys.modules[name] = module  # type: ignore[assignment]  # None: import says it is not there
     try:
         yield
     finally:
@@ -42,7 +43,7 @@ def _tasks_of_lm_eval() -> types.ModuleType:
 def _spacy() -> dict[str, types.ModuleType]:
     """What ifbench imports of spaCy: only the download of a model, which no checker loads."""
     client = types.ModuleType("spacy.cli")
-    client.download = lambda *_: None
+    setattr(client, "download", lambda *_: None)  # noqa: B010  # a module of no known attributes
     return {"spacy": types.ModuleType("spacy"), "spacy.cli": client}
 
 

@@ -10,6 +10,7 @@ import itertools
 import logging
 import re
 from fractions import Fraction
+from typing import Any
 
 LONGEST_ANSWER = (
     2000  # characters more than twice the expected answer's that are still compared as mathematics
@@ -37,9 +38,10 @@ JOINT = re.compile(
 )
 
 
-def boxes(text):
+def boxes(text: str) -> list[tuple[int, int, str]]:
     r"""What stands in the closed boxes (\boxed, \fbox) of a text, braces matched: `[(start, end, content)]`."""
-    found, open_ = [], []
+    found = []
+    open_: list[Any] = []  # where each brace that is open began, and its content
     for hit in BOX.finditer(text):  # once through: a reply may hold ten thousand of them
         if hit["bare"] is not None:
             found.append((hit.start(), hit.end(), hit["bare"]))
@@ -52,7 +54,7 @@ def boxes(text):
     return sorted(found)
 
 
-def boxed(text):
+def boxed(text: str) -> str | None:
     """The content of the last box, or of the last boxes that belong together as a list; None without a box."""
     found = boxes(text)
     if not found:
@@ -76,7 +78,7 @@ def _joined(between):
     )
 
 
-def final(text, pattern=None):
+def final(text: str, pattern: str | None = None) -> str | None:
     """The answer a reply gives: in its last box, else after its last "answer is" or what `pattern` (with a group "answer") finds."""
     if (found := boxed(text)) is not None:
         return found or None
@@ -84,8 +86,8 @@ def final(text, pattern=None):
     if not hits:
         return None
     said = hits[-1]["answer"].strip(" *\"'“”").rstrip(".").strip()
-    if not pattern and (found := SENTENCE.match(said)):  # "Answer: The largest n is 34"
-        said = said[found.end() :].strip(" *:")
+    if not pattern and (begins := SENTENCE.match(said)):  # "Answer: The largest n is 34"
+        said = said[begins.end() :].strip(" *:")
     return said or None
 
 
@@ -316,7 +318,7 @@ def _based(text):
     )
 
 
-def plain(text):
+def plain(text: str) -> str | None:
     """A mathematical answer as it is compared and counted: no dollars, units, thousands separators, leading zeros or layout."""
     text = _written(text[:LONGEST_ANSWER])
     text = re.sub(r"^\\?[a-zA-Z](?:_\{?\w\}?)?\s*\\in(?![a-zA-Z])\s*", "", text)
@@ -488,7 +490,7 @@ def _squeezed(text):
     return re.sub(r"(?<!\d)\s+|\s+(?!\d)", "", text)
 
 
-def same(expected, answer):
+def same(expected: str, answer: str) -> bool:
     """Whether two mathematical answers are the same. The expected one may be about a name ("x = 4"); the answer need not repeat it."""
     expected = str(expected)
     if len(answer) > LONGEST_ANSWER + 2 * len(expected):

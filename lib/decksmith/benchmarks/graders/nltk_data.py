@@ -37,7 +37,7 @@ def copy(target: Path) -> None:
             "the package llama-index-core carries NLTK's data; install it: make .venv/.bench"
         ) from None
     for name in CARRIED:
-        found = Path(package.locate_file("llama_index/core/_static/nltk_cache")) / name
+        found = Path(str(package.locate_file("llama_index/core/_static/nltk_cache"))) / name
         _place(target / name, {path.name: path.read_bytes() for path in sorted(found.iterdir())})
 
 

@@ -17,6 +17,7 @@ import sys
 import time
 import types
 from importlib import metadata
+from typing import Any
 
 from decksmith.benchmarks.graders import code, wire
 from decksmith.core import cli
@@ -38,7 +39,7 @@ BUILDERS = {
 # --- rows ---------------------------------------------------------------------------------------------------------------
 
 
-def row(source):
+def row(source: dict[str, Any]) -> dict[str, Any]:
     """A row of evalplus/humanevalplus or evalplus/mbppplus with what its test says as data, under `plus`: the dataset and function as
     evalplus names them, calls, results (or the reference that computes them) and tolerance. Calls and results are text, since jq, like
     much else that JSON passes through, makes 1 of 1.0. Raises cli.BadData naming the task."""
@@ -139,7 +140,7 @@ def _literal(node):
 # --- grades -------------------------------------------------------------------------------------------------------------
 
 
-def grade(expected, reply):
+def grade(expected: dict[str, Any], reply: str) -> dict[str, Any]:
     """The grade of a reply's code. Raises cli.Missing without evalplus, Fault where the sandbox fails or the reference does."""
     version()
     import evalplus.eval  # noqa: F401  # here, so that each check finds it imported
@@ -178,7 +179,7 @@ def _recorded(reply, name, calls):
 
 
 @functools.cache
-def version():
+def version() -> str:
     """evalplus and what has a part in its comparison, with versions. Raises cli.Missing."""
     try:
         return f"evalplus {metadata.version('evalplus')} (numpy {metadata.version('numpy')})"

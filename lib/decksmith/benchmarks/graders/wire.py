@@ -22,6 +22,8 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Callable, Iterable
+from typing import Any
 
 LONGEST = 64 << 20  # bytes of a message
 MOST = 100_000  # items of a generator that are sent
@@ -61,7 +63,7 @@ class Remote:
         return iter(self._items)
 
 
-def plain(value, keep):
+def plain(value: object, keep: Callable[[object], object]) -> Any:
     """A value as JSON can carry it. A value of a subclass is what its base holds; of anything else goes what `keep` makes of it."""
     if value is None or isinstance(value, bool):
         return value
@@ -97,7 +99,7 @@ def plain(value, keep):
     return keep(value)
 
 
-def restored(tagged, remote):
+def restored(tagged: dict[str, Any], remote: Callable[..., object]) -> Any:
     """The value of one JSON object of `plain`. Raises ValueError, TypeError and others for what is none."""
     ((name, held),) = tagged.items()
     if name in LISTS:
@@ -120,7 +122,7 @@ class Link:
     def __init__(self, end, seconds=None):
         self.end, self.seconds, self.calls = end, seconds, 0
 
-    def send(self, message):
+    def send(self, message: Any) -> None:
         data = json.dumps(message).encode()
         if len(data) > LONGEST:
             raise Broken("a message is too long")
@@ -130,7 +132,7 @@ class Link:
         except OSError:
             raise Broken("the code ended") from None
 
-    def receive(self, hook):
+    def receive(self, hook: Callable[[dict[str, Any]], Any]) -> Any:
         """The next message; JSON objects go through `hook`. Raises Broken."""
         deadline = self.seconds and time.monotonic() + self.seconds
         (size,) = struct.unpack("!I", self._read(4, deadline))
@@ -161,7 +163,7 @@ class Link:
             data += got
         return bytes(data)
 
-    def ask(self, handle, given, named):
+    def ask(self, handle: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Call a function or value at the other end."""
         self.calls += 1
         try:
@@ -189,7 +191,7 @@ class Link:
             raise Broken("it answered out of turn")
         return said["value"], raised
 
-    def value(self):
+    def value(self) -> Any:
         """What the last call returned, or the exception that it raised."""
         value, raised = self.answer(
             lambda found: restored(found, lambda handle, items: Remote(self, handle, items))
@@ -231,9 +233,10 @@ def _link(seconds=None):
 # --- the side of the tests ----------------------------------------------------------------------------------------------
 
 
-def strange(source):
+def strange(source: str) -> set[str]:
     """The names that a text uses and neither binds nor has from Python."""
-    loaded, bound = set(), {*dir(builtins), "__name__", "__file__"}
+    loaded: set[str] = set()
+    bound: set[str | None] = {*dir(builtins), "__name__", "__file__"}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name):
             (loaded if isinstance(node.ctx, ast.Load) else bound).add(node.id)
@@ -248,11 +251,12 @@ def strange(source):
     return loaded - bound
 
 
-def examine(tests, *, prelude="", names=(), seconds):
+def examine(tests: str, *, prelude: str = "", names: Iterable[str] = (), seconds: float) -> None:
     """Run tests of the code at the other end and print how they ended, `{"ended": .., "said": ..}`: "passed"; "failed"; "unfit" when
     they ask for what cannot be sent. `prelude` is the prompt, whose helpers tests may use; `names` are those of the code."""
     out = os.dup(1)
-    link, space = _link(seconds), {}
+    link = _link(seconds)
+    space: dict[str, Any] = {}
     try:
         exec(compile(whole(prelude), "prompt.py", "exec", dont_inherit=True), space)
         for name in {*names, *(strange(tests) - space.keys())}:
@@ -279,7 +283,7 @@ def _frames(trace):
         trace = trace.tb_next
 
 
-def whole(prompt):
+def whole(prompt: str) -> str:
     """A prompt as a program: a function that lacks its body gets one."""
     try:
         compile(prompt, "prompt.py", "exec", dont_inherit=True)
@@ -288,7 +292,7 @@ def whole(prompt):
         return f"{prompt}\n    pass\n"
 
 
-def record(calls, name, *, seconds):
+def record(calls: list[Any], name: str, *, seconds: float) -> None:
     """No tests but a record: print what the function `name` returns to calls, `{"ended": .., "said": .., "values": [..]}`, each as it came.
     It ends with the first call that fails."""
     out, values, said = os.dup(1), [], ""

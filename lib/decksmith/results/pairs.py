@@ -1,0 +1,270 @@
+"""Pairs of runs in numbers: under each accounting and measure the difference by prompt, its interval, its tests.
+
+The headline is Overall under the floor, chosen before anybody looked; its family is the pairs of runs. All other measures
+and accountings are secondary: their p-values are corrected together, over pairs and measures of one accounting.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from decksmith.core import stream
+from decksmith.results import sequential, stats
+from decksmith.results.runs import titles
+from decksmith.results.summary import Columns, Record, columns, domains, prompt_of, scales
+
+if TYPE_CHECKING:
+    from decksmith.results.stats import Array
+
+ACCOUNTINGS = {"floor": "floor", "renderable": "renderable only", "scored": "both scored"}
+HEADLINE = ("floor", "overall")
+LIMITS = {"excluded": 0.01, "truncated": 0.05}  # of runs whose protocol names none
+WORST, BEST = 0, 1  # what the excluded decks of a run could have been
+
+
+def is_headline(pair: Record) -> bool:
+    return (pair["accounting"], pair["measure"]) == HEADLINE
+
+
+@dataclass
+class Column:
+    """One difference to be estimated: two runs' values of a measure, an entry for each prompt, NaN where there is none."""
+
+    measure: str
+    ours: Array
+    theirs: Array
+
+
+def between(runs: list[Record]) -> list[Record]:
+    """Every pair of runs under every accounting and measure: `{"a", "b", "accounting", "measure", "on", "cut", "lost",
+    "difference", "bounds", "p_holm", "family"}`.
+
+    on: on what it was compared, the end of a clause; cut, lost: what limits it (`verdict`); difference: as from
+    `stats.differences`; bounds: under the floor, where decks have no score, what these could make of it.
+    """
+    prompts = sorted({prompt_of(record) for run in runs for record in run["records"]})
+    tables = {
+        (run["order"], accounting): columns(run["records"], accounting)
+        for run in runs
+        for accounting in ("floor", "renderable")
+    }
+    found, wanted = [], []
+    for a, b in itertools.combinations(runs, 2):
+        for accounting in ACCOUNTINGS:
+            table = "floor" if accounting == "floor" else "renderable"
+            ours, theirs = tables[a["order"], table], tables[b["order"], table]
+            for measure in ours:
+                if measure in theirs:
+                    column = _column(prompts, measure, ours, theirs)
+                    if accounting != "renderable":
+                        _only_common(column)
+                    wanted.append(column)
+                    found.append(_pair(runs, a, b, accounting, column))
+    if not found:
+        return []
+    uncertain = _uncertain(runs, found)
+    for pair, extremes in uncertain:
+        for ours, theirs in extremes:
+            wanted.append(_column(prompts, pair["measure"], ours, theirs))
+    estimates = _estimates(runs, prompts, wanted)
+    for pair, estimate in zip(found, estimates, strict=False):
+        pair["difference"] = {
+            **estimate,
+            **{name: int(estimate[name]) for name in ("n", "clusters", "wins", "ties", "losses")},
+        }
+    ends = iter(estimates[len(found) :])
+    for pair, _ in uncertain:
+        pair["bounds"] = _bounds(next(ends), next(ends))
+    _correct(found)
+    return found
+
+
+def _column(prompts: list[str], measure: str, ours: Columns, theirs: Columns) -> Column:
+    import numpy
+
+    sides = [
+        numpy.array([table[measure].get(prompt, numpy.nan) for prompt in prompts])
+        for table in (ours, theirs)
+    ]
+    return Column(measure, *sides)
+
+
+def _only_common(column: Column) -> None:
+    """Leave only the prompts for which both runs have a value."""
+    import numpy
+
+    lacking = numpy.isnan(column.ours) | numpy.isnan(column.theirs)
+    column.ours[lacking] = column.theirs[lacking] = numpy.nan
+
+
+def _pair(runs: list[Record], a: Record, b: Record, accounting: str, column: Column) -> Record:
+    import numpy
+
+    prompts = len(column.ours)
+    sizes = [int((~numpy.isnan(values)).sum()) for values in (column.ours, column.theirs)]
+    return {
+        "a": a["label"],
+        "b": b["label"],
+        "accounting": accounting,
+        "measure": column.measure,
+        "on": _on(runs, sizes, prompts, accounting, column.measure),
+        "cut": _cut(a, b),
+        "lost": _lost(a, b) if accounting == "floor" else 0,
+    }
+
+
+def _uncertain(
+    runs: list[Record], found: list[Record]
+) -> list[tuple[Record, list[tuple[Columns, Columns]]]]:
+    """The pairs under the floor of which decks have no score, each with the values of both runs at the two extremes: the
+    excluded at their worst for `a` and at their best for `b`, and the reverse."""
+    named = {run["label"]: run for run in runs}
+    extremes = {
+        (run["label"], end): columns(run["records"], "floor", excluded=end)
+        for run in runs
+        for end in (WORST, BEST)
+    }
+    return [
+        (
+            pair,
+            [
+                (extremes[pair["a"], WORST], extremes[pair["b"], BEST]),
+                (extremes[pair["a"], BEST], extremes[pair["b"], WORST]),
+            ],
+        )
+        for pair in found
+        if pair["accounting"] == "floor"
+        and (excluded(named[pair["a"]]) or excluded(named[pair["b"]]))
+    ]
+
+
+def _estimates(runs: list[Record], prompts: list[str], wanted: list[Column]) -> list[Record]:
+    """`stats.differences` of these columns, a dict of rounded numbers for each."""
+    import numpy
+
+    asked = domains(record for run in runs for record in run["records"])
+    results = stats.differences(
+        numpy.stack([column.ours for column in wanted], axis=1),
+        numpy.stack([column.theirs for column in wanted], axis=1),
+        scales(column.measure for column in wanted),
+        [asked[prompt] for prompt in prompts],
+    )
+    return [
+        {name: _rounded(name, values[index]) for name, values in results.items()}
+        for index in range(len(wanted))
+    ]
+
+
+def _rounded(name: str, value: float) -> float | None:
+    return stats.number(value, 6 if name == "p" else 4)
+
+
+def _bounds(worst: Record, best: Record) -> Record:
+    """What the excluded decks could make of a difference, from its estimates at the extremes."""
+    return {"least": worst["mean"], "most": best["mean"], "lo": worst["lo"], "hi": best["hi"]}
+
+
+def _correct(pairs: list[Record]) -> None:
+    """Correct the p-values of each family: the headline's pairs, and all else of one accounting."""
+    families: dict[tuple[str, bool], list[Record]] = {}
+    for pair in pairs:
+        families.setdefault((pair["accounting"], is_headline(pair)), []).append(pair)
+    for members in families.values():
+        holm(members)
+        for pair in members:
+            pair["family"] = len(members)
+
+
+def holm(family: list[Record]) -> None:
+    """Give each pair of a family its corrected p, `p_holm`; None stays None."""
+    values = [pair["difference"]["p"] for pair in family]
+    adjusted = stats.holm([float("nan") if p is None else p for p in values])
+    for pair, p in zip(family, adjusted, strict=True):
+        pair["p_holm"] = stats.number(p, 6)
+
+
+# A sequence of looks
+
+
+def in_order(a: Record, b: Record, excluded: int | None = None) -> list[list[Any]]:
+    """The headline's values of two runs, `[[prompt, a's, b's]]`, in an order that has nothing to do with them and is the
+    same for ever.
+
+    excluded: 0 puts what `a` lost at its worst and what `b` lost at its best, 1 the reverse; otherwise both are left out.
+    """
+    accounting, measure = HEADLINE
+    turned = None if excluded is None else 1 - excluded
+    ours = columns(a["records"], accounting, excluded).get(measure, {})
+    theirs = columns(b["records"], accounting, turned).get(measure, {})
+    shared = sorted(ours.keys() & theirs.keys(), key=stream.shuffled)
+    return [[prompt, ours[prompt], theirs[prompt]] for prompt in shared]
+
+
+def in_sequence(runs: list[Record], pairs: list[Record]) -> None:
+    """Put confidence sequences in the place of the headline's intervals and tests."""
+    named = {run["label"]: run for run in runs}
+    headlines = [pair for pair in pairs if is_headline(pair)]
+    for pair in headlines:
+        a, b = named[pair["a"]], named[pair["b"]]
+        pair["by"] = "confidence sequence"
+        pair["difference"] = {**pair["difference"], **_sequence(a, b), "sd": None}
+        if "bounds" in pair:
+            pair["bounds"] = _bounds(_sequence(a, b, WORST), _sequence(a, b, BEST))
+    holm(headlines)
+
+
+def _sequence(a: Record, b: Record, excluded: int | None = None) -> Record:
+    low, high = -4, 4  # of a difference of two scores from 1 to 5
+    values = [ours - theirs for _, ours, theirs in in_order(a, b, excluded)]
+    found = sequential.interval(values, low, high, stats.LEVEL) if values else {}
+    return {name: _rounded(name, value) for name, value in found.items()}
+
+
+# What limits a pair
+
+
+def _on(runs: list[Record], sizes: list[int], prompts: int, accounting: str, measure: str) -> str:
+    """On what a pair was compared, as the end of a clause: ` on 29 of 30 prompts, Overall, floor`."""
+    n = str(sizes[0]) if sizes[0] == sizes[1] else f"{sizes[0]} and {sizes[1]}"
+    of = f" of {prompts}" if min(sizes) < prompts else ""
+    common = "" if runs[0]["left_out"] is None else " common"
+    plural = "" if sizes == [1, 1] and not of else "s"
+    changed = ", not the shipped protocol" if runs[0]["unshipped"] else ""
+    title = titles(runs).get(measure, measure)
+    return f" on {n}{of}{common} prompt{plural}, {title}, {ACCOUNTINGS[accounting]}{changed}"
+
+
+def limits(run: Record) -> dict[str, float]:
+    """The shares of decks that a run may lose ("excluded") and have cut off ("truncated") and still be claimed about."""
+    return {**LIMITS, **(run["protocol"].get("claim") or {})}
+
+
+def excluded(run: Record) -> int:
+    """How many decks of a run have no score through no fault of the model."""
+    kinds = run["summary"]["faults"]["kinds"]
+    return sum(count for kind, count in kinds.items() if kind != "model")
+
+
+def lost_too_many(run: Record) -> bool:
+    return excluded(run) > limits(run)["excluded"] * int(run["summary"]["n"])
+
+
+def cut_too_many(run: Record) -> bool:
+    return int(run["summary"]["truncated"]) > limits(run)["truncated"] * int(run["summary"]["n"])
+
+
+def _lost(a: Record, b: Record) -> int:
+    """The decks of two runs without a score, where one of the two lost more than its protocol allows; else 0."""
+    return excluded(a) + excluded(b) if lost_too_many(a) or lost_too_many(b) else 0
+
+
+def _cut(a: Record, b: Record) -> str | None:
+    """Which of two runs was cut off too often to say anything about it, as a clause, or None."""
+    said = [
+        f"{run['summary']['truncated']} of {run['summary']['n']} replies of {run['label']} were cut off"
+        for run in (a, b)
+        if cut_too_many(run)
+    ]
+    return " and ".join(said) or None

@@ -1,0 +1,236 @@
+"""A comparison as tables of text cells, and as markdown."""
+
+import json
+from typing import Any
+
+from decksmith.core import stream
+from decksmith.results import checklist, robustness, stats, text
+from decksmith.results.claims import ranked, settings
+from decksmith.results.pairs import ACCOUNTINGS, is_headline
+from decksmith.results.runs import caption, measures, titles
+from decksmith.results.summary import Record, columns, domains, means
+from decksmith.results.verify import few
+
+Table = tuple[str, list[str], list[list[str]], str]  # title, header, rows, note
+
+HAPPENED = (
+    "Truncated: cut off at the token limit. Faults: whose doing it was that a deck has no score. Capped: decks in which something the "
+    "judge saw limits a score."
+)
+NOTES = (
+    "Means over prompts with 95 % intervals, clustered by domain where a domain has several, 1 to 5 (Checklist: share of the items, 0 to 1). "
+    "floor: a model fault counts 1 (Checklist 0). renderable: only decks that rendered. all scored: prompts for which every model's "
+    "deck rendered. Renderer, judge and infra faults are in none. With fewer than about 20 prompts such intervals are too narrow. "
+    "VisCraft counts features of the markdown; Judge only leaves it out."
+)
+FAMILY = (
+    "The headline is the protocol's overall score under the floor. p: the larger of the interval's and the sign-flip permutation test's; corrected by "
+    "Holm's method, the headline over the pairs, everything else over pairs and measures of its accounting. d: mean difference over "
+    "its standard deviation. Bounds: what the excluded decks could make of the difference. docs/statistics.md has the methods."
+)
+CHECKED = "Items answered yes with the slide that shows each, and the mean share over prompts."
+ASKED = "How the models were asked"
+SHOWN = [
+    ("floor", "overall"),
+    ("renderable", "overall"),
+    ("scored", "overall"),
+    ("floor", "judge_only"),
+]
+
+
+def markdown(runs: list[Record], compared: Record) -> str:
+    """The comparison as markdown, models by their names; the headline comes last."""
+    protocol = (runs[0]["protocol"].get("hash") or "unknown")[:12]
+    lines = [f"{caption(runs)}. Protocol {protocol}.", ""]
+    for title, header, rows, note in tables(runs, compared):
+        words = {
+            "What happened": 1,
+            "How far the ranking holds": 1,
+            "What swaps two models": 3,
+            ASKED: len(header),
+        }.get(title, 2)
+        lines += [f"**{title}**", "", *text.markdown_table(header, rows, words), ""]
+        if note:
+            lines += [note, ""]
+    return "\n".join([*lines, *headline(compared)]) + "\n"
+
+
+def headline(compared: Record) -> list[str]:
+    """The lines that sum up the comparison: what is claimed, with the range of ranks it leaves open, and under what caveats."""
+    lines: list[str] = []
+    if len(compared["runs"]) > 1:
+        looks = (compared.get("looks") or {}).get("said", [])
+        lines += [f"**Headline: {compared['titles']['overall']}, floor**", ""]
+        lines += [f"- {said}" for said in [*compared["headlines"], ranked(compared), *looks]]
+    if reasons := limited(compared):
+        if lines:
+            lines.append("")
+        lines += ["**What limits this**", "", *(f"- {reason}" for reason in reasons)]
+    return lines
+
+
+def limited(compared: Record) -> list[str]:
+    """What a reader of the headline must know beside it, one sentence each."""
+    said = list(compared["caveats"])
+    if unshipped := compared["unshipped"]:
+        more = " .." if unshipped[3:] else ""
+        said.append(f"the protocol is not the shipped one: {'; '.join(unshipped[:3])}{more}")
+    for label, idents in compared["left_out"].items():
+        if idents:
+            said.append(
+                f"{label}: {len(idents)} of its decks are left out, which not all have ({few(idents)})"
+            )
+    return said
+
+
+def tables(runs: list[Record], compared: Record) -> list[Table]:
+    """Every table of a comparison, cells as text."""
+    several = len(runs) > 1
+    found = [happened_table(runs)]
+    if several:
+        found.append(asked_table(runs, compared))
+    found.append(scores_table(runs))
+    if several:
+        found.append(paired_table(compared))
+    if card := robustness.card(runs, compared["ranks"]):
+        found += robustness.tables(card)
+    note = CHECKED
+    for kind in ("item", "feature", "language"):
+        title, header, rows = checklist.table(runs, kind)
+        if len(rows) > 1:
+            found.append((title, header, rows, note))
+            note = ""
+    return found
+
+
+def happened_table(runs: list[Record]) -> Table:
+    """What became of the decks of each run, and what they took."""
+    header = ["Model", "n", "Rendered", "Truncated"]
+    header += [f"{kind.capitalize()} faults" for kind in stream.KINDS]
+    header += ["Capped", "Tokens in", "Tokens out", "Cost", "Wall"]
+    rows = []
+    for run in runs:
+        summary = run["summary"]
+        n, cut = summary["n"], summary["truncated"]
+        partial = f" ({summary['partial']} in part)" if summary["partial"] else ""
+        share = f" ({100 * cut / n:.0f} %)" if cut else ""
+        rows.append(
+            [
+                run["label"],
+                str(n),
+                f"{summary['rendered']}{partial}",
+                f"{cut}{share}",
+                *(str(summary["faults"]["kinds"][kind]) for kind in stream.KINDS),
+                str(summary["capped"]),
+                *spent(summary),
+            ]
+        )
+    return "What happened", header, rows, HAPPENED
+
+
+def spent(summary: Record) -> list[str]:
+    """Tokens in, tokens out, cost and wall time as text."""
+    tokens = summary["tokens"]
+    known = ["unknown", "unknown"]
+    if tokens["records"]:
+        known = [f"{tokens[name]:,}" for name in ("prompt", "completion")]
+    return [*known, text.price(summary["cost"]), text.duration(summary["by"]["wall_s"])]
+
+
+def scores_table(runs: list[Record]) -> Table:
+    """The means of each run under each accounting, and where there are several over the prompts that all have scored."""
+    shown, named = measures(runs), titles(runs)
+    header = ["Model", "Accounting", "Prompts", *(named.get(measure, measure) for measure in shown)]
+    rows = []
+    for run, common in zip(runs, _scored_by_all(runs), strict=True):
+        accountings = dict(run["summary"]["means"])
+        if len(runs) > 1:
+            accountings["all scored"] = common
+        for accounting, found in accountings.items():
+            n = found.get("overall", {}).get("n", 0)
+            cells = [text.interval(found.get(measure)) for measure in shown]
+            rows.append([run["label"], accounting, str(n), *cells])
+    return "Scores", header, rows, NOTES
+
+
+def _scored_by_all(runs: list[Record]) -> list[dict[str, Record]]:
+    """For each run its means over the prompts for which every run has a rendered and scored deck."""
+    found = [columns(run["records"], "renderable") for run in runs]
+    common = set.intersection(*(set(table.get("overall", {})) for table in found))
+    shared = [
+        {
+            measure: {prompt: value for prompt, value in cells.items() if prompt in common}
+            for measure, cells in table.items()
+        }
+        for table in found
+    ]
+    return [means(table, domains(run["records"])) for run, table in zip(runs, shared, strict=True)]
+
+
+def asked_table(runs: list[Record], compared: Record) -> Table:
+    """How the models were asked; a row for each setting that differs."""
+    labels = [run["label"] for run in runs]
+    silent = [run["label"] for run in runs if not settings(run)]
+    rows = [
+        [entry["setting"], *(_setting(entry["values"], label) for label in labels)]
+        for entry in compared["asked"]
+    ]
+    if not rows:
+        same = ["unknown" if label in silent else "the same" for label in labels]
+        rows = [["every setting", *same]]
+    note = f"What was sent to {text.listed(silent)} is not recorded." if silent else ""
+    hashes = {run["summary"]["asked"]["sha256"] for run in runs}
+    if len(hashes) == 1 and None not in hashes:
+        note = "All requests are the same but for the model's name."
+    return ASKED, ["Setting", *labels], rows, note
+
+
+def _setting(values: dict[str, Any], label: str) -> str:
+    if label not in values:
+        return "unknown"
+    value = values[label]
+    if value is None:
+        return "not set"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def paired_table(compared: Record) -> Table:
+    """The differences by prompt of every pair, with their tests."""
+    header = ["Difference", "Of", "Prompts", "Mean", "Bounds", "p", "p corrected"]
+    header += ["Win/tie/loss", "d"]
+    rows = [
+        _paired(pair, compared["titles"][pair["measure"]])
+        for pair in compared["pairs"]
+        if (pair["accounting"], pair["measure"]) in SHOWN
+    ]
+    return "Paired by prompt", header, rows, f"{FAMILY} {rule(compared)}"
+
+
+def _paired(pair: Record, title: str) -> list[str]:
+    found, bounds = pair["difference"], pair.get("bounds")
+    thin = found["n"] < stats.FEWEST
+    mean, tests, effect = text.interval(found), [text.DASH, text.DASH], text.DASH
+    if thin and found["n"]:
+        mean = text.figure(found["mean"])
+    if not thin:
+        tests = [text.p_value(found["p"]), text.p_value(pair["p_holm"])]
+    if not thin and found["effect"] is not None:
+        effect = text.figure(found["effect"])
+    return [
+        f"{pair['a']} minus {pair['b']}",
+        f"{title}, {ACCOUNTINGS[pair['accounting']]}",
+        str(found["n"]),
+        mean,
+        text.bounds(bounds["least"], bounds["most"]) if bounds else text.DASH,
+        *tests,
+        f"{found['wins']}/{found['ties']}/{found['losses']}",
+        effect,
+    ]
+
+
+def rule(compared: Record) -> str:
+    """On what the headline's intervals rest, in one sentence."""
+    counts = {pair["difference"]["clusters"] for pair in compared["pairs"] if is_headline(pair)}
+    if not counts:
+        return ""
+    return f"Intervals and p of the headline: {' or '.join(map(stats.rule, sorted(counts)))}."

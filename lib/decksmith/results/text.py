@@ -1,0 +1,74 @@
+"""Figures and tables as text: how this project writes a mean, an interval, a p-value, a rank, money and time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+DASH = "–"
+
+
+def figure(value: float) -> str:
+    """A score with two digits; there is no `-0.00`."""
+    return f"{value:.2f}".replace("-0.00", "0.00")
+
+
+def interval(value: dict[str, Any] | None) -> str:
+    """`3.31 [3.02, 3.60]`, without brackets for a single value, a dash for none."""
+    if value is None or value["mean"] is None:
+        return DASH
+    if value["lo"] is None:
+        return figure(value["mean"])
+    return f"{figure(value['mean'])} {bounds(value['lo'], value['hi'])}"
+
+
+def bounds(low: float, high: float) -> str:
+    """`[3.02, 3.60]`."""
+    return f"[{figure(low)}, {figure(high)}]"
+
+
+def p_value(p: float | None) -> str:
+    if p is None:
+        return DASH
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def rank(span: Sequence[int]) -> str:
+    """A range of ranks, `[best, worst]`, as `2` or `2 to 3`."""
+    best, worst = span
+    return str(best) if best == worst else f"{best} to {worst}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:g} %"
+
+
+def price(dollars: float | None) -> str:
+    if dollars is None:
+        return "unknown"
+    return f"${dollars:.4f}" if 0 < dollars < 1 else f"${dollars:.2f}"
+
+
+def duration(seconds: float | None, longest: float = 90) -> str:
+    """Seconds as text: in seconds below `longest`, in minutes below 60 times that, else in hours."""
+    if seconds is None:
+        return "unknown"
+    if seconds < longest:
+        return f"{seconds:.0f} s"
+    if seconds < 60 * longest:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a, b and c`."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> list[str]:
+    """The lines of a markdown table; the first `words` columns are text, the others stand to the right."""
+    rule = ["---"] * words + ["---:"] * (len(header) - words)
+    return [_row(cells) for cells in (header, rule, *rows)]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
