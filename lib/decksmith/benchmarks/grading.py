@@ -14,6 +14,7 @@ from pathlib import Path
 from decksmith.benchmarks import tasks
 from decksmith.benchmarks.graders import choice, code, math
 from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of
 from decksmith.core.stream import Fault
 
 SECONDS = (
@@ -65,7 +66,7 @@ class Graders:
             record["task"],
             tasks.order(record),
             [spec.get(key) for key in ("grader", "extract", "judge")],
-            tasks.question(record),
+            prompt_of(record),
             *judged,
         ]
 

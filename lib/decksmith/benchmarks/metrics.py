@@ -12,6 +12,7 @@ from pathlib import Path
 from decksmith import __version__
 from decksmith.benchmarks import tasks
 from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of, sample_of
 from decksmith.results import stats
 
 
@@ -88,12 +89,12 @@ def read(numbered):
                     "detail": {},
                 },
             }
-        found.setdefault(name, {}).setdefault(tasks.question(record), []).append(record)
+        found.setdefault(name, {}).setdefault(prompt_of(record), []).append(record)
     if not found:
         raise cli.BadData("no records on stdin; a summary needs what bench-grade prints")
     for questions in found.values():
         for samples in questions.values():
-            samples.sort(key=lambda record: _k(record))
+            samples.sort(key=sample_of)
         counts = Counter(len(samples) for samples in questions.values())
         usual = max(counts)
         if lacking := [
@@ -109,10 +110,6 @@ def read(numbered):
 
 def _judge(record):
     return ((record.get("grade") or {}).get("detail") or {}).get("judge")
-
-
-def _k(record):
-    return ((record.get("gen") or {}).get("sample") or {}).get("k") or 0
 
 
 def summarize(questions, of=None):
@@ -287,10 +284,8 @@ def _share(part, whole):
 
 def fault_of(record):
     """The error that kept a record from a verdict, with its stage, or None. What the model brought about is a verdict (`read`)."""
-    if fault := stream.fault(record):
-        return None if fault["kind"] == "model" else fault
-    error = (record.get("grade") or {}).get("error")
-    return {"stage": "grade", **error} if error else None
+    fault = stream.fault(record)
+    return None if fault is None or fault["kind"] == "model" else fault
 
 
 def _at(gen):

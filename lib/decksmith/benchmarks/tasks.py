@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of
 
 FIELDS = {
     "title",
@@ -370,13 +371,8 @@ def order(record):
     of the question, so that the grader finds the same letter; samples of a question share it."""
     found = list(range(len(record["task"]["fields"].get("choices") or ())))
     if load(record["task"]["bench"]).get("shuffle"):
-        random.Random(f"choices {question(record)}").shuffle(found)
+        random.Random(f"choices {prompt_of(record)}").shuffle(found)
     return found
-
-
-def question(record):
-    """The id of the question that a record is a sample of."""
-    return ((record.get("gen") or {}).get("sample") or {}).get("of") or record["id"]
 
 
 def asked(record):
@@ -467,7 +463,7 @@ class Prompter:
         others = [
             i
             for i, shot in enumerate(self.shots)
-            if shot["fields"] != fields and shot["id"] != question(record)
+            if shot["fields"] != fields and shot["id"] != prompt_of(record)
         ]
         if self.index:
             scores = self.index.get_scores(_words(fields))
@@ -477,7 +473,7 @@ class Prompter:
             ]  # the nearest last, beside the question
         return [
             self.shots[i]
-            for i in random.Random(f"shots {question(record)}").sample(
+            for i in random.Random(f"shots {prompt_of(record)}").sample(
                 others, min(self.n, len(others))
             )
         ]

@@ -449,6 +449,10 @@ class DeckRecord(PromptRow, total=False):
     ]
 
 
+# What stages add to a prompt's row.
+STAGES = tuple(key for key in DeckRecord.__annotations__ if key not in PromptRow.__annotations__)
+
+
 # --- files of a run -------------------------------------------------------------------------------
 
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from decksmith import __version__
 from decksmith.core import cli, masking
+from decksmith.core.records import Record
 
-KEYS = ("draft", "check", "gen", "deck", "images", "render", "judge", "features", "score")
 KINDS = ("model", "renderer", "judge", "infra")
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\Z")
 
@@ -53,12 +53,15 @@ def shuffled(ident):
     return hashlib.sha256(f"order {ident}".encode()).hexdigest()
 
 
-def fault(record):
-    """The decisive error of a record as `{"stage", "kind", ...}`, or None: the first in the order of the stages."""
-    for key in KEYS:
-        value = record.get(key)
-        if isinstance(value, dict) and value.get("error"):
-            return {"stage": key, **value["error"]}
+def fault(record: Record) -> Record | None:
+    """The decisive error of a record as `{"stage", "kind", ...}`, or None.
+
+    Any key may hold one. It is the first in the order of the record's keys, which is the order in
+    which the stages added them.
+    """
+    for stage, value in record.items():
+        if isinstance(value, dict) and isinstance(value.get("error"), dict):
+            return {"stage": stage, **value["error"]}
     return None
 
 

@@ -5,6 +5,7 @@ import json
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.core.records import prompt_of, sample_of
 from decksmith.decks import features
 from decksmith.models import registry
 
@@ -84,7 +85,7 @@ def prompts(records):
     under one id."""
     found = {}
     for record in records:
-        ident = ((record.get("gen") or {}).get("sample") or {}).get("of") or record["id"]
+        ident = prompt_of(record)
         rest = [m for m in record.get("messages") or [] if m.get("role") != "system"]
         row = stream.fingerprint([ident, rest, record.get("asks"), record.get("checklist")])
         if found.setdefault(ident, row) != row:
@@ -123,7 +124,7 @@ def _sampling(protocol, record):
         return None
     own, asked = (gen.get("model") or {}).get("params") or {}, dict(gen["sampling"])
     if isinstance(asked.get("seed"), int):
-        asked["seed"] -= (gen.get("sample") or {}).get("k", 0)
+        asked["seed"] -= sample_of(record)
     return {
         key: value if asked.get(key, value) == own.get(key) else asked.get(key, value)
         for key, value in protocol.sampling.items()

@@ -1,6 +1,6 @@
 """The arithmetic of a deck's score: caps, floors, dimensions and their weighted mean."""
 
-from decksmith.core import cli, stream
+from decksmith.core import cli
 from decksmith.core.protocol import refused
 from decksmith.judging import offline
 
@@ -36,10 +36,12 @@ def capped(protocol, scores, observations, asked, made):
 
 
 def fault(protocol, record):
-    """What keeps a record from being scored, as `{"stage", "kind", "class", "message", ..}`, or None: the first of
-    the stages' errors, where for the render the protocol decides (`refused`)."""
-    for stage in stream.KEYS[:-1]:
-        value = record.get(stage)
+    """What keeps a record from being scored, as `{"stage", "kind", "class", "message", ..}`, or None.
+
+    It is the first of the record's errors (`stream.fault`); about the render the protocol decides
+    (`refused`).
+    """
+    for stage, value in record.items():
         if not isinstance(value, dict):
             continue
         error = value.get("error")

@@ -4,6 +4,7 @@ An item counts as satisfied when the judge says yes and names a slide that the d
 nothing; where renderer, judge or network failed, nothing is known, and the deck is left out.
 """
 
+from decksmith.core.records import prompt_of
 from decksmith.results import stats
 
 ELEMENTS = (
@@ -50,7 +51,7 @@ def families(records, kind="item"):
         for family, answers in here.items():
             total = counts.setdefault(family, [0, 0])
             total[0], total[1] = total[0] + sum(answers), total[1] + len(answers)
-            shares.setdefault(family, {}).setdefault(finished.prompt_of(record), []).append(
+            shares.setdefault(family, {}).setdefault(prompt_of(record), []).append(
                 sum(answers) / len(answers)
             )
     order = sorted(counts, key=lambda family: (-counts[family][1], family))

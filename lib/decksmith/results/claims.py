@@ -9,6 +9,7 @@ import json
 import math
 
 from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of
 from decksmith.results import stats
 from decksmith.results.runs import (
     HAPPENED,
@@ -20,7 +21,6 @@ from decksmith.results.runs import (
     interval,
     judged_by,
     markdown_table,
-    prompt_of,
     scales,
     table,
     titles,

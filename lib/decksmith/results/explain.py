@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of, sample_of
 from decksmith.judging import identity
 
 STAGES = ("gen", "deck", "images", "render", "judge")  # those that keep a journal
@@ -173,9 +174,8 @@ class _Run:
         entry.key_env = None  # nothing is asked here
         sampling = self.protocol().sampling | entry.params
         seed, entry.params = sampling.pop("seed", None), {}
-        k = ((record.get("gen") or {}).get("sample") or {}).get("k", 0)
         return client.Client(entry).request(
-            record["messages"], sampling, seed=None if seed is None else seed + k
+            record["messages"], sampling, seed=None if seed is None else seed + sample_of(record)
         )
 
     def _deck(self, record):
@@ -239,11 +239,8 @@ class _Run:
             )
         else:
             name, there = shlex.quote(self.name), '--run "$R"'
-            sample = (record.get("gen") or {}).get("sample") or {}
-            asked, samples = (
-                sample.get("of") or ident,
-                f" --samples {sample['k'] + 1}" if sample else "",
-            )
+            asked = prompt_of(record)
+            samples = f" --samples {sample_of(record) + 1}" if asked != ident else ""
             lines += [
                 f'  R={run}; bin/record-sample --where \'.id == "{asked}"\' < "$R"/prompts.jsonl |',
                 f"    bin/chat-generate --model {shlex.quote(self.model)} --protocol {name}{samples} {there} | bin/deck-parse {there} |",

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from decksmith.core import cli, stream
-from decksmith.results import runs
+from decksmith.core.records import prompt_of
 
 FOLDER = re.compile(r"shard-(\d+)-of-(\d+)\Z")
 
@@ -44,7 +44,7 @@ def merge(run, prompts, protocol):
             ident, where = record["id"], f"{scores}:{line}: {record['id']}"
             if ident in found:
                 raise cli.BadData(f"{where}: part {holder[ident]} has this record too")
-            if (asked := wanted.get(runs.prompt_of(record))) is None:
+            if (asked := wanted.get(prompt_of(record))) is None:
                 raise cli.BadData(f"{where}: no such prompt on stdin")
             if part(asked["id"], parts) != number:
                 raise cli.BadData(
@@ -57,7 +57,7 @@ def merge(run, prompts, protocol):
             found[ident], holder[ident] = record, number
     samples = {}
     for record in found.values():
-        samples.setdefault(runs.prompt_of(record), {})[_sample(record)] = record
+        samples.setdefault(prompt_of(record), {})[_sample(record)] = record
     kinds = sorted({k for each in samples.values() for k in each})
     for ident in wanted:
         if (number := part(ident, parts)) not in undone or ident in samples:

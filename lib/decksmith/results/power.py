@@ -16,6 +16,7 @@ import math
 from datetime import datetime
 
 from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of
 from decksmith.models import registry as model_registry
 from decksmith.results import runs, stats
 
@@ -223,7 +224,7 @@ def _scores(group):
             if (value := record["score"].get("overall")) is not None:
                 gen = record.get("gen") or {}
                 which = ((gen.get("sample") or {}).get("k"), gen.get("text", place))
-                cells.setdefault(runs.prompt_of(record), {}).setdefault(which, []).append(value)
+                cells.setdefault(prompt_of(record), {}).setdefault(which, []).append(value)
     return {prompt: list(samples.values()) for prompt, samples in cells.items()}
 
 
@@ -280,7 +281,7 @@ def _rates(group, gpus):
         "share": len(judged) / len(records),
         "reply": reply,
         "verdict": verdict,
-        "seconds": _per(_busy(records, stream.KEYS), len(records)),
+        "seconds": _per(_busy(records), len(records)),
         "judging": _per(_busy(records, ["judge"]), len(judged)),
         "gpu_hours": gpus
         and reply["cost"] is None
@@ -307,10 +308,16 @@ def _each(usages, entry):
     return {"tokens": sum(tokens.values()), "cost": cost}
 
 
-def _busy(records, stages):
-    """Seconds in which at least one record was in one of these stages; None when the records do not say."""
+def _busy(records, stages=None):
+    """Seconds in which at least one record was in one of these stages (None: in any); None when the records do not say."""
+    values = (
+        value
+        for record in records
+        for stage, value in record.items()
+        if isinstance(value, dict) and (stages is None or stage in stages)
+    )
     spans = []
-    for by in ((record.get(stage) or {}).get("by") or {} for record in records for stage in stages):
+    for by in (value.get("by") or {} for value in values):
         if isinstance(by.get("took"), int | float) and by.get("at"):
             start = datetime.fromisoformat(by["at"]).timestamp()
             spans.append((start, start + by["took"]))

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from decksmith.core import cli, pages, stream
+from decksmith.core.records import prompt_of
 from decksmith.results import claims, looks
 from decksmith.results.plots import loss, measured, plots
 from decksmith.results.runs import (
@@ -15,7 +16,6 @@ from decksmith.results.runs import (
     interval,
     judged_by,
     offline,
-    prompt_of,
     spent,
     status_of,
     titles,

@@ -8,6 +8,7 @@ the range over all of them takes in what the paired tests leave open.
 import itertools
 import math
 
+from decksmith.core.records import prompt_of
 from decksmith.results import runs, stats
 
 TIE = 1e-9
@@ -177,7 +178,7 @@ def _families(loaded, prompts):
     """`(kind, what, mask over prompts)` for every domain, language, theme, audience and asked feature."""
     import numpy
 
-    asks = {runs.prompt_of(record): record.get("asks") or {} for record in loaded[0]["records"]}
+    asks = {prompt_of(record): record.get("asks") or {} for record in loaded[0]["records"]}
     for key, kind in (
         ("domain", "domain"),
         ("language", "prompts"),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from decksmith import __version__
 from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of, sample_of
 from decksmith.results import stats, verify
 
 TITLES = {
@@ -234,10 +235,6 @@ def fault_of(record):
     return record["score"].get("fault") or stream.fault(record)
 
 
-def prompt_of(record):
-    return verify.place(record)[0]
-
-
 def _model(record):
     model = (record.get("gen") or {}).get("model")
     served = {"served": model["served"]} if model and model.get("served") else {}
@@ -263,7 +260,7 @@ def _asked(records):
     for record, gen in gens:
         sampling = dict(gen.get("sampling") or {})
         if isinstance(sampling.get("seed"), int):
-            sampling["seed"] -= verify.place(record)[1]
+            sampling["seed"] -= sample_of(record)
         for name, value in _flat(sampling):
             if value not in (values := found.setdefault(name, [])):
                 values.append(value)
@@ -321,8 +318,8 @@ def _seconds(records):
     """Seconds of generation, of each stage, and of wall time: while at least one record was in work, so a pause between reruns is none.
     None where no record says."""
     stages, spans = {}, []
-    for record, key in itertools.product(records, stream.KEYS):
-        by = (record.get(key) or {}).get("by") or {}
+    for key, value in itertools.chain.from_iterable(record.items() for record in records):
+        by = value.get("by") or {} if isinstance(value, dict) else {}
         if isinstance(by.get("took"), int | float):
             stages[key] = stages.get(key, 0) + by["took"]
             if by.get("at"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.core.records import prompt_of, sample_of
 from decksmith.judging import identity, scoring
 
 SHOWN = 5  # contradictions, and ids, that a message names
@@ -45,8 +46,7 @@ def check(folder, files, summarize, remedy):
 
 def place(record):
     """`(prompt's id, number of the sample)` of a record."""
-    sample = (record.get("gen") or {}).get("sample") or {}
-    return sample.get("of") or record["id"], sample.get("k") or 0
+    return prompt_of(record), sample_of(record)
 
 
 def few(idents):
@@ -80,7 +80,7 @@ def _asked(records, prompts):
         if odd := [ident for ident in samples if ident not in asked]:
             yield f"prompts.jsonl: lacks {len(odd)} of the {len(samples)} prompts in scores.jsonl: {few(odd)}"
         for record in records:
-            row = asked.get(place(record)[0], record)
+            row = asked.get(prompt_of(record), record)
             for key in ("messages", "asks", "checklist"):
                 if record.get(key) != row.get(key):
                     yield f"scores.jsonl: {record['id']}: {key} differs from prompts.jsonl"
@@ -99,7 +99,7 @@ def _copies(records):
             (message.get("role"), _plain(message.get("content")))
             for message in record.get("messages") or []
         ]
-        of = place(record)[0]
+        of = prompt_of(record)
         first = seen.setdefault(stream.fingerprint(said), of) if said else of
         if first != of:
             copies[of] = f"scores.jsonl: {of}: messages are those of {first}; a request counts once"

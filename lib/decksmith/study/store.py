@@ -23,6 +23,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of, sample_of
 from decksmith.study import crowds
 
 CHOICES = {
@@ -294,8 +295,7 @@ def _run(path):
             raise cli.BadData(
                 f'{files[0]}:{number}: {record["id"]}: no "render" in this record; deck-render writes it'
             )
-        sample = (record.get("gen") or {}).get("sample") or {}
-        prompt, k = str(sample.get("of", record["id"])), sample.get("k", 0)
+        prompt, k = prompt_of(record), sample_of(record)
         error = next(
             (
                 value["error"]

@@ -14,6 +14,7 @@ import json
 from collections import Counter, defaultdict
 
 from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of, sample_of
 from decksmith.results import claims, plots, stats
 from decksmith.results.runs import COLORS, TITLES, interval, markdown_table
 from decksmith.study import crowds, outside
@@ -1079,9 +1080,8 @@ def _scores(runs):
         folder = Path(run["path"])
         try:
             for _, record in stream.records(folder / "scores.jsonl"):
-                sample = (record.get("gen") or {}).get("sample") or {}
                 if isinstance(value := record.get("score"), dict):
-                    scores[run["name"], str(sample.get("of", record["id"])), sample.get("k", 0)] = {
+                    scores[run["name"], prompt_of(record), sample_of(record)] = {
                         "overall": value.get("overall"),
                         "judge_only": value.get("judge_only"),
                         **(value.get("dimensions") or {}),
