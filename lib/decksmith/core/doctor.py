@@ -12,15 +12,18 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 DECK = "---\ntheme: default\n---\n\n# One\n\n---\n\n# Two\n\n---\n\n# Three\n"
 
 
-def run(command, timeout=300, **options):
+def run(
+    command: Sequence[str | Path], timeout: float = 300, whole: bool = False, **options: Any
+) -> tuple[int, str]:
     """(exit status, last line of output, or with `whole` all of it) of a command; 127 when it cannot be started."""
-    whole = options.pop("whole", False)
     try:
         done = subprocess.run(
             command,
@@ -39,22 +42,21 @@ def run(command, timeout=300, **options):
 
 
 class Report:
-    def __init__(self):
+    def __init__(self) -> None:
         self.lacking = 0
 
-    def line(self, ok, name, found, mend="", needed=True):
+    def line(self, ok: object, name: str, found: str, mend: str = "", needed: bool = True) -> bool:
         """`ok`, what was found, and how to mend it; only a needed lack counts."""
-        ok = bool(ok)
         mark = "ok  " if ok else "LACK" if needed else "-   "
-        self.lacking += not ok and needed
+        self.lacking += int(needed and not ok)
         print(
             f"{mark} {name:<14} {found}" + (f"   mend: {mend}" if mend and not ok else ""),
             flush=True,
         )
-        return ok
+        return bool(ok)
 
 
-def machine(report):
+def machine(report: Report) -> None:
     version = platform.python_version()
     report.line(sys.version_info >= (3, 11), "python", version, "make PYTHON=/path/to/python3.11")
     free = shutil.disk_usage(ROOT).free / 2**30
@@ -76,7 +78,7 @@ def machine(report):
     )
 
 
-def toolchain(report):
+def toolchain(report: Report) -> bool:
     status, said = run(
         [
             ROOT / ".venv/bin/python3",
@@ -92,7 +94,7 @@ def toolchain(report):
     return ready
 
 
-def renderer(report):
+def renderer(report: Report) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "x").mkdir()
         Path(folder, "x", "deck.md").write_text(DECK)
@@ -114,7 +116,7 @@ def renderer(report):
     report.line(done, "renderer", said, "make setup")
 
 
-def sandbox(report):
+def sandbox(report: Report) -> None:
     """In which walls programs run that a model wrote: the strongest of sandbox.WALLS that works here."""
     ask = "from decksmith import sandbox; pool = sandbox.Pool(warm=1); print(pool.open()); pool.close()"
     status, said = run(
@@ -129,16 +131,17 @@ def sandbox(report):
     )
 
 
-def models(report, names):
+def models(report: Report, names: Iterable[str]) -> None:
     registry = tomllib.loads((ROOT / "assets/models.toml").read_text())
     for name in names:
         entry = registry.get(name)
-        if not report.line(
+        report.line(
             entry is not None,
             name,
             "in the registry" if entry else "not in assets/models.toml",
             f"add [{name}] to assets/models.toml",
-        ):
+        )
+        if entry is None:
             continue
         variable = entry.get("key_env")
         if variable and not report.line(
@@ -172,7 +175,7 @@ def models(report, names):
         )
 
 
-def secrets(report):
+def secrets(report: Report) -> None:
     """Keys in a file that others of this machine may read are no secrets."""
     path = ROOT / ".env"
     if path.exists():
@@ -185,7 +188,7 @@ def secrets(report):
         )
 
 
-def cluster(report):
+def cluster(report: Report) -> None:
     for command, what in (
         ("apptainer", "Apptainer"),
         ("sbatch", "Slurm"),
@@ -200,7 +203,7 @@ def cluster(report):
         )
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(prog="doctor", description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*")
     parser.add_argument("--protocol", default="offline")
@@ -228,7 +231,7 @@ def main():
     return 69 if report.lacking else 0
 
 
-def _read_env():
+def _read_env() -> None:
     """The keys of .env, as bin/within reads them: what is set already stays."""
     if (ROOT / ".env").exists():
         for line in (ROOT / ".env").read_text().splitlines():
