@@ -4,6 +4,7 @@ Runs on the bare Python of a fresh machine, before any set-up: the standard libr
 """
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -118,10 +119,8 @@ def renderer(report: Report) -> None:
 
 def sandbox(report: Report) -> None:
     """In which walls programs run that a model wrote: the strongest of sandbox.WALLS that works here."""
-    ask = "from decksmith import sandbox; pool = sandbox.Pool(warm=1); print(pool.open()); pool.close()"
-    status, said = run(
-        [ROOT / ".venv/bin/python3", "-c", ask], env=os.environ | {"PYTHONPATH": str(ROOT / "lib")}
-    )
+    ask = "from decksmith.sandbox.pool import Pool; pool = Pool(warm=1); print(pool.open()); pool.close()"
+    status, said = _locked_python(ask)
     report.line(
         status == 0,
         "sandbox",
@@ -131,8 +130,23 @@ def sandbox(report: Report) -> None:
     )
 
 
+def _locked_python(program: str) -> tuple[int, str]:
+    """`run` of a program that may import what the lock brings, and the rooms of decksmith."""
+    path = os.environ | {"PYTHONPATH": str(ROOT / "lib")}
+    return run([ROOT / ".venv/bin/python3", "-c", program], env=path)
+
+
 def models(report: Report, names: Iterable[str]) -> None:
-    registry = tomllib.loads((ROOT / "assets/models.toml").read_text())
+    """Whether each of these models is in the registry, has its key, and answers."""
+    ask = (
+        "import json; from decksmith.models import registry; "
+        "print(json.dumps({name: vars(entry) for name, entry in registry.models().items()}))"
+    )
+    status, said = _locked_python(ask)
+    if status:
+        report.line(False, "models", said, "see the line above")
+        return
+    registry = json.loads(said)
     for name in names:
         entry = registry.get(name)
         report.line(

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 from decksmith.core import cli, stream
+from decksmith.decks import prompts as deck_prompts
 from decksmith.training import estimates, recipes
 
 KEYS = recipes.RECIPES / "nemo-rl-keys.txt"
@@ -505,7 +506,7 @@ def _data(config, path, places, template, findings, preview, report):
         {},
         [],
         {},
-        (cli.ROOT / "assets/prompts/deck-system.txt").read_text().strip(),
+        deck_prompts.system(),
     )
     report["tokens"] = {}
     for side in ("train", "validation"):
