@@ -31,7 +31,7 @@ from pathlib import Path
 from decksmith.core import cli, masking, stream
 from decksmith.core.stream import Fault
 from decksmith.corpus import rules
-from decksmith.render.pool import WALLS
+from decksmith.render.cell import WALLS
 
 CELL = cli.ROOT / "lib/decksmith/core/walls.py"
 DESK = cli.ROOT / "lib/decksmith/corpus/workspace.py"
