@@ -15,7 +15,7 @@ def make(folder, prompts, registry):
 
     (folder / "assets").mkdir(parents=True)
     (folder / "data").mkdir()
-    for name in ("bin", "lib", "Makefile", ".venv", "pyproject.toml", "uv.lock"):
+    for name in ("bin", "lib", "Makefile", "make", ".venv", "pyproject.toml", "uv.lock"):
         (folder / name).symlink_to(ROOT / name)
     for path in (ROOT / "assets").iterdir():
         if path.name != "models.toml":

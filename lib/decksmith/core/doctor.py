@@ -12,10 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from decksmith.core import inherit
 
 ROOT = Path(__file__).resolve().parents[3]
 DECK = "---\ntheme: default\n---\n\n# One\n\n---\n\n# Two\n\n---\n\n# Three\n"
@@ -237,7 +238,7 @@ def main() -> int:
             options.protocol,
             f"choose one of {', '.join(p.stem for p in protocol.parent.glob('*.toml'))}",
         ):
-            judge = tomllib.loads(protocol.read_text())["judge"]
+            judge = inherit.read(protocol, protocol.parent)["judge"]
             names += [judge["model"]] if judge.get("model") else []
         models(report, names)
     cluster(report)

@@ -1,11 +1,10 @@
 """Protocols, assets/protocols: what an evaluation holds fixed."""
 
 import json
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from decksmith.core import cli
+from decksmith.core import cli, inherit
 from decksmith.core.records import Record
 
 
@@ -36,13 +35,13 @@ class Protocol:
             else cli.ROOT / "assets/protocols" / f"{name}.toml"
         )
         try:
-            data = tomllib.loads(path.read_text(encoding="utf-8"))
+            data = inherit.read(path, cli.ROOT / "assets/protocols")
         except FileNotFoundError:
             known = ", ".join(
                 sorted(p.stem for p in (cli.ROOT / "assets/protocols").glob("*.toml"))
             )
             raise cli.BadConfig(f"no protocol {path}; there are: {known}") from None
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (OSError, ValueError) as error:  # no TOML, no UTF-8, or extends what is not there
             raise cli.BadConfig(f"{path}: {error}") from None
         _check(path, data)
         data.setdefault("measures", {})

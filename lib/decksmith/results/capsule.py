@@ -16,10 +16,11 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from pathlib import Path
 
 from decksmith import __version__
-from decksmith.core import cli, stream
+from decksmith.core import cli, inherit, stream
 from decksmith.core.records import STAGES, prompt_of
 from decksmith.judging import identity
 
@@ -102,9 +103,10 @@ def pack(folders, out):
             )
         entries |= {f"runs/{name}/{file}": data for file, data in files.items()}
         entries[f"runs/{name}/gen.jsonl"] = _replies(folder, records)
-        entries[f"assets/protocols/{protocol.name}.toml"] = _read(
-            cli.ROOT / f"assets/protocols/{protocol.name}.toml"
-        )
+        own = cli.ROOT / f"assets/protocols/{protocol.name}.toml"
+        extended = tomllib.loads(own.read_text(encoding="utf-8")).get("extends")
+        for path in [own, *([inherit.source(own, extended, own.parent)] if extended else [])]:
+            entries[f"assets/protocols/{path.name}"] = _read(path)
         if prompt := protocol.judge.get("prompt"):
             entries[f"assets/prompts/{prompt}"] = _read(cli.ROOT / "assets/prompts" / prompt)
         known = registry.models()

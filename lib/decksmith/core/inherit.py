@@ -1,0 +1,45 @@
+"""TOML files that extend another: `extends = "offline"` takes all of offline.toml, and the file's own keys win.
+
+Imports nothing but the standard library: doctor runs before anything is installed.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+
+def read(path: Path, shipped: Path) -> dict[str, Any]:
+    """The tables of a TOML file, merged over those of the file that it extends.
+
+    A table of the file is merged into the same table of the other, key by key; every other value replaces. The other
+    file stands beside this one, or in the folder `shipped`, and extends nothing itself.
+
+    Raises OSError, UnicodeDecodeError and tomllib.TOMLDecodeError as reading does; ValueError, in a sentence, where
+    `extends` names no such file.
+    """
+    own = tomllib.loads(path.read_text(encoding="utf-8"))
+    if "extends" not in own:
+        return own
+    base = source(path, own.pop("extends"), shipped)
+    other = tomllib.loads(base.read_text(encoding="utf-8"))
+    if "extends" in other:
+        raise ValueError(f"extends: {base.name} extends another itself; name that one")
+    return _merged(other, own)
+
+
+def source(path: Path, name: object, shipped: Path) -> Path:
+    """The file that `extends = name` in `path` means. Raises ValueError where there is none."""
+    for folder in (path.parent, shipped):
+        found = folder / f"{name}.toml"
+        if isinstance(name, str) and found.is_file() and not found.samefile(path):
+            return found
+    known = ", ".join(sorted(found.stem for found in shipped.glob("*.toml")))
+    raise ValueError(f"extends: no {name!r} beside it or in {shipped}; there are: {known}")
+
+
+def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in own.items():
+        both = isinstance(value, dict) and isinstance(base.get(key), dict)
+        result[key] = _merged(base[key], value) if both else value
+    return result

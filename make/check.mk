@@ -1,0 +1,111 @@
+# What checks the code and measures it. The pages of docs/ that a rule names are written by it.
+
+##@ Check
+# Tests run side by side, those of a file in one process.
+WORKERS ?= 2
+.PHONY: test test-images test-slurm fuzz stress lint bench-self bench-render bench-stats \
+  bench-looks bench-vote bench-tally judge-card gaming gold-check screenshots numbers readme
+## test: all tests: Python, scripts, pages in a browser
+test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
+	.venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile $(TESTS)
+
+# As root on Debian 12: Slurm and Apptainer are installed, everything else runs as an ordinary user.
+## test-slurm: jobs on a real cluster of two nodes on this machine (root, Debian 12)
+test-slurm: setup .venv/.dev .venv/.train
+	tests/slurm/setup
+	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm --ignore tests/slurm/test_images.py
+
+## test-images: our images, built and used for real (root, Debian 12)
+test-images: setup .venv/.dev
+	tests/slurm/setup
+	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm/test_images.py
+
+# All of them compiled, every fifth rendered: 20 minutes on two cores. What breaks the rule
+# becomes a file that `make test` replays.
+DECKS ?= 2000
+SEED ?= 1
+## fuzz: whose fault strange decks are: DECKS=2000 SEED=1
+fuzz: setup .venv/.dev
+	DECKSMITH_FUZZ=$(DECKS) DECKSMITH_SEED=$(SEED) .venv/bin/python3 -m pytest tests/hostile/test_fuzz.py
+
+## stress: pictures while twenty processes keep the machine busy
+stress: setup .venv/.dev
+	DECKSMITH_STRESS=1 .venv/bin/python3 -m pytest tests/hostile/test_stress.py
+
+## lint: ruff, the import contract, types, shellcheck
+lint: .venv/.dev
+	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin
+	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin
+	PYTHONPATH=lib .venv/bin/lint-imports --no-logo | tail -3
+	.venv/bin/mypy lib/decksmith
+	.venv/bin/python3 tests/pages.py --check
+	.venv/bin/shellcheck -x bin/within containers/build containers/verify slurm/*.sh slurm/*.sbatch \
+	  tests/slurm/setup .ci/run tests/helper.bash
+
+## bench-self: our own speed, as ratios measured in one run: docs/speed.md
+bench-self: setup .venv/.dev
+	.venv/bin/python3 tests/bench_self.py | tee docs/speed.md
+
+## bench-render: a rendered deck's cost, stock Slidev and ours: docs/render-speed.md
+bench-render: setup .venv/.dev
+	.venv/bin/python3 tests/bench_render.py > docs/render-speed.md.tmp
+	mv docs/render-speed.md.tmp docs/render-speed.md
+
+## judge-card: known defects in gold decks: what the offline judge notices
+judge-card: run-tools
+	run=results/judge-card
+	mkdir -p $$run
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.results.judgecard 16 | bin/deck-parse --run $$run |
+	  bin/deck-illustrate --run $$run | bin/deck-render --run $$run > $$run/rendered.jsonl
+	bin/deck-judge --run $$run --exam page < $$run/rendered.jsonl > docs/judge-card.md.tmp
+	mv docs/judge-card.md.tmp docs/judge-card.md
+
+## gaming: score the adversarial decks and write the table of docs/protocol.md
+gaming: run-tools
+	.venv/bin/python3 tests/gaming.py
+
+## gold-check: every draft of data/gold against the strict rules, rendered
+gold-check: run-tools
+	mkdir -p results
+	bin/draft-check --run results/gold --jobs 2 data/gold/* > results/gold.jsonl
+
+## theme: ship the theme NAME=slidev-theme-x: package, lock, table, test deck
+theme: setup .venv/.dev
+	.venv/bin/python3 tests/theme.py $(NAME)
+
+## themes: the test deck of every theme, checked and drawn: results/themes.png
+themes: setup .venv/.dev
+	DECKSMITH_THEMES=all .venv/bin/python3 -m pytest -q tests/render/test_themes.py
+
+## bench-vote: 50 people who vote at once, and again with the server killed
+bench-vote: setup .venv/.dev
+	.venv/bin/python3 tests/bench_vote.py
+
+## bench-tally: vote-tally's intervals against simulation: docs/votes-bench.md
+bench-tally: .venv/.dev
+	.venv/bin/python3 tests/bench_tally.py > docs/votes-bench.md.tmp
+	mv docs/votes-bench.md.tmp docs/votes-bench.md
+
+## bench-stats: intervals and the planner against simulation: docs/statistics-bench.md
+bench-stats: .venv/.dev
+	.venv/bin/python3 tests/bench_stats.py > docs/statistics-bench.md.tmp
+	mv docs/statistics-bench.md.tmp docs/statistics-bench.md
+
+## bench-looks: what looking again does to error rates: docs/looks-bench.md
+bench-looks: .venv/.dev
+	.venv/bin/python3 tests/bench_looks.py > docs/looks-bench.md.tmp
+	mv docs/looks-bench.md.tmp docs/looks-bench.md
+
+## screenshots: the pictures of docs/: the vote with two real decks, the demo
+screenshots: setup .venv/.dev .venv/.local assets/engine/node_modules/.done tests/node_modules/.done
+	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_vote.py docs/vote.png
+	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_demo_page.py docs/demo.png
+
+## numbers: figures, tables and docs/architecture.md, from the code
+numbers: .venv/.python
+	.venv/bin/python3 tests/readme.py
+	.venv/bin/python3 tests/pages.py
+
+## readme: the same, and README's picture from the report
+readme: numbers tests/node_modules/.done $(REPORT)/index.html
+	.venv/bin/node tests/web/drive.mjs screenshot $(REPORT) docs/report.png

@@ -1,0 +1,45 @@
+# The whole experiment once, in miniature, on two cores.
+
+##@ Rehearse
+# The whole experiment once, in miniature: the embedded model, REHEARSE core prompts, and as its
+# corpus the drafts of data/gold that
+# fit into its answer. The seconds were measured on two cores; results/rehearsal/phases.jsonl has
+# what they took here.
+REHEARSE ?= 24
+R := results/rehearsal
+rehearsal%: export DECKSMITH_SERVE := $(CURDIR)/$(R)/serve
+
+.PHONY: rehearsal rehearsal-tuned rehearsal-report
+## rehearsal: baseline, corpus, LoRA, serving, comparison: offline, on two cores
+rehearsal: .venv/.python
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.rehearsal $(R)/phases.jsonl \
+	  'set-up|130|setup .venv/.train' \
+	  'the base model writes|400|results/runs/smol/summary.json MODEL=smol LIMIT=$(REHEARSE)' \
+	  'data/gold becomes a corpus|150|$(R)/chat/report.json' \
+	  'an adapter is trained|700|results/sft/rehearsal/adapter/manifest.json' \
+	  'the tuned model writes|600|rehearsal-tuned' \
+	  'the comparison|15|rehearsal-report'
+
+$(R)/chat/report.json: $(wildcard data/gold/*/*) | run-tools .venv/.train .venv/.local
+	mkdir -p $(R)
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.training.adapter smol
+	bin/draft-check --run $(R)/corpus --jobs 2 data/gold/* |
+	  bin/draft-pack --run $(R)/corpus --cheatsheet 0 --tokenizer data/models/smol/tokenizer.json |
+	  bin/record-sample --where '.tokens.deck <= 1024' |
+	  bin/chat-overlap --run $(R)/corpus --against data/prompts.jsonl > $(R)/chat.jsonl.tmp
+	mv $(R)/chat.jsonl.tmp $(R)/chat.jsonl
+	bin/chat-split --share 0.15 --out $(@D) < $(R)/chat.jsonl
+
+results/sft/rehearsal/adapter/manifest.json: $(R)/chat/report.json assets/recipes/smol-lora.yaml
+	$(MAKE) sft TRAINER=peft SFT=results/sft/rehearsal DATA=$(R)/chat
+
+rehearsal-tuned:
+	bin/model-serve --engine local --adapter results/sft/rehearsal/adapter & server=$$!
+	trap 'kill $$server; wait $$server' EXIT
+	bin/model-wait --pid $$server > /dev/null
+	$(MAKE) results/runs/smol-tuned/summary.json MODEL=smol-tuned LIMIT=$(REHEARSE)
+
+rehearsal-report:
+	$(MAKE) results/reports/rehearsal/index.html MODEL="smol smol-tuned" LIMIT=$(REHEARSE) NAME=rehearsal TRAINING=results/sft/rehearsal
+	bin/run-compare --model-only results/runs/smol results/runs/smol-tuned
+	echo "Open the report: file://$(abspath results/reports/rehearsal/index.html)"

