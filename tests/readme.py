@@ -1,6 +1,7 @@
-"""Keep what the pages say of the code right: README's table of scripts, and every figure that docs/numbers.json knows.
+"""Keep what the pages say of the code right: README's table of scripts, the tables of docs/records.md, and every figure that
+docs/numbers.json knows.
 
-  tests/readme.py           write the table, the figures into docs/numbers.json, and from there into the pages
+  tests/readme.py           write the tables, the figures into docs/numbers.json, and from there into the pages
   tests/readme.py --check   only say what is behind, and which figure of a page nobody vouches for
 
 docs/numbers.json has `figures`, name to value, which are computed here (FIGURES), and `said`, page to phrases, which people write: where
@@ -13,17 +14,34 @@ import json
 import re
 import sys
 import tomllib
+import types
+import typing
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NUMBERS = ROOT / "docs/numbers.json"
+sys.path.insert(0, str(ROOT / "lib"))
+
+from decksmith.core import records  # noqa: E402
+
+NUMBERS, RECORDS = ROOT / "docs/numbers.json", "docs/records.md"
 NUMBER = r"\d(?:[\d.,]*\d)?"
 UNITS = (
     "%|×|x(?! ?\\d)|times|fold|px|ms|s|seconds?|minutes?|hours?|days?|[kMG]i?B|million|billion|USD|cores?|prompts?|decks?|slides?|"
     "models?|languages?|themes?|domains?|measures|values|items?|words|pairs|tests?|tokens?|resamples|rows|records|runs|"
     "points?|scripts"
 )
+# A table of docs/records.md: a line that names a type, and the rows that are made of it.
+FIELDS = re.compile(r"<!-- fields: (\w+) -->\n((?:\|.*\n)*)")
+# What the types of Python are called in a page about JSON.
+WORDS = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "true or false",
+    type(None): "null",
+    typing.Any: "anything",
+}
 # A figure that claims something: a number with a unit (a word may stand between), or a decimal fraction. No versions, names, addresses.
 FIGURE = re.compile(
     rf"(?<![\w.:/#=])(?<!\w-)(?:{NUMBER}[ -]?(?:[a-z]+ )?(?:{UNITS})(?!\w)|\d[\d,]*\.\d+(?!\d|\.\d))"
@@ -195,7 +213,8 @@ def unvouched(text, phrases):
     def blank(match):
         return re.sub(r"[^\n]", " ", match[0])
 
-    bare = re.sub(r"^```(?:json|python)\n.*?^```", blank, text, flags=re.S | re.M)
+    bare = FIELDS.sub(blank, text)
+    bare = re.sub(r"^```(?:json|python)\n.*?^```", blank, bare, flags=re.S | re.M)
     for phrase in phrases:
         if phrase.startswith("| "):
             bare = re.sub(rf"^{re.escape(phrase)}\n(\|.*\n)*", blank, bare, flags=re.M)
@@ -257,6 +276,37 @@ def with_table(readme):
     )
 
 
+def kind(hint):
+    """A type as the page says it: `list of ImageItem`, `text or null`."""
+    origin, given = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Annotated, typing.NotRequired):
+        return kind(given[0])
+    if origin is typing.Literal:
+        return " or ".join(f"`{value}`" for value in given)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(map(kind, given))
+    if origin is list:
+        return f"list of {kind(given[0])}"
+    if origin is dict:
+        return "object" if given[1] is typing.Any else f"object of {kind(given[1])}"
+    return WORDS.get(hint) or hint.__name__
+
+
+def fields(name):
+    """The table of one type of core/records.py: its keys in order, each with its sentence."""
+    found = getattr(records, name)
+    lines = [f"| `{name}` | holds | what it is |", "|---|---|---|"]
+    for key, hint in typing.get_type_hints(found, include_extras=True).items():
+        mark = "" if key in found.__required_keys__ else "?"
+        lines.append(f"| `{key}`{mark} | {kind(hint)} | {hint.__metadata__[0]} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_fields(page):
+    """A page with the tables of its types as they are now."""
+    return FIELDS.sub(lambda match: f"<!-- fields: {match[1]} -->\n{fields(match[1])}", page)
+
+
 def main():
     numbers, texts = json.loads(NUMBERS.read_text()), pages()
     if "--check" in sys.argv:
@@ -265,12 +315,14 @@ def main():
             if with_table(texts["README.md"]) != texts["README.md"]
             else []
         )
+        if with_fields(texts[RECORDS]) != texts[RECORDS]:
+            wrong.append(f"{RECORDS} is behind lib/decksmith/core/records.py: run make numbers")
         sys.exit("\n".join([*wrong, *behind(numbers, texts)]) or None)
     numbers["figures"] = figures()
     NUMBERS.write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
     for name, text in texts.items():
         new = written(
-            with_table(text) if name == "README.md" else text,
+            with_table(text) if name == "README.md" else with_fields(text),
             numbers["said"].get(name, ()),
             numbers["figures"],
         )

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from decksmith.core import records
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -128,6 +129,38 @@ def test_a_generated_table_is_checked_where_it_is_made():
     ) == [
         "README.md:8: '3 px' is a figure that nobody vouches for: give docs/numbers.json a phrase for it"
     ]
+
+
+def test_a_table_of_fields_is_made_of_its_type_and_claims_no_figures():
+    old = "One:\n\n<!-- fields: Sample -->\n| `old` | 9 px |\n\nTwo.\n"
+    new = readme.with_fields(old)
+    assert new.replace(readme.fields("Sample"), "") == "One:\n\n<!-- fields: Sample -->\n\nTwo.\n"
+    assert readme.fields("Sample").splitlines()[:2] == [
+        "| `Sample` | holds | what it is |",
+        "|---|---|---|",
+    ]
+    assert readme.fields("Sample").splitlines()[3].startswith("| `k` | integer | from 0")
+    assert readme.unvouched(old, ()) == []
+
+
+@pytest.mark.parametrize(
+    "hint, said",
+    [
+        (records.NotRequired[int | None], "integer or null"),
+        (records.Kind, "`model` or `renderer` or `judge` or `infra`"),
+        (list[records.Sample], "list of Sample"),
+        (dict[str, list[str]], "object of list of text"),
+        (records.Record, "object"),
+    ],
+)
+def test_a_type_is_said_in_the_words_of_json(hint, said):
+    assert readme.kind(hint) == said
+
+
+def test_every_type_has_its_table():
+    page = (ROOT / "docs/records.md").read_text()
+    known = {name for name, found in vars(records).items() if hasattr(found, "__required_keys__")}
+    assert known == {match[1] for match in readme.FIELDS.finditer(page)}
 
 
 def test_a_measured_figure_is_read_from_the_page_of_its_bench():

@@ -123,6 +123,27 @@ def test_infra_faults_exit_75_and_are_done_again_while_other_faults_are_kept(sta
     assert values(done) == [("r0", 0), ("r1", 2), ("r2", None), ("r3", 6)]
 
 
+ERROR = {"kind": "judge", "class": "x", "message": "it failed"}
+
+
+@pytest.mark.parametrize("key", ["gen", "grade", "build", "a-stage-of-tomorrow"])
+def test_a_fault_under_any_key_passes_a_later_stage_untouched(stage, key):
+    row = rows(1, **{key: {"error": ERROR}})[0]
+    done = stage([row], "--key", "next")
+    assert done.returncode == 0 and json.loads(done.stdout) == row
+
+
+def test_the_decisive_fault_is_the_first_in_the_order_of_the_record():
+    later, earlier = {**ERROR, "class": "later"}, {**ERROR, "class": "earlier"}
+    record = {"id": "a", "grade": {"error": earlier}, "gen": {"error": later}}
+    assert stream.fault(record) == {"stage": "grade", **earlier}
+
+
+def test_what_is_no_stages_error_is_no_fault():
+    record = {"id": "a", "error": "x", "asks": {"error": "of a model"}, "near": [{"error": ERROR}]}
+    assert stream.fault(record | {"gen": {"error": None}}) is None
+
+
 def test_a_fault_for_good_is_neither_retried_nor_an_exit_status(stage):
     data = rows(1, fault="infra", retriable=False)
     assert stage(data).returncode == 0

@@ -515,7 +515,7 @@ def told(run, replies, record, retries=2):
         jobs, model = 1, SimpleNamespace(params={})
 
         async def ask(self, messages, sampling, seed):
-            from decksmith.models.client import Reply
+            from decksmith.models.replies import Reply
 
             asked.append(messages)
             text, finish = replies.pop(0) if replies else ("", "stop")

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from decksmith.render import pool
+from decksmith.render import toolchain
 from test_hostile import batch
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -37,7 +37,7 @@ class Compiler:
     def ask(self, text, seconds=40):
         if self.process is None:
             command = [
-                pool.node().resolve(),
+                toolchain.node().resolve(),
                 "--no-warnings",
                 "--max-old-space-size=1536",
                 Path(__file__).with_name("compile.mjs"),

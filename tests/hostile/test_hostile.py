@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from decksmith.core.protocol import Protocol
 from decksmith.render import pool as render_pool
+from decksmith.render import worker
 from PIL import Image
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -438,18 +439,18 @@ def test_what_a_deck_brings_about_in_the_compiler_is_its_own_fault_with_a_line(t
 
 def asked(tmp_path, monkeypatch, reply):
     """A deck named `bad` through a pool whose first worker answers `reply(request)` instead, where that is not None: (its value, requests)."""
-    requests, real = [], render_pool._Worker.ask
+    requests, real = [], worker.Worker.ask
 
     async def ask(self, request, *rest):
         requests.append(request["id"])
         return reply(request, len(requests)) or await real(self, request, *rest)
 
-    monkeypatch.setattr(render_pool._Worker, "ask", ask)
+    monkeypatch.setattr(worker.Worker, "ask", ask)
     return batch(tmp_path, {"bad": HEAD + "# Three\n"})["bad"], requests
 
 
 def broken(cls):
-    return render_pool._failure(cls, "it broke", kind="renderer")
+    return worker.failure(cls, "it broke", kind="renderer")
 
 
 GOOD = "bad (known good)"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.render import cell, toolchain, worker
 from decksmith.render import pool as render_pool
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -55,7 +56,7 @@ def command(pid):
 
 
 def family(pid, seen):
-    seen.update((child, command(child)) for child in [*render_pool._tree(pid), pid])
+    seen.update((child, command(child)) for child in [*worker.tree(pid), pid])
     return {
         word: [child for child in seen if word in command(child)]
         for word in ("chromium", "worker.mjs", "walls.py")
@@ -172,7 +173,7 @@ def test_a_worker_that_dies_at_its_start_is_a_renderer_fault_and_holds_nothing_u
     (tmp_path / "node").write_text(f"#!/bin/sh\n{script}\n")
     for path in (tmp_path / "node", tmp_path):
         path.chmod(0o755)
-    monkeypatch.setattr(render_pool, "node", lambda: tmp_path / "node")
+    monkeypatch.setattr(toolchain, "node", lambda: tmp_path / "node")
 
     async def go():
         pool = render_pool.Pool(Protocol.load("offline"))
@@ -192,7 +193,7 @@ def test_a_worker_that_dies_at_its_start_is_a_renderer_fault_and_holds_nothing_u
 
 def test_a_renderer_without_node_names_the_command_that_mends_it(tmp_path, monkeypatch):
     prepare(tmp_path, 1)
-    monkeypatch.setattr(render_pool, "node", lambda: tmp_path / "nothing")
+    monkeypatch.setattr(toolchain, "node", lambda: tmp_path / "nothing")
 
     async def go():
         pool = render_pool.Pool(Protocol.load("offline"))
@@ -206,7 +207,7 @@ def test_a_renderer_without_node_names_the_command_that_mends_it(tmp_path, monke
 
 
 def test_what_a_killed_owner_left_is_swept_and_nothing_else(tmp_path, monkeypatch):
-    monkeypatch.setattr(render_pool.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(cell.tempfile, "tempdir", str(tmp_path))
     gone = subprocess.Popen(["true"])
     gone.wait()
     stale, fresh, link, alien, file = (
@@ -225,10 +226,10 @@ def test_what_a_killed_owner_left_is_swept_and_nothing_else(tmp_path, monkeypatc
     locked = tmp_path / f"decksmith-render-{gone.pid}-locked"
     locked.mkdir()
     holder = os.open(locked, os.O_RDONLY)
-    render_pool.fcntl.flock(holder, render_pool.fcntl.LOCK_EX)
+    cell.fcntl.flock(holder, cell.fcntl.LOCK_EX)
     for path in (stale, kept, alien, locked):
         os.utime(path, (1, 1))
-    mine, lock = render_pool._folder()
+    mine, lock = cell.private_folder()
     assert set(tmp_path.iterdir()) == {fresh, link, alien, file, kept, locked, mine}
     assert (kept / "inner" / "x").read_text() == "x"
     os.close(lock)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli
 from decksmith.core.protocol import Protocol
+from decksmith.render import cell, toolchain, worker
 from decksmith.render import pool as render_pool
 
 pytestmark = pytest.mark.browser
@@ -65,7 +66,7 @@ FORBIDDEN = {  # name: (deck, what must not be left of it)
 
 def node(*args, **options):
     return subprocess.run(
-        [render_pool.node().resolve(), *args],
+        [toolchain.node().resolve(), *args],
         capture_output=True,
         text=True,
         timeout=120,
@@ -122,16 +123,16 @@ def granted(walls):
     """Whether this host grants these walls."""
     if walls == "bubblewrap" and not shutil.which("bwrap"):
         return False
-    folder, lock = render_pool._folder()
+    folder, lock = cell.private_folder()
     try:
-        command = render_pool._cell(
+        command = cell.enclosed(
             walls,
             True,
             folder,
-            [render_pool.node().resolve(), "--version"],
-            render_pool._readable(),
+            [toolchain.node().resolve(), "--version"],
+            cell.readable(),
         )
-        return asyncio.run(render_pool._run(command, folder))[0] == 0
+        return asyncio.run(cell.run(command, folder))[0] == 0
     finally:
         os.rmdir(folder)
         os.close(lock)
@@ -147,17 +148,17 @@ def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_pri
     secret = tmp_path / "secret"
     secret.write_text("CANARY")
     secret.chmod(0o600)
-    before = (render_pool.RENDERER / "page.mjs").read_bytes()
-    folder, lock = render_pool._folder()
+    before = (toolchain.RENDERER / "page.mjs").read_bytes()
+    folder, lock = cell.private_folder()
     home = folder / "0"
     home.mkdir(mode=0o700)
     done = subprocess.run(
-        render_pool._cell(
+        cell.enclosed(
             walls,
             True,
             home,
             [
-                render_pool.node().resolve(),
+                toolchain.node().resolve(),
                 "--input-type=module",
                 "-e",
                 PROBE,
@@ -165,12 +166,12 @@ def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_pri
                 str(canary.port),
                 tmp_path,
             ],
-            render_pool._readable(),
+            cell.readable(),
         ),
         env={
-            **render_pool._environment(),
+            **toolchain.environment(),
             "HOME": str(home),
-            "RENDERER": str(render_pool.RENDERER.resolve()),
+            "RENDERER": str(toolchain.RENDERER.resolve()),
         },
         capture_output=True,
         text=True,
@@ -184,7 +185,7 @@ def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_pri
     assert said["environment"] == sorted(
         {"HOME", "LANG", "NODE_ENV", "PATH", "RENDERER", "TZ"}
         | {"BROWSER_SANDBOX", "PWD"} & set(said["environment"])
-        | set(render_pool._environment())
+        | set(toolchain.environment())
     )
     assert (int(said["caps"], 16), said["nnp"]) == (0, "1")
     assert said["large"] == "EFBIG"
@@ -206,7 +207,7 @@ def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_pri
         assert canary.hits == []
     if walls == "full":
         assert said["processes"] == 1
-    assert (render_pool.RENDERER / "page.mjs").read_bytes() == before
+    assert (toolchain.RENDERER / "page.mjs").read_bytes() == before
 
 
 def test_node_s_permissions_alone_keep_the_worker_from_other_files(tripwire, tmp_path):
@@ -214,8 +215,8 @@ def test_node_s_permissions_alone_keep_the_worker_from_other_files(tripwire, tmp
     script = f"""import fs from 'node:fs'
       const attempt = what => {{ try {{ return what() ?? 'did' }} catch (error) {{ return error.code }} }}
       console.log(JSON.stringify([attempt(() => fs.readFileSync({json.dumps(wire.path)})), attempt(() => fs.writeFileSync({json.dumps(str(tmp_path / "new"))}, 'x')),
-        attempt(() => fs.readFileSync({json.dumps(str(render_pool.RENDERER.resolve() / "package.json"))}) && 'did'), fs.existsSync({json.dumps(wire.path)})]))"""
-    root = render_pool.RENDERER.resolve()
+        attempt(() => fs.readFileSync({json.dumps(str(toolchain.RENDERER.resolve() / "package.json"))}) && 'did'), fs.existsSync({json.dumps(wire.path)})]))"""
+    root = toolchain.RENDERER.resolve()
     done = node(
         "--no-warnings",
         "--permission",
@@ -252,7 +253,7 @@ def test_the_browser_alone_reaches_nothing_but_our_origin(canary, tmp_path):
       const service = navigator.serviceWorker ? navigator.serviceWorker.register('/sw.js').then(() => kept.push('service worker'), () => {}) : 0
       setTimeout(() => fetch('/said?ran ' + kept), 2500)
     """.replace("PORT", str(canary.port))
-    done = node(HERE / "browse.mjs", attack, tmp_path, env=render_pool._environment())
+    done = node(HERE / "browse.mjs", attack, tmp_path, env=toolchain.environment())
     assert done.stdout.strip() == "ran", (done.stdout, done.stderr[-500:])
     assert canary.hits == []
 
@@ -280,9 +281,7 @@ def test_the_browser_has_a_sandbox_of_its_own_where_the_kernel_allows_it(tmp_pat
             while time.monotonic() < began + 60:
                 await asyncio.sleep(0.1)
                 for pid in (
-                    render_pool._tree(pool.workers[0].process.pid)
-                    if pool.workers[0].process
-                    else []
+                    worker.tree(pool.workers[0].process.pid) if pool.workers[0].process else []
                 ):
                     command = Path(f"/proc/{pid}/cmdline").read_bytes()
                     if b"--type=renderer" in command:
@@ -307,14 +306,14 @@ def test_a_cell_that_cannot_be_had_is_refused_before_the_command_runs(tmp_path):
         "become": True,
     }
     done = subprocess.run(
-        [sys.executable, "-IS", render_pool.CELL, json.dumps(spec), "/bin/echo", "ran"],
+        [sys.executable, "-IS", cell.CELL, json.dumps(spec), "/bin/echo", "ran"],
         capture_output=True,
         text=True,
     )
     assert (done.returncode, done.stdout) == (125, "")
     spec |= {"parent": os.getpid(), "walls": "plain"}
     done = subprocess.run(
-        [sys.executable, "-IS", render_pool.CELL, json.dumps(spec), cli.ROOT / "nothing"],
+        [sys.executable, "-IS", cell.CELL, json.dumps(spec), cli.ROOT / "nothing"],
         capture_output=True,
         text=True,
     )
@@ -336,7 +335,7 @@ async def render_one(folder):
 def test_a_deck_is_rendered_in_bubblewrap_and_the_record_says_so(tmp_path, monkeypatch):
     if not granted("bubblewrap"):
         pytest.skip("bubblewrap is not installed, or cannot be used here")
-    monkeypatch.setattr(render_pool, "WALLS", [("bubblewrap", True), ("plain", True)])
+    monkeypatch.setattr(cell, "WALLS", [("bubblewrap", True), ("plain", True)])
     found = asyncio.run(render_one(tmp_path))
     assert (found["status"], len(found["slides"]), found["by"]) == (
         "ok",
@@ -348,7 +347,7 @@ def test_a_deck_is_rendered_in_bubblewrap_and_the_record_says_so(tmp_path, monke
 def test_where_there_are_no_walls_nothing_is_rendered_unless_that_is_accepted(
     tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(render_pool, "WALLS", [("plain", True)])
+    monkeypatch.setattr(cell, "WALLS", [("plain", True)])
     monkeypatch.delenv("DECKSMITH_WALLS", raising=False)
     with pytest.raises(cli.Missing, match="grants no namespaces.*--walls plain") as refused:
         asyncio.run(render_one(tmp_path))

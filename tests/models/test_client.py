@@ -12,7 +12,7 @@ import pytest
 from decksmith.core import cli
 from decksmith.core.stream import Fault
 from decksmith.models import client as chat_client
-from decksmith.models import registry
+from decksmith.models import registry, replies, trouble
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,17 +31,17 @@ ENDPOINT = Path(__file__).parents[1] / "endpoint.py"
     ],
 )
 def test_thought_and_answer_are_parted(text, answer, reasoning):
-    assert chat_client.split_reasoning(text) == (answer, reasoning)
+    assert replies.split_reasoning(text) == (answer, reasoning)
 
 
 def test_retry_after_is_read_as_seconds_milliseconds_or_a_date_and_is_bounded():
-    assert chat_client._retry_after({"retry-after": "2.5"}) == 2.5
-    assert chat_client._retry_after({"retry-after-ms": "250"}) == 0.25
-    assert chat_client._retry_after({"retry-after": "99999"}) == 300
+    assert trouble.retry_after({"retry-after": "2.5"}) == 2.5
+    assert trouble.retry_after({"retry-after-ms": "250"}) == 0.25
+    assert trouble.retry_after({"retry-after": "99999"}) == 300
     date = email.utils.formatdate(time.time() + 30, usegmt=True)
-    assert 25 < chat_client._retry_after({"retry-after": date}) <= 30
-    assert chat_client._retry_after({"retry-after": "soon"}) is None
-    assert chat_client._retry_after({}) is None
+    assert 25 < trouble.retry_after({"retry-after": date}) <= 30
+    assert trouble.retry_after({"retry-after": "soon"}) is None
+    assert trouble.retry_after({}) is None
 
 
 def test_a_request_takes_parameters_in_order_of_strength_and_speaks_the_endpoint_s_names():
@@ -158,7 +158,7 @@ def parted(pieces):
         else:
             said[kind] += piece
 
-    ear = chat_client._Ear(heard)
+    ear = replies.Ear(heard)
     for piece in pieces:
         ear.hear({"content": piece})
     ear.end()
@@ -189,7 +189,7 @@ def parted(pieces):
     )
 )
 def test_a_stream_is_parted_as_the_whole_reply_wherever_it_is_cut(pieces):
-    assert parted(pieces) == chat_client.split_reasoning("".join(pieces))
+    assert parted(pieces) == replies.split_reasoning("".join(pieces))
 
 
 def stream(endpoint, *, model="m", **how):

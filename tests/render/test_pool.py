@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.render import cell, toolchain, worker
 from decksmith.render import pool as render_pool
 from PIL import Image
 
@@ -454,7 +455,7 @@ def test_community_themes_render_their_own_layouts_the_same_each_time(tmp_path):
 def test_a_theme_is_bundled_when_a_deck_first_names_it(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     cache.mkdir()
-    for place in (render_pool.RENDERER / "node_modules/.cache/decksmith").iterdir():
+    for place in (toolchain.RENDERER / "node_modules/.cache/decksmith").iterdir():
         if not place.name.endswith("-purplin"):
             (cache / place.name).symlink_to(place)
     for path in (tmp_path, cache):
@@ -523,13 +524,13 @@ def test_colours_of_code_do_not_depend_on_how_long_they_took():
     """
     done = subprocess.run(
         [
-            render_pool.node(),
+            toolchain.node(),
             "--no-warnings",
             "--input-type=module",
             "-e",
             script,
             "--",
-            render_pool.RENDERER,
+            toolchain.RENDERER,
         ],
         stdout=subprocess.PIPE,
         check=True,
@@ -728,7 +729,7 @@ def test_a_deck_that_was_rendered_before_needs_no_worker_and_gives_the_same_reco
 
 
 def test_scratch_folders_that_name_no_owner_are_swept_after_a_day(tmp_path, monkeypatch):
-    monkeypatch.setattr(render_pool.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(cell.tempfile, "tempdir", str(tmp_path))
     for name, age in (
         ("decksmith-render-a_b1c2d3", 90000),
         ("decksmith-render-12345678", 5000),
@@ -736,7 +737,7 @@ def test_scratch_folders_that_name_no_owner_are_swept_after_a_day(tmp_path, monk
     ):
         (tmp_path / name / "inner").mkdir(parents=True)
         os.utime(tmp_path / name, (time.time() - age,) * 2)
-    mine, lock = render_pool._folder()
+    mine, lock = cell.private_folder()
     assert set(tmp_path.iterdir()) == {
         mine,
         tmp_path / "decksmith-render-12345678",
@@ -756,7 +757,7 @@ def test_a_worker_that_is_killed_is_replaced_and_the_deck_rendered_once_more(tmp
 
         def browser():
             process = pool.workers[0].process
-            family = render_pool._tree(process.pid) if process else []
+            family = worker.tree(process.pid) if process else []
             return next(
                 (
                     pid
@@ -815,14 +816,14 @@ def test_a_worker_keeps_nothing_of_a_deck_that_is_done(tmp_path):
       process.exit(0)
     """
     command = [
-        render_pool.node(),
+        toolchain.node(),
         "--expose-gc",
         "--no-warnings",
         "--input-type=module",
         "-e",
         script,
         "--",
-        render_pool.RENDERER,
+        toolchain.RENDERER,
     ]
     done = subprocess.run(
         [*command, tmp_path, tmp_path / "a.png"], stdout=subprocess.PIPE, check=True
@@ -867,7 +868,7 @@ def test_nothing_is_left_running(tmp_path, end):
         and time.monotonic() < began + 60
     ):
         time.sleep(0.02)
-        family = render_pool._tree(stage.pid)
+        family = worker.tree(stage.pid)
     assert {"worker.mjs", "--type=renderer"} <= {
         word
         for command in commands(family)
@@ -879,7 +880,7 @@ def test_nothing_is_left_running(tmp_path, end):
         assert json.loads(stage.stdout.read())["render"]["error"]["class"] == "deadline"
     else:
         time.sleep(1)
-        family = render_pool._tree(stage.pid)
+        family = worker.tree(stage.pid)
         stage.kill()
     stage.wait()
     began = time.monotonic()
@@ -894,7 +895,7 @@ def test_another_browser_is_named_in_the_record_and_a_missing_one_ends_the_stage
 ):
     """The browser of the lock again, in a wrapper that gives itself out for another."""
     place = max(
-        (render_pool.RENDERER / "node_modules/.cache/decksmith").glob("chromium-*/chromium"),
+        (toolchain.RENDERER / "node_modules/.cache/decksmith").glob("chromium-*/chromium"),
         key=os.path.getmtime,
     )
     (tmp_path / "bin").mkdir()
@@ -906,25 +907,25 @@ def test_another_browser_is_named_in_the_record_and_a_missing_one_ends_the_stage
     for path in (other, other.parent, tmp_path):
         path.chmod(0o755)
     monkeypatch.setenv("DECKSMITH_CHROMIUM", str(other))
-    render_pool._engine.cache_clear()
+    toolchain.versions.cache_clear()
     try:
         (value,) = rendered(
             tmp_path, [put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"])]
         )
         assert (value["status"], value["engine"]["browser"]) == ("ok", "Chromium 1.2 of somebody")
-        render_pool._engine.cache_clear()
+        toolchain.versions.cache_clear()
         monkeypatch.setenv("DECKSMITH_CHROMIUM", str(tmp_path / "none"))
         with pytest.raises(cli.Missing, match="DECKSMITH_CHROMIUM=.*mend or unset it"):
             render_pool.engine()
     finally:
-        render_pool._engine.cache_clear()
+        toolchain.versions.cache_clear()
 
 
 def test_a_missing_installation_names_the_command_that_mends_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(render_pool, "MODULES", tmp_path)
-    render_pool._engine.cache_clear()
+    monkeypatch.setattr(toolchain, "MODULES", tmp_path)
+    toolchain.versions.cache_clear()
     try:
         with pytest.raises(cli.Missing, match="run: make setup"):
             render_pool.engine()
     finally:
-        render_pool._engine.cache_clear()
+        toolchain.versions.cache_clear()

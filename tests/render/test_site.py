@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
-from decksmith.render import pool, site
+from decksmith.render import pool, site, toolchain
 from test_pool import FEATURES
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -111,7 +111,7 @@ def served(folder, cors=False):
 def visits(wanted):
     """What a browser without the renderer's walls sees of each of `wanted` (visit_site.mjs), a fresh context for each."""
     done = subprocess.run(
-        [pool.node(), HERE / "visit_site.mjs"],
+        [toolchain.node(), HERE / "visit_site.mjs"],
         input=json.dumps(wanted),
         capture_output=True,
         text=True,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of
 from decksmith.judging import identity
 from decksmith.results.runs import load
 from decksmith.results.summary import summarize
@@ -48,7 +49,7 @@ def asked(records):
 
 
 def place(record):
-    return (record["gen"].get("sample") or {}).get("of") or record["id"]
+    return prompt_of(record)
 
 
 def save(path, rows):

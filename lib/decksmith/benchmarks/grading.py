@@ -23,6 +23,7 @@ from typing import Any
 from decksmith.benchmarks import tasks
 from decksmith.benchmarks.graders import choice, code, math
 from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of
 from decksmith.core.stream import Fault
 from decksmith.models import registry
 
@@ -78,7 +79,7 @@ class Graders:
             record["task"],
             tasks.order(record),
             [spec.get(key) for key in ("grader", "extract", "judge")],
-            tasks.question(record),
+            prompt_of(record),
             *judged,
         ]
 

@@ -287,10 +287,8 @@ def _share(part: int, whole: int) -> float | None:
 
 def fault_of(record: Record) -> Record | None:
     """The error that kept a record from a verdict, with its stage, or None. What the model brought about is a verdict (`read`)."""
-    if fault := stream.fault(record):
-        return None if fault["kind"] == "model" else fault
-    error = (record.get("grade") or {}).get("error")
-    return {"stage": "grade", **error} if error else None
+    fault = stream.fault(record)
+    return None if fault is None or fault["kind"] == "model" else fault
 
 
 def _at(gen: Record) -> float | None:

@@ -375,7 +375,7 @@ def order(record: Record) -> list[int]:
     of the question, so that the grader finds the same letter; samples of a question share it."""
     found = list(range(len(record["task"]["fields"].get("choices") or ())))
     if load(record["task"]["bench"]).get("shuffle"):
-        random.Random(f"choices {question(record)}").shuffle(found)
+        random.Random(f"choices {prompt_of(record)}").shuffle(found)
     return found
 
 

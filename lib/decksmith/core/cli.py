@@ -6,7 +6,9 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
@@ -49,17 +51,17 @@ class BadConfig(Stop):
 
 
 class _Command(click.Command):
-    def format_help(self, ctx, formatter):
-        formatter.write(self.callback.__doc__.strip() + "\n")
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write((self.callback.__doc__ or "").strip() + "\n")
         self.format_options(ctx, formatter)
 
 
-def command(doc):
+def command(doc: str | None) -> Callable[[Callable[..., int | None]], Callable[[], NoReturn]]:
     """Make a click command of a function: `--help` prints `doc`, the return value is the exit status."""
 
-    def wrap(function):
+    def wrap(function: Callable[..., int | None]) -> Callable[[], NoReturn]:
         @functools.wraps(function)
-        def quietly(**options):
+        def quietly(**options: Any) -> int | None:
             try:
                 status = function(**options)
                 sys.stdout.flush()
@@ -70,20 +72,20 @@ def command(doc):
                 _forget(1)
                 return 0
 
+        settings = {"max_content_width": 110}
         quietly.__doc__ = doc
-        inner = click.command(cls=_Command, context_settings={"max_content_width": 110})(quietly)
+        inner = click.command(cls=_Command, context_settings=settings)(quietly)
 
-        def main():
+        def main() -> NoReturn:
             sys.stderr = masking.Stream(sys.stderr)
             sys.exit(_status(inner))
 
-        main.command = inner
         return main
 
     return wrap
 
 
-def _status(inner):
+def _status(inner: click.Command) -> int:
     try:
         status = inner.main(prog_name=NAME, standalone_mode=False) or 0
         sys.stdout.flush()
@@ -111,7 +113,7 @@ def _status(inner):
         return TryAgain.status
 
 
-def full(error):
+def full(error: BaseException) -> str | None:
     """The sentence for an exception that says that a disk has no room, or None for any other."""
     number = getattr(error, "errno", None) if isinstance(error, OSError) else None
     if (
@@ -128,23 +130,23 @@ def full(error):
     return f"{what}{f': {place}' if place else ''}; make room and run the same command again, what is finished is kept"
 
 
-def _forget(descriptor):
+def _forget(descriptor: int) -> None:
     """Let what is still to be written there go nowhere: the interpreter's own last flush would fail, and change the exit status."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
-def ends_its_children():
+def ends_its_children() -> None:
     """Make SIGTERM end this script as Ctrl-C does, children first; both also where a shell's `&` or nohup has SIGINT ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
-def say(message):
+def say(message: str) -> None:
     """Print one line on stderr, the script's name first."""
     tell(f"{NAME}: {message}")
 
 
-def tell(line):
+def tell(line: str) -> None:
     """Print one line on stderr; where it cannot be written (a full disk), nobody hears it, and the work goes on."""
     try:
         print(masking.mask(line), file=sys.stderr, flush=True)

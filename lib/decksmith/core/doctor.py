@@ -4,6 +4,7 @@ Runs on the bare Python of a fresh machine, before any set-up: the standard libr
 """
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -11,8 +12,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from decksmith.core import inherit
 
@@ -20,9 +22,10 @@ ROOT = Path(__file__).resolve().parents[3]
 DECK = "---\ntheme: default\n---\n\n# One\n\n---\n\n# Two\n\n---\n\n# Three\n"
 
 
-def run(command, timeout=300, **options):
+def run(
+    command: Sequence[str | Path], timeout: float = 300, whole: bool = False, **options: Any
+) -> tuple[int, str]:
     """(exit status, last line of output, or with `whole` all of it) of a command; 127 when it cannot be started."""
-    whole = options.pop("whole", False)
     try:
         done = subprocess.run(
             command,
@@ -41,22 +44,21 @@ def run(command, timeout=300, **options):
 
 
 class Report:
-    def __init__(self):
+    def __init__(self) -> None:
         self.lacking = 0
 
-    def line(self, ok, name, found, mend="", needed=True):
+    def line(self, ok: object, name: str, found: str, mend: str = "", needed: bool = True) -> bool:
         """`ok`, what was found, and how to mend it; only a needed lack counts."""
-        ok = bool(ok)
         mark = "ok  " if ok else "LACK" if needed else "-   "
-        self.lacking += not ok and needed
+        self.lacking += int(needed and not ok)
         print(
             f"{mark} {name:<14} {found}" + (f"   mend: {mend}" if mend and not ok else ""),
             flush=True,
         )
-        return ok
+        return bool(ok)
 
 
-def machine(report):
+def machine(report: Report) -> None:
     version = platform.python_version()
     report.line(sys.version_info >= (3, 11), "python", version, "make PYTHON=/path/to/python3.11")
     free = shutil.disk_usage(ROOT).free / 2**30
@@ -78,7 +80,7 @@ def machine(report):
     )
 
 
-def toolchain(report):
+def toolchain(report: Report) -> bool:
     status, said = run(
         [
             ROOT / ".venv/bin/python3",
@@ -94,7 +96,7 @@ def toolchain(report):
     return ready
 
 
-def renderer(report):
+def renderer(report: Report) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "x").mkdir()
         Path(folder, "x", "deck.md").write_text(DECK)
@@ -131,16 +133,32 @@ def sandbox(report):
     )
 
 
-def models(report, names):
-    registry = tomllib.loads((ROOT / "assets/models.toml").read_text())
+def _locked_python(program: str) -> tuple[int, str]:
+    """`run` of a program that may import what the lock brings, and the rooms of decksmith."""
+    path = os.environ | {"PYTHONPATH": str(ROOT / "lib")}
+    return run([ROOT / ".venv/bin/python3", "-c", program], env=path)
+
+
+def models(report: Report, names: Iterable[str]) -> None:
+    """Whether each of these models is in the registry, has its key, and answers."""
+    ask = (
+        "import json; from decksmith.models import registry; "
+        "print(json.dumps({name: vars(entry) for name, entry in registry.models().items()}))"
+    )
+    status, said = _locked_python(ask)
+    if status:
+        report.line(False, "models", said, "see the line above")
+        return
+    registry = json.loads(said)
     for name in names:
         entry = registry.get(name)
-        if not report.line(
+        report.line(
             entry is not None,
             name,
             "in the registry" if entry else "not in assets/models.toml",
             f"add [{name}] to assets/models.toml",
-        ):
+        )
+        if entry is None:
             continue
         variable = entry.get("key_env")
         if variable and not report.line(
@@ -174,7 +192,7 @@ def models(report, names):
         )
 
 
-def secrets(report):
+def secrets(report: Report) -> None:
     """Keys in a file that others of this machine may read are no secrets."""
     path = ROOT / ".env"
     if path.exists():
@@ -187,7 +205,7 @@ def secrets(report):
         )
 
 
-def cluster(report):
+def cluster(report: Report) -> None:
     for command, what in (
         ("apptainer", "Apptainer"),
         ("sbatch", "Slurm"),
@@ -202,7 +220,7 @@ def cluster(report):
         )
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(prog="doctor", description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*")
     parser.add_argument("--protocol", default="offline")
@@ -230,7 +248,7 @@ def main():
     return 69 if report.lacking else 0
 
 
-def _read_env():
+def _read_env() -> None:
     """The keys of .env, as bin/within reads them: what is set already stays."""
     if (ROOT / ".env").exists():
         for line in (ROOT / ".env").read_text().splitlines():

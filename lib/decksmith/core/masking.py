@@ -9,6 +9,8 @@ import functools
 import json
 import os
 import re
+from collections.abc import Iterable
+from typing import Any, TextIO, TypeVar
 from urllib.parse import unquote, urlsplit
 
 # Characters of a secret. What only the name of a variable gives away must be longer than any word,
@@ -19,6 +21,7 @@ _NAME = re.compile(
 )
 _PROXY = re.compile(r"(?:^|_)proxy$", re.I)
 _added: dict[str, str] = {}
+Text = TypeVar("Text", str, bytes)
 
 
 def secret_name(name: str) -> bool:
@@ -35,7 +38,7 @@ def add(value: str | None, name: str) -> None:
 def known(shortest: int = SHORTEST_BY_NAME) -> dict[str, str]:
     """Every known secret, value to name: what variables hold by their names, if it has `shortest`
     characters and is no file's path; passwords in the addresses of proxies; and what was added."""
-    found = {}
+    found: dict[str, str] = {}
     for name, value in os.environ.items():
         if secret_name(name):
             lines = [line for line in value.splitlines() if len(line) >= shortest]
@@ -45,8 +48,8 @@ def known(shortest: int = SHORTEST_BY_NAME) -> dict[str, str]:
     return found | _added
 
 
-def mask(text):
-    """`text` (str or bytes) with every known secret replaced by the name of what holds it."""
+def mask(text: Text) -> Text:
+    """`text` with every known secret replaced by the name of what holds it."""
     for value, name, raw, mark in _forms():
         if isinstance(text, bytes):
             text = text.replace(raw, mark) if raw in text else text
@@ -64,22 +67,22 @@ def shown(name: str, value: str) -> str:
 class Stream:
     """A text stream, such as stderr, that writes what `mask` leaves."""
 
-    def __init__(self, inner):
+    def __init__(self, inner: TextIO) -> None:
         self._inner = inner
 
     def write(self, text: str) -> int:
         self._inner.write(mask(text))
         return len(text)
 
-    def writelines(self, lines) -> None:
+    def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
             self.write(line)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
 
-def _password(address):
+def _password(address: str) -> str | None:
     try:
         return urlsplit(address if "//" in address else f"//{address}").password
     except ValueError:
@@ -87,7 +90,7 @@ def _password(address):
 
 
 @functools.cache
-def _forms():
+def _forms() -> list[tuple[str, str, bytes, bytes]]:
     """(value, name, bytes, mark) of each secret, also as it stands inside of JSON; longest first."""
     found = {}
     for value, name in known().items():

@@ -4,13 +4,19 @@ import base64
 import functools
 import hashlib
 import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli
+
+if TYPE_CHECKING:
+    import jinja2
+    import markupsafe
 
 WEB = cli.ROOT / "assets" / "web"
 
 
-def template(name, **filters):
+def template(name: str, **filters: Callable[..., Any]) -> "jinja2.Template":
     """A Jinja template that escapes what is put into it, and refuses a name that it was not given; `filters` by their names in it."""
     import jinja2
 
@@ -27,21 +33,21 @@ def template(name, **filters):
     return environment.get_template(name)
 
 
-def data(value):
+def data(value: Any) -> "markupsafe.Markup":
     """A JSON-able value as the content of a script element: there only `<` can end or change what follows. Lone surrogates are not UTF-8."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return as_is(text.replace("<", "\\u003c").encode("utf-8", "backslashreplace").decode())
 
 
-def as_is(text):
+def as_is(text: str) -> "markupsafe.Markup":
     """Text that a template does not escape: scripts and styles of ours."""
-    import jinja2
+    import markupsafe
 
-    return jinja2.utils.markupsafe.Markup(text)
+    return markupsafe.Markup(text)
 
 
 @functools.cache
-def faces():
+def faces() -> str:
     """CSS with the page's fonts in it."""
     fonts = {
         weight: base64.b64encode((WEB / "fonts" / f"inter-{weight}.woff").read_bytes()).decode()
@@ -53,12 +59,12 @@ def faces():
     )
 
 
-def script(name):
+def script(name: str) -> str:
     """The script of a page, after what every page draws with (element.js)."""
     return (WEB / "element.js").read_text() + (WEB / name).read_text()
 
 
-def policy(script, style, images):
+def policy(script: str, style: str, images: str) -> str:
     """The Content-Security-Policy of a page that is one file: this script and this style alone (by hash, W3C CSP 3), pictures from `images`."""
     return (
         f"default-src 'none'; script-src 'sha256-{sha256(script)}'; style-src 'sha256-{sha256(style)}'; img-src {images}; "

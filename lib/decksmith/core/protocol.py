@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from decksmith.core import cli, inherit
+from decksmith.core.records import Record
 
 
 @dataclass(frozen=True)
@@ -13,17 +14,17 @@ class Protocol:
     (assets/schemas/protocol.json)."""
 
     name: str
-    prompts: dict
-    sampling: dict
-    images: dict
-    render: dict
-    judge: dict
-    score: dict
-    claim: dict
-    measures: dict
+    prompts: Record
+    sampling: Record
+    images: Record
+    render: Record
+    judge: Record
+    score: Record
+    claim: Record
+    measures: Record
 
     @classmethod
-    def load(cls, name):
+    def load(cls, name: str | Path) -> "Protocol":
         """Read a protocol by its name in assets/protocols, or by path (anything with a slash or `.toml`).
 
         Raises cli.BadConfig with one line that names the file and the key.
@@ -47,7 +48,7 @@ class Protocol:
         return cls(**data)
 
     @classmethod
-    def held(cls, identity):
+    def held(cls, identity: Record) -> "Protocol":
         """The protocol as far as an `identity` (protocol.json of a run) says it: enough to score by. Raises ValueError
         with a sentence that names the key."""
         from jsonschema import Draft202012Validator
@@ -67,7 +68,7 @@ class Protocol:
             raise ValueError("score.weights: they sum to 0")
         parts = {key: identity[key] for key in ("sampling", "images", "render", "score", "claim")}
         return cls(
-            name=identity.get("protocol"),
+            name=identity.get("protocol") or "",
             prompts={},
             judge=identity.get("judge") or {},
             measures={},
@@ -75,7 +76,7 @@ class Protocol:
         )
 
     @property
-    def prompt(self):
+    def prompt(self) -> str:
         """The vision judge's instructions, as the model gets them."""
         text = _asset(self, "prompts", "prompt").read_text(encoding="utf-8")
         lines = [
@@ -86,12 +87,12 @@ class Protocol:
         return text.replace("{observations}", "\n".join(lines))
 
     @property
-    def schema(self):
+    def schema(self) -> Record:
         """The JSON Schema of the vision judge's reply, with this protocol's observations as the only ones.
 
         It goes to the endpoint as it is, so references are resolved: not every endpoint follows them.
         """
-        schema = json.loads(_asset(self, "schemas", "schema").read_text(encoding="utf-8"))
+        schema: Record = json.loads(_asset(self, "schemas", "schema").read_text(encoding="utf-8"))
         dimension = schema.pop("$defs")["dimension"]
         schema["properties"].update(dict.fromkeys(("content", "design", "coherence"), dimension))
         del schema["$schema"], schema["title"]
@@ -100,14 +101,14 @@ class Protocol:
         return schema
 
 
-def _asset(protocol, folder, key):
-    path = cli.ROOT / "assets" / folder / protocol.judge[key]
+def _asset(protocol: Protocol, folder: str, key: str) -> Path:
+    path: Path = cli.ROOT / "assets" / folder / protocol.judge[key]
     if not path.is_file():
         raise cli.BadConfig(f"protocol {protocol.name}: judge.{key}: no file {path}")
     return path
 
 
-def _check(path, data):
+def _check(path: Path, data: Record) -> None:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import relevance
 
@@ -125,20 +126,23 @@ def _check(path, data):
         raise cli.BadConfig(f"{path}: measures: only the offline judge has them")
 
 
-def refused(protocol, render):
+def refused(protocol: Protocol, render: Record) -> Record | None:
     """Why the protocol does not count a `render` value as rendered: the decisive error as it stands there, or None.
 
     A fault of the renderer comes first. A failed render is refused by every protocol; where `accepts` is "clean", so
     is any model error of a class that `tolerates` does not name; and so are fewer than `min_slides` slides.
     """
-    errors, settings = render.get("errors") or [], protocol.render
+    errors: list[Record] = render.get("errors") or []
+    settings = protocol.render
     ours = [error for error in errors if error.get("kind") == "renderer"]
     if ours or render.get("status") == "failed":
-        return next(iter([*ours, *filter(None, [render.get("error")]), *errors]), None) or {
+        said = [*ours, *filter(None, [render.get("error")]), *errors]
+        unsaid = {
             "kind": "renderer",
             "class": "internal",
             "message": "a failed render without an error",
         }
+        return said[0] if said else unsaid
     if settings["accepts"] == "clean":
         for error in errors:
             if error.get("kind") == "model" and error["class"] not in settings.get("tolerates", ()):

@@ -10,10 +10,11 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 
-def left(typical, took):
+def left(typical: Sequence[float], took: Sequence[float]) -> float:
     """Seconds that the phases after `took` will take: `typical` seconds of all, real seconds of those that are over.
 
     Phases of under five seconds were done before and do not count.
@@ -23,10 +24,11 @@ def left(typical, took):
     return pace * sum(typical[len(took) :])
 
 
-def main(log, *phases):
-    name, started, took = Path(log).parent.name, time.monotonic(), []
-    titles, typical, targets = zip(*(phase.split("|") for phase in phases), strict=True)
-    typical = [float(seconds) for seconds in typical]
+def main(log: str, *phases: str) -> int:
+    name, started = Path(log).parent.name, time.monotonic()
+    took: list[float] = []
+    titles, usual, targets = zip(*(phase.split("|") for phase in phases), strict=True)
+    typical = [float(seconds) for seconds in usual]
     Path(log).parent.mkdir(parents=True, exist_ok=True)
     for number, (title, target) in enumerate(zip(titles, targets, strict=True), 1):
         spent = time.monotonic() - started

@@ -16,13 +16,18 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from decksmith import __version__
 from decksmith.core import cli, masking
+from decksmith.core.records import Record
 
-KEYS = ("draft", "check", "gen", "deck", "images", "render", "judge", "features", "score")
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
 KINDS = ("model", "renderer", "judge", "infra")
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\Z")
 
@@ -30,11 +35,21 @@ ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\Z")
 class Fault(Exception):
     """A failure that belongs to one record; `kind` says whose fault it is (docs/records.md)."""
 
-    def __init__(self, kind, cls, message, *, line=None, slide=None, retriable=None, **more):
+    def __init__(
+        self,
+        kind: str,
+        cls: str,
+        message: str,
+        *,
+        line: int | None = None,
+        slide: int | None = None,
+        retriable: bool | None = None,
+        **more: Any,
+    ) -> None:
         assert kind in KINDS, kind
         super().__init__(message)
         known = {"line": line, "slide": slide, "retriable": retriable, **more}
-        self.error = {
+        self.error: Record = {
             "kind": kind,
             "class": cls,
             "message": message,
@@ -42,33 +57,36 @@ class Fault(Exception):
         }
 
 
-def fingerprint(data):
+def fingerprint(data: Any) -> str:
     """The sha256 (hex) of `data` as canonical JSON: sorted keys, no blanks."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def shuffled(ident):
+def shuffled(ident: str) -> str:
     """What ids are sorted by where their order may have nothing to do with what they name; the same for ever."""
     return hashlib.sha256(f"order {ident}".encode()).hexdigest()
 
 
-def fault(record):
-    """The decisive error of a record as `{"stage", "kind", ...}`, or None: the first in the order of the stages."""
-    for key in KEYS:
-        value = record.get(key)
-        if isinstance(value, dict) and value.get("error"):
-            return {"stage": key, **value["error"]}
+def fault(record: Record) -> Record | None:
+    """The decisive error of a record as `{"stage", "kind", ...}`, or None.
+
+    Any key may hold one. It is the first in the order of the record's keys, which is the order in
+    which the stages added them.
+    """
+    for stage, value in record.items():
+        if isinstance(value, dict) and isinstance(value.get("error"), dict):
+            return {"stage": stage, **value["error"]}
     return None
 
 
-def whole(text):
+def whole(text: str) -> str:
     """`text` with U+FFFD for each half of a surrogate pair that stands alone: no UTF-8 can say it (RFC 3629), and jq, Arrow and others
     refuse JSON that has one (RFC 7493)."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def write(path, data):
+def write(path: str | Path, data: str | bytes) -> None:
     """Write a whole file or nothing: `path.tmp`, flushed, then renamed. Folders are made."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +102,7 @@ def write(path, data):
         raise
 
 
-def dumps(record):
+def dumps(record: Any) -> bytes:
     """One record as a line of bytes, without the newline; it has no lone surrogates (`whole`) and no known secret."""
     text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
     try:
@@ -99,7 +117,7 @@ _HALF = re.compile(
 )  # of a surrogate pair, escaped or as bytes
 
 
-def loads(line):
+def loads(line: str | bytes) -> Record:
     """Parse one line into a record without lone surrogates (`whole`); raises ValueError with a sentence that names what is wrong."""
     line = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
     try:
@@ -117,18 +135,18 @@ def loads(line):
     return record
 
 
-def _no_constant(name):
+def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def program(text):
+def program(text: str) -> Callable[[Any], Any]:
     """A jq program as a function of one value, that gives its first result. Raises ValueError, with jq's words, for a program that does
     not compile; the function does for a value that the program fails on or has no result for."""
     import jq
 
     compiled = jq.compile(text)
 
-    def first(value):
+    def first(value: Any) -> Any:
         try:
             return compiled.input_text(dumps(value).decode()).first()
         except StopIteration:
@@ -137,7 +155,7 @@ def program(text):
     return first
 
 
-def records(path):
+def records(path: str | Path) -> Iterator[tuple[int, Record]]:
     """Yield `(line number, record)` of a JSONL file; raises cli.BadData naming file and line."""
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
@@ -150,13 +168,13 @@ def records(path):
                     ) from None
 
 
-def emit(record):
+def emit(record: Record) -> None:
     """Write one record to stdout at once."""
     sys.stdout.buffer.write(dumps(record) + b"\n")
     sys.stdout.buffer.flush()
 
 
-def warn(ident, message):
+def warn(ident: str, message: str) -> None:
     """Say something about one record on stderr, without tearing the progress bar."""
     line = f"{cli.NAME}: {ident}: {message}"
     if _Progress.bar is not None:
@@ -173,8 +191,9 @@ class Journal:
 
     _HEAD = re.compile(rb'\{"id":"([^"\\]+)","inputs":"([0-9a-f]{64})",')
 
-    def __init__(self, path, key):
-        self.key, self.index = key, {}
+    def __init__(self, path: str | Path, key: str) -> None:
+        self.key = key
+        self.index: dict[tuple[str, str], tuple[int, int]] = {}  # (id, inputs): offset, length
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.file = open(path, "a+b", buffering=0)
@@ -185,7 +204,7 @@ class Journal:
             fcntl.flock(self.file, fcntl.LOCK_EX)
         self._load()
 
-    def _load(self):
+    def _load(self) -> None:
         offset = 0
         with open(self.file.fileno(), "rb", closefd=False) as reader:
             reader.seek(0)
@@ -197,7 +216,7 @@ class Journal:
                 offset += len(line)
         self.file.truncate(offset)
 
-    def get(self, ident, inputs):
+    def get(self, ident: str, inputs: str) -> Any:
         """The value journaled for these inputs, or None."""
         if (place := self.index.get((ident, inputs))) is None:
             return None
@@ -206,7 +225,7 @@ class Journal:
         except (ValueError, KeyError):  # a line damaged by hand is as good as deleted
             return None
 
-    def put(self, ident, inputs, value):
+    def put(self, ident: str, inputs: str, value: Any) -> None:
         line = dumps({"id": ident, "inputs": inputs, self.key: value}) + b"\n"
         offset = os.lseek(self.file.fileno(), 0, os.SEEK_END)
         view = memoryview(line)
@@ -218,7 +237,7 @@ class Journal:
             raise
         self.index[ident, inputs] = (offset, len(line))
 
-    def close(self):
+    def close(self) -> None:
         os.fsync(self.file.fileno())
         self.file.close()
 
@@ -226,9 +245,9 @@ class Journal:
 class _Progress:
     """A live bar on a terminal, else a line per tenth; only the last stage of a pipe shows it. `TOTAL` gives the number of records."""
 
-    bar = None
+    bar: "tqdm[Any] | None" = None
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.total = int(os.environ.get("TOTAL") or 0) or None
         self.shown = not stat.S_ISFIFO(os.fstat(1).st_mode)
         self.count, self.started, self.tenth = 0, time.monotonic(), 0
@@ -244,7 +263,7 @@ class _Progress:
                 leave=False,
             )
 
-    def step(self):
+    def step(self) -> None:
         self.count += 1
         if _Progress.bar is not None:
             _Progress.bar.update()
@@ -256,18 +275,19 @@ class _Progress:
                 f"{self.count} of {self.total}, {self.count / elapsed * 60:.1f} per minute, {left:.0f} s left"
             )
 
-    def close(self):
+    def close(self) -> None:
         if _Progress.bar is not None:
             _Progress.bar.close()
             _Progress.bar = None
 
 
-async def _lines(descriptor=0):
+async def _lines(descriptor: int = 0) -> AsyncIterator[tuple[int, bytes]]:
     """Yield `(number, line)` from a file descriptor without blocking the loop; one read serves many lines."""
-    loop, chunks = asyncio.get_running_loop(), asyncio.Queue(maxsize=1)
+    loop = asyncio.get_running_loop()
+    chunks: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
 
-    def read():
-        chunk = True
+    def read() -> None:
+        chunk = b"the first"
         while chunk:
             chunk = os.read(descriptor, 1 << 18)
             taken = chunks.put(chunk)
@@ -292,19 +312,23 @@ async def _lines(descriptor=0):
         yield number + 1, rest
 
 
+# What a stage makes of a record: a value, now or later. Any mapping: it is copied.
+Work = Callable[[Record], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+
+
 def stage(
-    key,
-    work,
+    key: str,
+    work: Work,
     *,
-    needs=(),
-    run=None,
-    inputs=None,
-    valid=None,
-    jobs=1,
-    passes_faults=True,
-    expand=None,
-    close=None,
-):
+    needs: str | Iterable[str] = (),
+    run: str | Path | None = None,
+    inputs: Callable[[Record], Any] | None = None,
+    valid: Callable[[Record, Record], bool] | None = None,
+    jobs: int = 1,
+    passes_faults: bool = True,
+    expand: Callable[[Record], list[Record]] | None = None,
+    close: Callable[[], Awaitable[None]] | None = None,
+) -> int:
     """Run one stage from stdin to stdout and return its exit status (0, 65 or 75).
 
     work(record) -> value: a function or coroutine function, at most `jobs` at a time; raises Fault for a failure of this record.
@@ -321,27 +345,42 @@ def stage(
     )
 
 
-class _Stage:
-    def __init__(self, key, work, needs, run, inputs, valid, jobs, passes_faults, expand, close):
-        self.close = close
-        self.key, self.work, self.needs, self.inputs, self.valid = key, work, needs, inputs, valid
-        self.jobs, self.passes_faults, self.expand = (
-            jobs,
-            passes_faults,
-            expand or (lambda record: [record]),
-        )
-        self.kept_in, self.journal = (
-            Path(run) / "journal" / f"{key}.jsonl" if run is not None and inputs else None,
-            None,
-        )
-        self.tasks = set()
-        self.tally, self.seen, self.started = Counter(), set(), time.monotonic()
+_Window = asyncio.Queue[asyncio.Task[Record] | None]  # None: there is nothing more
 
-    async def go(self):
+
+class _Stage:
+    """One run of `stage`, whose arguments these are."""
+
+    def __init__(
+        self,
+        key: str,
+        work: Work,
+        needs: tuple[str, ...],
+        run: str | Path | None,
+        inputs: Callable[[Record], Any] | None,
+        valid: Callable[[Record, Record], bool] | None,
+        jobs: int,
+        passes_faults: bool,
+        expand: Callable[[Record], list[Record]] | None,
+        close: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        self.key, self.work, self.needs, self.inputs, self.valid = key, work, needs, inputs, valid
+        self.jobs, self.passes_faults, self.close = jobs, passes_faults, close
+        self.expand = expand or (lambda record: [record])
+        self.kept_in = (
+            Path(run) / "journal" / f"{key}.jsonl" if run is not None and inputs else None
+        )
+        self.journal: Journal | None = None
+        self.tasks: set[asyncio.Task[Record]] = set()
+        self.tally: Counter[str] = Counter()
+        self.seen: set[str] = set()
+        self.started = time.monotonic()
+
+    async def go(self) -> int:
         self.progress = _Progress()
         self.slots = asyncio.Semaphore(self.jobs)
         # Rows in flight plus rows that wait for a slower one ahead of them: bounds memory, keeps the order.
-        window = asyncio.Queue(maxsize=4 * self.jobs + 16)
+        window: _Window = asyncio.Queue(maxsize=4 * self.jobs + 16)
         reader = asyncio.create_task(self._read_to_end(window))
         try:
             while (task := await window.get()) is not None:
@@ -349,11 +388,9 @@ class _Stage:
                 self.progress.step()
             await reader
         finally:
-            for task in (
-                reader,
-                *self.tasks,
-            ):  # left only when a closed pipe, Ctrl-C or a bug ends the stage
-                task.cancel()
+            reader.cancel()
+            for left in self.tasks:  # where a closed pipe, Ctrl-C or a bug ends the stage
+                left.cancel()
             await asyncio.gather(reader, *self.tasks, return_exceptions=True)
             self.progress.close()
             if self.close:
@@ -363,7 +400,7 @@ class _Stage:
         self._say_tally()
         return 65 if self.tally["bad"] else 75 if self.tally["infra"] else 0
 
-    async def _read_to_end(self, window):
+    async def _read_to_end(self, window: _Window) -> None:
         try:
             await self._read(window)
         except Exception:
@@ -371,7 +408,7 @@ class _Stage:
             raise
         await window.put(None)
 
-    async def _read(self, window):
+    async def _read(self, window: _Window) -> None:
         async for number, line in _lines():
             if not line.strip():
                 continue
@@ -391,12 +428,12 @@ class _Stage:
                 task.add_done_callback(self._ended)
                 await window.put(task)
 
-    def _ended(self, task):
+    def _ended(self, task: asyncio.Task[Record]) -> None:
         self.tasks.discard(task)
         if not task.cancelled():
             task.exception()  # seen here: of several that stop the stage the first in order is said, once
 
-    def _check(self, record):
+    def _check(self, record: Record) -> Record:
         if record["id"] in self.seen:
             raise ValueError(f"{record['id']}: this id came before; ids must be unique")
         self.seen.add(record["id"])
@@ -408,12 +445,12 @@ class _Stage:
                     )
         return record
 
-    async def _one(self, record):
+    async def _one(self, record: Record) -> Record:
         if self.passes_faults and fault(record):
             self.tally["passed"] += 1
             return record
         inputs = fingerprint([self.key, self.inputs(record)]) if self.inputs else None
-        value = self.journal.get(record["id"], inputs) if self.journal else None
+        value = self.journal.get(record["id"], inputs) if self.journal and inputs else None
         if value is not None and (self.valid is None or self.valid(record, value)):
             self.tally["kept"] += 1
         else:
@@ -426,16 +463,14 @@ class _Stage:
             self.tally["done"] += 1
         return {**record, self.key: value}
 
-    async def _make(self, record, inputs):
+    async def _make(self, record: Record, inputs: str | None) -> Record:
         started, at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            if asyncio.iscoroutinefunction(self.work):
-                value = await self.work(record)
-            elif self.jobs > 1:
-                value = await asyncio.to_thread(self.work, record)
+            if self.jobs > 1 and not asyncio.iscoroutinefunction(self.work):
+                made = await asyncio.to_thread(self.work, record)
             else:
-                value = self.work(record)
-            value = dict(value)
+                made = self.work(record)
+            value = dict(await made if isinstance(made, Awaitable) else made)
         except Fault as failure:
             value = {"error": failure.error}
         value["by"] = {
@@ -452,11 +487,11 @@ class _Stage:
             warn(record["id"], f"{error['kind']} fault, {error['class']}: {error['message']}")
         # What our renderer, the judge or the network failed at deserves another try; only the model's own faults are results.
         lasting = not error or error["kind"] == "model" or error.get("retriable") is False
-        if self.journal and lasting:
+        if self.journal and inputs and lasting:
             self.journal.put(record["id"], inputs, value)
         return value
 
-    def _say_tally(self):
+    def _say_tally(self) -> None:
         words = {
             "done": "done",
             "kept": "of them from the journal",

@@ -27,6 +27,8 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 REFUSED = 125
 SYSTEM = (
@@ -63,30 +65,34 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
-def _check(result, what):
+def _check(result: int, what: str) -> None:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
-def _unshare(flags):
+def _unshare(flags: int) -> None:
     _check(_libc.unshare(flags), "unshare")
 
 
-def _mount(source, target, kind=None, flags=0, data=None):
-    source, target, kind, data = (
+def _mount(
+    source: str | None,
+    target: str,
+    kind: str | None = None,
+    flags: int = 0,
+    data: str | None = None,
+) -> None:
+    first, second, third, last = (
         None if text is None else os.fsencode(text) for text in (source, target, kind, data)
     )
-    _check(
-        _libc.mount(source, target, kind, ctypes.c_ulong(flags), data), f"mount {target.decode()}"
-    )
+    _check(_libc.mount(first, second, third, ctypes.c_ulong(flags), last), f"mount {target}")
 
 
-def _prctl(option, argument=0):
+def _prctl(option: int, argument: int = 0) -> None:
     _check(_libc.prctl(option, ctypes.c_ulong(argument), 0, 0, 0), f"prctl {option}")
 
 
-def _read_only(target):
+def _read_only(target: str) -> None:
     """Seal a bind mount and what is mounted below it (mount_setattr, Linux 5.12); before that, the mount itself."""
     attributes = struct.pack("QQQQ", _RDONLY | _NOSUID, 0, 0, 0)
     if _libc.syscall(442, -100, os.fsencode(target), 0x8000, attributes, len(attributes)) == 0:
@@ -98,12 +104,12 @@ def _read_only(target):
     _mount(None, target, flags=_BIND | _REMOUNT | _RDONLY | _NOSUID | kept)
 
 
-def _write(path, text):
+def _write(path: str, text: str) -> None:
     with open(path, "w") as file:
         file.write(text)
 
 
-def _show(new, path):
+def _show(new: str, path: str) -> None:
     """Bind one path of the old root, under the same name, into the new one; a link stays a link."""
     target = new + path
     if os.path.lexists(target):
@@ -121,7 +127,7 @@ def _show(new, path):
         _read_only(target)
 
 
-def _overlay(path, target, nothing):
+def _overlay(path: str, target: str, nothing: str) -> bool:
     """Show a folder by inodes of our own; whether the kernel grants that (to users since Linux 5.11, and two deep at most).
     It would hide what is mounted further down."""
     with open("/proc/self/mountinfo") as mounts:
@@ -138,7 +144,7 @@ def _overlay(path, target, nothing):
     return True
 
 
-def _new_root(home, read, uid, gid, fresh_proc, space):
+def _new_root(home: str, read: list[str], uid: int, gid: int, fresh_proc: bool, space: str) -> None:
     """A root in memory that holds the system's programs and the paths of `read`, and `home` in memory again."""
     _mount(None, "/", flags=_REC | _PRIVATE)
     _mount("cell", home, "tmpfs", _NOSUID | _NODEV, "mode=0755,size=4m")
@@ -178,17 +184,17 @@ def _new_root(home, read, uid, gid, fresh_proc, space):
     _mount(None, "/", flags=_REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
 
 
-def _loopback():
+def _loopback() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
 
 
-def _nobody():
+def _nobody() -> int:
     """A user that owns nothing, different for every cell, as systemd's dynamic users are."""
     return 61184 + os.getpid() % 4336
 
 
-def _sheds(uid, gid):
+def _sheds(uid: int, gid: int) -> None:
     """Give up every privilege for good; where there is no such user (a namespace of one user), the capabilities."""
     if os.geteuid() == 0:
         for capability in range(64):
@@ -203,7 +209,7 @@ def _sheds(uid, gid):
     _prctl(38, 1)
 
 
-def _may_make_namespaces():
+def _may_make_namespaces() -> bool:
     """Whether the browser could build its own sandbox here: tried in a child, as the browser itself would."""
     if os.geteuid() == 0:
         return False
@@ -221,13 +227,13 @@ def _may_make_namespaces():
     return os.waitpid(child, 0)[1] == 0
 
 
-def _limit(number, most):
+def _limit(number: int, most: int) -> None:
     hard = resource.getrlimit(number)[1]
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(number, (most, most))
 
 
-def _dies_with(alive):
+def _dies_with(alive: Callable[[], bool]) -> None:
     """SIGKILL when the parent ends; `alive` is a pipe it holds, for the case that it has ended already."""
     _prctl(1, signal.SIGKILL)
     if alive():
@@ -235,7 +241,7 @@ def _dies_with(alive):
     os._exit(REFUSED)
 
 
-def _enter(spec, home, walls, become):
+def _enter(spec: dict[str, Any], home: str, walls: str, become: int) -> None:
     """In the process that becomes the command: the new root, no privileges, the limits."""
     uid, gid = (become, become) if become else (os.getuid(), os.getgid())
     if walls != "plain":
@@ -263,7 +269,7 @@ def _enter(spec, home, walls, become):
         )
 
 
-def enter(spec):
+def enter(spec: dict[str, Any]) -> None:
     """Return inside of the cell: in a child of the caller, who waits for it and never returns. Raises OSError."""
     home, walls = spec["home"], spec["walls"]
     _dies_with(lambda: os.getppid() == spec["parent"])
@@ -306,7 +312,7 @@ def enter(spec):
         _enter(spec, home, walls, become)
         os.set_blocking(waits, False)
 
-        def held():
+        def held() -> bool:
             try:
                 return os.read(waits, 1) != b""
             except BlockingIOError:
@@ -316,7 +322,7 @@ def enter(spec):
     os.umask(0o077)
 
 
-def main():
+def main() -> NoReturn:
     spec, command = json.loads(sys.argv[1]), sys.argv[2:]
     if spec["walls"] == "none":
         _dies_with(lambda: os.getppid() == spec["parent"])
@@ -327,7 +333,7 @@ def main():
     try:
         os.execv(command[0], command)
     except OSError as error:
-        raise OSError(error.errno, f"{command[0]}: {os.strerror(error.errno)}") from None
+        raise OSError(error.errno, f"{command[0]}: {error.strerror}") from None
 
 
 if __name__ == "__main__":

@@ -12,6 +12,10 @@ import resource
 import signal
 import socket
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -35,10 +39,11 @@ LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 IDLE = float(
     os.environ.get("DECKSMITH_IDLE") or 60
 )  # seconds in which a connection must have asked something, a body come, a reply be taken
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BUSY = web.AppKey("busy", dict)  # connections whose request is being answered, and how many
 
 
-def policy(**sources):
+def policy(**sources: str) -> str:
     """A Content-Security-Policy (W3C CSP 3) that forbids everything but what is named: `policy(script_src="'self'")`."""
     return "; ".join(
         f"{name} {value}"
@@ -78,8 +83,14 @@ PROXIED = web.AppKey("proxied", bool)
 
 
 def application(
-    *, csp=None, hosts=None, public=None, token=None, open_paths=("/health",), body=1 << 20
-):
+    *,
+    csp: str | None = None,
+    hosts: Collection[str] | None = None,
+    public: str | None = None,
+    token: str | None = None,
+    open_paths: Collection[str] = ("/health",),
+    body: int = 1 << 20,
+) -> web.Application:
     """An aiohttp application whose handlers are spared what is not meant for them.
 
     csp     the policy of its pages (`policy`); by default pages may do nothing
@@ -93,7 +104,7 @@ def application(
     `{"error": sentence}`; an exception of cli becomes 400 (BadData) or 503 with its sentence."""
 
     @web.middleware
-    async def guard(request, handler):
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         busy, connection = request.config_dict[BUSY], request.protocol
         busy[connection] = busy.get(connection, 0) + 1
         try:
@@ -103,12 +114,12 @@ def application(
             if not busy[connection]:
                 del busy[connection]
 
-    async def answer(request, handler):
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             refuse(request)
             if request.can_read_body:  # what comes in drips ends here, and not in the handler
-                if (request.content_length or 0) > body:
-                    raise web.HTTPRequestEntityTooLarge(body, request.content_length)
+                if (length := request.content_length or 0) > body:
+                    raise web.HTTPRequestEntityTooLarge(body, length)
                 try:
                     await asyncio.wait_for(request.read(), IDLE)
                 except TimeoutError:
@@ -140,7 +151,7 @@ def application(
                 response.headers.setdefault(name, value)
         return response
 
-    def refuse(request):
+    def refuse(request: web.Request) -> None:
         host = urlsplit(f"//{request.headers.get('Host', '')}").hostname
         if (
             hosts is not None
@@ -170,17 +181,21 @@ def application(
     return app
 
 
-def problem(status, message, **more):
+def problem(status: int, message: str, **more: Any) -> web.Response:
     """A response `{"error": message, ...}`."""
     return web.json_response({"error": message, **more}, status=status)
 
 
-async def asked(request, **kinds):
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+async def asked(request: web.Request, **kinds: type | tuple[type, ...]) -> dict[str, Any]:
     """The JSON object that a request brings, of the named keys alone, each of its type: `await asked(request, pair=str, seconds=(int, float))`.
     Keys may be missing; JSON's true is no number. Raises HTTPBadRequest naming the key."""
     try:
-        body = json.loads(await request.read() or b"{}", parse_constant=lambda name: 1 / 0)
-    except (ValueError, RecursionError, ZeroDivisionError):
+        body = json.loads(await request.read() or b"{}", parse_constant=_no_constant)
+    except (ValueError, RecursionError):
         raise web.HTTPBadRequest(text="the body is no JSON") from None
     if not isinstance(body, dict):
         raise web.HTTPBadRequest(text="the body is no JSON object")
@@ -200,10 +215,11 @@ async def asked(request, **kinds):
 class Rate:
     """At most `most` events of one key in `seconds` (a bucket that refills evenly); `check` raises HTTPTooManyRequests beyond that."""
 
-    def __init__(self, most, seconds, *, keys=100_000):
-        self.most, self.refill, self.keys, self.buckets = most, most / seconds, keys, {}
+    def __init__(self, most: float, seconds: float, *, keys: int = 100_000) -> None:
+        self.most, self.refill, self.keys = most, most / seconds, keys
+        self.buckets: dict[Any, tuple[float, float]] = {}  # what is left, and when it was
 
-    def check(self, key):
+    def check(self, key: Any) -> None:
         now = time.monotonic()
         left, at = self.buckets.pop(key, (self.most, now))
         left = min(self.most, left + (now - at) * self.refill)
@@ -220,7 +236,7 @@ class Rate:
 
 
 @contextlib.contextmanager
-def announced(path, facts):
+def announced(path: Path, facts: Mapping[str, Any]) -> Iterator[None]:
     """While this lasts, `path` holds `facts` as JSON for its owner's eyes alone (0600); it is whole whenever it is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -236,14 +252,14 @@ def announced(path, facts):
                 path.unlink()
 
 
-def _known():
+def _known() -> str:
     """The name by which other machines know this one."""
     full = socket.getfqdn()
     return socket.gethostname() if full.split(".")[0] == "localhost" else full
 
 
 @contextlib.asynccontextmanager
-async def serving(app, listening):
+async def serving(app: web.Application, listening: socket.socket) -> AsyncIterator[None]:
     """Serve an `application` on a listening socket meanwhile. A connection that asks nothing, or does not take its reply, is cut off
     after IDLE seconds; it costs a descriptor and no thread."""
     soft, hard = resource.getrlimit(
@@ -272,15 +288,15 @@ async def serving(app, listening):
         await runner.cleanup()
 
 
-async def _sweep(server, busy):
+async def _sweep(server: web.Server | None, busy: dict[Any, int]) -> None:
     """Cut off each connection of an aiohttp server in which no request was complete for IDLE seconds."""
-    since = {}  # connections that are not busy: when that was first seen
+    since: dict[Any, float] = {}  # connections that are not busy: when that was first seen
     while True:
         await asyncio.sleep(IDLE / 4)
         now = time.monotonic()
         since = {
             connection: since.get(connection, now)
-            for connection in server.connections
+            for connection in (server.connections if server else ())
             if connection not in busy
         }
         for connection, at in since.items():
@@ -288,11 +304,15 @@ async def _sweep(server, busy):
                 connection.transport.abort()
 
 
-def run(make, host="127.0.0.1", port=0):
+def run(
+    make: Callable[[str], AbstractAsyncContextManager[web.Application]],
+    host: str = "127.0.0.1",
+    port: int = 0,
+) -> None:
     """Serve until SIGTERM or Ctrl-C. `make(url)` is an asynchronous context manager that yields the application; it is entered once the
     port is known, and left after the last request ended. Open event streams are cut at the end. Raises cli.Missing for a port in use."""
 
-    async def serve():
+    async def serve() -> None:
         try:
             listening = socket.create_server(
                 (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512

@@ -2,7 +2,9 @@
 
 import hashlib
 import re
+from pathlib import Path
 
+from decksmith.core.records import Record
 from decksmith.decks.parser import FENCE, Deck
 
 _THINK = re.compile(r"\s*<(think|thinking)>", re.I)
@@ -10,7 +12,7 @@ _DECK_LANGS = {"", "markdown", "md", "mdx", "slidev", "yaml", "yml", "text", "tx
 _KEY = re.compile(r"[A-Za-z][\w-]*[ \t]*:(?:\s|$)")
 
 
-def clean(text):
+def clean(text: str) -> tuple[str, str | None]:
     """A reply without what is not deck: (deck text, leftover reasoning or None). The deck text may be empty.
 
     In this order: BOM and CRLF; a leading think block (an opened one that never closes leaves no answer); an outer
@@ -31,8 +33,8 @@ def clean(text):
     return (text.rstrip() + "\n" if text else ""), thought
 
 
-def _unthink(text):
-    thoughts = []
+def _unthink(text: str) -> tuple[str, str | None]:
+    thoughts: list[str] = []
     while m := _THINK.match(text):
         close = re.compile(rf"</{m.group(1)}>", re.I).search(text, m.end())
         if not close:
@@ -186,7 +188,7 @@ def _chatter(lines):
     return 0
 
 
-def current(run, value):
+def current(run: Path, value: Record) -> bool:
     """Whether a journaled `deck` value may be used again: a fault, or a deck.md that still has the bytes it names."""
     try:
         return (
@@ -197,7 +199,7 @@ def current(run, value):
         return False
 
 
-def parse(run, record):
+def parse(run: Path, record: Record) -> Record:
     """Write <id>/gen.md, reasoning.md (if any) and deck.md under `run` from `record["gen"]`; returns the `deck` value
     of docs/records.md.
 

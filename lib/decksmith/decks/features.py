@@ -1,14 +1,16 @@
 """The two feature scans of a deck's markdown: the published one, bit-compatible, and ours, on the real parser."""
 
 import re
+from pathlib import Path
 
+from decksmith.core.records import Record
 from decksmith.decks import words as counted
 from decksmith.decks.parser import LAYOUTS, SLOT, Deck, visible
 
 SCANNER = "craft-v5 craft-3"  # raise it when a score changes: it is part of a run's identity
 
 
-def features(text):
+def features(text: str) -> Record:
     """The `features` value of docs/records.md for a deck's text: {"scanner", "craft_v5", "craft", "counts"}; see the
     two functions."""
     v5, parts = craft_v5(text)
@@ -16,7 +18,7 @@ def features(text):
     return {"scanner": SCANNER, "craft_v5": v5, "craft": score, "counts": {**counts, "v5": parts}}
 
 
-def craft_v5(text):
+def craft_v5(text: str) -> tuple[float, Record]:
     """The published VisCraft scan: (score 1 to 5, what it saw). Source: trillion-labs/nemoslides, eval/features.py.
 
     score = min(5, 1 + points). Points: one for each distinct layout other than `default`, at most two; one each for a
@@ -42,7 +44,7 @@ def craft_v5(text):
     layouts = {name.lower() for names in named["layout"] for name in names} - {"default"}
     theme = next((names[0].lower() for names in named["theme"] if names), "default")
 
-    def keyed(key):
+    def keyed(key: str) -> bool:
         return any(line.lstrip().startswith(key) for b in blocks for line in b.split("\n"))
 
     fences = re.findall(r"```([a-zA-Z][\w+-]*)", text)
@@ -103,7 +105,7 @@ _STATEMENTS = ("fact", "quote", "statement", "image")
 _BEST = 4  # of nine categories: no deck has use for all
 
 
-def craft(deck):
+def craft(deck: Deck) -> tuple[float, Record]:
     """How much of Slidev a deck puts to use, on the real parser: (score 1.0 to 5.0, counts).
 
     score = 1 + 4 * substance * mean(the best four of nine categories), rounded to 3 digits; every part lies in 0..1.
@@ -136,9 +138,9 @@ def craft(deck):
     seen, slides, lines = set(), [], set()
     for slide in deck.shown:
         below = slide.text.replace(visible(slide.title or ""), "", 1)
-        words = below if _words(below) >= 5 else slide.text
+        told = below if _words(below) >= 5 else slide.text
         identity = (
-            _same(words),
+            _same(told),
             tuple(_same(f.text) for f in slide.fences),
             tuple(i.url for i in slide.images),
         )
@@ -153,17 +155,17 @@ def craft(deck):
                 lines.add(_same(line))
                 words += _words(line)
     solid = [s for s in slides if s.solid]
-    notes = {}
+    notes: dict[str, _Scanned] = {}
     for s in solid:
         if s.slide.note and counted.different(s.slide.note) >= 5:
             notes.setdefault(_same(s.slide.note), s)
-    moves = {}
+    moves: dict[str, set[int]] = {}
     default_move = deck.headmatter.get("transition")
     for s in solid:
         move = s.slide.frontmatter.get("transition", default_move)
         for name in str(move).split("|") if isinstance(move, str) else []:
             moves.setdefault(name.strip(), set()).add(s.slide.no)
-    counts = {
+    counts: Record = {
         "slides": len(deck.shown),
         "substantial": len(solid),
         "words": words,
@@ -309,7 +311,7 @@ def _formulas(prose):
     return out
 
 
-def scan(run, record):
+def scan(run: Path, record: Record) -> Record:
     """The `features` value of a record, read from its deck.md under `run`; nulls where there is no deck (its stage
     says why)."""
     from decksmith.core import cli

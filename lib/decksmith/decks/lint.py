@@ -4,6 +4,7 @@ The page is measured while it stands in the browser (assets/renderer/xray.mjs; `
 the measures become findings: thresholds are applied, and each element is found again in the markdown by its words.
 """
 
+import functools
 import html
 import io
 import re
@@ -11,6 +12,7 @@ import unicodedata
 from pathlib import Path
 
 from decksmith.core import cli, stream
+from decksmith.core.records import Record
 from decksmith.decks import words as deck_words
 from decksmith.decks.parser import Deck
 
@@ -46,7 +48,10 @@ RULES = (
 _SAME = {"missing-image": "broken-picture"}  # the renderer's class for what is a rule here
 
 
-def findings(record, text):
+_NUMBER = re.compile(r"\{(\d+)\}")  # in a message: an element, by its place in `boxes`
+
+
+def findings(record: Record, text: str) -> list[Record]:
     """What is wrong with a rendered deck, in order of slide and line: [{line, slide, rule, message, box}].
 
     `record` has `render`; `text` is the deck that was rendered. `rule` is one of RULES or the class of a render error;
@@ -82,11 +87,14 @@ def findings(record, text):
         for rule in (_overflow, _overlap, _small, _faint, _dense, _untitled):
             for name, index, message, area in rule(page, boxes):
                 line = source.first(page) if index is None else lines[index]
-                message = re.sub(
-                    r"\{(\d+)\}", lambda m, lines=lines: str(lines[int(m[1])]), message
-                )
+                message = _NUMBER.sub(functools.partial(_line_of, lines), message)
                 out.append(_finding(line, page["slide"], name, message, area))
     return sorted(out, key=lambda f: (f["slide"] or 0, f["line"] or 0))
+
+
+def _line_of(lines: list[int], place: re.Match[str]) -> str:
+    """The line of the element that `{index}` stands for."""
+    return str(lines[int(place[1])])
 
 
 def _finding(line, slide, rule, message, box=None):
@@ -342,7 +350,7 @@ class _Source:
 # --- a deck of a run, and its pictures with the findings drawn in ---------------------------------------------------
 
 
-def examine(run, record, *, overlay=False):
+def examine(run: str | Path, record: Record, *, overlay: bool = False) -> Record:
     """The `xray` value of a rendered record: {"findings", and with `overlay` "overlay": paths}. Raises cli.BadData."""
     if not isinstance(record.get("render"), dict):
         if stream.fault(record):
@@ -355,13 +363,13 @@ def examine(run, record, *, overlay=False):
         raise cli.BadData(
             f"{record['id']}: the deck of this record cannot be read: {error}"
         ) from None
-    value = {"findings": findings(record, text)}
+    value: Record = {"findings": findings(record, text)}
     if overlay:
         value["overlay"] = draw(run, record, value["findings"])
     return value
 
 
-def lint(record, value):
+def lint(record: Record, value: Record) -> list[str]:
     """The findings as lines of text: `p001/deck.md:42: text overflows by 131 px (overflow)`."""
     path = (record.get("deck") or record.get("images") or {}).get("path", f"{record['id']}/deck.md")
     return [
@@ -385,7 +393,7 @@ COLOURS = {
 _ERROR = "#c00020"
 
 
-def draw(run, record, found):
+def draw(run: str | Path, record: Record, found: list[Record]) -> list[str]:
     """Write <run>/<id>/overlay/01.png and on: each slide with its boxes, the findings numbered; returns their paths."""
     from PIL import Image
 

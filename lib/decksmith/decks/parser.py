@@ -10,6 +10,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 # What JavaScript's trim() and \s mean by white space; Python's own set differs (it lacks U+FEFF and has U+001C to
 # U+001F, U+0085).
@@ -109,8 +110,8 @@ class Slide:
     start: int
     end: int
     raw: str
-    frontmatter: dict
-    frontmatter_error: tuple | None
+    frontmatter: dict[str, Any]
+    frontmatter_error: tuple[str, int | None] | None
     frontmatter_line: int | None
     content: str
     content_line: int
@@ -123,7 +124,7 @@ class Slide:
     _yaml_offset: int = field(default=0, repr=False)
 
     @property
-    def hidden(self):
+    def hidden(self) -> bool:
         """True when Slidev drops the slide (`hide: true` or `disabled: true`)."""
         return bool(self.frontmatter.get("hide") or self.frontmatter.get("disabled"))
 
@@ -132,17 +133,17 @@ class Slide:
         return self._marks[key][0] if key in self._marks else self.start
 
     @functools.cached_property
-    def fences(self):
+    def fences(self) -> list[Fence]:
         """Fenced code blocks of the content, in order."""
         return _fences(self.content, self.content_line)
 
     @functools.cached_property
-    def prose(self):
+    def prose(self) -> str:
         """The content with fences and HTML comments blanked, line for line and character for character."""
         return _blank_comments(_blank_fences(self.content, self.fences, self.content_line))
 
     @functools.cached_property
-    def comments(self):
+    def comments(self) -> list[tuple[int, str]]:
         """HTML comments outside fences as (line, text), without the note."""
         bare = _blank_fences(self.content, self.fences, self.content_line)
         return [
@@ -151,7 +152,7 @@ class Slide:
         ]
 
     @functools.cached_property
-    def images(self):
+    def images(self) -> list[Image]:
         """Every picture of the slide: frontmatter, markdown images, src attributes, css url()."""
         out = []
         for key in ("image", "background", "backgroundImage"):
@@ -174,7 +175,7 @@ class Slide:
         return out
 
     @functools.cached_property
-    def text(self):
+    def text(self) -> str:
         """The visible words: no code, comments, tags, markdown marks, formulas or diagrams."""
         return visible(self.prose)
 
@@ -184,13 +185,14 @@ class Deck:
     """A parsed deck. `text` is the text that line numbers refer to (without BOM, CRLF as LF)."""
 
     text: str
-    slides: list
+    slides: list[Slide]
 
     @classmethod
-    def parse(cls, text):
+    def parse(cls, text: str) -> "Deck":
         """Cut a deck into slides by Slidev's rules. Any string gives a Deck; time is linear in its length."""
         text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-        slides, budget = [], YAML_DECK
+        slides: list[Slide] = []
+        budget = YAML_DECK
         for start, end, offset in _slices(text):
             slide = _slide(text, len(slides) + 1, start, end, offset, budget)
             budget -= len(slide._marks.get("", ""))
@@ -198,23 +200,23 @@ class Deck:
         return cls(text, slides)
 
     @property
-    def headmatter(self):
+    def headmatter(self) -> dict[str, Any]:
         """The first slide's frontmatter, which also configures the deck."""
         return self.slides[0].frontmatter if self.slides else {}
 
     @property
-    def theme(self):
+    def theme(self) -> str:
         """The theme's name; `default` when none is named."""
         theme = self.headmatter.get("theme")
         return theme if isinstance(theme, str) and theme else "default"
 
     @property
-    def shown(self):
+    def shown(self) -> list[Slide]:
         """The slides that Slidev shows: those neither hidden nor disabled."""
         return [s for s in self.slides if not s.hidden]
 
     @property
-    def faults(self):
+    def faults(self) -> list[tuple[int, int | None, str]]:
         """Frontmatter errors as (slide number, line, message)."""
         return [
             (s.no, s.frontmatter_error[1], s.frontmatter_error[0])
@@ -223,12 +225,12 @@ class Deck:
         ]
 
     @property
-    def images(self):
+    def images(self) -> list[tuple[int, Image]]:
         """Every picture of the deck as (slide number, Image)."""
         return [(s.no, image) for s in self.slides for image in s.images]
 
     @functools.cached_property
-    def queries(self):
+    def queries(self) -> list[Query]:
         """Image queries in text order (see Query): frontmatter entries and URIs outside code and comments."""
         return sorted(
             (q for s in self.slides for q in _queries(self.text, s)), key=lambda q: q.start
@@ -651,7 +653,7 @@ def _blank_comments(text):
     return "".join(out) + text[at:]
 
 
-def visible(prose):
+def visible(prose: str) -> str:
     """The words a reader sees. Also drops style and script blocks, slot marks and table rules."""
     text = re.sub(r"\$\$[^$]{0,5000}\$\$", " ", _drop_blocks(prose))
     text = re.sub(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,2000}\)", " ", text)

@@ -6,8 +6,10 @@ import re
 import threading
 import time
 from pathlib import Path
+from typing import Protocol
 
 from decksmith.core import cli, stream
+from decksmith.core.records import Record
 from decksmith.decks import placeholders
 
 QUERY_LENGTH = 160  # characters of a query that count; the rest is cut
@@ -22,7 +24,7 @@ GIVE_UP_AFTER = (
 # --- the stage ------------------------------------------------------------------------------------
 
 
-def illustrate(run, record, provider):
+def illustrate(run: str | Path, record: Record, provider: "Provider") -> Record:
     """Replace the image queries of a record's deck; returns the `images` value of docs/records.md.
 
     `provider` comes from `providers(name)`. Writes <id>/images/<hash of the picture>.png and <id>/illustrated.md,
@@ -39,7 +41,8 @@ def illustrate(run, record, provider):
             f"{ident}: {source}: {error.strerror}; is --run the folder that deck-parse wrote to?"
         ) from None
     folder = Path(run) / ident / "images"
-    items, parts, at, found = [], [], 0, {}
+    items, parts, at = [], [], 0
+    found: dict[str, tuple[bytes, Record]] = {}
     for query in deck.queries:
         words = normal(query.text)
         if words not in found:
@@ -69,7 +72,7 @@ def illustrate(run, record, provider):
     return {"path": f"{ident}/illustrated.md", "items": items}
 
 
-def usable(run, value):
+def usable(run: str | Path, value: Record) -> bool:
     """Whether a journaled value may be used again: its files are there and no picture was a stand-in for the time
     being."""
     if "error" in value:
@@ -80,7 +83,7 @@ def usable(run, value):
     )
 
 
-def normal(query):
+def normal(query: str) -> str:
     """A query as it is searched, drawn and cached: printable, single blanks, at most QUERY_LENGTH characters."""
     import unicodedata
 
@@ -103,12 +106,12 @@ def _picture(provider, words):
     data, _ = _cached(
         f"{placeholders.VERSION} pillow-{pillow_version()}",
         words.casefold(),
-        lambda w: (placeholders.draw(w), None),
+        _Drawn().find,
     )
     return data, {"provider": "drawn", "attribution": None, "fallback": fallback}
 
 
-def pillow_version():
+def pillow_version() -> str:
     """The version of Pillow, without importing it."""
     from importlib.metadata import version
 
@@ -165,25 +168,48 @@ def _cached(source, words, make):
 class Unavailable(Exception):
     """A provider has no picture for this query. `transient`: asking again later may help."""
 
-    def __init__(self, message, transient):
+    def __init__(self, message: str, transient: bool) -> None:
         super().__init__(message)
         self.transient = transient
+
+
+class Provider(Protocol):
+    """Where pictures come from."""
+
+    name: str
+
+    def find(self, words: str) -> tuple[bytes, Record | None]:
+        """(png bytes, attribution) of the best picture; raises Unavailable."""
 
 
 class _Drawn:
     name = "drawn"
 
+    def find(self, words: str) -> tuple[bytes, Record | None]:
+        """The picture that is drawn from these words; nobody's."""
+        return placeholders.draw(words), None
 
-def providers(name):
+
+def providers(name: str) -> Provider:
     """The provider called `drawn`, `pexels` or `unsplash`; raises cli.BadConfig when its key is not set."""
-    return {"drawn": _Drawn, "pexels": _Pexels, "unsplash": _Unsplash}[name]()
+    kinds: dict[str, type[Provider]] = {
+        "drawn": _Drawn,
+        "pexels": _Pexels,
+        "unsplash": _Unsplash,
+    }
+    return kinds[name]()
 
 
 class _Photos:
     """What photo services share: keys, bounded retries, giving up, safe downloads."""
 
-    def __init__(self):
-        self.key = os.environ.get(self.key_variable)
+    name: str
+    key_variable: str  # of the environment
+    base_variable: str  # of the environment: another address of the service
+    base_url: str
+
+    def __init__(self) -> None:
+        self.key = os.environ.get(self.key_variable, "")
         if not self.key:
             raise cli.BadConfig(
                 f"{self.key_variable} is not set; set it in .env, or use --provider drawn"
@@ -191,7 +217,7 @@ class _Photos:
         self.base = os.environ.get(self.base_variable, self.base_url).rstrip("/")
         self.failures, self.lock = 0, threading.Lock()
 
-    def find(self, words):
+    def find(self, words: str) -> tuple[bytes, Record | None]:
         """(png bytes, attribution) of the best landscape photo; raises Unavailable."""
         if self.failures >= GIVE_UP_AFTER:
             raise Unavailable(f"not asked after {GIVE_UP_AFTER} failures in a row", True)
@@ -204,6 +230,14 @@ class _Photos:
             raise
         self.failures = 0
         return result
+
+    def headers(self) -> dict[str, str]:
+        """What every request to the service carries: the key."""
+        raise NotImplementedError
+
+    def search(self, words: str, deadline: float) -> tuple[bytes, Record | None]:
+        """(png bytes, attribution) of the best photo the service has; raises Unavailable."""
+        raise NotImplementedError
 
     def json(self, url, deadline, **params):
         import json
@@ -284,7 +318,7 @@ class _Photos:
 
 
 class _Again(Exception):
-    def __init__(self, message, wait):
+    def __init__(self, message: str, wait: float | None) -> None:
         super().__init__(message)
         self.wait = wait
 
@@ -295,10 +329,10 @@ class _Pexels(_Photos):
     name, key_variable = "pexels", "PEXELS_API_KEY"
     base_variable, base_url = "PEXELS_BASE_URL", "https://api.pexels.com"
 
-    def headers(self):
+    def headers(self) -> dict[str, str]:
         return {"Authorization": self.key}
 
-    def search(self, words, deadline):
+    def search(self, words: str, deadline: float) -> tuple[bytes, Record | None]:
         answer = self.json(
             f"{self.base}/v1/search", deadline, query=words, orientation="landscape", per_page=1
         )
@@ -322,10 +356,10 @@ class _Unsplash(_Photos):
     name, key_variable = "unsplash", "UNSPLASH_ACCESS_KEY"
     base_variable, base_url = "UNSPLASH_BASE_URL", "https://api.unsplash.com"
 
-    def headers(self):
+    def headers(self) -> dict[str, str]:
         return {"Authorization": f"Client-ID {self.key}", "Accept-Version": "v1"}
 
-    def search(self, words, deadline):
+    def search(self, words: str, deadline: float) -> tuple[bytes, Record | None]:
         from urllib.parse import urlsplit
 
         answer = self.json(
@@ -355,7 +389,7 @@ class _Unsplash(_Photos):
         return data, attribution
 
 
-def clean(data):
+def clean(data: bytes) -> bytes:
     """Downloaded bytes as a fresh PNG of at most 1600 x 900, without metadata; raises Unavailable when they are not a
     sane picture."""
     import io
@@ -372,9 +406,9 @@ def clean(data):
                 image.verify()
             with Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "WEBP")) as image:
                 image.draft("RGB", placeholders.SIZE)
-                image = ImageOps.exif_transpose(image).convert("RGB")
-                image.thumbnail(placeholders.SIZE, Image.Resampling.LANCZOS)
-                return placeholders.png(Image.frombytes("RGB", image.size, image.tobytes()))
+                turned = ImageOps.exif_transpose(image).convert("RGB")
+                turned.thumbnail(placeholders.SIZE, Image.Resampling.LANCZOS)
+                return placeholders.png(Image.frombytes("RGB", turned.size, turned.tobytes()))
     except Unavailable:
         raise
     except Exception as error:  # Pillow raises OSError, SyntaxError, ValueError, struct.error, bomb errors, .. on hostile bytes

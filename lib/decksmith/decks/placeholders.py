@@ -5,6 +5,10 @@ import hashlib
 import math
 import random
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 SIZE = (1600, 900)
 VERSION = "drawn-1"  # raise it when a change alters the pictures
@@ -127,7 +131,7 @@ ABSTRACT_PALETTES = (
 )
 
 
-def png(image):
+def png(image: "Image.Image") -> bytes:
     """An image as PNG bytes."""
     import io
 
@@ -136,7 +140,7 @@ def png(image):
     return out.getvalue()
 
 
-def draw(query):
+def draw(query: str) -> bytes:
     """A calm 1600 x 900 picture as PNG bytes, drawn from the words of the query.
 
     The topic that most of the words belong to gives scene and palette (abstract shapes when none does), a hash of the
@@ -157,9 +161,9 @@ def draw(query):
     ]
     if max(scores):
         topic = TOPICS[scores.index(max(scores))]
-        scene, palettes = topic[1], topic[2:]
+        scene, palettes = topic[1], list(topic[2:])
     else:
-        scene, palettes = rnd.choice(ABSTRACT), ABSTRACT_PALETTES
+        scene, palettes = rnd.choice(ABSTRACT), list(ABSTRACT_PALETTES)
     palette = rnd.choice(palettes)
     if {"night", "dark", "evening", "midnight", "deep"} & set(seen):
         palette = min(palettes, key=lambda p: sum(bytes.fromhex(p[:6])))

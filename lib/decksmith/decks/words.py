@@ -37,7 +37,7 @@ vi: và của là các cho không có được trong một với những để n
 }
 
 
-def count(text):
+def count(text: str) -> float:
     """The number of words of a text, a float."""
     return (
         len(_SHORT.findall(text)) / 2
@@ -46,29 +46,30 @@ def count(text):
     )
 
 
-def different(text):
+def different(text: str) -> float:
     """The number of different words; of a script without blanks, of different letters, by their share of a word."""
     text = text.lower()
     letters = "".join(set(DENSE.findall(text)))
     return count(letters) + len(set(_WORD.findall(DENSE.sub(" ", text))))
 
 
-def fold(text):
+def fold(text: str) -> str:
     """A text in one case and one form, with single blanks."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-def dense(letter):
+def dense(letter: str) -> bool:
+    """Whether a letter is of a script without blanks between words."""
     return bool(DENSE.match(letter))
 
 
-def length(text):
+def length(text: str) -> float:
     """Words between blanks; letters of a script without them by their share of a word."""
     letters = "".join(DENSE.findall(text))
     return len([w for w in text.split() if not all(map(dense, w))]) + count(letters)
 
 
-def head(text, most):
+def head(text: str, most: float) -> str:
     """The beginning of a text, so many words long."""
     out, used = [], 0.0
     for word in text.split(" "):
@@ -80,10 +81,10 @@ def head(text, most):
     return " ".join(out)
 
 
-def content_words(text):
+def content_words(text: str) -> set[str]:
     """What a text is about: words of 4 letters or more (3 in scripts that write no vowels or join them) without function
     words; pairs of letters in scripts without blanks."""
-    found = set()
+    found: set[str] = set()
     for word in "".join(c if inside(c) else " " for c in text).split():
         if any(map(dense, word)):
             found.update(word[i : i + 2] for i in range(len(word) - 1))
@@ -94,6 +95,6 @@ def content_words(text):
     return found
 
 
-def inside(letter):
+def inside(letter: str) -> bool:
     """Whether a character belongs to a word; vowel signs do."""
     return letter.isalnum() or unicodedata.category(letter)[0] == "M"

@@ -2,14 +2,17 @@
 
 import hashlib
 import json
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.decks import features
 from decksmith.models import registry
 
 
-def identity(protocol, records):
+def identity(protocol: Protocol, records: Iterable[Record]) -> Record:
     """What a run held fixed, JSON-able: two runs may stand in one table when nothing of it differs (`differences`).
 
     records: the finished records of the run. The model (gen.model) is no part of it. A run none of whose decks
@@ -23,7 +26,7 @@ def identity(protocol, records):
     return {**same, "hash": stream.fingerprint(same)}
 
 
-def judging(protocol):
+def judging(protocol: Protocol) -> Record:
     """Everything that decides what a judge says about the same deck, JSON-able; half of the identity, and the journal's key."""
     if protocol.judge["kind"] == "offline":
         return {**protocol.judge, "measures": protocol.measures}
@@ -37,7 +40,7 @@ def judging(protocol):
     }
 
 
-def fixed(protocol):
+def fixed(protocol: Protocol) -> Record:
     """The part of an identity that the protocol alone decides, JSON-able."""
     judge = judging(protocol)
     return {
@@ -51,10 +54,11 @@ def fixed(protocol):
     }
 
 
-def observed(protocol, records):
+def observed(protocol: Protocol, records: list[Record]) -> Record:
     """The part of an identity that the finished records decide, JSON-able; None where no record says. Raises
     cli.BadData when they contradict each other or the protocol."""
-    asked, systems = prompts(records), set()
+    asked = prompts(records)
+    systems: set[str] = set()
     for record in records:
         systems.update(
             m["content"] for m in record.get("messages") or [] if m.get("role") == "system"
@@ -79,12 +83,12 @@ def observed(protocol, records):
     }
 
 
-def prompts(records):
+def prompts(records: Iterable[Record]) -> dict[str, str]:
     """`{prompt's id: fingerprint of what was asked}`, the system message apart. Raises cli.BadData for two prompts
     under one id."""
-    found = {}
+    found: dict[str, str] = {}
     for record in records:
-        ident = ((record.get("gen") or {}).get("sample") or {}).get("of") or record["id"]
+        ident = prompt_of(record)
         rest = [m for m in record.get("messages") or [] if m.get("role") != "system"]
         row = stream.fingerprint([ident, rest, record.get("asks"), record.get("checklist")])
         if found.setdefault(ident, row) != row:
@@ -92,7 +96,7 @@ def prompts(records):
     return found
 
 
-def unshipped(held, records):
+def unshipped(held: Record, records: list[Record]) -> list[str]:
     """In what the identity `held` of these records differs from the protocol of its name in assets/protocols, one line
     each. Empty: it is that one."""
     known = {path.stem for path in (cli.ROOT / "assets/protocols").glob("*.toml")}
@@ -110,11 +114,11 @@ def unshipped(held, records):
     return lines({key: held.get(key) for key in shipped}, shipped) + other
 
 
-def _rubric(record):
+def _rubric(record: Record) -> str | None:
     return (record.get("judge") or {}).get("rubric")
 
 
-def _sampling(protocol, record):
+def _sampling(protocol: Protocol, record: Record) -> Record | None:
     """The protocol's sampling as this record was asked. The model's own parameters (gen.model.params, from
     assets/models.toml) are part of the model; a value that neither the protocol nor these explain was set by a flag,
     and counts. Sample k of a prompt was asked with the seed plus k."""
@@ -123,7 +127,7 @@ def _sampling(protocol, record):
         return None
     own, asked = (gen.get("model") or {}).get("params") or {}, dict(gen["sampling"])
     if isinstance(asked.get("seed"), int):
-        asked["seed"] -= (gen.get("sample") or {}).get("k", 0)
+        asked["seed"] -= sample_of(record)
     return {
         key: value if asked.get(key, value) == own.get(key) else asked.get(key, value)
         for key, value in protocol.sampling.items()
@@ -153,7 +157,7 @@ def agreed(records, what, get, expected=None):
     return first
 
 
-def differences(a, b):
+def differences(a: Record, b: Record) -> list[str]:
     """The fields in which two identities differ, one line each: `judge.prompt: 3f2a.. != 9b1c..`. Empty: they may be
     compared."""
     skip = {"hash"} | (
@@ -164,7 +168,7 @@ def differences(a, b):
     )
 
 
-def lines(a, b, prefix=""):
+def lines(a: Record, b: Record, prefix: str = "") -> list[str]:
     """Where two JSON objects differ, one line each: `judge.prompt: 3f2a.. != 9b1c..`."""
     found = []
     for key in sorted({*a, *b}):
@@ -176,7 +180,7 @@ def lines(a, b, prefix=""):
     return found
 
 
-def short(value):
+def short(value: Any) -> str:
     """A value as text, of a hash its beginning."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text[:12] + ".." if len(text) == 64 and set(text) <= set("0123456789abcdef") else text

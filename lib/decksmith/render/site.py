@@ -15,7 +15,7 @@ import zipfile
 from pathlib import Path
 
 from decksmith.core import stream
-from decksmith.render import pool
+from decksmith.render import pool, toolchain
 
 SCALE = 2  # device pixels per CSS pixel of the pictures in a PowerPoint file
 CANVAS = (735, 414)  # 980 x 552 px in points
@@ -78,7 +78,7 @@ class Builder(pool.Pool):
         result, pictures = await self._worked(run, record, self.formats)
         slides = [base64.b64decode(picture) for picture in result["pictures"]]
         value = await self._value(
-            run, record, result | {"pictures": slides, "errors": pool._first(result["errors"])}
+            run, record, result | {"pictures": slides, "errors": pool.first(result["errors"])}
         )
         return value, await self._built(run, record, self.formats, result, pictures)
 
@@ -156,7 +156,9 @@ def _fault(record):
 
 
 def _cache():
-    return Path(os.environ.get("DECKSMITH_RENDER_CACHE") or pool.MODULES / ".cache" / "decksmith")
+    return Path(
+        os.environ.get("DECKSMITH_RENDER_CACHE") or toolchain.MODULES / ".cache" / "decksmith"
+    )
 
 
 def _share(run, site):
@@ -179,7 +181,7 @@ def _share(run, site):
         if not _NAME.match(font) or not _FONT.match(source):
             raise ValueError(f"the worker named a font that cannot be: {font} from {source}")
         if not (place := run / SHARED / "font" / font).is_file():
-            stream.write(place, (pool.MODULES / source).read_bytes())
+            stream.write(place, (toolchain.MODULES / source).read_bytes())
     return f"{SHARED}/{name}"
 
 

@@ -41,7 +41,8 @@ LOCKS = (
     "assets/engine/package-lock.json",
     "containers/images.lock",
 )
-ADDED = {*stream.KEYS, "xray", "build"}  # what stages add to a prompt's row
+# What a replay makes again and compares, the last stage first.
+REPLAYED = ("score", "features", "judge", "render", "images", "deck", "gen")
 MOST, LARGEST, WHOLE = 200_000, 512 << 20, 8 << 30  # members, bytes of one, bytes of all
 GRANTED = {"deadline": 300, "memory": 8000}  # what a stranger's protocol may let a deck use
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}"
@@ -460,12 +461,12 @@ class Replay:
         replies = {entry["id"]: entry for _, entry in stream.records(stored / "gen.jsonl")}
         for _, record in stream.records(stored / "scores.jsonl"):
             row, ident = (
-                {key: value for key, value in record.items() if key not in ADDED},
+                {key: value for key, value in record.items() if key not in STAGES},
                 record["id"],
             )
             gen = record.get("gen") if isinstance(record.get("gen"), dict) else {}
-            of = (gen.get("sample") or {}).get("of") or ident
-            self._same(name, ident, "", {**prompts.get(of, {}), "id": ident}, row, "prompts")
+            asked = prompts.get(prompt_of(record), {})
+            self._same(name, ident, "", {**asked, "id": ident}, row, "prompts")
             entry = replies.get(ident)
             if entry and isinstance(entry.get("gen"), dict):
                 gen = entry["gen"]

@@ -11,6 +11,7 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.core.records import prompt_of, sample_of
 from decksmith.judging import identity, scoring
 
 Record = dict[str, Any]
@@ -52,8 +53,7 @@ def check(
 
 def place(record: Record) -> tuple[str, int]:
     """`(prompt's id, number of the sample)` of a record."""
-    sample = (record.get("gen") or {}).get("sample") or {}
-    return sample.get("of") or record["id"], sample.get("k") or 0
+    return prompt_of(record), sample_of(record)
 
 
 def few(idents: Iterable[str]) -> str:
@@ -87,7 +87,7 @@ def _asked(records: list[Record], prompts: list[Record] | None) -> Iterator[str]
         if odd := [ident for ident in samples if ident not in asked]:
             yield f"prompts.jsonl: lacks {len(odd)} of the {len(samples)} prompts in scores.jsonl: {few(odd)}"
         for record in records:
-            row = asked.get(place(record)[0], record)
+            row = asked.get(prompt_of(record), record)
             for key in ("messages", "asks", "checklist"):
                 if record.get(key) != row.get(key):
                     yield f"scores.jsonl: {record['id']}: {key} differs from prompts.jsonl"
@@ -107,7 +107,7 @@ def _copies(records: list[Record]) -> list[str]:
             (message.get("role"), _plain(message.get("content")))
             for message in record.get("messages") or []
         ]
-        of = place(record)[0]
+        of = prompt_of(record)
         first = seen.setdefault(stream.fingerprint(said), of) if said else of
         if first != of:
             copies[of] = f"scores.jsonl: {of}: messages are those of {first}; a request counts once"

@@ -1,0 +1,232 @@
+"""The cell of a process that renders: a folder of its own, the strongest walls this host grants, and what may be read in it."""
+
+import asyncio
+import fcntl
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from decksmith.core import cli
+from decksmith.core.walls import SYSTEM
+from decksmith.render import toolchain
+
+CELL = cli.ROOT / "lib/decksmith/core/walls.py"
+# From strongest to weakest: the walls of the cell, and whether root becomes another user in it.
+WALLS = [(walls, other) for other in (True, False) for walls in ("full", "shared-pids")]
+WALLS += [("bubblewrap", True), ("plain", True), ("plain", False)]
+NO_WALLS = "this machine grants no namespaces, so a deck would run as a program of yours, with your files and your network"
+
+
+def private_folder() -> tuple[Path, int]:
+    """(a private folder for temporary files, an open lock on it); folders whose owner was killed are swept first.
+
+    A folder is swept when its owner (the pid in its name) is gone and nobody holds its lock: pids mean nothing across
+    containers that share a TMPDIR, and the lock is not yet held in the moment after a folder is made. One that names no
+    owner (an earlier version's, which took no lock) is swept after a day.
+    """
+    base = tempfile.gettempdir()
+    for name in os.listdir(base):
+        match = re.fullmatch(r"decksmith-render-(?:(\d+)-)?\w+", name)
+        if not match or (match[1] and _alive(int(match[1]))):
+            continue
+        try:
+            descriptor = os.open(
+                os.path.join(base, name), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            )
+        except OSError:
+            continue
+        try:
+            info = os.fstat(descriptor)
+            if info.st_uid == os.geteuid() and time.time() - info.st_mtime > (
+                5 if match[1] else 86400
+            ):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(os.path.join(base, name), ignore_errors=True)
+        except OSError:
+            pass
+        finally:
+            os.close(descriptor)
+    folder = tempfile.mkdtemp(prefix=f"decksmith-render-{os.getpid()}-")
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if os.geteuid() == 0:
+        os.chmod(folder, 0o711)  # the workers are other users
+    return Path(os.path.realpath(folder)), lock
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
+
+
+def enclosed(
+    walls: str, become: bool, home: Path, command: Sequence[Any], readable: Iterable[Path] = ()
+) -> list[Any]:
+    """The command line that runs `command` in a cell, as a child of this process."""
+    spec: dict[str, Any] = {
+        "home": str(home),
+        "read": [str(path) for path in readable],
+        "walls": walls,
+        "become": become,
+    }
+    if walls == "bubblewrap":  # has its walls where it is setuid and users may make no namespaces
+        spec |= {"walls": "plain", "parent": 1}
+        python = os.path.realpath(sys.executable)
+        shown = [
+            *SYSTEM,
+            sys.base_prefix,
+            os.path.realpath(sys.base_prefix),
+            python,
+            str(CELL),
+            *spec["read"],
+        ]
+        links = [("--symlink", os.readlink(path), path) for path in shown if os.path.islink(path)]
+        binds = [
+            ("--ro-bind", path, path)
+            for path in shown
+            if os.path.exists(path) and not os.path.islink(path)
+        ]
+        capable = (
+            ("--cap-add", "ALL") if os.geteuid() == 0 else ()
+        )  # what the cell needs, and gives up
+        divide = ["pid", "net", "ipc", "uts"]
+        flags = [f"--unshare-{what}" for what in divide] + [
+            "--die-with-parent",
+            *capable,
+            "--proc",
+            "/proc",
+        ]
+        above = sorted(
+            {str(folder) for path in [*shown, home] for folder in Path(path).parents} - {"/"}
+        )
+        open_ = itertools.chain(
+            *(("--perms", "0755", "--dir", folder) for folder in above)
+        )  # else they are root's alone
+        flags += [
+            "--dev",
+            "/dev",
+            "--tmpfs",
+            "/tmp",
+            *open_,
+            *itertools.chain(*links, *binds),
+            "--bind",
+            home,
+            home,
+        ]
+        return ["bwrap", *map(str, flags), python, "-IS", CELL, json.dumps(spec), *command]
+    return [sys.executable, "-IS", CELL, json.dumps(spec | {"parent": os.getpid()}), *command]
+
+
+def readable() -> list[Path]:
+    """What a worker reads: the renderer, Node, and where they are elsewhere the cache and the browser."""
+    root = toolchain.RENDERER.resolve()
+    places = {root, toolchain.MODULES.resolve(), toolchain.node().resolve()}
+    if cli.TOOLCHAIN != cli.ROOT:
+        # The image's: where a module of the checkout finds its packages.
+        places.add(Path("/node_modules"))
+    if kept := os.environ.get("DECKSMITH_RENDER_CACHE"):
+        places |= {Path(kept), Path(kept).resolve()}
+    if browser := os.environ.get("DECKSMITH_CHROMIUM"):
+        places |= {Path(browser).parent, Path(browser).resolve().parent}
+    return sorted(place for place in places if place.exists())
+
+
+async def run(command: Sequence[Any], home: Path) -> tuple[int, str]:
+    """(status, what it said on stderr) of a command; ended at once when this is cancelled, tried again when killed."""
+    environment = {**toolchain.environment(), "HOME": str(home), "TMPDIR": str(home)}
+    attempt = 0
+    while True:
+        attempt += 1
+        with tempfile.TemporaryFile() as words:
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=words,
+            )
+            try:
+                while process.poll() is None:
+                    await asyncio.sleep(0.02)
+            finally:
+                process.kill()
+                process.wait()
+            if attempt == 3 or 0 <= process.returncode < 128:
+                words.seek(0)
+                return process.returncode, words.read().decode("utf-8", "replace").strip()
+
+
+def build() -> None:
+    """Unpack the browser and bundle the runtimes, where they are not there yet (once). Raises cli.Missing."""
+    asyncio.run(bundle())
+
+
+async def bundle(theme: str | None = None) -> None:
+    """Unpack the browser and bundle the runtimes that are not there yet; or the runtime of one theme. Raises cli.Missing."""
+    toolchain.versions()
+    folder, lock = private_folder()
+    command = (
+        [toolchain.node(), toolchain.RENDERER.resolve() / "site.mjs", theme]
+        if theme
+        else [toolchain.node(), toolchain.RENDERER / "build.mjs"]
+    )
+    try:
+        status, words = await run(enclosed("none", False, folder, command), folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+    if status:
+        raise cli.Missing(
+            f"the renderer could not be made ready; run: make setup (status {status}; {words[-300:]})"
+        )
+
+
+async def prepare(home: Path) -> tuple[str, bool]:
+    """Build what is missing and find the strongest walls this host grants: an element of WALLS."""
+    _, walls = await asyncio.gather(bundle(), _walls(home))
+    return walls
+
+
+async def _walls(home: Path) -> tuple[str, bool]:
+    """The strongest of WALLS in which Node runs; none at all only where DECKSMITH_WALLS accepts that, or an image is a wall."""
+    refusals: list[str] = []
+    image = os.environ.get("DECKSMITH_IMAGE")
+    accepted = os.environ.get("DECKSMITH_WALLS", "")
+    if accepted not in ("", "plain"):
+        raise cli.BadConfig(
+            f"DECKSMITH_WALLS is {accepted!r}; it is unset, or plain to do without walls"
+        )
+    for walls, become in WALLS if os.geteuid() == 0 else [pair for pair in WALLS if pair[1]]:
+        if walls == "bubblewrap" and not shutil.which("bwrap"):
+            continue
+        if walls == "plain" and not (accepted or image):
+            raise cli.Missing(
+                f"{NO_WALLS} ({'; '.join(refusals)[:300]}); let users make namespaces (sysctl "
+                "kernel.unprivileged_userns_clone=1), or use the image (make image-render) or bubblewrap; for decks that are "
+                "your own: --walls plain, or DECKSMITH_WALLS=plain"
+            )
+        trial = Path(tempfile.mkdtemp(dir=home))
+        status, words = await run(
+            enclosed(walls, become, trial, [toolchain.node().resolve(), "--version"], readable()),
+            trial,
+        )
+        if status == 0:
+            if walls == "plain" and not image:
+                cli.say(NO_WALLS)
+            return walls, become
+        refusals.append(f"{walls}: {words[-200:]}")
+    raise cli.Missing(f"Node does not run in any cell: {'; '.join(refusals)}")
