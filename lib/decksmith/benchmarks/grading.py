@@ -23,11 +23,9 @@ from typing import Any
 from decksmith.benchmarks import tasks
 from decksmith.benchmarks.graders import choice, code, math
 from decksmith.core import cli, stream
-from decksmith.core.records import prompt_of
+from decksmith.core.records import Record, prompt_of
 from decksmith.core.stream import Fault
 from decksmith.models import registry
-
-Record = dict[str, Any]
 
 SECONDS = 2.0  # of CPU time that a grader has for one row; an answer that takes more is wrong
 WALL = 30  # times as long by the clock: a process that has come to no end by then is looked at a second time

@@ -14,9 +14,9 @@ from typing import Any
 from decksmith import __version__
 from decksmith.benchmarks import tasks
 from decksmith.core import cli, stream
+from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.results import pairs, stats
 
-Record = dict[str, Any]
 Questions = dict[str, list[Record]]  # the samples of each question, in their order
 
 NO_REPLY = {"verdict": "no_answer", "score": 0.0, "answer": None, "truncated": False, "detail": {}}
@@ -82,12 +82,12 @@ def read(numbered: Iterable[tuple[int, Record]]) -> dict[str, Questions]:
             )
         if fault and fault["kind"] == "model":  # no reply, and nobody's fault but the model's
             record = {**record, "grade": dict(NO_REPLY)}
-        found.setdefault(name, {}).setdefault(tasks.question(record), []).append(record)
+        found.setdefault(name, {}).setdefault(prompt_of(record), []).append(record)
     if not found:
         raise cli.BadData("no records on stdin; a summary needs what bench-grade prints")
     for questions in found.values():
         for samples in questions.values():
-            samples.sort(key=_k)
+            samples.sort(key=sample_of)
         _complete(questions)
     return found
 
@@ -120,12 +120,6 @@ def _complete(questions: Questions) -> None:
 def _judge(record: Record) -> str | None:
     judge: str | None = ((record.get("grade") or {}).get("detail") or {}).get("judge")
     return judge
-
-
-def _k(record: Record) -> int:
-    """Which sample of its question a record is."""
-    k: int = ((record.get("gen") or {}).get("sample") or {}).get("k") or 0
-    return k
 
 
 def summarize(questions: Questions, of: int | None = None) -> Record:

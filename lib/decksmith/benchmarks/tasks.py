@@ -26,9 +26,8 @@ from typing import Any
 from decksmith.benchmarks import generators
 from decksmith.benchmarks.graders import plus
 from decksmith.core import cli, stream
+from decksmith.core.records import Record, prompt_of
 from decksmith.models import registry
-
-Record = dict[str, Any]
 
 FIELDS = {
     "title",
@@ -379,11 +378,6 @@ def order(record: Record) -> list[int]:
     return found
 
 
-def question(record: Record) -> str:
-    """The id of the question that a record is a sample of."""
-    return ((record.get("gen") or {}).get("sample") or {}).get("of") or record["id"]
-
-
 def asked(record: Record) -> str:
     """What a row asks, as one text without its template."""
     return " ".join(
@@ -476,7 +470,7 @@ class Prompter:
 
     def _chosen(self, record: Record) -> list[Record]:
         """The examples for a question, none of them the question itself."""
-        fields, ident = record["task"]["fields"], question(record)
+        fields, ident = record["task"]["fields"], prompt_of(record)
         others = [
             place
             for place, shot in enumerate(self.shots)

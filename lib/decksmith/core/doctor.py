@@ -118,12 +118,10 @@ def renderer(report: Report) -> None:
     report.line(done, "renderer", said, "make setup")
 
 
-def sandbox(report):
+def sandbox(report: Report) -> None:
     """In which walls programs run that a model wrote: the strongest of sandbox/launch.py that works here."""
     ask = "from decksmith.sandbox.pool import Pool; pool = Pool(warm=1); print(pool.open()); pool.close()"
-    status, said = run(
-        [ROOT / ".venv/bin/python3", "-c", ask], env=os.environ | {"PYTHONPATH": str(ROOT / "lib")}
-    )
+    status, said = _locked_python(ask)
     report.line(
         status == 0,
         "sandbox",

@@ -24,7 +24,7 @@ from decksmith.core import cli, masking, stream
 from decksmith.core.stream import Fault
 from decksmith.corpus import drafts, elsewhere, workfolders
 from decksmith.corpus.workfolders import GIVEN, Seed, Status
-from decksmith.render.pool import WALLS
+from decksmith.render.cell import WALLS
 
 CELL = cli.ROOT / "lib/decksmith/core/walls.py"
 WORKSPACE = cli.ROOT / "lib/decksmith/corpus/workspace.py"
@@ -53,7 +53,7 @@ ENFORCED = {
     "a time, and what it changes in the home, the working and the run's folders is found by comparison",
 }
 
-Walls = tuple[str, bool]  # of render.pool.WALLS: name, whether root becomes another user
+Walls = tuple[str, bool]  # of render.cell.WALLS: name, whether root becomes another user
 
 
 @dataclass

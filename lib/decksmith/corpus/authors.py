@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from decksmith.core import stream
+from decksmith.core.records import Record
 from decksmith.core.stream import Fault
 from decksmith.corpus import drafts, mend, rules, workfolders
 from decksmith.corpus.workfolders import Seed, Status
 
-Record = dict[str, Any]
 # What an attempt brought: {"rc", "files": {name: text}, "reasons", "noted", "class", "said"}, all but `files` optional.
 Delivery = dict[str, Any]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from decksmith.benchmarks import grading, tasks
 from decksmith.core import cli, stream
+from decksmith.core.records import Record
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -24,8 +25,6 @@ SHOWN = 6000  # characters of a text that a judge is shown
 WIDTH = 384  # of an embedding
 PIECES = 128  # word pieces of a text that are embedded; the model was trained on no more
 BLOCK = 1000  # rows compared at once
-
-Record = dict[str, Any]
 Pair = tuple[int, int, float]  # indices of two texts, and how alike they are
 Encode = Callable[[Any], "ndarray"]  # of n texts, or of n records: shape (n, WIDTH), unit length
 
@@ -274,7 +273,7 @@ async def _judge_all(
     run: Path | str | None,
 ) -> int:
     """Put the judge's verdict into every pair that needs one; returns how many it could not be asked about."""
-    journal = grading.verdicts(run) if run is not None else None
+    journal = grading.verdicts(Path(run)) if run is not None else None
     asker = grading.Judge(
         journal=journal, sampling={"temperature": 0.0, "max_tokens": 1024}, **judge_by
     )

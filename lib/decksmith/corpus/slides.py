@@ -159,7 +159,7 @@ def _headmatter(deck: Deck, seed: dict[str, Any]) -> Iterator[Fault]:
         message = "the deck does not begin with a frontmatter that names theme and title"
         yield wrong(1, "headmatter", message)
     for _, line, message in deck.faults:
-        yield wrong(line, "yaml", message)
+        yield wrong(line or 1, "yaml", message)
     asked = seed.get("theme")
     if deck.theme != asked and not deck.faults:
         line = deck.slides[0].key_line("theme") if deck.slides else 1

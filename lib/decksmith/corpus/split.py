@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli, stream
+from decksmith.core.records import Record
 from decksmith.corpus import overlap
 
-Record = dict[str, Any]
 Sides = dict[str, str | None]  # {id: "train", "test" or None}
 
 

@@ -119,7 +119,7 @@ class Slide:
     title: str | None
     layout: str
     offset: int
-    _marks: dict = field(default_factory=dict, repr=False)
+    _marks: dict[str, Any] = field(default_factory=dict, repr=False)
     content_offset: int = field(default=0, repr=False)
     _yaml_offset: int = field(default=0, repr=False)
 

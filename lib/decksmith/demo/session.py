@@ -386,7 +386,7 @@ class Studio:
 
     async def _heard(
         self, ask: Ask, side: int, client: chat_client.Client, text: list[str]
-    ) -> tuple[str, dict[str, Any] | None]:
+    ) -> tuple[str | None, dict[str, Any] | None]:
         """Have a reply written into `text`: why it ended, and its usage where the endpoint said.
         What is kept of one that broke off ends with too-long, cut-off or time."""
         letters = 0

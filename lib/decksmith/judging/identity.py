@@ -134,7 +134,9 @@ def _sampling(protocol: Protocol, record: Record) -> Record | None:
     }
 
 
-def agreed(records, what, get, expected=None):
+def agreed(
+    records: Iterable[Record], what: str, get: Callable[[Record], Any], expected: Any = None
+) -> Any:
     """The one value that all records with a value share, or None; raises cli.BadData naming the two records that
     differ."""
     first, holder = expected, "the protocol"

@@ -89,7 +89,7 @@ class Offline:
         }
 
 
-def vision_inputs(judging, run, record):
+def vision_inputs(judging: Record, run: Path, record: Record) -> list[Any]:
     """What the verdict of a vision model on a record depends on; `judging` as from identity.judging, `run` the folder."""
     render = record["render"]
     return [
@@ -127,7 +127,7 @@ class Vision:
         )
         self.system, self.schema = protocol.prompt, protocol.schema
 
-    def inputs(self, record):
+    def inputs(self, record: Record) -> list[Any]:
         return vision_inputs(self.judging, self.run, record)
 
     def valid(self, record: Record, value: Record) -> bool:
@@ -200,7 +200,7 @@ class Vision:
             "rubric": self.rubric,
         }
 
-    def _value(self, record, said):
+    def _value(self, record: Record, said: Record) -> Record:
         given = {name: said[name]["score"] for name in scoring.JUDGED}
         made = len(record["render"].get("slides") or [])
         scores, caps = scoring.capped(
@@ -229,7 +229,7 @@ class Vision:
             ],
         }
 
-    def _pictures(self, record):
+    def _pictures(self, record: Record) -> tuple[list[Any], Record]:
         """`({slide: PNG bytes}, what was shown)`: bounded in number (spread evenly) and in bytes (made smaller)."""
         settings = self.protocol.judge
         paths = {
@@ -278,7 +278,7 @@ def _request(record: Record) -> str:
     )
 
 
-def items(record):
+def items(record: Record) -> list[Record]:
     return [{"id": item["id"], "ask": item["ask"]} for item in record.get("checklist") or []]
 
 

@@ -15,7 +15,7 @@ from decksmith.core import cli, stream
 MOST = 2 << 30  # bytes in the folder, some 6000 decks; above it, what was used longest ago goes
 
 
-def folder():
+def folder() -> Path | None:
     """Where they are kept: DECKSMITH_RENDERS (None when it says `off`), else beside the cache of pictures."""
     if place := os.environ.get("DECKSMITH_RENDERS"):
         return None if place == "off" else Path(place)

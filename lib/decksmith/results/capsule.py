@@ -26,11 +26,11 @@ from typing import Any
 from decksmith import __version__
 from decksmith.core import cli, inherit, stream
 from decksmith.core.protocol import Protocol
+from decksmith.core.records import STAGES, Record, prompt_of
 from decksmith.decks import pictures
 from decksmith.judging import identity, judges
 from decksmith.models import registry
 from decksmith.results.explain import clean
-from decksmith.results.summary import Record
 
 Entries = dict[str, bytes | Path]  # the files of a capsule by their paths in it
 
@@ -119,9 +119,8 @@ def pack(paths: Sequence[Path], out: Path) -> Path:
         if prompt := protocol.judge.get("prompt"):
             entries[f"assets/prompts/{prompt}"] = _read(cli.ROOT / "assets/prompts" / prompt)
         known = registry.models()
-        for model in {*(_model(record) for record in records), protocol.judge.get("model")} & set(
-            known
-        ):
+        used = {*(_model(record) for record in records), protocol.judge.get("model")}
+        for model in known.keys() & used:
             entry = known[model]
             models[model] = {
                 "label": entry.label,
@@ -464,7 +463,7 @@ class Replay:
                 {key: value for key, value in record.items() if key not in STAGES},
                 record["id"],
             )
-            gen = record.get("gen") if isinstance(record.get("gen"), dict) else {}
+            gen: Record = record["gen"] if isinstance(record.get("gen"), dict) else {}
             asked = prompts.get(prompt_of(record), {})
             self._same(name, ident, "", {**asked, "id": ident}, row, "prompts")
             entry = replies.get(ident)
@@ -499,7 +498,7 @@ class Replay:
                 self._slides(name, then[ident], again[ident])
             for ident in then:
                 self._count("records")
-                for key in stream.KEYS[::-1]:
+                for key in REPLAYED:
                     old, new = (_without(side[ident].get(key)) for side in (then, again))
                     self._same(name, ident, key, old, new, "numbers of records")
             old, new = (_json(place / "summary.json") for place in (stored, now))
@@ -723,7 +722,7 @@ def _illustrated(
 
         name = protocol.images["provider"]
 
-        def find(self, words: str) -> tuple[bytes, str | None]:
+        def find(self, words: str) -> tuple[bytes, dict[str, Any] | None]:
             item = next((i for i in value.get("items") or [] if i.get("query") == words), None)
             if item is None:
                 raise pictures.Unavailable("the capsule has no picture for it", False)

@@ -6,8 +6,9 @@ nothing; where renderer, judge or network failed, nothing is known, and the deck
 
 from collections.abc import Iterable, Sequence
 
+from decksmith.core.records import Record
 from decksmith.results import stats, text
-from decksmith.results.summary import Record, fault_of, prompt_of
+from decksmith.results.summary import fault_of, prompt_of
 
 ELEMENTS = (
     "code",

@@ -5,10 +5,10 @@ import itertools
 from typing import Any
 
 from decksmith.core import cli
+from decksmith.core.records import Record
 from decksmith.results import pairs, stats, text
 from decksmith.results.pairs import is_headline
 from decksmith.results.runs import caption, judged_by, titles, unmatched
-from decksmith.results.summary import Record
 
 LEVEL = 1 - stats.LEVEL
 

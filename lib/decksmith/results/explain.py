@@ -15,13 +15,13 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record
 from decksmith.decks import clean as cleaning
 from decksmith.decks import pictures, placeholders
 from decksmith.judging import identity
 from decksmith.models import registry
 from decksmith.render import pool
 from decksmith.results import summary
-from decksmith.results.summary import Record
 
 Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, value), oldest first
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli, stream
-from decksmith.results.summary import Record, summarize
+from decksmith.core.records import Record
+from decksmith.results.summary import summarize
 
 PROTOCOL = "scores of another tool"  # stands where a run has the name of its protocol
 

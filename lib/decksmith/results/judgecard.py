@@ -22,12 +22,12 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record
 from decksmith.decks import words as deck_words
 from decksmith.decks.parser import Deck, Slide, visible
 from decksmith.judging import identity, offline, scoring
 from decksmith.render import cache, pool
 from decksmith.results import stats
-from decksmith.results.summary import Record
 
 # Of each deck and version the scores by dimension, one for each repeat, None after a fault of the judge.
 Judgings = dict[tuple[str, str], list[dict[str, float] | None]]
@@ -461,9 +461,7 @@ class _Exam:
                     self.renders.put(version["id"], key, value)
             return value
 
-    async def _judge(
-        self, ident: str, name: str, version: Record, repeat: int
-    ) -> dict[str, float] | None:
+    async def _judge(self, ident: str, name: str, version: Record, repeat: int) -> Record | None:
         """The scores of one judging by dimension, or None after a fault of the judge."""
         version = {**version, "id": f"exam/{ident}/{name.replace(' ', '-')}/{repeat}"}
         async with self.judging:

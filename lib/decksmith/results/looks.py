@@ -11,14 +11,15 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record
 from decksmith.judging import identity as identities
 from decksmith.models import registry
 from decksmith.results import foreign, runs, stats
 from decksmith.results.pairs import HEADLINE, in_order
-from decksmith.results.summary import Record
 
 Kept = dict[tuple[str, str], Record]  # the looks that a folder remembers, by id and inputs
 ORDINALS = (
@@ -124,11 +125,12 @@ def remember(loaded: list[Record], sequential: bool = False) -> Record:
 
 def _looks(loaded: list[Record]) -> list[Record]:
     """The looks that this comparison takes, one for each pair of runs."""
-    at, found = datetime.now(UTC).isoformat(), []
+    at = datetime.now(UTC).isoformat()
+    found: list[Record] = []
     for pair in itertools.combinations(loaded, 2):
         a, b = sorted(pair, key=_model)
         values = in_order(a, b)
-        value = {
+        value: dict[str, Any] = {
             "models": [_model(a), _model(b)],
             "labels": [a["label"], b["label"]],
             "protocol": _protocol(a),

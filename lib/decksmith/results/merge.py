@@ -11,8 +11,9 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record
 from decksmith.judging import identity
-from decksmith.results.summary import Record, prompt_of
+from decksmith.results.summary import prompt_of
 
 FOLDER = re.compile(r"shard-(\d+)-of-(\d+)\Z")
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from decksmith.core import stream
+from decksmith.core.records import Record
 from decksmith.results import sequential, stats
 from decksmith.results.runs import titles
-from decksmith.results.summary import Columns, Record, columns, domains, prompt_of, scales
+from decksmith.results.summary import Columns, columns, domains, prompt_of, scales
 
 if TYPE_CHECKING:
     from decksmith.results.stats import Array

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli, stream
+from decksmith.core.records import Record
 from decksmith.results import claims, text
 from decksmith.results.runs import caption, measures, titles
-from decksmith.results.summary import Record
 
 Tone = dict[str, str]  # colors by what they are for
 Point = tuple[float, float]

@@ -19,9 +19,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
+from decksmith.core.records import Record
 from decksmith.models import registry
 from decksmith.results import runs, stats, text
-from decksmith.results.summary import Record, busy, prompt_of
+from decksmith.results.summary import busy, prompt_of
 
 if TYPE_CHECKING:
     from decksmith.models.registry import Model
@@ -282,7 +283,7 @@ def _rates(group: list[Record], gpus: int | None) -> Record:
     verdict: Record = {"tokens": 0.0, "cost": 0.0}
     asks = judge.get("kind") != "offline"
     if asks:
-        verdict = _each([one.get("usage") for one in judged], known.get(judge.get("model")))
+        verdict = _each([one.get("usage") for one in judged], known.get(judge.get("model") or ""))
     generating = _per(busy(records, ["gen"]), len(replies))
     hours = None
     if gpus and generating and reply["cost"] is None:
@@ -294,7 +295,7 @@ def _rates(group: list[Record], gpus: int | None) -> Record:
         "share": len(judged) / len(records),
         "reply": reply,
         "verdict": verdict,
-        "seconds": _per(busy(records, stream.KEYS), len(records)),
+        "seconds": _per(busy(records), len(records)),
         "judging": _per(busy(records, ["judge"]), len(judged)),
         "gpu_hours": hours,
     }

@@ -2,10 +2,10 @@
 
 import math
 
+from decksmith.core.records import Record
 from decksmith.results import stats, text
 from decksmith.results.claims import turned, verdict
 from decksmith.results.pairs import LIMITS
-from decksmith.results.summary import Record
 
 
 def benchmark(model: str, base: str, entry: Record) -> tuple[str, str]:

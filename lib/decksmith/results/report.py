@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli, pages, stream
+from decksmith.core.records import Record
 from decksmith.results import claims, foreign, looks, tables, text
 from decksmith.results.pairs import is_headline
 from decksmith.results.plots import dimensions, loss, plots
 from decksmith.results.runs import caption, judged_by, offline, titles
-from decksmith.results.summary import Record, fault_of, prompt_of, status_of
+from decksmith.results.summary import fault_of, prompt_of, status_of
 from decksmith.results.tables import spent
 
 Pictures = dict[

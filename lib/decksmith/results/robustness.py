@@ -12,8 +12,9 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from decksmith.core.records import Record
 from decksmith.results import stats, text
-from decksmith.results.summary import TITLES, Columns, Record, columns, prompt_of
+from decksmith.results.summary import TITLES, Columns, columns, prompt_of
 
 if TYPE_CHECKING:
     from decksmith.results.stats import Array

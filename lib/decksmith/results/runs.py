@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli, stream
+from decksmith.core.records import Record
 from decksmith.judging import identity
 from decksmith.models import registry
 from decksmith.results import foreign, verify
-from decksmith.results.summary import TITLES, Record, prompt_of, summarize
+from decksmith.results.summary import TITLES, prompt_of, summarize
 
 OFFLINE = "offline measures, no vision model looked at these pictures"
 FILES = ("protocol.json", "scores.jsonl", "summary.json")  # that every run folder has

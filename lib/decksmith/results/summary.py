@@ -6,21 +6,19 @@ at decks that rendered. Judge, renderer and infra faults are in neither; they ar
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from decksmith import __version__
 from decksmith.core import cli, stream
+from decksmith.core.records import Record
 from decksmith.results import stats, verify
 
 if TYPE_CHECKING:
     from decksmith.results.stats import Array
-
-Record = dict[str, Any]
 Cells = dict[str, float]  # a value for each prompt
 Columns = dict[str, Cells]  # and these for each measure
 
@@ -344,13 +342,21 @@ def _cost(usages: Iterable[Record | None]) -> float | None:
     return round(sum(known), 6) if costs and len(known) == len(costs) else None
 
 
-def busy(records: Iterable[Record], stages: Iterable[str]) -> float | None:
-    """Seconds in which at least one record was in one of these stages, so that a pause between reruns is none; None where
-    no record says."""
+def _work(records: Iterable[Record]) -> Iterator[tuple[str, Record]]:
+    """Each stage that a record went through, and the `by` of what it left, where that says how long it took."""
+    for record in records:
+        for stage, value in record.items():
+            by = value.get("by") if isinstance(value, dict) else None
+            if isinstance(by, dict) and isinstance(by.get("took"), int | float):
+                yield stage, by
+
+
+def busy(records: Iterable[Record], stages: Collection[str] | None = None) -> float | None:
+    """Seconds in which at least one record was in work, in any stage or one of these, so that a pause between reruns is
+    none; None where no record says."""
     spans = []
-    for record, stage in itertools.product(records, list(stages)):
-        by = (record.get(stage) or {}).get("by") or {}
-        if isinstance(by.get("took"), int | float) and by.get("at"):
+    for stage, by in _work(records):
+        if by.get("at") and (stages is None or stage in stages):
             start = datetime.fromisoformat(by["at"]).timestamp()
             spans.append((start, start + by["took"]))
     total, end = 0.0, float("-inf")
@@ -363,11 +369,9 @@ def busy(records: Iterable[Record], stages: Iterable[str]) -> float | None:
 def _seconds(records: list[Record]) -> Record:
     """Seconds of generation, of each stage, and of wall time (`busy`). None where no record says."""
     stages: dict[str, float] = {}
-    for record, key in itertools.product(records, stream.KEYS):
-        took = ((record.get(key) or {}).get("by") or {}).get("took")
-        if isinstance(took, int | float):
-            stages[key] = stages.get(key, 0) + took
-    wall = busy(records, stream.KEYS)
+    for stage, by in _work(records):
+        stages[stage] = stages.get(stage, 0) + by["took"]
+    wall = busy(records)
     return {
         "generation_s": round(stages["gen"], 1) if "gen" in stages else None,
         "wall_s": None if wall is None else round(wall, 1),

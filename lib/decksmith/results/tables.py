@@ -4,11 +4,12 @@ import json
 from typing import Any
 
 from decksmith.core import stream
+from decksmith.core.records import Record
 from decksmith.results import checklist, robustness, stats, text
 from decksmith.results.claims import ranked, settings
 from decksmith.results.pairs import ACCOUNTINGS, is_headline
 from decksmith.results.runs import caption, measures, titles
-from decksmith.results.summary import Record, columns, domains, means
+from decksmith.results.summary import columns, domains, means
 from decksmith.results.verify import few
 
 Table = tuple[str, list[str], list[list[str]], str]  # title, header, rows, note

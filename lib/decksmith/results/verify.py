@@ -11,10 +11,8 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import prompt_of, sample_of
+from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.judging import identity, scoring
-
-Record = dict[str, Any]
 
 SHOWN = 5  # contradictions, and ids, that a message names
 CLOSE = 2e-4  # two rounded figures of another machine may be so far apart

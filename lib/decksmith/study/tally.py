@@ -166,8 +166,11 @@ def _seconds(votes: Sequence[Vote]) -> dict[str, float] | None:
     times = [vote["seconds"] for vote in votes if isinstance(vote.get("seconds"), int | float)]
     if not times:
         return None
-    quartiles = (stats.number(time, 1) for time in numpy.quantile(times, [0.25, 0.5, 0.75]))
-    return dict(zip(("lower", "median", "upper"), quartiles, strict=True))
+    quartiles = numpy.quantile(times, [0.25, 0.5, 0.75])
+    return {
+        name: round(float(time), 1)
+        for name, time in zip(("lower", "median", "upper"), quartiles, strict=True)
+    }
 
 
 def _otherwise(
