@@ -56,10 +56,21 @@ class _Command(click.Command):
         self.format_options(ctx, formatter)
 
 
-def command(doc: str | None) -> Callable[[Callable[..., int | None]], Callable[[], NoReturn]]:
-    """Make a click command of a function: `--help` prints `doc`, the return value is the exit status."""
+class Script:
+    """A script: called, it runs its `command` on the arguments of the process, and ends the process."""
 
-    def wrap(function: Callable[..., int | None]) -> Callable[[], NoReturn]:
+    def __init__(self, command: click.Command) -> None:
+        self.command = command
+
+    def __call__(self) -> NoReturn:
+        sys.stderr = masking.Stream(sys.stderr)
+        sys.exit(_status(self.command))
+
+
+def command(doc: str | None) -> Callable[[Callable[..., int | None]], Script]:
+    """Make a script of a function: `--help` prints `doc`, the return value is the exit status."""
+
+    def wrap(function: Callable[..., int | None]) -> Script:
         @functools.wraps(function)
         def quietly(**options: Any) -> int | None:
             try:
@@ -74,13 +85,7 @@ def command(doc: str | None) -> Callable[[Callable[..., int | None]], Callable[[
 
         settings = {"max_content_width": 110}
         quietly.__doc__ = doc
-        inner = click.command(cls=_Command, context_settings=settings)(quietly)
-
-        def main() -> NoReturn:
-            sys.stderr = masking.Stream(sys.stderr)
-            sys.exit(_status(inner))
-
-        return main
+        return Script(click.command(cls=_Command, context_settings=settings)(quietly))
 
     return wrap
 

@@ -229,7 +229,7 @@ class Vision:
             ],
         }
 
-    def _pictures(self, record: Record) -> tuple[list[Any], Record]:
+    def _pictures(self, record: Record) -> tuple[dict[int, Any], Record]:
         """`({slide: PNG bytes}, what was shown)`: bounded in number (spread evenly) and in bytes (made smaller)."""
         settings = self.protocol.judge
         paths = {
