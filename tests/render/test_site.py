@@ -430,19 +430,24 @@ def test_a_hostile_site_reaches_nothing_and_the_same_page_without_its_walls_does
                         stream.write(
                             tmp_path / f"open-{name}" / path.relative_to(tmp_path / name), data
                         )
-            seen = visits(
-                [
-                    {"url": f"{origin}/open-{name}/build/#/2", "wait": 1500, "blind": True}
-                    for name in WORKING
+
+            def idle(names, wait):
+                """The attacks of which nothing was seen, so many milliseconds after the page came."""
+                seen = visits(
+                    [
+                        {"url": f"{origin}/open-{name}/build/#/2", "wait": wait, "blind": True}
+                        for name in names
+                    ]
+                )
+                hits = b"\n".join(canary.hits)
+                return [
+                    name
+                    for name, one in zip(names, seen, strict=True)
+                    if not reached(one, origin, f"open-{name}") and f"/{name} ".encode() not in hits
                 ]
-            )
-        hits = b"\n".join(canary.hits)
-        idle = [
-            name
-            for name, one in zip(WORKING, seen, strict=True)
-            if not reached(one, origin, f"open-{name}") and f"/{name} ".encode() not in hits
-        ]
-        assert idle == ["webrtc"]
+
+            # On a busy machine some need longer.
+            assert idle(idle(WORKING, 1500), 10_000) == ["webrtc"]
         assert any(
             hit[4:8] == bytes.fromhex("2112a442") for hit in canary.hits
         )  # STUN's cookie: this is what WebRTC sent
