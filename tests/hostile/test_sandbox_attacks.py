@@ -339,13 +339,11 @@ TOKEN = "SALTED-with-something-nobody-knows"
 
 def available():
     """The environments in which a server is tried: {walls: variables}."""
-    found = {
-        "namespaces": {
-            "IMAGES": "off",
-            "PATH": os.defpath if not shutil.which("bwrap", path=os.defpath) else "/nowhere",
-        }
-    }
-    if shutil.which("bwrap"):
+    found = {}
+    if not subprocess.run(["unshare", "--user", "true"], capture_output=True).returncode:
+        hidden = "/nowhere" if shutil.which("bwrap", path=os.defpath) else os.defpath
+        found["namespaces"] = {"IMAGES": "off", "PATH": hidden}
+    if shutil.which("bwrap") and found:
         found["bubblewrap"] = {"IMAGES": "off"}
     if (
         shutil.which("apptainer")
@@ -358,6 +356,8 @@ def available():
 
 
 AVAILABLE = available()
+if not AVAILABLE:  # then the sandbox runs nothing: tests/sandbox/test_pool.py
+    pytest.skip("this machine confines no program, so none is run", allow_module_level=True)
 
 
 class Client:
