@@ -186,32 +186,6 @@ def problem(status: int, message: str, **more: Any) -> web.Response:
     return web.json_response({"error": message, **more}, status=status)
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-async def asked(request: web.Request, **kinds: type | tuple[type, ...]) -> dict[str, Any]:
-    """The JSON object that a request brings, of the named keys alone, each of its type: `await asked(request, pair=str, seconds=(int, float))`.
-    Keys may be missing; JSON's true is no number. Raises HTTPBadRequest naming the key."""
-    try:
-        body = json.loads(await request.read() or b"{}", parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise web.HTTPBadRequest(text="the body is no JSON") from None
-    if not isinstance(body, dict):
-        raise web.HTTPBadRequest(text="the body is no JSON object")
-    if unknown := sorted(body.keys() - kinds):
-        raise web.HTTPBadRequest(
-            text=f"unknown key {', '.join(map(repr, unknown))[:200]}; there are: {', '.join(kinds)}"
-        )
-    for name, value in body.items():
-        kind = kinds[name]
-        if not isinstance(value, kind) or (
-            isinstance(value, bool) and bool not in (kind if isinstance(kind, tuple) else (kind,))
-        ):
-            raise web.HTTPBadRequest(text=f"{name}: not of the right type")
-    return body
-
-
 class Rate:
     """At most `most` events of one key in `seconds` (a bucket that refills evenly); `check` raises HTTPTooManyRequests beyond that."""
 

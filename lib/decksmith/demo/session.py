@@ -24,7 +24,7 @@ from aiohttp import web as http
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.decks import clean, lint
+from decksmith.decks import clean, lint, prompts
 from decksmith.decks import pictures as deck_pictures
 from decksmith.decks.parser import Deck, Slide
 from decksmith.demo.ask import ENDS, INTERRUPTED, Ask, Line, version_id
@@ -67,9 +67,8 @@ def messages(asked: dict[str, Any]) -> list[dict[str, str]]:
     if says:
         stop = "." if user[-1:].isalnum() else ""
         user = f"{user}{stop}\n\n{' '.join(says)}"
-    system = cli.ROOT / "assets" / "prompts" / "deck-system.txt"
     return [
-        {"role": "system", "content": system.read_text(encoding="utf-8").strip()},
+        {"role": "system", "content": prompts.system()},
         {"role": "user", "content": user},
     ]
 
