@@ -10,7 +10,7 @@ from typing import Protocol
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.decks import placeholders
+from decksmith.decks import canvas, placeholders
 
 QUERY_LENGTH = 160  # characters of a query that count; the rest is cut
 PICTURES_PER_DECK = 24  # further queries share the last picture: a deck of ten thousand queries must not stall the batch
@@ -405,10 +405,10 @@ def clean(data: bytes) -> bytes:
                     raise Unavailable(f"a picture of {image.width} x {image.height}", False)
                 image.verify()
             with Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "WEBP")) as image:
-                image.draft("RGB", placeholders.SIZE)
+                image.draft("RGB", canvas.SIZE)
                 turned = ImageOps.exif_transpose(image).convert("RGB")
-                turned.thumbnail(placeholders.SIZE, Image.Resampling.LANCZOS)
-                return placeholders.png(Image.frombytes("RGB", turned.size, turned.tobytes()))
+                turned.thumbnail(canvas.SIZE, Image.Resampling.LANCZOS)
+                return canvas.png(Image.frombytes("RGB", turned.size, turned.tobytes()))
     except Unavailable:
         raise
     except Exception as error:  # Pillow raises OSError, SyntaxError, ValueError, struct.error, bomb errors, .. on hostile bytes
