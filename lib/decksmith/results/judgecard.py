@@ -25,7 +25,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.decks import words as deck_words
 from decksmith.decks.parser import Deck, Slide, visible
-from decksmith.judging import identity, offline, scoring
+from decksmith.judging import identity, rendered, scoring
 from decksmith.render import cache, pool
 from decksmith.results import stats
 
@@ -215,7 +215,7 @@ def deleted_ask(case: Case) -> str | None:
     shown = {n: deck_words.fold(page["text"]) for n, page in pages.items()}
     sole = []
     for feature in asks.get("features") or []:
-        sole.append([n for n, page in pages.items() if offline.shows(page, feature)])
+        sole.append([n for n, page in pages.items() if rendered.shows(page, feature)])
     for heading in asks.get("outline") or []:
         want = set(deck_words.fold(heading).split())
         sole.append(
