@@ -16,16 +16,19 @@ import sys
 import threading
 import traceback
 import types
+from typing import Any, NoReturn, cast
 
 FULL = {errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.EFBIG, errno.EDQUOT}
 _UNLIMITED = resource.RLIM_INFINITY
+_TREE = ast.PyCF_ONLY_AST
+Space = dict[str, Any]  # the names of a program
 
 
-def _execute(code, space, session):
+def _execute(code: str, space: Space, session: bool) -> tuple[str, int]:
     """(status, exit code) of a text in a namespace; what it does not catch is printed as an
     interpreter would."""
     try:
-        tree = compile(code, "main.py", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        tree = cast(ast.Module, compile(code, "main.py", "exec", _TREE, dont_inherit=True))
         last = None  # in a session the value of a last expression is shown
         if session and tree.body and isinstance(tree.body[-1], ast.Expr):
             last = tree.body.pop()
@@ -54,7 +57,7 @@ def _execute(code, space, session):
         return status, 1
 
 
-def _name(error):
+def _name(error: BaseException) -> str:
     """The status of a run that ended with an exception."""
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, MemoryError) or number == errno.ENOMEM:
@@ -65,7 +68,7 @@ def _name(error):
     return "files" if number in FULL else "error"
 
 
-def bound(most, confined):
+def bound(most: dict[str, Any], confined: bool) -> None:
     """Set what bounds each process by itself, as far as we may; `confined`: there are walls."""
     bounds = [
         (resource.RLIMIT_AS, most["memory"], most["memory"] + (32 << 20)),
@@ -88,7 +91,7 @@ def bound(most, confined):
         resource.setrlimit(number, (int(soft), int(hard)))
 
 
-def _counts_alone():
+def _counts_alone() -> bool:
     """Whether the kernel counts the processes of this cell alone: it has its own user (walls.py),
     or the kernel counts by namespace (Linux 5.14). Else the user's others count too, and only the
     guard and the cell's own bound stop them."""
@@ -98,7 +101,7 @@ def _counts_alone():
     return tuple(map(int, version)) >= (5, 14)
 
 
-def open_streams():
+def open_streams() -> None:
     """Python's three standard streams, on the descriptors that are there now."""
     given = io.BufferedReader(io.FileIO(0, closefd=False))
     out, err = (io.BufferedWriter(io.FileIO(number, "w", closefd=False)) for number in (1, 2))
@@ -112,7 +115,7 @@ def open_streams():
         setattr(sys, f"__{name}__", stream)
 
 
-def run(order, note, talk):
+def run(order: dict[str, Any], note: int, talk: socket.socket | None) -> None:
     """Run what was ordered; never returns. `note` tells the guard how it ended: what explains a
     failure, and whether the last line was reached. The stranger could lie there, as about all that
     it says of itself; not about limits and signals."""
@@ -124,22 +127,22 @@ def run(order, note, talk):
     main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"], sys.argv = main, ["main.py"]
     sys.path.insert(0, os.getcwd())
-    builtins.exit = builtins.quit = sys.exit
+    vars(builtins).update(exit=sys.exit, quit=sys.exit)
     if talk:
         _serve(main.__dict__, talk)
     else:
         _once(order["code"], main.__dict__, note)
 
 
-def _once(text, space, note):
+def _once(text: str, space: Space, note: int) -> NoReturn:
     """A program from its first line to its end."""
     own = os.getpid()
     _show(text)
     status, code = _execute(text, space, False)
     if status in ("ok", "exit", "error"):
-        for end in (threading._shutdown, atexit._run_exitfuncs):
+        for module, end in ((threading, "_shutdown"), (atexit, "_run_exitfuncs")):
             try:
-                end()
+                getattr(module, end)()
             except BaseException:
                 traceback.print_exc()
     if not _flush():
@@ -149,7 +152,7 @@ def _once(text, space, note):
     os._exit(code)
 
 
-def _serve(space, talk):
+def _serve(space: Space, talk: socket.socket) -> NoReturn:
     """Texts of a session, each as it comes."""
     own = os.getpid()
     while True:
@@ -168,12 +171,13 @@ def _serve(space, talk):
             continue
 
 
-def _show(code):
+def _show(code: str) -> None:
     """Let tracebacks quote the lines."""
     linecache.cache["main.py"] = (len(code), None, code.splitlines(True), "main.py")
 
 
-def _flush():
+def _flush() -> bool:
+    """Whether all that was printed went out."""
     good = True
     for name in ("stdout", "stderr"):
         try:
@@ -183,7 +187,7 @@ def _flush():
     return good
 
 
-def received(leash, most=1):
+def received(leash: socket.socket, most: int = 1) -> tuple[dict[str, Any], list[int]] | None:
     """(the order that comes in a file in memory, the descriptors behind it), or None at the end.
     `most`: descriptors that are taken."""
     word, files, *_ = socket.recv_fds(leash, 64, most)

@@ -29,6 +29,8 @@ import sys
 import tempfile
 import time
 import types
+from collections.abc import Iterable
+from typing import Any
 
 MOST = 8 << 20  # bytes of files handed back
 # What the stranger's imports find warm: most generated code begins with some of these.
@@ -55,6 +57,7 @@ _PAGE = resource.getpagesize()
 _PIPE = 16 * _PAGE
 with socket.socket(socket.AF_UNIX) as _any:  # a message may begin where a buffer is nearly full
     _SOCKET = _any.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) + (64 << 10)
+Order = dict[str, Any]  # as JSON brings it
 # Loaded by their paths, since the package is not there inside:
 stranger: types.ModuleType
 syscalls: types.ModuleType
@@ -63,17 +66,18 @@ workspace: types.ModuleType  # core/workspace.py
 confined: bool  # whether there are any walls
 
 
-def _load(room, name):
-    place = os.path.join(
-        os.path.dirname(os.path.dirname(os.path.abspath(__file__))), room, f"{name}.py"
-    )
+def _load(room: str, name: str) -> types.ModuleType:
+    """A module of this package by its path."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    place = os.path.join(package, room, f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"decksmith_{name}", place)
+    assert spec and spec.loader  # the name ends in .py
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def _become(order, files, bytecode):
+def _become(order: Order, files: Iterable[int], bytecode: bytes | None) -> None:
     """Turn this fork of the guard into the stranger's process; what it may hold is `files`: stdin,
     stdout, stderr."""
     os.setsid()
@@ -94,7 +98,7 @@ def _become(order, files, bytecode):
         syscalls.install(bytecode)
 
 
-def _excess(most, room):
+def _excess(most: Order, room: str) -> str | None:
     """The name of the bound that the processes of this cell have passed together, or None."""
     memory, tasks, members = 0, 0, []
     for pid in _members():
@@ -118,20 +122,21 @@ def _excess(most, room):
     return "files" if _full(room) else None
 
 
-def _members():
+def _members() -> list[int]:
     """The processes of the cell but the guard: in a namespace of its own, all that it sees."""
     if os.getpid() != 1:
-        return workspace.others()
+        others: list[int] = workspace.others()
+        return others
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
 
-def _full(room):
+def _full(room: str) -> bool:
     """Whether a folder has no room for a byte, or for a file."""
     space = os.statvfs(room)
     return space.f_bavail == 0 or space.f_favail == 0
 
 
-def _buffers(members, most):
+def _buffers(members: list[int], most: int) -> int:
     """Bytes that the kernel may hold for these processes at most: what a pipe takes unless it is
     enlarged, and a stream of AF_UNIX; those on their way from one process to another stand in the
     table of sockets too. `most`: open files of a process."""
@@ -152,7 +157,7 @@ def _buffers(members, most):
     return (len(pipes) + hidden) * _PIPE + sockets * _SOCKET
 
 
-def _share(pid):
+def _share(pid: int) -> int:
     """Its memory in bytes, pages that are shared counted in parts; where it hides that, counted in
     full."""
     try:
@@ -166,7 +171,7 @@ def _share(pid):
             return 0
 
 
-def _end_all():
+def _end_all() -> None:
     """End every other process of the cell and wait until none is left."""
     if os.getpid() != 1:
         workspace.end_all()
@@ -185,7 +190,8 @@ def _end_all():
             time.sleep(0.001)
 
 
-def _lay(home, files):
+def _lay(home: str, files: dict[str, str]) -> None:
+    """Put the files of an order into the folder."""
     for name, data in files.items():
         place = os.path.join(home, name)
         os.makedirs(os.path.dirname(place), exist_ok=True)
@@ -193,16 +199,17 @@ def _lay(home, files):
             file.write(base64.b64decode(data))
 
 
-def _take(home, names):
+def _take(home: str, names: list[str]) -> tuple[dict[str, str], dict[str, str | None]]:
     """({name: base64}, {name: why it was not taken}); all others are dead, so nothing moves under
     the feet."""
-    taken, odd, left = {}, {}, MOST
+    taken: dict[str, str] = {}
+    odd: dict[str, str | None] = {}
+    left = MOST
     for name in names:
         place = os.path.join(home, name)
         try:
-            if os.path.realpath(place) != os.path.join(
-                os.path.realpath(home), os.path.normpath(name)
-            ):
+            direct = os.path.join(os.path.realpath(home), os.path.normpath(name))
+            if os.path.realpath(place) != direct:
                 raise OSError(0, "it is or lies behind a symbolic link")
             data = workspace.take(place, left)
             taken[name], left = base64.b64encode(data).decode(), left - len(data)
@@ -211,7 +218,7 @@ def _take(home, names):
     return taken, odd
 
 
-def _keep(leash, home, bytecode):
+def _keep(leash: socket.socket, home: str, bytecode: bytes | None) -> Order | None:
     """Serve one order: the report on it."""
     ordered = stranger.received(leash, 6)
     if ordered is None:
@@ -249,7 +256,7 @@ def _keep(leash, home, bytecode):
     return _report(order, home, code, why, hears)
 
 
-def _report(order, home, code, why, hears):
+def _report(order: Order, home: str, code: int | None, why: str | None, hears: int) -> Order:
     """End what is left of a run, and say what became of it. `code`, `why`: of _watch; `hears`: the
     stranger's own word."""
     try:
@@ -262,7 +269,7 @@ def _report(order, home, code, why, hears):
     _end_all()
     taken, odd = _take(home, order["take"])
     return {
-        "status": why or _status(code, said),
+        "status": why or _status(code or 0, said),
         "code": code,
         "left": max(left, 0),
         "finished": said == "ok",
@@ -271,12 +278,15 @@ def _report(order, home, code, why, hears):
     }
 
 
-def _watch(leash, pid, woken, most, home, ends):
+def _watch(
+    leash: socket.socket, pid: int, woken: int, most: Order, home: str, ends: float | None
+) -> tuple[int | None, str | None]:
     """(exit code, None) of the stranger's process when it ends, or (None, why it has to): killed,
     timeout, or a bound that all processes together passed. `woken` says that a child may have
     ended; `ends`: time.monotonic, or None."""
     step = 0.02
     looks = time.monotonic() + step
+    heard: list[Any] = [leash, woken]
     while True:
         now = time.monotonic()
         if now >= looks:  # by the clock: what wakes us all the time does not keep us from it
@@ -286,7 +296,8 @@ def _watch(leash, pid, woken, most, home, ends):
             looks = now + step
         if ends and now >= ends:
             return None, "timeout"
-        ready = select.select([leash, woken], [], [], max(0, min(looks, ends or looks) - now))[0]
+        patience = max(0, min(looks, ends or looks) - now)
+        ready = select.select(heard, [], [], patience)[0]
         if leash in ready:
             word = leash.recv(64)
             if word in (b"", b"end"):
@@ -294,21 +305,23 @@ def _watch(leash, pid, woken, most, home, ends):
             _lead(word, pid)
         if woken in ready:
             os.read(woken, 512)
-            code = workspace.reap(pid)
+            code: int | None = workspace.reap(pid)
             if code is not None:
                 return code, None
 
 
-def _status(code, said):
+def _status(code: int, said: str) -> str:
     """How a run ended that ended by itself; `said`: its own word on why."""
     if code == 0:
         return "ok"
     if code < 0:
-        return {signal.SIGXCPU: "timeout", signal.SIGXFSZ: "files"}.get(-code, "killed")
+        bounds = {int(signal.SIGXCPU): "timeout", int(signal.SIGXFSZ): "files"}
+        return bounds.get(-code, "killed")
     return said if said in ("memory", "processes", "files") else "error"
 
 
-def _lead(word, pid):
+def _lead(word: bytes, pid: int) -> None:
+    """Do what a word of the leash asks for."""
     if word == b"interrupt":
         os.kill(pid, signal.SIGINT)
     elif word in (b"stop", b"go") and os.getpid() == 1:
@@ -318,7 +331,7 @@ def _lead(word, pid):
             pass
 
 
-def _try(bytecode):
+def _try(bytecode: bytes) -> None:
     """Raises OSError where the kernel does not take the filter."""
     child = os.fork()
     if not child:
@@ -331,7 +344,7 @@ def _try(bytecode):
         raise OSError(errno.ENOSYS, "the kernel takes no system call filter")
 
 
-def _serve(spec, leash):
+def _serve(spec: Order, leash: socket.socket) -> None:
     """In a fork: enter the cell, serve one order, end."""
     global confined
     confined = spec["walls"] != "none"
