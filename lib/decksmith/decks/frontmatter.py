@@ -1,4 +1,6 @@
-"""The frontmatter of a slide: YAML 1.2 (core schema) as Slidev reads it, bounded against hostile text."""
+"""The frontmatter of a slide as Slidev reads it, bounded against hostile text.
+
+That is YAML 1.2, core schema."""
 
 import functools
 import re
