@@ -34,7 +34,7 @@ JOBS ?=
 SHARD ?=
 # Where it is shown: the report's folder in results/reports, and the training run whose loss it
 # shows.
-NAME ?= $(PROTOCOL)
+NAME ?= $(UNDER)
 TRAINING ?=
 # Where it runs: in images (on), on this machine (off), or as there are (auto).
 IMAGES ?= auto
@@ -44,15 +44,17 @@ export IMAGES
 RULES := assets/protocols/$(PROTOCOL).toml
 RULES += $(patsubst %,assets/protocols/%.toml,$(shell sed -n 's/^extends = "\(.*\)"$$/\1/p' \
   $(RULES) 2> /dev/null))
-RUNS := $(MODEL:%=results/runs/%)
+# A run lies by its model, its protocol and, where they are not ours, its prompts: none overwrites another.
+UNDER := $(PROTOCOL)$(patsubst %,@%,$(basename $(notdir $(filter-out data/prompts.jsonl,$(PROMPTS)))))
+RUNS := $(MODEL:%=results/runs/%/$(UNDER))
 PARTS := $(RUNS:%=%$(if $(SHARD),/shard-$(subst /,-of-,$(SHARD))))
 REPORT := results/reports/$(NAME)
 CODE := $(shell find lib/decksmith -name "*.py") $(wildcard assets/renderer/*.mjs assets/prompts/*) assets/renderer/package-lock.json assets/models.toml
-# A run or a report is redone when its settings change: they stand in the name of an empty file in
-# its folder.
+# A run is redone for another LIMIT, a report for other models: they stand in the name of an empty
+# file in its folder.
 space := $(subst ,, )
 comma := ,
-FOR_RUN := .for-$(PROTOCOL)-$(or $(LIMIT),all)-$(basename $(notdir $(PROMPTS)))
+FOR_RUN := .for-$(or $(LIMIT),all)
 FOR_REPORT := .for-$(subst $(space),+,$(strip $(MODEL)))
 
 ##@ Measure
@@ -112,6 +114,19 @@ merge: $(RUNS:%=%/prompts.jsonl)
 	  bin/run-merge --protocol $(PROTOCOL) --run $$run < $$run/prompts.jsonl > $$run/scores.jsonl.$$$$.tmp
 	  mv $$run/scores.jsonl.$$$$.tmp $$run/scores.jsonl
 	done
+
+# What follows reads finished runs, and never asks a model.
+.PHONY: runs report
+## runs: the finished runs, with their decks, scores and cost
+runs: .venv/.python
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.results.layout
+
+## report: the report of MODEL's finished runs again
+report: .venv/.python
+	bin/run-plot --out $(REPORT)/plots $(RUNS) > /dev/null
+	bin/run-report --out $(REPORT) $(TRAINING:%=--training %) $(RUNS) > /dev/null
+	bin/run-compare $(RUNS)
+	echo "Open the report: file://$(abspath $(REPORT))/index.html"
 
 .PHONY: plan register
 # EFFECT=0.3: the designs that find it.
@@ -210,7 +225,7 @@ serve: .venv/.python $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/n
 finetuned: run-tools
 	bin/model-wait --timeout 60 > /dev/null
 	$(MAKE) results/reports/finetuned/index.html MODEL="$(PAIR)" NAME=finetuned
-	bin/run-compare --model-only $(PAIR:%=results/runs/%)
+	bin/run-compare --model-only $(PAIR:%=results/runs/%/$(UNDER))
 
 ##@ Nothing else broke
 # General benchmarks (assets/benchmarks): "aime25:8 gsm8k:1" asks each question of the first eight

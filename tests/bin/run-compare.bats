@@ -80,9 +80,9 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
 }
 
 @test "a run that is not there names the command that makes it" {
-  run run-compare results/runs/gpt-5.4
+  run run-compare results/runs/gpt-5.4/offline
   assert_failure 69
-  assert_output 'run-compare: there is no run results/runs/gpt-5.4; `make baseline MODEL=gpt-5.4` makes it'
+  assert_output 'run-compare: there is no run results/runs/gpt-5.4/offline; `make baseline MODEL=gpt-5.4 PROTOCOL=offline` makes it'
 }
 
 @test "help is the script's own header" {

@@ -21,7 +21,7 @@ from decksmith.decks import pictures, placeholders
 from decksmith.judging import identity
 from decksmith.models import registry
 from decksmith.render import pool
-from decksmith.results import summary
+from decksmith.results import layout, summary
 
 Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, value), oldest first
 
@@ -104,12 +104,8 @@ def _rows(path: Path) -> dict[str, Record]:
 
 def _record(run: Path, ident: str, journals: Journals) -> tuple[Record, str]:
     """The record, and in words where it was found: scores.jsonl, or else the prompt with what the journals hold."""
-    if not run.is_dir():
-        known = sorted(path.name for path in (cli.ROOT / "results/runs").glob("*/"))
-        raise cli.Missing(
-            f"there is no run {run}; "
-            + (f"results/runs has: {', '.join(known)}" if known else "make baseline makes one")
-        )
+    if not any((run / name).exists() for name in ("scores.jsonl", "prompts.jsonl", "journal")):
+        raise layout.missing(run)
     scored = _rows(run / "scores.jsonl")
     if ident in scored:
         return scored[ident], "scores.jsonl"
@@ -143,15 +139,12 @@ class Rerun:
 
     def __init__(self, run: Path, record: Record, protocol: str | None) -> None:
         self.run = run
-        self.limit: str | None = None
-        self.prompts = "prompts"
-        for mark in sorted(run.glob(".for-*")):  # the Makefile says there what the run was made for
-            if found := re.fullmatch(r"\.for-(.+?)-(all|\d+)(?:-(.+))?", mark.name):
-                protocol = protocol or found[1]
-                self.limit, self.prompts = found[2], found[3] or "prompts"
+        # The Makefile says by a file's name how many prompts the run was made for.
+        limits = [mark.name.removeprefix(".for-") for mark in sorted(run.glob(".for-*"))]
+        self.limit = limits[-1] if limits else None
         self.name = protocol or _protocol_of(run) or "offline"
         model = ((record.get("gen") or {}).get("model") or {}).get("name")
-        self.model = str(model or run.resolve().name)
+        self.model = str(model or layout.run_name(run))
 
     def protocol(self) -> Protocol:
         return Protocol.load(self.name)
@@ -209,15 +202,10 @@ class Rerun:
         """The commands that do the record again: make's where the run is one of its own, else the pipeline."""
         run, name = shlex.quote(str(self.run)), shlex.quote(self.name)
         lines = ["", "To do it again"]
-        if self.limit and self.run.resolve().parent == (cli.ROOT / "results/runs").resolve():
+        if self.limit and self.run.resolve().is_relative_to(layout.RUNS.resolve()):
             limit = "" if self.limit == "all" else self.limit
-            model = shlex.quote(self.run.resolve().name)
-            prompts = ""
-            if self.prompts != "prompts":
-                prompts = f" PROMPTS={shlex.quote(f'data/{self.prompts}.jsonl')}"
-            lines.append(
-                f"  rm -f {run}/scores.jsonl; make baseline MODEL={model} PROTOCOL={name} LIMIT={limit}{prompts}"
-            )
+            make = layout.make_command(self.run)
+            lines.append(f"  rm -f {run}/scores.jsonl; {make} LIMIT={limit}")
         else:
             sample = (record.get("gen") or {}).get("sample") or {}
             asked = sample.get("of") or record["id"]
