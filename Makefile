@@ -32,6 +32,9 @@ LIMIT ?= $(if $(filter file,$(origin MODEL)),12)
 # array of jobs; make merge joins the parts.
 JOBS ?=
 SHARD ?=
+# What it may cost: BUDGET=5 stops a model's replies, and its judge, at 5 USD each. Without it a
+# terminal is asked before anything is spent; YES=1 agrees elsewhere.
+BUDGET ?=
 # Where it is shown: the report's folder in results/reports, and the training run whose loss it
 # shows.
 NAME ?= $(UNDER)
@@ -79,19 +82,24 @@ $(RUNS:%=%/summary.json): %/summary.json: %/scores.jsonl
 # nothing. Temporary names are the
 # shell's own ($$$$): a make that was cut off may still be at work beside the next.
 $(PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/prompts.jsonl $(CODE) | \
-  run-tools
+  run-tools agreed
 	export TOTAL=$$(wc -l < $<)
 	$(call SAY,$*: $$TOTAL decks asked for$(comma) rendered$(comma) judged)
-	bin/chat-generate --model $(firstword $(subst /, ,$*)) --protocol $(PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) < $< |
+	bin/chat-generate --model $(firstword $(subst /, ,$*)) --protocol $(PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) $(BUDGET:%=--budget %) < $< |
 	  bin/deck-parse --run $(@D) |
 	  bin/deck-illustrate --protocol $(PROTOCOL) --run $(@D) |
 	  bin/deck-render --protocol $(PROTOCOL) --run $(@D) |
-	  bin/deck-judge --protocol $(PROTOCOL) --run $(@D) |
+	  bin/deck-judge --protocol $(PROTOCOL) --run $(@D) $(BUDGET:%=--budget %) |
 	  bin/deck-scan --run $(@D) |
 	  bin/deck-score --protocol $(PROTOCOL) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
 	# A deck without a score through no fault of its model's is done again by the next make: older than its prompts.
 	! grep -qE '"kind":"(renderer|judge|infra)"' $@ || touch -t 197001020000 $@
+
+# Once for all of MODEL: what is lacking, and what that costs.
+.PHONY: agreed
+agreed: $(PARTS:%=%/prompts.jsonl) | run-tools
+	bin/within tools python3 -m decksmith.results.spending --protocol $(PROTOCOL) $(BUDGET:%=--budget %) $(PARTS)
 
 $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(RULES) %/$(FOR_RUN) | run-tools
 	$(call SAY,$(@D): prompts of $(PROTOCOL)$(LIMIT:%=$(comma) %))

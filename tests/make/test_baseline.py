@@ -100,6 +100,23 @@ def test_other_prompts_have_a_run_of_their_own(root):
     ]
 
 
+def test_money_is_spent_only_where_somebody_agrees(root):
+    with open(root / "assets/models.toml", "a") as registry:
+        registry.write("price = { prompt = 1, completion = 4 }\n")
+    refused = baseline(root)
+    assert refused.returncode != 0 and asked(root) == 0
+    assert "fake: 4 replies, 1000 + 4000 tokens each (assumed): about 0.07 USD" in refused.stdout
+    assert (
+        "nothing was asked; YES=1 agrees to this, BUDGET=5 to at most 5 USD a model"
+        in refused.stdout
+    )
+    broke = baseline(root, "BUDGET=0.0001")
+    assert broke.returncode != 0 and "the budget of 0.0001 USD is used up" in broke.stdout
+    assert asked(root) == 0
+    assert baseline(root, "YES=1").returncode == 0
+    assert asked(root) == 4
+
+
 @pytest.mark.parametrize("target", ["vote", "report", "plan", "capsule"])
 def test_what_reads_runs_never_asks_a_model(root, target):
     done = subprocess.run(
@@ -200,7 +217,7 @@ def test_the_published_protocol_runs_over_an_api_that_misbehaves(tmp_path):
             and "set SOME_KEY in the environment or in .env" in keyless.stdout
         )
         done = subprocess.run(
-            command, env=environment(root, SOME_KEY="sk-not-to-be-seen"), **options
+            [*command, "YES=1"], env=environment(root, SOME_KEY="sk-not-to-be-seen"), **options
         )
         assert done.returncode == 0, done.stdout
         assert "sk-not-to-be-seen" not in done.stdout

@@ -9,17 +9,18 @@ import re
 import shlex
 import textwrap
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import Record
+from decksmith.core.records import Record, sample_of
 from decksmith.decks import clean as cleaning
 from decksmith.decks import pictures, placeholders
 from decksmith.judging import identity
 from decksmith.models import registry
+from decksmith.models.registry import Model
 from decksmith.render import pool
 from decksmith.results import layout, summary
 
@@ -51,7 +52,7 @@ def screen(run: Path, ident: str, protocol: str | None = None) -> list[str]:
     Raises cli.Missing when there is no such run, cli.BadData when it has no record of that id.
     """
     run = Path(run)
-    journals = _journals(run)
+    journals = read_journals(run)
     record, source = _record(run, ident, journals)
     chosen = Rerun(run, record, protocol)
     blocks = [
@@ -80,7 +81,7 @@ def screen(run: Path, ident: str, protocol: str | None = None) -> list[str]:
 # Where the record comes from
 
 
-def _journals(run: Path) -> Journals:
+def read_journals(run: Path) -> Journals:
     """What the run's journals hold; damaged lines are passed over."""
     found: Journals = {stage: [] for stage in STAGES}
     for stage in STAGES:
@@ -134,6 +135,22 @@ def _record(run: Path, ident: str, journals: Journals) -> tuple[Record, str]:
     )
 
 
+def asking(entry: Model, protocol: Protocol) -> Callable[[Record], Record]:
+    """What this model would be asked for a record, as chat-generate asks it; nothing is asked here."""
+    from decksmith.models import client
+
+    entry.key_env = None
+    sampling = protocol.sampling | entry.params
+    seed, entry.params = sampling.pop("seed", None), {}
+    asker = client.Client(entry)
+
+    def request(record: Record) -> Record:
+        own = None if seed is None else seed + sample_of(record)
+        return asker.request(record["messages"], sampling, seed=own)
+
+    return request
+
+
 class Rerun:
     """What a rerun would be made with: the protocol and the model as they are now."""
 
@@ -157,15 +174,7 @@ class Rerun:
     # The same data as the stage's script gives to stream.stage.
 
     def gen_inputs(self, record: Record) -> Record:
-        from decksmith.models import client
-
-        entry = registry.model(self.model)
-        entry.key_env = None  # nothing is asked here
-        sampling = self.protocol().sampling | entry.params
-        seed, entry.params = sampling.pop("seed", None), {}
-        if seed is not None:
-            seed += ((record.get("gen") or {}).get("sample") or {}).get("k", 0)
-        return client.Client(entry).request(record["messages"], sampling, seed=seed)
+        return asking(registry.model(self.model), self.protocol())(record)
 
     def deck_inputs(self, record: Record) -> list[Any]:
         return ["clean-1", record["gen"].get("text"), record["gen"].get("reasoning")]

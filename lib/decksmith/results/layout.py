@@ -32,9 +32,9 @@ def make_command(folder: Path) -> str:
     return f"{command} PROTOCOL={protocol}" + (f" PROMPTS={prompts}.jsonl" if prompts else "")
 
 
-def finished(runs: Path = RUNS) -> Iterator[Path]:
+def finished(runs: Path | None = None) -> Iterator[Path]:
     """The run folders that have a summary, ordered by model and protocol."""
-    yield from sorted(path.parent for path in runs.glob("*/*/summary.json"))
+    yield from sorted(path.parent for path in (runs or RUNS).glob("*/*/summary.json"))
 
 
 def missing(folder: Path) -> cli.Missing:
@@ -46,7 +46,7 @@ def missing(folder: Path) -> cli.Missing:
     return cli.Missing(f"there is no run {folder}; `{make_command(folder)}` makes it")
 
 
-def table(runs: Path = RUNS) -> list[str]:
+def table(runs: Path | None = None) -> list[str]:
     """The finished runs, a line each: model, protocol, decks, Overall, USD, day, and the folder."""
     rows = [("model", "protocol", "decks", "overall", "USD", "made", "folder")]
     for folder in finished(runs):
@@ -66,7 +66,7 @@ def table(runs: Path = RUNS) -> list[str]:
             )
         )
     if len(rows) == 1:
-        return [f"no finished run in {runs}; `make baseline` makes the first"]
+        return [f"no finished run in {runs or RUNS}; `make baseline` makes the first"]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
