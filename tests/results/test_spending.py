@@ -93,12 +93,15 @@ def test_tokens_are_those_of_the_model_s_earlier_runs(root):
     assert bill.usd(bill.completion) == pytest.approx(3 * (100 * 1 + 1500 * 4) / 1e6)
 
 
-def test_a_price_is_read_from_the_endpoint_s_list_of_models(root):
+def test_a_price_is_read_from_the_endpoint_s_list_of_models(root, monkeypatch):
+    folder, _ = run(root, "hidden")
+    with pytest.raises(cli.BadConfig, match="set HIDDEN_KEY in the environment"):
+        bills(folder)
+    monkeypatch.setenv("HIDDEN_KEY", "sk-0123456789")
     server, url = endpoint(root, "--model", "hidden", "--pricing", "2e-6,8e-6")
     try:
         text = (root / "models.toml").read_text().replace("http://127.0.0.1:9/v1", url)
         (root / "models.toml").write_text(text)
-        folder, _ = run(root, "hidden")
         (bill,) = bills(folder)
         assert bill.price == pytest.approx({"prompt": 2, "completion": 8})
     finally:

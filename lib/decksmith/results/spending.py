@@ -19,6 +19,7 @@ import requests
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.models import registry
+from decksmith.models.client import Client
 from decksmith.models.registry import Model
 from decksmith.results import explain, layout
 
@@ -67,7 +68,8 @@ def costs(entry: Model) -> bool:
 
 
 def bills(protocol: Protocol, folders: Sequence[Path]) -> list[Bill]:
-    """What these runs will ask of paid models. Raises cli.BadConfig for a model that the registry does not have."""
+    """What these runs will ask of paid models. Raises cli.BadConfig for a model
+    that the registry does not have, or whose key is not set."""
     found = []
     known = registry.models()
     judge = known.get(protocol.judge.get("model") or "")
@@ -80,7 +82,10 @@ def bills(protocol: Protocol, folders: Sequence[Path]) -> list[Bill]:
         if judge and costs(judge):
             limit = (protocol.judge.get("sampling") or {}).get("max_tokens")
             found.append(_bill(judge, "judge", wanted["judge"], limit))
-    return [bill for bill in found if bill.requests]
+    asked = [bill for bill in found if bill.requests]
+    for bill in asked:
+        Client(replace(bill.model))  # a key that is not set is said before anybody agrees
+    return asked
 
 
 def missing(folder: Path, entry: Model, protocol: Protocol) -> dict[str, int]:
