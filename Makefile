@@ -20,7 +20,7 @@ endif
 # Who is asked: models by their names in assets/models.toml.
 MODEL ?= smol smol-outline
 # What they are asked, and by which judge and weights (assets/protocols); the prompts, of which a
-# protocol takes some.
+# protocol takes some. PROMPTS=mine.txt: your own, a request a line (docs/prompts.md).
 PROTOCOL ?= offline
 PROMPTS ?= data/prompts.jsonl
 # How many, drawn over all domains; a larger number keeps those of a smaller one. The embedded
@@ -50,6 +50,7 @@ RULES += $(patsubst %,assets/protocols/%.toml,$(shell sed -n 's/^extends = "\(.*
 # A run lies by its model, its protocol and, where they are not ours, its prompts: none overwrites another.
 UNDER := $(PROTOCOL)$(patsubst %,@%,$(basename $(notdir $(filter-out data/prompts.jsonl,$(PROMPTS)))))
 RUNS := $(MODEL:%=results/runs/%/$(UNDER))
+OWN := $(if $(filter-out data/prompts.jsonl,$(PROMPTS)),bin/prompt-check --protocol $(PROTOCOL) < $(PROMPTS) |)
 PARTS := $(RUNS:%=%$(if $(SHARD),/shard-$(subst /,-of-,$(SHARD))))
 REPORT := results/reports/$(NAME)
 CODE := $(shell find lib/decksmith -name "*.py") $(wildcard assets/renderer/*.mjs assets/prompts/*) assets/renderer/package-lock.json assets/models.toml
@@ -103,7 +104,7 @@ agreed: $(PARTS:%=%/prompts.jsonl) | run-tools
 
 $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(RULES) %/$(FOR_RUN) | run-tools
 	$(call SAY,$(@D): prompts of $(PROTOCOL)$(LIMIT:%=$(comma) %))
-	bin/record-sample --protocol $(PROTOCOL) $(if $(LIMIT),--shuffle --limit $(LIMIT)) $(SHARD:%=--shard %) < $< > $@.$$$$.tmp
+	$(OWN) bin/record-sample --protocol $(PROTOCOL) $(if $(LIMIT),--shuffle --limit $(LIMIT)) $(SHARD:%=--shard %) $(if $(OWN),,< $<) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
 
 $(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT):

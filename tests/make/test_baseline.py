@@ -84,10 +84,10 @@ def test_a_larger_limit_asks_only_for_what_is_new_and_a_smaller_one_nothing(root
 def test_other_prompts_have_a_run_of_their_own(root):
     assert baseline(root, "LIMIT=1").returncode == 0
     kept = scores(root)
-    rows = (root / "data/prompts.jsonl").read_text().splitlines()
-    (root / "data/mine.jsonl").write_text(rows[-1] + "\n")
-    done = baseline(root, "PROMPTS=data/mine.jsonl")
+    (root / "mine.txt").write_text("Six slides on tide pools for a school class\n")
+    done = baseline(root, "PROMPTS=mine.txt")
     assert done.returncode == 0, done.stdout
+    assert "lacks a checklist, language, theme" in done.stdout
     assert "results/reports/offline@mine/index.html" in done.stdout
     assert len(scores(root, "fake", "offline@mine")) == 1
     assert scores(root) == kept
