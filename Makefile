@@ -62,11 +62,16 @@ FOR_RUN := .for-$(or $(LIMIT),all)
 FOR_REPORT := .for-$(subst $(space),+,$(strip $(MODEL)))
 
 ##@ Measure
+define COMPARED
+bin/run-compare --page $(REPORT)/compare.md $(RUNS)
+echo "Every table: $(REPORT)/compare.md"
+echo "Open the report: file://$(abspath $(REPORT))/index.html"
+echo "Next: make vote (people decide), make plan EFFECT=0.3 (how many prompts find 0.3), make runs"
+endef
 .PHONY: baseline
 ## baseline: decks by MODEL: asked for, rendered, judged, scored, compared, reported
 baseline: $(REPORT)/index.html
-	bin/run-compare $(RUNS)
-	echo "Open the report: file://$(abspath $<)"
+	$(COMPARED)
 
 $(REPORT)/index.html: $(RUNS:%=%/summary.json) assets/models.toml \
   $(wildcard assets/web/report.*) assets/web/element.js $(REPORT)/$(FOR_REPORT)
@@ -134,8 +139,7 @@ runs: .venv/.python
 report: .venv/.python
 	bin/run-plot --out $(REPORT)/plots $(RUNS) > /dev/null
 	bin/run-report --out $(REPORT) $(TRAINING:%=--training %) $(RUNS) > /dev/null
-	bin/run-compare $(RUNS)
-	echo "Open the report: file://$(abspath $(REPORT))/index.html"
+	$(COMPARED)
 
 .PHONY: plan register
 # EFFECT=0.3: the designs that find it.

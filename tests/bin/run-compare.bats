@@ -16,6 +16,17 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_line --partial 'run-compare: nothing can be said: SmolLM2 135M: 2 of 12 decks have no score (judge faults 1, infra faults 1; at most 1 % may); `make baseline MODEL=smol`'
 }
 
+@test "with --page a terminal gets what fits, and the file all of it" {
+  run --separate-stderr run-compare --page page.md "$RUNS/smol" "$RUNS/smol-outline"
+  assert_failure 65
+  for line in "${lines[@]}"; do [ "${#line}" -le 100 ] || fail "$line"; done
+  assert_line --regexp '^model +rendered +Verifiable part \(offline\) +design +content +coherence'
+  assert_output --partial 'Headline: '
+  refute_output --partial 'Paired by prompt'
+  run cat page.md
+  assert_output --partial '**Paired by prompt**'
+}
+
 @test "the order of the arguments changes nothing" {
   run-compare "$RUNS/smol" "$RUNS/smol-outline" > one || true
   run-compare "$RUNS/smol-outline" "$RUNS/smol" > two || true
