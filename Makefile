@@ -90,7 +90,8 @@ $(RUNS:%=%/summary.json): %/summary.json: %/scores.jsonl
 $(PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/prompts.jsonl $(CODE) | \
   run-tools agreed
 	export TOTAL=$$(wc -l < $<)
-	$(call SAY,$*: $$TOTAL decks asked for$(comma) rendered$(comma) judged)
+	export LIVE=$(@D)/.live
+	echo "# $(subst results/runs/,,$(@D))" > $$LIVE
 	bin/chat-generate --model $(firstword $(subst /, ,$*)) --protocol $(PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) $(BUDGET:%=--budget %) < $< |
 	  bin/deck-parse --run $(@D) |
 	  bin/deck-illustrate --protocol $(PROTOCOL) --run $(@D) |
