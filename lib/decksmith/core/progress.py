@@ -38,6 +38,7 @@ class Progress:
         self.all_faults: dict[str, Counter[str]] = {}  # by stage
         self.started, self.told, self.tenth, self.read = time.monotonic(), 0.0, 0, 0
         self.name = cli.NAME
+        self.paced = (0, 0.0)  # the slowest stage's count, and after how many seconds it was reached
         self.count = self.good = 0
         self.ended = threading.Event()
         self.drawer: threading.Thread | None = None
@@ -97,7 +98,10 @@ class Progress:
         slowest = min((count for count in (*self.seen.values(), self.count) if count), default=0)
         if not self.total or not slowest or slowest >= self.total:
             return ""
-        seconds = elapsed / slowest * (self.total - slowest)
+        if slowest != self.paced[0]:
+            self.paced = (slowest, elapsed)
+        count, reached = self.paced
+        seconds = max(1.0, reached / count * self.total - elapsed)
         return f"{seconds:.0f} s left" if seconds < 90 else f"{seconds / 60:.0f} min left"
 
     def _tell(self) -> None:
