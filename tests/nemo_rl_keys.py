@@ -1,9 +1,10 @@
 """Write assets/recipes/nemo-rl-keys.txt: the names of the keys that one version of NeMo-RL's SFT takes, read from its sources.
 
-  python3 tests/nemo_rl_keys.py CHECKOUT > assets/recipes/nemo-rl-keys.txt
-  bin/within train python3 tests/nemo_rl_keys.py /opt/nemo-rl > assets/recipes/nemo-rl-keys.txt
+  python3 tests/nemo_rl_keys.py CHECKOUT v0.7.0 > assets/recipes/nemo-rl-keys.txt
+  bin/within train python3 tests/nemo_rl_keys.py /opt/nemo-rl v0.7.0 > assets/recipes/nemo-rl-keys.txt
 
-CHECKOUT has nemo_rl and examples. Nothing of it is imported: the classes of its configuration are parsed, and the keys of
+CHECKOUT has nemo_rl and examples; its version is that of the tag of the train image in containers/images.lock (commit 19244a09,
+of which the released image is reported to be made, calls itself 0.6.0; its keys are those of the tag). Nothing of it is imported: the classes of its configuration are parsed, and the keys of
 examples/configs/sft.yaml and the parameters of the data set's class (OpenAIFormatDataset) are added.
 """
 
@@ -79,17 +80,6 @@ def parameters(known: dict[str, ast.ClassDef], name: str) -> list[str]:
     raise SystemExit(f"{name} has no constructor")
 
 
-def version(root: Path) -> str:
-    """`v0.7.0`, of nemo_rl/package_info.py."""
-    text = (root / "nemo_rl/package_info.py").read_text()
-    values = {
-        ast.unparse(node.targets[0]): ast.literal_eval(node.value)
-        for node in ast.parse(text).body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-    }
-    return f"v{values['MAJOR']}.{values['MINOR']}.{values['PATCH']}"
-
-
 def collect(root: Path) -> set[str]:
     """All keys; NAME.* for a section in which any is taken."""
     known, keys = classes(root), set()
@@ -114,8 +104,10 @@ def master(root: Path) -> ast.ClassDef:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("checkout", type=Path)
-    root = parser.parse_args().checkout
-    print(HEAD.format(version=version(root)), end="")
+    parser.add_argument("version")
+    given = parser.parse_args()
+    root = given.checkout
+    print(HEAD.format(version=given.version), end="")
     sections = defaultdict(list)
     for key in sorted(collect(root)):
         section, _, name = key.removesuffix(".*").rpartition(".")

@@ -140,6 +140,12 @@ def test_a_sound_run_passes_and_is_described(run):
 RECIPES = [  # rule, key, value; a message
     ("unknown-key", "sft.max_nm_steps", 4, "did you mean sft.max_num_steps?"),
     ("unknown-key", "polcy.precision", "bfloat16", "did you mean policy.precision?"),
+    (
+        "unknown-key",
+        "checkpointing.ft_save_period",
+        5,
+        "checkpointing.ft_save_period is no key of NeMo-RL v0.7.0's SFT",
+    ),
     ("unfilled", "data.train.data_path", "???", "data.train.data_path is still ???"),
     ("unfilled", "cluster.num_nodes", ..., "cluster.num_nodes is None"),
     ("checkpointing", "checkpointing.enabled", False, "nothing would be saved"),

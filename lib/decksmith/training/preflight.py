@@ -148,9 +148,14 @@ def known_keys() -> tuple[set[str], set[str]]:
     return names, free
 
 
+def keys_version() -> str:
+    """The version of NeMo-RL that assets/recipes/nemo-rl-keys.txt is of, `v0.7.0`."""
+    return KEYS.read_text().removeprefix("# NeMo-RL ").partition(":")[0]
+
+
 def check_keys(made: Checked) -> str:
     """Refuse keys that neither the parents nor the list know. Says what was compared with."""
-    names, free = known_keys()
+    (names, free), version = known_keys(), keys_version()
     parents = made.raw.get("defaults") or []
     for parent in [parents] if isinstance(parents, str) else parents:
         if (made.path.parent / parent).exists():
@@ -167,7 +172,7 @@ def check_keys(made: Checked) -> str:
         if not is_known(key):
             near = difflib.get_close_matches(key, names, 1, 0.8)
             hint = f"; did you mean {near[0]}?" if near else ""
-            made.wrong("unknown-key", key, f"{key} is no key of NeMo-RL's SFT{hint}")
+            made.wrong("unknown-key", key, f"{key} is no key of NeMo-RL {version}'s SFT{hint}")
     return KEYS.name if made.config.get("absent") or not parents else "the parent"
 
 
