@@ -57,3 +57,13 @@ setup() {
   assert_failure 65
   assert_output --partial "its folder has a dot in its name"
 }
+
+@test "another base brings its family's recipe and what belongs to it" {
+  HF_HOME=$PWD/none run sft-config --base Qwen/Qwen3-8B --data chat --run run
+  assert_success
+  assert_output --partial '"model": "Qwen/Qwen3-8B"'
+  run cat run/recipe.yaml
+  assert_line "defaults: /opt/nemo-rl/examples/configs/sft.yaml"
+  assert_line "      enable_thinking: true"
+  assert_output --regexp $'exclude_modules:\n *- .\*lm_head\*.\n'
+}

@@ -35,13 +35,13 @@ def test_more_for_the_server_reaches_it_and_the_job_asks_for_as_many_gpus(adapte
         0,
         f"--gres=gpu:2 slurm/serve.sbatch --adapter {adapter} --engine vllm -- --tensor-parallel-size 2\n",
     )
-    assert "each of 2 GPU of 80 GiB: 29.4 GiB of weights" in words
+    assert "each of 2 GPU of 79 GiB: 29.4 GiB of weights" in words
 
 
 def test_a_server_that_will_not_fit_is_not_submitted(adapter):
     status, said, words = serve(adapter, "GPU=l40s")
     assert status and said == ""
-    assert "does not fit a GPU of 48 GiB" in words and 'SERVE="--tensor-parallel-size 2"' in words
+    assert "does not fit a GPU of 44 GiB" in words and 'SERVE="--tensor-parallel-size 2"' in words
 
 
 def test_another_base_is_named_to_the_server(adapter):
@@ -50,4 +50,4 @@ def test_another_base_is_named_to_the_server(adapter):
         0,
         f"--gres=gpu:1 --array=1-3 slurm/serve.sbatch --adapter {adapter} --engine vllm --base Qwen/Qwen3-8B\n",
     )
-    assert "GPUs of 80 GB are assumed (h100)" in words and "memory is not computed" in words
+    assert "GPUs of 79 GiB are assumed (h100)" in words and "memory is not computed" in words

@@ -88,8 +88,8 @@ def test_a_folder_weighs_what_its_files_do(adapter, tmp_path, capsys):
 
 
 def test_a_gpu_is_named_or_told_and_without_one_nothing_is_computed(adapter, monkeypatch, capsys):
-    assert (memory.named("H200"), memory.named("46.5")) == (141, 46.5)
-    assert memory.named(None) == 80 and "are assumed (h100)" in capsys.readouterr().err
+    assert (memory.named("H200"), memory.named("46.5")) == (140, 46.5)
+    assert memory.named(None) == 79 and "are assumed (h100)" in capsys.readouterr().err
     with pytest.raises(cli.BadConfig, match="--gpu tpu: name one of a100"):
         memory.named("tpu")
     monkeypatch.setenv("PATH", "/nowhere")

@@ -12,8 +12,8 @@ from decksmith.serving.adapter import Adapter
 from decksmith.serving.vllm import value
 
 GIB = 2**30
-# Of a GPU's name, its gigabytes (10^9 bytes are sold, about 2^30 are there).
-NAMED = {"a100": 80, "h100": 80, "h200": 141, "gh200": 96, "b200": 180, "l40s": 48, "a10": 24}
+# About how many GiB a GPU of this name has, for a plan; where a server starts, nvidia-smi says it.
+NAMED = {"a100": 79, "h100": 79, "h200": 140, "gh200": 95, "b200": 178, "l40s": 44, "a10": 22}
 ASSUMED = "h100"  # where a job is submitted and nobody says what its nodes have
 # What vLLM takes besides: activations of a batch, CUDA graphs, the allocator's rest. Assumed; not measured by us.
 BESIDES = 4.0
@@ -137,7 +137,7 @@ def named(text: str | None) -> float:
     """The GiB of a GPU by its name (h100) or by a number; without either those of ASSUMED. Raises cli.BadConfig."""
     name = (text or ASSUMED).lower()
     if not text:
-        cli.say(f"GPUs of {NAMED[ASSUMED]} GB are assumed ({ASSUMED}); name yours with --gpu")
+        cli.say(f"GPUs of {NAMED[ASSUMED]} GiB are assumed ({ASSUMED}); name yours: --gpu, GPU=")
     try:
         return NAMED[name] if name in NAMED else float(name)
     except ValueError:
