@@ -191,11 +191,21 @@ def test_the_code_of_a_folder_is_not_run_and_what_cannot_be_built_is_said(tmp_pa
     assert not (tmp_path / "ran").exists()
 
 
-def run(name, home):
+def test_in_the_image_the_python_that_trains_is_the_one_that_counts(tmp_path):
+    python = tmp_path / "nemo_rl.models.policy.workers.x.DTensorPolicyWorkerV2/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@"\n')
+    python.chmod(0o755)
+    done = run("somebody/model", tmp_path, NEMO_RL_VENV_DIR=str(tmp_path))
+    assert done.stdout == "-m decksmith.training.count somebody/model\n"
+
+
+def run(name, home, **more):
     env = os.environ | {
         "HF_HOME": str(home),
         "HF_HUB_OFFLINE": "1",
         "PYTHONPATH": str(cli.ROOT / "lib"),
+        **more,
     }
     command = [sys.executable, "-m", "decksmith.training.count", name]
     return subprocess.run(command, env=env, cwd=home, capture_output=True, text=True)

@@ -65,6 +65,30 @@ def test_patterns_mean_the_last_part_or_the_whole_name(lora, classes):
     assert {shapes.kind(name) for name, _, _ in adapted} == expected
 
 
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_meant"),
+    [
+        ("*mixer.experts*", "model.layers.1.mixer.experts.7.up_proj", True),
+        ("*mixer.experts*", "model.layers.1.mixer.shared_experts.up_proj", False),
+        # As in NeMo Automodel, whose dot is any character.
+        ("*.experts.*", "model.layers.1.mixer.shared_experts.up_proj", True),
+        (families.ROUTED, "model.layers.1.mixer.shared_experts.up_proj", False),
+        (families.ROUTED, "model.layers.1.mixer.experts.7.up_proj", True),
+        ("*.layers.0.*.q_proj", "model.layers.0.self_attn.q_proj", True),
+        ("*.layers.0.*.q_proj", "model.layers.1.self_attn.q_proj", False),
+        ("q_proj", "model.layers.1.self_attn.q_proj", True),
+        ("lm_head", "model.lm_head_norm", False),
+    ],
+)
+def test_a_pattern_means_what_it_means_to_the_trainer(pattern, name, is_meant):
+    assert estimates.matches(pattern, name) == is_meant
+
+
+def test_what_is_no_pattern_is_refused():
+    with pytest.raises(cli.BadConfig, match=r"'\*\(' is no pattern"):
+        estimates.matches("*(", "q_proj")
+
+
 def test_targets_and_excludes_exclude_each_other():
     with pytest.raises(cli.BadConfig, match="exclude each other"):
         estimates.adapted({"target_modules": ["q_proj"], "exclude_modules": ["o_proj"]}, [])

@@ -208,6 +208,12 @@ RECIPES = [  # rule, key, value; a message
         "'*gate_proj' matches no module",
     ),
     ("lora", "policy.dtensor_cfg.lora_cfg.exclude_modules", ["*"], "touches no module"),
+    (
+        "lora",
+        "policy.dtensor_cfg.lora_cfg.exclude_modules",
+        ["*out_proj*", "*lm_head*", "*mixer.experts*", "k_proj"],
+        "'k_proj' means nothing to NeMo-RL, which compares whole names; write '*k_proj'",
+    ),
 ]
 
 

@@ -15,6 +15,8 @@ TABLE = cli.ROOT / "assets/recipes/families.toml"
 MATCHED = ("names", "types", "with")  # keys that choose a family
 # Tokens of context that are served of a model without an entry: decks and benchmarks want no more, and more costs memory.
 CONTEXT = 65536
+# A bare dot would mean any character, and the shared experts too.
+ROUTED = "*[.]experts*"
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")  # keys of those that have them
 
 Config = dict[str, Any]  # a config.json of Hugging Face
@@ -60,8 +62,8 @@ def of(name: str, config: Config | None = None) -> Family:
         if config is not None and has_type and entry.get("with", "model_type") in config:
             return _family(ident, entry)
     text = (config or {}).get("text_config") or config or {}
-    exclude = ["*lm_head*", "*.experts*"] if any(key in text for key in EXPERTS) else ["*lm_head*"]
-    return Family(exclude=exclude)
+    has_experts = any(key in text for key in EXPERTS)
+    return Family(exclude=["*lm_head*", ROUTED] if has_experts else ["*lm_head*"])
 
 
 def limit(config: Config | None) -> int | None:

@@ -15,7 +15,8 @@ GIB = 2**30
 def adapted(lora: dict[str, Any], layers: list[Any]) -> list[Any]:
     """Which of the linear `layers` an adapter touches, by the rules of NeMo-RL's DTensor path (NeMo Automodel's matcher).
 
-    A pattern is the last part of a name, or stands for the whole name with `*` for anything. `target_modules` and
+    A pattern stands for the whole name, with `*` for anything; the last part of a name alone is meant for our own trainer, NeMo-RL
+    takes it for nothing (preflight says so). `target_modules` and
     `exclude_modules` exclude each other; `match_all_linear` excludes both; none of them means `*_proj`. Raises
     cli.BadConfig.
     """
@@ -35,11 +36,18 @@ def _is_any(patterns: list[str], name: str) -> bool:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a pattern of an adapter means the module of this name."""
-    return (
-        pattern == name.rpartition(".")[2]
-        or re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None
-    )
+    """Whether a pattern of an adapter means the module of this name.
+
+    As in NeMo Automodel, a pattern is a regular expression in which `*` and `.*` are any text: a dot is any character. Raises
+    cli.BadConfig.
+    """
+    try:
+        is_like = re.fullmatch(re.sub(r"\.?\*", ".*", pattern), name) is not None
+    except re.error as error:
+        raise cli.BadConfig(
+            f"policy.dtensor_cfg.lora_cfg: {pattern!r} is no pattern ({error})"
+        ) from None
+    return is_like or pattern == name.rpartition(".")[2]
 
 
 def coverage(lora: dict[str, Any], layers: list[shapes.Layer]) -> dict[str, Any]:

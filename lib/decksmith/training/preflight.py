@@ -346,7 +346,10 @@ def _sizes(made: Checked, folder: Path | str | None) -> None:
     except cli.BadConfig as error:
         wrong(str(error).partition(": ")[2])
         return
-    for message in _adapter_faults(lora, shape, found):
+    faults = _adapter_faults(lora, shape, found)
+    if made.raw.get("defaults"):
+        faults += _short_names(lora, shape)
+    for message in faults:
         wrong(message)
     made.report["lora"] = {
         "rank": lora["dim"],
@@ -429,7 +432,7 @@ def _adapter_faults(lora: dict[str, Any], shape: shapes.Shape, found: dict[str, 
         size = shapes.size(lora["dim"], experts) / 1e6
         faults.append(
             f"{len(experts):,} linear layers of routed experts are adapted, {size:,.0f} M parameters: no server takes that; "
-            "exclude *.experts.* (Nemotron-3: *mixer.experts*)"
+            "exclude *mixer.experts* (Nemotron-3; by another name *mlp.experts*)"
         )
     names = {shapes.kind(name) for name, _, _ in adapted}
     if "mixer.out_proj" in names:
@@ -441,6 +444,16 @@ def _adapter_faults(lora: dict[str, Any], shape: shapes.Shape, found: dict[str, 
             "lm_head is adapted: tools that read the adapter afterwards have trouble with it; exclude *lm_head*"
         )
     return faults
+
+
+def _short_names(lora: dict[str, Any], shape: shapes.Shape) -> list[str]:
+    """Patterns that NeMo-RL takes for nothing, as sentences: it compares the whole name of a module (Automodel 24b47e85)."""
+    given = [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]
+    short = [pattern for pattern in given if "*" not in pattern and pattern not in shape.modules]
+    return [
+        f"{pattern!r} means nothing to NeMo-RL, which compares whole names; write '*{pattern}'"
+        for pattern in short
+    ]
 
 
 def _parents(names: list[str]) -> set[str]:
