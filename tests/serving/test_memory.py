@@ -13,6 +13,7 @@ NEMOTRON = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 def adapter(tmp_path, monkeypatch):
     """Of rank 256, with one module of 1024 inputs and 3072 outputs."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "no-models"))
+    monkeypatch.delenv("SLURM_JOB_NUM_NODES", raising=False)
     (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 256}))
     tensors = {"m.q_proj.lora_A": (256, 1024), "m.q_proj.lora_B": (3072, 256)}
     made = {
@@ -49,6 +50,13 @@ def test_two_gpus_share_what_can_be_shared(adapter):
     piped = memory.plan(line(adapter, "-tp", "2", "--pipeline-parallel-size", "2"), adapter, 80)
     assert (piped.gpus, piped.sequence) == (4, two.sequence / 2)
     assert memory.plan(line(adapter, "-dp", "4"), adapter, 80).gpus == 4
+
+
+def test_a_job_of_two_nodes_parts_the_layers_between_them(adapter, monkeypatch):
+    one = memory.plan(line(adapter), adapter, 80)
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    both = memory.plan(line(adapter), adapter, 80)
+    assert (both.gpus, both.weights, both.sequence) == (2, one.weights / 2, one.sequence / 2)
 
 
 def test_what_does_not_fit_is_refused_with_the_fewest_gpus_that_do(adapter):

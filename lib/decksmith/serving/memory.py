@@ -1,6 +1,7 @@
 """Whether a server fits its GPUs: computed before anything is loaded, from files, shapes and the command line."""
 
 import math
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +48,9 @@ def plan(arguments: Sequence[str], adapter: Adapter, gpu: float) -> Plan:
     family = families.of(base, config)
     config = config or family.dimensions
     tensor = number(arguments, "--tensor-parallel-size")
-    parts = tensor * number(arguments, "--pipeline-parallel-size")
+    # A job of several nodes parts a server's layers between them (slurm/serve.sbatch).
+    nodes = int(os.environ.get("SLURM_JOB_NUM_NODES") or 1)
+    parts = tensor * max(nodes, number(arguments, "--pipeline-parallel-size"))
     rank = number(arguments, "--max-lora-rank")
     # Half of an adapter's matrices is split over tensor-parallel GPUs (vLLM, fully_sharded_loras), in bf16.
     each = 2 * rank * adapter.width * (1 + 1 / tensor) / 2 / (parts / tensor) / GIB
