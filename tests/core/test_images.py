@@ -106,9 +106,10 @@ def test_an_image_whose_base_nobody_has_asked_for_is_pinned_before_it_is_built(t
     command = [place / "build", "train"]
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
-    assert f"127.0.0.1:{registry.server_port}/open/x@{digest('open/x', 'v1')}" in (
-        place / "train.sif"
-    ).read_text()
+    assert (
+        f"127.0.0.1:{registry.server_port}/open/x@{digest('open/x', 'v1')}"
+        in (place / "train.sif").read_text()
+    )
     assert "build: no digest is known of the base of train; asking its registry" in done.stderr
     assert lock(place)["train"][2] == digest("open/x", "v1")
     done = subprocess.run(command, capture_output=True, text=True, env=env)
