@@ -196,10 +196,12 @@ push: .venv/.hub
 	bin/hub-push data/chat --repo $(REPO) $(if $(PUSH),--push) $(if $(PUBLIC),--public)
 
 ##@ Train
-# The recipe (assets/recipes), the run's folder, the chat rows, and who trains: nemo-rl on 2 x 8
-# GPUs through Slurm, or peft on this machine.
-RECIPE ?= $(if $(filter peft,$(TRAINER)),smol-lora,nemotron-nano-lora)
-SFT ?= results/sft/$(RECIPE)
+# The recipe (assets/recipes), the run's folder, the chat rows, and who trains: nemo-rl through
+# Slurm, or peft on this machine. BASE=Qwen/Qwen3-8B: another model than the recipe's, with the
+# recipe of its family (assets/recipes/families.toml).
+OTHER := $(if $(filter command environment,$(origin BASE)),$(BASE))
+RECIPE ?= $(if $(filter peft,$(TRAINER)),smol-lora,$(if $(OTHER),,nemotron-nano-lora))
+SFT ?= results/sft/$(if $(OTHER),$(subst .,_,$(notdir $(OTHER))),$(RECIPE))
 DATA ?= data/chat
 TRAINER ?= nemo-rl
 # SET="sft.max_num_epochs=3 ..": over the recipe; STEPS=2: a trial. HOST=login[:folder]: submit
@@ -215,25 +217,38 @@ DRY ?=
 ## sft: an adapter from DATA by RECIPE: checked, trained, exported
 sft: .venv/.corpus $(if $(filter peft,$(TRAINER)),.venv/.train) $(if \
   $(filter smol%,$(RECIPE)),.venv/.train .venv/.local)
-	$(call SAY,$(SFT): $(RECIPE) on $(DATA))
-	bin/sft-config --recipe $(RECIPE) --data $(DATA) --run $(SFT) $(STEPS:%=sft.max_num_steps=%) $(SET)
+	$(call SAY,$(SFT): $(RECIPE) $(OTHER) on $(DATA))
+	made=$$(bin/sft-config $(RECIPE:%=--recipe %) $(OTHER:%=--base %) --data $(DATA) --run $(SFT) $(STEPS:%=sft.max_num_steps=%) $(SET))
+	echo "$$made"
+	# What the adapter touches is counted where the trainer's own code is; without its image it is assumed.
+	rm -f $(SFT)/model.json
+	$(if $(filter peft,$(TRAINER)),,if [ -f containers/train.sif ]; then
+	  model=$$(sed 's/.*"model": "\([^"]*\)".*/\1/' <<< "$$made")
+	  bin/within train python3 -m decksmith.training.count "$$model" > $(SFT)/model.json || rm $(SFT)/model.json
+	fi)
 	bin/sft-check --run $(SFT) --preview 1 > $(SFT)/check.json
 	$(if $(filter peft,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
 	$(if $(DRY),,bin/model-export --run $(SFT))
 
 ##@ Serve and compare
-# ADAPTER: a PEFT folder. ENGINE=local: the embedded model. SBATCH=sbatch: as a job, of SERVERS
-# replicas.
+# ADAPTER: a PEFT folder. ENGINE=local: the embedded model. BASE=folder: where its base lies. SBATCH=
+# sbatch: as a job, of SERVERS replicas, on GPU=h100 (h200, ..). SERVE="--tensor-parallel-size 2":
+# more for vllm serve; the job asks for as many GPUs.
 ADAPTER ?= $(error ADAPTER=results/sft/RUN/adapter says what to serve)
 ENGINE ?= vllm
 SBATCH ?=
+SERVE ?=
+GPU ?=
 PAIR ?= base tuned
+
+SERVED = --adapter $(ADAPTER) --engine $(ENGINE) $(OTHER:%=--base %) $(if $(SERVE),-- $(SERVE))
 
 .PHONY: serve finetuned
 ## serve: base and ADAPTER from one server, until Ctrl-C; SBATCH=sbatch: as jobs
 serve: .venv/.python $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/node_modules/.done)
 	if [ -f slurm/site.env ]; then set -a; . slurm/site.env; set +a; fi
-	$(if $(SBATCH),$(SBATCH) $(SERVERS:%=--array=1-%) slurm/serve.sbatch,exec bin/model-serve) --adapter $(ADAPTER) --engine $(ENGINE)
+	$(if $(SBATCH),gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $(SERVED))
+	$(SBATCH) --gres=gpu:$$gpus $(SERVERS:%=--array=1-%) slurm/serve.sbatch,exec bin/model-serve) $(SERVED)
 
 ## finetuned: the same protocol for PAIR against what is served, and the difference
 finetuned: run-tools
