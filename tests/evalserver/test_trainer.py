@@ -408,6 +408,7 @@ def test_a_file_of_a_job_that_is_over_is_told_from_a_server_that_is_late(
         env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
     )
     assert (done.returncode, done.stdout) == (status, "") and said in done.stderr
+    assert done.stderr.startswith("waiting up to 0 s: no eval server answers") == (status == 75)
 
 
 # Trainers, with stand-ins for their classes

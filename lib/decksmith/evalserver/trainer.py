@@ -474,7 +474,13 @@ def __getattr__(name: str) -> Any:  # PEP 562: the class needs miles, the module
 def main(path: str, seconds: str = "600") -> int:
     """Print what sets the two variables of a shell, once the server answers. The exit status."""
     try:
-        found = ready(path, float(seconds))
+        try:
+            found = ready(path)
+        except EvaluationFailed as error:
+            if error.kind == "failed":
+                raise
+            print(f"waiting up to {float(seconds):g} s: {error}", file=sys.stderr, flush=True)
+            found = ready(path, float(seconds))
     except EvaluationFailed as error:
         print(f"decksmith.evalserver.trainer: {error}", file=sys.stderr)
         return 69 if error.kind == "failed" else 75
