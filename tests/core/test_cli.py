@@ -1,9 +1,13 @@
-"""A script whose reader has seen enough: no traceback, and the status is 0."""
+"""What every script does: it is quiet when its reader has seen enough, and says its version."""
 
+import os
+import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
+import yaml
 from decksmith.core import cli
 
 SCRIPT = '''"""What it does.
@@ -57,3 +61,26 @@ def test_help_that_nobody_reads_is_no_error(tmp_path):
 def test_an_error_after_such_output_keeps_its_sentence_and_status(tmp_path):
     status, said = piped(tmp_path, "print('x'); raise cli.BadData('line 7 is wrong')")
     assert (status, said) == (65, "a-script: line 7 is wrong\n")
+
+
+VERSION = tomllib.loads((cli.ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in (cli.ROOT / "bin").glob("*-*")))
+def test_every_script_says_the_version(script):
+    done = subprocess.run(
+        [cli.ROOT / "bin" / script, "--version"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "IMAGES": "off"},
+    )
+    assert (done.returncode, done.stdout) == (0, f"decksmith {VERSION}\n"), done.stderr
+
+
+def test_the_version_is_the_same_everywhere():
+    from decksmith import __version__
+
+    cited = yaml.safe_load((cli.ROOT / "CITATION.cff").read_text())
+    newest = re.search(r"^## ([0-9.]+)", (cli.ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert {__version__, cited["version"], newest[1]} == {VERSION}
+    assert f"decksmith {VERSION}, protocol" in cited["message"]

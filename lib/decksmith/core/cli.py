@@ -98,9 +98,29 @@ def command(doc: str | None) -> Callable[[Callable[..., int | None]], Script]:
 
         settings = {"max_content_width": 110}
         quietly.__doc__ = doc
-        return Script(click.command(cls=_Command, context_settings=settings)(quietly))
+        made = click.command(cls=_Command, context_settings=settings)(quietly)
+        made.params.append(_version_option())
+        return Script(made)
 
     return wrap
+
+
+def _version_option() -> click.Option:
+    def say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+        if asked:
+            from decksmith import __version__
+
+            click.echo(f"decksmith {__version__}")
+            ctx.exit()
+
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=say_version,
+        help="Say decksmith's version.",
+    )
 
 
 def _status(inner: click.Command) -> int:
