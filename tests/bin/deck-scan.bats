@@ -60,6 +60,24 @@ none None None"
   assert_output "['my-tides', 'tides', 'keys_only', 'none', 'my-tides-2']"
 }
 
+@test "a folder of one's own beside the deck is never written to" {
+  cp "$FIXTURES/decks/honest/tides.md" .
+  for file in notes.txt images/map.png slides/01.svg; do
+    rm -rf tides && mkdir -p "$(dirname "tides/$file")" && touch "tides/$file"
+    for script in deck-parse deck-illustrate; do
+      run -65 $script tides.md
+      assert_output "$script: tides has files of your own ($file), and $script would write there; name another folder with --run"
+    done
+    deck-scan tides.md > /dev/null 2>&1
+    deck-parse --run elsewhere tides.md > /dev/null 2>&1
+  done
+  mkdir deck && cp tides.md deck/deck.md
+  run -65 deck-parse deck/deck.md
+  assert_output --partial "deck-parse: deck has files of your own (deck.md)"
+  cmp tides.md deck/deck.md
+  deck-illustrate deck/deck.md > /dev/null 2>&1
+}
+
 @test "where a deck is not enough the error says what makes the rest of it" {
   cp "$FIXTURES/decks/honest/tides.md" .
   run -65 deck-judge tides.md

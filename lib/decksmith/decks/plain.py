@@ -14,13 +14,20 @@ import click
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
 
+# What stages write into the folder of a deck.
+OURS = re.compile(
+    r"(gen|reasoning|deck|illustrated)\.md|images|slides|build|judge|overlay|.*\.tmp"
+    r"|images/[0-9a-f]{16}\.png|slides/[0-9]+\.png"
+)
+
 
 def taken(
-    *, reply: bool = False, after: str = ""
+    *, reply: bool = False, writes: bool = True, after: str = ""
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     """Decorate a script's function: markdown in place of records becomes one record a deck.
 
     reply   it is what a model replied, else a deck
+    writes  the script writes into <run>/<id>, whose other files would go: such a folder is refused
     after   the commands whose records the script needs: what markdown is answered with
     """
 
@@ -36,11 +43,10 @@ def taken(
 
             def prepare() -> None:
                 if decks or not _are_records(stream.stdin.peek()):
-                    _replace_stdin(_lines(decks, run, reply, after))
+                    _replace_stdin(_lines(decks, run, reply, writes, after))
 
-            stream.stdin.prepare = (
-                prepare  # not yet: a key or a renderer that is missing is said first
-            )
+            # Not yet: a key or a renderer that is missing is said first.
+            stream.stdin.prepare = prepare
             return function(**options)
 
         return welcoming
@@ -60,7 +66,9 @@ def _replace_stdin(lines: Iterator[bytes]) -> None:
         os.dup2(file.fileno(), 0)
 
 
-def _lines(decks: Sequence[Path], run: Path, reply: bool, after: str) -> Iterator[bytes]:
+def _lines(
+    decks: Sequence[Path], run: Path, reply: bool, writes: bool, after: str
+) -> Iterator[bytes]:
     """What stands for the files, or for the deck on stdin: a record each; the lines of one that has records."""
     names: set[str] = set()
     given: list[tuple[Path | None, bytes]] = [(path, path.read_bytes()) for path in decks]
@@ -74,6 +82,8 @@ def _lines(decks: Sequence[Path], run: Path, reply: bool, after: str) -> Iterato
             stages = after.format(path or "deck.md")
             raise cli.BadData(f"{path or 'stdin'} is markdown, not a record: {stages} | {cli.NAME}")
         ident = _ident(path.stem if path else "stdin", names)
+        if writes:
+            _check_folder(run / ident, path if reply else None)
         value = {"gen": {"text": data.decode("utf-8", "replace")}} if reply else None
         yield stream.dumps({"id": ident, **(value or _deck(ident, path, data, run))}) + b"\n"
 
@@ -96,6 +106,21 @@ def _ident(stem: str, names: set[str]) -> str:
         ident = f"{first}-{number}"
     names.add(ident)
     return ident
+
+
+def _check_folder(folder: Path, reply: Path | None) -> None:
+    """Raise cli.BadData for a folder of somebody's own, in which a stage would replace files; `reply`: a file that
+    must not be one of those."""
+    found = [*folder.glob("*"), *folder.glob("images/*"), *folder.glob("slides/*")]
+    names = [path.relative_to(folder).as_posix() for path in found]
+    strange = [name for name in names if not OURS.fullmatch(name)]
+    if reply and reply.resolve().parent == folder.resolve():
+        strange.append(reply.name)
+    if strange:
+        raise cli.BadData(
+            f"{folder} has files of your own ({strange[0]}), and {cli.NAME} would write there; "
+            "name another folder with --run"
+        )
 
 
 def _deck(ident: str, path: Path | None, data: bytes, run: Path) -> Record:
