@@ -91,7 +91,7 @@ $(PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/prompts.j
 	# A deck without a score through no fault of its model's is done again by the next make: older than its prompts.
 	! grep -qE '"kind":"(renderer|judge|infra)"' $@ || touch -t 197001020000 $@
 
-$(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(RULES) %/$(FOR_RUN) | named run-tools
+$(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(RULES) %/$(FOR_RUN) | run-tools
 	$(call SAY,$(@D): prompts of $(PROTOCOL)$(LIMIT:%=$(comma) %))
 	bin/record-sample --protocol $(PROTOCOL) $(if $(LIMIT),--shuffle --limit $(LIMIT)) $(SHARD:%=--shard %) < $< > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
