@@ -33,4 +33,7 @@ make_says() { run make "$@" 2>&1; }
   run bash -c 'set -o pipefail; make 2>&1 | true'
   assert_success
   assert_output ""
+  run bash -c "set -o pipefail; PYTHONPATH=$ROOT/lib $ROOT/.venv/bin/python3 -m decksmith.results.layout | true"
+  assert_success
+  assert_output ""
 }

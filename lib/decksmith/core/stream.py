@@ -272,8 +272,8 @@ class Journal:
         self.file.close()
 
 
-async def _lines(descriptor: int = 0) -> AsyncIterator[tuple[int, bytes]]:
-    """Yield `(number, line)` from a file descriptor without blocking the loop; one read serves many lines."""
+async def _lines() -> AsyncIterator[tuple[int, bytes]]:
+    """Yield `(number, line)` of stdin without blocking the loop; one read serves many lines."""
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes | Exception] = asyncio.Queue(maxsize=1)
 
