@@ -134,7 +134,7 @@ def scripts_page() -> str:
         if rows := flags(path):
             parts += ["| flag | what it does |", "|---|---|", *rows, ""]
     return (
-        "# Scripts\n\nWhat `--help` of each script says; each has `--version` too. `make numbers` writes this page.\n\n"
+        "# Scripts\n\nWhat `--help` of each script says. `make numbers` writes this page.\n\n"
         + "\n".join(parts)
     )
 
