@@ -44,7 +44,7 @@ IMAGES ?= auto
 export IMAGES
 
 # The protocol's file, and that which it extends.
-RULES := assets/protocols/$(PROTOCOL).toml
+RULES := $(wildcard assets/protocols/$(PROTOCOL).toml)
 RULES += $(patsubst %,assets/protocols/%.toml,$(shell sed -n 's/^extends = "\(.*\)"$$/\1/p' \
   $(RULES) 2> /dev/null))
 # A run lies by its model, its protocol and, where they are not ours, its prompts: none overwrites another.
@@ -113,10 +113,20 @@ $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(RULES) %/$(FOR_RUN) | 
 	$(OWN) bin/record-sample --protocol $(PROTOCOL) $(if $(LIMIT),--shuffle --limit $(LIMIT)) $(SHARD:%=--shard %) $(if $(OWN),,< $<) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
 
-$(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT):
+$(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT): | named
 	mkdir -p $(@D)
 	rm -f $(@D)/.for-*
 	touch $@
+
+# A name that is not there is said before anything is made, fetched or asked.
+.PHONY: named
+named:
+	models=$$(sed -n 's/^\["*\([^]"]*\)"*\].*/\1/p' assets/models.toml | tr '\n' ' ')
+	protocols=$$(cd assets/protocols; ls *.toml | sed 's/\.toml$$//' | tr '\n' ' ')
+	for name in $(MODEL); do
+	  [[ " $$models" == *" $$name "* ]] || { echo "There is no model $$name in assets/models.toml. Type MODEL=NAME with one of: $$models" >&2; exit 78; }
+	done
+	[[ " $$protocols" == *" $(PROTOCOL) "* ]] || { echo "There is no protocol $(PROTOCOL) in assets/protocols. Type PROTOCOL=NAME with one of: $$protocols" >&2; exit 78; }
 
 .PHONY: shard merge
 ## shard: part SHARD=2/4 of MODEL's runs, for an array of jobs
@@ -192,7 +202,8 @@ corpus: run-tools .venv/.synth .venv/.local assets/engine/node_modules/.done
 
 # With PUSH=1 HF_TOKEN is needed; the repository is private unless PUBLIC=1.
 ## push: data/chat against REPO=owner/name on the Hub; PUSH=1 sends it
-push: .venv/.hub
+push: $(if $(REPO),.venv/.hub)
+	[ -n "$(REPO)" ] || { echo "REPO says where: make push REPO=owner/name" >&2; exit 2; }
 	bin/hub-push data/chat --repo $(REPO) $(if $(PUSH),--push) $(if $(PUBLIC),--public)
 
 ##@ Train
@@ -308,9 +319,13 @@ bin/eval-request run --run "$(SFT)" --rollout $$CKPT_STEP --weight-version $$CKP
 endef
 # The command is no make of its own: make has one status for all that may happen.
 curve: export POINT = $(CURVE_POINT)
+.PHONY: trained
+trained:
+	[ -d $(SFT) ] || { echo "There is no training run $(SFT). Name one, make curve SFT=results/sft/RUN, or train one: make sft" >&2; exit 69; }
+
 # ONCE=1: the checkpoints that are there, without waiting for more.
 ## curve: BENCH over the checkpoints of SFT, also while it trains
-curve: run-tools .venv/.bench $(if $(filter local,$(ENGINE)),.venv/.local .venv/.train \
+curve: trained run-tools .venv/.bench $(if $(filter local,$(ENGINE)),.venv/.local .venv/.train \
   assets/engine/node_modules/.done)
 	bin/eval-serve $(if $(filter command environment,$(origin LIMIT)),--limit $(LIMIT)) & server=$$!
 	trap 'kill -INT $$server 2> /dev/null && wait $$server || true' EXIT
@@ -321,9 +336,9 @@ include make/people.mk make/rehearse.mk make/check.mk make/setup.mk
 
 .PHONY: help
 help:
-	awk -F': ' '/^##@ / { printf "\n%s\n", substr($$0, 5) }
+	(awk -F': ' '/^##@ / { printf "\n%s\n", substr($$0, 5) }
 	  /^## / { sub(/^## /, ""); printf "  make %-18s %s\n", $$1, substr($$0, length($$1) + 3) }' \
 	  Makefile make/people.mk make/rehearse.mk make/check.mk make/setup.mk
 	printf '\nChosen now (change it on the command line or in config.mk)\n'
 	printf '  %-8s = %s\n' MODEL '$(MODEL)' PROTOCOL '$(PROTOCOL)' LIMIT '$(or $(LIMIT),all)' \
-	  JOBS '$(or $(JOBS),by model)' NAME '$(NAME)'
+	  JOBS '$(or $(JOBS),by model)' NAME '$(NAME)') || [ $$? = 141 ]  # a reader that has seen enough
