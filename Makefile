@@ -168,8 +168,8 @@ push: .venv/.hub
 
 ##@ Train
 # The recipe (assets/recipes), the run's folder, the chat rows, and who trains: nemo-rl on 2 x 8
-# GPUs through Slurm, or peft on this machine.
-RECIPE ?= $(if $(filter peft,$(TRAINER)),smol-lora,nemotron-nano-lora)
+# GPUs through Slurm, or trl on this machine.
+RECIPE ?= $(if $(filter trl,$(TRAINER)),smol-lora,nemotron-nano-lora)
 SFT ?= results/sft/$(RECIPE)
 DATA ?= data/chat
 TRAINER ?= nemo-rl
@@ -184,12 +184,13 @@ DRY ?=
 
 .PHONY: sft
 ## sft: an adapter from DATA by RECIPE: checked, trained, exported
-sft: .venv/.corpus $(if $(filter peft,$(TRAINER)),.venv/.train) $(if \
+sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
   $(filter smol%,$(RECIPE)),.venv/.train .venv/.local)
+	$(if $(filter trl nemo-rl,$(TRAINER)),,$(error TRAINER is $(TRAINER); it is trl or nemo-rl))
 	$(call SAY,$(SFT): $(RECIPE) on $(DATA))
 	bin/sft-config --recipe $(RECIPE) --data $(DATA) --run $(SFT) $(STEPS:%=sft.max_num_steps=%) $(SET)
 	bin/sft-check --run $(SFT) --preview 1 > $(SFT)/check.json
-	$(if $(filter peft,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
+	$(if $(filter trl,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
 	$(if $(DRY),,bin/model-export --run $(SFT))
 
 ##@ Serve and compare

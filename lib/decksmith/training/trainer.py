@@ -155,7 +155,8 @@ class Plan:
             "WANDB_ENTITY": recipes.get(logger, "wandb.entity"),
             "WANDB_RUN_ID": self.same[:16],  # a run that was killed goes on in the same curve
             "WANDB_RESUME": "allow",
-            "MLFLOW_TRACKING_URI": recipes.get(logger, "mlflow.tracking_uri"),
+            "MLFLOW_TRACKING_URI": recipes.get(logger, "mlflow.tracking_uri")
+            or f"sqlite:///{logs.resolve()}/mlflow.db",
             "MLFLOW_EXPERIMENT_NAME": recipes.get(logger, "mlflow.experiment_name"),
             "SWANLAB_PROJECT": recipes.get(logger, "swanlab.project"),
         }
