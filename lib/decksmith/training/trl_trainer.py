@@ -88,8 +88,7 @@ class Tuner(trl.SFTTrainer):
             num_items_in_batch = self.held_tokens
         if self.args.device.type != "cpu":
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        # Without Triton, TRL compares every place with the whole vocabulary; this does it where the next token is trained,
-        # and a step takes two thirds of the time.
+        # Without Triton, TRL compares every place with the whole vocabulary; this does it where the next token is trained.
         labels = inputs["labels"]
         places = (labels[:, 1:] != UNTRAINED).any(0).nonzero().squeeze(1)
         inputs |= {"logits_to_keep": places, "shift_labels": labels[:, places + 1]}
