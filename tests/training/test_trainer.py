@@ -3,6 +3,7 @@
 `python3 test_trainer.py FOLDER` writes the run of the embedded model whose first losses stand below.
 """
 
+import fcntl
 import importlib.util
 import json
 import multiprocessing
@@ -10,10 +11,13 @@ import os
 import random
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -440,6 +444,7 @@ def same_losses(run, steps, held):
             "micro batches of two",
             ["policy.train_micro_batch_size=2", "policy.dtensor_cfg.lora_cfg.dropout=0"],
         ),
+        ("dropout", ["policy.dtensor_cfg.activation_checkpointing=true"]),
     ],
 )
 def test_the_losses_are_those_of_the_loop_that_was_here_before(recipe, name, overrides):
@@ -637,9 +642,28 @@ def test_a_training_on_this_machine_asks_the_hub_for_nothing_and_tells_it_nothin
     assert Hub.asked == []
 
 
-def test_two_trainers_do_not_share_a_run(recipe):
-    import fcntl
+def test_on_a_terminal_one_live_line_has_the_losses(recipe):
+    run = recipe("run", "sft.max_num_epochs=1")
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+    process = subprocess.Popen(
+        [cli.ROOT / "bin/sft-train", "--run", run], stdout=subprocess.PIPE, stderr=theirs, text=True
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # the other side is closed
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    said, _ = process.communicate()
+    assert process.returncode == 0, shown
+    line = shown.decode().split("\r")[-2]
+    val = json.loads(said)["val_loss"]
+    assert "5/5" in line and f"eval_loss={val:.3f}" in line
+    assert "step 5 of 5" not in shown.decode()
 
+
+def test_two_trainers_do_not_share_a_run(recipe):
     run = recipe("run")
     with open(run / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -86,14 +86,8 @@ class Plan:
         self.limit = _seconds(limit) if limit else None
         # What makes two runs the same: where they write, and how long they may take, does not.
         reading = {k: v for k, v in config["data"].items() if k not in ("train", "validation")}
-        self.same = stream.fingerprint(
-            {
-                "trainer": "trl",
-                "policy": config.get("policy"),
-                "sft": config.get("sft"),
-                "data": [stream.fingerprint([self.rows, self.held]), reading],
-            }
-        )
+        read = [self.rows, self.held, reading]
+        self.same = stream.fingerprint(["trl", config["policy"], config["sft"], read])
         self.loggers = self._loggers()
 
     def _rows(self, side: str) -> list[Row]:

@@ -47,7 +47,8 @@ def train(plan: Plan, newest: Checkpoint | None, bell: Bell, started: float) -> 
     with gpu_gib, the peak, on a GPU. Raises cli.BadConfig, cli.BadData, cli.Missing.
     """
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
-    transformers.utils.logging.disable_progress_bar()
+    if not sys.stderr.isatty():
+        transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     logging.getLogger("trl").setLevel(logging.ERROR)
     step = newest.step if newest else 0
@@ -140,7 +141,7 @@ class Recipe(TrainerCallback):
         step, total = state.global_step, self.plan.total
         if "eval_loss" in logs:
             line = {"step": step, "val_loss": round(logs["eval_loss"], 6)}
-            cli.say(f"step {step}: val loss {logs['eval_loss']:.4f}")
+            self._say(f"step {step}: val loss {logs['eval_loss']:.4f}")
         elif "loss" in logs:
             norm, taken = logs["grad_norm"], time.monotonic() - self.begun
             if not math.isfinite(norm):
@@ -155,11 +156,15 @@ class Recipe(TrainerCallback):
                 "seconds": round(taken, 3),
             }
             if step * 10 // total > (step - 1) * 10 // total:
-                cli.say(f"step {step} of {total}, loss {logs['loss']:.3f}")
+                self._say(f"step {step} of {total}, loss {logs['loss']:.3f}")
         else:  # the summary at the end
             return
         with open(self.plan.folder / "metrics.jsonl", "a") as file:
             file.write(json.dumps(line) + "\n")
+
+    def _say(self, text: str) -> None:
+        if not sys.stderr.isatty():  # where `Bar` shows it
+            cli.say(text)
 
     def info(self, state: Any) -> dict[str, Any]:
         """What training_info.json holds of the last step, with NeMo-RL's names."""
@@ -209,12 +214,18 @@ class Recipe(TrainerCallback):
         self.plan.prune()
 
 
-class _Bar(ProgressCallback):
-    """transformers' bar, with the loss on it instead of a line for each step."""
+class Bar(ProgressCallback):
+    """transformers' bar, with the losses on it instead of a line for each step."""
+
+    training_bar: Any
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        super().on_train_begin(args, state, control, **kwargs)
+        self.losses: dict[str, str] = {}
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        if self.training_bar is not None and "loss" in logs:
-            self.training_bar.set_postfix_str(f"loss {logs['loss']:.3f}", refresh=False)
+        self.losses |= {key: f"{logs[key]:.3f}" for key in ("loss", "eval_loss") if key in logs}
+        self.training_bar.set_postfix(self.losses)
 
 
 def tuner_of(plan: Plan, recipe: Recipe, *, is_new: bool) -> Tuner:
@@ -261,7 +272,7 @@ def tuner_of(plan: Plan, recipe: Recipe, *, is_new: bool) -> Tuner:
             optimizer,
             _scheduler(optimizer, recipes.get(plan.config, "policy.scheduler")),
         ),
-        callbacks=[recipe, _Bar()] if sys.stderr.isatty() else [recipe],
+        callbacks=[recipe, Bar()] if sys.stderr.isatty() else [recipe],
     )
     tuner.remove_callback(PrinterCallback)  # it writes to stdout
     if plan.held:
