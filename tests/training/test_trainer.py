@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import random
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -526,6 +527,46 @@ def test_the_loss_of_a_cpu_is_that_of_trl_on_every_other_machine(recipe):
                 tuner, tuner.model, dict(batch), num_items_in_batch=tuner.held_tokens
             )
             assert float(ours) == pytest.approx(float(theirs), rel=1e-6)
+
+    assert finished(start(compare, log=run / "log")) == 0, (run / "log").read_text()
+
+
+def test_the_loss_of_a_mixture_of_experts_is_that_of_its_tokens_alone(recipe, model, tmp_path):
+    mixture = tmp_path / "mixture"
+    shutil.copytree(model, mixture)
+    lora = "policy.dtensor_cfg.lora_cfg"
+    run = recipe("run", f"policy.model_name={mixture}", f"{lora}.target_modules=[q_proj]")
+
+    def compare():
+        import torch
+        from decksmith.training import trl_trainer
+        from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+        config = Qwen3MoeConfig(
+            vocab_size=258,
+            hidden_size=32,
+            intermediate_size=48,
+            moe_intermediate_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=8,
+            num_experts=4,
+            num_experts_per_tok=2,
+            output_router_logits=True,
+        )
+        Qwen3MoeForCausalLM(config).save_pretrained(mixture)
+        plan = trainer.Plan(run)
+        callback = trl_trainer.Recipe(plan, trainer.Bell(), 0)
+        tuner = trl_trainer.tuner_of(plan, callback, is_new=True)
+        tuner.model.eval()
+        for batch in tuner.get_eval_dataloader():
+            with torch.no_grad():
+                loss = tuner.compute_loss(tuner.model, dict(batch)) * tuner.held_tokens
+                logits = tuner.model(input_ids=batch["input_ids"]).logits[:, :-1]
+            wanted = batch["labels"][:, 1:].flatten()
+            plain = torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted, reduction="sum")
+            assert float(loss) == pytest.approx(float(plain), rel=1e-5)
 
     assert finished(start(compare, log=run / "log")) == 0, (run / "log").read_text()
 

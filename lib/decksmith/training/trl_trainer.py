@@ -250,6 +250,7 @@ def tuner_of(plan: Plan, recipe: Recipe, *, is_new: bool) -> Tuner:
             gradient_accumulation_steps=plan.batch // plan.micro,
             per_device_eval_batch_size=1,
             max_length=None,  # rows that are too long train nothing already
+            router_aux_loss_coef=0.0,  # of a mixture of experts too, the loss is that of the tokens
             eval_on_start=plan.val_at_start and is_new,
             eval_strategy="no",  # `Recipe` says when
             save_strategy="no",
