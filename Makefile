@@ -208,10 +208,10 @@ push: $(if $(REPO),.venv/.hub)
 
 ##@ Train
 # The recipe (assets/recipes), the run's folder, the chat rows, and who trains: nemo-rl through
-# Slurm, or peft on this machine. BASE=Qwen/Qwen3-8B: another model than the recipe's, with the
+# Slurm, or trl on this machine. BASE=Qwen/Qwen3-8B: another model than the recipe's, with the
 # recipe of its family (assets/recipes/families.toml).
 OTHER := $(if $(filter command environment,$(origin BASE)),$(BASE))
-RECIPE ?= $(if $(filter peft,$(TRAINER)),smol-lora,$(if $(OTHER),,nemotron-nano-lora))
+RECIPE ?= $(if $(filter trl,$(TRAINER)),smol-lora,$(if $(OTHER),,nemotron-nano-lora))
 SFT ?= results/sft/$(if $(OTHER),$(subst .,_,$(notdir $(OTHER))),$(RECIPE))
 DATA ?= data/chat
 TRAINER ?= nemo-rl
@@ -226,19 +226,20 @@ DRY ?=
 
 .PHONY: sft
 ## sft: an adapter from DATA by RECIPE: checked, trained, exported
-sft: .venv/.corpus $(if $(filter peft,$(TRAINER)),.venv/.train) $(if \
+sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
   $(filter smol%,$(RECIPE)),.venv/.train .venv/.local)
+	$(if $(filter trl nemo-rl,$(TRAINER)),,$(error TRAINER is $(TRAINER); it is trl or nemo-rl))
 	$(call SAY,$(SFT): $(RECIPE) $(OTHER) on $(DATA))
 	made=$$(bin/sft-config $(RECIPE:%=--recipe %) $(OTHER:%=--base %) --data $(DATA) --run $(SFT) $(STEPS:%=sft.max_num_steps=%) $(SET))
 	echo "$$made"
 	# What the adapter touches is counted where the trainer's own code is; without its image it is assumed.
 	rm -f $(SFT)/model.json
-	$(if $(filter peft,$(TRAINER)),,if [ -f containers/train.sif ]; then
+	$(if $(filter trl,$(TRAINER)),,if [ -f containers/train.sif ]; then
 	  model=$$(sed 's/.*"model": "\([^"]*\)".*/\1/' <<< "$$made")
 	  bin/within train python3 -m decksmith.training.count "$$model" > $(SFT)/model.json || rm $(SFT)/model.json
 	fi)
 	bin/sft-check --run $(SFT) --preview 1 > $(SFT)/check.json
-	$(if $(filter peft,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
+	$(if $(filter trl,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
 	$(if $(DRY),,bin/model-export --run $(SFT))
 
 ##@ Serve and compare

@@ -12,7 +12,7 @@ PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
-.PHONY: test test-images test-slurm test-clients fuzz stress lint bench-self bench-render bench-stats \
+.PHONY: test test-images test-slurm test-clients test-gpu fuzz stress lint bench-self bench-render bench-stats \
   bench-looks bench-vote bench-tally judge-card gaming gold-check screenshots numbers readme
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
@@ -35,6 +35,11 @@ CLIENTS ?=
 test-clients: setup .venv/.dev .venv/.train
 	test -n "$(CLIENTS)" || { echo 'name checkouts: make test-clients CLIENTS="/path/to/slime"' >&2; exit 2; }
 	DECKSMITH_CLIENTS="$(CLIENTS)" .venv/bin/python3 -m pytest tests/evalserver/test_clients.py
+
+# A quarter of an hour and 30 GB of disk; without a GPU each test is skipped with its reason.
+## test-gpu: the trainer on this machine's CUDA GPU: docs/gpu.md
+test-gpu: setup .venv/.dev .venv/.train
+	.venv/bin/python3 -m pytest -m gpu tests/gpu
 
 # All of them compiled, every fifth rendered: 20 minutes on two cores. What breaks the rule
 # becomes a file that `make test` replays.
