@@ -47,6 +47,8 @@ RULES += $(patsubst %,assets/protocols/%.toml,$(shell sed -n 's/^extends = "\(.*
 RUNS := $(MODEL:%=results/runs/%)
 PARTS := $(RUNS:%=%$(if $(SHARD),/shard-$(subst /,-of-,$(SHARD))))
 REPORT := results/reports/$(NAME)
+# This site's settings (slurm/site.env); what stands in the environment is stronger.
+SITE = if [ -f slurm/site.env ]; then own=$$(export -p); set +eu -a; . slurm/site.env; set -eu +a; eval "$$own"; fi
 CODE := $(shell find lib/decksmith -name "*.py") $(wildcard assets/renderer/*.mjs assets/prompts/*) assets/renderer/package-lock.json assets/models.toml
 # A run or a report is redone when its settings change: they stand in the name of an empty file in
 # its folder.
@@ -143,6 +145,8 @@ published-prompts: .venv/.hub
 # (bin/seed-author --help).
 N ?= 6
 AUTHOR ?= llm:smol
+# The share of each theme that is held out for validation; who raises it for a corpus that is there removes data/chat/split.tsv first.
+SHARE ?= 0.05
 SEED_MODEL ?= $(if $(filter llm:%,$(AUTHOR)),$(AUTHOR:llm:%=%),smol)
 CORPUS := results/corpus
 
@@ -158,7 +162,7 @@ corpus: run-tools .venv/.synth .venv/.local assets/engine/node_modules/.done
 	  bin/draft-pack --run $(CORPUS) |
 	  bin/chat-overlap --run $(CORPUS) --against data/prompts.jsonl > $(CORPUS)/chat.jsonl.tmp
 	mv $(CORPUS)/chat.jsonl.tmp $(CORPUS)/chat.jsonl
-	if [ -s $(CORPUS)/chat.jsonl ]; then bin/chat-split --out data/chat < $(CORPUS)/chat.jsonl
+	if [ -s $(CORPUS)/chat.jsonl ]; then bin/chat-split --share $(SHARE) --out data/chat < $(CORPUS)/chat.jsonl
 	else echo "No draft of $(N) was kept: the reasons stand above. data/chat is as it was."; fi
 
 # With PUSH=1 HF_TOKEN is needed; the repository is private unless PUBLIC=1.
@@ -187,8 +191,9 @@ DRY ?=
 sft: .venv/.corpus $(if $(filter peft,$(TRAINER)),.venv/.train) $(if \
   $(filter smol%,$(RECIPE)),.venv/.train .venv/.local)
 	$(call SAY,$(SFT): $(RECIPE) on $(DATA))
+	$(SITE)
 	bin/sft-config --recipe $(RECIPE) --data $(DATA) --run $(SFT) $(STEPS:%=sft.max_num_steps=%) $(SET)
-	bin/sft-check --run $(SFT) --preview 1 > $(SFT)/check.json
+	bin/sft-check --run $(SFT) --preview 1 $(if $(HOST),--elsewhere) > $(SFT)/check.json$(if $(DRY), || [ $$? = 69 ])
 	$(if $(filter peft,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
 	$(if $(DRY),,bin/model-export --run $(SFT))
 
@@ -203,7 +208,8 @@ PAIR ?= base tuned
 .PHONY: serve finetuned
 ## serve: base and ADAPTER from one server, until Ctrl-C; SBATCH=sbatch: as jobs
 serve: .venv/.python $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/node_modules/.done)
-	if [ -f slurm/site.env ]; then set -a; . slurm/site.env; set +a; fi
+	$(SITE)
+	$(if $(filter vllm,$(ENGINE)),bin/model-fetch $(ADAPTER) > /dev/null)
 	$(if $(SBATCH),$(SBATCH) $(SERVERS:%=--array=1-%) slurm/serve.sbatch,exec bin/model-serve) --adapter $(ADAPTER) --engine $(ENGINE)
 
 ## finetuned: the same protocol for PAIR against what is served, and the difference

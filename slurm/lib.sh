@@ -26,8 +26,19 @@ if [ -z "${LOGS-}" ]; then # a step has it from its job; there, the name is the 
 fi
 export RUN GIVEN LOGS TMP=${DECKSMITH_TMP:-/tmp}/ds$SLURM_JOB_ID
 mkdir -p "$LOGS"
-# What a container sees besides its image: the same paths as outside. Apptainer and bin/within both read this.
-export APPTAINER_BIND="$DECKSMITH_HOME,$RUN${DECKSMITH_BINDS:+,$DECKSMITH_BINDS}"
+export HF_HOME="${HF_HOME:-$DECKSMITH_HOME/data/huggingface}"
+mkdir -p "$HF_HOME"
+
+# What a container sees besides its image: the same paths as outside, and of a link also what it leads to. Apptainer and bin/within both
+# read this.
+APPTAINER_BIND=$DECKSMITH_HOME,$RUN${DECKSMITH_BINDS:+,$DECKSMITH_BINDS}
+for place in "$HF_HOME" "${DECKSMITH_TMP:-/tmp}"; do
+  for place in "$place" "$(readlink -f "$place")"; do
+    case ,$APPTAINER_BIND, in *",$place,"*) continue ;; esac
+    case $place in "$DECKSMITH_HOME"/* | /tmp) ;; *) APPTAINER_BIND+=,$place ;; esac
+  done
+done
+export APPTAINER_BIND
 
 # One line of the job's log: name, time, seconds since this start.
 say() { printf '%s: %(%H:%M:%S)T +%d s: %s\n' "${SLURM_JOB_NAME%%-*}" -1 "$SECONDS" "$*"; }

@@ -61,6 +61,24 @@ NOTE='it'\"'\"'s'"
     "None {'sft.seed': 7} 44 {'NOTE': \"it's\"}"
 }
 
+@test "a job whose base model was never fetched is not submitted, and the command that fetches it is named" {
+  sed 's|/no/such/file|lab/base|' recipe.yaml > run/recipe.yaml
+  for name in model-fetch; do cp "$ROOT/bin/$name" here/bin; done
+  mkdir -p here/assets/recipes models/hub/models--lab--base/{refs,snapshots/c1}
+  cp "$ROOT"/assets/recipes/revisions.toml here/assets/recipes
+  # Of this shell the job sees nothing, of its site all.
+  HF_HOME=$PWD/models run submit
+  assert_failure 69
+  assert_output --partial "job-submit: not submitted: model-fetch: lab/base is not in $(pwd -P)/here/data/huggingface/hub (it lacks all of it)"
+  [ ! -e calls ]
+  echo "HF_HOME=$PWD/models" > here/slurm/site.env
+  printf c1 > models/hub/models--lab--base/refs/main
+  touch models/hub/models--lab--base/snapshots/c1/{config.json,tokenizer.json,model.safetensors}
+  run submit
+  assert_success
+  assert_output 41
+}
+
 @test "--wait copies the log and ends as the job did; a job under way is followed, not doubled" {
   cp recipe.yaml run/
   submit
