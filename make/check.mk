@@ -49,7 +49,7 @@ lint: .venv/.dev
 	.venv/bin/mypy lib/decksmith
 	.venv/bin/python3 tests/pages.py --check
 	.venv/bin/shellcheck -x bin/within make/bench containers/build containers/verify slurm/*.sh \
-	  slurm/*.sbatch \
+	  slurm/*.sbatch slurm/step/vllm \
 	  tests/slurm/setup .ci/run tests/helper.bash
 
 ## bench-self: our own speed, as ratios measured in one run: docs/speed.md

@@ -192,6 +192,7 @@ def run(slurm, site, request):
                 "data/chat",
                 "--run",
                 folder,
+                "policy.model_name=/base",  # none is needed: the stand-in trains a model of its own
                 "policy.train_global_batch_size=4",
                 f"sft.max_num_steps={steps}",
                 "sft.val_period=3",

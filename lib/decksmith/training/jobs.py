@@ -46,6 +46,17 @@ NEEDED = {
     "checkpoints": ("checkpointing.checkpoint_dir", str),
     "model": ("policy.model_name", str),
 }
+# Says which kind of image the site takes, and where it would be; fails where it is not.
+NEED_IMAGE = """CONTAINER=apptainer; [ ! -f {home}/slurm/site.env ] || . {home}/slurm/site.env > /dev/null 2>&1
+image=$(echo {name} | tr a-z A-Z)_IMAGE
+case $CONTAINER in
+  none) exit 0 ;;
+  pyxis) eval "path=\\${{$image:-}}"; path=${{path:-{home}/containers/{name}.sqsh}} ;;
+  *) path={home}/containers/{name}.sif ;;
+esac
+echo "$CONTAINER" "$path"
+test -e "$path"
+"""
 POLL_S = float(os.environ.get("DECKSMITH_POLL_S") or 5)
 
 
@@ -341,10 +352,7 @@ class Job:
             f"{name}={value}" for name, value in os.environ.items() if name.startswith("SBATCH_")
         ]
         for name in self._images():
-            if self.place.shell(f"test -e {home}/containers/{name}.sif").returncode:
-                raise cli.Missing(
-                    f"containers/{name}.sif is not there{self._at()}; make image-{name}"
-                )
+            self._need_image(name)
         self._need_weights()
         self.place.send(self.run)
         if self.place.name:  # what is there, not what is here
@@ -368,6 +376,17 @@ class Job:
         number = done.stdout.decode().strip().split(";")[0]
         self.place.shell(f"echo {number} > {far}/slurm/job")
         return number
+
+    def _need_image(self, name: str) -> None:
+        """Raises cli.Missing where the site's CONTAINER wants an image that is not there."""
+        done = self.place.shell(NEED_IMAGE.format(home=shlex.quote(str(self.home)), name=name))
+        kind, path = (done.stdout.decode().split(maxsplit=1) + ["", ""])[:2]
+        if not done.returncode or not path:
+            return
+        mend = f"make image-{name}"
+        if kind == "pyxis":
+            mend = f"enroot import -o {path.strip()} docker://.. (docs/cluster.md)"
+        raise cli.Missing(f"{path.strip()} is not there{self._at()}; {mend}")
 
     def _need_weights(self) -> None:
         """Raises cli.Missing where the job's base model is not in the cache of the place where it runs."""
