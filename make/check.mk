@@ -12,7 +12,7 @@ PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
-.PHONY: test test-images test-slurm fuzz stress lint bench-self bench-render bench-stats \
+.PHONY: test test-images test-slurm test-nemo-rl fuzz stress lint bench-self bench-render bench-stats \
   bench-looks bench-vote bench-tally judge-card gaming gold-check screenshots numbers readme
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
@@ -28,6 +28,11 @@ test-slurm: setup .venv/.dev .venv/.train
 test-images: setup .venv/.dev
 	tests/slurm/setup
 	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm/test_images.py
+
+# NEMO_RL=/path of a checkout; NEMO_RL_PYTHON: an interpreter that has what it imports (its own environment's).
+## test-nemo-rl: our rows, masks and recipe in NeMo-RL's own code: NEMO_RL=/path
+test-nemo-rl: setup .venv/.dev .venv/.train
+	NEMO_RL='$(NEMO_RL)' .venv/bin/python3 -m pytest -rs tests/training/test_nemo_rl.py
 
 # All of them compiled, every fifth rendered: 20 minutes on two cores. What breaks the rule
 # becomes a file that `make test` replays.
