@@ -197,6 +197,16 @@ sft: .venv/.corpus $(if $(filter peft,$(TRAINER)),.venv/.train) $(if \
 	$(if $(filter peft,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
 	$(if $(DRY),,bin/model-export --run $(SFT))
 
+.PHONY: smoke
+## smoke: what works on this cluster, in ten minutes on one node: SBATCH=sbatch
+smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modules/.done
+	$(SITE)
+	mkdir -p results/smoke
+	status=0
+	job=$$($(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $(FLAGS) slurm/smoke.sbatch $(RECIPE)) || status=$$?
+	[ -z "$$job" ] || cat results/smoke/$${job%%;*}.out
+	exit $$status
+
 ##@ Serve and compare
 # ADAPTER: a PEFT folder. ENGINE=local: the embedded model. SBATCH=sbatch: as a job, of SERVERS
 # replicas.

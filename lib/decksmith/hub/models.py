@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import queue
+import re
 import shutil
 import sys
 import threading
@@ -33,8 +34,8 @@ SPARE = 1 << 30  # bytes that stay free
 
 
 def is_name(model: str | Path) -> bool:
-    """Whether a base model is one of the Hub, `owner/name`: not the embedded one and no folder."""
-    return str(model) != "smol" and not Path(model).exists() and str(model).count("/") == 1
+    """Whether a base model is one of the Hub, `owner/name`: not the embedded one, which has no owner, and no folder."""
+    return bool(re.fullmatch(r"\w[\w.-]*/[\w.-]+", str(model))) and not Path(model).exists()
 
 
 def pinned(name: str) -> str:
