@@ -203,7 +203,7 @@ smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modu
 	$(SITE)
 	mkdir -p results/smoke
 	status=0
-	job=$$($(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $(FLAGS) slurm/smoke.sbatch $(RECIPE)) || status=$$?
+	job=$$($(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE)) || status=$$?
 	[ -z "$$job" ] || cat results/smoke/$${job%%;*}.out
 	exit $$status
 
