@@ -9,7 +9,7 @@ setup() {
 @test "a model that is not there and the Hub switched off: the sentence says where it would be and what to do" {
   run model-fetch nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16
   assert_failure 69
-  assert_output "model-fetch: nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 is not in $HF_HOME/hub, and HF_HUB_OFFLINE is set: no question goes to the Hub; run this where the Hub is reached, with HF_HUB_OFFLINE=0"
+  assert_output "model-fetch: nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 is not in $HF_HOME/hub, and HF_HUB_OFFLINE is set: no question goes to the Hub; where it is reached, run: HF_HUB_OFFLINE=0 bin/model-fetch nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
   run model-fetch --check lab/base
   assert_failure 69
   assert_output "model-fetch: lab/base is not in $HF_HOME/hub (it lacks all of it), and jobs do not ask the Hub; run: bin/model-fetch lab/base"

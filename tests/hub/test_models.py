@@ -178,7 +178,12 @@ def test_a_gated_model_says_what_to_accept_where_and_is_fetched_by_who_was_let_i
         (["lab/base", "--revision", "v9"], {}, 69, "/lab/base has no revision v9"),
         (["lab/none"], {}, 78, "/lab/none is not there or not to be seen"),
         (["lab/base"], {"HF_TOKEN": "hf_nobody"}, 78, "HF_TOKEN is wrong or may not read it"),
-        (["lab/base"], {"HF_HUB_OFFLINE": "1"}, 69, "run this where the Hub is reached"),
+        (
+            ["lab/base"],
+            {"HF_HUB_OFFLINE": "1"},
+            69,
+            "run: HF_HUB_OFFLINE=0 bin/model-fetch lab/base",
+        ),
         (["lab/base"], {"HF_ENDPOINT": "http://127.0.0.1:9"}, 75, "what is fetched is kept"),
     ],
 )

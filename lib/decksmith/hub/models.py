@@ -329,8 +329,8 @@ def _stop(error: BaseException, name: str, revision: str) -> NoReturn:
     token = "HF_TOKEN" if os.environ.get("HF_TOKEN") else None
     if constants.HF_HUB_OFFLINE:
         raise cli.Missing(
-            f"{name} is not in {cache()}, and HF_HUB_OFFLINE is set: no question goes to the Hub; run this where the Hub is "
-            "reached, with HF_HUB_OFFLINE=0"
+            f"{name} is not in {cache()}, and HF_HUB_OFFLINE is set: no question goes to the Hub; where it is reached, run: "
+            f"HF_HUB_OFFLINE=0 bin/model-fetch {name}"
         ) from None
     if isinstance(error, errors.GatedRepoError):
         said = f"HF_TOKEN's owner has not been let in: accept the terms on {page}"
