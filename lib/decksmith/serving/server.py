@@ -151,7 +151,9 @@ def _command(
     # Kernels are compiled into a node's own disk.
     cache = Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}-vllm"
     caches = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
-    environment = {name: str(cache / name.lower()) for name in caches} | _offline(base) | dict(os.environ)
+    environment = (
+        {name: str(cache / name.lower()) for name in caches} | _offline(base) | dict(os.environ)
+    )
     return _Command([binary, *arguments[1:]], environment, base, adapter.sha256)
 
 
