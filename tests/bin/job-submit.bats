@@ -32,7 +32,7 @@ YAML
   ln -s "$ROOT/.venv" here/.venv
   cp "$ROOT"/bin/{within,job-submit} here/bin
   cp -r "$ROOT/lib/decksmith" here/lib
-  cp "$ROOT"/slurm/* here/slurm
+  cp -r "$ROOT"/slurm/* here/slurm
   touch here/containers/train.sif
   export DECKSMITH_ROOT=$PWD/here
 }
