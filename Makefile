@@ -20,7 +20,7 @@ endif
 # Who is asked: models by their names in assets/models.toml.
 MODEL ?= smol smol-outline
 # What they are asked, and by which judge and weights (assets/protocols); the prompts, of which a
-# protocol takes some.
+# protocol takes some. PROMPTS=mine.txt: your own, a request a line (docs/prompts.md).
 PROTOCOL ?= offline
 PROMPTS ?= data/prompts.jsonl
 # How many, drawn over all domains; a larger number keeps those of a smaller one. The embedded
@@ -32,9 +32,12 @@ LIMIT ?= $(if $(filter file,$(origin MODEL)),12)
 # array of jobs; make merge joins the parts.
 JOBS ?=
 SHARD ?=
+# What it may cost: BUDGET=5 stops a model's replies, and its judge, at 5 USD each. Without it a
+# terminal is asked before anything is spent; YES=1 agrees elsewhere.
+BUDGET ?=
 # Where it is shown: the report's folder in results/reports, and the training run whose loss it
 # shows.
-NAME ?= $(PROTOCOL)
+NAME ?= $(UNDER)
 TRAINING ?=
 # Where it runs: in images (on), on this machine (off), or as there are (auto).
 IMAGES ?= auto
@@ -44,25 +47,33 @@ export IMAGES
 RULES := assets/protocols/$(PROTOCOL).toml
 RULES += $(patsubst %,assets/protocols/%.toml,$(shell sed -n 's/^extends = "\(.*\)"$$/\1/p' \
   $(RULES) 2> /dev/null))
-RUNS := $(MODEL:%=results/runs/%)
+# A run lies by its model, its protocol and, where they are not ours, its prompts: none overwrites another.
+UNDER := $(PROTOCOL)$(patsubst %,@%,$(basename $(notdir $(filter-out data/prompts.jsonl,$(PROMPTS)))))
+RUNS := $(MODEL:%=results/runs/%/$(UNDER))
+OWN := $(if $(filter-out data/prompts.jsonl,$(PROMPTS)),bin/prompt-check --protocol $(PROTOCOL) < $(PROMPTS) |)
 PARTS := $(RUNS:%=%$(if $(SHARD),/shard-$(subst /,-of-,$(SHARD))))
 REPORT := results/reports/$(NAME)
 # This site's settings (slurm/site.env); what stands in the environment is stronger.
 SITE = if [ -f slurm/site.env ]; then own=$$(export -p); set +eu -a; . slurm/site.env; set -eu +a; eval "$$own"; fi
 CODE := $(shell find lib/decksmith -name "*.py") $(wildcard assets/renderer/*.mjs assets/prompts/*) assets/renderer/package-lock.json assets/models.toml
-# A run or a report is redone when its settings change: they stand in the name of an empty file in
-# its folder.
+# A run is redone for another LIMIT, a report for other models: they stand in the name of an empty
+# file in its folder.
 space := $(subst ,, )
 comma := ,
-FOR_RUN := .for-$(PROTOCOL)-$(or $(LIMIT),all)-$(basename $(notdir $(PROMPTS)))
+FOR_RUN := .for-$(or $(LIMIT),all)
 FOR_REPORT := .for-$(subst $(space),+,$(strip $(MODEL)))
 
 ##@ Measure
+define COMPARED
+bin/run-compare --page $(REPORT)/compare.md $(RUNS)
+echo "Every table: $(REPORT)/compare.md"
+echo "Open the report: file://$(abspath $(REPORT))/index.html"
+echo "Next: make vote (people decide), make plan EFFECT=0.3 (how many prompts find 0.3), make runs"
+endef
 .PHONY: baseline
 ## baseline: decks by MODEL: asked for, rendered, judged, scored, compared, reported
 baseline: $(REPORT)/index.html
-	bin/run-compare $(RUNS)
-	echo "Open the report: file://$(abspath $<)"
+	$(COMPARED)
 
 $(REPORT)/index.html: $(RUNS:%=%/summary.json) assets/models.toml \
   $(wildcard assets/web/report.*) assets/web/element.js $(REPORT)/$(FOR_REPORT)
@@ -79,23 +90,29 @@ $(RUNS:%=%/summary.json): %/summary.json: %/scores.jsonl
 # nothing. Temporary names are the
 # shell's own ($$$$): a make that was cut off may still be at work beside the next.
 $(PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/prompts.jsonl $(CODE) | \
-  run-tools
+  run-tools agreed
 	export TOTAL=$$(wc -l < $<)
-	$(call SAY,$*: $$TOTAL decks asked for$(comma) rendered$(comma) judged)
-	bin/chat-generate --model $(firstword $(subst /, ,$*)) --protocol $(PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) < $< |
+	export LIVE=$(@D)/.live
+	echo "# $(subst results/runs/,,$(@D))" > $$LIVE
+	bin/chat-generate --model $(firstword $(subst /, ,$*)) --protocol $(PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) $(BUDGET:%=--budget %) < $< |
 	  bin/deck-parse --run $(@D) |
 	  bin/deck-illustrate --protocol $(PROTOCOL) --run $(@D) |
 	  bin/deck-render --protocol $(PROTOCOL) --run $(@D) |
-	  bin/deck-judge --protocol $(PROTOCOL) --run $(@D) |
+	  bin/deck-judge --protocol $(PROTOCOL) --run $(@D) $(BUDGET:%=--budget %) |
 	  bin/deck-scan --run $(@D) |
 	  bin/deck-score --protocol $(PROTOCOL) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
 	# A deck without a score through no fault of its model's is done again by the next make: older than its prompts.
 	! grep -qE '"kind":"(renderer|judge|infra)"' $@ || touch -t 197001020000 $@
 
+# Once for all of MODEL: what is lacking, and what that costs.
+.PHONY: agreed
+agreed: $(PARTS:%=%/prompts.jsonl) | run-tools
+	bin/within tools python3 -m decksmith.results.spending --protocol $(PROTOCOL) $(BUDGET:%=--budget %) $(PARTS)
+
 $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(RULES) %/$(FOR_RUN) | run-tools
 	$(call SAY,$(@D): prompts of $(PROTOCOL)$(LIMIT:%=$(comma) %))
-	bin/record-sample --protocol $(PROTOCOL) $(if $(LIMIT),--shuffle --limit $(LIMIT)) $(SHARD:%=--shard %) < $< > $@.$$$$.tmp
+	$(OWN) bin/record-sample --protocol $(PROTOCOL) $(if $(LIMIT),--shuffle --limit $(LIMIT)) $(SHARD:%=--shard %) $(if $(OWN),,< $<) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
 
 $(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT):
@@ -114,6 +131,18 @@ merge: $(RUNS:%=%/prompts.jsonl)
 	  bin/run-merge --protocol $(PROTOCOL) --run $$run < $$run/prompts.jsonl > $$run/scores.jsonl.$$$$.tmp
 	  mv $$run/scores.jsonl.$$$$.tmp $$run/scores.jsonl
 	done
+
+# What follows reads finished runs, and never asks a model.
+.PHONY: runs report
+## runs: the finished runs, with their decks, scores and cost
+runs: .venv/.python
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.results.layout
+
+## report: the report of MODEL's finished runs again
+report: .venv/.python
+	bin/run-plot --out $(REPORT)/plots $(RUNS) > /dev/null
+	bin/run-report --out $(REPORT) $(TRAINING:%=--training %) $(RUNS) > /dev/null
+	$(COMPARED)
 
 .PHONY: plan register
 # EFFECT=0.3: the designs that find it.
@@ -226,7 +255,7 @@ serve: .venv/.python $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/n
 finetuned: run-tools
 	bin/model-wait --timeout 60 > /dev/null
 	$(MAKE) results/reports/finetuned/index.html MODEL="$(PAIR)" NAME=finetuned
-	bin/run-compare --model-only $(PAIR:%=results/runs/%)
+	bin/run-compare --model-only $(PAIR:%=results/runs/%/$(UNDER))
 
 ##@ Nothing else broke
 # General benchmarks (assets/benchmarks): "aime25:8 gsm8k:1" asks each question of the first eight

@@ -11,8 +11,8 @@ PORT ?= 8420
 
 .PHONY: vote tally vote-demo demo
 # VOTE="--prompts 50": more pairs (bin/pair-build --help).
-## vote: a blind study of MODEL's runs and its page, until Ctrl-C
-vote: $(RUNS:%=%/summary.json)
+## vote: a blind study of MODEL's finished runs and its page, until Ctrl-C
+vote: .venv/.python
 	bin/pair-build --study $(BLIND) $(VOTE) $(RUNS) > /dev/null
 	exec bin/vote-serve --study $(BLIND)
 

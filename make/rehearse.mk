@@ -14,7 +14,7 @@ rehearsal%: export DECKSMITH_SERVE := $(CURDIR)/$(R)/serve
 rehearsal: .venv/.python
 	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.rehearsal $(R)/phases.jsonl \
 	  'set-up|130|setup .venv/.train' \
-	  'the base model writes|400|results/runs/smol/summary.json MODEL=smol LIMIT=$(REHEARSE)' \
+	  'the base model writes|400|results/runs/smol/$(UNDER)/summary.json MODEL=smol LIMIT=$(REHEARSE)' \
 	  'data/gold becomes a corpus|150|$(R)/chat/report.json' \
 	  'an adapter is trained|700|results/sft/rehearsal/adapter/manifest.json' \
 	  'the tuned model writes|600|rehearsal-tuned' \
@@ -37,9 +37,9 @@ rehearsal-tuned:
 	bin/model-serve --engine local --adapter results/sft/rehearsal/adapter & server=$$!
 	trap 'kill $$server; wait $$server' EXIT
 	bin/model-wait --pid $$server > /dev/null
-	$(MAKE) results/runs/smol-tuned/summary.json MODEL=smol-tuned LIMIT=$(REHEARSE)
+	$(MAKE) results/runs/smol-tuned/$(UNDER)/summary.json MODEL=smol-tuned LIMIT=$(REHEARSE)
 
 rehearsal-report:
 	$(MAKE) results/reports/rehearsal/index.html MODEL="smol smol-tuned" LIMIT=$(REHEARSE) NAME=rehearsal TRAINING=results/sft/rehearsal
-	bin/run-compare --model-only results/runs/smol results/runs/smol-tuned
+	bin/run-compare --model-only results/runs/smol/$(UNDER) results/runs/smol-tuned/$(UNDER)
 	echo "Open the report: file://$(abspath results/reports/rehearsal/index.html)"

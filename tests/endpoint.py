@@ -38,6 +38,7 @@ options.add_argument(
     help="tokens that a prompt (four letters each) and its max_tokens may have together",
 )
 options.add_argument("--model", help="list this model, as a router does")
+options.add_argument("--pricing", help="USD a token, of its prompts and of its replies: 1e-6,4e-6")
 options.add_argument("--weights", help="a file with the weight_version that /model_info gives")
 args = options.parse_args()
 
@@ -325,11 +326,12 @@ async def stats(request):
 
 
 async def models(request):
-    return (
-        web.json_response({"object": "list", "data": [{"id": args.model}]})
-        if args.model
-        else web.Response(status=404)
-    )
+    if not args.model:
+        return web.Response(status=404)
+    model = {"id": args.model}
+    if args.pricing:
+        model["pricing"] = dict(zip(("prompt", "completion"), args.pricing.split(","), strict=True))
+    return web.json_response({"object": "list", "data": [model]})
 
 
 async def info(request):

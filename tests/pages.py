@@ -127,15 +127,16 @@ def flags(path: Path) -> list[str]:
 
 def scripts_page() -> str:
     """docs/scripts.md."""
-    parts = []
+    parts, index = [], ["| script | what it does |", "|---|---|"]
     for path in sorted((ROOT / "bin").glob("*-*")):
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        index.append(f"| [{path.name}](#{path.name}) | {text.splitlines()[0]} |")
         parts += [f"## {path.name}", "", re.sub(r"(?m)^  (?=\S)", "    ", text), ""]
         if rows := flags(path):
             parts += ["| flag | what it does |", "|---|---|", *rows, ""]
     return (
         "# Scripts\n\nWhat `--help` of each script says. `make numbers` writes this page.\n\n"
-        + "\n".join(parts)
+        + "\n".join([*index, "", *parts])
     )
 
 

@@ -1,4 +1,4 @@
-"""Keep what the pages say of the code right: README's table of scripts, the tables of docs/records.md, and every figure that
+"""Keep what the pages say of the code right: the tables of docs/records.md, and every figure that
 docs/numbers.json knows.
 
   tests/readme.py           write the tables, the figures into docs/numbers.json, and from there into the pages
@@ -260,22 +260,6 @@ def behind(numbers, texts):
     return wrong
 
 
-def table():
-    lines = ["| script | what it does |", "|---|---|"]
-    for path in sorted((ROOT / "bin").glob("*-*")):
-        sentence = ast.get_docstring(ast.parse(path.read_text())).partition("\n")[0]
-        lines.append(f"| `{path.name}` | {sentence} |")
-    return "\n".join(lines)
-
-
-def with_table(readme):
-    return re.sub(
-        r"\| script \| what it does \|\n\|---\|---\|\n(\|.*\n|@SCRIPTS@\n)*",
-        lambda _: table() + "\n",
-        readme,
-    )
-
-
 def kind(hint):
     """A type as the page says it: `list of ImageItem`, `text or null`."""
     origin, given = typing.get_origin(hint), typing.get_args(hint)
@@ -310,22 +294,14 @@ def with_fields(page):
 def main():
     numbers, texts = json.loads(NUMBERS.read_text()), pages()
     if "--check" in sys.argv:
-        wrong = (
-            ["README.md is behind bin/: run make readme"]
-            if with_table(texts["README.md"]) != texts["README.md"]
-            else []
-        )
+        wrong = []
         if with_fields(texts[RECORDS]) != texts[RECORDS]:
             wrong.append(f"{RECORDS} is behind lib/decksmith/core/records.py: run make numbers")
         sys.exit("\n".join([*wrong, *behind(numbers, texts)]) or None)
     numbers["figures"] = figures()
     NUMBERS.write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
     for name, text in texts.items():
-        new = written(
-            with_table(text) if name == "README.md" else with_fields(text),
-            numbers["said"].get(name, ()),
-            numbers["figures"],
-        )
+        new = written(with_fields(text), numbers["said"].get(name, ()), numbers["figures"])
         if new != text:
             (ROOT / name).write_text(new)
 

@@ -136,6 +136,7 @@ def test_what_a_reply_fails_by_is_said(reply, status, said):
     ].startswith(said), found
 
 
+@pytest.mark.slow
 def test_a_call_has_a_time_of_its_own_and_what_takes_longer_is_wrong(monkeypatch):
     monkeypatch.setattr(code, "CALL", 1.0)
     for reply in ("while True: pass", "def add(a, b):\n    import time\n    time.sleep(60)"):
@@ -301,6 +302,7 @@ def test_the_first_case_that_fails_ends_the_program_s_grade(reply, status, passe
     ] == [status, passed]
 
 
+@pytest.mark.slow
 def test_a_case_has_a_time_of_its_own(monkeypatch):
     monkeypatch.setattr(code, "CASE", 1.0)
     slow = "import time\nn = int(input())\nbegan = time.process_time()\nwhile time.process_time() < began + n / 10: pass\nprint(n)"

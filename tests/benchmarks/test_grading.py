@@ -141,6 +141,7 @@ STALLS = [
 ]
 
 
+@pytest.mark.slow
 def test_an_answer_that_stalls_its_grader_is_wrong_and_the_next_is_graded():
     stalls = [
         record("arithmetic", f"\\boxed{{{answer}}}", "1+x", number)
@@ -236,6 +237,7 @@ LOOPS = [
 ]
 
 
+@pytest.mark.slow
 def test_replies_that_go_round_in_circles_are_graded_and_are_no_errors():
     asks = [
         ("arithmetic", "1", {}),
@@ -276,6 +278,7 @@ def test_a_grader_that_is_killed_from_outside_is_no_fault_of_the_model(kills, ou
     assert asyncio.run(go()) == outcome
 
 
+@pytest.mark.slow
 def test_a_grader_that_waits_is_tried_again_before_its_answer_is_blamed(monkeypatch):
     monkeypatch.setattr(grading, "WALL", 1)
 

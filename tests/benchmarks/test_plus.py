@@ -192,6 +192,7 @@ def test_it_works_in_the_processes_of_the_graders_too(monkeypatch):
     } and "evalplus 0.3.1 (numpy " in plus.version()
 
 
+@pytest.mark.slow
 def test_values_that_no_comparison_survives_are_wrong(monkeypatch):
     monkeypatch.setattr(plus, "CHECK", 2.0)
     row = mbpp("plain", "[[1]]", "[{0}]")

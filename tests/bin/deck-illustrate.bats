@@ -16,7 +16,7 @@ print(eval(sys.argv[1]))' "$@"; }
   run deck-illustrate --help
   assert_success
   assert_line --index 0 "Put pictures where decks ask for them: image-query entries and image-query:// addresses become files."
-  assert_line --index 1 "  deck-parse --run results/runs/smol < gen.jsonl | deck-illustrate --run results/runs/smol"
+  assert_line --index 1 "  deck-parse --run results/runs/smol/offline < gen.jsonl | deck-illustrate --run results/runs/smol/offline"
 }
 
 @test "queries become drawn pictures on the same lines, other decks stay, faults pass" {

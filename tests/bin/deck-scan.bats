@@ -18,7 +18,7 @@ for line in sys.stdin:
   run deck-scan --help
   assert_success
   assert_line --index 0 "Count what decks use of Slidev: the published scan (craft_v5) and ours on the real parser (craft)."
-  assert_line --index 1 "  deck-judge --run results/runs/smol < renders.jsonl | deck-scan --run results/runs/smol | deck-score"
+  assert_line --index 1 "  deck-judge --run results/runs/smol/offline < renders.jsonl | deck-scan --run results/runs/smol/offline | deck-score"
 }
 
 @test "both scans are reported, and only the published one is fooled by a hollow deck" {

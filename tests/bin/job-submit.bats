@@ -139,7 +139,18 @@ account=mine'
   rm here/containers/train.sif
   run submit
   assert_failure 69
-  assert_output 'job-submit: containers/train.sif is not there; make image-train'
+  assert_output "job-submit: $(pwd -P)/here/containers/train.sif is not there; make image-train"
+  echo 'CONTAINER=pyxis' > here/slurm/site.env
+  run submit
+  assert_failure 69
+  assert_output "job-submit: $(pwd -P)/here/containers/train.sqsh is not there; enroot import -o $(pwd -P)/here/containers/train.sqsh docker://.. (docs/cluster.md)"
+  echo "TRAIN_IMAGE=$PWD/mine.sqsh" >> here/slurm/site.env
+  run submit
+  assert_failure 69
+  assert_output --partial "job-submit: $PWD/mine.sqsh is not there"
+  echo 'CONTAINER=none' > here/slurm/site.env
+  run submit
+  assert_success
   run here/bin/job-submit here/slurm/nothing.sbatch --run run
   assert_failure 69
   sed -i 's/max_num_steps: 44/max_num_steps: "???"/' run/recipe.yaml

@@ -14,6 +14,7 @@ stub() {
 free() { "$ROOT/.venv/bin/python3" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 announce() { echo "{\"url\":\"http://127.0.0.1:$1/v1\",\"models\":[\"base\",\"tuned\"],\"job\":$2}" > "serve/$3.json"; }
 
+# marks: slow
 @test "waits until the server is there, and prints what its file says" {
   port=$(free)
   (sleep 1; announce "$port" null x) &
@@ -23,6 +24,7 @@ announce() { echo "{\"url\":\"http://127.0.0.1:$1/v1\",\"models\":[\"base\",\"tu
   assert_output --partial "\"url\": \"http://127.0.0.1:$port/v1\""
 }
 
+# marks: slow
 @test "a file of a server that is gone does not count, and neither does one of another job" {
   port=$(free)
   stub "$port"
@@ -36,6 +38,7 @@ announce() { echo "{\"url\":\"http://127.0.0.1:$1/v1\",\"models\":[\"base\",\"tu
   assert_output --partial 'is not ready in time'
 }
 
+# marks: slow
 @test "the deadline says what is lacking" {
   run model-wait --timeout 0
   assert_failure 75

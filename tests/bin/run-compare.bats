@@ -16,6 +16,17 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_line --partial 'run-compare: nothing can be said: SmolLM2 135M: 2 of 12 decks have no score (judge faults 1, infra faults 1; at most 1 % may); `make baseline MODEL=smol`'
 }
 
+@test "with --page a terminal gets what fits, and the file all of it" {
+  run --separate-stderr run-compare --page page.md "$RUNS/smol" "$RUNS/smol-outline"
+  assert_failure 65
+  for line in "${lines[@]}"; do [ "${#line}" -le 100 ] || fail "$line"; done
+  assert_line --regexp '^model +rendered +Verifiable part \(offline\) +design +content +coherence'
+  assert_output --partial 'Headline: '
+  refute_output --partial 'Paired by prompt'
+  run cat page.md
+  assert_output --partial '**Paired by prompt**'
+}
+
 @test "the order of the arguments changes nothing" {
   run-compare "$RUNS/smol" "$RUNS/smol-outline" > one || true
   run-compare "$RUNS/smol-outline" "$RUNS/smol" > two || true
@@ -80,9 +91,9 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
 }
 
 @test "a run that is not there names the command that makes it" {
-  run run-compare results/runs/gpt-5.4
+  run run-compare results/runs/gpt-5.4/offline
   assert_failure 69
-  assert_output 'run-compare: there is no run results/runs/gpt-5.4; `make baseline MODEL=gpt-5.4` makes it'
+  assert_output 'run-compare: there is no run results/runs/gpt-5.4/offline; `make baseline MODEL=gpt-5.4 PROTOCOL=offline` makes it'
 }
 
 @test "help is the script's own header" {

@@ -102,10 +102,10 @@ few() { local n=$#; echo "$*" | cut -d' ' -f1-5 | sed 's/ /, /g' | tr -d '\n'; [
 }
 
 @test "parts that were made for different protocols are refused" {
-  touch $R/shard-1-of-3/.for-offline-12-prompts $R/shard-2-of-3/.for-published-12-prompts
+  touch $R/shard-1-of-3/.for-12 $R/shard-2-of-3/.for-24
   run merge
   assert_failure 65
-  assert_output --partial 'was made for .for-offline-12-prompts'
+  assert_output --partial 'was made for .for-12'
 }
 
 @test "a part without prompts need not be done" {

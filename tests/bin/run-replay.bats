@@ -22,7 +22,7 @@ load ../helper
 @test "a capsule that is not there is said to be missing" {
   run run-replay x.tar
   assert_failure 69
-  assert_output 'run-replay: x.tar: No such file or directory; `make capsule RUN=results/runs/<run>` makes one'
+  assert_output 'run-replay: x.tar: No such file or directory; `make capsule` makes one'
 }
 
 @test "help is the script's own header" {

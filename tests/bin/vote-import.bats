@@ -61,6 +61,7 @@ vote-import: nowhere.json: refused: cannot be read: No such file or directory'
   assert_equal "$stderr" 'vote-import: whole.json: refused: of another study'
 }
 
+# marks: slow
 @test "votes from elsewhere are taken once, and named where they are none" {
   printf 'prompt,rater,left,right,choice\np1,ada,one,two,left\np2,ada,two,one,one\n' > votes.csv
   run --separate-stderr vote-import --study new --votes votes.csv

@@ -35,7 +35,7 @@ def state(**changes):
     return {"figures": values, "said": SAID}, texts
 
 
-def test_the_table_of_scripts_and_every_figure_are_up_to_date():
+def test_every_figure_is_up_to_date():
     done = subprocess.run(
         [sys.executable, ROOT / "tests/readme.py", "--check"], capture_output=True, text=True
     )

@@ -185,6 +185,7 @@ def test_what_several_records_lack_is_said_once_for_the_first_of_them(stage):
     assert b"Traceback" not in done.stderr and b"r1 needs" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_the_stage_silently(stage):
     done = subprocess.run(
         [
@@ -211,6 +212,7 @@ def test_a_changed_input_is_done_again_and_an_unchanged_one_is_not(stage):
     assert stage.did().count("r1") == 2 and len(stage.did()) == 4
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_it_finishes_and_repeats_nothing(stage):
     data, random_moments = rows(40, sleep=0.02), random.Random(5)
     (stage.path / "in").write_bytes(b"".join(stream.dumps(row) + b"\n" for row in data))
@@ -263,6 +265,7 @@ def test_two_processes_on_one_run_do_the_work_once(stage):
     assert len(stage.did()) == 10
 
 
+@pytest.mark.slow
 def test_two_pipelines_over_one_run_never_wait_for_each_other_in_a_circle(stage):
     """The first one's early stage is ahead, its late stage starts last, and its records fill the pipe between them."""
     given = b"".join(stream.dumps(row) + b"\n" for row in rows(300, pad="x" * 2000))

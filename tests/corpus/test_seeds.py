@@ -362,6 +362,7 @@ def test_running_again_asks_nothing_more_rows_ask_for_those_and_a_lost_product_i
     assert sum(stub.chats.values()) == 6
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_refuses_is_trouble_of_the_rows_and_is_not_asked_on(
     tmp_path, table, endpoint
 ):

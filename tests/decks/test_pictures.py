@@ -403,6 +403,7 @@ def test_a_download_beyond_the_limit_is_refused(tmp_path, service, monkeypatch):
     assert item["fallback"] == {"reason": "pexels: more than 50000 bytes", "transient": False}
 
 
+@pytest.mark.slow
 def test_a_dead_service_is_left_alone_after_three_failures(tmp_path, service):
     service.answers["/v1/search"] = [(500, {}, b"")]
     value, _ = run(

@@ -41,7 +41,7 @@ def test_a_judge_that_failed_is_asked_again_by_the_same_command(tmp_path):
             stderr=subprocess.STDOUT,
         )
         assert done.returncode == 0, done.stdout
-        lines = (root / "results/runs/gpt/scores.jsonl").read_text().splitlines()
+        lines = (root / "results/runs/gpt/published/scores.jsonl").read_text().splitlines()
         return [json.loads(line)["score"] for line in lines]
 
     try:

@@ -46,14 +46,12 @@ def asked(folder):
 
 
 def lines(folder, key):
-    return len((folder / f"results/runs/fake/journal/{key}.jsonl").read_text().splitlines())
+    return len((folder / f"results/runs/fake/offline/journal/{key}.jsonl").read_text().splitlines())
 
 
-def scores(folder, model="fake"):
-    return [
-        json.loads(line)
-        for line in (folder / f"results/runs/{model}/scores.jsonl").read_text().splitlines()
-    ]
+def scores(folder, model="fake", under="offline"):
+    kept = folder / f"results/runs/{model}/{under}/scores.jsonl"
+    return [json.loads(line) for line in kept.read_text().splitlines()]
 
 
 def test_it_makes_a_report_once_and_then_has_nothing_to_do(root):
@@ -71,12 +69,67 @@ def test_it_makes_a_report_once_and_then_has_nothing_to_do(root):
     assert page.stat().st_mtime_ns == written and asked(root) == 4
 
 
-def test_a_larger_limit_asks_only_for_what_is_new(root):
+def test_a_larger_limit_asks_only_for_what_is_new_and_a_smaller_one_nothing(root):
     assert baseline(root, "LIMIT=2").returncode == 0
     assert asked(root) == 2
     assert baseline(root, "LIMIT=3").returncode == 0
     assert asked(root) == 3
     assert len(scores(root)) == 3
+    assert baseline(root, "LIMIT=1").returncode == 0
+    assert baseline(root, "LIMIT=3").returncode == 0
+    assert asked(root) == 3
+    assert len(scores(root)) == 3
+
+
+def test_other_prompts_have_a_run_of_their_own(root):
+    assert baseline(root, "LIMIT=1").returncode == 0
+    kept = scores(root)
+    (root / "mine.txt").write_text("Six slides on tide pools for a school class\n")
+    done = baseline(root, "PROMPTS=mine.txt")
+    assert done.returncode == 0, done.stdout
+    assert "lacks a checklist, language, theme" in done.stdout
+    assert "results/reports/offline@mine/index.html" in done.stdout
+    assert len(scores(root, "fake", "offline@mine")) == 1
+    assert scores(root) == kept
+    listed = subprocess.run(
+        ["make", "runs"], cwd=root, env=environment(root), text=True, capture_output=True
+    ).stdout.splitlines()
+    assert [line.split()[:3] for line in listed[1:]] == [
+        ["fake", "offline", "1"],
+        ["fake", "offline@mine", "1"],
+    ]
+
+
+def test_money_is_spent_only_where_somebody_agrees(root):
+    with open(root / "assets/models.toml", "a") as registry:
+        registry.write("price = { prompt = 1, completion = 4 }\n")
+    refused = baseline(root)
+    assert refused.returncode != 0 and asked(root) == 0
+    assert "fake: 4 replies, 1000 + 4000 tokens each (assumed): about 0.07 USD" in refused.stdout
+    assert (
+        "nothing was asked; YES=1 agrees to this, BUDGET=5 to at most 5 USD a model"
+        in refused.stdout
+    )
+    broke = baseline(root, "BUDGET=0.0001")
+    assert broke.returncode != 0 and "the budget of 0.0001 USD is used up" in broke.stdout
+    assert asked(root) == 0
+    assert baseline(root, "YES=1").returncode == 0
+    assert asked(root) == 4
+
+
+@pytest.mark.parametrize("target", ["vote", "report", "plan", "capsule"])
+def test_what_reads_runs_never_asks_a_model(root, target):
+    done = subprocess.run(
+        ["make", target, "MODEL=fake"],
+        cwd=root,
+        env=environment(root),
+        text=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    assert done.returncode != 0
+    assert "`make baseline MODEL=fake PROTOCOL=offline` makes it" in done.stderr
+    assert asked(root) == 0
 
 
 def test_a_changed_weight_changes_the_scores_and_costs_neither_a_reply_nor_a_render(root):
@@ -114,7 +167,7 @@ def test_a_dead_endpoint_fails_with_its_reason_and_the_next_run_completes(root):
     failed = baseline(root, "LIMIT=1")
     assert failed.returncode != 0
     assert "1 infrastructure faults (run again)" in failed.stdout
-    assert not (root / "results/runs/fake/scores.jsonl").exists()
+    assert not (root / "results/runs/fake/offline/scores.jsonl").exists()
     (root / "assets/models.toml").write_text(registry)
     assert baseline(root, "LIMIT=1").returncode == 0
 
@@ -164,16 +217,16 @@ def test_the_published_protocol_runs_over_an_api_that_misbehaves(tmp_path):
             and "set SOME_KEY in the environment or in .env" in keyless.stdout
         )
         done = subprocess.run(
-            command, env=environment(root, SOME_KEY="sk-not-to-be-seen"), **options
+            [*command, "YES=1"], env=environment(root, SOME_KEY="sk-not-to-be-seen"), **options
         )
         assert done.returncode == 0, done.stdout
         assert "sk-not-to-be-seen" not in done.stdout
-        found = scores(root, "gpt-x")
+        found = scores(root, "gpt-x", "published")
         assert [row["score"]["dimensions"] | {"viscraft": None} for row in found] == [
             {"viscraft": None, "design": 3, "content": 2, "coherence": 4}
         ] * 6
         assert len((tmp_path / "asked.jsonl").read_text().splitlines()) > 6
-        protocol = json.loads((root / "results/runs/gpt-x/protocol.json").read_text())
+        protocol = json.loads((root / "results/runs/gpt-x/published/protocol.json").read_text())
         assert protocol["judge"]["slug"] == "x"
         kept = "".join(
             path.read_text(errors="replace")

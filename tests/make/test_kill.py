@@ -67,14 +67,14 @@ def asked(folder):
 
 
 def finished(folder, keys):
-    journal = folder / "results/runs/fake/journal/gen.jsonl"
+    journal = folder / "results/runs/fake/offline/journal/gen.jsonl"
     if not journal.exists():
         return set()
     return {keys[json.loads(line)["id"]] for line in journal.read_bytes().split(b"\n")[:-1] if line}
 
 
 def result(folder):
-    lines = (folder / "results/runs/fake/scores.jsonl").read_text()
+    lines = (folder / "results/runs/fake/offline/scores.jsonl").read_text()
     return jq.compile("del(..|.by?)").input_text(lines).all()
 
 

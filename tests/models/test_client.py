@@ -254,6 +254,7 @@ def test_a_streamed_reply_is_the_reply_that_comes_in_one_piece_and_is_heard_in_m
     assert [piece for kind, piece in heard if kind == "reasoning"] == ["step", " by", " step"]
 
 
+@pytest.mark.slow
 def test_a_stream_is_asked_for_again_until_something_was_heard_and_never_after(endpoint):
     for plan in ("500=1", "429=1", "drop=1", "empty=1"):
         reply, _, heard = stream(endpoint("--plan", plan))
@@ -335,6 +336,7 @@ def asked(url, text="Deck", *, sampling=None, patience=None, **entry):
     return asyncio.run(go()), time.monotonic() - started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", ["hang", "stall", "drip"])
 def test_patience_ends_a_request_that_is_never_answered_to_the_end(endpoint, plan):
     error, seconds = asked(endpoint("--plan", f"{plan}=1", "--times", "99"), patience=1.5)
@@ -345,6 +347,7 @@ def test_patience_ends_a_request_that_is_never_answered_to_the_end(endpoint, pla
     assert 1 <= seconds < 60  # and not the entry's 1200
 
 
+@pytest.mark.slow
 def test_patience_ends_a_connection_that_never_opens():
     import contextlib
     import socket
@@ -359,6 +362,7 @@ def test_patience_ends_a_connection_that_never_opens():
     assert error["class"] in ("timeout", "connection") and 1 <= seconds < 60, error
 
 
+@pytest.mark.slow
 def test_patience_is_the_entry_s_timeout_where_that_is_longer_and_does_not_run_while_a_request_waits_for_its_turn(
     endpoint,
 ):

@@ -39,12 +39,12 @@ def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("capsule")
     server, url = endpoint(folder)
     root = make(folder / "root", core(1), REGISTRY.format(url=url))
-    run = root / "results/runs/fake"
+    run = root / "results/runs/fake/offline"
     run.mkdir(parents=True)
     (run / "prompts.jsonl").write_bytes((root / "data/prompts.jsonl").read_bytes())
     done = script(
         root,
-        """R=results/runs/fake; bin/chat-generate --model fake --protocol offline --run $R < $R/prompts.jsonl |
+        """R=results/runs/fake/offline; bin/chat-generate --model fake --protocol offline --run $R < $R/prompts.jsonl |
         bin/deck-parse --run $R | bin/deck-illustrate --run $R | bin/deck-render --run $R | bin/deck-judge --run $R |
         bin/deck-scan --run $R | bin/deck-score > $R/scores.jsonl && bin/run-summarize --run $R < $R/scores.jsonl > $R/summary.json""",
     )
@@ -55,7 +55,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def packed(root):
-    done = script(root, "bin/run-pack --out caps results/runs/fake")
+    done = script(root, "bin/run-pack --out caps results/runs/fake/offline")
     assert done.returncode == 0, done.stderr
     return root / done.stdout.strip()
 
@@ -67,7 +67,8 @@ def members(path):
 
 def test_every_stage_of_a_finished_run_is_kept_on_a_rerun(root):
     done = script(
-        root, "bin/run-explain results/runs/fake $(head -1 data/prompts.jsonl | cut -d'\"' -f4)"
+        root,
+        "bin/run-explain results/runs/fake/offline $(head -1 data/prompts.jsonl | cut -d'\"' -f4)",
     )
     assert done.returncode == 0, done.stderr
     kept = [
@@ -79,7 +80,7 @@ def test_every_stage_of_a_finished_run_is_kept_on_a_rerun(root):
 
 
 def test_a_capsule_of_the_same_run_has_the_same_bytes_and_no_address(packed, root):
-    again = script(root, "bin/run-pack --out others results/runs/fake")
+    again = script(root, "bin/run-pack --out others results/runs/fake/offline")
     other = root / again.stdout.strip()
     assert other.name == packed.name and other.read_bytes() == packed.read_bytes()
     assert packed.name == f"fake-{hashlib.sha256(packed.read_bytes()).hexdigest()[:12]}.tar"
@@ -125,13 +126,15 @@ def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_
     )
     shutil.copytree(runs / "fake", runs / "twin")
     for name in ("scores.jsonl", "journal/gen.jsonl", "summary.json"):
-        text = (runs / "twin" / name).read_text()
-        (runs / "twin" / name).write_text(
+        text = (runs / "twin/offline" / name).read_text()
+        (runs / "twin/offline" / name).write_text(
             text.replace('"name":"fake"', '"name":"twin"').replace(
                 '"name": "fake"', '"name": "twin"'
             )
         )
-    done = script(root, "bin/run-pack --out caps results/runs/fake results/runs/twin")
+    done = script(
+        root, "bin/run-pack --out caps results/runs/fake/offline results/runs/twin/offline"
+    )
     assert done.returncode == 0, done.stderr
     packed = root / done.stdout.strip()
     parts = members(packed)
@@ -226,7 +229,7 @@ def test_a_capsule_with_another_reply_is_consistent_again_and_only_its_signature
             text=True,
         )
 
-    done = run("bin/run-pack --out signed --sign results/runs/fake")
+    done = run("bin/run-pack --out signed --sign results/runs/fake/offline")
     assert done.returncode == 0, done.stderr
     honest = root / done.stdout.strip()
     assert honest.with_name(f"{honest.name}.sig").is_file()
@@ -238,9 +241,9 @@ def test_a_capsule_with_another_reply_is_consistent_again_and_only_its_signature
         done.stdout.splitlines()[-1],
     )
     # One reply replaced, the stages run again, packed again.
-    forged = root / "results/runs/forged/fake"
+    forged = root / "results/runs/fake/forged"
     shutil.copytree(
-        root / "results/runs/fake",
+        root / "results/runs/fake/offline",
         forged,
         ignore=shutil.ignore_patterns("deck.jsonl", "images.jsonl", "render.jsonl", "judge.jsonl"),
     )

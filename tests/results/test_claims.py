@@ -686,6 +686,7 @@ def test_a_run_and_the_scores_of_another_tool_never_share_a_table(runs, tmp_path
 # The rule
 
 
+@pytest.mark.slow
 def test_no_other_code_prints_a_ranking_or_a_winner():
     """Sentences that separate models are strings of claims.py and regressions.py; a string elsewhere with such a word is a second path. The words "beats", a
     verdict, and "winner", a column of other people's votes, are no sentences."""

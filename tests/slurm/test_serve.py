@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 PART = """#!/bin/bash
 # One part of a run: generated and parsed. The first fails after its first record when it is done for the first time.
 set -euo pipefail
-folder=results/runs/tuned/shard-${SHARD/\\//-of-}
+folder=results/runs/tuned/offline/shard-${SHARD/\\//-of-}
 mkdir -p "$folder"
 take=cat
 [ "$SHARD" != 1/4 ] || [ -e "$folder/again" ] || take='head -n 1'
@@ -92,7 +92,7 @@ def nothing_left(slurm, site):
 def merge(slurm, site):
     with open(site / "prompts.jsonl") as prompts:
         return slurm.run(
-            [site / "bin/run-merge", "--run", "results/runs/tuned"],
+            [site / "bin/run-merge", "--run", "results/runs/tuned/offline"],
             cwd=site,
             stdin=prompts,
             check=False,
@@ -122,7 +122,7 @@ def test_a_server_is_published_serves_four_parts_of_which_one_fails_and_is_redon
     assert "part 1 of 4 lacks " in incomplete.stderr and incomplete.stderr.endswith(
         "Do these again: --array=1\n"
     )
-    journal = site / "results/runs/tuned/shard-1-of-4/journal/gen.jsonl"
+    journal = site / "results/runs/tuned/offline/shard-1-of-4/journal/gen.jsonl"
     assert len(journal.read_text().splitlines()) == 1
 
     submit(slurm, site, "--wait", "--array=1", "slurm/bench.sbatch", "./part", SHARDS="4")

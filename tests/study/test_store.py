@@ -245,7 +245,7 @@ def test_of_several_samples_one_is_drawn(tmp_path):
 def test_what_cannot_be_compared_is_refused_by_name(tmp_path, runs):
     other = ballots.run(tmp_path / "other", prompts=3, request="Something else", size=98)
     for words, said in (
-        ([tmp_path / "nothing"], "nothing has no scores.jsonl"),
+        ([tmp_path / "nothing"], "there is no run .*nothing"),
         ([runs[0]], "one run has nothing to be compared with"),
         ([runs[0], other], "p001 is not the same request in both"),
         ([runs[0], ballots.run(tmp_path / "x" / "alpha", prompts=1, size=98)], "have one name"),

@@ -125,6 +125,7 @@ def test_the_command_gets_a_run_folder_of_this_checkpoint_alone_without_optimize
     assert (run / "id.10").read_text() != (run / "id.20").read_text()
 
 
+@pytest.mark.slow
 def test_it_waits_for_checkpoints_and_ends_when_the_recipes_steps_are_done(run):
     checkpoint(run, 10)
     writes = f"""import sys, pathlib; sys.path.insert(0, {os.path.dirname(__file__)!r})
@@ -325,6 +326,7 @@ def test_a_machine_that_died_with_the_command_costs_no_attempt(run):
     assert (status, brief(told), told[0]["attempts"]) == (0, [(10, 0.1)], 1)
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_command_with_all_it_started_and_is_no_failure(run):
     checkpoint(run, 10)
     process = start(run, f"sleep 987 & echo $! > {run}/child; wait")

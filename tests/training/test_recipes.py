@@ -52,6 +52,7 @@ def chat(tmp_path):
     return tmp_path / "chat"
 
 
+@pytest.mark.slow
 def test_a_conversation_is_rendered_as_transformers_renders_it():
     transformers = pytest.importorskip("transformers")
     theirs, ours = transformers.AutoTokenizer.from_pretrained(THINKER), recipes.Template(THINKER)
@@ -332,6 +333,7 @@ def test_frozen_rows_keep_id_and_messages_alone(chat, tmp_path):
         recipes.freeze(chat, tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_the_trainers_loader_fails_on_late_keys_and_takes_frozen_rows(chat, tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
     row = {

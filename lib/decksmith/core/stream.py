@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 import sys
 import threading
 import time
@@ -19,14 +18,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from decksmith import __version__
 from decksmith.core import cli, masking
+from decksmith.core.progress import Progress
 from decksmith.core.records import Record
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
 KINDS = ("model", "renderer", "judge", "infra")
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\Z")
@@ -175,10 +172,10 @@ def emit(record: Record) -> None:
 
 
 def warn(ident: str, message: str) -> None:
-    """Say something about one record on stderr, without tearing the progress bar."""
+    """Say something about one record on stderr, without tearing the live line."""
     line = f"{cli.NAME}: {ident}: {message}"
-    if _Progress.bar is not None:
-        _Progress.bar.write(line, file=sys.stderr)
+    if Progress.current:
+        Progress.current.warn(line)
     else:
         cli.tell(line)
 
@@ -240,45 +237,6 @@ class Journal:
     def close(self) -> None:
         os.fsync(self.file.fileno())
         self.file.close()
-
-
-class _Progress:
-    """A live bar on a terminal, else a line per tenth; only the last stage of a pipe shows it. `TOTAL` gives the number of records."""
-
-    bar: "tqdm[Any] | None" = None
-
-    def __init__(self) -> None:
-        self.total = int(os.environ.get("TOTAL") or 0) or None
-        self.shown = not stat.S_ISFIFO(os.fstat(1).st_mode)
-        self.count, self.started, self.tenth = 0, time.monotonic(), 0
-        if self.shown and sys.stderr.isatty():
-            from tqdm import tqdm
-
-            _Progress.bar = tqdm(
-                total=self.total,
-                desc=cli.NAME,
-                unit="",
-                file=sys.stderr,
-                dynamic_ncols=True,
-                leave=False,
-            )
-
-    def step(self) -> None:
-        self.count += 1
-        if _Progress.bar is not None:
-            _Progress.bar.update()
-        elif self.shown and self.total and self.count * 10 // self.total > self.tenth:
-            self.tenth = self.count * 10 // self.total
-            elapsed = time.monotonic() - self.started
-            left = elapsed / self.count * (self.total - self.count)
-            cli.say(
-                f"{self.count} of {self.total}, {self.count / elapsed * 60:.1f} per minute, {left:.0f} s left"
-            )
-
-    def close(self) -> None:
-        if _Progress.bar is not None:
-            _Progress.bar.close()
-            _Progress.bar = None
 
 
 async def _lines(descriptor: int = 0) -> AsyncIterator[tuple[int, bytes]]:
@@ -377,15 +335,18 @@ class _Stage:
         self.started = time.monotonic()
 
     async def go(self) -> int:
-        self.progress = _Progress()
+        self.progress = Progress(self.key)
         self.slots = asyncio.Semaphore(self.jobs)
         # Rows in flight plus rows that wait for a slower one ahead of them: bounds memory, keeps the order.
         window: _Window = asyncio.Queue(maxsize=4 * self.jobs + 16)
         reader = asyncio.create_task(self._read_to_end(window))
         try:
             while (task := await window.get()) is not None:
-                emit(await task)
-                self.progress.step()
+                record = await task
+                emit(record)
+                failed = fault(record) or {}
+                here = failed.get("kind") if failed.get("stage") == self.key else None
+                self.progress.step(here, passed=bool(failed))
             await reader
         finally:
             reader.cancel()
@@ -483,7 +444,8 @@ class _Stage:
             **value.get("by", {}),
         }
         error = value.get("error")
-        if error:
+        # A model's faults are results: a pipeline counts them in its live line, and the report shows each.
+        if error and not (self.progress.live and error["kind"] == "model"):
             warn(record["id"], f"{error['kind']} fault, {error['class']}: {error['message']}")
         # What our renderer, the judge or the network failed at deserves another try; only the model's own faults are results.
         lasting = not error or error["kind"] == "model" or error.get("retriable") is False
@@ -492,6 +454,8 @@ class _Stage:
         return value
 
     def _say_tally(self) -> None:
+        if self.progress.live and not self.progress.last and not self._troubled():
+            return
         words = {
             "done": "done",
             "kept": "of them from the journal",
@@ -506,6 +470,12 @@ class _Stage:
         counts = ", ".join(
             f"{self.tally[name]} {word}" for name, word in words.items() if self.tally[name]
         )
-        cli.say(
-            f"{len(self.seen)} records in {time.monotonic() - self.started:.1f} s: {counts or 'nothing to do'}"
-        )
+        took = time.monotonic() - self.started
+        if self.progress.live and self.progress.last:
+            cli.tell(f"{self.progress.line()}, {took:.0f} s")
+        else:
+            cli.say(f"{len(self.seen)} records in {took:.1f} s: {counts or 'nothing to do'}")
+
+    def _troubled(self) -> bool:
+        """Whether something happened that is no model's doing."""
+        return any(self.tally[name] for name in ("renderer", "judge", "refused", "infra", "bad"))

@@ -28,14 +28,17 @@ def open_judge(
     jobs: int | None = None,
     base_url: str | None = None,
     key_env: str | None = None,
+    budget: float | None = None,
 ) -> "Offline | Vision":
     """The protocol's judge, with what stream.stage needs: `work`, `inputs`, `valid`, `jobs`, `close`.
+
+    budget: USD that it may spend; the offline judge spends nothing.
 
     Raises cli.BadConfig for an unknown model or a missing key.
     """
     if protocol.judge["kind"] == "offline":
         return Offline(protocol, Path(run), jobs or 1)
-    return Vision(protocol, Path(run), jobs, base_url, key_env)
+    return Vision(protocol, Path(run), jobs, base_url, key_env, budget)
 
 
 def _digests(run: Path, record: Record) -> list[str]:
@@ -113,12 +116,18 @@ class Vision:
         jobs: int | None,
         base_url: str | None,
         key_env: str | None,
+        budget: float | None = None,
     ) -> None:
         from decksmith.models import client
 
         self.run, self.protocol, self.judging = run, protocol, identity.judging(protocol)
         self.client = client.Client.open(
-            protocol.judge["model"], base_url=base_url, key_env=key_env, jobs=jobs, blame="judge"
+            protocol.judge["model"],
+            base_url=base_url,
+            key_env=key_env,
+            jobs=jobs,
+            budget=budget,
+            blame="judge",
         )
         self.jobs, self.close, self.rubric = (
             self.client.jobs,

@@ -481,7 +481,7 @@ def _hits(text):
     return {name: sum(words[w] for w in stop) for name, stop in STOPWORDS.items()}
 
 
-def _tongue(text):
+def tongue(text):
     """The likeliest language of a text by its script or function words, or None where neither says."""
     text = fold(text)
     letters = [unicodedata.name(c, "") for c in text if c.isalpha()]
@@ -521,7 +521,7 @@ def topic(pages: Pages) -> Value:
     another topic or none, all of it is the request itself. Null where the deck is asked for in another language."""
     headings = content_words(fold(" ".join(pages.asks.get("outline") or [])))
     asked = content_words(fold(pages.request)) - headings
-    spoken, wanted = _tongue(pages.request), (pages.asks.get("language") or "").split("-")[0]
+    spoken, wanted = tongue(pages.request), (pages.asks.get("language") or "").split("-")[0]
     if len(asked) < 3 or (spoken and wanted and spoken != wanted):
         return None
     return len(asked & set().union(*pages.own.values())) / len(asked)

@@ -30,6 +30,7 @@ from decksmith.core.records import STAGES, Record, prompt_of
 from decksmith.decks import pictures
 from decksmith.judging import identity, judges
 from decksmith.models import registry
+from decksmith.results import layout
 from decksmith.results.explain import clean
 
 Entries = dict[str, bytes | Path]  # the files of a capsule by their paths in it
@@ -94,7 +95,7 @@ def pack(paths: Sequence[Path], out: Path) -> Path:
     entries: Entries = {}
     slides: dict[str, dict[str, str]] = {}
     models: dict[str, Record] = {}
-    names = [folder.resolve().name for folder in folders]
+    names = [layout.run_name(folder) for folder in folders]
     if len(set(names)) < len(names):
         raise cli.BadData("two of these runs have one name; a capsule tells them apart by it")
     for folder, name in zip(folders, names, strict=True):
@@ -195,7 +196,7 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise cli.Missing(
-            f"{path}: {error.strerror}; `make baseline MODEL=<run>` makes a run whole"
+            f"{path}: {error.strerror}; `{layout.make_command(path.parent)}` makes it"
         ) from None
 
 
@@ -259,9 +260,7 @@ def unpack(path: Path, into: Path) -> Path:
     try:
         file = open(path, "rb")
     except OSError as error:
-        raise cli.Missing(
-            f"{path}: {error.strerror}; `make capsule RUN=results/runs/<run>` makes one"
-        ) from None
+        raise cli.Missing(f"{path}: {error.strerror}; `make capsule` makes one") from None
     with file:
         while (block := file.read(tarfile.BLOCKSIZE)).strip(b"\0"):
             try:

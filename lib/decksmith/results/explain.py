@@ -9,19 +9,20 @@ import re
 import shlex
 import textwrap
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import Record
+from decksmith.core.records import Record, sample_of
 from decksmith.decks import clean as cleaning
 from decksmith.decks import pictures, placeholders
 from decksmith.judging import identity
 from decksmith.models import registry
+from decksmith.models.registry import Model
 from decksmith.render import pool
-from decksmith.results import summary
+from decksmith.results import layout, summary
 
 Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, value), oldest first
 
@@ -51,7 +52,7 @@ def screen(run: Path, ident: str, protocol: str | None = None) -> list[str]:
     Raises cli.Missing when there is no such run, cli.BadData when it has no record of that id.
     """
     run = Path(run)
-    journals = _journals(run)
+    journals = read_journals(run)
     record, source = _record(run, ident, journals)
     chosen = Rerun(run, record, protocol)
     blocks = [
@@ -80,7 +81,7 @@ def screen(run: Path, ident: str, protocol: str | None = None) -> list[str]:
 # Where the record comes from
 
 
-def _journals(run: Path) -> Journals:
+def read_journals(run: Path) -> Journals:
     """What the run's journals hold; damaged lines are passed over."""
     found: Journals = {stage: [] for stage in STAGES}
     for stage in STAGES:
@@ -104,12 +105,8 @@ def _rows(path: Path) -> dict[str, Record]:
 
 def _record(run: Path, ident: str, journals: Journals) -> tuple[Record, str]:
     """The record, and in words where it was found: scores.jsonl, or else the prompt with what the journals hold."""
-    if not run.is_dir():
-        known = sorted(path.name for path in (cli.ROOT / "results/runs").glob("*/"))
-        raise cli.Missing(
-            f"there is no run {run}; "
-            + (f"results/runs has: {', '.join(known)}" if known else "make baseline makes one")
-        )
+    if not any((run / name).exists() for name in ("scores.jsonl", "prompts.jsonl", "journal")):
+        raise layout.missing(run)
     scored = _rows(run / "scores.jsonl")
     if ident in scored:
         return scored[ident], "scores.jsonl"
@@ -138,20 +135,33 @@ def _record(run: Path, ident: str, journals: Journals) -> tuple[Record, str]:
     )
 
 
+def asking(entry: Model, protocol: Protocol) -> Callable[[Record], Record]:
+    """What this model would be asked for a record, as chat-generate asks it; nothing is asked here."""
+    from decksmith.models import client
+
+    entry.key_env = None
+    sampling = protocol.sampling | entry.params
+    seed, entry.params = sampling.pop("seed", None), {}
+    asker = client.Client(entry)
+
+    def request(record: Record) -> Record:
+        own = None if seed is None else seed + sample_of(record)
+        return asker.request(record["messages"], sampling, seed=own)
+
+    return request
+
+
 class Rerun:
     """What a rerun would be made with: the protocol and the model as they are now."""
 
     def __init__(self, run: Path, record: Record, protocol: str | None) -> None:
         self.run = run
-        self.limit: str | None = None
-        self.prompts = "prompts"
-        for mark in sorted(run.glob(".for-*")):  # the Makefile says there what the run was made for
-            if found := re.fullmatch(r"\.for-(.+?)-(all|\d+)(?:-(.+))?", mark.name):
-                protocol = protocol or found[1]
-                self.limit, self.prompts = found[2], found[3] or "prompts"
+        # The Makefile says by a file's name how many prompts the run was made for.
+        limits = [mark.name.removeprefix(".for-") for mark in sorted(run.glob(".for-*"))]
+        self.limit = limits[-1] if limits else None
         self.name = protocol or _protocol_of(run) or "offline"
         model = ((record.get("gen") or {}).get("model") or {}).get("name")
-        self.model = str(model or run.resolve().name)
+        self.model = str(model or layout.run_name(run))
 
     def protocol(self) -> Protocol:
         return Protocol.load(self.name)
@@ -164,15 +174,7 @@ class Rerun:
     # The same data as the stage's script gives to stream.stage.
 
     def gen_inputs(self, record: Record) -> Record:
-        from decksmith.models import client
-
-        entry = registry.model(self.model)
-        entry.key_env = None  # nothing is asked here
-        sampling = self.protocol().sampling | entry.params
-        seed, entry.params = sampling.pop("seed", None), {}
-        if seed is not None:
-            seed += ((record.get("gen") or {}).get("sample") or {}).get("k", 0)
-        return client.Client(entry).request(record["messages"], sampling, seed=seed)
+        return asking(registry.model(self.model), self.protocol())(record)
 
     def deck_inputs(self, record: Record) -> list[Any]:
         return ["clean-1", record["gen"].get("text"), record["gen"].get("reasoning")]
@@ -209,15 +211,10 @@ class Rerun:
         """The commands that do the record again: make's where the run is one of its own, else the pipeline."""
         run, name = shlex.quote(str(self.run)), shlex.quote(self.name)
         lines = ["", "To do it again"]
-        if self.limit and self.run.resolve().parent == (cli.ROOT / "results/runs").resolve():
+        if self.limit and self.run.resolve().is_relative_to(layout.RUNS.resolve()):
             limit = "" if self.limit == "all" else self.limit
-            model = shlex.quote(self.run.resolve().name)
-            prompts = ""
-            if self.prompts != "prompts":
-                prompts = f" PROMPTS={shlex.quote(f'data/{self.prompts}.jsonl')}"
-            lines.append(
-                f"  rm -f {run}/scores.jsonl; make baseline MODEL={model} PROTOCOL={name} LIMIT={limit}{prompts}"
-            )
+            make = layout.make_command(self.run)
+            lines.append(f"  rm -f {run}/scores.jsonl; {make} LIMIT={limit}")
         else:
             sample = (record.get("gen") or {}).get("sample") or {}
             asked = sample.get("of") or record["id"]

@@ -18,7 +18,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.judging import identity as identities
 from decksmith.models import registry
-from decksmith.results import foreign, runs, stats
+from decksmith.results import foreign, layout, runs, stats
 from decksmith.results.pairs import HEADLINE, in_order
 
 Kept = dict[tuple[str, str], Record]  # the looks that a folder remembers, by id and inputs
@@ -270,7 +270,7 @@ def register(folders: list[Path], protocol: Protocol) -> Record:
         path = folder / "prompts.jsonl"
         if not path.is_file():
             raise cli.Missing(
-                f"there is no {path}; `make {path} MODEL={folder.name} LIMIT=..` draws the prompts and asks nobody"
+                f"there is no {path}; `make {path} MODEL={layout.run_name(folder)} LIMIT=..` draws the prompts and asks nobody"
             )
         prompts[path] = identities.identity(
             protocol, [record for _, record in stream.records(path)]
@@ -281,7 +281,7 @@ def register(folders: list[Path], protocol: Protocol) -> Record:
             raise cli.BadData(
                 f"{first} and {path} do not hold the same prompts: {'; '.join(lines)}"
             )
-    models = [registry.model(folder.resolve().name) for folder in folders]
+    models = [registry.model(layout.run_name(folder)) for folder in folders]
     accounting, measure = HEADLINE
     written = {
         "models": [

@@ -10,7 +10,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.judging import identity
 from decksmith.models import registry
-from decksmith.results import foreign, verify
+from decksmith.results import foreign, layout, verify
 from decksmith.results.summary import TITLES, prompt_of, summarize
 
 OFFLINE = "offline measures, no vision model looked at these pictures"
@@ -103,9 +103,9 @@ def _keep_common(runs: list[Record]) -> None:
 
 def _run(folder: Path) -> Record:
     """The run in a folder, its summary computed anew. Raises cli.Missing, cli.BadData."""
-    make = f"make baseline MODEL={folder.name}"
-    if not folder.is_dir():
-        raise cli.Missing(f"there is no run {folder}; `{make}` makes it")
+    make = layout.make_command(folder)
+    if not (folder / "scores.jsonl").is_file() and not (folder / "summary.json").is_file():
+        raise layout.missing(folder)
     for name in FILES:
         if not (folder / name).is_file():
             raise cli.Missing(f"{folder} has no {name}; `{make}` makes it")
@@ -124,11 +124,11 @@ def _run(folder: Path) -> Record:
         lambda records: summarize(enumerate(records, 1), folder / "scores.jsonl"),
         f"to derive all of it again from what was paid for: rm {folder}/scores.jsonl && {make}",
     )
-    model = summary["model"]["name"] or folder.name
+    model = summary["model"]["name"] or layout.run_name(folder)
     known = registry.models().get(model)
     return {
         "path": folder,
-        "name": folder.name,
+        "name": layout.run_name(folder),
         "label": known.label or model if known else model,
         "color": known.color if known and known.color != registry.Model.color else None,
         "summary": summary,

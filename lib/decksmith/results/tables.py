@@ -1,6 +1,7 @@
 """A comparison as tables of text cells, and as markdown."""
 
 import json
+import textwrap
 from typing import Any
 
 from decksmith.core import stream
@@ -54,6 +55,39 @@ def markdown(runs: list[Record], compared: Record) -> str:
         if note:
             lines += [note, ""]
     return "\n".join([*lines, *headline(compared)]) + "\n"
+
+
+def brief(runs: list[Record], compared: Record, width: int) -> str:
+    """What a terminal of so many columns shows: who wrote how many decks, what they scored, and what may be said of it."""
+    names = titles(runs)
+    shown = [name for name in ("design", "content", "coherence") if name in measures(runs)]
+    header = ["model", "rendered", names["overall"], *shown, "cost"]
+    rows = []
+    for run in runs:
+        summary = run["summary"]
+        floor = summary["means"]["floor"]
+        means_of = [text.interval(floor.get(name)).partition(" ")[0] for name in shown]
+        rendered = f"{summary['rendered']} of {summary['n']}"
+        overall = text.interval(floor.get("overall"))
+        rows.append([run["label"], rendered, overall, *means_of, text.price(summary["cost"])])
+    lines = [*textwrap.wrap(f"{caption(runs)}.", width), ""]
+    lines += [*_fitting(header, rows, width), ""]
+    for line in headline(compared):
+        lines += textwrap.wrap(line.replace("**", ""), width, subsequent_indent="  ") or [""]
+    return "\n".join(lines) + "\n"
+
+
+def _fitting(header: list[str], rows: list[list[str]], width: int) -> list[str]:
+    """The table with as many of its columns as fit, aligned; the last goes first, the model's name is cut."""
+    cells = [[name[:36] for name in row[:1]] + row[1:] for row in [header, *rows]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    while sum(widths) + 2 * (len(widths) - 1) > width and len(widths) > 2:
+        widths.pop()
+    lines = []
+    for row in cells:
+        padded = [cell.ljust(wide) for cell, wide in zip(row, widths, strict=False)]
+        lines.append("  ".join(padded).rstrip())
+    return lines
 
 
 def headline(compared: Record) -> list[str]:

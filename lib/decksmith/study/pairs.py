@@ -14,6 +14,7 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.judging import identity
+from decksmith.results import layout
 from decksmith.study import pictures, store
 
 QUESTION = "Which of the two decks would you rather present?"
@@ -62,7 +63,7 @@ class Run:
             file = (self.path / slide).resolve()
             if not file.is_relative_to(self.path.resolve()) or not file.is_file():
                 raise cli.BadData(
-                    f"{self.path / slide}: this slide is not there; `make baseline MODEL={self.path.name}` renders it again"
+                    f"{self.path / slide}: this slide is not there; `{layout.make_command(self.path)}` renders it again"
                 )
             found.append(file)
         return found
@@ -214,10 +215,10 @@ def _write(
 def _distinct(paths: Iterable[Path | str]) -> list[Path]:
     seen: dict[str, Path] = {}
     for path in map(Path, paths):
-        name = path.resolve().name
+        name = layout.run_name(path)
         if name in seen and seen[name].resolve() != path.resolve():
             raise cli.BadData(
-                f"{seen[name]} and {path} have one name; a study knows runs by the names of their folders"
+                f"{seen[name]} and {path} have one name; a study knows runs by their models"
             )
         seen.setdefault(name, path)
     return list(seen.values())
@@ -226,9 +227,9 @@ def _distinct(paths: Iterable[Path | str]) -> list[Path]:
 def _run(path: Path) -> Run:
     """The run in a folder. Raises cli.Missing or cli.BadData for one that cannot be shown."""
     files = [path / name for name in ("scores.jsonl", "renders.jsonl") if (path / name).is_file()]
-    name = path.resolve().name
+    name = layout.run_name(path)
     if not files:
-        raise cli.Missing(f"{path} has no scores.jsonl; `make baseline MODEL={name}` makes it")
+        raise layout.missing(path)
     try:
         protocol = json.loads((path / "protocol.json").read_text())
     except FileNotFoundError:

@@ -1,0 +1,174 @@
+"""What a command is about to spend, said before anything is asked; a terminal is asked once.
+
+  python3 -m decksmith.results.spending --protocol published results/runs/gpt-5.4/published
+
+Of each run it counts the replies and judgings that its journals do not keep, and prices them: tokens as measured in earlier runs
+of the same model, else assumed; USD per token from assets/models.toml, else from the endpoint's own list of models. Nothing is
+said where nothing costs anything. YES=1 or a BUDGET answers yes.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+import requests
+
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.models import registry
+from decksmith.models.client import Client
+from decksmith.models.registry import Model
+from decksmith.results import explain, layout
+
+# Tokens of one reply and one judging where no earlier run says (prompt, completion).
+ASSUMED = {"gen": (1000, 4000), "judge": (16000, 2000)}
+WORDS = {"gen": "replies", "judge": "judgings"}
+
+
+@dataclass
+class Bill:
+    """What one model will be asked for one run."""
+
+    model: Model
+    stage: str  # "gen" or "judge"
+    requests: int
+    prompt: float  # tokens of one request
+    completion: float
+    measured: bool
+    longest: int | None  # max_tokens
+    price: dict[str, float] | None  # USD per million tokens; None where nobody says
+
+    def usd(self, completion: float) -> float | None:
+        """USD of all requests with so long a completion each, None without a price."""
+        if self.price is None:
+            return None
+        each = self.prompt * self.price["prompt"] + completion * self.price["completion"]
+        return self.requests * each / 1e6
+
+    def line(self) -> str:
+        about = self.usd(self.completion)
+        most = self.usd(self.longest) if self.longest else None
+        how = "as measured" if self.measured else "assumed"
+        cost = "nobody says at what price" if about is None else f"about {about:.2f} USD"
+        limit = "" if most is None else f", at most {most:.2f} at {self.longest} tokens"
+        return (
+            f"{self.model.name}: {self.requests} {WORDS[self.stage]}, {self.prompt:.0f} + {self.completion:.0f} "
+            f"tokens each ({how}): {cost}{limit}"
+        )
+
+
+def costs(entry: Model) -> bool:
+    """Whether asking this model may cost money: it has a price, says what a call costs, or wants a key."""
+    if entry.price:
+        return any(entry.price.values())
+    return bool(entry.reports_cost or entry.key_env)
+
+
+def bills(protocol: Protocol, folders: Sequence[Path]) -> list[Bill]:
+    """What these runs will ask of paid models. Raises cli.BadConfig for a model
+    that the registry does not have, or whose key is not set."""
+    found = []
+    known = registry.models()
+    judge = known.get(protocol.judge.get("model") or "")
+    for folder in folders:
+        entry = registry.model(layout.run_name(folder))
+        wanted = missing(folder, entry, protocol)
+        if costs(entry):
+            limit = (protocol.sampling | entry.params).get("max_tokens")
+            found.append(_bill(entry, "gen", wanted["gen"], limit))
+        if judge and costs(judge):
+            limit = (protocol.judge.get("sampling") or {}).get("max_tokens")
+            found.append(_bill(judge, "judge", wanted["judge"], limit))
+    asked = [bill for bill in found if bill.requests]
+    for bill in asked:
+        Client(replace(bill.model))  # a key that is not set is said before anybody agrees
+    return asked
+
+
+def missing(folder: Path, entry: Model, protocol: Protocol) -> dict[str, int]:
+    """How many of a run's prompts have no kept reply to the request as it is now, and how many no kept judging."""
+    kept = explain.read_journals(folder)
+    replies = {ident: inputs for ident, inputs, value in kept["gen"] if "error" not in value}
+    judged = {ident for ident, _, value in kept["judge"] if "error" not in value}
+    lacking = {"gen": 0, "judge": 0}
+    request = explain.asking(replace(entry), protocol)
+    for _, record in stream.records(folder / "prompts.jsonl"):
+        stands = replies.get(record["id"]) == stream.fingerprint(["gen", request(record)])
+        lacking["gen"] += not stands
+        lacking["judge"] += not (stands and record["id"] in judged)
+    return lacking
+
+
+def _bill(entry: Model, stage: str, count: int, limit: int | None) -> Bill:
+    usage = _measured(entry, stage)
+    prompt, completion = usage or ASSUMED[stage]
+    price = entry.price or (_listed(entry) if count else None)
+    return Bill(entry, stage, count, prompt, completion, bool(usage), limit, price)
+
+
+def _measured(entry: Model, stage: str) -> tuple[float, float] | None:
+    """The mean tokens (prompt, completion) of this model's requests in finished runs."""
+    counts: list[tuple[int, int]] = []
+    for folder in layout.finished():
+        if stage == "gen" and layout.run_name(folder) != entry.name:
+            continue
+        for _, _, value in explain.read_journals(folder)[stage]:
+            if "error" in value:
+                continue
+            slug = value.get("judge") if stage == "judge" else value["model"]["slug"]
+            usage = value.get("usage") or {}
+            if slug == entry.slug and usage.get("completion_tokens"):
+                counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
+    if not counts:
+        return None
+    prompts, completions = zip(*counts, strict=True)
+    return sum(prompts) / len(counts), sum(completions) / len(counts)
+
+
+def _listed(entry: Model) -> dict[str, float] | None:
+    """USD per million tokens by the endpoint's list of models (OpenRouter's form: USD per token as text), or None."""
+    key = os.environ.get(entry.key_env or "")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    address = entry.base_url.split()[0].rstrip("/") + "/models"
+    try:
+        answer = requests.get(address, headers=headers, timeout=10).json()
+        model = next(model for model in answer["data"] if model["id"] == entry.slug)
+        return {name: float(model["pricing"][name]) * 1e6 for name in ("prompt", "completion")}
+    except (requests.RequestException, ValueError, KeyError, TypeError, StopIteration):
+        return None
+
+
+def agree(found: list[Bill], yes: bool, budget: float | None) -> None:
+    """Say what will be spent, and ask a terminal. Raises cli.Stop with status 78 where nobody can answer."""
+    if not found:
+        return
+    for bill in found:
+        cli.say(bill.line())
+    known = [bill.usd(bill.completion) for bill in found]
+    if len(found) > 1 and None not in known:
+        cli.say(f"together about {sum(cost for cost in known if cost is not None):.2f} USD")
+    if budget is not None:
+        cli.say(f"no model is asked beyond {budget:g} USD (BUDGET)")
+    if yes or budget is not None:
+        return
+    if not sys.stdin.isatty():
+        raise cli.BadConfig(
+            "nothing was asked; YES=1 agrees to this, BUDGET=5 to at most 5 USD a model"
+        )
+    click.confirm("Ask them?", abort=True, err=True)
+
+
+@cli.command(__doc__)
+@cli.protocol_option
+@click.option("--yes", envvar="YES", is_flag=True, help="Agree without being asked.")
+@click.option("--budget", type=float, help="Agree to so many USD a model.")
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+def main(protocol: str, yes: bool, budget: float | None, runs: tuple[Path, ...]) -> None:
+    agree(bills(Protocol.load(protocol), runs), yes, budget)
+
+
+if __name__ == "__main__":
+    main()

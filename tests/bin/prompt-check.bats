@@ -1,0 +1,45 @@
+setup() { load ../helper; }
+
+@test "plain lines become prompts that say what they lack" {
+  printf 'Six slides on tide pools for a school class\n\nAcht Folien über das Wetter in den Bergen, für die Schule und mit dem seriph theme\n' > mine.txt
+  run --separate-stderr prompt-check < mine.txt
+  assert_success
+  printf '%s\n' "${lines[@]}" > rows.jsonl
+  run jq -c '[.sets, .asks.slides, .asks.theme, (.messages | map(.role)), .checklist]' rows.jsonl
+  assert_line --index 0 '[["core"],6,null,["system","user"],[]]'
+  assert_line --index 1 '[["core"],null,"seriph",["system","user"],[]]'
+  run prompt-check < mine.txt
+  assert_output --partial 'lacks a checklist, language, theme: Content and Overall are not measured; no share of the checklist'
+  assert_output --partial 'prompt-check: 2 prompts; 2 lack a checklist'
+}
+
+@test "the rows of data/prompts.jsonl pass unchanged and in silence" {
+  run --separate-stderr prompt-check < "$ROOT/data/prompts.jsonl"
+  assert_success
+  assert_equal "$stderr" ''
+  printf '%s\n' "${lines[@]}" | jq -cS . > passed.jsonl
+  jq -cS . "$ROOT/data/prompts.jsonl" | diff - passed.jsonl
+}
+
+@test "an id depends on the request alone" {
+  printf 'One deck on rain\nAnother on snow\n' | prompt-check 2> /dev/null | jq -r .id > two
+  printf 'Another on snow\n' | prompt-check 2> /dev/null | jq -r .id > one
+  assert_equal "$(tail -n 1 two)" "$(cat one)"
+}
+
+@test "a bad row is named by line and the others go on" {
+  printf '%s\n' '{"request":"A deck","asks":{"slides":"ten"}}' '{"id":"x"}' 'A deck on rain' 'A deck on rain' '{"request": 7' > rows
+  run --separate-stderr prompt-check < rows
+  assert_failure 65
+  assert_equal "${#lines[@]}" 1
+  assert_regex "$stderr" "stdin:1: u-[0-9a-f]+: asks.slides: 'ten' is not of type 'integer'"
+  assert_regex "$stderr" 'stdin:2: no "request" and no "messages" in this row'
+  assert_regex "$stderr" 'stdin:4: u-[0-9a-f]+: this id is on line 3 already'
+  assert_regex "$stderr" 'stdin:5: '
+}
+
+@test "nothing on stdin is said" {
+  run prompt-check < /dev/null
+  assert_failure 65
+  assert_output 'prompt-check: stdin: no request in it'
+}

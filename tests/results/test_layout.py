@@ -1,0 +1,55 @@
+"""Where runs lie: names, the commands that make them, the list of what there is."""
+
+import json
+from pathlib import Path
+
+import pytest
+from decksmith.results import layout
+
+
+@pytest.mark.parametrize(
+    "folder, name, command",
+    [
+        ("results/runs/smol/offline", "smol", "make baseline MODEL=smol PROTOCOL=offline"),
+        (
+            "results/runs/smol/offline@mine/shard-1-of-4",
+            "smol",
+            "make baseline MODEL=smol PROTOCOL=offline PROMPTS=mine.jsonl",
+        ),
+        ("results/runs/smol", "smol", "make baseline MODEL=smol"),
+        ("elsewhere/runs/first", "first", "make baseline MODEL=first"),
+    ],
+)
+def test_a_run_is_called_by_its_model_and_made_by_its_protocol(tmp_path, folder, name, command):
+    assert layout.run_name(tmp_path / folder) == name
+    assert layout.make_command(tmp_path / folder) == command
+
+
+def run(root: Path, place: str, **summary) -> Path:
+    folder = root / "results/runs" / place
+    folder.mkdir(parents=True)
+    means = {"floor": {"overall": {"mean": 3.25}}}
+    kept = {"n": 2, "means": means, "cost": 0.125, "judge_cost": None, **summary}
+    (folder / "summary.json").write_text(json.dumps(kept))
+    return folder
+
+
+def test_a_folder_of_runs_names_them(tmp_path):
+    first, second = run(tmp_path, "smol/offline"), run(tmp_path, "smol/published")
+    said = str(layout.missing(first.parent))
+    assert f"holds 2: {first}, {second}" in said
+    assert "`make baseline MODEL=gpt`" in str(layout.missing(tmp_path / "results/runs/gpt"))
+
+
+def test_the_list_has_a_line_for_each_finished_run(tmp_path):
+    runs = tmp_path / "results/runs"
+    assert "make baseline" in layout.table(runs)[0]
+    run(tmp_path, "smol/offline", cost=None)
+    run(tmp_path, "gpt/published", judge_cost=0.25)
+    (runs / "gpt/offline").mkdir()
+    head, *rows = (line.split() for line in layout.table(runs))
+    assert head == ["model", "protocol", "decks", "overall", "USD", "made", "folder"]
+    assert [row[:5] for row in rows] == [
+        ["gpt", "published", "2", "3.25", "0.38"],
+        ["smol", "offline", "2", "3.25", "-"],
+    ]

@@ -1,0 +1,122 @@
+"""What is said before money is spent: how much is lacking, at which price, and who may agree."""
+
+import pytest
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.models import registry
+from decksmith.results import explain, layout, spending
+from shadow import endpoint
+
+ENTRY = '[{name}]\nbase_url = "{url}"\nslug = "{name}"\n{more}\n'
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A checkout of its own registry and runs: `free` costs nothing, `dear` has a price, `hidden` wants a key."""
+    text = ENTRY.format(
+        name="free", url="http://127.0.0.1:9/v1", more="price = { prompt = 0, completion = 0 }"
+    )
+    text += ENTRY.format(
+        name="dear", url="http://127.0.0.1:9/v1", more="price = { prompt = 1, completion = 4 }"
+    )
+    text += ENTRY.format(name="hidden", url="http://127.0.0.1:9/v1", more='key_env = "HIDDEN_KEY"')
+    (tmp_path / "models.toml").write_text(text)
+    monkeypatch.setattr(registry, "REGISTRY", tmp_path / "models.toml")
+    monkeypatch.setattr(layout, "RUNS", tmp_path / "results/runs")
+    return tmp_path
+
+
+def run(root, model, prompts=3, under="offline"):
+    folder = root / "results/runs" / model / under
+    (folder / "journal").mkdir(parents=True)
+    rows = [
+        {"id": f"p{n}", "messages": [{"role": "user", "content": f"Write deck {n}"}]}
+        for n in range(prompts)
+    ]
+    (folder / "prompts.jsonl").write_bytes(b"".join(stream.dumps(row) + b"\n" for row in rows))
+    return folder, rows
+
+
+def keep(folder, model, rows, completion=500):
+    """Journal lines as chat-generate leaves them, asked as the protocol asks now."""
+    request = explain.asking(registry.model(model), Protocol.load("offline"))
+    with open(folder / "journal/gen.jsonl", "ab") as file:
+        for row in rows:
+            value = {
+                "text": "x",
+                "model": {"name": model, "slug": model},
+                "usage": {"prompt_tokens": 100, "completion_tokens": completion},
+            }
+            inputs = stream.fingerprint(["gen", request(row)])
+            file.write(stream.dumps({"id": row["id"], "inputs": inputs, "gen": value}) + b"\n")
+
+
+def bills(*folders):
+    return spending.bills(Protocol.load("offline"), folders)
+
+
+def test_what_costs_nothing_is_not_spoken_of(root, capsys):
+    folder, _ = run(root, "free")
+    assert bills(folder) == []
+    spending.agree([], yes=False, budget=None)
+    assert capsys.readouterr().err == ""
+
+
+def test_only_what_the_journal_does_not_keep_is_priced(root):
+    folder, rows = run(root, "dear", prompts=5)
+    keep(folder, "dear", rows[:2])
+    (bill,) = bills(folder)
+    assert (bill.requests, bill.measured) == (3, False)
+    assert bill.line() == (
+        "dear: 3 replies, 1000 + 4000 tokens each (assumed): about 0.05 USD, at most 0.05 at 4096 tokens"
+    )
+    keep(folder, "dear", rows[2:])
+    assert bills(folder) == []
+
+
+def test_a_reply_to_another_request_is_asked_again_and_priced(root):
+    folder, rows = run(root, "dear")
+    keep(folder, "dear", rows)
+    rows[0]["messages"][0]["content"] = "Write another deck"
+    (folder / "prompts.jsonl").write_bytes(b"".join(stream.dumps(row) + b"\n" for row in rows))
+    (bill,) = bills(folder)
+    assert bill.requests == 1
+
+
+def test_tokens_are_those_of_the_model_s_earlier_runs(root):
+    folder, rows = run(root, "dear", under="published")
+    keep(folder, "dear", rows, completion=1500)
+    (folder / "summary.json").write_text("{}")
+    fresh, _ = run(root, "dear")
+    (bill,) = bills(fresh)
+    assert (bill.prompt, bill.completion, bill.measured) == (100, 1500, True)
+    assert bill.usd(bill.completion) == pytest.approx(3 * (100 * 1 + 1500 * 4) / 1e6)
+
+
+def test_a_price_is_read_from_the_endpoint_s_list_of_models(root, monkeypatch):
+    folder, _ = run(root, "hidden")
+    with pytest.raises(cli.BadConfig, match="set HIDDEN_KEY in the environment"):
+        bills(folder)
+    monkeypatch.setenv("HIDDEN_KEY", "sk-0123456789")
+    server, url = endpoint(root, "--model", "hidden", "--pricing", "2e-6,8e-6")
+    try:
+        text = (root / "models.toml").read_text().replace("http://127.0.0.1:9/v1", url)
+        (root / "models.toml").write_text(text)
+        (bill,) = bills(folder)
+        assert bill.price == pytest.approx({"prompt": 2, "completion": 8})
+    finally:
+        server.kill()
+    (bill,) = bills(folder)
+    assert bill.line().endswith("tokens each (assumed): nobody says at what price")
+
+
+def test_nothing_is_asked_unless_somebody_agrees(root, capsys):
+    folder, _ = run(root, "dear")
+    found = bills(folder)
+    with pytest.raises(cli.BadConfig, match="YES=1 agrees"):
+        spending.agree(found, yes=False, budget=None)
+    spending.agree(found, yes=True, budget=None)
+    spending.agree(found, yes=False, budget=5)
+    said = capsys.readouterr().err
+    assert said.count("dear: 3 replies") == 3
+    assert "no model is asked beyond 5 USD (BUDGET)" in said
