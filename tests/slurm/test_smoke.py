@@ -13,7 +13,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 def site(slurm):
     place = slurm.checkout("smoke")
     (place / "results").mkdir()
-    (place / "slurm/site.env").write_text("CONTAINER=none\n")
+    # Where the checkout is not this user's own, the renderer unpacks its browser elsewhere.
+    (place / "slurm/site.env").write_text(
+        f"CONTAINER=none\nDECKSMITH_RENDER_CACHE={place}/results/render\n"
+    )
     subprocess.run(["chown", f"{USER}:{USER}", place / "results"], check=True)
     return place
 
@@ -63,7 +66,6 @@ def test_a_row_that_fails_names_its_remedy_and_the_rest_is_tried(slurm, site):
     export = site / "bin/model-export"
     kept = export.read_text()
     export.write_text("#!/bin/sh\necho 'no adapter for you' >&2\nexit 65\n")
-    (site / "slurm/site.env").write_text("CONTAINER=none\n")
     try:
         status, rows, text = smoke(slurm, site)
     finally:
