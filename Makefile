@@ -246,7 +246,7 @@ PAIR ?= base tuned
 
 .PHONY: serve finetuned
 ## serve: base and ADAPTER from one server, until Ctrl-C; SBATCH=sbatch: as jobs
-serve: .venv/.python $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/node_modules/.done)
+serve: .venv/.python $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/node_modules/.done,.venv/.hub)
 	$(SITE)
 	$(if $(filter vllm,$(ENGINE)),bin/model-fetch $(ADAPTER) > /dev/null)
 	$(if $(SBATCH),$(SBATCH) $(SERVERS:%=--array=1-%) slurm/serve.sbatch,exec bin/model-serve) --adapter $(ADAPTER) --engine $(ENGINE)

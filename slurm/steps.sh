@@ -10,16 +10,17 @@ case $CONTAINER in
   *) echo "CONTAINER=$CONTAINER in slurm/site.env: write apptainer, pyxis or none" >&2; exit 78 ;;
 esac
 
-# enter IMAGE NAME MOUNT,..: the flags of srun for a step in an image, in the array ENTER; none without Pyxis. The container is called NAME
-# on its node: the first step there unpacks it, the others enter it. Mounts lie under the same path inside.
+# enter IMAGE NAME MOUNT,..: the flags of srun for a step in an image, in the array ENTER; none without Pyxis. A container with
+# a NAME stays on its node: the first step there unpacks it, the others enter it. Mounts lie under the same path inside.
 # shellcheck disable=SC2034  # for whoever reads this file
 enter() {
   ENTER=()
   [ "$CONTAINER" = pyxis ] || return 0
   local image=${1^^}_IMAGE place mounts=''
   for place in ${3//,/ }; do mounts+=${mounts:+,}$place:$place; done
-  ENTER=(--container-image="${!image:-$DECKSMITH_HOME/containers/$1.sqsh}" --container-name="$2" --container-mounts="$mounts"
+  ENTER=(--container-image="${!image:-$DECKSMITH_HOME/containers/$1.sqsh}" --container-mounts="$mounts"
     --no-container-mount-home --container-remap-root)
+  [ -z "$2" ] || ENTER+=(--container-name="$2")
 }
 
 # The address of a node as Slurm itself reaches it.

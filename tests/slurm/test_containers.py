@@ -131,11 +131,12 @@ def test_pyxis_gets_image_name_and_mounts_on_every_step_and_the_container_goes_a
         f"--job-name={name}" for name in ("ray-head", "ray-worker-1", "ready", "driver")
     }
     for line in steps.values():
-        assert f" --container-image={site}/containers/train.sif --container-name=ds{job} " in line
+        assert f" --container-image={site}/containers/train.sif --container-mounts=" in line
         mounts = line.split("--container-mounts=")[1].split()[0].split(",")
         for place in (site, site / "results/sft/pyxis", slurm.apart, tmp):
             assert f"{place}:{place}" in mounts
-        assert " --no-container-mount-home= --container-remap-root= -- " in line
+        flags = f"--no-container-mount-home= --container-remap-root= --container-name=ds{job}"
+        assert f" {flags} -- " in line
     unpacked = next(n for n, line in enumerate(lines) if line.endswith(" -- true"))
     assert "--nodes=2 --ntasks-per-node=1" in lines[unpacked]
     assert unpacked < next(n for n, line in enumerate(lines) if "ray-head" in line)
