@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from decksmith.results import judgecard  # noqa: E402
+from decksmith.results import defects  # noqa: E402
 
 DECKS = ROOT / "tests" / "fixtures" / "gaming"
 DESIGNED = ROOT / "tests" / "fixtures" / "designed"
@@ -54,8 +54,8 @@ FILLER = {
 
 def changed(text, body):
     """The deck with `body(text of a slide, its number)` in place of every slide's body."""
-    return judgecard.join(
-        part.text(body(part.body, no)) for no, part in enumerate(judgecard.parts(text), 1)
+    return defects.join(
+        part.text(body(part.body, no)) for no, part in enumerate(defects.parts(text), 1)
     )
 
 
@@ -118,15 +118,15 @@ def shuffled_lines(text):
     """Every line of text stands on some other slide; headings, tables and the diagram stay."""
     chance = random.Random(2)
     plain = r"(?m)^(?![#:|<`\s])(- |\d\. )?(?=[A-Z*])(?!\*\*)(.+[a-z.].*)$(?![\s\S]*```)"
-    lines = [m[2] for part in judgecard.parts(text) for m in re.finditer(plain, part.body)]
+    lines = [m[2] for part in defects.parts(text) for m in re.finditer(plain, part.body)]
     chance.shuffle(lines)
     return changed(text, lambda body, _: re.sub(plain, lambda m: (m[1] or "") + lines.pop(), body))
 
 
 def shuffled_slides(text):
     """The slides between the first and the last the other way round."""
-    first, *inner, last = (part.text() for part in judgecard.parts(text))
-    return judgecard.join([first, *inner[::-1], last])
+    first, *inner, last = (part.text() for part in defects.parts(text))
+    return defects.join([first, *inner[::-1], last])
 
 
 def wrong_figures(text):

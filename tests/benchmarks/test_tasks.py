@@ -259,11 +259,12 @@ def test_retrieved_examples_are_the_nearest_with_the_nearest_last():
     ]
 
 
-def test_pictures_become_parts(tmp_path):
+def test_pictures_become_parts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "a.png").write_bytes(b"PNG")
     row = problem("Look")
     row["task"]["fields"]["images"] = ["a.png", "https://example.org/b.png"]
-    said = tasks.Prompter("{problem}", images=tmp_path).messages(row)
+    said = tasks.Prompter("{problem}").messages(row)
     assert said == [
         {
             "role": "user",
@@ -279,14 +280,15 @@ def test_pictures_become_parts(tmp_path):
 @pytest.mark.parametrize(
     "path", ["../secret.png", "/etc/passwd", "in/../../secret.png", "link.png"]
 )
-def test_a_row_cannot_have_a_file_outside_of_the_folder_sent(tmp_path, path):
+def test_a_row_cannot_have_a_file_outside_of_the_folder_sent(tmp_path, monkeypatch, path):
     (tmp_path / "secret.png").write_bytes(b"PNG")
     (tmp_path / "in").mkdir()
+    monkeypatch.chdir(tmp_path / "in")
     (tmp_path / "in/link.png").symlink_to("../secret.png")
     row = problem("Look")
     row["task"]["fields"]["images"] = [path]
     with pytest.raises(cli.BadData, match="is not in"):
-        tasks.Prompter("{problem}", images=tmp_path / "in").messages(row)
+        tasks.Prompter("{problem}").messages(row)
 
 
 def test_what_is_fetched_is_pinned_and_the_one_without_a_known_commit_is_named():

@@ -11,6 +11,7 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.corpus import check, drafts, mend, pack, published, slides
 from decksmith.corpus import rules as draft_rules
+from decksmith.decks import prompts
 from decksmith.decks.parser import LAYOUTS, Deck
 from decksmith.render import pool as render_pool
 
@@ -646,7 +647,7 @@ def test_the_cheat_sheet_goes_to_its_share_and_no_row_moves_another():
 
 
 def test_the_cheat_sheet_keeps_to_the_rules_and_is_compact():
-    sheet = drafts.asset("slidev-cheatsheet.md")
+    sheet = prompts.text("slidev-cheatsheet.md")
     example = re.search(r"````md\n(.*?)````", sheet, re.S)[1]
     deck = Deck.parse(example)
     assert (

@@ -278,7 +278,7 @@ def test_a_drawn_picture_depends_on_its_query_only():
 @pytest.mark.parametrize(
     "topic",
     [
-        *(t[0].split()[0] for t in placeholders.TOPICS),
+        *(topic["words"].split()[0] for topic in placeholders.known()["topic"]),
         "dna",
         "qwertz",
         "x1",

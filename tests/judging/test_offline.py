@@ -6,7 +6,7 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.decks import words as deck_words
-from decksmith.judging import offline, scoring
+from decksmith.judging import offline, rendered, scoring
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
@@ -417,16 +417,16 @@ def test_text_longer_than_its_box_keeps_and_formulas_and_code_are_read():
     page = {"code_lines": 2}
     boxed(page, ("title", "A title", {}), ("text", long, {}), ("code", "", {}))
     page["text"] += "\nx = 1\nprint(x)"
-    assert offline.readable(page, MEASURES["checklist"]) == page["text"]
+    assert rendered.readable(page, MEASURES["checklist"]) == page["text"]
     del page["boxes"]
-    assert offline.readable(page, {}) == page["text"]
+    assert rendered.readable(page, {}) == page["text"]
 
 
 def test_a_picture_of_one_pixel_is_no_picture():
     page = {"images": 1, "images_broken": 0}
     for size, shown in ((1, False), (200, True)):
         page["boxes"] = [{"kind": "image", "box": [0, 0, size, size]}]
-        assert offline.shows(page, "image") is shown
+        assert rendered.shows(page, "image") is shown
 
 
 def test_the_colours_of_code_are_the_themes_and_those_of_text_are_not(good):
@@ -745,7 +745,7 @@ def _struck(part):
 
 def seen(run, page):
     record = {"id": "p", "render": {"slides": ["slides/01.png"], "xray": [page], "expected": 1}}
-    pages = offline.Pages(record, run, MEASURES)
+    pages = rendered.Pages(record, run, MEASURES)
     return pages, offline.unread(pages)
 
 

@@ -19,9 +19,21 @@ from decksmith.core.protocol import Protocol
 from decksmith.decks.parser import Deck
 from decksmith.judging import judges
 from decksmith.render import pool as render_pool
-from decksmith.results import judgecard
+from decksmith.results import cardpage, defects, judgecard
 
 OFFLINE, PUBLISHED = Protocol.load("offline"), Protocol.load("published")
+
+# Defects a reader sees without reading on: the offline judge is held to them.
+GEOMETRIC = (
+    "overflow",
+    "low contrast",
+    "tiny text",
+    "blank slide",
+    "broken picture",
+    "duplicated slide",
+    "raw markdown",
+)
+
 
 DECK = """---
 theme: default
@@ -111,7 +123,7 @@ def measured(row):
 @pytest.fixture(scope="module")
 def versions():
     row, text = DECKS[0]
-    return text, judgecard.variants(measured(row), text)
+    return text, defects.variants(measured(row), text)
 
 
 def changed(old, new):
@@ -128,7 +140,7 @@ def test_a_deck_taken_apart_and_joined_is_the_same_deck():
         text = path.read_text()
         if "\nhide: true\n" in text:  # a hidden slide is no part of what is shown
             continue
-        again = judgecard.join(part.text() for part in judgecard.parts(text))
+        again = defects.join(part.text() for part in defects.parts(text))
 
         def seen(text):
             return [(s.frontmatter, s.content, s.note, s.layout) for s in Deck.parse(text).shown]
@@ -139,9 +151,9 @@ def test_a_deck_taken_apart_and_joined_is_the_same_deck():
 def test_every_defect_has_a_version_and_changes_nothing_else(versions):
     text, made = versions
     assert {name for name in made} == {
-        *judgecard.DEFECTS,
-        *judgecard.PADDINGS,
-        *(f"{p} {n}" for p in judgecard.PLACES for n in (1, 5)),
+        *defects.DEFECTS,
+        *defects.PADDINGS,
+        *(f"{p} {n}" for p in defects.PLACES for n in (1, 5)),
     }
     numbered, noted = (
         "There were 312 moths of 41 kinds on the sheet in one night of August",
@@ -177,7 +189,7 @@ def test_no_slide_keeps_the_slide_after_it_when_shuffled(versions):
     assert not {*zip(titles[1:], titles[2:], strict=False)} & {*zip(mixed, mixed[1:], strict=False)}
 
 
-@pytest.mark.parametrize("place", judgecard.PLACES)
+@pytest.mark.parametrize("place", defects.PLACES)
 def test_the_injected_line_and_its_control_stand_on_the_same_slide_in_the_same_words(
     versions, place
 ):
@@ -197,7 +209,7 @@ def test_the_injected_line_and_its_control_stand_on_the_same_slide_in_the_same_w
 def test_a_deck_without_a_place_for_a_defect_is_left_out_of_it():
     row, _ = record("c", title="t", number=1, word="w")
     bare = "# One\n\n---\n\n# Two\n\nwords without any figure\n\n---\n\n# Three\n"
-    made = judgecard.variants({**row, "asks": {}, "render": {"xray": []}}, bare)
+    made = defects.variants({**row, "asks": {}, "render": {"xray": []}}, bare)
     assert not {"wrong number", "deleted ask", "shuffled order"} & {*made}
 
 
@@ -356,7 +368,7 @@ def test_decks_of_another_renderer_of_a_poor_prompt_and_a_single_deck_are_refuse
 
 @pytest.mark.browser
 def test_the_page_says_what_the_card_holds(examined):
-    page = judgecard.page(examined[2])
+    page = cardpage.page(examined[2])
     assert page.startswith("# Judge card: offline-v3\n") and "The judge is deterministic." in page
     assert re.search(r"\| low contrast \| .* \| 2 \| design \| 1\.00 \[0\.16, 1\.00\] \|", page)
     assert "| text | 2 | 0.00 [0.00, 0.00] |" in page and "| overflow | " in page
@@ -476,7 +488,7 @@ def test_faults_of_the_judge_are_counted_apart_and_are_no_score(examined, vision
     vision[1].mood = "well"
     assert card["faults"] == {"judge": 2} and card["judgings"] == 22
     assert card["defects"]["blank slide"]["decks"] == 1
-    assert "excluded: 2 unusable replies of the judge." in judgecard.page(card)
+    assert "excluded: 2 unusable replies of the judge." in cardpage.page(card)
 
 
 @pytest.mark.browser
@@ -530,10 +542,10 @@ def test_the_script_prints_the_card_of_what_is_on_stdin(examined):
 def test_the_shipped_card_is_that_of_the_judge_as_it_is():
     page = (cli.ROOT / "docs/judge-card.md").read_text()
     assert page.startswith(f"# Judge card: {OFFLINE.judge['name']}\n"), "run: make judge-card"
-    for name in judgecard.GEOMETRIC:
+    for name in GEOMETRIC:
         row = next(line for line in page.split("\n") if line.startswith(f"| {name} |"))
         assert float(row.split("|")[5].split()[0]) >= 0.9, row
-    for place in judgecard.PLACES:
+    for place in defects.PLACES:
         row = next(line for line in page.split("\n") if line.startswith(f"| {place} |"))
         assert row.split("|")[3].strip() == "0.00 [0.00, 0.00]", row
 

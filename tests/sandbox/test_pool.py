@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, validation
-from decksmith.sandbox import app, launch, supervisor
+from decksmith.sandbox import app, launch, syscalls
 from decksmith.sandbox import pool as sandbox_pool
 from decksmith.sandbox.cell import Limits, as_bytes
 from decksmith.sandbox.session import Dead
@@ -261,10 +261,7 @@ def test_the_filter_has_the_kernel_s_numbers():
         ("x86_64", 0, "/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
         ("aarch64", 1, "/usr/include/asm-generic/unistd.h"),
     ):
-        assert (
-            len(supervisor.program(machine)) % 8 == 0
-            and len(supervisor.program(machine)) // 8 < 256
-        )
+        assert len(syscalls.program(machine)) % 8 == 0 and len(syscalls.program(machine)) // 8 < 256
         if Path(header).exists():
             lines = [
                 line.split()
@@ -278,11 +275,11 @@ def test_the_filter_has_the_kernel_s_numbers():
             }
             assert {
                 name: known.get(name, str(numbers[column]))
-                for name, numbers in supervisor._DENIED.items()
+                for name, numbers in syscalls.DENIED.items()
                 if numbers[column] is not None
             } == {
                 name: str(numbers[column])
-                for name, numbers in supervisor._DENIED.items()
+                for name, numbers in syscalls.DENIED.items()
                 if numbers[column] is not None
             }
 

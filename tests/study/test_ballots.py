@@ -253,12 +253,12 @@ def first_answer(**more):
             first_answer(pair="aaaaaaaaaa"),
             "answers 1: 'aaaaaaaaaa' is no pair of this rater's ballot",
         ),
-        (first_answer(pair=["x"]), "answers 1: pair: not of the right type"),
-        (first_answer(key="k"), "answers 1: key is a name of 8 to 64 characters"),
+        (first_answer(pair=["x"]), """answers 1: pair: "['x']" is not the id of a pair"""),
+        (first_answer(key="k"), "answers 1: key: 'k' is not a name of 8 to 64 characters"),
         (first_answer(more=1), "answers 1: unknown key 'more'; there are: pair, key, ballot"),
         (
             first_answer(ballot={"choice": "both"}),
-            "answers 1: choice is one of left, right, tie, bad",
+            "answers 1: ballot: choice: 'both' is not one of left, right, tie, bad",
         ),
         (
             first_answer(ballot={"choice": "left", "seconds": 1, "seen": False}),

@@ -213,66 +213,68 @@ WORDS = (
 ENDS = ("That is all there is to say.", "Here the report ends.", "Thank you for reading.")
 
 
-def _constraints(draw):
-    """One constraint of each family, `[(name, arguments, sentence)]`; any two of different families can be met together."""
+Constraint = tuple[str, dict[str, Any], str]  # name, arguments, sentence
+
+
+def _constraints(draw: random.Random) -> list[Constraint]:
+    """One constraint of each family; any two of different families can be met together."""
     words, least, count = draw.sample(WORDS, 2), draw.choice((40, 60, 90)), draw.randint(2, 4)
     most, letter, end = least + draw.choice((40, 80)), draw.choice("zqx"), draw.choice(ENDS)
+    relation, number = ("at least", least) if draw.random() < 0.5 else ("less than", most)
+    said = {"at least": f"at least {least}", "less than": f"fewer than {most}"}[relation]
+    lengths: Constraint = (
+        "length_constraints:number_words",
+        {"relation": relation, "num_words": number},
+        f"Use {said} words.",
+    )
+    existence: Constraint = (
+        "keywords:existence",
+        {"keywords": words},
+        f'The words "{words[0]}" and "{words[1]}" must both occur.',
+    )
+    cases: list[Constraint] = [
+        (
+            "change_case:english_lowercase",
+            {},
+            "Write in lower case only, without any capital letter.",
+        ),
+        ("change_case:english_capital", {}, "Write in capital letters only."),
+    ]
+    signs: list[Constraint] = [
+        ("punctuation:no_comma", {}, "Do not use a comma anywhere."),
+        (
+            "keywords:letter_frequency",
+            {"letter": letter, "let_relation": "less than", "let_frequency": 1},
+            f'The letter "{letter}" must not occur.',
+        ),
+    ]
+    return [
+        lengths,
+        existence,
+        draw.choice(cases),
+        draw.choice(signs),
+        draw.choice(_forms(count, end)),
+    ]
+
+
+def _forms(count: int, end: str) -> list[Constraint]:
+    """The family of what a whole reply looks like."""
     return [
         (
-            "length_constraints:number_words",
-            {"relation": "at least", "num_words": least},
-            f"Use at least {least} words.",
-        )
-        if draw.random() < 0.5
-        else (
-            "length_constraints:number_words",
-            {"relation": "less than", "num_words": most},
-            f"Use fewer than {most} words.",
+            "detectable_format:number_bullet_lists",
+            {"num_bullets": count},
+            f'Give exactly {count} bullet points, each on a line of its own that begins with "* ".',
         ),
         (
-            "keywords:existence",
-            {"keywords": words},
-            f'The words "{words[0]}" and "{words[1]}" must both occur.',
+            "length_constraints:number_paragraphs",
+            {"num_paragraphs": count},
+            f"Write {count} paragraphs, with a line of three asterisks (***) between each two.",
         ),
-        draw.choice(
-            [
-                (
-                    "change_case:english_lowercase",
-                    {},
-                    "Write in lower case only, without any capital letter.",
-                ),
-                ("change_case:english_capital", {}, "Write in capital letters only."),
-            ]
-        ),
-        draw.choice(
-            [
-                ("punctuation:no_comma", {}, "Do not use a comma anywhere."),
-                (
-                    "keywords:letter_frequency",
-                    {"letter": letter, "let_relation": "less than", "let_frequency": 1},
-                    f'The letter "{letter}" must not occur.',
-                ),
-            ]
-        ),
-        draw.choice(
-            [
-                (
-                    "detectable_format:number_bullet_lists",
-                    {"num_bullets": count},
-                    f'Give exactly {count} bullet points, each on a line of its own that begins with "* ".',
-                ),
-                (
-                    "length_constraints:number_paragraphs",
-                    {"num_paragraphs": count},
-                    f"Write {count} paragraphs, with a line of three asterisks (***) between each two.",
-                ),
-                ("startend:quotation", {}, "Put the whole reply into double quotation marks."),
-                (
-                    "startend:end_checker",
-                    {"end_phrase": end},
-                    f"End with exactly these words and nothing after them: {end}",
-                ),
-            ]
+        ("startend:quotation", {}, "Put the whole reply into double quotation marks."),
+        (
+            "startend:end_checker",
+            {"end_phrase": end},
+            f"End with exactly these words and nothing after them: {end}",
         ),
     ]
 

@@ -428,9 +428,8 @@ class Prompter:
         shots: Sequence[Record] = (),
         n: int = 0,
         retrieve: bool = False,
-        images: Path = Path("."),
     ) -> None:
-        self.text, self.system, self.suffix, self.images = text, system, suffix, images
+        self.text, self.system, self.suffix = text, system, suffix
         self.shots, self.n, self.index = list(shots), min(n, len(shots)), None
         if retrieve and self.shots:
             from rank_bm25 import BM25Plus  # of few documents BM25Okapi's idf is 0 or less
@@ -497,14 +496,13 @@ class Prompter:
         return filled(text, fields, where) + self.suffix
 
     def _picture(self, image: str, record: Record) -> str:
-
+        """A picture's address; one in this folder as data."""
         if image.startswith(("data:", "https://", "http://")):
             return image
-        path = (self.images / image).resolve()
-        if not path.is_relative_to(
-            self.images.resolve()
-        ):  # rows come from elsewhere, and what they name would be sent away
-            raise cli.BadData(f"{record['id']}: the picture {image} is not in {self.images}")
+        path = Path(image).resolve()
+        # Rows come from elsewhere, and what they name would be sent away.
+        if not path.is_relative_to(Path.cwd()):
+            raise cli.BadData(f"{record['id']}: the picture {image} is not in {Path.cwd()}")
         try:
             data = path.read_bytes()
         except OSError as error:

@@ -5,6 +5,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli
@@ -16,21 +17,22 @@ if TYPE_CHECKING:
 WEB = cli.ROOT / "assets" / "web"
 
 
-def template(name: str, **filters: Callable[..., Any]) -> "jinja2.Template":
-    """A Jinja template that escapes what is put into it, and refuses a name that it was not given; `filters` by their names in it."""
+def environment(folder: Path, **settings: Any) -> "jinja2.Environment":
+    """What reads the Jinja templates of a folder; a line of theirs that holds a block leaves none."""
     import jinja2
 
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=jinja2.FileSystemLoader(WEB),
-    )
-    environment.filters |= (
-        filters  # before the template is read: a filter that is not there then is an error
-    )
-    return environment.get_template(name)
+    loader = jinja2.FileSystemLoader(folder)
+    return jinja2.Environment(trim_blocks=True, lstrip_blocks=True, loader=loader, **settings)
+
+
+def template(name: str, **filters: Callable[..., Any]) -> "jinja2.Template":
+    """A page of assets/web, which escapes what is put into it, and refuses a name that it was not
+    given; `filters` by their names in it."""
+    import jinja2
+
+    known = environment(WEB, autoescape=True, undefined=jinja2.StrictUndefined)
+    known.filters |= filters  # before it is read: a filter that is not there then is an error
+    return known.get_template(name)
 
 
 def data(value: Any) -> "markupsafe.Markup":

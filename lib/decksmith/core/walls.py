@@ -61,18 +61,19 @@ _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = (
     16384,
     1 << 18,
 )
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.syscall.restype = ctypes.c_long
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
 
 
-def _check(result: int, what: str) -> None:
+def check(result: int, what: str) -> None:
+    """Raises OSError, naming `what`, where a call of libc failed."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
 def _unshare(flags: int) -> None:
-    _check(_libc.unshare(flags), "unshare")
+    check(libc.unshare(flags), "unshare")
 
 
 def _mount(
@@ -85,26 +86,28 @@ def _mount(
     first, second, third, last = (
         None if text is None else os.fsencode(text) for text in (source, target, kind, data)
     )
-    _check(_libc.mount(first, second, third, ctypes.c_ulong(flags), last), f"mount {target}")
+    check(libc.mount(first, second, third, ctypes.c_ulong(flags), last), f"mount {target}")
 
 
-def _prctl(option: int, argument: int = 0) -> None:
-    _check(_libc.prctl(option, ctypes.c_ulong(argument), 0, 0, 0), f"prctl {option}")
+def prctl(option: int, argument: int = 0) -> None:
+    """prctl(2). Raises OSError."""
+    check(libc.prctl(option, ctypes.c_ulong(argument), 0, 0, 0), f"prctl {option}")
 
 
 def _read_only(target: str) -> None:
     """Seal a bind mount and what is mounted below it (mount_setattr, Linux 5.12); before that, the mount itself."""
     attributes = struct.pack("QQQQ", _RDONLY | _NOSUID, 0, 0, 0)
-    if _libc.syscall(442, -100, os.fsencode(target), 0x8000, attributes, len(attributes)) == 0:
+    if libc.syscall(442, -100, os.fsencode(target), 0x8000, attributes, len(attributes)) == 0:
         return
     if ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):
-        _check(-1, f"mount_setattr {target}")
+        check(-1, f"mount_setattr {target}")
     had = os.statvfs(target).f_flag
     kept = had & (_NOSUID | _NODEV | _NOEXEC | 1024 | 2048) | (1 << 21 if had & 4096 else 0)
     _mount(None, target, flags=_BIND | _REMOUNT | _RDONLY | _NOSUID | kept)
 
 
-def _write(path: str, text: str) -> None:
+def write(path: str, text: str) -> None:
+    """Write a file of the kernel's, or an empty one to mount on."""
     with open(path, "w") as file:
         file.write(text)
 
@@ -121,7 +124,7 @@ def _show(new: str, path: str) -> None:
     if os.path.isdir(path):
         os.mkdir(target)
     else:
-        _write(target, "")
+        write(target, "")
     if not os.path.isdir(path) or not _overlay(path, target, f"{new}/.none"):
         _mount(path, target, flags=_BIND | _REC)
         _read_only(target)
@@ -157,7 +160,7 @@ def _new_root(home: str, read: list[str], uid: int, gid: int, fresh_proc: bool, 
     for name in filter(
         lambda name: os.path.exists(f"/dev/{name}"), DEVICES
     ):  # Apptainer leaves one out
-        _write(f"{home}/dev/{name}", "")
+        write(f"{home}/dev/{name}", "")
         _mount(f"/dev/{name}", f"{home}/dev/{name}", flags=_BIND)
     for name, target in (
         ("fd", "/proc/self/fd"),
@@ -172,14 +175,14 @@ def _new_root(home: str, read: list[str], uid: int, gid: int, fresh_proc: bool, 
     else:
         _mount("/proc", f"{home}/proc", flags=_BIND | _REC)
     os.makedirs(f"{home}/etc", exist_ok=True)
-    _write(f"{home}/etc/passwd", f"cell:x:{uid}:{gid}::{home}:/bin/false\n")
+    write(f"{home}/etc/passwd", f"cell:x:{uid}:{gid}::{home}:/bin/false\n")
     os.makedirs(home + home, exist_ok=True)
     _mount("home", home + home, "tmpfs", _NOSUID | _NODEV, f"mode=0700,{space},uid={uid},gid={gid}")
     os.chdir(home)
-    _check(
-        _libc.syscall({"x86_64": 155, "aarch64": 41}[platform.machine()], b".", b"."), "pivot_root"
+    check(
+        libc.syscall({"x86_64": 155, "aarch64": 41}[platform.machine()], b".", b"."), "pivot_root"
     )
-    _check(_libc.umount2(b".", 2), "umount")
+    check(libc.umount2(b".", 2), "umount")
     os.chdir("/")
     _mount(None, "/", flags=_REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
 
@@ -198,15 +201,15 @@ def _sheds(uid: int, gid: int) -> None:
     """Give up every privilege for good; where there is no such user (a namespace of one user), the capabilities."""
     if os.geteuid() == 0:
         for capability in range(64):
-            if _libc.prctl(24, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+            if libc.prctl(24, ctypes.c_ulong(capability), 0, 0, 0) < 0:
                 break
     if os.geteuid() == 0 and uid:
         os.setgroups([])
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     header, none = struct.pack("Ii", 0x20080522, 0), bytes(24)
-    _check(_libc.capset(header, none), "capset")
-    _prctl(38, 1)
+    check(libc.capset(header, none), "capset")
+    prctl(38, 1)
 
 
 def _may_make_namespaces() -> bool:
@@ -218,9 +221,9 @@ def _may_make_namespaces() -> bool:
     if not child:
         try:
             _unshare(_NEWUSER | _NEWPID | _NEWNET)
-            _write("/proc/self/setgroups", "deny")
-            _write("/proc/self/uid_map", f"{uid} {uid} 1")
-            _write("/proc/self/gid_map", f"{gid} {gid} 1")
+            write("/proc/self/setgroups", "deny")
+            write("/proc/self/uid_map", f"{uid} {uid} 1")
+            write("/proc/self/gid_map", f"{gid} {gid} 1")
             os._exit(0)
         except OSError:
             os._exit(1)
@@ -235,7 +238,7 @@ def _limit(number: int, most: int) -> None:
 
 def _dies_with(alive: Callable[[], bool]) -> None:
     """SIGKILL when the parent ends; `alive` is a pipe it holds, for the case that it has ended already."""
-    _prctl(1, signal.SIGKILL)
+    prctl(1, signal.SIGKILL)
     if alive():
         return
     os._exit(REFUSED)
@@ -256,7 +259,7 @@ def _enter(spec: dict[str, Any], home: str, walls: str, become: int) -> None:
         if error.errno != errno.EINVAL or walls == "plain":
             raise
         _sheds(0, 0)
-    _prctl(4, 1)  # dumpable again: else its own /proc entries are root's
+    prctl(4, 1)  # dumpable again: else its own /proc entries are root's
     os.chdir(home)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, 256 << 20)
@@ -277,7 +280,7 @@ def enter(spec: dict[str, Any]) -> None:
     uid, gid = os.geteuid(), os.getegid()
     os.umask(0o077 if walls == "plain" else 0o022)
     try:
-        _write("/proc/self/oom_score_adj", "500")
+        write("/proc/self/oom_score_adj", "500")
     except OSError:
         pass
     become = _nobody() if root and spec.get("become", True) else 0
@@ -287,9 +290,9 @@ def enter(spec: dict[str, Any]) -> None:
     else:
         if not root:
             _unshare(_NEWUSER)
-            _write("/proc/self/setgroups", "deny")
-            _write("/proc/self/uid_map", f"{uid} {uid} 1")
-            _write("/proc/self/gid_map", f"{gid} {gid} 1")
+            write("/proc/self/setgroups", "deny")
+            write("/proc/self/uid_map", f"{uid} {uid} 1")
+            write("/proc/self/gid_map", f"{gid} {gid} 1")
         _unshare(
             _NEWNS
             | _NEWIPC

@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,47 +37,39 @@ PAGE = {
     "frame-ancestors": "'none'",
 }
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-IDLE = float(
-    os.environ.get("DECKSMITH_IDLE") or 60
-)  # seconds in which a connection must have asked something, a body come, a reply be taken
+# Seconds in which a connection must have asked something, a body come, a reply be taken.
+IDLE = float(os.environ.get("DECKSMITH_IDLE") or 60)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BUSY = web.AppKey("busy", dict)  # connections whose request is being answered, and how many
 
 
 def policy(**sources: str) -> str:
     """A Content-Security-Policy (W3C CSP 3) that forbids everything but what is named: `policy(script_src="'self'")`."""
-    return "; ".join(
-        f"{name} {value}"
-        for name, value in (
-            PAGE | {name.replace("_", "-"): value for name, value in sources.items()}
-        ).items()
-    )
+    named = {name.replace("_", "-"): value for name, value in sources.items()}
+    return "; ".join(f"{name} {value}" for name, value in (PAGE | named).items())
 
 
 def public(url: str | None) -> str | None:
     """The origin that `--public-url` names, as browsers write it. Raises cli.BadConfig."""
-    parts = urlsplit(url or "")
-    if url and (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or parts.path.strip("/")
-        or parts.query
-    ):
+    if not url:
+        return None
+    parts = urlsplit(url)
+    is_origin = parts.scheme in ("http", "https") and parts.hostname
+    if not is_origin or parts.path.strip("/") or parts.query:
         raise cli.BadConfig(
-            f"--public-url {url}: write the address that people open, https://name or https://name:port, without a path"
+            f"--public-url {url}: write the address that people open, https://name or "
+            "https://name:port, without a path"
         )
-    return f"{parts.scheme}://{parts.netloc.lower()}" if url else None
+    return f"{parts.scheme}://{parts.netloc.lower()}"
 
 
 def remote(request: web.Request) -> str:
     """Who asks: the address of the other side; where a reverse proxy of this machine stands between, the last that it names
     (X-Forwarded-For), which the asker cannot choose."""
     named = request.headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()
-    return (
-        named[:64]
-        if named and request.app[PROXIED] and request.remote in LOOPBACK
-        else request.remote or ""
-    )
+    if named and request.app[PROXIED] and request.remote in LOOPBACK:
+        return named[:64]
+    return request.remote or ""
 
 
 PROXIED = web.AppKey("proxied", bool)
@@ -103,42 +96,46 @@ def application(
     A request that changes something from a page of another origin is refused (Fetch standard: Origin, Sec-Fetch-Site). Errors are JSON,
     `{"error": sentence}`; an exception of cli becomes 400 (BadData) or 503 with its sentence."""
 
+    rules = _Rules(csp or policy(), hosts, public, token, open_paths, body)
+
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         busy, connection = request.config_dict[BUSY], request.protocol
         busy[connection] = busy.get(connection, 0) + 1
         try:
-            return await answer(request, handler)
+            return await rules.answer(request, handler)
         finally:
             busy[connection] -= 1
             if not busy[connection]:
                 del busy[connection]
 
-    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    app = web.Application(middlewares=[guard], client_max_size=body)
+    app[BUSY] = {}
+    app[PROXIED] = public is not None
+    return app
+
+
+@dataclass
+class _Rules:
+    """Which requests a server answers, and with which headers; as of `application`."""
+
+    csp: str
+    hosts: Collection[str] | None
+    public: str | None
+    token: str | None
+    open_paths: Collection[str]
+    body: int
+
+    async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The handler's response, or that of an error, with the headers that all have."""
         try:
-            refuse(request)
-            if request.can_read_body:  # what comes in drips ends here, and not in the handler
-                if (length := request.content_length or 0) > body:
-                    raise web.HTTPRequestEntityTooLarge(body, length)
-                try:
-                    await asyncio.wait_for(request.read(), IDLE)
-                except TimeoutError:
-                    raise web.HTTPRequestTimeout(
-                        text=f"the body did not come within {IDLE:g} s"
-                    ) from None
+            self._refuse(request)
+            await self._body(request)
             response = await handler(request)
         except web.HTTPException as error:
             if error.status < 400:
                 raise
-            response = problem(
-                error.status,
-                error.text
-                if error.text and not error.text.startswith(f"{error.status}:")
-                else error.reason,
-            )
-            for name in ("Allow", "Retry-After"):
-                if name in error.headers:
-                    response.headers[name] = error.headers[name]
+            response = _said(error)
         except cli.Stop as error:
             response = problem(400 if isinstance(error, cli.BadData) else 503, str(error))
         except Exception as error:
@@ -147,69 +144,67 @@ def application(
             cli.say(sentence)
             response = problem(507, "no room is left on the server's disk; ask again later")
         if not response.prepared:
-            for name, value in ({"Content-Security-Policy": csp or policy()} | HEADERS).items():
+            for name, value in ({"Content-Security-Policy": self.csp} | HEADERS).items():
                 response.headers.setdefault(name, value)
         return response
 
-    def refuse(request: web.Request) -> None:
+    async def _body(self, request: web.Request) -> None:
+        """Wait for the body: what comes in drips ends here, and not in the handler."""
+        if not request.can_read_body:
+            return
+        if (length := request.content_length or 0) > self.body:
+            raise web.HTTPRequestEntityTooLarge(self.body, length)
+        try:
+            await asyncio.wait_for(request.read(), IDLE)
+        except TimeoutError:
+            text = f"the body did not come within {IDLE:g} s"
+            raise web.HTTPRequestTimeout(text=text) from None
+
+    def _refuse(self, request: web.Request) -> None:
+        """Raises for what is not meant for this server."""
         host = urlsplit(f"//{request.headers.get('Host', '')}").hostname
-        if (
-            hosts is not None
-            and host not in hosts
-            and (not public or host != urlsplit(public).hostname)
-        ):
+        if self.hosts is not None and host not in self._names():
+            there = ", ".join(sorted(self.hosts))
             raise web.HTTPMisdirectedRequest(
-                text=f"this server is not called {host}; there are: {', '.join(sorted(hosts))}"
+                text=f"this server is not called {host}; there are: {there}"
             )
-        if token is not None and request.path not in open_paths:
+        if self.token is not None and request.path not in self.open_paths:
             given = request.headers.get("Authorization", "").encode("utf-8", "replace")
-            if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+            if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
                 raise web.HTTPUnauthorized(
                     text="the token is missing or wrong: Authorization: Bearer TOKEN"
                 )
-        if request.method not in ("GET", "HEAD"):
-            origin = request.headers.get("Origin")
-            if (
-                origin not in (None, public)
-                and urlsplit(origin).netloc != request.headers.get("Host")
-            ) or (request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none")):
-                raise web.HTTPForbidden(text="a page of another origin may not ask this")
+        if request.method not in ("GET", "HEAD") and not self._from_own_page(request):
+            raise web.HTTPForbidden(text="a page of another origin may not ask this")
 
-    app = web.Application(middlewares=[guard], client_max_size=body)
-    app[BUSY] = {}
-    app[PROXIED] = public is not None
-    return app
+    def _names(self) -> set[str | None]:
+        """The names by which the server may be called."""
+        proxy = {urlsplit(self.public).hostname} if self.public else set()
+        return {*(self.hosts or ()), *proxy}
+
+    def _from_own_page(self, request: web.Request) -> bool:
+        """Whether a page of this server asks, or no page at all."""
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+            return False
+        origin = request.headers.get("Origin")
+        if origin is None or origin == self.public:
+            return True
+        return urlsplit(origin).netloc == request.headers.get("Host")
+
+
+def _said(error: web.HTTPException) -> web.Response:
+    """An exception of aiohttp as JSON, with the sentence that somebody wrote for it, if any."""
+    written = error.text and not error.text.startswith(f"{error.status}:")
+    response = problem(error.status, str(error.text if written else error.reason))
+    for name in ("Allow", "Retry-After"):
+        if name in error.headers:
+            response.headers[name] = error.headers[name]
+    return response
 
 
 def problem(status: int, message: str, **more: Any) -> web.Response:
     """A response `{"error": message, ...}`."""
     return web.json_response({"error": message, **more}, status=status)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-async def asked(request: web.Request, **kinds: type | tuple[type, ...]) -> dict[str, Any]:
-    """The JSON object that a request brings, of the named keys alone, each of its type: `await asked(request, pair=str, seconds=(int, float))`.
-    Keys may be missing; JSON's true is no number. Raises HTTPBadRequest naming the key."""
-    try:
-        body = json.loads(await request.read() or b"{}", parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise web.HTTPBadRequest(text="the body is no JSON") from None
-    if not isinstance(body, dict):
-        raise web.HTTPBadRequest(text="the body is no JSON object")
-    if unknown := sorted(body.keys() - kinds):
-        raise web.HTTPBadRequest(
-            text=f"unknown key {', '.join(map(repr, unknown))[:200]}; there are: {', '.join(kinds)}"
-        )
-    for name, value in body.items():
-        kind = kinds[name]
-        if not isinstance(value, kind) or (
-            isinstance(value, bool) and bool not in (kind if isinstance(kind, tuple) else (kind,))
-        ):
-            raise web.HTTPBadRequest(text=f"{name}: not of the right type")
-    return body
 
 
 class Rate:
@@ -262,15 +257,13 @@ def _known() -> str:
 async def serving(app: web.Application, listening: socket.socket) -> AsyncIterator[None]:
     """Serve an `application` on a listening socket meanwhile. A connection that asks nothing, or does not take its reply, is cut off
     after IDLE seconds; it costs a descriptor and no thread."""
-    soft, hard = resource.getrlimit(
-        resource.RLIMIT_NOFILE
-    )  # where 1024 is usual, so many idle connections would stop the server
+    # Where 1024 is usual, so many idle connections would stop the server.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = min(hard, 1 << 16) if hard >= 0 else 1 << 16
     if 0 <= soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    listening.setsockopt(
-        socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * IDLE)
-    )  # of bytes that nobody takes; connections inherit it
+    # Of bytes that nobody takes, in ms; connections inherit it.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * IDLE))
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -304,6 +297,15 @@ async def _sweep(server: web.Server | None, busy: dict[Any, int]) -> None:
                 connection.transport.abort()
 
 
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=512)
+    except OSError as error:
+        why = str(error.strerror).partition(" (while")[0]
+        raise cli.Missing(f"{host} port {port}: {why}; give another with --port") from None
+
+
 def run(
     make: Callable[[str], AbstractAsyncContextManager[web.Application]],
     host: str = "127.0.0.1",
@@ -313,15 +315,8 @@ def run(
     port is known, and left after the last request ended. Open event streams are cut at the end. Raises cli.Missing for a port in use."""
 
     async def serve() -> None:
-        try:
-            listening = socket.create_server(
-                (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
-            )
-        except OSError as error:
-            raise cli.Missing(
-                f"{host} port {port}: {str(error.strerror).partition(' (while')[0]}; give another with --port"
-            ) from None
-        name = f"[{host}]" if ":" in host else _known() if host == "0.0.0.0" else host
+        listening = _listen(host, port)
+        name = _known() if host == "0.0.0.0" else f"[{host}]" if ":" in host else host
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, ended.set)

@@ -27,7 +27,7 @@ from decksmith.corpus.workfolders import GIVEN, Seed, Status
 from decksmith.render.cell import WALLS
 
 CELL = cli.ROOT / "lib/decksmith/core/walls.py"
-WORKSPACE = cli.ROOT / "lib/decksmith/corpus/workspace.py"
+WORKSPACE = cli.ROOT / "lib/decksmith/core/workspace.py"
 LOG = {"attempt": 64 << 10, "line": 4 << 10, "file": 512 << 10}  # bytes that are kept
 GRACE = 3.0  # seconds between TERM and KILL
 NETWORK = (

@@ -9,7 +9,7 @@ from typing import Any
 from decksmith.core import stream
 from decksmith.corpus import drafts, rules, workfolders
 from decksmith.corpus.workfolders import Seed, Status
-from decksmith.decks import clean
+from decksmith.decks import clean, prompts
 
 STEPS = (
     ("PROMPT.md", "author-prompt.md"),
@@ -96,7 +96,7 @@ class Model:
     ) -> Messages:
         messages = []
         if name == "deck.md":
-            messages.append({"role": "system", "content": drafts.asset("slidev-cheatsheet.md")})
+            messages.append({"role": "system", "content": prompts.text("slidev-cheatsheet.md")})
         if self.shots:
             gold = workfolders.example(folder.name, seed)
             answer = (gold / name).read_text(encoding="utf-8").strip()
@@ -146,7 +146,7 @@ def _request(template: str, seed: Seed, folder: Path, reasons: str = "") -> str:
         "prompt": (workfolders.text(folder / "PROMPT.md") or "").strip(),
         "think": (workfolders.text(folder / "think.md") or "").strip(),
     }
-    text = drafts.asset(template)
+    text = prompts.text(template)
     return re.sub(r"\{(\w+)\}", lambda match: fields.get(match[1], match[0]), text).strip()
 
 

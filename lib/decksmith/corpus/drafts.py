@@ -91,8 +91,3 @@ def texts(folder: Path | str) -> tuple[dict[str, str | None], list[Fault]]:
             line = data.count(b"\n", 0, error.start) + 1
             faults.append(fault(name, line, "encoding", "the file is not UTF-8"))
     return found, faults
-
-
-def asset(name: str) -> str:
-    """The text of assets/prompts/<name>, as a model gets it."""
-    return (cli.ROOT / "assets" / "prompts" / name).read_text(encoding="utf-8").strip()

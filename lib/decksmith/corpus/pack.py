@@ -8,6 +8,7 @@ from typing import Any
 from decksmith.core import cli
 from decksmith.corpus import drafts
 from decksmith.corpus.drafts import FILES
+from decksmith.decks import prompts
 
 CHEATSHEET = 0.5  # share of the rows whose instructions include the cheat sheet
 LIMIT = 4096  # tokens of a training sequence
@@ -19,8 +20,8 @@ Counter = Callable[[str], int]  # text -> tokens
 
 def system(cheatsheet: bool = False) -> str:
     """The system message: the one of data/prompts.jsonl, and the cheat sheet below it where asked."""
-    text = drafts.asset("deck-system.txt")
-    return f"{text}\n\n{drafts.asset('slidev-cheatsheet.md')}" if cheatsheet else text
+    text = prompts.system()
+    return f"{text}\n\n{prompts.text('slidev-cheatsheet.md')}" if cheatsheet else text
 
 
 def has_cheatsheet(ident: str, share: float = CHEATSHEET) -> bool:

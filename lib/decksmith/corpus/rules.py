@@ -13,6 +13,7 @@ from typing import Any
 
 from decksmith.corpus import drafts, published, reasoning, slides
 from decksmith.corpus.drafts import FEATURES, FILES, LEAST, SEED_THEMES, Fault, fault, line_at
+from decksmith.decks import prompts
 from decksmith.decks.parser import THEMES, Deck
 
 VERSION = "check-2"  # raise it when a verdict changes: journals keep verdicts
@@ -107,8 +108,8 @@ def instructions() -> str:
     told = [
         f"- {rule}: {remedy.replace(' (--fix does it)', '')}" for rule, remedy in STRICT.items()
     ]
-    task = drafts.asset("author-instructions.md").replace("{rules}", "\n".join(told))
-    return f"{task}\n\n{drafts.asset('slidev-cheatsheet.md')}\n"
+    task = prompts.text("author-instructions.md").replace("{rules}", "\n".join(told))
+    return f"{task}\n\n{prompts.text('slidev-cheatsheet.md')}\n"
 
 
 def seed_faults(seed: dict[str, Any]) -> Iterator[Fault]:

@@ -28,7 +28,7 @@ from decksmith.core import cli, stream
 from decksmith.corpus import drafts, slides
 from decksmith.decks.parser import THEMES
 from decksmith.decks.words import content_words, fold
-from decksmith.judging import offline
+from decksmith.judging import languages
 
 TABLE = cli.ROOT / "assets" / "seeds.toml"
 PROMPTS = cli.ROOT / "assets" / "prompts"
@@ -186,7 +186,7 @@ def faults(seed: Seed, written: Written, hints: Iterable[str], taken: Iterable[s
     ]
     if len({text.strip().casefold() for text in texts.values()}) < 3:
         found.append("topic, audience_phrase and style must say three different things")
-    if seed["language"] not in offline.SCRIPTS and len(texts["topic"].split()) < WORDS:
+    if seed["language"] not in languages.SCRIPTS and len(texts["topic"].split()) < WORDS:
         found.append(f"topic has fewer than {WORDS} words")
     if not isinstance(outline, list) or not all(map(_is_heading, outline)):
         found.append("outline is not a list of headings")
@@ -200,7 +200,7 @@ def faults(seed: Seed, written: Written, hints: Iterable[str], taken: Iterable[s
     everything = " ".join([*texts.values(), *outline])
     if sign := next((sign for sign in SIGNS if sign in everything), None):
         found.append(f"the text has {sign!r}; write plain words")
-    share = offline.language_share([fold(everything)], seed["language"])
+    share = languages.share([fold(everything)], seed["language"])
     if share is not None and share < slides.least_share(seed["language"]):
         found.append(f"the text does not read as {seed['language']}")
     if twin := next((other for other in taken if _alike(texts["topic"], other)), None):

@@ -51,27 +51,21 @@ def _unthink(text: str) -> tuple[str, str | None]:
     return (text.lstrip() if thoughts else text), "\n".join(t for t in thoughts if t) or None
 
 
-def _rule(line):
+def _rule(line: str) -> bool:
     return line.rstrip() == "---"
 
 
-def _frontmatter_at(lines, i):
-    """Whether line i opens a frontmatter block: a rule followed by a `key:` line."""
-    return (
-        _rule(lines[i])
-        and i + 1 < len(lines)
-        and bool(
-            _KEY.match(lines[i + 1])
-            or (
-                lines[i + 1].lstrip().startswith("#")
-                and i + 2 < len(lines)
-                and _KEY.match(lines[i + 2])
-            )
-        )
-    )
+def _frontmatter_at(lines: list[str], i: int) -> bool:
+    """Whether line i opens a frontmatter block: a rule followed by a `key:` line, perhaps below a comment."""
+    below = lines[i + 1 : i + 3]
+    if not _rule(lines[i]) or not below:
+        return False
+    if _KEY.match(below[0]):
+        return True
+    return below[0].lstrip().startswith("#") and bool(_KEY.match(below[-1]))
 
 
-def _outer_fence(lines):
+def _outer_fence(lines: list[str]) -> list[str] | None:
     """The lines inside the code fence around a whole deck, or None when there is none."""
     for i, line in enumerate(lines):
         if _rule(line) and _frontmatter_at(lines, i):
@@ -113,46 +107,34 @@ def _outer_fence(lines):
     return None
 
 
-def _closing(lines, i, mark):
+def _closing(lines: list[str], i: int, mark: str) -> int | None:
     """The line that closes the outer fence, or None (cut off). Inner fences of the same length are told apart by their
     info string and, when they have none, by what follows."""
-    bare = [
-        j
-        for j in range(i, len(lines))
-        if (m := FENCE.fullmatch(lines[j]))
-        and m.group(1)[0] == mark[0]
-        and len(m.group(1)) >= len(mark)
-        and not (m.group(2) + m.group(3)).strip()
-    ]
-    if not bare:
-        return None
-    last, inner, j = bare[-1], False, i
-    bare = set(bare)
-    seen_slides = None
-    while j < len(lines):
-        if j in bare:
-            if inner:
-                inner = False
-            elif j == last:
-                return j
-            else:
-                if seen_slides is None or j > seen_slides[1]:
-                    seen_slides = (_slides_in(lines[j + 1 :]), j)
-                if not lines[j + 1].strip() and not seen_slides[0]:
-                    return j
-                inner = True
-        elif (
-            not inner
-            and (m := FENCE.fullmatch(lines[j]))
-            and m.group(1)[0] == mark[0]
-            and len(m.group(1)) >= len(mark)
-        ):
+    marks: dict[int, bool] = {}  # lines with such a mark: whether nothing else stands there
+    for j in range(i, len(lines)):
+        m = FENCE.fullmatch(lines[j])
+        if m and m.group(1)[0] == mark[0] and len(m.group(1)) >= len(mark):
+            marks[j] = not (m.group(2) + m.group(3)).strip()
+    last = max((j for j, bare in marks.items() if bare), default=None)
+    inner = False
+    more_slides: tuple[bool, int] | None = None  # below a line; looked for again past it only
+    for j, bare in marks.items():
+        if not bare:
             inner = True
-        j += 1
-    return last if inner and last >= i else None
+        elif inner:
+            inner = False
+        elif j == last:
+            return j
+        else:
+            if more_slides is None or j > more_slides[1]:
+                more_slides = (_slides_in(lines[j + 1 :]), j)
+            if not lines[j + 1].strip() and not more_slides[0]:
+                return j
+            inner = True
+    return last if inner else None
 
 
-def _slides_in(lines):
+def _slides_in(lines: list[str]) -> bool:
     """Whether these lines hold slides: a frontmatter block, or a rule whose next text is a heading."""
     for i, line in enumerate(lines):
         if _rule(line):
@@ -162,7 +144,7 @@ def _slides_in(lines):
     return False
 
 
-def _chatter(lines):
+def _chatter(lines: list[str]) -> int:
     """How many lines stand before the deck. Text before the headmatter is chatter when that block names a theme (only
     a headmatter does), or when it is prose without any slide in it."""
     for i in range(len(lines)):

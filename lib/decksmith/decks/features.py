@@ -5,7 +5,7 @@ from pathlib import Path
 
 from decksmith.core.records import Record
 from decksmith.decks import words as counted
-from decksmith.decks.parser import LAYOUTS, SLOT, Deck, visible
+from decksmith.decks.parser import LAYOUTS, SLOT, Deck, Slide, visible
 
 SCANNER = "craft-v5 craft-3"  # raise it when a score changes: it is part of a run's identity
 
@@ -53,11 +53,10 @@ def craft_v5(text: str) -> tuple[float, Record]:
     # A formula between two neighbouring dollars has no blank at its ends and one of these signs inside, unlike "$4M
     # and $5M".
     dollars = any(
-        len(t) > 2
-        and not t[0].isspace()
-        and not t[-1].isspace()
-        and set(t[1:-1]) & set("\\^_{}=+-")
-        for t in text.split("$")[1:-1]
+        len(piece) > 2
+        and not (piece[0].isspace() or piece[-1].isspace())
+        and set(piece[1:-1]) & set("\\^_{}=+-")
+        for piece in text.split("$")[1:-1]
     )
     seen = {
         "layouts": len(layouts),
@@ -100,8 +99,21 @@ _KINDS = (
     "block-beta",
     "kanban",
 )
+# Of fences: no language, plain text, and diagrams.
+_NO_CODE = ("", "md", "markdown", "text", "txt", "plain", "plaintext", "plantuml", "mermaid")
 # Slides of these layouts show one thing and are meant to have few words.
 _STATEMENTS = ("fact", "quote", "statement", "image")
+# h of g(n, h) in `craft`: as many uses earn a half.
+_HALVES = {
+    "layouts": 3,
+    "code": 1,
+    "mermaid": 1,
+    "katex": 2,
+    "clicks": 2,
+    "transitions": 1,
+    "tables": 1,
+    "images": 2,
+}
 _BEST = 4  # of nine categories: no deck has use for all
 
 
@@ -135,108 +147,108 @@ def craft(deck: Deck) -> tuple[float, Record]:
     A bare deck with every key scores 1.0; the 64 decks of data/gold have 2.4 to 4.0; nothing reaches 5. It counts what
     is used, not whether anybody asked for it.
     """
-    seen, slides, lines = set(), [], set()
-    for slide in deck.shown:
-        below = slide.text.replace(visible(slide.title or ""), "", 1)
-        told = below if _words(below) >= 5 else slide.text
-        identity = (
-            _same(told),
-            tuple(_same(f.text) for f in slide.fences),
-            tuple(i.url for i in slide.images),
-        )
-        if identity not in seen:
-            seen.add(identity)
-            slides.append(_Scanned(slide))
-    words = 0
-    for s in slides:
-        for line in s.slide.prose.split("\n"):
-            line = visible(line)
-            if line and _same(line) not in lines:
-                lines.add(_same(line))
-                words += _words(line)
+    slides = _distinct(deck)
     solid = [s for s in slides if s.solid]
-    notes: dict[str, _Scanned] = {}
-    for s in solid:
-        if s.slide.note and counted.different(s.slide.note) >= 5:
-            notes.setdefault(_same(s.slide.note), s)
-    moves: dict[str, set[int]] = {}
-    default_move = deck.headmatter.get("transition")
-    for s in solid:
-        move = s.slide.frontmatter.get("transition", default_move)
-        for name in str(move).split("|") if isinstance(move, str) else []:
-            moves.setdefault(name.strip(), set()).add(s.slide.no)
+    words = _words_once(slides)
+    pictured = [s for s in slides if s.solid or s.slide.layout == "image"]
     counts: Record = {
         "slides": len(deck.shown),
         "substantial": len(solid),
         "words": words,
         "layouts": len({s.slide.layout for s in slides if s.slide.layout != "default" and s.fills}),
-        "notes": len(notes),
+        "notes": _notes(solid),
         "code": len({_same(f) for s in slides for f in s.code}),
         "mermaid": len({_same(f) for s in slides for f in s.diagrams}),
         "katex": len({_same(f) for s in solid for f in s.formulas}),
         "clicks": sum(bool(_CLICK.search(s.slide.prose)) for s in solid),
-        "transitions": sum(name in TRANSITIONS and len(on) > 1 for name, on in moves.items()),
+        "transitions": _transitions(solid, deck.headmatter.get("transition")),
         "tables": len({_same(t) for s in slides for t in s.tables}),
-        "images": len(
-            {p for s in slides if s.solid or s.slide.layout == "image" for p in s.pictures}
-        ),
+        "images": len({picture for s in pictured for picture in s.pictures}),
     }
-    parts = [
-        counts[k] / (counts[k] + half)
-        for k, half in (
-            ("layouts", 3),
-            ("code", 1),
-            ("mermaid", 1),
-            ("katex", 2),
-            ("clicks", 2),
-            ("transitions", 1),
-            ("tables", 1),
-            ("images", 2),
-        )
-    ]
+    parts = [counts[name] / (counts[name] + half) for name, half in _HALVES.items()]
     parts.append(counts["notes"] / len(solid) if solid else 0.0)
     substance = min(1, len(solid) / 5) * min(1, words / 60)
     return round(1 + 4 * substance * sum(sorted(parts)[-_BEST:]) / _BEST, 3), counts
 
 
-def _same(text):
+def _distinct(deck: Deck) -> "list[_Scanned]":
+    """The shown slides, those with the same words, code and pictures once."""
+    seen, slides = set(), []
+    for slide in deck.shown:
+        below = slide.text.replace(visible(slide.title or ""), "", 1)
+        told = below if _words(below) >= 5 else slide.text
+        code = tuple(_same(fence.text) for fence in slide.fences)
+        identity = (_same(told), code, tuple(image.url for image in slide.images))
+        if identity not in seen:
+            seen.add(identity)
+            slides.append(_Scanned(slide))
+    return slides
+
+
+def _words_once(slides: "list[_Scanned]") -> int:
+    """Visible words in lines that are not the same."""
+    words, seen = 0, set()
+    for s in slides:
+        for line in map(visible, s.slide.prose.split("\n")):
+            if line and _same(line) not in seen:
+                seen.add(_same(line))
+                words += _words(line)
+    return words
+
+
+def _notes(solid: "list[_Scanned]") -> int:
+    """Different notes of five different words."""
+    notes = [s.slide.note for s in solid if s.slide.note]
+    return len({_same(note) for note in notes if counted.different(note) >= 5})
+
+
+def _transitions(solid: "list[_Scanned]", default: object) -> int:
+    """Known transitions that two slides use; `default`: that of the deck."""
+    used: dict[str, set[int]] = {}
+    for s in solid:
+        move = s.slide.frontmatter.get("transition", default)
+        for name in move.split("|") if isinstance(move, str) else []:
+            used.setdefault(name.strip(), set()).add(s.slide.no)
+    return sum(name in TRANSITIONS and len(on) > 1 for name, on in used.items())
+
+
+def _same(text: str) -> str:
     """A text without its digits and line breaks."""
     return " ".join(re.sub(r"\d+", "", text).split())
 
 
-def _words(text):
+def _words(text: str) -> int:
     return int(counted.count(text))
+
+
+def _rows(text: str) -> list[str]:
+    """The lines of a fence that say something; `%%` begins a comment of Mermaid's."""
+    lines = [line.strip() for line in text.split("\n")]
+    return [line for line in lines if line and not line.startswith("%%")]
+
+
+def _is_drawn(rows: list[str]) -> bool:
+    """Whether a Mermaid diagram has two edges, or three entries where its kind has no edges."""
+    kind = rows[0].split()[0].lower().rstrip(":") if rows else ""
+    if kind in _KINDS:
+        return len(set(rows[1:])) >= 3
+    return sum(len(_EDGE.findall(row)) for row in set(rows)) >= 2
 
 
 class _Scanned:
     """What a slide really holds, for craft."""
 
-    def __init__(self, slide):
+    def __init__(self, slide: Slide) -> None:
         self.slide, self.words = slide, _words(slide.text)
-        self.diagrams, self.code = [], []
-        for f in slide.fences:
-            rows = [
-                x.strip()
-                for x in f.text.split("\n")
-                if x.strip() and not x.strip().startswith("%%")
-            ]
-            if f.closed and f.lang == "mermaid":
-                head = rows[0].split()[0].lower().rstrip(":") if rows else ""
-                if (
-                    (len(set(rows[1:])) >= 3)
-                    if head in _KINDS
-                    else len({x for x in rows if _EDGE.search(x)}) >= 2
-                    or sum(len(_EDGE.findall(x)) for x in set(rows)) >= 2
-                ):
-                    self.diagrams.append(" ".join(rows))
-            elif (
-                f.closed
-                and f.lang
-                not in ("", "md", "markdown", "text", "txt", "plain", "plaintext", "plantuml")
-                and len(set(rows)) >= 3
-                and self.words >= 3
-            ):
-                self.code.append(" ".join(rows))
+        closed = [(fence.lang, _rows(fence.text)) for fence in slide.fences if fence.closed]
+        self.diagrams = [
+            " ".join(rows) for lang, rows in closed if lang == "mermaid" and _is_drawn(rows)
+        ]
+        self.code = [
+            " ".join(rows)
+            for lang, rows in closed
+            if lang not in _NO_CODE and len(set(rows)) >= 3 and self.words >= 3
+        ]
         self.tables = _tables(slide.prose)
         self.formulas = _formulas(slide.prose)
         self.pictures = [i.url for i in slide.images]
@@ -248,13 +260,14 @@ class _Scanned:
         self.solid = self.words >= 8 or (self.words >= 3 and bool(elements)) or alone
 
     @property
-    def fills(self):
+    def fills(self) -> bool:
         """Whether the slide has what its layout is for."""
         layout, shown = self.slide.layout, self.slide.frontmatter
         if layout not in LAYOUTS:
             return False
         if layout.startswith("two-cols"):
-            parts, name = {"default": []}, "default"
+            parts: dict[str, list[str]] = {"default": []}
+            name = "default"
             for line in self.slide.content.split("\n"):
                 m = SLOT.fullmatch(line.strip())
                 if m:
@@ -269,7 +282,7 @@ class _Scanned:
         return self.words >= 2
 
 
-def _tables(prose):
+def _tables(prose: str) -> list[str]:
     """Markdown tables worth the name, each as its text."""
     out, rows = [], []
     for line in [*prose.split("\n"), ""]:
@@ -286,29 +299,29 @@ def _tables(prose):
     return out
 
 
-def _formulas(prose):
+def _formulas(prose: str) -> list[str]:
     """The different formulas of a slide: $$blocks$$, and $inline$ with a sign that prices do not have."""
-    out = []
+    found = []
     for i, part in enumerate(prose.split("$$")):
-        if i % 2:
-            if len(part.split()) and len(part.strip()) >= 3:
-                out.append(" ".join(part.split()))
-        else:
-            for line in part.split("\n"):
-                pieces = line.split("$")
-                k = 1
-                while k < len(pieces) - 1:
-                    t = pieces[k]
-                    if (
-                        len(t) >= 3
-                        and not t[0].isspace()
-                        and not t[-1].isspace()
-                        and set(t) & set("\\^_={}+<>/*")
-                    ):
-                        out.append(t)
-                        k += 1
-                    k += 1
-    return out
+        inside = i % 2 == 1
+        if not inside:
+            found += [formula for line in part.split("\n") for formula in _inline(line)]
+        elif len(part.strip()) >= 3:
+            found.append(" ".join(part.split()))
+    return found
+
+
+def _inline(line: str) -> list[str]:
+    """The formulas between neighbouring dollars of a line; each dollar belongs to one of them."""
+    found, pieces, k = [], line.split("$"), 1
+    while k < len(pieces) - 1:
+        piece = pieces[k]
+        tight = len(piece) >= 3 and not piece[0].isspace() and not piece[-1].isspace()
+        if tight and set(piece) & set("\\^_={}+<>/*"):
+            found.append(piece)
+            k += 1
+        k += 1
+    return found
 
 
 def scan(run: Path, record: Record) -> Record:

@@ -9,12 +9,17 @@ import html
 import io
 import re
 import unicodedata
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.decks import words as deck_words
-from decksmith.decks.parser import Deck
+from decksmith.decks.parser import Deck, Slide
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 CANVAS = (980, 552)
 
@@ -48,6 +53,9 @@ RULES = (
 _SAME = {"missing-image": "broken-picture"}  # the renderer's class for what is a rule here
 
 
+# What a rule finds: its name, the place of the element in `boxes` (None for the slide), message, area.
+Box = list[int]  # x, y, width, height in CSS px
+Found = Iterator[tuple[str, int | None, str, Box | None]]
 _NUMBER = re.compile(r"\{(\d+)\}")  # in a message: an element, by its place in `boxes`
 
 
@@ -77,11 +85,8 @@ def findings(record: Record, text: str) -> list[Record]:
                 finding["box"] = next((box["box"] for box in broken if _place(box)), None)
         if page.get("blank"):
             if page["slide"] not in failed:
-                out.append(
-                    _finding(
-                        page["line"], page["slide"], "blank", "nothing can be seen on the slide"
-                    )
-                )
+                message = "nothing can be seen on the slide"
+                out.append(_finding(page["line"], page["slide"], "blank", message))
             continue
         lines = source.lines(page)
         for rule in (_overflow, _overlap, _small, _faint, _dense, _untitled):
@@ -97,7 +102,9 @@ def _line_of(lines: list[int], place: re.Match[str]) -> str:
     return str(lines[int(place[1])])
 
 
-def _finding(line, slide, rule, message, box=None):
+def _finding(
+    line: int | None, slide: int | None, rule: str, message: str, box: Box | None = None
+) -> Record:
     return {"line": line, "slide": slide, "rule": rule, "message": message, "box": box}
 
 
@@ -115,85 +122,93 @@ _NOUNS = {
 }
 
 
-def _noun(box):
+def _noun(box: Record) -> str:
     return _NOUNS.get(box["kind"], "text")
 
 
-def _place(box):
+def _place(box: Record) -> bool:
+    """Whether a box takes any room."""
     return box["box"][2] > 0 and box["box"][3] > 0
 
 
-def _union(boxes):
+def _union(boxes: list[Box]) -> Box:
     x, y = min(b[0] for b in boxes), min(b[1] for b in boxes)
     return [x, y, max(b[0] + b[2] for b in boxes) - x, max(b[1] + b[3] for b in boxes) - y]
 
 
-def _overflow(page, boxes):
+# By edge: how far a box begins and ends past it, in px.
+_EDGES: dict[str, Callable[[Box], tuple[int, int]]] = {
+    "bottom": lambda box: (box[1] - CANVAS[1], box[1] + box[3] - CANVAS[1]),
+    "right": lambda box: (box[0] - CANVAS[0], box[0] + box[2] - CANVAS[0]),
+    "top": lambda box: (-box[1] - box[3], -box[1]),
+    "left": lambda box: (-box[0] - box[2], -box[0]),
+}
+
+
+def _overflow(page: Record, boxes: list[Record]) -> Found:
     cut = [i for i, box in enumerate(boxes) if max(box.get("cut") or [0]) > OVERFLOW_PX]
     if cut:
         first = boxes[cut[0]]
         reach = max(max(boxes[i]["cut"]) for i in cut)
         yield "overflow", cut[0], f"{_noun(first)} overflows its box by {reach} px", first["box"]
-    done = set()
-    for side, start, end in (
-        ("bottom", lambda b: b[1] - CANVAS[1], lambda b: b[1] + b[3] - CANVAS[1]),
-        ("right", lambda b: b[0] - CANVAS[0], lambda b: b[0] + b[2] - CANVAS[0]),
-        ("top", lambda b: -b[1] - b[3], lambda b: -b[1]),
-        ("left", lambda b: -b[0] - b[2], lambda b: -b[0]),
-    ):
+    done: set[int] = set()
+    for side, past in _EDGES.items():
+        spans = {i: past(box["box"]) for i, box in enumerate(boxes)}
         # A background may be larger than what it stands behind.
         out = [
             i
             for i, box in enumerate(boxes)
-            if box["kind"] != "background"
-            and i not in done
-            and _place(box)
-            and end(box["box"]) > OVERFLOW_PX
+            if box["kind"] != "background" and _place(box) and spans[i][1] > OVERFLOW_PX
         ]
-        flow, edge = [], 0
-        for i in sorted(out, key=lambda i: start(boxes[i]["box"])):
-            if start(boxes[i]["box"]) <= edge + GAP_PX or len(boxes) >= MOST:
-                flow.append(i)
-                edge = max(edge, end(boxes[i]["box"]))
-        # Lines go on below the edge; beside the slide something that nothing leads to was put there.
-        if side != "bottom" and all(start(boxes[i]["box"]) >= 0 for i in flow):
-            flow = []
+        out = [i for i in out if i not in done]
+        flow, edge = _flow(out, spans, side, len(boxes))
         if flow:
-            at = min(
-                flow, key=lambda i: (boxes[i]["kind"] == "table", i)
-            )  # a table is read by its cells
-            first = boxes[at]
-            past = "" if side == "bottom" else f" at the {side}"
+            # A table is read by its cells.
+            at = min(flow, key=lambda i: (boxes[i]["kind"] == "table", i))
+            where = "" if side == "bottom" else f" at the {side}"
             area = _union([boxes[i]["box"] for i in flow])
-            yield "overflow", at, f"{_noun(first)} overflows by {edge} px{past}", area
+            yield "overflow", at, f"{_noun(boxes[at])} overflows by {edge} px{where}", area
         if beyond := [i for i in out if i not in flow]:
             first = boxes[beyond[0]]
-            far = max(0, start(first["box"]))
+            far = max(0, spans[beyond[0]][0])
             message = f"{_noun(first)} stands outside the slide, {far} px past the {side} edge"
             yield "off-canvas", beyond[0], message, first["box"]
         done.update(out)
 
 
-def _overlap(page, boxes):
+def _flow(
+    out: list[int], spans: dict[int, tuple[int, int]], side: str, shown: int
+) -> tuple[list[int], int]:
+    """(those of the boxes past an edge that flowed there, how far they reach); the others were put there."""
+    flow, edge = [], 0
+    for i in sorted(out, key=lambda i: spans[i][0]):
+        start, end = spans[i]
+        if start <= edge + GAP_PX or shown >= MOST:
+            flow.append(i)
+            edge = max(edge, end)
+    # Lines go on below the edge; beside the slide something that nothing leads to was put there.
+    if side != "bottom" and all(spans[i][0] >= 0 for i in flow):
+        return [], edge
+    return flow, edge
+
+
+def _overlap(page: Record, boxes: list[Record]) -> Found:
     covered = [i for i, box in enumerate(boxes) if box.get("covered")]
+    if covered:
+        first = boxes[covered[0]]
+        message = f"{_noun(first)} lies under something that covers it"
+        yield "overlap", covered[0], message, first["box"]
+        return
     pairs = [
         (share, i, other) for i, box in enumerate(boxes) for other, share in box.get("on") or []
     ]
-    share, i, other = max(pairs, key=lambda pair: pair[0], default=(0, None, None))
-    if covered:
-        first = boxes[covered[0]]
-        yield (
-            "overlap",
-            covered[0],
-            f"{_noun(first)} lies under something that covers it",
-            first["box"],
-        )
-    elif share >= OVERLAP:
+    share, i, other = max(pairs, key=lambda pair: pair[0], default=(0, 0, 0))
+    if share >= OVERLAP:
         message = f"{_noun(boxes[i])} lies on that of line {{{other}}}, {share:.0%} of it"
         yield "overlap", i, message, _union([boxes[i]["box"], boxes[other]["box"]])
 
 
-def _small(page, boxes):
+def _small(page: Record, boxes: list[Record]) -> Found:
     small = [
         i
         for i, box in enumerate(boxes)
@@ -206,7 +221,7 @@ def _small(page, boxes):
         yield "small-text", worst, message, box["box"]
 
 
-def _faint(page, boxes):
+def _faint(page: Record, boxes: list[Record]) -> Found:
     least = [CODE_CONTRAST if box["kind"] == "code" else CONTRAST for box in boxes]
     faint = [
         i
@@ -220,17 +235,17 @@ def _faint(page, boxes):
         yield "low-contrast", worst, message, box["box"]
 
 
-def _others(indices):
+def _others(indices: list[int]) -> str:
     return f", and {len(indices) - 1} more" if len(indices) > 1 else ""
 
 
-def _dense(page, boxes):
+def _dense(page: Record, boxes: list[Record]) -> Found:
     said = deck_words.length(deck_words.fold((page.get("text") or "")[: deck_words.LONGEST]))
     if said > WORDS:
         yield "dense", None, f"the slide has {said:g} words, more than {WORDS}", None
 
 
-def _untitled(page, boxes):
+def _untitled(page: Record, boxes: list[Record]) -> Found:
     if not page.get("title") and page.get("layout") not in UNTITLED:
         yield "no-title", None, "the slide has no title", None
 
@@ -245,33 +260,36 @@ _SLOT = re.compile(r"^[ \t]*::[ \t]?[\w-]+[ \t]?::[ \t]*$", re.M)
 _WORD = re.compile(r"[^\W_]+")
 
 
-def _blank(match):
+def _blank(match: re.Match[str]) -> str:
     return "\n" * match[0].count("\n")
 
 
-def _words(text):
+def _words(text: str) -> list[str]:
     """The words of a text or a line of markdown; what emphasis and code marks leave of a word stays one word."""
     return _WORD.findall(
         re.sub("[*`~]", "", unicodedata.normalize("NFKC", html.unescape(text))).casefold()
     )
 
 
+Word = tuple[str, int]  # and its line
+
+
 class _Source:
     """The deck's markdown, searched for the words that a slide shows."""
 
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         self.slides = Deck.parse(text).shown
-        self._words = {}
+        self._words: dict[int, list[list[Word]]] = {}
 
-    def slide(self, page):
+    def slide(self, page: Record) -> Slide | None:
         return self.slides[page["slide"] - 1] if page["slide"] <= len(self.slides) else None
 
-    def first(self, page):
+    def first(self, page: Record) -> int:
         """The first line of a slide's content."""
         slide = self.slide(page)
         return slide.content_line if slide and slide.content else page["line"]
 
-    def words(self, number):
+    def words(self, number: int) -> list[list[Word]]:
         """[(word, line)] of a slide as a reader sees it, and of all that it is written in."""
         if number not in self._words:
             slide = self.slides[number - 1]
@@ -290,14 +308,15 @@ class _Source:
             ]
         return self._words[number]
 
-    def lines(self, page):
+    def lines(self, page: Record) -> list[int]:
         """The line of each box of a slide; the slide's own first line where its words are not in the markdown."""
         slide, boxes = self.slide(page), page.get("boxes") or []
         if slide is None:
             return [page["line"]] * len(boxes)
         fences = [fence.line for fence in slide.fences if fence.lang == "mermaid"]
         diagrams = iter(fences)
-        out, at = [], 0
+        out: list[int] = []
+        at = 0
         for i, box in enumerate(boxes):
             line = None
             if box["kind"] == "diagram":
@@ -307,14 +326,14 @@ class _Source:
             else:
                 # A table has no words of its own: its first cell's.
                 cells = (other.get("text") for other in boxes[i + 1 :] if other["kind"] == "cell")
-                line, after = self._find(
-                    page["slide"], box.get("part") or box.get("text") or next(cells, ""), at
-                )
-                at = after if after is not None and box["kind"] != "table" else at
+                text = box.get("part") or box.get("text") or next(cells, "")
+                line, after = self._find(page["slide"], text, at)
+                if after is not None and box["kind"] != "table":
+                    at = after
             out.append(line or page["line"])
         return out
 
-    def _find(self, number, text, start):
+    def _find(self, number: int, text: str, start: int) -> tuple[int | None, int | None]:
         """(line, where to look on) of the words of `text`: their next place after `start`, else their first, else in
         frontmatter or tags; (None, None) when they are nowhere."""
         wanted = _words(text)
@@ -333,7 +352,7 @@ class _Source:
                         return words[i][1], i + len(part) if words is seen else None
         return None, None
 
-    def picture(self, page, box):
+    def picture(self, page: Record, box: Record) -> int | None:
         """The line that names a picture, or None (a theme's own)."""
         slide, source = self.slide(page), (box.get("src") or "").lstrip("/")
         if not slide or not source:
@@ -422,7 +441,7 @@ def draw(run: str | Path, record: Record, found: list[Record]) -> list[str]:
     return paths
 
 
-def _sheet(picture, page, found):
+def _sheet(picture: "Image.Image", page: Record, found: list[Record]) -> "Image.Image":
     """The slide in a margin that shows how far things reach outside, a list of the findings under it."""
     from PIL import Image, ImageDraw, ImageFont
 
@@ -438,21 +457,19 @@ def _sheet(picture, page, found):
     pen = ImageDraw.Draw(sheet, "RGBA")
     font = ImageFont.load_default(13 * scale)
 
-    def at(x, y):
+    def at(x: float, y: float) -> tuple[float, float]:
         return min(max(x + margin, 3), wide - 4) * scale, min(max(y + margin, 3), high - 4) * scale
 
-    def frame(box, colour, width, fill=None):
-        (x0, y0), (x1, y1) = (
-            at(box[0] - 2, box[1] - 2),
-            at(box[0] + box[2] + 2, box[1] + box[3] + 2),
-        )
+    def frame(box: Box, colour: str, width: float, fill: str | None = None) -> tuple[float, float]:
+        x0, y0 = at(box[0] - 2, box[1] - 2)
+        x1, y1 = at(box[0] + box[2] + 2, box[1] + box[3] + 2)
         pen.rectangle((x0, y0, x1, y1), fill, colour, max(1, round(width * scale)))
         return x0, y0
 
     for box in boxes:
         frame(box, "#7a8ca090", 1)
     pen.rectangle((*at(-1, -1), *at(*CANVAS)), outline="#8a8a8a", width=max(1, round(scale)))
-    taken = []
+    taken: list[tuple[float, float]] = []
     for number, finding in enumerate(found, 1):
         colour, y = COLOURS.get(finding["rule"], _ERROR), (high + row * (number - 1)) * scale
         if finding["box"]:
@@ -475,7 +492,10 @@ def _sheet(picture, page, found):
     return sheet
 
 
-def _badge(pen, corner, number, colour, font, scale):
+def _badge(
+    pen: Any, corner: tuple[float, float], number: int, colour: str, font: Any, scale: float
+) -> None:
+    """A number on a colour."""
     x, y = corner
     pen.rounded_rectangle((x, y, x + 22 * scale, y + 18 * scale), 4 * scale, colour)
     pen.text((x + 11 * scale, y + 9 * scale), str(number), "white", font, anchor="mm")

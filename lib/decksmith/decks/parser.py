@@ -8,9 +8,12 @@ import functools
 import itertools
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from decksmith.decks.frontmatter import Block, Mark, parse_block
 
 # What JavaScript's trim() and \s mean by white space; Python's own set differs (it lacks U+FEFF and has U+001C to
 # U+001F, U+0085).
@@ -18,8 +21,8 @@ JS_SPACE = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".jo
     map(chr, range(0x2000, 0x200B))
 )
 
-# Bounds against hostile frontmatter. The largest block in an honest deck is below 2 kB.
-YAML_BLOCK, YAML_DECK, YAML_NODES, YAML_DEPTH = 16_384, 262_144, 5_000, 40
+# Characters of hostile frontmatter that are read. The largest block in an honest deck is below 2 kB.
+YAML_BLOCK, YAML_DECK = 16_384, 262_144
 
 # The themes that we ship, by the name a deck gives: {package, published (a theme of the published corpus), seeds (our seeds
 # ask for it, and set-up bundles it), layouts (its own, besides Slidev's)}. `make theme` adds one.
@@ -103,7 +106,7 @@ class Slide:
     `start`, `end`: the slide with its frontmatter, without the separator in front of a slide that has none.
     `frontmatter_error`: None or (message, line). `content`: trimmed, without frontmatter and trailing note;
     `content_line` its first line. `layout`: what Slidev will show (cover for slide 1, else default, when nothing is
-    named).
+    named). `yaml`: the frontmatter as text, and `marks` where its keys stand in it; lines are the deck's.
     """
 
     no: int
@@ -119,9 +122,10 @@ class Slide:
     title: str | None
     layout: str
     offset: int
-    _marks: dict[str, Any] = field(default_factory=dict, repr=False)
-    content_offset: int = field(default=0, repr=False)
-    _yaml_offset: int = field(default=0, repr=False)
+    content_offset: int
+    yaml: str = field(repr=False)
+    yaml_offset: int = field(repr=False)
+    marks: dict[str, Mark] = field(repr=False)
 
     @property
     def hidden(self) -> bool:
@@ -130,7 +134,7 @@ class Slide:
 
     def key_line(self, key: str) -> int:
         """The line of a key of the frontmatter, or of the slide where it has no such key."""
-        return self._marks[key][0] if key in self._marks else self.start
+        return self.marks[key].line if key in self.marks else self.start
 
     @functools.cached_property
     def fences(self) -> list[Fence]:
@@ -195,7 +199,7 @@ class Deck:
         budget = YAML_DECK
         for start, end, offset in _slices(text):
             slide = _slide(text, len(slides) + 1, start, end, offset, budget)
-            budget -= len(slide._marks.get("", ""))
+            budget -= len(slide.yaml)
             slides.append(slide)
         return cls(text, slides)
 
@@ -240,7 +244,7 @@ class Deck:
 # --- slicing --------------------------------------------------------------------------------------
 
 
-def _slices(text):
+def _slices(text: str) -> Iterator[tuple[int, int, int]]:
     """(first line, line after the last, character offset) of each slide, lines 0-based: the official parser's loop as
     a scan by lines."""
     lines = text.split("\n")
@@ -277,14 +281,16 @@ class _Marks:
     """Lines that begin with a code mark, by indentation: finds the line that closes a block in time linear over a
     whole deck."""
 
-    def __init__(self, lines):
-        self.by_indent = {}
+    def __init__(self, lines: list[str]) -> None:
+        self.by_indent: dict[str, list[tuple[int, int]]] = {}
         for i, line in enumerate(lines):
             bare = line.lstrip(JS_SPACE)
             if bare.startswith("```"):
                 ticks = len(bare) - len(bare.lstrip("`"))
                 self.by_indent.setdefault(line[: len(line) - len(bare)], []).append((i, ticks))
-        self.most = {}  # for each marked line, the longest mark at its indentation from there on
+        self.most: dict[
+            int, int
+        ] = {}  # for each marked line, the longest mark at its indentation from there on
         for marks in self.by_indent.values():
             longest = 0
             for i, ticks in reversed(marks):
@@ -295,7 +301,7 @@ class _Marks:
             for k, (i, _) in enumerate(marks)
         }
 
-    def close(self, i):
+    def close(self, i: int) -> int | None:
         """The line that closes the block opened on line i (same indentation, at least as many ticks, anything after
         them), or None."""
         indent, k = self.place[i]
@@ -305,7 +311,7 @@ class _Marks:
         return next(j for j, ticks in itertools.islice(marks, k + 1, None) if ticks >= marks[k][1])
 
 
-def _in_comment(line, inside):
+def _in_comment(line: str, inside: bool) -> bool:
     """Whether an HTML comment is open after `line`."""
     at = 0
     while at < len(line):
@@ -321,27 +327,24 @@ def _in_comment(line, inside):
     return inside
 
 
-def _slide(text, no, start, end, offset, budget):
+def _slide(text: str, no: int, start: int, end: int, offset: int, budget: int) -> Slide:
+    """Slide `no` of lines `start`..`end` (0-based, without the last); `budget`: characters of frontmatter to read."""
     lines_end = offset
     for _ in range(end - start):
         lines_end = text.find("\n", lines_end) + 1 or len(text) + 1
     raw = text[offset : lines_end - 1]
     m = _FRONTMATTER.match(raw) or _YAML_FENCE.match(raw)
-    data, error, marks, yaml_line, yaml_at = {}, None, {}, None, 0
-    rest = 0
+    block = Block({}, None, {})
+    error, yaml, yaml_line, yaml_at, rest = None, "", None, 0, 0
     if m:
         rest, yaml_at = m.end(), offset + m.start(1)
         yaml_line = start + 1 + raw.count("\n", 0, m.start(1))
-        source = m.group(1)
-        if len(source) > min(YAML_BLOCK, budget):
+        if len(m.group(1)) > min(YAML_BLOCK, budget):
             error = ("frontmatter is too large to read", yaml_line)
-        elif source:
-            data, fault, spans = _yaml(source)
-            marks = {
-                key: (yaml_line + line, a, b, c, d) for key, (line, a, b, c, d) in spans.items()
-            }
-            error = fault and (fault[0], yaml_line + fault[1])
-            marks[""] = source
+        else:
+            yaml = m.group(1)
+            block = parse_block(yaml, yaml_line)
+            error = block.error
     body = raw[rest:]
     content = body.strip(JS_SPACE)
     at = rest + len(body) - len(body.lstrip(JS_SPACE))
@@ -351,245 +354,43 @@ def _slide(text, no, start, end, offset, budget):
         a, b = found[-1]
         note = content[a + 4 : b - 3].strip(JS_SPACE)
         content = content[:a].strip(JS_SPACE)
-    title = data.get("title") or data.get("name")
-    if title is None or title == "" or title is False or title == 0:
-        m = _JS_HEADING.search(_JS_CODE.sub("", content))
-        title = m.group(1).strip(JS_SPACE) if m else None
-    layout = data.get("layout") or ("cover" if no == 1 else "default")
     return Slide(
-        no,
-        start + 1,
-        end,
-        raw,
-        data,
-        error,
-        yaml_line,
-        content,
-        start + 1 + raw.count("\n", 0, at),
-        note,
-        title if title is None else str(title),
-        str(layout),
-        offset,
-        marks,
-        offset + at,
-        yaml_at,
+        no=no,
+        start=start + 1,
+        end=end,
+        raw=raw,
+        frontmatter=block.data,
+        frontmatter_error=error,
+        frontmatter_line=yaml_line,
+        content=content,
+        content_line=start + 1 + raw.count("\n", 0, at),
+        note=note,
+        title=_title(block.data, content),
+        layout=str(block.data.get("layout") or ("cover" if no == 1 else "default")),
+        offset=offset,
+        content_offset=offset + at,
+        yaml=yaml,
+        yaml_offset=yaml_at,
+        marks=block.marks,
     )
 
 
-def _comments(text):
+def _title(data: dict[str, Any], content: str) -> str | None:
+    """The title that the frontmatter names, or the first heading outside of code."""
+    title = data.get("title") or data.get("name")
+    if title is not None and title not in ("", False, 0):
+        return str(title)
+    m = _JS_HEADING.search(_JS_CODE.sub("", content))
+    return m.group(1).strip(JS_SPACE) if m else None
+
+
+def _comments(text: str) -> list[tuple[int, int]]:
     """(start, end) of each HTML comment, in linear time."""
     out, at = [], 0
     while (a := text.find("<!--", at)) >= 0 and (b := text.find("-->", a + 4)) >= 0:
         out.append((a, b + 3))
         at = b + 3
     return out
-
-
-# --- frontmatter ----------------------------------------------------------------------------------
-
-
-def _yaml(source):
-    """One block of YAML 1.2 (core schema) as (dict, error, marks), cached by text.
-
-    `error`: None or (message, line within the block); `marks`: key -> (line, key start, key end, value start, value
-    end) within it. Never raises. A block that is not a mapping is an error: Slidev drops its text from the slide
-    without a word.
-    """
-    data, error, marks = _yaml_cached(source)
-    return _copy(data), error, marks
-
-
-def _copy(value):
-    if isinstance(value, dict):
-        return {k: _copy(v) for k, v in value.items()}
-    return [_copy(v) for v in value] if isinstance(value, list) else value
-
-
-# ruamel ends lines at these; YAML 1.2 and Slidev do not.
-_YAML_END = re.compile(r"(?m)^\.\.\.[ \t\r]*$")
-_BREAKS = {0x85: 0xE085, 0x2028: 0xE028, 0x2029: 0xE029}
-_BREAKS_BACK = {b: a for a, b in _BREAKS.items()}
-
-
-@functools.lru_cache(4096)
-def _yaml_cached(source):
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError
-
-    # As Slidev's YAML does: `...` ends the block, and tabs after a colon or at a line's end are blanks (ruamel refuses
-    # them), except for a tab that stands alone on the last line below a key without a value.
-    if end := _YAML_END.search(source):
-        after = [
-            n
-            for n, line in enumerate(source[end.end() :].split("\n"))
-            if line.split("#")[0].strip()
-        ]
-        if after:
-            return (
-                {},
-                (
-                    "there is text after the end mark `...`",
-                    source.count("\n", 0, end.start()) + after[0],
-                ),
-                {},
-            )
-        source = source[: end.start()]
-    if "\t" in source:
-        if tail := re.search(r":[ \t\r]*\n\t[ \t]*\Z", source):
-            return {}, ("a tab cannot indent", source.count("\n", 0, tail.end())), {}
-        source = re.sub(r"(?m)[ \t]+$|(?<=:)[ \t]+", lambda m: " " * len(m.group()), source)
-    depth = 0
-    for c in re.findall(r"[\[\]{}]", source):
-        depth += 1 if c in "[{" else -1
-        if depth > YAML_DEPTH:  # the scanner is quadratic in open brackets
-            return {}, ("frontmatter is nested too deeply", 0), {}
-    try:
-        yaml = YAML(typ="safe", pure=True)
-        yaml.composer.warn_double_anchors = False
-        node = yaml.compose(source.translate(_BREAKS))
-        if node is None:
-            return {}, None, {}
-        data = _plain(node, [YAML_NODES], 0)
-    except _Bad as e:
-        return {}, (e.args[0], e.args[1]), {}
-    except MarkedYAMLError as e:
-        mark = e.problem_mark or e.context_mark
-        return (
-            {},
-            (
-                " ".join(str(e.problem or e.context or "malformed YAML").split()),
-                mark.line if mark else 0,
-            ),
-            {},
-        )
-    except RecursionError:
-        return {}, ("frontmatter is nested too deeply", 0), {}
-    except Exception as e:  # ruamel raises plain errors (ValueError, AttributeError, ReaderError, ..) on some malformed texts
-        at = getattr(e, "position", 0) or 0
-        return (
-            {},
-            (
-                " ".join(str(getattr(e, "reason", "") or e or type(e).__name__).split()),
-                source.count("\n", 0, at),
-            ),
-            {},
-        )
-    if data is None:
-        return {}, None, {}
-    if not isinstance(data, dict):
-        return (
-            {},
-            (
-                "frontmatter is not a list of `key: value` lines; its text is lost",
-                node.start_mark.line,
-            ),
-            {},
-        )
-    marks = {
-        str(k.value): (
-            k.start_mark.line,
-            k.start_mark.index,
-            k.end_mark.index,
-            v.start_mark.index,
-            v.end_mark.index,
-        )
-        for k, v in node.value
-        if k.id == "scalar"
-    }
-    return data, None, marks
-
-
-class _Bad(Exception):
-    """A YAML fault that ruamel does not see: (message, line)."""
-
-
-def _plain(node, budget, depth):
-    """A composed node as plain data. Bounded: an alias costs as much as its target, so that alias bombs end early."""
-    budget[0] -= 1
-    if budget[0] < 0 or depth > YAML_DEPTH:
-        raise _Bad(
-            "frontmatter is too large or nested too deeply (aliases count each time)",
-            node.start_mark.line,
-        )
-    if node.id == "scalar":
-        return _scalar(node)
-    if node.id == "sequence":
-        return [_plain(v, budget, depth + 1) for v in node.value]
-    out = {}
-    for k, v in node.value:
-        key = _plain(k, budget, depth + 1)
-        if not isinstance(key, str):
-            key = _key(key, False)
-        if key in out:
-            raise _Bad(f"the key {key[:40]!r} stands there twice", k.start_mark.line)
-        if getattr(v, "style", None) in ("|", ">") and v.start_mark.line > k.start_mark.line:
-            if v.start_mark.column <= k.start_mark.column:
-                raise _Bad("a block of text must be indented", v.start_mark.line)
-        out[key] = _plain(v, budget, depth + 1)
-    return out
-
-
-def _key(value, nested=True):
-    """A key that is not text, as JavaScript's object gets it: null is empty, `{{ a }}` becomes `{ a }`."""
-    if value is None:
-        return "null" if nested else ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return (
-            "{ " + ", ".join(k if v is None else f"{k}: {_key(v)}" for k, v in value.items()) + " }"
-            if value
-            else "{}"
-        )
-    if isinstance(value, list):
-        return "[ " + ", ".join(_key(v) for v in value) + " ]" if value else "[]"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-_INT = re.compile(r"[-+]?[0-9]+")
-_OCT = re.compile(r"0o[0-7]+")
-_HEX = re.compile(r"0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_INF = re.compile(r"([-+]?)\.(?:inf|Inf|INF)")
-_WORDS = {
-    "": None,
-    "~": None,
-    "null": None,
-    "Null": None,
-    "NULL": None,
-    "true": True,
-    "True": True,
-    "TRUE": True,
-    "false": False,
-    "False": False,
-    "FALSE": False,
-    ".nan": float("nan"),
-    ".NaN": float("nan"),
-    ".NAN": float("nan"),
-}
-
-
-def _scalar(node):
-    """YAML 1.2 core schema: dates, yes/no and 1_000 stay text, as in Slidev."""
-    text = node.value.translate(_BREAKS_BACK)
-    if node.style is not None or (not node.tag.startswith("tag:yaml.org,2002:")):
-        return text
-    if node.tag == "tag:yaml.org,2002:str" and (text in _WORDS or _INT.fullmatch(text)):
-        return text  # an explicit !!str
-    if text in _WORDS:
-        return _WORDS[text]
-    if len(text) > 300:
-        return text
-    if _INT.fullmatch(text):
-        return int(text)
-    if _OCT.fullmatch(text):
-        return int(text[2:], 8)
-    if _HEX.fullmatch(text):
-        return int(text[2:], 16)
-    if _FLOAT.fullmatch(text):
-        return float(text)
-    m = _INF.fullmatch(text)
-    return float(m.group(1) + "inf") if m else text
 
 
 # --- what stands on a slide -----------------------------------------------------------------------
@@ -602,13 +403,15 @@ _URL = re.compile(
 _IMAGE_FILE = re.compile(r"\.(png|jpe?g|gif|svg|webp|avif|ico|bmp|tiff?)$", re.I)
 
 
-def _looks_like_image(value):
+def _looks_like_image(value: str) -> bool:
     return bool(_IMAGE_FILE.search(value)) or value.startswith(("/", "http", "image-query:"))
 
 
-def _fences(content, first):
+def _fences(content: str, first: int) -> list[Fence]:
     """Fenced blocks by markdown's rules (a close is the same mark, at least as long, alone on its line)."""
-    out, opened, body = [], None, []
+    out: list[Fence] = []
+    body: list[str] = []
+    opened = None
     for i, line in enumerate(content.split("\n")):
         m = FENCE.match(line)
         if opened is None:
@@ -633,7 +436,7 @@ def _fences(content, first):
     return out
 
 
-def _blank_fences(content, fences, first):
+def _blank_fences(content: str, fences: list[Fence], first: int) -> str:
     lines = content.split("\n")
     for f in fences:
         for i in range(f.line - first, f.end - first + 1):
@@ -641,11 +444,11 @@ def _blank_fences(content, fences, first):
     return "\n".join(lines)
 
 
-def _blank(text):
+def _blank(text: str) -> str:
     return re.sub(r"[^\n]", " ", text)
 
 
-def _blank_comments(text):
+def _blank_comments(text: str) -> str:
     out, at = [], 0
     for a, b in _comments(text):
         out += [text[at:a], _blank(text[a:b])]
@@ -672,7 +475,7 @@ _LEAD = re.compile(r"(?:#{1,6}\s|[-*+]\s|\d{1,9}[.)]\s|>\s?)+")
 _MARKS = re.compile(r"[*_`~|]+")
 
 
-def _drop_blocks(text):
+def _drop_blocks(text: str) -> str:
     """Blank <style> and <script> elements, line for line; an unclosed one swallows the rest, as in a browser."""
     out, at = [], 0
     for m in re.finditer(r"<(style|script)\b[^<>\n]{0,300}>", text, re.I):
@@ -694,45 +497,39 @@ _URI = re.compile(
 )
 
 
-def _queries(text, slide):
+def _queries(text: str, slide: Slide) -> Iterator[Query]:
     from urllib.parse import unquote_plus
 
-    base, marks = slide._yaml_offset, {k: m for k, m in slide._marks.items() if k}
-    taken = []
+    base, marks = slide.yaml_offset, slide.marks
+    taken: list[tuple[int, int]] = []
 
-    def query(words, line, a, b, kind):
+    def query(words: str, line: int, a: int, b: int, kind: str) -> Iterator[Query]:
         words = " ".join(words.split())
         if words and not any(a < y and x < b for x, y in taken):
             taken.append((a, b))
             yield Query(words, line, a, b, kind)
 
     value = slide.frontmatter.get("image-query")
-    if (
-        "image-query" in marks
-        and isinstance(value, (str, int, float))
-        and not isinstance(value, bool)
-    ):
-        line, a, _, _, b = marks["image-query"]
-        if (
-            "image" in marks
-        ):  # a second `image:` would be a duplicate key: the existing one gets the picture
-            taken.append((base + a, base + b))
-            line, _, _, a, b = marks["image"]
-            yield from query(str(value), line, base + a, base + b, "value")
+    named = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+    if named and (entry := marks.get("image-query")):
+        span = (base + entry.key, base + entry.value_end)
+        if image := marks.get(
+            "image"
+        ):  # a second `image:` would be a key twice: it gets the picture
+            taken.append(span)
+            at = (base + image.value, base + image.value_end)
+            yield from query(str(value), image.line, *at, "value")
         else:
-            yield from query(str(value), line, base + a, base + b, "key")
-    for key, (line, _, _, a, b) in marks.items():
+            yield from query(str(value), entry.line, *span, "key")
+    for key, mark in marks.items():
         value = slide.frontmatter.get(key)
         if isinstance(value, str) and value.startswith("image-query://"):
-            yield from query(unquote_plus(value[14:]), line, base + a, base + b, "uri")
-    parts = [
-        (
-            slide.content_offset,
-            re.sub(r"(`+)[^`\n]{1,500}?\1", lambda m: " " * len(m.group()), slide.prose),
-        )
-    ]
+            at = (base + mark.value, base + mark.value_end)
+            yield from query(unquote_plus(value[14:]), mark.line, *at, "uri")
+    bare = re.sub(r"(`+)[^`\n]{1,500}?\1", lambda m: " " * len(m.group()), slide.prose)
+    parts = [(slide.content_offset, bare)]
     if marks:
-        parts.append((base, slide._marks[""]))
+        parts.append((base, slide.yaml))
     for offset, part in parts:
         for m in _URI.finditer(part):
             a = offset + part.index("image-query:", m.start())

@@ -5,12 +5,13 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.decks import placeholders
+from decksmith.decks import canvas, placeholders
 
 QUERY_LENGTH = 160  # characters of a query that count; the rest is cut
 PICTURES_PER_DECK = 24  # further queries share the last picture: a deck of ten thousand queries must not stall the batch
@@ -94,7 +95,7 @@ def normal(query: str) -> str:
     return " ".join(text.split())[:QUERY_LENGTH].strip() or "abstract"
 
 
-def _picture(provider, words):
+def _picture(provider: "Provider", words: str) -> tuple[bytes, Record]:
     """(png bytes, {"provider", "attribution", "fallback"}) for one query, through the cache."""
     fallback = None
     if provider.name != "drawn":
@@ -103,11 +104,8 @@ def _picture(provider, words):
             return data, {"provider": provider.name, "attribution": attribution, "fallback": None}
         except Unavailable as error:
             fallback = {"reason": f"{provider.name}: {error}", "transient": error.transient}
-    data, _ = _cached(
-        f"{placeholders.VERSION} pillow-{pillow_version()}",
-        words.casefold(),
-        _Drawn().find,
-    )
+    drawn = f"{placeholders.VERSION} pillow-{pillow_version()}"
+    data, _ = _cached(drawn, words.casefold(), _Drawn().find)
     return data, {"provider": "drawn", "attribution": None, "fallback": fallback}
 
 
@@ -121,12 +119,15 @@ def pillow_version() -> str:
 # --- the cache, shared by all runs ----------------------------------------------------------------
 
 
-def _cache():
+def _cache() -> Path:
     home = os.environ.get("XDG_CACHE_HOME")
     return Path(home) / "decksmith" / "pictures" if home else cli.ROOT / "data" / "pictures"
 
 
-def _cached(source, words, make):
+Found = tuple[bytes, Record | None]  # a picture (PNG), and whom it is by
+
+
+def _cached(source: str, words: str, make: Callable[[str], Found]) -> Found:
     """(png, attribution) from the cache, else from `make(words)`, which is then kept. A cache that cannot be written
     is done without.
 
@@ -146,17 +147,9 @@ def _cached(source, words, make):
     data, attribution = make(words)
     try:
         stream.write(picture, data)
-        stream.write(
-            facts,
-            json.dumps(
-                {
-                    "source": source,
-                    "query": words,
-                    "sha256": hashlib.sha256(data).hexdigest(),
-                    "attribution": attribution,
-                }
-            ),
-        )
+        digest = hashlib.sha256(data).hexdigest()
+        known = {"source": source, "query": words, "sha256": digest, "attribution": attribution}
+        stream.write(facts, json.dumps(known))
     except OSError:
         pass
     return data, attribution
@@ -239,7 +232,8 @@ class _Photos:
         """(png bytes, attribution) of the best photo the service has; raises Unavailable."""
         raise NotImplementedError
 
-    def json(self, url, deadline, **params):
+    def json(self, url: str, deadline: float, **params: Any) -> Any:
+        """The JSON behind `url`."""
         import json
 
         try:
@@ -247,22 +241,35 @@ class _Photos:
         except ValueError:
             raise Unavailable("the answer is not JSON", True) from None
 
-    def get(self, url, deadline, params=None, headers=None, limit=BYTES):
+    def get(
+        self,
+        url: str,
+        deadline: float,
+        params: Record | None = None,
+        headers: dict[str, str] | None = None,
+        limit: int = BYTES,
+    ) -> bytes:
         """The body behind `url`, after bounded retries on 429, 5xx, time-outs and dropped connections."""
-        for attempt in range(ATTEMPTS):
+        attempt = 0
+        while True:
+            attempt += 1
             try:
                 return self._get(url, deadline, params, headers, limit)
             except _Again as again:
-                wait = again.wait if again.wait is not None else 0.5 * 2**attempt
-                if (
-                    attempt + 1 == ATTEMPTS
-                    or wait > LONGEST_WAIT
-                    or time.monotonic() + wait > deadline
-                ):
+                wait = again.wait if again.wait is not None else 0.5 * 2 ** (attempt - 1)
+                late = wait > LONGEST_WAIT or time.monotonic() + wait > deadline
+                if attempt == ATTEMPTS or late:
                     raise Unavailable(str(again), True) from None
                 time.sleep(wait)
 
-    def _get(self, url, deadline, params, headers, limit):
+    def _get(
+        self,
+        url: str,
+        deadline: float,
+        params: Record | None,
+        headers: dict[str, str] | None,
+        limit: int,
+    ) -> bytes:
         import requests
 
         for _ in range(4):
@@ -304,17 +311,15 @@ class _Photos:
                 raise _Again(type(error).__name__, None) from None
         raise Unavailable("too many redirects", False)
 
-    def _check(self, url):
+    def _check(self, url: str) -> None:
         """Only https, and plain http only between loopback addresses (tests)."""
         from urllib.parse import urlsplit
 
         parts, base = urlsplit(url), urlsplit(self.base)
         loopback = {"127.0.0.1", "localhost", "::1"}
-        if parts.scheme == "https" or (
-            parts.scheme == "http" and parts.hostname in loopback and base.hostname in loopback
-        ):
-            return
-        raise Unavailable(f"will not follow {parts.scheme}://{parts.hostname or ''}", False)
+        here = parts.hostname in loopback and base.hostname in loopback
+        if parts.scheme != "https" and not (parts.scheme == "http" and here):
+            raise Unavailable(f"will not follow {parts.scheme}://{parts.hostname or ''}", False)
 
 
 class _Again(Exception):
@@ -405,10 +410,10 @@ def clean(data: bytes) -> bytes:
                     raise Unavailable(f"a picture of {image.width} x {image.height}", False)
                 image.verify()
             with Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "WEBP")) as image:
-                image.draft("RGB", placeholders.SIZE)
+                image.draft("RGB", canvas.SIZE)
                 turned = ImageOps.exif_transpose(image).convert("RGB")
-                turned.thumbnail(placeholders.SIZE, Image.Resampling.LANCZOS)
-                return placeholders.png(Image.frombytes("RGB", turned.size, turned.tobytes()))
+                turned.thumbnail(canvas.SIZE, Image.Resampling.LANCZOS)
+                return canvas.png(Image.frombytes("RGB", turned.size, turned.tobytes()))
     except Unavailable:
         raise
     except Exception as error:  # Pillow raises OSError, SyntaxError, ValueError, struct.error, bomb errors, .. on hostile bytes

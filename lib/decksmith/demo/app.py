@@ -491,13 +491,12 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     public: tuple[str | None, str | None] = (None, None),
-    tokens: int = 4096,
     jobs: int = 1,
     budget: float | None = None,
 ) -> None:
     """Serve the demo until SIGTERM or Ctrl-C, the page on `port` and the decks on the next one.
 
-    models, tokens, jobs and budget are Studio's. public: the origins that a reverse proxy gives
+    models, jobs and budget are Studio's. public: the origins that a reverse proxy gives
     the two. While it runs, `<folder>/address.json` has {"url", "decks", "pid"}. Raises cli.Missing
     for ports in use, and where there is no renderer."""
     folder = Path(folder)
@@ -509,7 +508,7 @@ def serve(
         listening = _listen(host, port + 1 if port else 0)
         start, _, page_port = url.rpartition(":")
         decks_port = listening.getsockname()[1]
-        studio = Studio(folder, models, tokens=tokens, jobs=jobs, budget=budget)
+        studio = Studio(folder, models, jobs=jobs, budget=budget)
         second = decks(studio, hosts, public_page or int(page_port), public_decks)
         async with web.serving(second, listening):
             warming = asyncio.create_task(studio.warm())

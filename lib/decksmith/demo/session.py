@@ -24,7 +24,7 @@ from aiohttp import web as http
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.decks import clean, lint
+from decksmith.decks import clean, lint, prompts
 from decksmith.decks import pictures as deck_pictures
 from decksmith.decks.parser import Deck, Slide
 from decksmith.demo.ask import ENDS, INTERRUPTED, Ask, Line, version_id
@@ -39,7 +39,7 @@ TEXT, LONGEST, REPLY = 60_000, 60, 120_000
 AT_ONCE, WAITING = 4, 60  # decks of one visitor that are in work or wait; of all
 ASKS, KEPT, VERSIONS = 30, 1000, 50  # asks kept of one visitor, of all; versions of one deck
 LOADED = 100  # asks in memory that nobody works on
-SECONDS = 900  # for one reply
+SECONDS, TOKENS = 900, 4096  # for one reply
 # CPU seconds for a rendering while the model writes; building may take twice that (site.py).
 DEADLINE = 12
 BATCH = 3  # slides rendered together while the model writes
@@ -67,9 +67,8 @@ def messages(asked: dict[str, Any]) -> list[dict[str, str]]:
     if says:
         stop = "." if user[-1:].isalnum() else ""
         user = f"{user}{stop}\n\n{' '.join(says)}"
-    system = cli.ROOT / "assets" / "prompts" / "deck-system.txt"
     return [
-        {"role": "system", "content": system.read_text(encoding="utf-8").strip()},
+        {"role": "system", "content": prompts.system()},
         {"role": "user", "content": user},
     ]
 
@@ -102,21 +101,20 @@ class Studio:
     """Everything that works: the models, the line before each endpoint, the warm renderer, the
     asks of all visitors.
 
-    folder: where all of it is kept. models: registry entries by name. `tokens` a reply may have at
-    most, `jobs` render workers, `budget` in USD for each model. Raises cli.Missing for a folder in
-    which another server works. Refusals are aiohttp's exceptions."""
+    folder: where all of it is kept. models: registry entries by name. `jobs` render workers,
+    `budget` in USD for each model. Raises cli.Missing for a folder in which another server works.
+    Refusals are aiohttp's exceptions."""
 
     def __init__(
         self,
         folder: Path,
         models: dict[str, model_registry.Model],
         *,
-        tokens: int = 4096,
         jobs: int = 1,
         budget: float | None = None,
     ) -> None:
         self.folder = Path(folder) / "decks"
-        self.models, self.tokens, self.budget = models, tokens, budget
+        self.models, self.budget = models, budget
         self.folder.mkdir(parents=True, exist_ok=True)
         self.lock = open(self.folder / ".lock", "w")
         try:
@@ -404,7 +402,7 @@ class Studio:
                 raise stream.Fault("model", "too-long", message)
 
         sampling = {**self.sampling, **client.model.params}
-        sampling["max_tokens"] = min(sampling.get("max_tokens", self.tokens), self.tokens)
+        sampling["max_tokens"] = min(sampling.get("max_tokens", TOKENS), TOKENS)
         asked = messages(ask.asked["request"])
         try:
             async with asyncio.timeout(SECONDS):

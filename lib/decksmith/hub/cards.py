@@ -6,21 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from decksmith import __version__
-from decksmith.core import cli, stream
+from decksmith.core import cli, pages, stream
 from decksmith.results.text import markdown_table
 
 
 def write(path: Path, kind: str, meta: dict[str, Any], **known: Any) -> None:
     """Fill assets/cards/KIND.md.j2 with what is known; what is None in `meta` is left out."""
-    import jinja2
     from huggingface_hub.utils import yaml_dump
 
-    setting = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(cli.ROOT / "assets" / "cards"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    body = setting.get_template(f"{kind}.md.j2").render(
+    templates = pages.environment(cli.ROOT / "assets" / "cards")
+    body = templates.get_template(f"{kind}.md.j2").render(
         table=_table,
         plain=plain,
         listed=_listed,

@@ -106,6 +106,18 @@ def vision_inputs(judging: Record, run: Path, record: Record) -> list[Any]:
     ]
 
 
+def _again(reply: str, problem: str) -> list[Record]:
+    """What follows a reply of the judge that cannot be used."""
+    asked = (
+        f"This reply cannot be used: {problem}. Judge the same slides again, and answer with one "
+        "JSON object of the required form and nothing else."
+    )
+    return [
+        {"role": "assistant", "content": reply[:4000] or "(empty)"},
+        {"role": "user", "content": asked},
+    ]
+
+
 class Vision:
     """A vision model behind any OpenAI-compatible endpoint; it sees the request and the pictures and nothing else."""
 
@@ -150,8 +162,7 @@ class Vision:
             raise stream.Fault(
                 "renderer", "no-pictures", "there is no picture of any slide to judge"
             )
-        folder = self.run / record["id"] / "judge"
-        for old in folder.glob("*.txt"):
+        for old in (self.run / record["id"] / "judge").glob("*.txt"):
             old.unlink()
         shown, seen = await asyncio.to_thread(self._pictures, record)
         first = [
@@ -172,6 +183,7 @@ class Vision:
                 usage[key] = None if value is None else (usage.get(key) or 0) + value
             replies.append(f"{record['id']}/judge/{attempt + 1}.txt")
             stream.write(self.run / replies[-1], reply.text)
+            kept = {"replies": replies, "usage": usage, "rubric": self.rubric}
             try:
                 if reply.finish_reason == "length":
                     raise ValueError("it was cut off at the token limit; write less")
@@ -181,33 +193,12 @@ class Vision:
                 stream.warn(
                     record["id"], f"reply {attempt + 1} of the judge cannot be used: {problem}"
                 )
-                messages = first + [
-                    {"role": "assistant", "content": reply.text[:4000] or "(empty)"},
-                    {
-                        "role": "user",
-                        "content": f"This reply cannot be used: {problem}. Judge the same slides again, and answer "
-                        "with one JSON object of the required form and nothing else.",
-                    },
-                ]
+                messages = first + _again(reply.text, problem)
                 continue
-            return {
-                **self._value(record, said),
-                "seen": seen,
-                "replies": replies,
-                "usage": usage,
-                "rubric": self.rubric,
-                "by": {"attempts": attempt + 1},
-            }
-        return {
-            "error": {
-                "kind": "judge",
-                "class": "unparseable",
-                "message": f"no usable reply in {len(replies)} tries; the last: {problem}",
-            },
-            "replies": replies,
-            "usage": usage,
-            "rubric": self.rubric,
-        }
+            value = self._value(record, said)
+            return {**value, "seen": seen, **kept, "by": {"attempts": attempt + 1}}
+        message = f"no usable reply in {len(replies)} tries; the last: {problem}"
+        return {"error": {"kind": "judge", "class": "unparseable", "message": message}, **kept}
 
     def _value(self, record: Record, said: Record) -> Record:
         given = {name: said[name]["score"] for name in scoring.JUDGED}

@@ -48,7 +48,7 @@ def seen(picture: Image.Image, box: dict[str, Any], pad: int = 0) -> np.ndarray:
     ]
 
 
-def _less(rows, window):
+def _less(rows: np.ndarray, window: int) -> np.ndarray:
     """Each row without its moving average over `window` cells, fewer at the ends."""
     across = rows.shape[1]
     sums = np.pad(np.cumsum(rows, axis=1), ((0, 0), (1, 0)))
@@ -72,7 +72,7 @@ def compare(reference: np.ndarray, found: np.ndarray, pad: int = SHIFT) -> float
     return best
 
 
-def look(picture, box):
+def look(picture: Image.Image, box: dict[str, Any]) -> tuple[float, float]:
     """(likeness 0 to 1, contrast ratio from 1) of a line in the pixels of its slide.
 
     picture: PIL, mode L. box: one of `render.xray` that has `ink`. The contrast is that of the lightest and the darkest
@@ -88,11 +88,12 @@ def look(picture, box):
     )
     if area[2] - area[0] < 2 or area[3] - area[1] < 2:
         return 0.0, 1.0
-    dark, light = picture.crop(area).getextrema()
-    ratio = (_luminance(light) + 0.05) / (_luminance(dark) + 0.05)
+    grey = np.asarray(picture.crop(area))
+    ratio = (_luminance(int(grey.max())) + 0.05) / (_luminance(int(grey.min())) + 0.05)
     return compare(cells(box["ink"]), seen(picture, box, SHIFT)), ratio
 
 
-def _luminance(grey):
+def _luminance(grey: float) -> float:
+    """The relative luminance (WCAG 2) of a grey value."""
     value = grey / 255
     return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4

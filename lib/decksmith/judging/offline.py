@@ -9,34 +9,19 @@ prints them (`table`).
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from decksmith.core import cli
 from decksmith.core.records import Record
 from decksmith.decks import words as deck_words
-from decksmith.decks.words import LONGEST, STOPWORDS, content_words, fold, head, length
+from decksmith.decks.words import STOPWORDS, content_words, fold, length
+from decksmith.judging import languages
+from decksmith.judging.rendered import ELEMENTS, Pages, readable
 
 NAME = "offline-v3"
-THUMB = (98, 55)  # a tenth of the canvas, in pixels
-CANVAS = (980, 552)
-BOXES, LETTERS = 60, 80  # a record keeps so many boxes of a slide, and so many letters of each
-PICTURE = 0.01  # of the canvas: what is smaller shows nothing
 CODE_CONTRAST = 1.5  # the shipped themes colour code down to 1.75
 RUN = 3  # words in a row that make a quotation
 LARGE = 40  # px: the few words of a slide set so large are what the slide shows
-SCRIPTS = {
-    code: tuple(scripts.split("|"))
-    for code, scripts in (
-        pair.split(":")
-        for pair in (
-            "zh:CJK ja:HIRAGANA|KATAKANA|CJK ko:HANGUL ru:CYRILLIC uk:CYRILLIC bg:CYRILLIC ar:ARABIC fa:ARABIC he:HEBREW "
-            "el:GREEK hi:DEVANAGARI th:THAI"
-        ).split()
-    )
-}
-FOREIGN = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "CYRILLIC", "ARABIC")
 CLOSING = "".join(
     """
 summary|conclusion|takeaway|thank|question|next step|recap|wrap|outlook|in short|q&a|to remember|the end|
@@ -93,235 +78,6 @@ LEFTOVERS = (
 
 # What a measure finds: one number, one for each slide, or None where it does not apply.
 Value = float | Mapping[int, float] | None
-
-
-class Pages:
-    """One rendered deck: its slides' measures by number, its pictures, and the request. Slides that failed to render
-    are empty."""
-
-    def __init__(self, record: Record, run: str | Path, settings: Record) -> None:
-        self.record, self.run, self.settings = record, Path(run), settings
-        render = record["render"]
-        self.asks, self.items = record.get("asks") or {}, record.get("checklist") or []
-        self.pictures = {int(Path(path).stem): path for path in render.get("slides") or []}
-        seen = {page["slide"]: page for page in render.get("xray") or []}
-        self.numbers = sorted({*self.pictures, *seen, *range(1, (render.get("expected") or 0) + 1)})
-        self.pages = {n: seen.get(n, {}) for n in self.numbers}
-        self.whole = {
-            n: page
-            for n, page in self.pages.items()
-            if page and not page.get("blank") and not self._flat(n)
-        }
-
-    def _flat(self, n):
-        return n in self.pictures and self.thumbs[n].max() - self.thumbs[n].min() < 4
-
-    @cached_property
-    def _looked(self):
-        """{slide number: (its picture as THUMB grey values, an int16 array; the places in `boxes` of the lines that cannot
-        be made out in it)}."""
-        import numpy as np
-        from PIL import Image
-
-        from decksmith.judging import legibility
-
-        limits, looked = self.settings["checklist"], {}
-        for n, path in self.pictures.items():
-            try:
-                with Image.open(self.run / path) as opened:
-                    picture = opened.convert("L")
-            except OSError as error:
-                raise cli.BadData(f"{self.record['id']}: {error}; render it again") from None
-            lost = set()
-            for i, box in enumerate(self.pages[n].get("boxes") or []):
-                if box.get("ink"):
-                    likeness, contrast = legibility.look(picture, box)
-                    if likeness < limits["unlike"] or contrast < limits["unreadable_contrast"]:
-                        lost.add(i)
-            looked[n] = (
-                np.asarray(picture.resize(THUMB, Image.Resampling.BOX), dtype=np.int16),
-                lost,
-            )
-        return looked
-
-    @property
-    def thumbs(self):
-        """{slide number: its picture as THUMB grey values}."""
-        return {n: thumb for n, (thumb, _) in self._looked.items()}
-
-    def lost(self, n):
-        """The places in `boxes` of the lines of slide n that cannot be made out in its picture."""
-        return self._looked[n][1] if n in self._looked else set()
-
-    @cached_property
-    def texts(self):
-        """What can be read on each slide, in one form: NFKC, case-folded, single blanks; bounded."""
-        limits = self.settings["checklist"]
-        return {n: fold(readable(page, limits, self.lost(n))) for n, page in self.whole.items()}
-
-    @cached_property
-    def request(self):
-        """What the user asked for, in words."""
-        return "\n".join(
-            m["content"] for m in self.record.get("messages") or [] if m.get("role") == "user"
-        )
-
-    @cached_property
-    def own(self):
-        """The content words of each slide without those of the headings that were asked for."""
-        headings = content_words(fold(" ".join(self.asks.get("outline") or [])))
-        return {n: words - headings for n, words in self.tokens.items()}
-
-    @cached_property
-    def words(self):
-        """Words by slide number; a letter of a script without blanks counts as half a word."""
-        return {n: length(text) for n, text in self.texts.items()}
-
-    def titles(self) -> dict[int, str]:
-        """The title of each slide, as far as it can be read."""
-        said = {n: fold(page.get("title") or "") for n, page in self.whole.items()}
-        return {
-            n: title if _letters(title) in _letters(self.texts[n]) else ""
-            for n, title in said.items()
-        }
-
-    def has(self, n: int, element: str) -> bool:
-        """Whether slide n shows an element (`mermaid`, `two-cols`, `cover` ...; docs/records.md)."""
-        return n in self.whole and shows(self.whole[n], element)
-
-    @cached_property
-    def deck(self):
-        from decksmith.decks.parser import Deck
-
-        path = self.run / self.record["deck"]["path"]
-        return (
-            Deck.parse(path.read_text(encoding="utf-8", errors="replace"))
-            if path.is_file()
-            else Deck.parse("")
-        )
-
-    @cached_property
-    def answers(self):
-        """The checklist as [{"id", "yes", "slide"}]: text match, with the limits that keep stuffed slides from
-        paying."""
-        limits = self.settings["checklist"]
-        credit, answers = {}, []
-        for n, page in self.whole.items():
-            font, contrast = (page.get("font") or {}).get("min"), page.get("contrast")
-            hidden = (font is not None and font < limits["unreadable_px"]) or (
-                contrast is not None and contrast < limits["unreadable_contrast"]
-            )
-            credit[n] = 0 if hidden else int(limits["per_slide"])
-        read = {n: head(text, limits["words"]) for n, text in self.texts.items()}
-        for item in self.items:
-            shown = [
-                n
-                for n in credit
-                if credit[n]
-                and item.get("match")
-                and all(self._entry(n, read[n], e) for e in item["match"])
-            ]
-            best = max(shown, key=lambda n: (credit[n], -n), default=None)
-            if best:
-                credit[best] -= 1
-            answers.append({"id": item["id"], "yes": best is not None, "slide": best})
-        return answers
-
-    def _entry(self, n, text, entry):
-        for option in entry.split("|"):
-            if option.startswith("@") and self.has(n, option[1:]):
-                return True
-            if not option.startswith("@") and fold(option) and fold(option) in text:
-                return True
-        return False
-
-    @cached_property
-    def tokens(self):
-        """The content words of each slide: 4 letters or more and no function words; pairs of letters in scripts
-        without blanks."""
-        return {n: content_words(text) for n, text in self.texts.items()}
-
-
-ELEMENTS = ("code", "mermaid", "katex", "table", "image", "quote")
-
-
-def shows(page: Record, element: str) -> bool:
-    """Whether the measures of a slide (one of render.xray) show an element, by its name in docs/records.md."""
-    layout = page.get("layout") or ""
-    return {
-        "code": lambda: page.get("code_lines", 0) > 0,
-        "mermaid": lambda: page.get("diagrams", 0) > 0,
-        "katex": lambda: page.get("formulas", 0) > 0,
-        "table": lambda: page.get("table_cells", 0) > 0,
-        "image": lambda: page.get("images", 0) > page.get("images_broken", 0) and _large(page),
-        "quote": lambda: page.get("quotes", 0) > 0 or layout == "quote",
-        "two-cols": lambda: page.get("columns", 1) > 1 or layout.startswith("two-cols"),
-        "cover": lambda: layout in ("cover", "intro"),
-        "end": lambda: layout == "end",
-    }.get(element, lambda: False)()
-
-
-def _large(page):
-    """Whether a picture of the slide is large enough to show something; a slide whose boxes were cut off is believed."""
-    boxes = page.get("boxes") or []
-    sizes = [
-        b["box"][2] * b["box"][3]
-        for b in boxes
-        if b["kind"] in ("image", "background") and not b.get("broken")
-    ]
-    return (
-        not boxes or len(boxes) >= BOXES or max(sizes, default=0) >= PICTURE * CANVAS[0] * CANVAS[1]
-    )
-
-
-def readable(page: Record, limits: Record, lost: Collection[int] = ()) -> str:
-    """The lines of a slide's text that a reader can make out: not those that are transparent, off the canvas, covered,
-    below `unreadable_px` or below `unreadable_contrast`, nor those of the boxes whose places are in `lost`. A measured page
-    without boxes is believed."""
-    text, boxes = (page.get("text") or "")[:LONGEST], page.get("boxes") or []
-    if not boxes:
-        return text
-    seen: list[str] = []
-    hidden: list[str] = []
-    for place, box in enumerate(boxes):
-        if not box.get("text"):
-            continue
-        x, y, width, height = box["box"]
-        gone = (
-            x >= CANVAS[0]
-            or y >= CANVAS[1]
-            or x + width <= 0
-            or y + height <= 0
-            or not width
-            or not height
-        )
-        pale = box.get("contrast", 21) < limits["unreadable_contrast"] or box.get("covered")
-        unread = gone or pale or place in lost or box.get("size", LETTERS) < limits["unreadable_px"]
-        (hidden if unread else seen).append(_letters(box["text"]))
-    # Lines of code, formulas and diagrams are in no box line by line.
-    vouched = len(page["boxes"]) >= BOXES or any(
-        page.get(key) for key in ("code_lines", "formulas", "diagrams")
-    )
-    kept = []
-    for line in text.split("\n"):
-        letters = _letters(line)
-        if not letters or _among(letters, seen) or (vouched and not _among(letters, hidden)):
-            kept.append(line)
-    return "\n".join(kept)
-
-
-def _letters(text):
-    return "".join(c for c in fold(text) if c.isalnum())
-
-
-def _among(line, boxes):
-    """Whether one of the boxes holds the line or, cut off as boxes are, begins it, or several make up half of it."""
-    parts = {box for box in boxes if box and box in line}
-    return (
-        any(line in box for box in boxes)
-        or 2 * sum(map(len, parts)) >= len(line)
-        or any(len(box) > LETTERS // 2 and line.startswith(box) for box in boxes)
-    )
 
 
 # --- design ----------------------------------------------------------------------------------------------------------
@@ -413,7 +169,7 @@ def visuals(pages: Pages) -> Value:
     return shown / len(pages.numbers) if pages.numbers else 0
 
 
-def _displays(page):
+def _displays(page: Record) -> bool:
     font = page.get("font") or {}
     return max(font.get("title") or 0, font.get("dominant") or 0) >= LARGE and (
         page.get("layout") or ""
@@ -455,49 +211,7 @@ def theme(pages: Pages) -> Value:
 def language(pages: Pages) -> Value:
     """Share of the text in the asked language: by script, or by its function words against the likeliest other
     language's."""
-    return language_share(pages.texts.values(), pages.asks.get("language"))
-
-
-def language_share(texts: Iterable[str], asked: str | None) -> float | None:
-    """`language` of folded texts and a code (`pt-BR` counts as `pt`); None for an unknown code or too few words."""
-    asked, text = (asked or "").split("-")[0], " ".join(texts)
-    if asked in SCRIPTS:
-        names = [unicodedata.name(c, "") for c in text if c.isalpha()]
-        if not names:
-            return 0.0
-        return sum(name.startswith(SCRIPTS[asked]) for name in names) / len(names)
-    if asked not in STOPWORDS:
-        return None
-    foreign = sum(unicodedata.name(c, "").startswith(FOREIGN) for c in text)
-    if foreign * 2 > len(text):
-        return 0.0
-    hits = _hits(text)
-    most = max(hits.values())
-    return hits[asked] / most if most >= 3 else None
-
-
-def _hits(text):
-    words = Counter("".join(c if c.isalpha() else " " for c in text).split())
-    return {name: sum(words[w] for w in stop) for name, stop in STOPWORDS.items()}
-
-
-def tongue(text):
-    """The likeliest language of a text by its script or function words, or None where neither says."""
-    text = fold(text)
-    letters = [unicodedata.name(c, "") for c in text if c.isalpha()]
-    if letters and sum(name.startswith("LATIN") for name in letters) * 2 < len(letters):
-        shares = {
-            code: sum(name.startswith(scripts) for name in letters)
-            for code, scripts in SCRIPTS.items()
-        }
-        best = [code for code, share in shares.items() if share == max(shares.values())]
-        kana = any(name.startswith(("HIRAGANA", "KATAKANA")) for name in letters)
-        return {("zh", "ja"): "ja", ("ja",): "ja" if kana else "zh"}.get(
-            tuple(best), best[0] if len(best) == 1 else None
-        )
-    hits = _hits(text)
-    best, second = sorted(hits.values())[-1], sorted(hits.values())[-2]
-    return max(hits, key=hits.get) if best >= 5 and best > 1.3 * second else None
+    return languages.share(pages.texts.values(), pages.asks.get("language"))
 
 
 def outline(pages: Pages) -> Value:
@@ -506,7 +220,8 @@ def outline(pages: Pages) -> Value:
     return sum(place is not None for place in _places(pages, asked)) / len(asked) if asked else None
 
 
-def _places(pages, asked):
+def _places(pages: Pages, asked: list[str]) -> list[int | None]:
+    """The slide whose title covers each heading by half of its words, None where none does."""
     titles = {n: set(t.split()) for n, t in pages.titles().items()}
     places = []
     for heading in asked:
@@ -521,7 +236,10 @@ def topic(pages: Pages) -> Value:
     another topic or none, all of it is the request itself. Null where the deck is asked for in another language."""
     headings = content_words(fold(" ".join(pages.asks.get("outline") or [])))
     asked = content_words(fold(pages.request)) - headings
-    spoken, wanted = tongue(pages.request), (pages.asks.get("language") or "").split("-")[0]
+    spoken, wanted = (
+        languages.likeliest(pages.request),
+        (pages.asks.get("language") or "").split("-")[0],
+    )
     if len(asked) < 3 or (spoken and wanted and spoken != wanted):
         return None
     return len(asked & set().union(*pages.own.values())) / len(asked)
@@ -558,7 +276,7 @@ def figures(pages: Pages) -> Value:
     return len(asked & shown) / len(asked) if asked else None
 
 
-def _figures(text):
+def _figures(text: str) -> set[str]:
     """The numbers of a text without the signs that group their digits: 10,000 and 10.000 are one, and so is 10 000, which
     is also two."""
     text = unicodedata.normalize("NFKC", text)
@@ -570,7 +288,7 @@ def _figures(text):
     }
 
 
-def _asked_figures(record):
+def _asked_figures(record: Record) -> set[str]:
     """The figures of a request. A number at a word for slides in the request's language is how many there shall be."""
     request = "\n".join(
         m["content"] for m in record.get("messages") or [] if m.get("role") == "user"
@@ -610,7 +328,7 @@ def echo(pages: Pages) -> Value:
     return said / words if runs and words else None
 
 
-def _units(text):
+def _units(text: str) -> list[str]:
     """Words without their punctuation; single letters in scripts without blanks."""
     spaced = "".join(
         f" {c} " if deck_words.dense(c) else c if deck_words.inside(c) else " " for c in fold(text)
@@ -732,7 +450,8 @@ def repeats(pages: Pages) -> Value:
     return again / len(pages.numbers) if pages.numbers else 0
 
 
-def _alike(pages, m, n):
+def _alike(pages: Pages, m: int, n: int) -> bool:
+    """Whether the pictures of two slides are the same."""
     if m not in pages.pictures or n not in pages.pictures:
         return False
     return abs(pages.thumbs[m] - pages.thumbs[n]).max() < 6
@@ -864,26 +583,15 @@ def judge(record: Record, run: str | Path, settings: Record, needed: int) -> Rec
     """
     pages = Pages(record, run, settings)
     found = {name: _measure(function(pages), settings[name]) for name, function in MEASURES.items()}
-    scores, why = {}, {}
+    scores: dict[str, float | None] = {}
+    why: dict[str, str] = {}
     for dimension in DIMENSIONS:
         here = {
             n: m
             for n, m in found.items()
             if m["quality"] is not None and dimension in settings[n]["dimensions"]
         }
-        merits = {n: settings[n]["weight"] for n in here if settings[n]["role"] == "merit"}
-        share = (
-            sum(here[n]["quality"] * w for n, w in merits.items()) / sum(merits.values())
-            if merits and pages.whole
-            else 0.0
-        )
-        losses = {n: w * (1 - here[n]["quality"]) for n, w in merits.items()}
-        for name, measure in here.items():
-            if name not in merits:
-                least = settings[name]["least"]
-                factor = least + (1 - least) * measure["quality"]
-                share *= factor
-                losses[name] = 10 * (1 - factor)
+        share, losses = _share(here, settings, bool(pages.whole))
         scores[dimension] = round(1 + 4 * share, 2)
         why[dimension] = _why(here, losses)
     if lacks := lacking(record, needed):
@@ -900,10 +608,26 @@ def judge(record: Record, run: str | Path, settings: Record, needed: int) -> Rec
     }
 
 
-def _measure(value, setting):
+def _share(here: dict[str, Record], settings: Record, made: bool) -> tuple[float, dict[str, float]]:
+    """(how good a deck is in a dimension, 0..1, what each of its measures costs). `made`: it has slides."""
+    weights = {n: settings[n]["weight"] for n in here if settings[n]["role"] == "merit"}
+    share = 0.0
+    if weights and made:
+        share = sum(here[n]["quality"] * w for n, w in weights.items()) / sum(weights.values())
+    losses = {n: w * (1 - here[n]["quality"]) for n, w in weights.items()}
+    for name, measure in here.items():
+        if name not in weights:
+            least = settings[name]["least"]
+            factor = least + (1 - least) * measure["quality"]
+            share *= factor
+            losses[name] = 10 * (1 - factor)
+    return share, losses
+
+
+def _measure(value: Value, setting: Record) -> Record:
     """{"value", "quality", "slide"}: over the slides, a merit is averaged; a fault is half the average and half the
     worst slide, so that one bad slide among many shows. `value` and `slide` name the worst slide."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         if not value:
             return {"value": None, "quality": None, "slide": None}
         each = {n: quality(v, setting["ramp"]) for n, v in value.items()}
@@ -923,7 +647,7 @@ def _measure(value, setting):
     }
 
 
-def _why(here, losses):
+def _why(here: dict[str, Record], losses: dict[str, float]) -> str:
     """One sentence: the measures that cost most."""
     worst = sorted((n for n in losses if losses[n] > 0.005), key=lambda n: (-losses[n], n))[:3]
     said = [

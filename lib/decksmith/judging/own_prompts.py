@@ -12,7 +12,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.decks import prompts
 from decksmith.decks.parser import THEMES
-from decksmith.judging import offline
+from decksmith.judging import languages, offline
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -72,7 +72,7 @@ def named(request: str) -> Record:
         found["slides"] = WORDS[match[1].lower()]
     if match := THEME.search(request):
         found["theme"] = match[1].lower()
-    if language := offline.tongue(request):
+    if language := languages.likeliest(request):
         found["language"] = language
     return found
 

@@ -41,6 +41,15 @@ def asked(body: Record) -> Record:
     }
 
 
+def _pause(trouble: Trouble, attempt: int) -> float:
+    """Seconds until the next attempt: what the server says, else twice as long each time, with
+    chance in it, so that those who wait do not come back together."""
+    if trouble.after is not None:
+        return trouble.after
+    longest: float = min(60, 0.5 * 2 ** min(attempt, 8))
+    return random.uniform(0.5, 1) * longest
+
+
 class Client:
     """Asks one model. All requests share one gate (rate and concurrency), one budget and one circuit breaker; of several servers each
     request goes to the least busy one that answers."""
@@ -212,57 +221,57 @@ class Client:
                 async with asyncio.timeout(clock.left() if clock.started else None):
                     await self.gate.enter(wait)
             except TimeoutError:
-                raise self._give_up(
-                    trouble or Trouble("timeout", f"not asked again in {clock.patience:.0f} s"),
-                    attempt,
-                ) from None
+                late = Trouble("timeout", f"not asked again in {clock.patience:.0f} s")
+                raise self._give_up(trouble or late, attempt) from None
             try:
                 if self.broken:
                     raise Fault("infra", "circuit-open", self.broken)
-                reserve = self._reserve(body)
                 clock.start()
-                begun, reply = time.monotonic(), None
-                try:
-                    data = await self._once(body, min(self.model.timeout, clock.left()), ear)
-                    reply = self._reply(data, time.monotonic() - begun, attempt)
-                finally:
-                    self.reserved -= reserve
-                    if (
-                        reply is None and ear and ear.letters
-                    ):  # written and paid for, though nobody says how much
-                        self.spent += (
-                            self._price(len(json.dumps(body["messages"])) / 4, ear.letters / 4)
-                            if self.model.price
-                            else self.dearest
-                        )
+                reply = await self._paid(body, ear, clock, attempt)
                 self.gate.widen()
                 self.failed_in_a_row = 0
                 return reply
             except Trouble as error:
                 trouble = error
-                if ear and ear.letters:
-                    raise Fault("infra", "cut-off", f"the reply was cut off: {trouble}") from None
-                if trouble.overflow:
-                    raise Overflow(
-                        self.blame, trouble.overflow, context.limit_of(body)[1], str(trouble)
-                    ) from None
-                if trouble.final:
-                    raise self._give_up(trouble) from None
+                self._hopeless(trouble, body, ear)
                 if trouble.elsewhere and clock.left() > 0:  # another server takes it, at once
                     wait = 0.0
                     continue
                 failures += trouble.status != 429
-                wait = (
-                    trouble.after
-                    if trouble.after is not None
-                    else random.uniform(0.5, 1) * min(60, 0.5 * 2 ** min(attempt, 8))
-                )
+                wait = _pause(trouble, attempt)
                 if trouble.status == 429:
                     self.gate.narrow(wait)
                 if failures > self.retries or wait >= clock.left():
                     raise self._give_up(trouble, attempt) from None
             finally:
                 self.gate.leave()
+
+    async def _paid(self, body: Record, ear: Ear | None, clock: Clock, attempt: int) -> Reply:
+        """One attempt, its price put aside meanwhile. Raises Trouble, and Fault where the budget
+        does not allow it."""
+        reserve = self._reserve(body)
+        begun, reply = time.monotonic(), None
+        try:
+            data = await self._once(body, min(self.model.timeout, clock.left()), ear)
+            reply = self._reply(data, time.monotonic() - begun, attempt)
+            return reply
+        finally:
+            self.reserved -= reserve
+            # Written and paid for, though nobody says how much.
+            if reply is None and ear and ear.letters:
+                asked = len(json.dumps(body["messages"])) / 4
+                price = self._price(asked, ear.letters / 4) if self.model.price else self.dearest
+                self.spent += price
+
+    def _hopeless(self, trouble: Trouble, body: Record, ear: Ear | None) -> None:
+        """Raises Fault or Overflow for what another attempt does not mend."""
+        if ear and ear.letters:
+            raise Fault("infra", "cut-off", f"the reply was cut off: {trouble}") from None
+        if trouble.overflow:
+            limit = context.limit_of(body)[1]
+            raise Overflow(self.blame, trouble.overflow, limit, str(trouble)) from None
+        if trouble.final:
+            raise self._give_up(trouble) from None
 
     async def close(self) -> None:
         """Close connections and give the embedded engine back."""

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from decksmith.core import cli, stream
+from decksmith.core.records import Record
 
 MOST = 2 << 30  # bytes in the folder, some 6000 decks; above it, what was used longest ago goes
 
@@ -23,7 +24,7 @@ def folder() -> Path | None:
     return Path(home) / "decksmith" / "renders" if home else cli.ROOT / "data" / "renders"
 
 
-def load(place, key):
+def load(place: Path, key: str) -> Record | None:
     """What was kept under `key` (see `keep`), or None."""
     try:
         data = (place / key).read_bytes()
@@ -34,22 +35,20 @@ def load(place, key):
     except OSError:
         return None
     at = data.index(b"\n", 65)
-    result, pictures = json.loads(data[65:at]), []
+    result: Record = json.loads(data[65:at])
+    pictures = []
     for size in result["pictures"]:
         pictures.append(data[at + 1 : at + 1 + size])
         at += size
     return result | {"pictures": pictures}
 
 
-def keep(place, key, result):
+def keep(place: Path, key: str, result: Record) -> None:
     """Keep `result`, JSON-able but for its `pictures` (bytes), unless another machine or day could say otherwise.
 
     A folder that cannot be written is done without.
     """
-    if any(
-        error["kind"] != "model" or error["class"] in ("deadline", "memory", "crash")
-        for error in result["errors"]
-    ):
+    if not all(map(_lasts, result["errors"])):
         return
     rest = stream.dumps(result | {"pictures": [len(data) for data in result["pictures"]]}) + b"\n"
     rest += b"".join(result["pictures"])
@@ -60,7 +59,12 @@ def keep(place, key, result):
         pass
 
 
-def _shrink(place):
+def _lasts(error: Record) -> bool:
+    """Whether every machine would find this error in the deck, on every day."""
+    return error["kind"] == "model" and error["class"] not in ("deadline", "memory", "crash")
+
+
+def _shrink(place: Path) -> None:
     """Delete the least recently used beyond MOST bytes, and what a killed process left half written."""
     entries, now = [], time.time()
     for entry in os.scandir(place):

@@ -12,14 +12,19 @@ import os
 import re
 import shutil
 import zipfile
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from decksmith.core import stream
+from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record
 from decksmith.render import pool, toolchain
 
 SCALE = 2  # device pixels per CSS pixel of the pictures in a PowerPoint file
 CANVAS = (735, 414)  # 980 x 552 px in points
 SHARED = "_runtime"  # no id begins with "_"
+Pictures = dict[str, bytes]  # by their names in the deck
 _FILE = re.compile(
     r"(?:index\.html|style\.css|slides\.js|configs\.js|titles\.js|slide/\d{1,4}\.js)\Z"
 )
@@ -29,7 +34,7 @@ _OWN = re.compile(r"https?://[0-9a-f]{24}\.deck(?::\d+)?/")  # an address of the
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
-def intact(run, value):
+def intact(run: Path | str, value: Record) -> bool:
     """Whether the files of a journaled value are still there."""
     run = Path(run)
     site = value.get("site")
@@ -45,17 +50,17 @@ class Builder(pool.Pool):
     """Builds `formats` (of site, pdf, pptx) with `jobs` workers under the render settings of a protocol; a build may
     take twice the CPU time of a rendering and needs one slide only."""
 
-    def __init__(self, protocol, formats, *, jobs=1):
+    def __init__(self, protocol: Protocol, formats: Iterable[str], *, jobs: int = 1) -> None:
         super().__init__(protocol, jobs=jobs)
         self.formats = list(formats)
         self.settings = {
             **protocol.render,
-            "scale": _scale(formats),
+            "scale": _scale(self.formats),
             "min_slides": 1,
             "deadline": 2 * protocol.render["deadline"],
         }
 
-    def inputs(self, run, record):
+    def inputs(self, run: Path | str, record: Record) -> list[Any]:
         """Everything the build of a record depends on, for the journal."""
         if earlier := _fault(record):
             return [earlier]
@@ -68,52 +73,62 @@ class Builder(pool.Pool):
             self.formats,
         ]
 
-    async def build(self, run, record, formats=None):
-        """Build one record and return its `build` value; files are written to `<run>/<id>/build`. `formats`: in place of the builder's."""
-        formats = formats or self.formats
-        return await self._built(run, record, formats, *await self._worked(run, record, formats))
+    async def build(
+        self, run: Path | str, record: Record, formats: list[str] | None = None
+    ) -> Record:
+        """Build one record and return its `build` value; files are written to `<run>/<id>/build`.
 
-    async def show(self, run, record):
+        formats: in place of the builder's. Raises stream.Fault for a record without a deck.
+        """
+        formats = formats or self.formats
+        result, pictures = await self._worked(run, record, formats)
+        return await self._built(run, record, formats, result, pictures)
+
+    async def show(self, run: Path | str, record: Record) -> tuple[Record, Record]:
         """`(render value, build value)` of one record in one pass over its slides."""
         result, pictures = await self._worked(run, record, self.formats)
         slides = [base64.b64decode(picture) for picture in result["pictures"]]
-        value = await self._value(
-            run, record, result | {"pictures": slides, "errors": pool.first(result["errors"])}
-        )
+        shown = result | {"pictures": slides, "errors": pool.first(result["errors"])}
+        value = await self._value(run, record, shown)
         return value, await self._built(run, record, self.formats, result, pictures)
 
-    async def _worked(self, run, record, formats):
+    async def _worked(
+        self, run: Path | str, record: Record, formats: list[str]
+    ) -> tuple[Record, Pictures]:
+        """(what a worker made of a deck, the pictures that it shows)."""
         if earlier := _fault(record):
-            raise stream.Fault(
-                earlier["kind"],
-                earlier["class"],
-                f"there is no deck to build: {earlier['message']}",
-            )
+            words = f"there is no deck to build: {earlier['message']}"
+            raise stream.Fault(earlier["kind"], earlier["class"], words)
         text, pictures = pool.source(run, record)
         if len(text) > pool.MAX_TEXT:
             raise stream.Fault("model", "memory", f"the deck has {len(text) >> 20} MB of text")
-        return await self._result(
-            {
-                "id": record["id"],
-                "text": text,
-                "scale": _scale(formats),
-                "least": self.settings["min_slides"],
-                "formats": formats,
-                "images": {
-                    name: base64.b64encode(data).decode() for name, data in pictures.items()
-                },
-            }
-        ), pictures
+        request = {
+            "id": record["id"],
+            "text": text,
+            "scale": _scale(formats),
+            "least": self.settings["min_slides"],
+            "formats": formats,
+            "images": {name: base64.b64encode(data).decode() for name, data in pictures.items()},
+        }
+        return await self._result(request), pictures
 
-    async def _built(self, run, record, formats, result, pictures):
+    async def _built(
+        self,
+        run: Path | str,
+        record: Record,
+        formats: list[str],
+        result: Record,
+        pictures: Pictures,
+    ) -> Record:
         if not result.get("pictures"):
             return {"slides": 0, "errors": result["errors"], "error": result["errors"][0]}
         return await asyncio.to_thread(_write, Path(run), record["id"], formats, result, pictures)
 
 
-def _write(run, ident, formats, result, pictures):
+def _write(run: Path, ident: str, formats: list[str], result: Record, pictures: Pictures) -> Record:
+    """Write what was built; returns the `build` value."""
     folder = run / ident / "build"
-    value = {"slides": len(result["pictures"]), "errors": result["errors"]}
+    value: Record = {"slides": len(result["pictures"]), "errors": result["errors"]}
     titles = [page["title"] for page in result["xray"]]
     if "site" in formats:
         runtime = _share(run, result["site"])
@@ -121,32 +136,26 @@ def _write(run, ident, formats, result, pictures):
         value["site"] = {"path": f"{ident}/build/index.html", "runtime": runtime}
     if "pdf" in formats:
         data = pdf([base64.b64decode(page) for page in result["prints"]], titles)
-        stream.write(folder / "deck.pdf", data)
-        value["pdf"] = {
-            "path": f"{ident}/build/deck.pdf",
-            "sha256": hashlib.sha256(data).hexdigest(),
-        }
+        value["pdf"] = _file(run, f"{ident}/build/deck.pdf", data)
     if "pptx" in formats:
         alts = [page["text"] or page["title"] for page in result["xray"]]
-        data = pptx(
-            [base64.b64decode(picture) for picture in result["pictures"]],
-            titles,
-            alts,
-            result["notes"],
-        )
-        stream.write(folder / "deck.pptx", data)
-        value["pptx"] = {
-            "path": f"{ident}/build/deck.pptx",
-            "sha256": hashlib.sha256(data).hexdigest(),
-        }
+        shown = [base64.b64decode(picture) for picture in result["pictures"]]
+        data = pptx(shown, titles, alts, result["notes"])
+        value["pptx"] = _file(run, f"{ident}/build/deck.pptx", data)
     return value
 
 
-def _scale(formats):
+def _file(run: Path, path: str, data: bytes) -> Record:
+    """Write a file of a run; returns what the record says of it."""
+    stream.write(run / path, data)
+    return {"path": path, "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _scale(formats: Collection[str]) -> int:
     return SCALE if "pptx" in formats else 1
 
 
-def _fault(record):
+def _fault(record: Record) -> Record | None:
     """What an earlier stage says about a record that has no deck, or None: later stages do not matter here."""
     for stage in ("gen", "deck", "images"):
         value = record.get(stage)
@@ -155,13 +164,13 @@ def _fault(record):
     return None
 
 
-def _cache():
-    return Path(
-        os.environ.get("DECKSMITH_RENDER_CACHE") or toolchain.MODULES / ".cache" / "decksmith"
-    )
+def _cache() -> Path:
+    """Where the renderer keeps what it bundles."""
+    kept = os.environ.get("DECKSMITH_RENDER_CACHE")
+    return Path(kept) if kept else toolchain.MODULES / ".cache" / "decksmith"
 
 
-def _share(run, site):
+def _share(run: Path, site: Record) -> str:
     """Put what the sites of a run have in common into `<run>/_runtime`, by the hash of its contents; returns the
     runtime's folder, relative to the run. What a worker names is checked: it has read a stranger's deck."""
     name, folder = site["runtime"]["name"], site["runtime"]["folder"]
@@ -185,7 +194,7 @@ def _share(run, site):
     return f"{SHARED}/{name}"
 
 
-def _publish(folder, files, pictures):
+def _publish(folder: Path, files: dict[str, str], pictures: Pictures) -> None:
     """Put the deck's own files in place; index.html goes first and comes last: a site that is there is whole."""
     (folder / "index.html").unlink(missing_ok=True)
     for old in ("slide", "images"):
@@ -199,7 +208,7 @@ def _publish(folder, files, pictures):
         stream.write(folder / name, text)
 
 
-def pdf(pages, titles):
+def pdf(pages: Iterable[bytes], titles: Sequence[str]) -> bytes:
     """Join one-page PDF files (bytes) to one with an outline; no date, no identifier: equal pages give equal bytes."""
     from pypdf import PdfReader, PdfWriter
     from pypdf.generic import ArrayObject, NameObject, RectangleObject
@@ -230,27 +239,32 @@ def pdf(pages, titles):
     return out.getvalue()
 
 
-def pptx(pictures, titles, alts, notes):
+def pptx(
+    pictures: Sequence[bytes],
+    titles: Sequence[str],
+    alts: Sequence[str],
+    notes: Sequence[str],
+) -> bytes:
     """A PowerPoint file (bytes) of one picture (PNG bytes) per slide, its text as the picture's description."""
     from datetime import datetime
 
     from pptx import Presentation
     from pptx.opc.constants import RELATIONSHIP_TYPE as KIND
+    from pptx.util import Emu
 
     show = Presentation()
     package = show.part.package
     for key, relation in list(package._rels.items()):
         if relation.reltype == KIND.THUMBNAIL:  # the library's, of a white page
             package.drop_rel(key)
-    show.slide_width = 12192000
-    show.slide_height = round(show.slide_width * 552 / 980)
+    width = Emu(12192000)
+    height = Emu(round(width * 552 / 980))
+    show.slide_width, show.slide_height = width, height
     for number, (picture, title, alt, note) in enumerate(
         zip(pictures, titles, alts, notes, strict=True), 1
     ):
         slide = show.slides.add_slide(show.slide_layouts[6])
-        shape = slide.shapes.add_picture(
-            io.BytesIO(picture), 0, 0, show.slide_width, show.slide_height
-        )
+        shape = slide.shapes.add_picture(io.BytesIO(picture), 0, 0, width, height)
         facts = shape._element.nvPicPr.cNvPr
         facts.set("name", _CONTROL.sub("", title) or f"Slide {number}")
         facts.set("descr", _CONTROL.sub("", alt))
@@ -261,8 +275,14 @@ def pptx(pictures, titles, alts, notes):
     facts.title = _CONTROL.sub("", next(filter(None, titles), ""))[:255]
     facts.revision = 1
     facts.created = facts.modified = datetime(2024, 1, 1)
-    loose, out = io.BytesIO(), io.BytesIO()
+    loose = io.BytesIO()
     show.save(loose)
+    return _dateless(loose)
+
+
+def _dateless(loose: io.BytesIO) -> bytes:
+    """A zip file with one date for all of its entries: equal contents give equal bytes."""
+    out = io.BytesIO()
     with zipfile.ZipFile(loose) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
         for name in old.namelist():
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))

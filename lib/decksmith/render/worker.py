@@ -35,6 +35,31 @@ def failure(
     return {"pictures": [], "expected": expected, "errors": [error], "xray": []}
 
 
+class _Spent:
+    """What a deck takes of a process and its children, against what it may take."""
+
+    def __init__(self, pid: int, deadline: float, memory: int) -> None:
+        """deadline: CPU seconds; memory: MB."""
+        self.pid, self.deadline, self.memory = pid, deadline, memory
+        self.began, (self.cpu, self.resident) = time.monotonic(), usage(pid)
+        self.peak = 0  # bytes
+
+    def verdict(self) -> tuple[str, str, str] | None:
+        """(kind, class, message) of the failure where it is too much by now."""
+        cpu, resident = usage(self.pid)
+        cpu, resident = cpu - self.cpu, resident - self.resident
+        self.peak = max(self.peak, resident)
+        if resident > self.memory << 20:
+            return "model", "memory", f"the deck took more than {self.memory} MB"
+        if cpu > self.deadline:
+            return "model", "deadline", f"the deck took more than {self.deadline:g} CPU seconds"
+        patience = 10 * self.deadline
+        if time.monotonic() - self.began > patience:
+            words = f"no reply in {patience:g} seconds, {cpu:.1f} of them in use"
+            return "renderer", "deadline", words
+        return None
+
+
 class Worker:
     """One Node process and its browser, started when first asked and again after it was killed."""
 
@@ -120,38 +145,17 @@ class Worker:
         """One deck through this worker: {pictures, expected, errors, xray}; what costs the worker is an error in it."""
         if self.process is None or self.process.poll() is not None:
             if not await self._start(walls):
-                return failure(
-                    "crash",
-                    f"the render worker did not start: {self._last_words()}",
-                    kind="renderer",
-                )
+                words = f"the render worker did not start: {self._last_words()}"
+                return failure("crash", words, kind="renderer")
         assert self.process
-        pid, peak = self.process.pid, 0
+        spent = _Spent(self.process.pid, deadline, memory)
         seen: Record = {"slide": None, "line": None, "of": 0}
-        began, (cpu, resident) = time.monotonic(), usage(pid)
         answer = asyncio.ensure_future(self._reply(request, seen))
         verdict = None
         try:
             self.pipes[-1].write(json.dumps(request).encode() + b"\n")
-            while not (await asyncio.wait([answer], timeout=0.1))[0]:
-                used, now = usage(pid)
-                peak = max(peak, now - resident)
-                if now - resident > memory << 20:
-                    verdict = ("model", "memory", f"the deck took more than {memory} MB")
-                elif used - cpu > deadline:
-                    verdict = (
-                        "model",
-                        "deadline",
-                        f"the deck took more than {deadline:g} CPU seconds",
-                    )
-                elif time.monotonic() - began > 10 * deadline:
-                    verdict = (
-                        "renderer",
-                        "deadline",
-                        f"no reply in {10 * deadline:g} seconds, {used - cpu:.1f} of them in use",
-                    )
-                if verdict:
-                    break
+            while not verdict and not (await asyncio.wait([answer], timeout=0.1))[0]:
+                verdict = spent.verdict()
             try:
                 reply = None if verdict else answer.result()
             except ValueError:  # a line without an end
@@ -163,9 +167,8 @@ class Worker:
         if reply and "result" in reply:
             result: Record = reply["result"]
             return result
-        if reply and not reply.get(
-            "page"
-        ):  # what it threw leaves it in order; a known good deck tells
+        in_page = reply and reply.get("page")
+        if reply and not in_page:  # what it threw leaves it in order; a known good deck tells
             return failure(
                 "internal",
                 reply["crash"][:1500],
@@ -175,7 +178,7 @@ class Worker:
                 seen["of"],
             )
         await self.reap()
-        if not verdict and reply and reply.get("page") and peak > 256 << 20:
+        if not verdict and in_page and spent.peak > 256 << 20:
             verdict = ("model", "memory", "the page ran out of memory")
         if not verdict:
             text = reply["crash"] if reply else f"the render worker ended: {self._last_words()}"

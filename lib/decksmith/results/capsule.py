@@ -99,79 +99,85 @@ def pack(paths: Sequence[Path], out: Path) -> Path:
     if len(set(names)) < len(names):
         raise cli.BadData("two of these runs have one name; a capsule tells them apart by it")
     for folder, name in zip(folders, names, strict=True):
-        files = {
-            file: _read(folder / file)
-            for file in ("scores.jsonl", "summary.json", "protocol.json", "prompts.jsonl")
-        }
         records = [record for _, record in stream.records(folder / "scores.jsonl")]
-        fixed = json.loads(files["protocol.json"])
-        protocol = Protocol.load(fixed["protocol"])
-        if changed := identity.differences(fixed, identity.identity(protocol, records)):
-            raise cli.BadData(
-                f"{folder} was made under another {protocol.name} than the present one; make it anew first: "
-                + "; ".join(changed)
-            )
+        protocol, files = _unchanged(folder, records)
         entries |= {f"runs/{name}/{file}": data for file, data in files.items()}
+        entries |= _assets(protocol)
         entries[f"runs/{name}/gen.jsonl"] = _replies(folder, records)
-        own = cli.ROOT / f"assets/protocols/{protocol.name}.toml"
-        extended = tomllib.loads(own.read_text(encoding="utf-8")).get("extends")
-        for path in [own, *([inherit.source(own, extended, own.parent)] if extended else [])]:
-            entries[f"assets/protocols/{path.name}"] = _read(path)
-        if prompt := protocol.judge.get("prompt"):
-            entries[f"assets/prompts/{prompt}"] = _read(cli.ROOT / "assets/prompts" / prompt)
-        known = registry.models()
-        used = {*(_model(record) for record in records), protocol.judge.get("model")}
-        for model in known.keys() & used:
-            entry = known[model]
-            models[model] = {
-                "label": entry.label,
-                "color": entry.color,
-                "slug": entry.slug,
-                "params": entry.params,
-            }
-        slides[name] = {}
-        for record in records:
-            value = {key: record.get(key) or {} for key in ("images", "render", "judge")}
-            for path in [
-                *(item["path"] for item in value["images"].get("items") or []),
-                *(value["judge"].get("replies") or []),
-            ]:
-                entries[f"runs/{name}/{path}"] = folder / path
-            slides[name] |= {
-                path: _sha(_read(folder / path)) for path in value["render"].get("slides") or []
-            }
+        entries |= {f"runs/{name}/{path}": folder / path for path in _kept(records)}
+        models |= _models(records, protocol)
+        slides[name] = _slides(folder, records)
     if len(names) > 1:
-        entries["compare.json"] = _dumps(
-            _compared(
-                {name: folder.resolve() for name, folder in zip(names, folders, strict=True)},
-                cli.ROOT,
-            )
-        )
+        places = {name: folder.resolve() for name, folder in zip(names, folders, strict=True)}
+        entries["compare.json"] = _dumps(_compared(places, cli.ROOT))
     if (cli.ROOT / LOCKS[-1]).is_file():
         entries[LOCKS[-1]] = cli.ROOT / LOCKS[-1]
-    entries["capsule.json"] = _dumps(
-        {
-            "format": FORMAT,
-            "version": __version__,
-            "runs": names,
-            "toolchain": toolchain(),
-            "models": models,
-            "slides": slides,
-        }
-    )
+    about = {
+        "format": FORMAT,
+        "version": __version__,
+        "runs": names,
+        "toolchain": toolchain(),
+        "models": models,
+        "slides": slides,
+    }
+    entries["capsule.json"] = _dumps(about)
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=out, suffix=".tmp") as file:
         _write(file, entries)
         file.seek(0)
-        path = (
-            out
-            / f"{'+'.join(names)[:100]}-{hashlib.file_digest(file, 'sha256').hexdigest()[:12]}.tar"
-        )
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:12]
+        path = out / f"{'+'.join(names)[:100]}-{digest}.tar"
         os.chmod(file.name, 0o644)
         path.unlink(missing_ok=True)
         os.link(file.name, path)
     return path
+
+
+def _unchanged(folder: Path, records: list[Record]) -> tuple[Protocol, dict[str, bytes]]:
+    """The protocol of a run and its files by name. Raises cli.BadData where it is another by now."""
+    names = ("scores.jsonl", "summary.json", "protocol.json", "prompts.jsonl")
+    files = {name: _read(folder / name) for name in names}
+    fixed = json.loads(files["protocol.json"])
+    protocol = Protocol.load(fixed["protocol"])
+    if changed := identity.differences(fixed, identity.identity(protocol, records)):
+        raise cli.BadData(
+            f"{folder} was made under another {protocol.name} than the present one; "
+            f"make it anew first: {'; '.join(changed)}"
+        )
+    return protocol, files
+
+
+def _assets(protocol: Protocol) -> Entries:
+    """The protocol's own files, with the one that it extends and the judge's prompt."""
+    own = cli.ROOT / f"assets/protocols/{protocol.name}.toml"
+    extended = tomllib.loads(own.read_text(encoding="utf-8")).get("extends")
+    paths = [own, inherit.source(own, extended, own.parent)] if extended else [own]
+    entries: Entries = {f"assets/protocols/{path.name}": _read(path) for path in paths}
+    if prompt := protocol.judge.get("prompt"):
+        entries[f"assets/prompts/{prompt}"] = _read(cli.ROOT / "assets/prompts" / prompt)
+    return entries
+
+
+def _models(records: list[Record], protocol: Protocol) -> dict[str, Record]:
+    """The registry's entries of those who wrote and judged."""
+    known = registry.models()
+    used = {*(_model(record) for record in records), protocol.judge.get("model")}
+    keys = ("label", "color", "slug", "params")
+    return {name: {key: getattr(known[name], key) for key in keys} for name in known.keys() & used}
+
+
+def _kept(records: list[Record]) -> Iterator[str]:
+    """The files of a run that a replay takes as they are: pictures, and what judges said."""
+    for record in records:
+        yield from (item["path"] for item in (record.get("images") or {}).get("items") or [])
+        yield from (record.get("judge") or {}).get("replies") or []
+
+
+def _slides(folder: Path, records: list[Record]) -> dict[str, str]:
+    """{path of a slide's picture: its sha256}."""
+    shown = [(record.get("render") or {}).get("slides") or [] for record in records]
+    return {path: _sha(_read(folder / path)) for paths in shown for path in paths}
 
 
 def _write(file: Any, entries: Entries) -> None:

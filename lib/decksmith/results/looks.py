@@ -69,26 +69,7 @@ def remember(loaded: list[Record], sequential: bool = False) -> Record:
         run["order"]: _kept(run["path"], [look for look in now if run["order"] in look["runs"]])
         for run in loaded
     }
-    pairs = []
-    for look in now:
-        known = {
-            inputs: value
-            for run in look["runs"]
-            for (ident, inputs), value in kept[run][0].items()
-            if ident == look["id"]
-        }
-        look["all"] = sorted(
-            ({look["inputs"]: look["value"]} | known).items(), key=lambda entry: entry[1]["at"]
-        )
-        a, b = (run["label"] for run in loaded if run["order"] in look["runs"])
-        pairs.append(
-            {
-                "a": a,
-                "b": b,
-                "looks": len(look["all"]),
-                "prompts": [value["prompts"] for _, value in look["all"]],
-            }
-        )
+    pairs = [_pair(look, loaded, kept) for look in now]
     said = [line for line in [_kept_to(loaded, pairs, sequential)] if line]
     for (looks, prompts), members in _grouped(pairs).items():
         models = "; ".join(f"{pair['a']} and {pair['b']}" for pair in members)
@@ -99,10 +80,8 @@ def remember(loaded: list[Record], sequential: bool = False) -> Record:
     for run in loaded:
         if others := _others(run, loaded, kept[run["order"]][0]):
             said.append(f"{run['label']} was compared with {others} under this protocol too")
-    most = max(
-        [pair["looks"] for pair in pairs]
-        + [_comparisons(run, kept[run["order"]][0]) for run in loaded]
-    )
+    made = [_comparisons(run, kept[run["order"]][0]) for run in loaded]
+    most = max([pair["looks"] for pair in pairs] + made)
     if sequential:
         said += [ANY_TIME, *_broken(now)]
     elif most > 1:
@@ -110,17 +89,28 @@ def remember(loaded: list[Record], sequential: bool = False) -> Record:
             f"A 95 % interval and its test are right for one look: of {most}, at least one separates two equal models "
             f"with a chance of up to {100 * false_chance(most):.0f} % (run-compare --sequential may look at any time)"
         )
-    if forgotten := [look for look in now if not any(kept[run][1] for run in look["runs"])]:
-        names = sorted(
-            {
-                str(run["path"])
-                for look in forgotten
-                for run in loaded
-                if run["order"] in look["runs"]
-            }
-        )
+    forgotten = [look["runs"] for look in now if not any(kept[run][1] for run in look["runs"])]
+    if forgotten:
+        lost = {order for orders in forgotten for order in orders}
+        names = sorted({str(run["path"]) for run in loaded if run["order"] in lost})
         said.append(f"This look was not remembered: {' and '.join(names)} cannot be written")
     return {"pairs": pairs, "said": said}
+
+
+def _pair(look: Record, loaded: list[Record], kept: dict[int, Any]) -> Record:
+    """All looks at two runs, this one (`look`, which gets them as `all`) with them: `{"a", "b",
+    "looks", "prompts"}`."""
+    known = {
+        inputs: value
+        for run in look["runs"]
+        for (ident, inputs), value in kept[run][0].items()
+        if ident == look["id"]
+    }
+    everything = {look["inputs"]: look["value"]} | known
+    look["all"] = sorted(everything.items(), key=lambda entry: entry[1]["at"])
+    a, b = (run["label"] for run in loaded if run["order"] in look["runs"])
+    prompts = [value["prompts"] for _, value in look["all"]]
+    return {"a": a, "b": b, "looks": len(prompts), "prompts": prompts}
 
 
 def _looks(loaded: list[Record]) -> list[Record]:

@@ -48,16 +48,7 @@ def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
             ident, where = record["id"], f"{scores}:{line}: {record['id']}"
             if ident in found:
                 raise cli.BadData(f"{where}: part {holder[ident]} has this record too")
-            if (asked := wanted.get(prompt_of(record))) is None:
-                raise cli.BadData(f"{where}: no such prompt on stdin")
-            if part(asked["id"], parts) != number:
-                raise cli.BadData(
-                    f"{where}: this record belongs to part {part(asked['id'], parts)}"
-                )
-            if differing := [key for key in asks if record.get(key) != asked.get(key)]:
-                raise cli.BadData(
-                    f"{where}: its {differing[0]} differ from those of the prompt on stdin; do part {number} again"
-                )
+            _belongs(record, where, wanted, number, parts, asks)
             found[ident], holder[ident] = record, number
     samples: dict[str, dict[Any, Record]] = {}
     for record in found.values():
@@ -88,6 +79,30 @@ def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
         for journal in sorted((folder / "journal").glob("*.jsonl")):
             _append(journal, run / "journal" / journal.name)
     return ordered
+
+
+def _belongs(
+    record: Record,
+    where: str,
+    wanted: dict[str, Record],
+    number: int,
+    parts: int,
+    asks: tuple[str, ...],
+) -> None:
+    """Raises cli.BadData for a record that is no answer of part `number` to a prompt on stdin.
+
+    asks: the keys that it has from its prompt.
+    """
+    asked = wanted.get(prompt_of(record))
+    if asked is None:
+        raise cli.BadData(f"{where}: no such prompt on stdin")
+    if (its := part(asked["id"], parts)) != number:
+        raise cli.BadData(f"{where}: this record belongs to part {its}")
+    if differing := [key for key in asks if record.get(key) != asked.get(key)]:
+        raise cli.BadData(
+            f"{where}: its {differing[0]} differ from those of the prompt on stdin; "
+            f"do part {number} again"
+        )
 
 
 def _one_setting(records: list[Record], what: str, less: str) -> None:

@@ -422,6 +422,34 @@ def _plot_radar(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record
     return figure
 
 
+def _plot_delta(
+    axes: Any, tone: Tone, y: float, color: str, value: Record, verdict: str | None
+) -> None:
+    """One difference: its interval, its mean (filled where the test separates), and both in words."""
+    beats = verdict == "beats"
+    if value["lo"] is not None:
+        ends = [value["lo"], value["hi"]]
+        axes.plot(ends, [y, y], color=color, linewidth=2.2, solid_capstyle="round")
+    axes.plot(
+        [value["mean"]],
+        [y],
+        "o",
+        markersize=7,
+        color=color,
+        markeredgewidth=1.6,
+        fillstyle="full" if beats else "none",
+    )
+    axes.text(
+        1.03,
+        y,
+        text.interval(value) + ("" if beats else f"  {verdict}"),
+        va="center",
+        size=9,
+        transform=axes.get_yaxis_transform(),
+        color=tone["ink"] if beats else tone["soft"],
+    )
+
+
 def _plot_deltas(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
     """Each later run minus the base, paired by prompt; the base is the run that was named first."""
     if len(runs) < 2:
@@ -439,37 +467,9 @@ def _plot_deltas(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Recor
             if value is None or value["mean"] is None:
                 continue
             y = -index * group - place * step
-            reach = max(
-                reach,
-                *(abs(value[key]) for key in ("lo", "hi") if value[key] is not None),
-                abs(value["mean"]),
-            )
-            if value["lo"] is not None:
-                axes.plot(
-                    [value["lo"], value["hi"]],
-                    [y, y],
-                    color=run["color"],
-                    linewidth=2.2,
-                    solid_capstyle="round",
-                )
-            axes.plot(
-                [value["mean"]],
-                [y],
-                "o",
-                markersize=7,
-                color=run["color"],
-                markeredgewidth=1.6,
-                fillstyle="full" if verdict == "beats" else "none",
-            )
-            axes.text(
-                1.03,
-                y,
-                text.interval(value) + ("" if verdict == "beats" else f"  {verdict}"),
-                va="center",
-                size=9,
-                transform=axes.get_yaxis_transform(),
-                color=tone["ink"] if verdict == "beats" else tone["soft"],
-            )
+            ends = [value[key] for key in ("lo", "hi", "mean") if value[key] is not None]
+            reach = max(reach, *map(abs, ends))
+            _plot_delta(axes, tone, y, run["color"], value, verdict)
     axes.axvline(0, color=tone["soft"], linewidth=1)
     axes.set_xlim(-1.1 * reach, 1.1 * reach)
     axes.grid(axis="x", color=tone["line"], linewidth=0.8)

@@ -169,17 +169,7 @@ def plan(
     each `{"prompts", "samples", "judgings", "mde", "requests", "tokens", "cost", "seconds", "gpu_hours", "reaches"}` for one run
     of every model. Raises cli.BadData where the runs cannot carry a plan.
     """
-    dead = [
-        run
-        for run in loaded
-        if not any(record["score"].get("rendered") for record in run["records"])
-    ]
-    loaded = [run for run in loaded if run not in dead]
-    if not loaded:
-        raise cli.BadData(
-            f"{' and '.join(run['label'] for run in dead)}: no deck rendered, so every score is the floor and nothing can be "
-            "learned about how scores vary; plan from a run that renders"
-        )
+    loaded, dead = _rendered(loaded)
     groups: dict[str, list[Record]] = {}
     for run in loaded:
         groups.setdefault(stream.fingerprint(run["summary"]["model"]), []).append(run)
@@ -198,25 +188,8 @@ def plan(
             f"{names}: the scores do not vary, so no difference is too small to detect; plan from other runs"
         )
     rates = [_rates(group, gpus) for group in models]
-    samples = SAMPLES if parts["sample"] else (1,)
-    judgings = JUDGINGS if parts["judge"] else (1,)
-    sizes = {(n, k, r) for n in {*PROMPTS, len(shared)} for k in samples for r in judgings}
-    if effect:
-        sizes |= {
-            (max(stats.FEWEST, stats.needed(effect, deviation(parts, k, r))), k, r)
-            for k in samples
-            for r in judgings
-        }
-    designs = [_design(parts, rates, effect, *size) for size in sizes]
-    designs.sort(
-        key=lambda d: (
-            d["cost"] or 0,
-            d["gpu_hours"] or 0,
-            d["seconds"] or 0,
-            d["requests"],
-            d["prompts"],
-        )
-    )
+    sizes = _sizes(parts, len(shared), effect)
+    designs = sorted((_design(parts, rates, effect, *size) for size in sizes), key=_expense)
     if effect:
         designs = _around(designs)
     return {
@@ -228,6 +201,40 @@ def plan(
         "measure": runs.titles(loaded)["overall"],
         "notes": _notes(models, parts, rates, loaded, dead, card, gpus),
     }
+
+
+def _rendered(loaded: list[Record]) -> tuple[list[Record], list[Record]]:
+    """(runs with a rendered deck, runs without). Raises cli.BadData where no run has one."""
+    alive = [
+        run for run in loaded if any(record["score"].get("rendered") for record in run["records"])
+    ]
+    if not alive:
+        raise cli.BadData(
+            f"{' and '.join(run['label'] for run in loaded)}: no deck rendered, so every score is "
+            "the floor and nothing can be learned about how scores vary; plan from a run that "
+            "renders"
+        )
+    return alive, [run for run in loaded if run not in alive]
+
+
+def _sizes(parts: Record, shared: int, effect: float | None) -> set[tuple[int, int, int]]:
+    """Designs to look at as (prompts, samples, judgings): usual ones, the runs' own number of
+    prompts, and those that just reach the effect."""
+    samples = SAMPLES if parts["sample"] else (1,)
+    judgings = JUDGINGS if parts["judge"] else (1,)
+    sizes = set()
+    for k, r in itertools.product(samples, judgings):
+        prompts = {*PROMPTS, shared}
+        if effect:
+            prompts.add(max(stats.FEWEST, stats.needed(effect, deviation(parts, k, r))))
+        sizes |= {(n, k, r) for n in prompts}
+    return sizes
+
+
+def _expense(design: Record) -> tuple[float, ...]:
+    """What designs are ordered by: money, then GPUs, then time."""
+    known = (design["cost"] or 0, design["gpu_hours"] or 0, design["seconds"] or 0)
+    return (*known, design["requests"], design["prompts"])
 
 
 def _scores(group: list[Record]) -> Scores:

@@ -5,6 +5,7 @@ import io
 import os
 import re
 from collections import Counter
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -43,49 +44,51 @@ def page(out: Path, runs: list[Record], training: Path | None = None) -> dict[st
     drawn = plots(out / "plots", runs, compared, **ways)
     if training:
         drawn += loss(out / "plots", Path(training) / "metrics.jsonl", **ways)
-    style, script = (
-        pages.faces() + (pages.WEB / "report.css").read_text(),
-        pages.script("report.js"),
-    )
-    template = pages.template(
-        "report.html.j2",
-        number=lambda value: "–" if value is None else text.figure(value),
-        place=lambda value: round(4 + 98 * (value - 1), 1),
-    )  # 1 to 5 on the card's track
     decks = sum(len(run["records"]) for run in runs)
-    stream.write(
-        out / "index.html",
-        template.render(
-            counted=f"{decks} deck{'s' * (decks != 1)} by {len(runs)} model{'s' * (len(runs) != 1)}",
-            honest=_honest(runs),
-            overall=titles(runs)["overall"],
-            title=" and ".join(run["label"] for run in runs)
-            if len(runs) < 3
-            else f"{len(runs)} models",
-            caption=caption(runs),
-            protocol=runs[0]["protocol"].get("hash") or "unknown",
-            cards=[_card(run) for run in runs],
-            tables=tables.tables(runs, compared),
-            headlines=[
-                (pair["verdict"], pair["sentence"])
-                for pair in compared["pairs"]
-                if is_headline(pair)
-            ],
-            limits=tables.limited(compared),
-            ranked=claims.ranked(compared) if len(runs) > 1 else None,
-            seen=seen["said"],
-            plots=[
-                (name, name.replace(".svg", "-dark.svg"), _ALT[name[:-4]])
-                for name in drawn
-                if "-dark" not in name
-            ],
-            policy=pages.policy(script, style, "'self' file:"),
-            style=pages.as_is(style),
-            script=pages.as_is(script),
-            data=pages.data(_data(runs, pictures)),
-        ),
+    many = f"{len(runs)} models" if len(runs) > 2 else " and ".join(run["label"] for run in runs)
+    shown = [name for name in drawn if "-dark" not in name]
+    said = dict(
+        counted=f"{decks} deck{'s' * (decks != 1)} by {len(runs)} model{'s' * (len(runs) != 1)}",
+        honest=_honest(runs),
+        overall=titles(runs)["overall"],
+        title=many,
+        caption=caption(runs),
+        protocol=runs[0]["protocol"].get("hash") or "unknown",
+        cards=[_card(run) for run in runs],
+        tables=tables.tables(runs, compared),
+        headlines=[
+            (pair["verdict"], pair["sentence"]) for pair in compared["pairs"] if is_headline(pair)
+        ],
+        limits=tables.limited(compared),
+        ranked=claims.ranked(compared) if len(runs) > 1 else None,
+        seen=seen["said"],
+        plots=[(name, name.replace(".svg", "-dark.svg"), _ALT[name[:-4]]) for name in shown],
     )
+    stream.write(out / "index.html", _html(said, _data(runs, pictures)))
     return {"decks": decks, **done}
+
+
+def _html(said: Record, data: Record) -> str:
+    """The page: what it says, and the data that its script shows."""
+    style = pages.faces() + (pages.WEB / "report.css").read_text()
+    script = pages.script("report.js")
+    template = pages.template("report.html.j2", number=_number, place=_place)
+    return template.render(
+        **said,
+        policy=pages.policy(script, style, "'self' file:"),
+        style=pages.as_is(style),
+        script=pages.as_is(script),
+        data=pages.data(data),
+    )
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else text.figure(value)
+
+
+def _place(score: float) -> float:
+    """Where a score from 1 to 5 stands on a card's track, in units of its picture."""
+    return round(4 + 98 * (score - 1), 1)
 
 
 def _honest(runs: list[Record]) -> str:
@@ -257,38 +260,42 @@ def _text(content: Any) -> str:
     return str(content or "")
 
 
-def _deck(index: int, run: Record, record: Record, pictures: Pictures) -> Record:
-    gen, deck, render, judge, score = (
-        record.get(key) or {} for key in ("gen", "deck", "render", "judge", "score")
-    )
+_SEEN = (
+    "words",
+    "contrast",
+    "overflow",
+    "font",
+    "whitespace",
+    "blank",
+    "images_broken",
+    "overlap",
+)
+
+
+def _slides(run: Record, render: Record, pictures: Pictures) -> list[Record]:
+    """The slides of a deck that there are pictures of, with what was measured of each."""
     xray = {entry.get("slide"): entry for entry in render.get("xray") or []}
     slides = []
     for number, path in enumerate(render.get("slides") or [], 1):
         named = re.search(r"(\d+)\.png\Z", path)
         number = int(named[1]) if named else number
         seen = xray.get(number, {})
-        slides.append(
-            {
-                "n": number,
-                "img": pictures.get((run["name"], path)),
-                "line": seen.get("line"),
-                "title": seen.get("title"),
-                "seen": {
-                    key: seen[key]
-                    for key in (
-                        "words",
-                        "contrast",
-                        "overflow",
-                        "font",
-                        "whitespace",
-                        "blank",
-                        "images_broken",
-                        "overlap",
-                    )
-                    if key in seen
-                },
-            }
-        )
+        slide = {"n": number, "img": pictures.get((run["name"], path))}
+        slide |= {"line": seen.get("line"), "title": seen.get("title")}
+        slides.append({**slide, "seen": _only(seen, _SEEN)})
+    return slides
+
+
+def _only(values: Record, keys: Collection[str]) -> Record:
+    """The given keys of a record, in their order, as far as they are there."""
+    return {key: values[key] for key in keys if key in values}
+
+
+def _deck(index: int, run: Record, record: Record, pictures: Pictures) -> Record:
+    gen, deck, render, judge, score = (
+        record.get(key) or {} for key in ("gen", "deck", "render", "judge", "score")
+    )
+    slides = _slides(run, render, pictures)
     reply = gen.get("text") or gen.get("reasoning") or ""
     markdown = _read(run["path"], deck.get("path"))
     return {
@@ -299,9 +306,7 @@ def _deck(index: int, run: Record, record: Record, pictures: Pictures) -> Record
         "fault": fault_of(record),
         "truncated": gen.get("finish_reason") == "length",
         "finish": gen.get("finish_reason"),
-        "usage": {
-            key: value for key, value in (gen.get("usage") or {}).items() if value is not None
-        },
+        "usage": {k: v for k, v in (gen.get("usage") or {}).items() if v is not None},
         "took": (gen.get("by") or {}).get("took"),
         "overall": score.get("overall"),
         "judge_only": score.get("judge_only"),
@@ -312,11 +317,7 @@ def _deck(index: int, run: Record, record: Record, pictures: Pictures) -> Record
         "why": judge.get("why") or {},
         "caps": judge.get("caps") or [],
         "measures": judge.get("measures") or {},
-        "features": {
-            key: value
-            for key, value in (record.get("features") or {}).items()
-            if key in ("craft", "craft_v5", "counts")
-        },
+        "features": _only(record.get("features") or {}, ("craft", "craft_v5", "counts")),
         "slides": slides,
         "expected": render.get("expected"),
         "errors": render.get("errors") or [],

@@ -64,6 +64,24 @@ def means(
     return {"mean": centre, "lo": lo, "hi": hi, "n": n, "clusters": groups}
 
 
+def _ends(
+    scale: Scale | None, strict: bool, mean_a: Array, mean_b: Array, a: Array, b: Array
+) -> tuple[Any, Any]:
+    """The least and the largest difference that one more row could show; (None, None) without a scale."""
+    import numpy
+
+    if not scale:
+        return None, None
+    if strict:
+        return scale[0] - scale[1], scale[1] - scale[0]
+    # One of the two fails, or is as good as either ever was, where the other does as on average.
+    best = _best(scale, a, b)
+    return (
+        numpy.minimum(scale[0] - mean_b, mean_a - best),
+        numpy.maximum(mean_a - scale[0], best - mean_b),
+    )
+
+
 def differences(
     a: Array,
     b: Array,
@@ -95,15 +113,7 @@ def differences(
         rest = any_.sum(axis=0) * (
             numpy.where(has_a, a - mean_a, 0.0) / n_a - numpy.where(has_b, b - mean_b, 0.0) / n_b
         )
-        ends = (None, None)
-        if scale and strict:
-            ends = (scale[0] - scale[1], scale[1] - scale[0])
-        elif scale:  # one of the two fails, or is as good as either ever was, where the other does as on average
-            best = _best(scale, a, b)
-            ends = (
-                numpy.minimum(scale[0] - mean_b, mean_a - best),
-                numpy.maximum(mean_a - scale[0], best - mean_b),
-            )
+        ends = _ends(scale, strict, mean_a, mean_b, a, b)
         lo, hi, own, groups = _interval(observed, rest, any_, ends, _labels(clusters), strict)
         lo, hi = (numpy.where(n > 1, end, numpy.nan) for end in (lo, hi))
         if scale:

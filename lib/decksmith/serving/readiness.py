@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli, slurm, stream
+from decksmith.decks import prompts
 from decksmith.models import endpoints
 
 NAMES = ("base", "tuned")
@@ -68,13 +69,15 @@ def wait(
 
 def ask(url: str, model: str, text: str, tokens: int, **more: Any) -> tuple[str, str]:
     """(content, reasoning) of a greedy reply. Raises cli.TryAgain with the server's words."""
-    system = (cli.ROOT / "assets/prompts/deck-system.txt").read_text()
     body = {
         "model": model,
         "temperature": 0,
         "max_tokens": tokens,
         **more,
-        "messages": [{"role": "system", "content": system}, {"role": "user", "content": text}],
+        "messages": [
+            {"role": "system", "content": prompts.system()},
+            {"role": "user", "content": text},
+        ],
     }
     try:
         message = get(url, "/v1/chat/completions", body, timeout=600)["choices"][0]["message"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import web as http
 
-from decksmith.core import cli, stream, web
+from decksmith.core import cli, stream, validation, web
 from decksmith.study import adaptive as next_pairs
 from decksmith.study import crowds, messages, outside, store
 from decksmith.study.page import files, page
@@ -173,7 +173,7 @@ class Booth:
         return http.Response(body=body, content_type=mime, charset="utf-8", headers=headers)
 
     async def join(self, request: http.Request) -> http.Response:
-        name = messages.read(messages.Join, await request.read()).name
+        name = validation.read(messages.Join, await request.read()).name
         if not self.handles:
             raise http.HTTPForbidden(text="this study is by invitation: its owner gives you a link")
         address = web.remote(request)
@@ -228,7 +228,7 @@ class Booth:
 
     async def vote(self, request: http.Request) -> http.Response:
         rater = await self._acting(request)
-        said = messages.read(messages.Vote, await request.read())
+        said = validation.read(messages.Vote, await request.read())
         ballot = said.ballot.model_dump()
         return await self._changed(
             lambda: self.study.vote(rater, said.pair, ballot, key=said.key), _is
@@ -236,12 +236,12 @@ class Booth:
 
     async def skip(self, request: http.Request) -> http.Response:
         rater = await self._acting(request)
-        said = messages.read(messages.OnePair, await request.read())
+        said = validation.read(messages.OnePair, await request.read())
         return await self._changed(lambda: self.study.skip(rater, said.pair, key=said.key), _is)
 
     async def undo(self, request: http.Request) -> http.Response:
         rater = await self._acting(request)
-        said = messages.read(messages.OnePair, await request.read())
+        said = validation.read(messages.OnePair, await request.read())
         return await self._changed(lambda: self.study.undo(rater, said.pair, key=said.key), _is)
 
     async def more(self, request: http.Request) -> http.Response:
@@ -270,7 +270,7 @@ class Booth:
 
     async def invite(self, request: http.Request) -> http.Response:
         self._owner_only(request)
-        said = messages.read(messages.Invitation, await request.read())
+        said = validation.read(messages.Invitation, await request.read())
         names = list(dict.fromkeys(map(store.handle, said.names)))
 
         def links(tokens: list[str]) -> dict[str, Any]:

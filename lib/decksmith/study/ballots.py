@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from decksmith.core import cli, stream
+from decksmith.core import cli, stream, validation
 from decksmith.study import messages, outside, store
 from decksmith.study.page import page
 
@@ -26,7 +26,7 @@ HEAVY = 100 << 20  # bytes of a ballot that mail and phones have trouble with
 VERSION = 1  # of the files that come back
 
 
-class Signed(messages.Message):
+class Signed(validation.Body):
     """A file that comes back."""
 
     ballot: int  # VERSION
@@ -34,7 +34,7 @@ class Signed(messages.Message):
     signature: str
 
 
-class Answers(messages.Message):
+class Answers(validation.Body):
     """What one person answered: messages.Vote and messages.OnePair, which are checked once the
     signature is."""
 
@@ -205,7 +205,7 @@ def _signed(study: store.Study, data: bytes) -> Answers:
     return said
 
 
-def _object(kind: type[messages.Kind], text: bytes) -> messages.Kind:
+def _object(kind: type[validation.Kind], text: bytes) -> validation.Kind:
     """The JSON object in `text`."""
     try:
         return kind.model_validate_json(text)
@@ -222,9 +222,9 @@ def _answers(
     found = []
     for number, one in enumerate(said, 1):
         try:
-            answer = kind.model_validate(one)
-        except ValidationError as error:
-            raise cli.BadData(f"{name} {number}: {messages.sentence(kind, error)}") from None
+            answer = validation.check(kind, one)
+        except cli.BadData as error:
+            raise cli.BadData(f"{name} {number}: {error}") from None
         if answer.pair not in queue:
             raise cli.BadData(
                 f"{name} {number}: {answer.pair[:40]!r} is no pair of this rater's ballot"

@@ -83,6 +83,27 @@ def _credits(said: Iterable[tuple[Vote, str | None, float]]) -> list[tuple[Vote,
     return found
 
 
+def _suggested(
+    known: list[str],
+    names: list[str],
+    current: Mapping[str, float],
+    whole: Any,
+    lo: Any,
+    hi: Any,
+) -> dict[str, dict[str, float | None]]:
+    """The weight of each known dimension now, and as fitted; `whole`, `lo`, `hi`: of those in `names`."""
+    total = sum(current[name] for name in known) or 1
+    found: dict[str, dict[str, float | None]] = {}
+    for name in known:
+        suggested, least, most = None, None, None  # of a dimension in which no two decks differ
+        if name in names:
+            at = names.index(name)
+            suggested, least, most = map(stats.number, (whole[at] / whole.sum(), lo[at], hi[at]))
+        now = round(current[name] / total, 4)
+        found[name] = {"current": now, "suggested": suggested, "lo": least, "hi": most}
+    return found
+
+
 def weights(
     votes: Iterable[Vote], decks: Decks, current: Mapping[str, float]
 ) -> dict[str, Any] | None:
@@ -118,21 +139,8 @@ def weights(
     held_out = _credit(_held_out(gap, sign, used, random), sign)
     now = _credit(gap @ numpy.array([current[name] for name in names]), sign)
     gain = intervals.ratio(held_out - now, used, -1, 1)
-    total = sum(current[name] for name in known) or 1
-    dimensions: dict[str, dict[str, float | None]] = {}
-    for at, name in enumerate(names):
-        dimensions[name] = {
-            "current": round(current[name] / total, 4),
-            "suggested": stats.number(whole[at] / whole.sum()),
-            "lo": stats.number(lo[at]),
-            "hi": stats.number(hi[at]),
-        }
-    for name in known:
-        if name not in names:
-            silent = {"suggested": None, "lo": None, "hi": None}
-            dimensions[name] = {"current": round(current[name] / total, 4), **silent}
     return {
-        "dimensions": dimensions,
+        "dimensions": _suggested(known, names, current, whole, lo, hi),
         "votes": len(used),
         "prompts": len(prompts),
         "raters": len({vote["rater"] for vote in used}),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli, stream
+from decksmith.decks import prompts
 from decksmith.training import recipes
 from decksmith.training.findings import Findings
 
@@ -33,7 +34,7 @@ class Side:
         self.rows = self.prompted = self.trained = self.reasoned = 0
         self.lengths = array("I")
         self.columns: set[str] = set()
-        self.prompt = (cli.ROOT / "assets/prompts/deck-system.txt").read_text().strip()
+        self.prompt = prompts.system()
 
     def check(self, row: Row, late: bool) -> tuple[list[Fault], Row | None]:
         """(faults of a row, what is trained of it as recipes.example has it, or None).

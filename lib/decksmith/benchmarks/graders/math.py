@@ -9,6 +9,7 @@ import functools
 import itertools
 import logging
 import re
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -71,7 +72,7 @@ def boxed(text: str) -> str | None:
     return ", ".join(reversed(together))
 
 
-def _joined(between):
+def _joined(between: str) -> bool:
     """Whether two boxes with this text between them are one answer: nothing but layout, or a comma, "and" or "or" before the second."""
     return not re.sub(r"[\s$&]|\\[()\[\] ,;:]|\\q?quad", "", between) or bool(
         JOINT.fullmatch(between)
@@ -126,7 +127,7 @@ WHOLE_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?%?")
 
 
-def _written(text):
+def _written(text: str) -> str:
     """A text with each thing written in one way: no layout, no dollars, no doubled backslashes, one name for each relation."""
     text = text.strip()
     for opening, closing in SHELLS:
@@ -151,7 +152,7 @@ def _written(text):
     return text.lstrip("€£¥").strip()
 
 
-def _closing(text, start):
+def _closing(text: str, start: int) -> int | None:
     """Where the bracket that opens at `start` is closed, counting all kinds of brackets alike; None when it is not."""
     depth = 0
     for place in range(start, len(text)):
@@ -190,39 +191,31 @@ WORD_UNIT = re.compile(
 CURRENCY = re.compile(r"^(?:USD|EUR|GBP|Rs\.?)\s*(?=[-+\d.])", re.I)
 
 
-def _unit(text):
+def _unit(text: str) -> tuple[str, str]:
     r"""An answer parted from its unit, `(answer, unit)`: the text at the end of an expression, or the words behind a number."""
     text = CURRENCY.sub("", text)
     if text.endswith("^\\circ"):
         return text.removesuffix("^\\circ").strip(), "degree"
     if (found := TEXT_UNIT.search(text)) and not _scale(found[1]):
         return text[: found.start()].strip(), found[1].strip()
-    if (
-        (found := WORD_UNIT.fullmatch(text))
-        and not _scale(found["unit"])
-        and (found["gap"] or _measure(found["unit"]))
-    ):
-        if (
-            re.search(r"[aeiou]", found["unit"], re.I)
-            and len(found["unit"]) > 2
-            or _measure(found["unit"])
-        ):
-            return found["number"].strip(), found["unit"]
+    found = WORD_UNIT.fullmatch(text)
+    if not found or _scale(found["unit"]):
+        return text, ""
+    is_word = len(found["unit"]) > 2 and re.search(r"[aeiou]", found["unit"], re.I)
+    if _measure(found["unit"]) or (found["gap"] and is_word):
+        return found["number"].strip(), found["unit"]
     return text, ""
 
 
-def _scale(words):
-    return next(
-        (
-            word
-            for word in re.split(r"[^a-z]+", words.lower())
-            if word.rstrip("s") in SCALES or word.startswith("percent")
-        ),
-        None,
-    )
+def _scale(words: str) -> str | None:
+    """The first word that scales a number and is no unit: thousands, percent."""
+    for word in re.split(r"[^a-z]+", words.lower()):
+        if word.rstrip("s") in SCALES or word.startswith("percent"):
+            return word
+    return None
 
 
-def _measure(unit):
+def _measure(unit: str) -> str | None:
     """What a unit measures in, where we know it: "sq cm" and "centimeters" are both cm; None for apples."""
     words = [
         word
@@ -246,7 +239,7 @@ SHARE = re.compile(
 )
 
 
-def number(text):
+def number(text: str) -> tuple[Fraction, bool] | None:
     """The exact value of a plain number, fraction, mixed number or percentage as `(Fraction, whether it was a percentage)`, else None."""
     share = SHARE.fullmatch(text)
     text = share[1] if share else text
@@ -263,7 +256,7 @@ def number(text):
     return None if value is None else (value * scale, bool(share))
 
 
-def _value(text):
+def _value(text: str) -> Fraction | None:
     if found := PLAIN.fullmatch(text):
         sign, above, below, power = found.groups()
         value = Fraction(above) / Fraction(below or 1) * Fraction(10) ** int(power or 0)
@@ -286,7 +279,7 @@ def _value(text):
     return -value if sign == "-" else value
 
 
-def _near(text, value):
+def _near(text: str, value: Fraction) -> bool:
     """Whether a decimal of `PLACES` places or more is the value it was rounded from; the value has no end in so many places."""
     found = re.fullmatch(r"-?\d*\.(\d+)", text)
     places = len(found[1]) if found else 0
@@ -308,14 +301,12 @@ BASES = {
 }
 
 
-def _based(text):
+def _based(text: str) -> tuple[str, str] | None:
     """A number written with its base, `(digits, base)`; None for anything else."""
     found = BASED.fullmatch(text)
-    return (
-        (found[1].lstrip("0") or "0", BASES.get(found[2], found[2]))
-        if found and (found[2].isdigit() or found[2] in BASES)
-        else None
-    )
+    if not found or not (found[2].isdigit() or found[2] in BASES):
+        return None
+    return found[1].lstrip("0") or "0", BASES.get(found[2], found[2])
 
 
 def plain(text: str) -> str | None:
@@ -336,9 +327,11 @@ JOINTS = re.compile(
 )
 
 
-def _split(text, joints=JOINTS):
+def _split(text: str, joints: re.Pattern[str] = JOINTS) -> tuple[list[str], list[str]]:
     """A text parted where a joint stands outside of all brackets: `(parts, joints)`; brackets that do not match part nothing."""
-    parts, seen, depth, start, place = [], [], 0, 0, 0
+    parts: list[str] = []
+    seen: list[str] = []
+    depth, start, place = 0, 0, 0
     hits = {hit.start(): hit for hit in joints.finditer(text)}
     if not hits:
         return [text.strip()], seen
@@ -358,7 +351,7 @@ def _split(text, joints=JOINTS):
     return ([part for part in parts if part], seen) if not depth else ([text.strip()], [])
 
 
-def _members(text):
+def _members(text: str) -> list[str]:
     r"""The members of a list that stands without brackets; \pm makes two of one. A semicolon parts more than a comma does."""
     if THOUSANDS.fullmatch(text):
         return [text]
@@ -368,29 +361,27 @@ def _members(text):
     return [variant for part in parts for variant in _signs(part)]
 
 
-def _signs(text):
+def _signs(text: str) -> list[str]:
     r"""Both readings of \pm and \mp."""
     signs = re.findall(r"\\pm(?![a-zA-Z])|\\mp(?![a-zA-Z])", text)
     if not signs or len(signs) > 4 or len(_split(text)[0]) > 1 or text.startswith("\\{"):
         return [text]
     if "\\mp" in signs or len(signs) == 1:
-        choices = (
-            ["+" if sign == "\\pm" else "-" for sign in signs],
-            ["-" if sign == "\\pm" else "+" for sign in signs],
-        )
+        upper = tuple("+" if sign == "\\pm" else "-" for sign in signs)
+        lower = tuple("-" if sign == "\\pm" else "+" for sign in signs)
+        choices = [upper, lower]
     else:
-        choices = itertools.product("+-", repeat=len(signs))
+        choices = list(itertools.product("+-", repeat=len(signs)))
     variants = []
     for choice in choices:
-        left = iter(choice)
-        variant = re.sub(
-            r"\\pm(?![a-zA-Z])|\\mp(?![a-zA-Z])", lambda _, left=left: next(left), text
-        )
+        variant = text
+        for sign in choice:
+            variant = re.sub(r"\\pm(?![a-zA-Z])|\\mp(?![a-zA-Z])", sign, variant, count=1)
         variants.append(re.sub(r"(^|[=({,]\s*)\+\s*", r"\1", variant).strip())
     return variants
 
 
-def _bracketed(text):
+def _bracketed(text: str) -> tuple[str, list[str], str] | None:
     """The members of a bracketed list, `("(", [..], ")")`; None for anything else. Sets are `("{", [..], "}")`."""
     found = re.fullmatch(r"(\\\{|[(\[])(.*?)(\\\}|[)\]])", text, re.S)
     if not found or (found[1] == "\\{") != (found[3] == "\\}"):
@@ -409,7 +400,7 @@ NAME = re.compile(
 EQUALS = re.compile(r"(?<![<>!\\:])=(?!=)")
 
 
-def _named(text):
+def _named(text: str) -> tuple[str | None, str]:
     """An answer parted from its name: "x = 4" is `("x", "4")`; `(None, text)` without a name."""
     sides = _split(text, EQUALS)[0]
     if len(sides) > 1 and NAME.fullmatch(sides[0]) and len(_split(text)[0]) == 1:
@@ -417,25 +408,25 @@ def _named(text):
     return None, text
 
 
-def _assignments(text):
+def _assignments(text: str) -> list[tuple[str, str]] | None:
     """A list in which each member has a name, as `[(name, value)]`; "(p, q) = (3, 2)" is one too. None for anything else."""
     name, value = _named(text)
     if name and name.startswith("("):
         names, values = _bracketed(name), _bracketed(value)
-        return (
-            list(zip(names[1], values[1], strict=True))
-            if values and len(names[1]) == len(values[1])
-            else None
-        )
-    found = [_named(part) for part in _members(text)]
-    return found if len(found) > 1 and all(name for name, _ in found) else None
+        if not names or not values or len(names[1]) != len(values[1]):
+            return None
+        return list(zip(names[1], values[1], strict=True))
+    members = _members(text)
+    found = [(name, value) for name, value in map(_named, members) if name]
+    return found if len(members) > 1 and len(found) == len(members) else None
 
 
 RELATION = re.compile(r"(\\le(?![a-zA-Z])|\\ge(?![a-zA-Z])|\\ne(?![a-zA-Z])|<|>)")
-SIDES = {"\\le": ("]", "("), "<": (")", "("), "\\ge": ("[", ")"), ">": ("(", ")")}
+# Each relation read from the other side.
+TURNED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
 
 
-def _interval(text):
+def _interval(text: str) -> tuple[str, str] | None:
     r"""An inequality about one name as `(name, interval)`: "-2 \le x < 7" is `("x", "[-2, 7)")`; None for anything else."""
     parts = [part.strip() for part in RELATION.split(text)]
     if any("|" in part for part in parts):
@@ -443,36 +434,42 @@ def _interval(text):
     if len(parts) == 3:
         left, sign, right = parts
         if not NAME.fullmatch(left) and NAME.fullmatch(right):
-            left, right, sign = (
-                right,
-                left,
-                {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}.get(sign, sign),
-            )
-        if not NAME.fullmatch(left) or not right:
-            return None
-        interval = {"<": f"(-\\infty, {right})", "\\le": f"(-\\infty, {right}]", ">": f"({right}, \\infty)", "\\ge": f"[{right}, \\infty)",
-                    "\\ne": f"(-\\infty, {right}) \\cup ({right}, \\infty)"}[sign]  # fmt: skip
-        return left, interval
+            left, right, sign = right, left, TURNED.get(sign, sign)
+        return (left, _ray(sign, right)) if NAME.fullmatch(left) and right else None
     if len(parts) == 5 and NAME.fullmatch(parts[2]) and parts[0] and parts[4]:
         low, first, name, second, high = parts
         if {first, second} <= {">", "\\ge"}:
             low, high = high, low
-            first, second = ({">": "<", "\\ge": "\\le"}[sign] for sign in (second, first))
+            first, second = TURNED[second], TURNED[first]
         if {first, second} <= {"<", "\\le"}:
-            return (
-                name,
-                f"{'[' if first != '<' else '('}{low}, {high}{']' if second != '<' else ')'}",
-            )
+            opening, closing = "(" if first == "<" else "[", ")" if second == "<" else "]"
+            return name, f"{opening}{low}, {high}{closing}"
     return None
 
 
-def _inequality(text):
+def _ray(sign: str, end: str) -> str:
+    """All numbers that stand in this relation to one, as an interval."""
+    below, above = f"(-\\infty, {end}", f"{end}, \\infty)"
+    match sign:
+        case "<":
+            return f"{below})"
+        case "\\le":
+            return f"{below}]"
+        case ">":
+            return f"({above}"
+        case "\\ge":
+            return f"[{above}"
+    return f"{below}) \\cup ({above}"  # \\ne
+
+
+def _inequality(text: str) -> tuple[str, str] | None:
     """`_interval` of one inequality, or of several about one name that are joined by "or"."""
     parts, joints = _split(text)
-    found = [_interval(part) for part in parts]
-    if not all(found) or (
-        len(found) > 1 and (set(joints) != {"or"} or len({name for name, _ in found}) > 1)
-    ):
+    found = [interval for interval in map(_interval, parts) if interval]
+    if not found or len(found) < len(parts):
+        return None
+    about_one = set(joints) == {"or"} and len({name for name, _ in found}) == 1
+    if len(found) > 1 and not about_one:
         return None
     return found[0][0], " \\cup ".join(interval for _, interval in found)
 
@@ -486,7 +483,7 @@ MONTH = re.compile(r"\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*",
 UNION = re.compile(r"\\cup(?![a-zA-Z])")
 
 
-def _squeezed(text):
+def _squeezed(text: str) -> str:
     return re.sub(r"(?<!\d)\s+|\s+(?!\d)", "", text)
 
 
@@ -498,14 +495,14 @@ def same(expected: str, answer: str) -> bool:
     return _same(_written(expected), _written(answer))
 
 
-def _same(expected, answer):  # noqa: C901, PLR0911 - one rule after the other, from the outside in
+def _same(expected: str, answer: str) -> bool:  # noqa: C901, PLR0911 - one rule after the other, from the outside in
     if not expected or not answer:
         return expected == answer
     if _squeezed(expected) == _squeezed(answer):
         return True
-    if found := LETTER.fullmatch(expected):
+    if letter := LETTER.fullmatch(expected):
         label = LABEL.fullmatch(answer)
-        return bool(label) and label[1] == found[1]
+        return label is not None and label[1] == letter[1]
     if "\\approx" in answer and "\\approx" not in expected:
         exact, _, rounded = (part.strip() for part in answer.partition("\\approx"))
         if NAME.fullmatch(exact):
@@ -529,92 +526,78 @@ def _same(expected, answer):  # noqa: C901, PLR0911 - one rule after the other, 
     return _symbolic(ours or expected, theirs or answer)
 
 
-def _as_numbers(expected, answer):
+def _as_numbers(expected: str, answer: str) -> bool | None:
     """By value, where both are plain numbers; a unit may be left out but not be another one, and a base neither."""
     (one, unit), (other, theirs) = _unit(expected), _unit(answer)
-    if (
-        unit
-        and theirs
-        and _measure(unit)
-        and _measure(theirs)
-        and _measure(unit) != _measure(theirs)
-    ):
+    measures = {_measure(unit), _measure(theirs)} if unit and theirs else set()
+    if None not in measures and len(measures) == 2:
         return False
-    ours, its = _based(one), _based(other)
-    if ours or its:
-        ours, its = (
-            found or ((text.lstrip("0"), None) if re.fullmatch("[0-9A-F]+", text) else None)
-            for found, text in ((ours, one), (its, other))
-        )
-        return (
-            bool(ours and its)
-            and ours[0] == its[0]
-            and (None in (ours[1], its[1]) or ours[1] == its[1])
-        )
+    if _based(one) or _based(other):
+        return _same_digits(one, other)
     ours, its = number(one), number(other)
     if ours and its:
         if ours[1] != its[1]:  # 50 % is written for 50 as well as for 0.5
-            return ours[0] == its[0] or ours[0] / (100 if ours[1] else 1) == its[0] / (
-                100 if its[1] else 1
-            )
+            shares = [value / 100 if percent else value for value, percent in (ours, its)]
+            return ours[0] == its[0] or shares[0] == shares[1]
         return ours[0] == its[0] or _near(other, ours[0]) or _near(one, its[0])
-    if re.fullmatch(r"\d{1,2}:\d\d", one) or re.fullmatch(
-        r"\d{1,2}:\d\d", other
-    ):  # a time of day, or a ratio that looks like one
-        return (
-            one.lstrip("0") == other.lstrip("0")
-            if ":" in one and ":" in other and not NAME.match(one)
-            else None
-        )
+    # A time of day, or a ratio that looks like one.
+    if any(re.fullmatch(r"\d{1,2}:\d\d", text) for text in (one, other)):
+        if ":" in one and ":" in other and not NAME.match(one):
+            return one.lstrip("0") == other.lstrip("0")
     return None
 
 
-def _as_words(expected, answer):
+def _same_digits(one: str, other: str) -> bool:
+    """Whether two numbers, of which one or both name a base, have the same digits and no other base."""
+    found: list[tuple[str, str | None]] = []
+    for text in (one, other):
+        if based := _based(text):
+            found.append(based)
+        elif re.fullmatch("[0-9A-F]+", text):
+            found.append((text.lstrip("0"), None))
+        else:
+            return False
+    (digits, base), (its_digits, its_base) = found
+    return digits == its_digits and (base is None or its_base is None or base == its_base)
+
+
+def _as_words(expected: str, answer: str) -> bool | None:
     """Words and dates by their letters; two or three letters may be a product of variables."""
     if MONTH.search(expected) and MONTH.search(answer) and re.search(r"\d", expected):
-        ours, theirs = (sorted(re.findall(r"\d+|[a-z]{3}", re.sub(r"(?<=\d)(st|nd|rd|th)\b", "", MONTH.sub(lambda m: m[1], text.lower()))))
-                        for text in (expected, answer))  # fmt: skip
-        return ours == theirs
+        return _date(expected) == _date(answer)
     if not WORDS.fullmatch(expected) or _split(expected)[1]:
         return None
     letters = re.sub(r"\W", "", expected)
     if len(letters) < 2 or (len(letters) <= 3 and re.fullmatch(r"[a-zA-Z\s*]+|.*[\\^+].*", answer)):
         return None
-    ours, theirs = (
-        " ".join(re.findall(r"\w+", re.sub(r"\\text|[{}]", " ", text).casefold()))
-        for text in (expected, answer)
-    )
-    return ours == theirs
+    said = (re.sub(r"\\text|[{}]", " ", text).casefold() for text in (expected, answer))
+    ours, theirs = (re.findall(r"\w+", text) for text in said)
+    return bool(ours == theirs)
 
 
-def _as_lists(expected, answer):
+def _date(text: str) -> list[str]:
+    """The numbers and the month of a date, in one order."""
+    short = MONTH.sub(lambda m: m[1], text.lower())
+    return sorted(re.findall(r"\d+|[a-z]{3}", re.sub(r"(?<=\d)(st|nd|rd|th)\b", "", short)))
+
+
+def _as_lists(expected: str, answer: str) -> bool | None:
     """Lists member by member, in any order unless names or brackets give one."""
-    left, right = _assignments(expected), _assignments(answer)
-    if left and right:
-        return _matched(
-            left,
-            right,
-            lambda one, other: _squeezed(one[0]) == _squeezed(other[0]) and _same(one[1], other[1]),
-        )
-    if left or right:
-        named, bare = (left, answer) if left else (right, expected)
-        values = [value for _, value in named]
-        whole = _bracketed(_named(bare)[1])
-        others = whole[1] if whole else _members(bare)
-        distinct = len({name for name, _ in named}) == len(named)
-        if len(others) != len(values) or (whole and whole[0] == "{" and distinct):
-            return False
-        pairs = (values, others) if left else (others, values)
-        return all(map(_same, *pairs)) if distinct else _matched(*pairs)
+    ours, theirs = _assignments(expected), _assignments(answer)
+    if ours and theirs:
+        return _matched(ours, theirs, _same_assignment)
+    if ours:
+        return _as_named(ours, answer, _same)
+    if theirs:
+        return _as_named(theirs, expected, lambda value, member: _same(member, value))
     left, right = _members(expected), _members(answer)
     if len(left) < 2 and len(right) < 2:
         return None
     left, right = (
         [_named(parts[0])[1], *parts[1:]] if len(parts) > 1 else parts for parts in (left, right)
     )
-    if (
-        len(left) < 2 or len(right) < 2
-    ):  # a set may go without its braces, an interval or a tuple not
+    # A set may go without its braces, an interval or a tuple not.
+    if len(left) < 2 or len(right) < 2:
         one, many = (left, right) if len(left) < 2 else (right, left)
         whole = _bracketed(_named(one[0])[1])
         if not whole or whole[0] != "{":
@@ -623,7 +606,24 @@ def _as_lists(expected, answer):
     return _matched(left, right)
 
 
-def _matched(left, right, equal=None):
+def _same_assignment(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    return _squeezed(one[0]) == _squeezed(other[0]) and _same(one[1], other[1])
+
+
+def _as_named(named: list[tuple[str, str]], bare: str, equal: Callable[[str, str], bool]) -> bool:
+    """Whether a list without names has the values of one with names, in order where they differ."""
+    values = [value for _, value in named]
+    whole = _bracketed(_named(bare)[1])
+    others = whole[1] if whole else _members(bare)
+    distinct = len({name for name, _ in named}) == len(named)
+    if len(others) != len(values) or (whole and whole[0] == "{" and distinct):
+        return False
+    return all(map(equal, values, others)) if distinct else _matched(values, others, equal)
+
+
+def _matched(
+    left: Sequence[Any], right: Sequence[Any], equal: Callable[[Any, Any], bool] | None = None
+) -> bool:
     """Whether the members of two lists are the same in some order."""
     equal, right = equal or _same, list(right)
     if (
@@ -640,7 +640,7 @@ def _matched(left, right, equal=None):
     return True
 
 
-def _as_equations(expected, answer):
+def _as_equations(expected: str, answer: str) -> bool | None:
     """A name before the sign of equality may be left out; the value stands behind the last one."""
     ours, theirs = _split(expected, EQUALS)[0], _split(answer, EQUALS)[0]
     if len(ours) == len(theirs) == 1 or RELATION.search(expected) or RELATION.search(answer):
@@ -654,7 +654,7 @@ def _as_equations(expected, answer):
     return _same(value, its) if name and name == other else None
 
 
-def _as_inequalities(expected, answer):
+def _as_inequalities(expected: str, answer: str) -> bool | None:
     """Inequalities as the intervals they describe."""
     if not RELATION.search(expected) and not RELATION.search(answer):
         return None
@@ -670,12 +670,12 @@ def _as_inequalities(expected, answer):
     )  # several names, or an expression between the signs
 
 
-def _inside(text):
+def _inside(text: str) -> str:
     r"""What stands behind "x \in"."""
     return re.sub(r"^\\?[a-zA-Z](?:_\{?\w\}?)?\s*\\in(?![a-zA-Z])\s*", "", text)
 
 
-def _as_unions(expected, answer):
+def _as_unions(expected: str, answer: str) -> bool | None:
     ours, theirs = _inside(expected), _inside(answer)
     if (ours, theirs) != (expected, answer):
         return _same(ours, theirs)
@@ -691,22 +691,20 @@ def _as_unions(expected, answer):
     return _matched(left, right) or (None if "\\setminus" in expected + answer else False)
 
 
-def _as_brackets(expected, answer):
+def _as_brackets(expected: str, answer: str) -> bool | None:
     """Tuples, points and intervals by place, sets in any order; the brackets count."""
     ours, theirs = _bracketed(expected), _bracketed(answer)
     if not ours and not theirs:
         return None
     if not ours or not theirs:
-        if (
-            len(_members(expected)) == 1 == len(_members(answer))
-            and "\\setminus" not in expected + answer
-        ):
-            whole, one = (ours, answer) if ours else (theirs, expected)
-            return (
-                whole[0] == "{"
-                and len(whole[1]) == 1
-                and (_same(whole[1][0], one) if ours else _same(one, whole[1][0]))
-            )
+        alone = len(_members(expected)) == len(_members(answer)) == 1
+        if not alone or "\\setminus" in expected + answer:
+            return None
+        # A set of one may go without its braces.
+        if ours:
+            return ours[0] == "{" and len(ours[1]) == 1 and _same(ours[1][0], answer)
+        if theirs:
+            return theirs[0] == "{" and len(theirs[1]) == 1 and _same(expected, theirs[1][0])
         return None
     if (ours[0], ours[2]) != (theirs[0], theirs[2]) or len(ours[1]) != len(theirs[1]):
         return False
@@ -716,7 +714,7 @@ def _as_brackets(expected, answer):
 MATRIX = re.compile(r"\\begin\{pmatrix\}(.*?)\\end\{pmatrix\}", re.S)
 
 
-def _as_matrices(expected, answer):
+def _as_matrices(expected: str, answer: str) -> bool | None:
     """Matrices entry by entry."""
     ours, theirs = MATRIX.fullmatch(expected), MATRIX.fullmatch(answer)
     if not ours or not theirs or "\\begin" in ours[1] + theirs[1]:
@@ -737,7 +735,7 @@ def _as_matrices(expected, answer):
 
 
 @functools.lru_cache(maxsize=64)
-def _parsed(text):
+def _parsed(text: str) -> Any:
     """A LaTeX expression as SymPy's, None when it is none. Units are not taken off: 2m is two times m."""
     from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_latex
     from math_verify.grader import should_treat_as_complex
@@ -768,12 +766,12 @@ def _parsed(text):
         return None
 
 
-def _depth(text):
+def _depth(text: str) -> int:
     """How deep the brackets of a text are nested."""
     return max(itertools.accumulate((c in "([{") - (c in ")]}") for c in text), default=0)
 
 
-def _symbolic(expected, answer):
+def _symbolic(expected: str, answer: str) -> bool:
     """Whether two expressions are the same to Math-Verify, and their numbers also relative to their size."""
     if max(map(_depth, (expected, answer))) > DEEPEST:
         return False
@@ -791,7 +789,7 @@ def _symbolic(expected, answer):
     return bool(verify([left], [right], timeout_seconds=None, allow_set_relation_comp=True))
 
 
-def _numeric(expression, text):
+def _numeric(expression: Any, text: str) -> Any:
     """The number that an expression without variables is, evaluated; exactly where it is a decimal. None for other things."""
     from sympy import Expr, Rational
 
@@ -803,7 +801,7 @@ def _numeric(expression, text):
     return value if isinstance(value, Expr) and value.is_number else None
 
 
-def _equal_numbers(one, other, expected, answer):
+def _equal_numbers(one: Any, other: Any, expected: str, answer: str) -> bool:
     """Exactly, or to 15 digits of the larger of the two: 1/2004! is not 1/2006!."""
     if one.is_Rational and other.is_Rational:
         return (

@@ -18,11 +18,12 @@ import signal
 import stat
 import sys
 import time
+from typing import Any
 
 
-def _others():
+def others() -> list[int]:
     """The living processes that this one must end: all of its pid namespace, or its descendants."""
-    parents, name = {}, ""
+    parents = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{name}/stat") as file:
@@ -40,7 +41,7 @@ def _others():
     return list(found - {own})
 
 
-def _reap(main=None):
+def reap(main: int | None = None) -> int | None:
     """The exit code of `main` when it has ended; collects whatever else has."""
     code = None
     try:
@@ -52,20 +53,21 @@ def _reap(main=None):
     return code
 
 
-def _end_all():
+def end_all() -> None:
+    """Kill all of `others`, and what they start meanwhile."""
     for _ in range(500):
-        for pid in _others():
+        for pid in others():
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 pass
-        _reap()
-        if not _others():
+        reap()
+        if not others():
             return
         time.sleep(0.01)
 
 
-def _start(argv):
+def _start(argv: list[str]) -> tuple[int, str]:
     """(pid, why it did not start or an empty string)."""
     reads, writes = os.pipe()
     pid = os.fork()
@@ -77,7 +79,7 @@ def _start(argv):
                 signal.signal(number, signal.SIG_DFL)
             os.execvp(argv[0], argv)
         except OSError as error:
-            os.write(writes, f"{argv[0]}: {os.strerror(error.errno)}".encode())
+            os.write(writes, f"{argv[0]}: {error.strerror}".encode())
         finally:
             os._exit(127)
     os.close(writes)
@@ -85,7 +87,7 @@ def _start(argv):
         return pid, pipe.read().decode()
 
 
-def _run(order):
+def _run(order: dict[str, Any]) -> dict[str, Any]:
     woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakes)
@@ -96,11 +98,11 @@ def _run(order):
     while code is None:
         ready = select.select([0, woken], [], [], max(0, ends - time.monotonic()))[0]
         if 0 in ready and not os.read(0, 1):
-            _end_all()
+            end_all()
             os._exit(1)
         if woken in ready:
             os.read(woken, 512)
-        code = _reap(pid)
+        code = reap(pid)
         if code is None and time.monotonic() >= ends:
             if late:
                 break
@@ -109,12 +111,13 @@ def _run(order):
                 os.killpg(pid, signal.SIGTERM)
             except OSError:
                 pass
-    left = len(_others())
-    _end_all()
+    left = len(others())
+    end_all()
     return {"rc": code, "timeout": late, "left": 0 if late else left}
 
 
-def _take(name, most):
+def take(name: str, most: int) -> bytes:
+    """The bytes of a regular file of at most `most` bytes; no link is followed. Raises OSError."""
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         info = os.fstat(descriptor)
@@ -125,11 +128,11 @@ def _take(name, most):
         return file.read()
 
 
-def _lay(name, text):
+def _lay(name: str, text: str) -> None:
     """Write a file of the order, unless it lies there already (without walls the folder is the real one)."""
     data = text.encode("utf-8", "surrogateescape")
     try:
-        if _take(name, 1 << 24) == data:
+        if take(name, 1 << 24) == data:
             return
         os.unlink(name)
     except OSError:
@@ -138,7 +141,8 @@ def _lay(name, text):
         file.write(data)
 
 
-def main(descriptor):
+def main(descriptor: int) -> None:
+    """Do the order that stands on stdin."""
     order = json.loads(sys.stdin.buffer.readline())
     prctl = ctypes.CDLL(None).prctl
     prctl(36, 1, 0, 0, 0)  # what loses its parent becomes our child
@@ -156,7 +160,7 @@ def main(descriptor):
         out |= {"files": {}, "odd": {}}
         for name in order["take"]:
             try:
-                out["files"][name] = base64.b64encode(_take(name, order["most"])).decode()
+                out["files"][name] = base64.b64encode(take(name, order["most"])).decode()
             except FileNotFoundError:
                 pass
             except OSError as error:

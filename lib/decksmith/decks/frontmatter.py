@@ -1,0 +1,210 @@
+"""The frontmatter of a slide as Slidev reads it, bounded against hostile text.
+
+That is YAML 1.2, core schema."""
+
+import functools
+import re
+from typing import Any, NamedTuple
+
+NODES, DEPTH = 5_000, 40  # that a block may have
+
+# ruamel ends lines at these; YAML 1.2 and Slidev do not.
+_BREAKS = {0x85: 0xE085, 0x2028: 0xE028, 0x2029: 0xE029}
+_BREAKS_BACK = {b: a for a, b in _BREAKS.items()}
+_END = re.compile(r"(?m)^\.\.\.[ \t\r]*$")
+_DEEP = "frontmatter is nested too deeply"
+
+
+class Mark(NamedTuple):
+    """Where an entry stands: the line of its key, and the characters of key and value within the block."""
+
+    line: int
+    key: int
+    key_end: int
+    value: int
+    value_end: int
+
+
+class Block(NamedTuple):
+    """What a block says; `error`: None or (message, line); `marks` by key."""
+
+    data: dict[str, Any]
+    error: tuple[str, int] | None
+    marks: dict[str, Mark]
+
+
+def parse_block(source: str, line: int = 0) -> Block:
+    """A block whose first line is `line`. Never raises.
+
+    A block that is not a mapping is an error: Slidev drops its text from the slide without a word.
+    """
+    try:
+        data, marks = _cached(source)
+    except _Bad as error:
+        return Block({}, (error.args[0], line + error.args[1]), {})
+    placed = {key: mark._replace(line=line + mark.line) for key, mark in marks.items()}
+    return Block(_copy(data), None, placed)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _copy(v) for k, v in value.items()}
+    return [_copy(v) for v in value] if isinstance(value, list) else value
+
+
+@functools.lru_cache(4096)
+def _cached(source: str) -> tuple[dict[str, Any], dict[str, Mark]]:
+    """(data, marks) of a block, lines from 0. Raises _Bad."""
+    source = _as_slidev(source)
+    depth = 0
+    for c in re.findall(r"[\[\]{}]", source):
+        depth += 1 if c in "[{" else -1
+        if depth > DEPTH:  # the scanner is quadratic in open brackets
+            raise _Bad(_DEEP, 0)
+    node, data = _composed(source)
+    if data is None:
+        return {}, {}
+    if not isinstance(data, dict):
+        message = "frontmatter is not a list of `key: value` lines; its text is lost"
+        raise _Bad(message, node.start_mark.line)
+    marks = {}
+    for key, value in node.value:
+        if key.id == "scalar":
+            marks[str(key.value)] = Mark(
+                key.start_mark.line,
+                key.start_mark.index,
+                key.end_mark.index,
+                value.start_mark.index,
+                value.end_mark.index,
+            )
+    return data, marks
+
+
+def _as_slidev(source: str) -> str:
+    """A block as Slidev's YAML takes it: `...` ends it, and tabs after a colon or at a line's end are blanks (ruamel
+    refuses them), except for a tab that stands alone on the last line below a key without a value."""
+    if end := _END.search(source):
+        for n, line in enumerate(source[end.end() :].split("\n")):
+            if line.split("#")[0].strip():
+                at = source.count("\n", 0, end.start()) + n
+                raise _Bad("there is text after the end mark `...`", at)
+        source = source[: end.start()]
+    if "\t" in source:
+        if tail := re.search(r":[ \t\r]*\n\t[ \t]*\Z", source):
+            raise _Bad("a tab cannot indent", source.count("\n", 0, tail.end()))
+        source = re.sub(r"(?m)[ \t]+$|(?<=:)[ \t]+", lambda m: " " * len(m.group()), source)
+    return source
+
+
+def _composed(source: str) -> tuple[Any, Any]:
+    """(ruamel's node, plain data) of a text, (None, None) of an empty one."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError
+
+    try:
+        yaml = YAML(typ="safe", pure=True)
+        yaml.composer.warn_double_anchors = False
+        node = yaml.compose(source.translate(_BREAKS))
+        return node, None if node is None else _plain(node, [NODES], 0)
+    except _Bad:
+        raise
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        said = str(error.problem or error.context or "malformed YAML")
+        raise _Bad(" ".join(said.split()), mark.line if mark else 0) from None
+    except RecursionError:
+        raise _Bad(_DEEP, 0) from None
+    except Exception as error:  # ruamel raises plain errors (ValueError, AttributeError, ..) on some malformed texts
+        said = str(getattr(error, "reason", "") or error or type(error).__name__)
+        at = getattr(error, "position", 0) or 0
+        raise _Bad(" ".join(said.split()), source.count("\n", 0, at)) from None
+
+
+class _Bad(Exception):
+    """What is wrong with a block: (message, line)."""
+
+
+def _plain(node: Any, budget: list[int], depth: int) -> Any:
+    """A composed node as plain data. Bounded: an alias costs as much as its target, so that alias bombs end early."""
+    budget[0] -= 1
+    if budget[0] < 0 or depth > DEPTH:
+        raise _Bad(
+            "frontmatter is too large or nested too deeply (aliases count each time)",
+            node.start_mark.line,
+        )
+    if node.id == "scalar":
+        return _scalar(node)
+    if node.id == "sequence":
+        return [_plain(v, budget, depth + 1) for v in node.value]
+    out = {}
+    for k, v in node.value:
+        key = _plain(k, budget, depth + 1)
+        if not isinstance(key, str):
+            key = _key(key, False)
+        if key in out:
+            raise _Bad(f"the key {key[:40]!r} stands there twice", k.start_mark.line)
+        if getattr(v, "style", None) in ("|", ">") and v.start_mark.line > k.start_mark.line:
+            if v.start_mark.column <= k.start_mark.column:
+                raise _Bad("a block of text must be indented", v.start_mark.line)
+        out[key] = _plain(v, budget, depth + 1)
+    return out
+
+
+def _key(value: Any, nested: bool = True) -> str:
+    """A key that is not text, as JavaScript's object gets it: null is empty, `{{ a }}` becomes `{ a }`."""
+    if value is None:
+        return "null" if nested else ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        items = [k if v is None else f"{k}: {_key(v)}" for k, v in value.items()]
+        return f"{{ {', '.join(items)} }}" if items else "{}"
+    if isinstance(value, list):
+        return "[ " + ", ".join(_key(v) for v in value) + " ]" if value else "[]"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+_INT = re.compile(r"[-+]?[0-9]+")
+_OCT = re.compile(r"0o[0-7]+")
+_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_INF = re.compile(r"([-+]?)\.(?:inf|Inf|INF)")
+_WORDS = {
+    "": None,
+    "~": None,
+    "null": None,
+    "Null": None,
+    "NULL": None,
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+    ".nan": float("nan"),
+    ".NaN": float("nan"),
+    ".NAN": float("nan"),
+}
+
+
+def _scalar(node: Any) -> Any:
+    """YAML 1.2 core schema: dates, yes/no and 1_000 stay text, as in Slidev."""
+    text = node.value.translate(_BREAKS_BACK)
+    if node.style is not None or (not node.tag.startswith("tag:yaml.org,2002:")):
+        return text
+    if node.tag == "tag:yaml.org,2002:str" and (text in _WORDS or _INT.fullmatch(text)):
+        return text  # an explicit !!str
+    if text in _WORDS:
+        return _WORDS[text]
+    if len(text) > 300:
+        return text
+    if _INT.fullmatch(text):
+        return int(text)
+    if _OCT.fullmatch(text):
+        return int(text[2:], 8)
+    if _HEX.fullmatch(text):
+        return int(text[2:], 16)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    m = _INF.fullmatch(text)
+    return float(m.group(1) + "inf") if m else text
