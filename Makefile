@@ -53,6 +53,8 @@ RUNS := $(MODEL:%=results/runs/%/$(UNDER))
 OWN := $(if $(filter-out data/prompts.jsonl,$(PROMPTS)),bin/prompt-check --protocol $(PROTOCOL) < $(PROMPTS) |)
 PARTS := $(RUNS:%=%$(if $(SHARD),/shard-$(subst /,-of-,$(SHARD))))
 REPORT := results/reports/$(NAME)
+# This site's settings (slurm/site.env); what stands in the environment is stronger.
+SITE = if [ -f slurm/site.env ]; then own=$$(export -p); set +eu -a; . slurm/site.env; set -eu +a; eval "$$own"; fi
 CODE := $(shell find lib/decksmith -name "*.py") $(wildcard assets/renderer/*.mjs assets/prompts/*) assets/renderer/package-lock.json assets/models.toml
 # A run is redone for another LIMIT, a report for other models: they stand in the name of an empty
 # file in its folder.
@@ -182,6 +184,8 @@ published-prompts: .venv/.hub
 # (bin/seed-author --help).
 N ?= 6
 AUTHOR ?= llm:smol
+# The share of each theme that is held out for validation; who raises it for a corpus that is there removes data/chat/split.tsv first.
+SHARE ?= 0.05
 SEED_MODEL ?= $(if $(filter llm:%,$(AUTHOR)),$(AUTHOR:llm:%=%),smol)
 CORPUS := results/corpus
 
@@ -197,7 +201,7 @@ corpus: run-tools .venv/.synth .venv/.local assets/engine/node_modules/.done
 	  bin/draft-pack --run $(CORPUS) |
 	  bin/chat-overlap --run $(CORPUS) --against data/prompts.jsonl > $(CORPUS)/chat.jsonl.tmp
 	mv $(CORPUS)/chat.jsonl.tmp $(CORPUS)/chat.jsonl
-	if [ -s $(CORPUS)/chat.jsonl ]; then bin/chat-split --out data/chat < $(CORPUS)/chat.jsonl
+	if [ -s $(CORPUS)/chat.jsonl ]; then bin/chat-split --share $(SHARE) --out data/chat < $(CORPUS)/chat.jsonl
 	else echo "No draft of $(N) was kept: the reasons stand above. data/chat is as it was."; fi
 
 # With PUSH=1 HF_TOKEN is needed; the repository is private unless PUBLIC=1.
@@ -230,6 +234,7 @@ sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
   $(filter smol%,$(RECIPE)),.venv/.train .venv/.local)
 	$(if $(filter trl nemo-rl,$(TRAINER)),,$(error TRAINER is $(TRAINER); it is trl or nemo-rl))
 	$(call SAY,$(SFT): $(RECIPE) $(OTHER) on $(DATA))
+	$(SITE)
 	made=$$(bin/sft-config $(RECIPE:%=--recipe %) $(OTHER:%=--base %) --data $(DATA) --run $(SFT) $(STEPS:%=sft.max_num_steps=%) $(SET))
 	echo "$$made"
 	# What the adapter touches is counted where the trainer's own code is; without its image it is assumed.
@@ -238,9 +243,19 @@ sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
 	  model=$$(sed 's/.*"model": "\([^"]*\)".*/\1/' <<< "$$made")
 	  bin/within train python3 -m decksmith.training.count "$$model" > $(SFT)/model.json || rm $(SFT)/model.json
 	fi)
-	bin/sft-check --run $(SFT) --preview 1 > $(SFT)/check.json
+	bin/sft-check --run $(SFT) --preview 1 $(if $(HOST),--elsewhere) > $(SFT)/check.json$(if $(DRY), || [ $$? = 69 ])
 	$(if $(filter trl,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
 	$(if $(DRY),,bin/model-export --run $(SFT))
+
+.PHONY: smoke
+## smoke: what works on this cluster, in ten minutes on one node: SBATCH=sbatch
+smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modules/.done
+	$(SITE)
+	mkdir -p results/smoke
+	status=0
+	job=$$($(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE)) || status=$$?
+	[ -z "$$job" ] || cat results/smoke/$${job%%;*}.out
+	exit $$status
 
 ##@ Serve and compare
 # ADAPTER: a PEFT folder. ENGINE=local: the embedded model. BASE=folder: where its base lies. SBATCH=
@@ -257,8 +272,9 @@ SERVED = --adapter $(ADAPTER) --engine $(ENGINE) $(OTHER:%=--base %) $(if $(SERV
 
 .PHONY: serve finetuned
 ## serve: base and ADAPTER from one server, until Ctrl-C; SBATCH=sbatch: as jobs
-serve: .venv/.python $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/node_modules/.done)
-	if [ -f slurm/site.env ]; then set -a; . slurm/site.env; set +a; fi
+serve: .venv/.python $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/node_modules/.done,.venv/.hub)
+	$(SITE)
+	$(if $(filter vllm,$(ENGINE)),bin/model-fetch $(ADAPTER) > /dev/null)
 	$(if $(SBATCH),gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $(SERVED))
 	$(SBATCH) --gres=gpu:$$gpus $(SERVERS:%=--array=1-%) slurm/serve.sbatch,exec bin/model-serve) $(SERVED)
 

@@ -12,7 +12,7 @@ PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
-.PHONY: test test-images test-slurm test-clients test-gpu fuzz stress lint bench-self bench-render bench-stats \
+.PHONY: test test-images test-slurm test-clients test-nemo-rl test-gpu fuzz stress lint bench-self bench-render bench-stats \
   bench-looks bench-vote bench-tally judge-card gaming gold-check screenshots numbers readme
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
@@ -41,6 +41,11 @@ test-clients: setup .venv/.dev .venv/.train
 test-gpu: setup .venv/.dev .venv/.train
 	.venv/bin/python3 -m pytest -m gpu tests/gpu
 
+# NEMO_RL=/path of a checkout; NEMO_RL_PYTHON: an interpreter that has what it imports (its own environment's).
+## test-nemo-rl: our rows, masks and recipe in NeMo-RL's own code: NEMO_RL=/path
+test-nemo-rl: setup .venv/.dev .venv/.train
+	NEMO_RL='$(NEMO_RL)' .venv/bin/python3 -m pytest -rs tests/training/test_nemo_rl.py
+
 # All of them compiled, every fifth rendered: 20 minutes on two cores. What breaks the rule
 # becomes a file that `make test` replays.
 DECKS ?= 2000
@@ -61,7 +66,7 @@ lint: .venv/.dev
 	.venv/bin/mypy lib/decksmith
 	.venv/bin/python3 tests/pages.py --check
 	.venv/bin/shellcheck -x bin/within make/bench containers/build containers/verify slurm/*.sh \
-	  slurm/*.sbatch \
+	  slurm/*.sbatch slurm/step/vllm \
 	  tests/slurm/setup .ci/run tests/helper.bash
 
 ## bench-self: our own speed, as ratios measured in one run: docs/speed.md

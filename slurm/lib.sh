@@ -6,7 +6,7 @@
 # Sets from slurm/site.env and then from the job's own snapshot/job.env (all exported), with --export=NONE too:
 #   DECKSMITH_HOME   the checkout: images, toolchain, results      CODE  the frozen snapshot; the job runs this code
 #   LOGS             this start's folder, RUN/slurm/NAME-JOB[-rN]   TMP  a short folder of the job's own on each node's local disk
-# and defines say, node_ip, seconds_left, own_tmp.
+# and defines say, node_ip, enter, seconds_left, own_tmp.
 
 CODE=$RUN/snapshot
 set -a
@@ -18,6 +18,8 @@ set +a
 # The names that these two files give, for the environment inside an image.
 GIVEN=$(sed -n 's/^\(export  *\)\{0,1\}\([A-Za-z_][A-Za-z0-9_]*\)=.*/\2/p' "$CODE/job.env" "$CODE/slurm/site.env" 2> /dev/null |
   grep -vxE 'PATH|LD_LIBRARY_PATH|HOME|SBATCH_.*')
+# shellcheck source=slurm/steps.sh
+. "$CODE/slurm/steps.sh"
 unset SLURM_EXPORT_ENV # left by --export=NONE: srun would hand nothing on
 RESTART=${SLURM_RESTART_COUNT:-0}
 if [ -z "${LOGS-}" ]; then # a step has it from its job; there, the name is the step's
@@ -26,18 +28,20 @@ if [ -z "${LOGS-}" ]; then # a step has it from its job; there, the name is the 
 fi
 export RUN GIVEN LOGS TMP=${DECKSMITH_TMP:-/tmp}/ds$SLURM_JOB_ID
 mkdir -p "$LOGS"
-# What a container sees besides its image: the same paths as outside. Apptainer and bin/within both read this.
-export APPTAINER_BIND="$DECKSMITH_HOME,$RUN${DECKSMITH_BINDS:+,$DECKSMITH_BINDS}"
+export HF_HOME="${HF_HOME:-$DECKSMITH_HOME/data/huggingface}"
+mkdir -p "$HF_HOME"
+
+# What a container sees besides its image: the same paths as outside, and of a link also what it leads to. Apptainer and bin/within both
+# read this.
+APPTAINER_BIND=$DECKSMITH_HOME,$RUN${DECKSMITH_BINDS:+,$DECKSMITH_BINDS}
+for place in "$HF_HOME" "$(readlink -f "$HF_HOME")" "${DECKSMITH_TMP:-/tmp}" "$(readlink -f "${DECKSMITH_TMP:-/tmp}")"; do
+  case ,$APPTAINER_BIND, in *",$place,"*) continue ;; esac
+  case $place in "$DECKSMITH_HOME"/* | /tmp) ;; *) APPTAINER_BIND+=,$place ;; esac
+done
+export APPTAINER_BIND
 
 # One line of the job's log: name, time, seconds since this start.
 say() { printf '%s: %(%H:%M:%S)T +%d s: %s\n' "${SLURM_JOB_NAME%%-*}" -1 "$SECONDS" "$*"; }
-
-# The address of a node as Slurm itself reaches it.
-node_ip() {
-  local address
-  address=$(scontrol show node "$1" -o | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p')
-  getent ahostsv4 "${address:-$1}" | awk 'NR == 1 { print $1 }'
-}
 
 # Seconds until Slurm ends this job; nothing where there is no limit.
 seconds_left() {

@@ -4,7 +4,10 @@
 
 Datasets are the folders FOLDER/<owner>/<name>, models FOLDER/models/<owner>/<name>; whatever lies there can be read, and a commit
 writes there. Beside them: .private/<the same> marks what only its owner sees, .objects/<sha256> are finished uploads, .log has one
-line a request. While FOLDER/.stall exists no upload but the first ends. The tokens are those of USERS.
+line a request, .served one for each answer to a read of a file: name, first byte, bytes sent. While FOLDER/.stall exists no upload but
+the first ends. .cut holds a number of bytes after which an answer's connection breaks, .hang one after which it says nothing more;
+.gated/<repository> marks what is to be seen by all and to be had by its owner, .sizes/<repository>/<file> a size that is claimed.
+A model's large files lie behind a redirect, as the Hub's do. The tokens are those of USERS.
 """
 
 import asyncio
@@ -92,6 +95,10 @@ def blob(data):
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
+def etag(name, data):
+    return hashlib.sha256(data).hexdigest() if large(name, len(data)) else blob(data)
+
+
 def entry(name, data):
     lfs = (
         {"lfs": {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}}
@@ -107,12 +114,25 @@ async def whoami(request):
     return web.json_response({"type": "user", **user})
 
 
+def revision_of(request, found):
+    """The asked revision, if it is there: main or the only commit."""
+    if request.match_info.get("revision", "main") not in ("main", sha(found)):
+        raise web.HTTPNotFound(headers={"X-Error-Code": "RevisionNotFound"})
+
+
+def size_of(repo, name, data):
+    claimed = FOLDER / ".sizes" / repo / name
+    return int(claimed.read_text()) if claimed.exists() else len(data)
+
+
 async def info(request):
     found, repo = files(request), repo_of(request)
+    revision_of(request, found)
+    head = found.get("README.md", b"").decode().split("---\n")
     siblings = [
         {
             "rfilename": name,
-            "size": len(data),
+            "size": size_of(repo, name, data),
             "blobId": blob(data),
             **(
                 {
@@ -133,7 +153,8 @@ async def info(request):
             "id": repo.removeprefix("models/"),
             "sha": sha(found),
             "private": private(repo),
-            "gated": False,
+            "gated": "manual" if (FOLDER / ".gated" / repo).exists() else False,
+            "cardData": yaml.safe_load(head[1]) if len(head) > 2 else None,
             "tags": [],
             "siblings": siblings,
         }
@@ -160,20 +181,48 @@ async def resolve(request):
         raise (web.HTTPForbidden if user_of(request) else web.HTTPUnauthorized)(
             headers={"X-Error-Code": "GatedRepo"}
         )
+    revision_of(request, found)
     if (name := request.match_info["path"]) not in found:
         raise web.HTTPNotFound(headers={"X-Error-Code": "EntryNotFound"})
     data = found[name]
-    headers = {
-        "ETag": f'"{hashlib.sha1(data).hexdigest()}"',
-        "X-Repo-Commit": sha(found),
-        "Accept-Ranges": "bytes",
-        "Content-Length": str(len(data)),
-    }
-    if request.method == "GET" and (part := request.http_range) != slice(None, None, 1):
-        return web.Response(
-            body=data[part], status=206, headers=headers | {"Content-Length": str(len(data[part]))}
-        )
-    return web.Response(body=b"" if request.method == "HEAD" else data, headers=headers)
+    headers = {"ETag": f'"{etag(name, data)}"', "X-Repo-Commit": sha(found)}
+    if repo_of(request).startswith("models/") and large(name, len(data)):
+        headers |= {"X-Linked-ETag": headers["ETag"], "X-Linked-Size": str(len(data))}
+        place = request.url.with_path(f"/cdn/{repo_of(request)}/{name}").with_host("localhost")
+        raise web.HTTPFound(place, headers=headers)
+    return await send(request, name, data, headers)
+
+
+async def cdn(request):
+    """The store behind the Hub. No token comes here: the client takes it away when it is sent elsewhere."""
+    assert "Authorization" not in request.headers
+    path = FOLDER / request.match_info["path"]
+    return await send(request, path.name, path.read_bytes(), {})
+
+
+async def send(request, name, data, headers):
+    """A file, or the part that is asked for, as far as .cut and .hang let it."""
+    part = request.http_range
+    is_part = part != slice(None, None, 1)
+    body = data[part] if is_part else data
+    headers = headers | {"Accept-Ranges": "bytes", "Content-Length": str(len(body))}
+    if request.method == "HEAD":
+        return web.Response(headers=headers)
+    limits = {kind: FOLDER / f".{kind}" for kind in ("cut", "hang")}
+    end = min([len(body), *(int(path.read_text()) for path in limits.values() if path.exists())])
+    response = web.StreamResponse(status=206 if is_part else 200, headers=headers)
+    await response.prepare(request)
+    await response.write(body[:end])
+    with open(FOLDER / ".served", "a") as file:
+        print(name, part.start or 0, end, file=file)
+    if end < len(body):
+        while limits["hang"].exists():
+            await asyncio.sleep(0.05)
+        if request.transport is not None:
+            request.transport.abort()
+        return response
+    await response.write_eof()
+    return response
 
 
 async def create(request):
@@ -309,6 +358,7 @@ async def main():
             "*", f"/{kind}{{owner}}/{{name}}/resolve/{{revision}}/{{path:.*}}", resolve
         )
     app.router.add_put("/objects/{oid}", put)
+    app.router.add_get("/cdn/{path:.*}", cdn)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -32,7 +32,7 @@ YAML
   ln -s "$ROOT/.venv" here/.venv
   cp "$ROOT"/bin/{within,job-submit} here/bin
   cp -r "$ROOT/lib/decksmith" here/lib
-  cp "$ROOT"/slurm/* here/slurm
+  cp -r "$ROOT"/slurm/* here/slurm
   touch here/containers/train.sif
   export DECKSMITH_ROOT=$PWD/here
 }
@@ -59,6 +59,24 @@ NOTE='it'\"'\"'s'"
   [ -x run/snapshot/.venv/bin/python3 ]
   assert_equal "$("$ROOT/.venv/bin/python3" -c 'import json; r = json.load(open("run/job.json")); print(r["job"], r["seeds"], r["recipe"]["steps"], r["env"])')" \
     "None {'sft.seed': 7} 44 {'NOTE': \"it's\"}"
+}
+
+@test "a job whose base model was never fetched is not submitted, and the command that fetches it is named" {
+  sed 's|/no/such/file|lab/base|' recipe.yaml > run/recipe.yaml
+  for name in model-fetch; do cp "$ROOT/bin/$name" here/bin; done
+  mkdir -p here/assets/recipes models/hub/models--lab--base/{refs,snapshots/c1}
+  cp "$ROOT"/assets/recipes/revisions.toml here/assets/recipes
+  # Of this shell the job sees nothing, of its site all.
+  HF_HOME=$PWD/models run submit
+  assert_failure 69
+  assert_output --partial "job-submit: not submitted: model-fetch: lab/base is not in $(pwd -P)/here/data/huggingface/hub (it lacks all of it)"
+  [ ! -e calls ]
+  echo "HF_HOME=$PWD/models" > here/slurm/site.env
+  printf c1 > models/hub/models--lab--base/refs/main
+  touch models/hub/models--lab--base/snapshots/c1/{config.json,tokenizer.json,model.safetensors}
+  run submit
+  assert_success
+  assert_output 41
 }
 
 @test "--wait copies the log and ends as the job did; a job under way is followed, not doubled" {
@@ -121,7 +139,18 @@ account=mine'
   rm here/containers/train.sif
   run submit
   assert_failure 69
-  assert_output 'job-submit: containers/train.sif is not there; make image-train'
+  assert_output "job-submit: $(pwd -P)/here/containers/train.sif is not there; make image-train"
+  echo 'CONTAINER=pyxis' > here/slurm/site.env
+  run submit
+  assert_failure 69
+  assert_output "job-submit: $(pwd -P)/here/containers/train.sqsh is not there; enroot import -o $(pwd -P)/here/containers/train.sqsh docker://.. (docs/cluster.md)"
+  echo "TRAIN_IMAGE=$PWD/mine.sqsh" >> here/slurm/site.env
+  run submit
+  assert_failure 69
+  assert_output --partial "job-submit: $PWD/mine.sqsh is not there"
+  echo 'CONTAINER=none' > here/slurm/site.env
+  run submit
+  assert_success
   run here/bin/job-submit here/slurm/nothing.sbatch --run run
   assert_failure 69
   sed -i 's/max_num_steps: 44/max_num_steps: "???"/' run/recipe.yaml

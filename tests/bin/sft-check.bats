@@ -67,6 +67,23 @@ Deck 1<|im_end|>
   assert_failure 65
 }
 
+@test "tokenizer without weights: what a job would lack is said, with the command, unless it runs elsewhere" {
+  snapshot=$HF_HOME/hub/models--lab--base/snapshots/c1
+  mkdir -p "$snapshot" "$HF_HOME/hub/models--lab--base/refs"
+  cp "$THINKER"/* "$snapshot"
+  echo "{}" > "$snapshot/config.json"
+  printf c1 > "$HF_HOME/hub/models--lab--base/refs/main"
+  sft-config --data chat --run run policy.model_name=lab/base > /dev/null
+  run --separate-stderr sft-check --run run
+  assert_failure 69
+  assert_equal "$(tail -n 1 <<< "$stderr")" "sft-check: lab/base is not in $HF_HOME/hub (it lacks model.safetensors), and jobs do not ask the Hub; run: bin/model-fetch lab/base"
+  run sft-check --run run --elsewhere
+  assert_success
+  touch "$snapshot/model.safetensors"
+  run sft-check --run run
+  assert_success
+}
+
 @test "a run that sft-config has not written is missing" {
   run sft-check --run nothing
   assert_failure 69

@@ -83,11 +83,12 @@ PartitionName=gpu Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP
 
 
 class Cluster:
-    def __init__(self, root=None):
-        """`root`: a folder for everything of this cluster, made new and removed at the end; by default below /var/tmp."""
+    def __init__(self, root=None, apart=None):
+        """`root`: a folder for everything of this cluster, made new and removed at the end; by default below /var/tmp.
+        `apart`: a folder that each node has for itself, as nodes have their own disks; here it is n1's."""
         if os.geteuid():
             raise RuntimeError("tests/slurm needs root, to start daemons and to be user hpc")
-        self.given = root
+        self.given, self.apart = root, apart
         self.root = Path(root).absolute() if root else None
 
     def __enter__(self):
@@ -131,7 +132,7 @@ class Cluster:
             )
             self._daemon("slurmctld")
             for node in NODES:
-                self._daemon("slurmd", "-N", node)
+                self._slurmd(node)
             _until(
                 30,
                 "both nodes are idle",
@@ -239,7 +240,7 @@ class Cluster:
         (self.root / f"slurmd-{node}.pid").unlink(missing_ok=True)
 
     def revive(self, node):
-        self._daemon("slurmd", "-N", node)
+        self._slurmd(node)
 
     def processes(self):
         """{pid: command line} of every process of a job of this cluster, containers included."""
@@ -315,6 +316,13 @@ class Cluster:
             cwd=copy,
         )
         return copy
+
+    def _slurmd(self, node):
+        command = ["slurmd", "-N", node]
+        if self.apart and node != NODES[0]:
+            mount = 'mount -t tmpfs -o mode=1777 tmpfs "$0" && exec "$@"'
+            command = ["unshare", "--mount", "sh", "-c", mount, self.apart, *command]
+        self._daemon(*command)
 
     def _daemon(self, *command):
         done = subprocess.run(command, env=self.env, capture_output=True, text=True)

@@ -33,20 +33,18 @@ SFT_BEAT_S=20
 """
 
 
+def packages():
+    """Ray, and torch at the trainer's version, as pip takes them."""
+    group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["train"]
+    return ["ray==2.60.0", next(item for item in group if str(item).startswith("torch"))]
+
+
 @pytest.fixture(scope="module")
 def image():
-    torch = next(
-        item
-        for item in tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"][
-            "train"
-        ]
-        if str(item).startswith("torch")
-    )
-    packages = ["ray==2.60.0", torch]
     parts = [HERE / "train.def", HERE / "run_sft.py"]
     sif = (
         CACHE
-        / f"train-{hashlib.sha256(b''.join(part.read_bytes() for part in parts) + repr(packages).encode()).hexdigest()[:16]}.sif"
+        / f"train-{hashlib.sha256(b''.join(part.read_bytes() for part in parts) + repr(packages()).encode()).hexdigest()[:16]}.sif"
     )
     CACHE.mkdir(parents=True, exist_ok=True)
     shutil.chown(CACHE, USER, USER)
@@ -76,7 +74,7 @@ def image():
                 *index,
                 "--dest",
                 work / "wheels",
-                *packages,
+                *packages(),
             ],
             check=True,
         )  # bookworm has Python 3.11
@@ -192,6 +190,7 @@ def run(slurm, site, request):
                 "data/chat",
                 "--run",
                 folder,
+                "policy.model_name=/base",  # none is needed: the stand-in trains a model of its own
                 "policy.train_global_batch_size=4",
                 f"sft.max_num_steps={steps}",
                 "sft.val_period=3",

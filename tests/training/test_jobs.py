@@ -28,7 +28,7 @@ def made(tmp_path, monkeypatch):
 RECIPE = """# kept
 cluster: {{num_nodes: 2, gpus_per_node: 8}}
 sft: {{max_num_steps: 3, seed: 1}}
-policy: {{tokenizer: {{chat_template: {root}/t/x.jinja}}, precision: bfloat16, generation: {{seed: 2}}}}
+policy: {{model_name: /base, tokenizer: {{chat_template: {root}/t/x.jinja}}, precision: bfloat16, generation: {{seed: 2}}}}
 checkpointing: {{checkpoint_dir: {run}/checkpoints}}
 data: {{train: {{data_path: {root}/data/v0.1/train.jsonl}}}}
 defaults: /opt/elsewhere.yaml

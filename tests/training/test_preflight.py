@@ -160,6 +160,13 @@ RECIPES = [  # rule, key, value; a message
     ),
     ("batch", "sft.val_global_batch_size", 24, "take a multiple of 16"),
     ("batch", "sft.val_global_batch_size", 32, "16 validation rows are less than one batch of 32"),
+    (
+        "batch",
+        "sft.val_global_batch_size",
+        32,
+        "rm data/chat/split.tsv && make corpus SHARE=0.50",
+    ),
+    ("batch", "sft.val_global_batch_size", 48, "51 rows in all are too few for one batch of each"),
     ("template", "policy.tokenizer.chat_template", ..., "inherited: a demo"),
     (
         "template",

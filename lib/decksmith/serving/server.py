@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from decksmith.core import cli, stream
+from decksmith.hub import models
 from decksmith.models import embedded, endpoints
 from decksmith.serving import memory, readiness, vllm
 from decksmith.serving.adapter import Adapter, sha256
@@ -175,8 +176,21 @@ def _command(
     # Kernels are compiled into a node's own disk.
     cache = Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}-vllm"
     caches = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
-    environment = {name: str(cache / name.lower()) for name in caches} | dict(os.environ)
+    environment = (
+        {name: str(cache / name.lower()) for name in caches} | _offline(base) | dict(os.environ)
+    )
     return _Command([binary, *arguments[1:]], environment, base, adapter.sha256)
+
+
+def _offline(base: str) -> dict[str, str]:
+    """The commit that was fetched is served, not what the Hub has by now. Raises cli.Missing where the Hub is switched
+    off and the weights are not there."""
+    try:
+        return {"HF_HUB_OFFLINE": "1"} if models.need(base) else {}
+    except cli.Missing:
+        if os.environ.get("HF_HUB_OFFLINE", "0") != "0":
+            raise
+        return {}  # vLLM fetches them
 
 
 def _local(adapter: Adapter, host: str, port: int, more: Sequence[str]) -> _Command:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
-from decksmith.hub import weights
+from decksmith.hub import models, weights
 from decksmith.models import embedded
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ LAYERS = {
     "ffn_norm": "post_attention_layernorm",
 }
 WHOLE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-_WEIGHTS = ["*.safetensors", "*.bin", "*.gguf", "*.pt", "*.pth"]
 
 Shapes = dict[str, list[int]]  # {tensor: shape}
 
@@ -49,8 +48,8 @@ def folder(name: str | Path, *, small: bool = False) -> Path:
     """The folder of a base model in Hugging Face form.
 
     `smol`, the embedded model, is exported once from its GGUF file into data/models/smol (5 s, 270 MB, equal bytes every
-    time); a folder is itself; anything else is a name on the Hub, fetched into the Hub's cache (`small`: all but the
-    weights). Raises cli.Missing.
+    time); a folder is itself; anything else is a name on the Hub, from its cache or fetched into it (`small`: all but
+    the weights). Raises cli.Missing.
     """
     if str(name) == "smol":
         return _smol(cli.ROOT / "data/models/smol")
@@ -60,12 +59,11 @@ def folder(name: str | Path, *, small: bool = False) -> Path:
                 f"{path}: no config.json; the folder of a model in Hugging Face form has one"
             )
         return path
-    hub = _hub(name)
     try:
-        return Path(hub.snapshot_download(str(name), ignore_patterns=_WEIGHTS if small else None))
-    except Exception as error:  # the package's own, the network's and the file system's
+        return models.fetch(str(name), small=small)
+    except cli.Stop as error:
         raise cli.Missing(
-            f"{name}: no such folder, and the Hub does not give it ({_words(error)})"
+            f"{name}: no such folder, and the Hub does not give it ({error})"
         ) from None
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from decksmith.core import cli, masking, slurm, stream
+from decksmith.hub import models
 from decksmith.training import recipes
 from decksmith.training.places import Here, There, below_root, last_line
 
@@ -43,7 +44,19 @@ NEEDED = {
     "gpus": ("cluster.gpus_per_node", int),
     "steps": ("sft.max_num_steps", int),
     "checkpoints": ("checkpointing.checkpoint_dir", str),
+    "model": ("policy.model_name", str),
 }
+# Says which kind of image the site takes, and where it would be; fails where it is not.
+NEED_IMAGE = """CONTAINER=apptainer; [ ! -f {home}/slurm/site.env ] || . {home}/slurm/site.env > /dev/null 2>&1
+image=$(echo {name} | tr a-z A-Z)_IMAGE
+case $CONTAINER in
+  none) exit 0 ;;
+  pyxis) eval "path=\\${{$image:-}}"; path=${{path:-{home}/containers/{name}.sqsh}} ;;
+  *) path={home}/containers/{name}.sif ;;
+esac
+echo "$CONTAINER" "$path"
+test -e "$path"
+"""
 POLL_S = float(os.environ.get("DECKSMITH_POLL_S") or 5)
 
 
@@ -315,6 +328,7 @@ class Job:
                     "sha256": _hash(self.recipe["text"].encode()),
                     "steps": self.recipe["steps"],
                 },
+                "model": _model(self.recipe["model"]),
                 "seeds": self.recipe["seeds"],
                 "data": {
                     str(inside): _hash(path.read_bytes())
@@ -338,10 +352,8 @@ class Job:
             f"{name}={value}" for name, value in os.environ.items() if name.startswith("SBATCH_")
         ]
         for name in self._images():
-            if self.place.shell(f"test -e {home}/containers/{name}.sif").returncode:
-                raise cli.Missing(
-                    f"containers/{name}.sif is not there{self._at()}; make image-{name}"
-                )
+            self._need_image(name)
+        self._need_weights()
         self.place.send(self.run)
         if self.place.name:  # what is there, not what is here
             links = "; ".join(
@@ -364,6 +376,29 @@ class Job:
         number = done.stdout.decode().strip().split(";")[0]
         self.place.shell(f"echo {number} > {far}/slurm/job")
         return number
+
+    def _need_image(self, name: str) -> None:
+        """Raises cli.Missing where the site's CONTAINER wants an image that is not there."""
+        done = self.place.shell(NEED_IMAGE.format(home=shlex.quote(str(self.home)), name=name))
+        kind, path = (done.stdout.decode().split(maxsplit=1) + ["", ""])[:2]
+        if not done.returncode or not path:
+            return
+        mend = f"make image-{name}"
+        if kind == "pyxis":
+            mend = f"enroot import -o {path.strip()} docker://.. (docs/cluster.md)"
+        raise cli.Missing(f"{path.strip()} is not there{self._at()}; {mend}")
+
+    def _need_weights(self) -> None:
+        """Raises cli.Missing where the job's base model is not in the cache of the place where it runs."""
+        if not self.recipe or not models.is_name(self.recipe["model"]):
+            return
+        # Of this shell's environment the job sees nothing.
+        given = [f"{name}={value}" for name, value in self.env if name.startswith("HF_")]
+        command = ["env", "-u", "HF_HOME", "-u", "HF_HUB_CACHE", *given]
+        command += [str(self.home / "bin/model-fetch"), "--check", self.recipe["model"]]
+        done = self.place.shell(f"exec {shlex.join(command)}")
+        if done.returncode:
+            raise cli.Missing(f"not submitted{self._at()}: {last_line(done.stderr)}")
 
     def active(self) -> str | None:
         """The number of this run's job if it waits or runs now."""
@@ -477,6 +512,11 @@ def _git(*words: str) -> str | None:
     except FileNotFoundError:
         return None
     return done.stdout if done.returncode == 0 else None
+
+
+def _model(name: str) -> dict[str, str | None]:
+    """{"name", "revision"} of a base model; a folder has no revision."""
+    return {"name": name, "revision": models.pinned(name) if models.is_name(name) else None}
 
 
 def _seeds(value: dict[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@ takes."""
 
 import difflib
 import json
+import math
 import os
 import shutil
 from pathlib import Path
@@ -287,8 +288,20 @@ def _steps(made: Checked) -> None:
         made.wrong(
             "batch",
             "sft.val_global_batch_size",
-            f"{found['validation']} validation rows are less than one batch of {held}: the loss would be that of no row",
+            f"{found['validation']} validation rows are less than one batch of {held}: the loss would be that of no row; "
+            + more_held_out(found.get("train", 0), found["validation"], batch, held),
         )
+
+
+def more_held_out(train: int, validation: int, batch: int, held: int) -> str:
+    """What mends a validation set of less than one batch of `held` rows."""
+    total = train + validation
+    if total < batch + held:
+        return f"{total} rows in all are too few for one batch of each side: write more (make corpus N=..)"
+    # A theme gives whole clusters, so that a share is not met to the row.
+    share = math.ceil(100 * 1.2 * held / total) / 100
+    share = min(share, (total - batch) / total, 0.5)
+    return f"hold out more: rm data/chat/split.tsv && make corpus SHARE={share:.2f} (decisions in split.tsv stay as they are)"
 
 
 def _periods(made: Checked) -> None:

@@ -96,7 +96,8 @@ def recipe(
     epoch = rows // batch
     if not epoch:
         raise cli.BadData(
-            f"{sides['train']} has {rows} rows, less than one batch of {batch} (policy.train_global_batch_size); no step would be made"
+            f"{sides['train']} has {rows} rows, less than one batch of {batch} (policy.train_global_batch_size); no step "
+            "would be made; write more (make corpus N=..)"
         )
     if "sft.max_num_steps" in given:
         steps = want(config, "sft.max_num_steps", int)

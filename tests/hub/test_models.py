@@ -1,0 +1,212 @@
+"""bin/model-fetch against the Hub of tests/hub.py: what arrives, what is refused, and what a fetch that is killed leaves for the next."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from decksmith.core import cli
+
+MB = 1 << 20
+CHUNK = 10 * MB  # what huggingface_hub writes at once
+pytestmark = pytest.mark.slow
+
+
+class Site:
+    """A Hub, and a site with an empty cache."""
+
+    def __init__(self, folder):
+        self.folder, self.there, self.home = folder, folder / "hub", folder / "home"
+        self.repo = self.there / "models/lab/base"
+        self.repo.mkdir(parents=True)
+        weights = {"model-1.safetensors": 24 * MB, "model-2.safetensors": 1 * MB}
+        for seed, (name, size) in enumerate(weights.items()):
+            (self.repo / name).write_bytes(bytes([seed + 1]) * size)
+        (self.repo / "config.json").write_text("{}")
+        (self.repo / "tokenizer.json").write_text('{"version":"1.0"}')
+        (self.repo / "modeling_lab.py").write_text("# remote code\n")
+        (self.repo / "pytorch_model.bin").write_bytes(b"the same once more")
+        (self.repo / "README.md").write_text(
+            "---\nlicense: other\nlicense_name: lab-open\nlicense_link: https://lab.example/terms\n---\n# Base\n"
+        )
+        index = {"weight_map": {name[:7]: name for name in weights}}
+        (self.repo / "model.safetensors.index.json").write_text(json.dumps(index))
+        self.hub = subprocess.Popen(
+            [sys.executable, cli.ROOT / "tests/hub.py", self.there],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.env = os.environ | {
+            "HF_ENDPOINT": self.hub.stdout.readline().strip(),
+            "HF_HOME": str(self.home),
+            "IMAGES": "off",
+        }
+        for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE"):
+            self.env.pop(name, None)
+
+    def start(self, *words, **env):
+        return subprocess.Popen(
+            [cli.ROOT / "bin/model-fetch", *words],
+            env=self.env | env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def fetch(self, *words, **env):
+        """(status, stdout, stderr)"""
+        running = self.start(*(words or ("lab/base",)), **env)
+        out, err = running.communicate(timeout=120)
+        return running.returncode, out.strip(), err.strip()
+
+    def put(self, name, text=""):
+        path = self.there / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def served(self):
+        """[(file, first byte, bytes)] of every answer."""
+        path = self.there / ".served"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(name, int(start), int(size)) for name, start, size in map(str.split, lines)]
+
+    def parts(self):
+        return sorted(path.stat().st_size for path in self.home.glob("hub/models--*/blobs/*.part"))
+
+
+@pytest.fixture
+def site(tmp_path):
+    made = Site(tmp_path)
+    yield made
+    made.hub.kill()
+    made.hub.wait()
+
+
+def test_all_that_a_job_reads_is_there_afterwards_with_the_hub_switched_off(site):
+    before = site.fetch("lab/base", "--check")
+    assert before[0] == 69 and "run: bin/model-fetch lab/base" in before[2]
+    status, out, err = site.fetch()
+    assert status == 0, err
+    assert "licence lab-open (https://lab.example/terms)" in err
+    folder = Path(out)
+    for name in ("config.json", "tokenizer.json", "modeling_lab.py", "model-1.safetensors"):
+        assert (folder / name).read_bytes() == (site.repo / name).read_bytes()
+    assert not (folder / "pytorch_model.bin").exists()
+    code = "import huggingface_hub as h; print(h.snapshot_download('lab/base'))"
+    off = {"HF_HUB_OFFLINE": "1"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=site.env | off, capture_output=True, text=True
+    )
+    assert found.stdout.strip() == out, found.stderr
+    asked = len((site.there / ".log").read_text().splitlines())
+    assert site.fetch("lab/base", "--check") == site.fetch() == (0, out, "")
+    assert len((site.there / ".log").read_text().splitlines()) == asked
+    (folder / "model-2.safetensors").resolve().unlink()
+    status, _, err = site.fetch("lab/base", "--check", **off)
+    assert status == 69 and "it lacks model-2.safetensors" in err
+
+
+def test_a_fetch_that_is_killed_goes_on_behind_what_it_has(site):
+    hang = site.put(".hang", str(22 * MB))
+    running = site.start("lab/base")
+    deadline = time.monotonic() + 60
+    while site.parts() != [2 * CHUNK] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()
+    assert site.parts() == [2 * CHUNK]
+    hang.unlink()
+    status, out, err = site.fetch()
+    assert status == 0, err
+    assert "0.02 GB of 0.03 GB are there already" in err
+    big = [(start, size) for name, start, size in site.served() if name == "model-1.safetensors"]
+    assert big == [(0, 22 * MB), (2 * CHUNK, 24 * MB - 2 * CHUNK)]
+    assert [line for line in site.served() if line[0] == "model-2.safetensors"] == [
+        ("model-2.safetensors", 0, MB)
+    ]
+    assert Path(out, "model-1.safetensors").read_bytes() == b"\x01" * 24 * MB
+    assert site.parts() == []
+
+
+def test_a_connection_that_breaks_is_taken_up_where_it_broke(site):
+    site.put(".cut", str(11 * MB))
+    status, out, err = site.fetch()
+    assert status == 0, err
+    starts = [start for name, start, _ in site.served() if name == "model-1.safetensors"]
+    assert len(starts) > 1 and starts == sorted(starts) and starts[1] >= CHUNK
+    assert Path(out, "model-1.safetensors").read_bytes() == b"\x01" * 24 * MB
+
+
+def test_a_file_that_arrives_broken_is_removed(site):
+    site.put(".hang", str(22 * MB))
+    running = site.start("lab/base")
+    deadline = time.monotonic() + 60
+    while site.parts() != [2 * CHUNK] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()
+    (site.there / ".hang").unlink()
+    part = next(site.home.glob("hub/models--*/blobs/*.part"))
+    part.write_bytes(b"\x07" * part.stat().st_size)
+    status, _, err = site.fetch()
+    assert status == 75 and "model-1.safetensors of lab/base arrived broken and was removed" in err
+    assert site.fetch()[0] == 0
+
+
+def test_a_gated_model_says_what_to_accept_where_and_is_fetched_by_who_was_let_in(site):
+    site.put(".gated/models/lab/base")
+    page = f"{site.env['HF_ENDPOINT']}/lab/base"
+    status, _, err = site.fetch()
+    assert status == 78 and err.endswith(
+        f"lab/base is gated: accept the terms on {page}, make a token at {site.env['HF_ENDPOINT']}/settings/tokens, and write "
+        "HF_TOKEN=.. into .env; then run this again"
+    )
+    status, _, err = site.fetch(HF_TOKEN="hf_bob_writes")
+    assert status == 78 and f"has not been let in: accept the terms on {page}" in err
+    assert site.fetch(HF_TOKEN="hf_ann_writes")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "status", "said"),
+    [
+        (["lab/base", "--revision", "v9"], {}, 69, "/lab/base has no revision v9"),
+        (["lab/none"], {}, 78, "/lab/none is not there or not to be seen"),
+        (["lab/base"], {"HF_TOKEN": "hf_nobody"}, 78, "HF_TOKEN is wrong or may not read it"),
+        (
+            ["lab/base"],
+            {"HF_HUB_OFFLINE": "1"},
+            69,
+            "run: HF_HUB_OFFLINE=0 bin/model-fetch lab/base",
+        ),
+        (["lab/base"], {"HF_ENDPOINT": "http://127.0.0.1:9"}, 75, "what is fetched is kept"),
+    ],
+)
+def test_a_refusal_is_one_sentence_that_says_what_to_do(site, words, env, status, said):
+    got, out, err = site.fetch(*words, **env)
+    assert (got, out) == (status, "") and said in err.splitlines()[-1], err
+    assert "Traceback" not in err
+
+
+def test_a_disk_that_is_too_small_is_said_before_a_byte_is_fetched(site):
+    site.put(".sizes/models/lab/base/model-1.safetensors", str(10**15))
+    status, _, err = site.fetch()
+    assert status == 69 and "lab/base needs 1000000.0 GB more and the disk of" in err
+    assert "HF_HOME in slurm/site.env" in err and not site.served()
+
+
+def test_a_run_and_an_adapter_name_their_model(site):
+    adapter = site.folder / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "lab/base"}')
+    assert site.fetch(str(adapter))[0] == 0
+    run = site.folder / "run"
+    run.mkdir()
+    (run / "recipe.yaml").write_text("policy: {model_name: lab/base}\n")
+    assert site.fetch(str(run), "--check")[0] == 0
+    assert "no model of the Hub" in site.fetch("smol")[2]
