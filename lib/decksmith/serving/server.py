@@ -26,7 +26,7 @@ from decksmith.models import embedded, endpoints
 from decksmith.serving import readiness, vllm
 from decksmith.serving.adapter import Adapter, sha256
 
-# vLLM for a machine without a GPU: `make .venv-vllm`. Eager, since kernels want a compiler and
+# vLLM for a machine without a GPU: `make .venv-vllm/.done`. Eager, since kernels want a compiler and
 # minutes; its cache of keys and values in GiB, which else is 4.
 CPU_VLLM = cli.ROOT / ".venv-vllm/bin/vllm"
 CPU_ARGUMENTS = ("--enforce-eager",)
@@ -145,6 +145,7 @@ def _command(
         raise cli.BadData(
             f"{adapter.path}/adapter_config.json does not name its base; name it with --base"
         )
+    adapter.check_base(base)
     # Kernels are compiled into a node's own disk.
     cache = Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}-vllm"
     caches = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
@@ -156,7 +157,7 @@ def _command(
     arguments = vllm.command(adapter, base, host, port, more)
     if not binary:
         raise cli.Missing(
-            "vllm is not here; build its image: make image-serve (without a GPU: make .venv-vllm; "
+            "vllm is not here; build its image: make image-serve (without a GPU: make .venv-vllm/.done; "
             "or --engine local, for an adapter of the embedded model)"
         )
     return _Command([binary, *arguments[1:]], environment | os.environ, base, adapter.sha256)
