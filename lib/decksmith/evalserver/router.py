@@ -78,7 +78,7 @@ def is_own(address: str) -> bool:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((address, 9))
-        return probe.getsockname()[0] == address
+        return bool(probe.getsockname()[0] == address)
     return False
 
 
