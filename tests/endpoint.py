@@ -342,6 +342,10 @@ async def info(request):
     )
 
 
+async def healthy(request):
+    return web.Response()
+
+
 async def released(request):
     go.set()
     return web.Response()
@@ -354,6 +358,8 @@ async def main():
     app.router.add_post("/go", released)
     app.router.add_get("/v1/models", models)
     app.router.add_get("/model_info", info)
+    app.router.add_get("/get_model_info", info)  # the older name, which sglang's router forwards
+    app.router.add_get("/health", healthy)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, backlog=2048)

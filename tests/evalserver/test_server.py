@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -581,6 +582,116 @@ def test_weights_that_change_meanwhile_are_reported_and_a_job_of_other_weights_i
     one.answers["model_info"] = {"weight_version": 9}
     server.until(lambda job: job["status"] == "done", posted)
     assert server.job(posted)["raw_metrics"]["needle"]["delegate"]["weights_changed"] == 1
+
+
+# The real router of sglang, between us and two servers
+
+SGLANG = ROOT / ".venv-vllm/bin/sglang-router"
+real_router = pytest.mark.skipif(
+    not SGLANG.exists(), reason="no .venv-vllm here: make test-vllm installs it"
+)
+
+
+class Fleet:
+    """Two servers that answer slowly, and sglang's router in front of them."""
+
+    def __init__(self, folder):
+        self.folder, self.processes, urls = folder, [], []
+        for n in (0, 1):
+            (folder / f"weights{n}").write_text("7")
+            more = ("--model", "policy", "--weights", folder / f"weights{n}")
+            words = (ROOT / "tests/endpoint.py", "--latency", "0.5", *more)
+            server = subprocess.Popen(
+                [sys.executable, *words, "--log", folder / f"asked{n}"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # the router tries whether they speak gRPC
+            )
+            self.processes.append(server)
+            urls.append(server.stdout.readline().decode().strip().removesuffix("/v1"))
+        ports = []
+        for _ in range(2):
+            with socket.socket() as held:
+                held.bind(("127.0.0.1", 0))
+                ports.append(held.getsockname()[1])
+        self.router_url = f"http://127.0.0.1:{ports[0]}"
+        arguments = ["launch", "--host", "127.0.0.1", "--policy", "round_robin"]
+        arguments += ["--port", str(ports[0]), "--prometheus-port", str(ports[1])]
+        with open(folder / "router.log", "wb") as log:
+            router = subprocess.Popen(
+                [SGLANG, *arguments, "--worker-urls", *urls],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "no_proxy": "127.0.0.1"},
+            )
+        self.processes.append(router)
+        wait(lambda: self.healthy() == 2, router)
+
+    def healthy(self):
+        """How many servers the router has found well."""
+        try:
+            found = requests.get(f"{self.router_url}/workers", timeout=5).json()["workers"]
+        except (requests.exceptions.RequestException, ValueError):
+            return 0
+        return sum(each["is_healthy"] for each in found)
+
+    def asked(self, n):
+        """The questions that a server answered."""
+        lines = (self.folder / f"asked{n}").read_text().splitlines()
+        return [json.loads(line)["key"] for line in lines if json.loads(line)["status"] == 200]
+
+    def end(self):
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    made = Fleet(tmp_path)
+    yield made
+    made.end()
+
+
+def through(fleet):
+    return {"rollout_id": 0, "router_url": fleet.router_url, "benchmarks": [{"name": "arithmetic"}]}
+
+
+def begun(server, fleet):
+    """The id of a job of which a few questions were answered."""
+    ident = server.ask("POST", "/jobs", through(fleet)).json()["job_id"]
+    server.until(lambda job: job["benchmarks"]["arithmetic"].get("asked", 0) >= 3, ident)
+    return ident
+
+
+@pytest.mark.engine
+@real_router
+def test_through_sglang_s_router_the_model_has_its_servers_name_and_one_that_dies_costs_nothing(
+    serving, fleet
+):
+    listed = requests.get(f"{fleet.router_url}/v1/models", timeout=5).json()["data"]
+    assert [each["id"] for each in listed] == [eval_router.UNKNOWN]
+    server = serving("--limit", "24", "--requests", "2", stages=False)
+    ident = begun(server, fleet)
+    fleet.processes[1].kill()
+    job = server.until(lambda job: job["status"] in ENDED, ident)
+    told = job["raw_metrics"]["arithmetic"]["delegate"]
+    assert job["model"] == "policy" and job["status"] == "done"
+    assert told["coverage"] == 1 and told["n_errors"] == 0 and told["weights_changed"] == 0
+    first, second = fleet.asked(0), fleet.asked(1)
+    assert first and second and len(set(first + second)) == len(first + second) == 24
+
+
+# The router itself answers /get_model_info for one of its servers alone.
+@pytest.mark.engine
+@real_router
+@pytest.mark.parametrize("n", (0, 1))
+def test_weights_that_change_in_one_server_behind_sglang_s_router_are_noticed(serving, fleet, n):
+    server = serving("--limit", "12", "--requests", "2", stages=False)
+    ident = begun(server, fleet)
+    (fleet.folder / f"weights{n}").write_text("8")
+    job = server.until(lambda job: job["status"] in ENDED, ident)
+    assert job["benchmarks"]["arithmetic"]["weights"] == "7"
+    assert job["raw_metrics"]["arithmetic"]["delegate"]["weights_changed"] == 1
 
 
 # The model's name, and where it is asked

@@ -458,6 +458,11 @@ def test_a_request_that_fits_is_left_alone(narrow):
             -10000,
         ),
         (
+            # vLLM 0.32.0, which itself shortens a reply whose max_tokens alone would fit
+            "max_tokens=4096 cannot be greater than max_model_len=2048. Please request fewer output tokens. (parameter=max_tokens, value=4096)",
+            2048,
+        ),
+        (
             "input length and `max_tokens` exceed context limit: 198000 + 8192 > 200000, decrease input length or `max_tokens`",
             2000,
         ),

@@ -81,6 +81,12 @@ def test_a_line_that_vllm_would_refuse_is_refused_here(found, more, said):
         vllm.command(found, "b", "127.0.0.1", 1, more)
 
 
+def test_a_reasoning_parser_is_only_that_of_the_model_s_own_family(found):
+    assert "--reasoning-parser" not in vllm.command(found, "HuggingFaceTB/SmolLM2", "127.0.0.1", 1)
+    line = vllm.command(found, "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "127.0.0.1", 1)
+    assert line[line.index("--reasoning-parser") + 1] == "nemotron_v3"
+
+
 def test_what_vllm_would_take_passes(found):
     vllm.command(
         found,
@@ -145,6 +151,32 @@ def test_buffers_are_made_for_the_modules_that_the_adapter_has(found):
     path.write_bytes(b"weights")
     with pytest.raises(cli.BadData, match="not a safetensors file"):
         vllm.command(Adapter.load(found.path), "b", "127.0.0.1", 1)
+
+
+def save(path, **shapes):
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        size = 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    head = json.dumps(header).encode()
+    path.write_bytes(len(head).to_bytes(8, "little") + head + bytes(end))
+
+
+def test_an_adapter_of_another_base_is_refused_where_the_base_is_here(found, tmp_path):
+    base = tmp_path / "base"
+    base.mkdir()
+    found.check_base(base)  # nothing is known of it
+    save(base / "model.safetensors", **{"model.q_proj.weight": [6, 4], "model.norm.weight": [4]})
+    half = "base_model.model.model.q_proj.lora_"
+    file = found.path / "adapter_model.safetensors"
+    save(file, **{f"{half}A.weight": [2, 4], f"{half}B.weight": [6, 2]})
+    found.check_base(base)
+    save(file, **{f"{half}A.weight": [2, 8], f"{half}B.weight": [6, 2]})
+    with pytest.raises(
+        cli.BadData, match=r"model.q_proj was trained for a matrix of 8, .* has 4: .*\(maker/base\)"
+    ):
+        found.check_base(base)
 
 
 def test_the_adapter_s_hash_covers_its_scale(found, tmp_path):

@@ -61,7 +61,7 @@ class Queue:
         self.latest: dict[str, Job] = {}  # by key, the last attempt
         self.slots = asyncio.Semaphore(settings.jobs)
         self.admission = asyncio.Lock()
-        self.routers = router.Asker(settings.key_env)
+        self.routers = router.Asker(settings.key_env, settings.allow)
         self.unbroken: set[asyncio.Task[Any]] = set()  # what goes on when whoever asked is gone
         for job in sorted(self._load(), key=lambda job: (job.state["created"], job.id)):
             self._add(job)

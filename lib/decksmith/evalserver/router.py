@@ -20,6 +20,8 @@ from decksmith.core import cli
 HOST = re.compile(r"[0-9A-Za-z._:%-]{1,253}\Z")
 PORTS = {"http": 80, "https": 443}
 ANSWER = 1 << 20  # bytes
+WORKERS = 256  # servers behind one router that are asked
+UNKNOWN = "unknown"  # what sglang's router calls a model that it knows nothing of
 # What asking a router may end in; the last two come of answers that are not what they should be.
 FAILURES = (aiohttp.ClientError, OSError, ValueError, AttributeError, TypeError, RecursionError)
 
@@ -76,16 +78,17 @@ def is_own(address: str) -> bool:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((address, 9))
-        return probe.getsockname()[0] == address
+        return bool(probe.getsockname()[0] == address)
     return False
 
 
 class Asker:
-    """Asks routers, with the key in the environment variable `key_env` if there is one. Used as an
-    asynchronous context manager."""
+    """Asks routers, with the key in the environment variable `key_env` if there is one, and the
+    servers behind them that are this machine's or in `allow`. Used as an asynchronous context
+    manager."""
 
-    def __init__(self, key_env: str | None = None) -> None:
-        self.key_env = key_env
+    def __init__(self, key_env: str | None = None, allow: Iterable[str] = ()) -> None:
+        self.key_env, self.allow = key_env, tuple(allow)
 
     async def __aenter__(self) -> "Asker":
         # No proxy stands between nodes of a cluster.
@@ -118,7 +121,19 @@ class Asker:
         return found if isinstance(found, dict) else None
 
     async def models(self, url: str) -> list[str]:
-        """The names of the models that a router lists. Raises one of FAILURES."""
+        """The names of the models that a router lists, or the servers behind it where it knows
+        none: sglang's calls the model "unknown" unless its servers are sglang's. Raises one of
+        FAILURES."""
+        names = await self._listed(url)
+        if names != [UNKNOWN]:
+            return names
+        servers: list[str] = []
+        with contextlib.suppress(cli.BadData):
+            servers = await self._behind(url)
+        found = await asyncio.gather(*(self._heard(each) for each in servers if each != url))
+        return list(dict.fromkeys(name for each in found for name in each))
+
+    async def _listed(self, url: str) -> list[str]:
         listed = (await self.get(url, "/v1/models") or {}).get("data") or []
         names = [entry.get("id") for entry in listed]
         return [
@@ -127,17 +142,47 @@ class Asker:
             if isinstance(name, str) and name.isprintable() and 0 < len(name) <= 500
         ]
 
-    async def weights(self, urls: list[str], seconds: float = 2.0) -> str | None:
-        """The weight_version that routers say they serve (sglang), one text for all of them; None
-        where one does not say."""
-        found = await asyncio.gather(*(self._weights(url, seconds) for url in urls))
-        said = [each for each in found if each is not None]
-        return ", ".join(dict.fromkeys(said)) if len(said) == len(found) else None
+    async def _heard(self, url: str) -> list[str]:
+        """What a server lists; nothing where it does not answer."""
+        with contextlib.suppress(*FAILURES):
+            return await self._listed(url)
+        return []
 
-    async def _weights(self, url: str, seconds: float) -> str | None:
-        with contextlib.suppress(aiohttp.ClientError, OSError, ValueError, RecursionError):
+    async def _behind(self, url: str, seconds: float = 5.0) -> list[str]:
+        """The servers behind a router that may be asked; the router itself where it names none.
+        Raises cli.BadData where one may not be asked, or one of FAILURES."""
+        listed = (await self.get(url, "/workers", seconds) or {}).get("workers") or []
+        found = [await trusted(str(entry.get("url")), self.allow) for entry in listed[:WORKERS]]
+        return found or [url]
+
+    async def weights(self, urls: list[str], seconds: float = 2.0) -> str | None:
+        """The weight_version of all servers behind some routers (sglang), one text for all of
+        them; None where a router does not say.
+
+        sglang's router hands /get_model_info to one of its servers, always the same one: weights
+        that changed in another would not be noticed. So each server is asked. One that is dead
+        answers nobody, and does not count."""
+        found = await asyncio.gather(*(self._weights(url, seconds) for url in urls))
+        if not all(found):
+            return None
+        return ", ".join(sorted(set().union(*found)))
+
+    async def _weights(self, url: str, seconds: float) -> set[str]:
+        """What the servers behind a router say; empty where none does, or one that answers."""
+        servers = [url]
+        with contextlib.suppress(cli.BadData, *FAILURES):
+            servers = await self._behind(url, seconds)
+        said = await asyncio.gather(*(self._version(each, seconds) for each in servers))
+        alive = {version for version in said if version is not None}
+        return set() if "" in alive else alive
+
+    async def _version(self, url: str, seconds: float) -> str | None:
+        """A server's weight_version, empty where it has none, or None where it does not answer."""
+        try:
             for path in ("/model_info", "/get_model_info"):
                 version = (await self.get(url, path, seconds) or {}).get("weight_version")
                 if version is not None:
                     return str(version)[:200]
-        return None
+        except FAILURES:
+            return None
+        return ""

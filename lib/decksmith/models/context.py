@@ -20,7 +20,7 @@ _SAYS = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length|model's context length"
     r"|available context size|exceed context limit|prompt is too long|maximum prompt length"
     r"|maximum number of tokens allowed|exceeds? the configured limit|`max_new_tokens` must be"
-    r"|supports at most \d+ completion tokens",
+    r"|supports at most \d+ completion tokens|cannot be greater than max_model_len",
     re.IGNORECASE,
 )
 _OVER = r"(?:>|\\u003e)"
@@ -56,7 +56,10 @@ _PROMPT = (
 )
 _TOTAL = (r"you requested (?:about )?(\d+) tokens",)
 _LEAST = (r"at least (\d+) input tokens",)  # vLLM stops counting where it is too much
-_MOST = (r"supports at most (\d+) completion tokens",)
+_MOST = (
+    r"supports at most (\d+) completion tokens",
+    r"cannot be greater than max_model_len=(\d+)",  # vLLM 0.32, which else shortens in silence
+)
 
 
 @dataclass

@@ -70,6 +70,29 @@ class Adapter:
         found = weights.tensors(self.path / "adapter_model.safetensors")
         return {name: tensor for name, tensor in found.items() if ".lora_" in name}
 
+    def check_base(self, base: str | Path) -> None:
+        """Hold the adapter's matrices to those of a base whose folder is here; vLLM would end
+        with a traceback. Raises cli.BadData for an adapter of another base."""
+        sizes = {
+            name.removesuffix(".weight"): tensor.shape
+            for file in sorted(Path(base).glob("*.safetensors"))
+            for name, tensor in weights.tensors(file).items()
+        }
+        if not sizes:
+            return
+        file = self.path / "adapter_model.safetensors"
+        for name, tensor in weights.tensors(file).items():
+            module, _, half = name.removeprefix("base_model.model.").partition(".lora_")
+            axis = {"A.weight": 1, "B.weight": 0}.get(half)
+            if axis is None or module not in sizes or len(tensor.shape) != 2:
+                continue
+            has, wants = sizes[module][axis], tensor.shape[axis]
+            if has != wants:
+                raise cli.BadData(
+                    f"{file}: {module} was trained for a matrix of {wants}, that of {base} has "
+                    f"{has}: the adapter belongs to another base ({self.base}); name that with --base"
+                )
+
 
 def sha256(*paths: Path) -> str:
     """One digest (hex) of some files."""

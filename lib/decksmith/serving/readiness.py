@@ -116,11 +116,13 @@ def probe(url: str) -> dict[str, Any]:
 
 def budget_trouble(url: str) -> str | None:
     """What is wrong with the server's `thinking_token_budget`, or None: older versions ignore it
-    in silence."""
+    in silence. vLLM refuses it where no reasoning parser was named, which is right for a model
+    that does not think."""
     try:
         content, reasoning = ask(url, "base", PROBES[0], 64, thinking_token_budget=1)
     except cli.TryAgain as refusal:
-        return f"refused ({refusal})"
+        _, thought = ask(url, "base", PROBES[0], 64)
+        return f"refused ({refusal})" if thought else None
     return None if content or not reasoning else "ignored"
 
 

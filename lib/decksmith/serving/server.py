@@ -27,6 +27,11 @@ from decksmith.models import embedded, endpoints
 from decksmith.serving import memory, readiness, vllm
 from decksmith.serving.adapter import Adapter, sha256
 
+# vLLM for a machine without a GPU: `make .venv-vllm/.done`. Eager, since kernels want a compiler and
+# minutes; its cache of keys and values in GiB, which else is 4.
+CPU_VLLM = cli.ROOT / ".venv-vllm/bin/vllm"
+CPU_ARGUMENTS = ("--enforce-eager",)
+CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
 PR_SET_PDEATHSIG = 1  # prctl(2)
 Engine = Literal["vllm", "local"]
 
@@ -165,21 +170,24 @@ def _command(
     if engine == "local":
         return _local(adapter, host, port, more)
     base = _base(adapter, base)
+    adapter.check_base(base)
+    binary, settings = shutil.which("vllm"), {}
+    on_cpu = not binary and CPU_VLLM.is_file()
+    if on_cpu:
+        binary, more, settings = str(CPU_VLLM), (*CPU_ARGUMENTS, *more), CPU_ENVIRONMENT
     arguments = vllm.command(adapter, base, host, port, more)
-    memory.check(arguments, adapter)
-    binary = shutil.which("vllm")
+    if not on_cpu:
+        memory.check(arguments, adapter)
     if not binary:
         raise cli.Missing(
-            "vllm is not here; build its image: make image-serve "
-            "(or --engine local, for an adapter of the embedded model)"
+            "vllm is not here; build its image: make image-serve (without a GPU: make .venv-vllm/.done; "
+            "or --engine local, for an adapter of the embedded model)"
         )
     # Kernels are compiled into a node's own disk.
     cache = Path(tempfile.gettempdir()) / f"decksmith-{os.getuid()}-vllm"
     caches = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
-    environment = (
-        {name: str(cache / name.lower()) for name in caches} | _offline(base) | dict(os.environ)
-    )
-    return _Command([binary, *arguments[1:]], environment, base, adapter.sha256)
+    settings = settings | {name: str(cache / name.lower()) for name in caches} | _offline(base)
+    return _Command([binary, *arguments[1:]], settings | dict(os.environ), base, adapter.sha256)
 
 
 def _offline(base: str) -> dict[str, str]:

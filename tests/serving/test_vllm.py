@@ -1,0 +1,419 @@
+"""A real vLLM with the embedded model, on the CPU: `make test-vllm` installs it into .venv-vllm. One server for all tests but the
+last two: a start takes a minute."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import engines
+import pytest
+from decksmith.core import cli
+from decksmith.models import client as chat_client
+from decksmith.models import registry
+from decksmith.serving import readiness, server
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not server.CPU_VLLM.is_file(), reason="no .venv-vllm here: make test-vllm installs it"
+    ),
+]
+
+BASE = cli.ROOT / "data/models/smol"
+TENSORS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+CONTEXT = 2048
+QUESTION = "Write a deck of three slides about bees."
+# What the model's own entry would bring, were it one that thinks and calls tools.
+MORE = (
+    *("--max-model-len", str(CONTEXT)),
+    *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
+    *("--reasoning-config", '{"reasoning_start_str": "<think>", "reasoning_end_str": "</think>"}'),
+)
+
+
+def make_adapter(folder, *, zero=False, rank=8):
+    """A LoRA adapter of the embedded model; `zero`: as training begins, changing nothing."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(BASE, dtype=torch.bfloat16)
+    torch.manual_seed(1)
+    config = LoraConfig(r=rank, lora_alpha=16, target_modules=list(TENSORS), init_lora_weights=zero)
+    get_peft_model(model, config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    return make_adapter(tmp_path_factory.mktemp("tuned"))
+
+
+class Served:
+    """bin/model-serve in a folder of its own, with vLLM behind it."""
+
+    def __init__(self, folder, adapter):
+        self.folder, self.adapter = folder, adapter
+        self.env = {
+            **os.environ,
+            "IMAGES": "off",
+            "DECKSMITH_SERVE": str(folder / "serve"),
+            "HF_HUB_OFFLINE": "1",
+        }
+        self.start()
+
+    def start(self):
+        self.said = open(self.folder / "said", "ab")
+        self.process = subprocess.Popen(
+            serve_command(self.adapter, *MORE), env=self.env, stderr=self.said
+        )
+        found = subprocess.run(
+            [cli.ROOT / "bin/model-wait", "--pid", str(self.process.pid), "--timeout", "580"],
+            env=self.env,
+            capture_output=True,
+            text=True,
+        )
+        assert found.returncode == 0, found.stderr + self.words()
+        self.endpoint = json.loads(found.stdout)
+        self.url = self.endpoint["url"]
+
+    def words(self):
+        return (self.folder / "said").read_text()
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+        status = self.process.wait()
+        self.said.close()
+        return status
+
+    def post(self, path, **body):
+        """(status, answer) of a request."""
+        request = urllib.request.Request(
+            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=300) as reply:
+                return reply.status, json.loads(reply.read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    def chat(self, *messages, **more):
+        body = {"model": "base", "messages": list(messages), "temperature": 0, "max_tokens": 16}
+        return self.post("/chat/completions", **body | more)
+
+    def answered(self):
+        """How many requests the server finished, by its own count."""
+        with urllib.request.urlopen(self.url.removesuffix("/v1") + "/metrics", timeout=30) as reply:
+            text = reply.read().decode()
+        found = re.findall(
+            r'^vllm:request_success_total\{.*finished_reason="(\w+)".*\} (\S+)$', text, re.M
+        )
+        return sum(float(number) for reason, number in found if reason in ("stop", "length"))
+
+    def generate(self, run, records, *flags):
+        """Start chat-generate on some records; its replies go into RUN/out."""
+        run.mkdir(exist_ok=True)
+        source = run / "in.jsonl"
+        source.write_text("".join(json.dumps(record) + "\n" for record in records))
+        with open(source) as stdin, open(run / "out.jsonl", "w") as out:
+            return subprocess.Popen(
+                [cli.ROOT / "bin/chat-generate", "--run", run, *flags],
+                env=self.env,
+                stdin=stdin,
+                stdout=out,
+                stderr=subprocess.DEVNULL,
+            )
+
+
+def serve_command(adapter, *more, base=BASE):
+    words = [cli.ROOT / "bin/model-serve", "--engine", "vllm", "--adapter", adapter]
+    return [*words, "--base", base, "--name", "x", "--", *more]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory, tuned):
+    made = Served(tmp_path_factory.mktemp("served"), tuned)
+    yield made
+    made.kill(signal.SIGTERM)
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def questions(count, name):
+    """Records; in order of their number, so that the first ones are asked first."""
+    return [
+        {"id": f"{name}{n:02d}", "messages": [user(f"Say the number {n} in {name}.")]}
+        for n in range(count)
+    ]
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+# Before anything starts
+
+
+def refused(adapter, tmp_path, **more):
+    """(status, sentence) of a start that is refused."""
+    env = {**os.environ, "IMAGES": "off", "DECKSMITH_SERVE": str(tmp_path / "serve")}
+    done = subprocess.run(
+        serve_command(adapter, *MORE, **more), env=env, capture_output=True, text=True
+    )
+    return done.returncode, done.stderr
+
+
+def test_an_adapter_that_vllm_cannot_load_is_refused_in_a_sentence(tmp_path, tuned):
+    config = json.loads((tuned / "adapter_config.json").read_text())
+
+    def copy(name, **changes):
+        folder = tmp_path / name
+        folder.mkdir()
+        os.link(tuned / "adapter_model.safetensors", folder / "adapter_model.safetensors")
+        (folder / "adapter_config.json").write_text(json.dumps(config | changes))
+        return folder
+
+    large, bare = copy("large", r=600), copy("bare")
+    (bare / "adapter_model.safetensors").unlink()
+    assert refused(large, tmp_path) == (
+        65,
+        f"model-serve: {large}: its rank is 600, more than vLLM takes\n",
+    )
+    status, words = refused(bare, tmp_path)
+    assert status == 69 and "adapter_model.safetensors is not there; model-export" in words
+    other = make_base(tmp_path / "other")
+    status, words = refused(tuned, tmp_path, base=other)
+    assert status == 65 and "the adapter belongs to another base" in words
+    assert "Traceback" not in words
+
+
+def make_base(folder):
+    """A llama that is narrower than the embedded one."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+# What is served
+
+
+def test_the_endpoint_file_says_what_is_served_and_the_two_names_differ(served):
+    assert served.endpoint["engine"].startswith("vllm 0.32.0")
+    assert served.endpoint["base"] == str(BASE) and served.endpoint["probe"]["differ"]
+    assert "thinking_token_budget" not in served.words()  # a model that does not think
+
+
+def test_both_names_answer_64_requests_in_flight_once_each(served, tmp_path):
+    before = served.answered()
+    for name in ("base", "tuned"):
+        run = tmp_path / name
+        flags = ("--model", name, "--max-tokens", "3", "--temperature", "0", "--jobs", "64")
+        assert served.generate(run, questions(64, "words"), *flags).wait() == 0
+        replies = lines(run / "out.jsonl")
+        assert [each["id"] for each in replies] == [f"words{n:02d}" for n in range(64)]
+        assert all(each["gen"]["text"] for each in replies)
+        assert {each["gen"]["model"]["served"]["base"] for each in replies} == {str(BASE)}
+    assert served.answered() - before == 128
+    said = [
+        [each["gen"]["text"] for each in lines(tmp_path / name / "out.jsonl")]
+        for name in ("base", "tuned")
+    ]
+    assert said[0] != said[1]
+
+
+def test_a_client_that_is_killed_asks_nothing_twice_that_it_has(served, tmp_path):
+    run, records = tmp_path / "run", questions(24, "French")
+    flags = ("--model", "tuned", "--max-tokens", "6", "--temperature", "0", "--jobs", "4")
+    client = served.generate(run, records, *flags)
+    journal = run / "journal/gen.jsonl"
+    until(lambda: journal.exists() and len(journal.read_bytes().splitlines()) >= 6)
+    client.kill()
+    client.wait()
+    kept = journal.read_bytes()
+    kept = kept[: kept.rfind(b"\n") + 1]
+    until(lambda: running(served) == 0)
+    before = served.answered()
+    assert served.generate(run, records, *flags).wait() == 0
+    assert served.answered() - before == 24 - len(kept.splitlines())
+    assert journal.read_bytes().startswith(kept)
+    assert sorted(each["id"] for each in lines(journal)) == [each["id"] for each in records]
+
+
+def running(served):
+    with urllib.request.urlopen(served.url.removesuffix("/v1") + "/metrics", timeout=30) as reply:
+        text = reply.read().decode()
+    return sum(map(float, re.findall(r"^vllm:num_requests_running\{.*\} (\S+)$", text, re.M)))
+
+
+def until(check, seconds=300):
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_what_does_not_fit_the_context_is_the_models_fault_and_no_crash(served, tmp_path):
+    long = [{"id": "long", "messages": [user("bee " * 3000)]}]
+    flags = ("--model", "base", "--temperature", "0")
+    served.generate(tmp_path / "long", long, *flags, "--max-tokens", "8").wait()
+    error = lines(tmp_path / "long/out.jsonl")[0]["gen"]["error"]
+    assert (error["kind"], error["class"]) == ("model", "context-overflow")
+    assert error["context"] == CONTEXT
+    much = [{"id": "much", "messages": [user("Say yes.")]}]
+    served.generate(tmp_path / "much", much, *flags, "--max-tokens", "9000").wait()
+    error = lines(tmp_path / "much/out.jsonl")[0]["gen"]["error"]
+    assert (error["kind"], error["class"]) == ("model", "context-overflow")
+    # Prompt and reply that only together are too long: this vLLM shortens the reply and says nothing.
+    status, reply = served.chat(user("bee " * 1900), max_tokens=200, ignore_eos=True)
+    assert status == 200 and reply["choices"][0]["finish_reason"] == "length"
+    assert reply["usage"]["total_tokens"] == CONTEXT
+    assert served.chat(user("Say yes."))[0] == 200
+
+
+def test_a_reply_is_streamed_word_by_word_and_is_the_same(served):
+    pieces = []
+
+    async def go():
+        entry = registry.Model("tuned", served.url, "tuned")
+        client = chat_client.Client(entry, jobs=1)
+        sampling = {"temperature": 0, "max_tokens": 16}
+        try:
+            return await client.stream(
+                [user(QUESTION)], sampling, heard=lambda kind, piece: pieces.append((kind, piece))
+            )
+        finally:
+            await client.close()
+
+    reply = asyncio.run(go())
+    whole = served.chat(user(QUESTION), model="tuned")[1]["choices"][0]["message"]["content"]
+    assert len(pieces) > 4 and "".join(piece for _, piece in pieces) == reply.text == whole
+    assert reply.usage["completion_tokens"] == 16
+
+
+def test_a_thinking_budget_ends_the_thought(served):
+    begun = {"role": "assistant", "content": "<think>\n"}
+    more = {"add_generation_prompt": False, "continue_final_message": True}
+
+    def said(**budget):
+        status, reply = served.chat(user(QUESTION), begun, **more, **budget)
+        assert status == 200
+        return reply["choices"][0]["message"]["content"]
+
+    assert "</think>" not in said()
+    assert "</think>" in said(thinking_token_budget=3)
+    assert said(thinking_token_budget=0).startswith("</think>")
+
+
+def test_a_tool_is_called(served):
+    parameters = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "enum": ["Bern"]}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    tool = {"name": "weather", "description": "Weather of a city", "parameters": parameters}
+    status, reply = served.chat(
+        user("What is the weather in Bern?"),
+        tools=[{"type": "function", "function": tool}],
+        tool_choice="required",
+        max_tokens=200,
+    )
+    assert status == 200
+    assert reply["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "weather"
+
+
+def test_a_beginning_is_continued_and_plain_text_completed(served):
+    begun = {"role": "assistant", "content": "---\ntheme: seriph\n"}
+    status, reply = served.chat(
+        user(QUESTION), begun, add_generation_prompt=False, continue_final_message=True
+    )
+    text = reply["choices"][0]["message"]["content"]
+    assert status == 200 and text and not text.startswith("---\ntheme: seriph\n")
+    status, reply = served.post(
+        "/completions", model="tuned", prompt="The bee", max_tokens=4, temperature=0
+    )
+    assert status == 200 and reply["usage"]["completion_tokens"] == 4
+
+
+# Three engines
+
+
+def test_three_engines_write_the_same_tokens_or_part_where_two_are_nearly_as_good(
+    served, tuned, tmp_path
+):
+    found = engines.compare(served.url, tuned, tmp_path)
+    counts = [[one["prompt_tokens"] for one in replies] for replies in found.values()]
+    assert counts[0] == counts[1] == counts[2]  # they read the same prompts
+    for engine, largest in (("transformers", 0.5), ("vllm", 0.5), ("embedded", 2.0)):
+        for one in found[engine]:
+            assert one["gap"] is None or one["gap"] <= largest, (engine, one)
+    if page := os.environ.get("DECKSMITH_ENGINES"):
+        Path(page).write_text(engines.page(found))
+    print(engines.page(found))
+
+
+# Ends and beginnings
+
+
+def test_after_a_server_was_killed_the_next_one_is_asked_only_what_is_missing(served, tmp_path):
+    run, records = tmp_path / "run", questions(24, "German")
+    flags = ("--model", "tuned", "--max-tokens", "6", "--temperature", "0", "--jobs", "4")
+    client = served.generate(run, records, *flags, "--retries", "0", "--patience", "5")
+    journal = run / "journal/gen.jsonl"
+    until(lambda: journal.exists() and len(journal.read_bytes().splitlines()) >= 6)
+    pids = tree(served.process.pid)
+    assert len(pids) >= 3  # model-serve, vLLM's server, its engine
+    served.kill()
+    assert client.wait() == 75
+    until(lambda: not any(alive(pid) for pid in pids), 60)
+    good = [each for each in lines(journal) if "error" not in each["gen"]]
+    served.start()
+    before = served.answered()
+    assert served.generate(run, records, *flags).wait() == 0
+    assert served.answered() - before == 24 - len(good)
+    replies = lines(run / "out.jsonl")
+    assert len(replies) == 24 and all(each["gen"]["text"] for each in replies)
+
+
+def tree(pid):
+    """A process and all its descendants."""
+    found = [pid]
+    for one in found:
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{one}/task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_an_adapter_that_changes_nothing_is_not_served(tmp_path):
+    status, words = refused(make_adapter(tmp_path / "zero", zero=True), tmp_path)
+    assert status == 65 and "base and tuned answer alike; the adapter changes nothing" in words
+    assert not list((tmp_path / "serve").glob("*.json"))
+    assert readiness.NAMES == ("base", "tuned")
