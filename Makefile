@@ -17,8 +17,9 @@ ifndef V
 endif
 
 -include config.mk
-# Who is asked: models by their names in assets/models.toml.
-MODEL ?= smol smol-outline
+# Who is asked: models by their names in assets/models.toml. `reference` is none: decks that people
+# wrote (data/reference), read from a folder.
+MODEL ?= smol smol-outline reference
 # What they are asked, and by which judge and weights (assets/protocols); the prompts, of which a
 # protocol takes some.
 PROTOCOL ?= offline
@@ -90,6 +91,8 @@ $(PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/prompts.j
 	mv $@.$$$$.tmp $@
 	# A deck without a score through no fault of its model's is done again by the next make: older than its prompts.
 	! grep -qE '"kind":"(renderer|judge|infra)"' $@ || touch -t 197001020000 $@
+
+results/runs/reference/scores.jsonl: $(wildcard data/reference/*.md)
 
 $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(RULES) %/$(FOR_RUN) | run-tools
 	$(call SAY,$(@D): prompts of $(PROTOCOL)$(LIMIT:%=$(comma) %))
@@ -217,7 +220,7 @@ finetuned: run-tools
 # times. What MODEL is held against: BASE.
 # JUDGE: an entry of assets/models.toml in place of the benchmarks' own judge. SHOTS=worked.jsonl:
 # with worked examples (bench-prompt --help).
-# smol-outline is left out: it can write decks and nothing else.
+# smol-outline and reference are left out: they have decks and nothing else.
 BENCH ?= arithmetic instructions humaneval
 BASE ?= base
 JUDGE ?=
@@ -225,7 +228,7 @@ SHOTS ?=
 # The largest loss that `regressions` lets stay open; else each benchmark's own (0.02 where its
 # file names none).
 MARGIN ?=
-BENCHES := $(foreach model,$(filter-out smol-outline,$(MODEL)),$(subst :,@,$(patsubst %,bench/$(model)/%,$(filter-out slidevbench%,$(BENCH)))))
+BENCHES := $(foreach model,$(filter-out smol-outline reference,$(MODEL)),$(subst :,@,$(patsubst %,bench/$(model)/%,$(filter-out slidevbench%,$(BENCH)))))
 
 .PHONY: bench bench-merge regressions $(BENCHES)
 ## bench: general benchmarks of MODEL: asked, graded, summarized

@@ -209,3 +209,29 @@ def test_the_embedded_model_needs_no_key_and_no_network(tmp_path):
     assert found["render"]["status"] == "ok" and len(found["render"]["slides"]) >= 4
     assert found["judge"]["judge"] == "offline-v3"
     assert not found["score"]["floored"]
+
+
+def test_decks_of_a_folder_are_reported_beside_a_model_and_an_edit_makes_them_anew(root):
+    registry = root / "assets/models.toml"
+    registry.write_text(
+        registry.read_text()
+        + '[mine]\nlabel = "Mine"\ncolor = "#993366"\nbase_url = "files:decks/"\nslug = "mine"\n'
+    )
+    (root / "decks").mkdir()
+    rows = core(2)
+    deck = "---\ntheme: default\n---\n\n# {}\n\n---\n\n# Two\n\n---\n\n# Three\n"
+    for row in rows:
+        (root / f"decks/{row['id']}.md").write_text(deck.format("One"))
+    done = baseline(root, "MODEL=fake mine", "LIMIT=2")
+    assert done.returncode == 0, done.stdout
+    assert "Mine" in (root / "results/reports/offline/index.html").read_text()
+    before = scores(root, "mine")
+    assert asked(root) == 2 and all(row["gen"]["usage"]["cost"] == 0 for row in before)
+    assert [row["render"]["expected"] for row in before] == [3, 3]
+    asked_for = [row["id"] for row in before]
+    (root / f"decks/{asked_for[0]}.md").unlink()
+    (root / "results/runs/mine/scores.jsonl").unlink()
+    missing = baseline(root, "MODEL=fake mine", "LIMIT=2")
+    assert missing.returncode == 0, missing.stdout
+    assert f"{asked_for[0]}: infra fault, no-file" in missing.stdout
+    assert [row["score"]["overall"] is None for row in scores(root, "mine")] == [True, False]
