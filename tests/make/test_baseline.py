@@ -211,14 +211,14 @@ def test_the_embedded_model_needs_no_key_and_no_network(tmp_path):
     assert not found["score"]["floored"]
 
 
-def test_decks_of_a_folder_are_reported_beside_a_model_and_an_edit_makes_them_anew(root):
+def test_decks_of_a_folder_are_reported_beside_a_model_and_one_that_is_missing_is_named(root):
     registry = root / "assets/models.toml"
     registry.write_text(
         registry.read_text()
         + '[mine]\nlabel = "Mine"\ncolor = "#993366"\nbase_url = "files:decks/"\nslug = "mine"\n'
     )
     (root / "decks").mkdir()
-    rows = core(2)
+    rows = core(4)  # of which LIMIT draws two
     deck = "---\ntheme: default\n---\n\n# {}\n\n---\n\n# Two\n\n---\n\n# Three\n"
     for row in rows:
         (root / f"decks/{row['id']}.md").write_text(deck.format("One"))
@@ -232,6 +232,7 @@ def test_decks_of_a_folder_are_reported_beside_a_model_and_an_edit_makes_them_an
     (root / f"decks/{asked_for[0]}.md").unlink()
     (root / "results/runs/mine/scores.jsonl").unlink()
     missing = baseline(root, "MODEL=fake mine", "LIMIT=2")
-    assert missing.returncode == 0, missing.stdout
+    assert missing.returncode != 0
+    assert "nothing can be said: Mine: 1 of 2 decks have no score" in missing.stdout
     assert f"{asked_for[0]}: infra fault, no-file" in missing.stdout
     assert [row["score"]["overall"] is None for row in scores(root, "mine")] == [True, False]
