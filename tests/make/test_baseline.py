@@ -222,17 +222,17 @@ def test_decks_of_a_folder_are_reported_beside_a_model_and_one_that_is_missing_i
     deck = "---\ntheme: default\n---\n\n# {}\n\n---\n\n# Two\n\n---\n\n# Three\n"
     for row in rows:
         (root / f"decks/{row['id']}.md").write_text(deck.format("One"))
-    done = baseline(root, "MODEL=fake mine", "LIMIT=2")
-    assert done.returncode == 0, done.stdout
-    assert "Mine" in (root / "results/reports/offline/index.html").read_text()
-    before = scores(root, "mine")
-    assert asked(root) == 2 and all(row["gen"]["usage"]["cost"] == 0 for row in before)
-    assert [row["render"]["expected"] for row in before] == [3, 3]
-    asked_for = [row["id"] for row in before]
-    (root / f"decks/{asked_for[0]}.md").unlink()
-    (root / "results/runs/mine/scores.jsonl").unlink()
+    late = root / "decks/p015.md"  # one of the two
+    late.unlink()
     missing = baseline(root, "MODEL=fake mine", "LIMIT=2")
     assert missing.returncode != 0
+    assert "p015: infra fault, no-file" in missing.stdout
     assert "nothing can be said: Mine: 1 of 2 decks have no score" in missing.stdout
-    assert f"{asked_for[0]}: infra fault, no-file" in missing.stdout
-    assert [row["score"]["overall"] is None for row in scores(root, "mine")] == [True, False]
+    late.write_text(deck.format("Late"))
+    done = baseline(root, "MODEL=fake mine", "LIMIT=2")
+    assert done.returncode == 0, done.stdout
+    page = (root / "results/reports/offline/index.html").read_text()
+    assert "4 decks: 2 by 1 model, 2 from a folder" in page
+    found = scores(root, "mine")
+    assert asked(root) == 2 and [row["render"]["expected"] for row in found] == [3, 3]
+    assert all(row["gen"]["usage"]["cost"] == 0 for row in found)

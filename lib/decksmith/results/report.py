@@ -52,11 +52,10 @@ def page(out: Path, runs: list[Record], training: Path | None = None) -> dict[st
         number=lambda value: "–" if value is None else text.figure(value),
         place=lambda value: round(4 + 98 * (value - 1), 1),
     )  # 1 to 5 on the card's track
-    decks = sum(len(run["records"]) for run in runs)
     stream.write(
         out / "index.html",
         template.render(
-            counted=f"{decks} deck{'s' * (decks != 1)} by {len(runs)} model{'s' * (len(runs) != 1)}",
+            counted=_counted(runs),
             honest=_honest(runs),
             overall=titles(runs)["overall"],
             title=" and ".join(run["label"] for run in runs)
@@ -85,7 +84,21 @@ def page(out: Path, runs: list[Record], training: Path | None = None) -> dict[st
             data=pages.data(_data(runs, pictures)),
         ),
     )
-    return {"decks": decks, **done}
+    return {"decks": sum(len(run["records"]) for run in runs), **done}
+
+
+def _counted(runs: list[Record]) -> str:
+    """How many decks there are, by models and, where nobody was asked, from folders."""
+    read = [run for run in runs if run["summary"]["model"].get("files")]
+    models = len(runs) - len(read)
+    decks, others = (sum(len(run["records"]) for run in some) for some in (runs, read))
+    total = f"{decks} deck{'s' * (decks != 1)}"
+    by = f"by {models} model{'s' * (models != 1)}"
+    if not read:
+        return f"{total} {by}"
+    if not models:
+        return f"{total} from a folder"
+    return f"{total}: {decks - others} {by}, {others} from a folder"
 
 
 def _honest(runs: list[Record]) -> str:
