@@ -17,8 +17,9 @@ ifndef V
 endif
 
 -include config.mk
-# Who is asked: models by their names in assets/models.toml.
-MODEL ?= smol smol-outline
+# Who is asked: models by their names in assets/models.toml. `reference` is none: decks that people
+# wrote for the first twelve prompts (data/reference), read from a folder.
+MODEL ?= smol smol-outline $(REFERENCE)
 # What they are asked, and by which judge and weights (assets/protocols); the prompts, of which a
 # protocol takes some. PROMPTS=mine.txt: your own, a request a line (docs/prompts.md).
 PROTOCOL ?= offline
@@ -27,6 +28,9 @@ PROMPTS ?= data/prompts.jsonl
 # pair, which writes on your CPU,
 # takes a dozen unless told otherwise.
 LIMIT ?= $(if $(filter file,$(origin MODEL)),12)
+FIRST := 1 2 3 4 5 6 7 8 9 10 11 12
+REFERENCE := $(if $(and $(filter offline,$(PROTOCOL)),$(filter data/prompts.jsonl,$(PROMPTS)),$(filter \
+  $(FIRST),$(LIMIT))),reference)
 # How fast: requests in flight (else the registry's number), and the second of four parts (2/4),
 # in a folder of its own, for an
 # array of jobs; make merge joins the parts.
@@ -109,6 +113,8 @@ $(PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/prompts.j
 .PHONY: agreed
 agreed: $(PARTS:%=%/prompts.jsonl) | run-tools
 	bin/within tools python3 -m decksmith.results.spending --protocol $(PROTOCOL) $(BUDGET:%=--budget %) $(PARTS)
+
+results/runs/reference/$(UNDER)/scores.jsonl: $(wildcard data/reference/*.md)
 
 $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(RULES) %/$(FOR_RUN) | run-tools
 	$(call SAY,$(@D): prompts of $(PROTOCOL)$(LIMIT:%=$(comma) %))
@@ -289,7 +295,7 @@ finetuned: run-tools
 # times. What MODEL is held against: BASE.
 # JUDGE: an entry of assets/models.toml in place of the benchmarks' own judge. SHOTS=worked.jsonl:
 # with worked examples (bench-prompt --help).
-# smol-outline is left out: it can write decks and nothing else.
+# smol-outline and reference are left out: they have decks and nothing else.
 BENCH ?= arithmetic instructions humaneval
 BASE ?= base
 JUDGE ?=
@@ -297,7 +303,7 @@ SHOTS ?=
 # The largest loss that `regressions` lets stay open; else each benchmark's own (0.02 where its
 # file names none).
 MARGIN ?=
-BENCHES := $(foreach model,$(filter-out smol-outline,$(MODEL)),$(subst :,@,$(patsubst %,bench/$(model)/%,$(filter-out slidevbench%,$(BENCH)))))
+BENCHES := $(foreach model,$(filter-out smol-outline reference,$(MODEL)),$(subst :,@,$(patsubst %,bench/$(model)/%,$(filter-out slidevbench%,$(BENCH)))))
 
 .PHONY: bench bench-merge regressions $(BENCHES)
 ## bench: general benchmarks of MODEL: asked, graded, summarized

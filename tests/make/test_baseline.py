@@ -262,3 +262,30 @@ def test_the_embedded_model_needs_no_key_and_no_network(tmp_path):
     assert found["render"]["status"] == "ok" and len(found["render"]["slides"]) >= 4
     assert found["judge"]["judge"] == "offline-v3"
     assert not found["score"]["floored"]
+
+
+def test_decks_of_a_folder_are_reported_beside_a_model_and_one_that_is_missing_is_named(root):
+    registry = root / "assets/models.toml"
+    registry.write_text(
+        registry.read_text()
+        + '[mine]\nlabel = "Mine"\ncolor = "#993366"\nbase_url = "files:decks/"\nslug = "mine"\n'
+    )
+    (root / "decks").mkdir()
+    rows = core(4)  # of which LIMIT draws two
+    deck = "---\ntheme: default\n---\n\n# {}\n\n---\n\n# Two\n\n---\n\n# Three\n"
+    for row in rows:
+        (root / f"decks/{row['id']}.md").write_text(deck.format("One"))
+    late = root / "decks/p015.md"  # one of the two
+    late.unlink()
+    missing = baseline(root, "MODEL=fake mine", "LIMIT=2")
+    assert missing.returncode != 0
+    assert "p015: infra fault, no-file" in missing.stdout
+    assert "nothing can be said: Mine: 1 of 2 decks have no score" in missing.stdout
+    late.write_text(deck.format("Late"))
+    done = baseline(root, "MODEL=fake mine", "LIMIT=2")
+    assert done.returncode == 0, done.stdout
+    page = (root / "results/reports/offline/index.html").read_text()
+    assert "4 decks: 2 by 1 model, 2 from a folder" in page
+    found = scores(root, "mine")
+    assert asked(root) == 2 and [row["render"]["expected"] for row in found] == [3, 3]
+    assert all(row["gen"]["usage"]["cost"] == 0 for row in found)

@@ -158,6 +158,15 @@ def models(report: Report, names: Iterable[str]) -> None:
         )
         if entry is None:
             continue
+        if entry["base_url"].startswith("files:"):  # nobody to ask
+            folder = entry["base_url"].removeprefix("files:").strip()
+            report.line(
+                (ROOT / folder).is_dir(),
+                name,
+                f"decks of {folder}",
+                f"mkdir {folder}, or name another",
+            )
+            continue
         variable = entry.get("key_env")
         if variable and not report.line(
             os.environ.get(variable),

@@ -48,6 +48,8 @@ class By(TypedDict):
         "proof, but a provider can look them up",
     ]
     cached: Annotated[NotRequired[bool], "an earlier run had rendered the same deck (`render`)"]
+    files: Annotated[NotRequired[str], "the file that was read in place of a reply (`gen`)"]
+    sha256: Annotated[NotRequired[str], "of that file (`gen`)"]
 
 
 Error = TypedDict(
@@ -133,6 +135,7 @@ class Asked(TypedDict):
         NotRequired[Served],
         "where a server of `make serve` answered; a reply of another adapter is never used again",
     ]
+    files: Annotated[NotRequired[str], "the folder of decks that were read in place of replies"]
 
 
 class Sample(TypedDict):

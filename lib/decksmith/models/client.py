@@ -329,6 +329,11 @@ class Client:
         async with self.lock:
             if self.pool is None:
                 url = self.model.base_url
+                if url.startswith(registry.FILES):
+                    raise cli.BadConfig(
+                        f"{self.model.name} is a folder of decks ({url}) and answers nothing; "
+                        "chat-generate reads it, `make baseline` reports it"
+                    )
                 find: Callable[[], list[str]] | None = url.split if " " in url else None
                 if url == "engine:":
                     self.lease = await asyncio.to_thread(embedded.lease)

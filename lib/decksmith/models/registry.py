@@ -8,6 +8,7 @@ from decksmith.core import cli
 from decksmith.core.records import Record
 
 REGISTRY = cli.ROOT / "assets" / "models.toml"
+FILES = "files:"  # of a base_url: what follows is a folder of finished decks (models/files.py)
 FIELDS = {
     "label",
     "color",
@@ -45,7 +46,9 @@ class Model:
     """One entry of assets/models.toml, or an endpoint named by --base-url and --slug."""
 
     name: str
-    base_url: str  # an address, several with blanks between them, "engine:" (the embedded model) or "serve:" (whatever model-serve runs)
+    # An address, several with blanks between them, "engine:" (the embedded model), "serve:" (whatever model-serve runs) or
+    # "files:FOLDER/" (decks that are there already).
+    base_url: str
     slug: str
     label: str = ""
     color: str = "#555555"

@@ -48,7 +48,7 @@ def page(out: Path, runs: list[Record], training: Path | None = None) -> dict[st
     many = f"{len(runs)} models" if len(runs) > 2 else " and ".join(run["label"] for run in runs)
     shown = [name for name in drawn if "-dark" not in name]
     said = dict(
-        counted=f"{decks} deck{'s' * (decks != 1)} by {len(runs)} model{'s' * (len(runs) != 1)}",
+        counted=_counted(runs),
         honest=_honest(runs),
         overall=titles(runs)["overall"],
         title=many,
@@ -66,6 +66,20 @@ def page(out: Path, runs: list[Record], training: Path | None = None) -> dict[st
     )
     stream.write(out / "index.html", _html(said, _data(runs, pictures)))
     return {"decks": decks, **done}
+
+
+def _counted(runs: list[Record]) -> str:
+    """How many decks there are, by models and, where nobody was asked, from folders."""
+    read = [run for run in runs if run["summary"]["model"].get("files")]
+    models = len(runs) - len(read)
+    decks, others = (sum(len(run["records"]) for run in some) for some in (runs, read))
+    total = f"{decks} deck{'s' * (decks != 1)}"
+    by = f"by {models} model{'s' * (models != 1)}"
+    if not read:
+        return f"{total} {by}"
+    if not models:
+        return f"{total} from a folder"
+    return f"{total}: {decks - others} {by}, {others} from a folder"
 
 
 def _html(said: Record, data: Record) -> str:

@@ -270,8 +270,8 @@ def _model(record: Record) -> Record | None:
     model = (record.get("gen") or {}).get("model")
     if not model:
         return None
-    served = {"served": model["served"]} if model.get("served") else {}
-    return {"name": model.get("name"), "slug": model.get("slug"), **served}
+    more = {key: model[key] for key in ("served", "files") if model.get(key)}
+    return {"name": model.get("name"), "slug": model.get("slug"), **more}
 
 
 def _judge(record: Record) -> Any:

@@ -205,18 +205,22 @@ def _scored_by_all(runs: list[Record]) -> list[dict[str, Record]]:
 def asked_table(runs: list[Record], compared: Record) -> Table:
     """How the models were asked; a row for each setting that differs."""
     labels = [run["label"] for run in runs]
-    silent = [run["label"] for run in runs if not settings(run)]
+    read = [run["label"] for run in runs if run["summary"]["model"].get("files")]
+    silent = [run["label"] for run in runs if not settings(run) and run["label"] not in read]
     rows = [
         [entry["setting"], *(_setting(entry["values"], label) for label in labels)]
         for entry in compared["asked"]
     ]
     if not rows:
-        same = ["unknown" if label in silent else "the same" for label in labels]
+        known = dict.fromkeys(silent, "unknown") | dict.fromkeys(read, "not asked")
+        same = [known.get(label, "the same") for label in labels]
         rows = [["every setting", *same]]
     note = f"What was sent to {text.listed(silent)} is not recorded." if silent else ""
     hashes = {run["summary"]["asked"]["sha256"] for run in runs}
     if len(hashes) == 1 and None not in hashes:
         note = "All requests are the same but for the model's name."
+    if read:
+        note += f" {text.listed(read)}: read from a folder; nobody was asked."
     return ASKED, ["Setting", *labels], rows, note
 
 
