@@ -18,7 +18,7 @@ PROMPTS = (
     "What is compound interest?",
     "Name three rivers of Europe and say where they end.",
     "Explain in two sentences why the sky is blue.",
-    "Write a short poem about a lighthouse.",
+    "What is the capital of France, and which river runs through it?",
     "Which numbers between one and ten are prime?",
 )
 NAMES = {

@@ -364,7 +364,7 @@ def test_three_engines_write_the_same_tokens_or_part_where_two_are_nearly_as_goo
     found = engines.compare(served.url, tuned, tmp_path)
     counts = [[one["prompt_tokens"] for one in replies] for replies in found.values()]
     assert counts[0] == counts[1] == counts[2]  # they read the same prompts
-    for engine, largest in (("transformers", 0.5), ("vllm", 0.5), ("embedded", 2.0)):
+    for engine, largest in (("transformers", 0.5), ("vllm", 0.5), ("embedded", 1.0)):
         for one in found[engine]:
             assert one["gap"] is None or one["gap"] <= largest, (engine, one)
     if page := os.environ.get("DECKSMITH_ENGINES"):
