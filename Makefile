@@ -44,7 +44,7 @@ IMAGES ?= auto
 export IMAGES
 
 # The protocol's file, and that which it extends.
-RULES := assets/protocols/$(PROTOCOL).toml
+RULES := $(wildcard assets/protocols/$(PROTOCOL).toml)
 RULES += $(patsubst %,assets/protocols/%.toml,$(shell sed -n 's/^extends = "\(.*\)"$$/\1/p' \
   $(RULES) 2> /dev/null))
 # A run lies by its model, its protocol and, where they are not ours, its prompts: none overwrites another.
@@ -115,10 +115,20 @@ $(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(RULES) %/$(FOR_RUN) | 
 	$(OWN) bin/record-sample --protocol $(PROTOCOL) $(if $(LIMIT),--shuffle --limit $(LIMIT)) $(SHARD:%=--shard %) $(if $(OWN),,< $<) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
 
-$(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT):
+$(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT): | named
 	mkdir -p $(@D)
 	rm -f $(@D)/.for-*
 	touch $@
+
+# A name that is not there is said before anything is made, fetched or asked.
+.PHONY: named
+named:
+	models=$$(sed -n 's/^\["*\([^]"]*\)"*\].*/\1/p' assets/models.toml | tr '\n' ' ')
+	protocols=$$(cd assets/protocols; ls *.toml | sed 's/\.toml$$//' | tr '\n' ' ')
+	for name in $(MODEL); do
+	  [[ " $$models" == *" $$name "* ]] || { echo "There is no model $$name in assets/models.toml. Type MODEL=NAME with one of: $$models" >&2; exit 78; }
+	done
+	[[ " $$protocols" == *" $(PROTOCOL) "* ]] || { echo "There is no protocol $(PROTOCOL) in assets/protocols. Type PROTOCOL=NAME with one of: $$protocols" >&2; exit 78; }
 
 .PHONY: shard merge
 ## shard: part SHARD=2/4 of MODEL's runs, for an array of jobs
@@ -196,14 +206,17 @@ corpus: run-tools .venv/.synth .venv/.local assets/engine/node_modules/.done
 
 # With PUSH=1 HF_TOKEN is needed; the repository is private unless PUBLIC=1.
 ## push: data/chat against REPO=owner/name on the Hub; PUSH=1 sends it
-push: .venv/.hub
+push: $(if $(REPO),.venv/.hub)
+	[ -n "$(REPO)" ] || { echo "REPO says where: make push REPO=owner/name" >&2; exit 2; }
 	bin/hub-push data/chat --repo $(REPO) $(if $(PUSH),--push) $(if $(PUBLIC),--public)
 
 ##@ Train
-# The recipe (assets/recipes), the run's folder, the chat rows, and who trains: nemo-rl on 2 x 8
-# GPUs through Slurm, or peft on this machine.
-RECIPE ?= $(if $(filter peft,$(TRAINER)),smol-lora,nemotron-nano-lora)
-SFT ?= results/sft/$(RECIPE)
+# The recipe (assets/recipes), the run's folder, the chat rows, and who trains: nemo-rl through
+# Slurm, or trl on this machine. BASE=Qwen/Qwen3-8B: another model than the recipe's, with the
+# recipe of its family (assets/recipes/families.toml).
+OTHER := $(if $(filter command environment,$(origin BASE)),$(BASE))
+RECIPE ?= $(if $(filter trl,$(TRAINER)),smol-lora,$(if $(OTHER),,nemotron-nano-lora))
+SFT ?= results/sft/$(if $(OTHER),$(subst .,_,$(notdir $(OTHER))),$(RECIPE))
 DATA ?= data/chat
 TRAINER ?= nemo-rl
 # SET="sft.max_num_epochs=3 ..": over the recipe; STEPS=2: a trial. HOST=login[:folder]: submit
@@ -217,13 +230,21 @@ DRY ?=
 
 .PHONY: sft
 ## sft: an adapter from DATA by RECIPE: checked, trained, exported
-sft: .venv/.corpus $(if $(filter peft,$(TRAINER)),.venv/.train) $(if \
+sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
   $(filter smol%,$(RECIPE)),.venv/.train .venv/.local)
-	$(call SAY,$(SFT): $(RECIPE) on $(DATA))
+	$(if $(filter trl nemo-rl,$(TRAINER)),,$(error TRAINER is $(TRAINER); it is trl or nemo-rl))
+	$(call SAY,$(SFT): $(RECIPE) $(OTHER) on $(DATA))
 	$(SITE)
-	bin/sft-config --recipe $(RECIPE) --data $(DATA) --run $(SFT) $(STEPS:%=sft.max_num_steps=%) $(SET)
+	made=$$(bin/sft-config $(RECIPE:%=--recipe %) $(OTHER:%=--base %) --data $(DATA) --run $(SFT) $(STEPS:%=sft.max_num_steps=%) $(SET))
+	echo "$$made"
+	# What the adapter touches is counted where the trainer's own code is; without its image it is assumed.
+	rm -f $(SFT)/model.json
+	$(if $(filter trl,$(TRAINER)),,if [ -f containers/train.sif ]; then
+	  model=$$(sed 's/.*"model": "\([^"]*\)".*/\1/' <<< "$$made")
+	  bin/within train python3 -m decksmith.training.count "$$model" > $(SFT)/model.json || rm $(SFT)/model.json
+	fi)
 	bin/sft-check --run $(SFT) --preview 1 $(if $(HOST),--elsewhere) > $(SFT)/check.json$(if $(DRY), || [ $$? = 69 ])
-	$(if $(filter peft,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
+	$(if $(filter trl,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
 	$(if $(DRY),,bin/model-export --run $(SFT))
 
 .PHONY: smoke
@@ -237,19 +258,25 @@ smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modu
 	exit $$status
 
 ##@ Serve and compare
-# ADAPTER: a PEFT folder. ENGINE=local: the embedded model. SBATCH=sbatch: as a job, of SERVERS
-# replicas.
+# ADAPTER: a PEFT folder. ENGINE=local: the embedded model. BASE=folder: where its base lies. SBATCH=
+# sbatch: as a job, of SERVERS replicas, on GPU=h100 (h200, ..). SERVE="--tensor-parallel-size 2":
+# more for vllm serve; the job asks for as many GPUs.
 ADAPTER ?= $(error ADAPTER=results/sft/RUN/adapter says what to serve)
 ENGINE ?= vllm
 SBATCH ?=
+SERVE ?=
+GPU ?=
 PAIR ?= base tuned
+
+SERVED = --adapter $(ADAPTER) --engine $(ENGINE) $(OTHER:%=--base %) $(if $(SERVE),-- $(SERVE))
 
 .PHONY: serve finetuned
 ## serve: base and ADAPTER from one server, until Ctrl-C; SBATCH=sbatch: as jobs
 serve: .venv/.python $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/node_modules/.done,.venv/.hub)
 	$(SITE)
 	$(if $(filter vllm,$(ENGINE)),bin/model-fetch $(ADAPTER) > /dev/null)
-	$(if $(SBATCH),$(SBATCH) $(SERVERS:%=--array=1-%) slurm/serve.sbatch,exec bin/model-serve) --adapter $(ADAPTER) --engine $(ENGINE)
+	$(if $(SBATCH),gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $(SERVED))
+	$(SBATCH) --gres=gpu:$$gpus $(SERVERS:%=--array=1-%) slurm/serve.sbatch,exec bin/model-serve) $(SERVED)
 
 ## finetuned: the same protocol for PAIR against what is served, and the difference
 finetuned: run-tools
@@ -309,9 +336,13 @@ bin/eval-request run --run "$(SFT)" --rollout $$CKPT_STEP --weight-version $$CKP
 endef
 # The command is no make of its own: make has one status for all that may happen.
 curve: export POINT = $(CURVE_POINT)
+.PHONY: trained
+trained:
+	[ -d $(SFT) ] || { echo "There is no training run $(SFT). Name one, make curve SFT=results/sft/RUN, or train one: make sft" >&2; exit 69; }
+
 # ONCE=1: the checkpoints that are there, without waiting for more.
 ## curve: BENCH over the checkpoints of SFT, also while it trains
-curve: run-tools .venv/.bench $(if $(filter local,$(ENGINE)),.venv/.local .venv/.train \
+curve: trained run-tools .venv/.bench $(if $(filter local,$(ENGINE)),.venv/.local .venv/.train \
   assets/engine/node_modules/.done)
 	bin/eval-serve $(if $(filter command environment,$(origin LIMIT)),--limit $(LIMIT)) & server=$$!
 	trap 'kill -INT $$server 2> /dev/null && wait $$server || true' EXIT
@@ -322,9 +353,9 @@ include make/people.mk make/rehearse.mk make/check.mk make/setup.mk
 
 .PHONY: help
 help:
-	awk -F': ' '/^##@ / { printf "\n%s\n", substr($$0, 5) }
+	(awk -F': ' '/^##@ / { printf "\n%s\n", substr($$0, 5) }
 	  /^## / { sub(/^## /, ""); printf "  make %-18s %s\n", $$1, substr($$0, length($$1) + 3) }' \
 	  Makefile make/people.mk make/rehearse.mk make/check.mk make/setup.mk
 	printf '\nChosen now (change it on the command line or in config.mk)\n'
 	printf '  %-8s = %s\n' MODEL '$(MODEL)' PROTOCOL '$(PROTOCOL)' LIMIT '$(or $(LIMIT),all)' \
-	  JOBS '$(or $(JOBS),by model)' NAME '$(NAME)'
+	  JOBS '$(or $(JOBS),by model)' NAME '$(NAME)') || [ $$? = 141 ]  # a reader that has seen enough

@@ -12,7 +12,7 @@ PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
-.PHONY: test test-images test-slurm test-nemo-rl fuzz stress lint bench-self bench-render bench-stats \
+.PHONY: test test-images test-slurm test-clients test-nemo-rl test-gpu fuzz stress lint bench-self bench-render bench-stats \
   bench-looks bench-vote bench-tally judge-card gaming gold-check screenshots numbers readme
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
@@ -28,6 +28,18 @@ test-slurm: setup .venv/.dev .venv/.train
 test-images: setup .venv/.dev
 	tests/slurm/setup
 	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm/test_images.py
+
+# Checkouts of v0.2.1 of slime, of miles, of either at any commit that has the delegate.
+CLIENTS ?=
+## test-clients: the delegate clients of slime and miles ask our server: CLIENTS="/path/to/slime .."
+test-clients: setup .venv/.dev .venv/.train
+	test -n "$(CLIENTS)" || { echo 'name checkouts: make test-clients CLIENTS="/path/to/slime"' >&2; exit 2; }
+	DECKSMITH_CLIENTS="$(CLIENTS)" .venv/bin/python3 -m pytest tests/evalserver/test_clients.py
+
+# A quarter of an hour and 30 GB of disk; without a GPU each test is skipped with its reason.
+## test-gpu: the trainer on this machine's CUDA GPU: docs/gpu.md
+test-gpu: setup .venv/.dev .venv/.train
+	.venv/bin/python3 -m pytest -m gpu tests/gpu
 
 # NEMO_RL=/path of a checkout; NEMO_RL_PYTHON: an interpreter that has what it imports (its own environment's).
 ## test-nemo-rl: our rows, masks and recipe in NeMo-RL's own code: NEMO_RL=/path

@@ -31,7 +31,7 @@ $(R)/chat/report.json: $(wildcard data/gold/*/*) | run-tools .venv/.train .venv/
 	bin/chat-split --share 0.15 --out $(@D) < $(R)/chat.jsonl
 
 results/sft/rehearsal/adapter/manifest.json: $(R)/chat/report.json assets/recipes/smol-lora.yaml
-	$(MAKE) sft TRAINER=peft SFT=results/sft/rehearsal DATA=$(R)/chat
+	$(MAKE) sft TRAINER=trl SFT=results/sft/rehearsal DATA=$(R)/chat
 
 rehearsal-tuned:
 	bin/model-serve --engine local --adapter results/sft/rehearsal/adapter & server=$$!

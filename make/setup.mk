@@ -84,7 +84,7 @@ TORCH_INDEX ?= $(if $(wildcard /dev/nvidiactl)$(PIP_FIND_LINKS),,https://downloa
 	$(call SAY,setting up: torch and transformers)
 	.venv/bin/uv export --frozen --quiet --only-group train --no-hashes --output-file .venv/train.txt
 	.venv/bin/python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts \
-	  $(TORCH_INDEX:%=--extra-index-url %) --constraint .venv/train.txt accelerate gguf peft torch transformers
+	  $(TORCH_INDEX:%=--extra-index-url %) --constraint .venv/train.txt accelerate gguf peft torch transformers trl
 	touch $@
 
 assets/engine/node_modules/.done: NPM += --omit=optional

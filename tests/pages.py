@@ -120,7 +120,7 @@ def flags(path: Path) -> list[str]:
     rows = []
     for parameter in script.main.command.get_params(context):
         found = parameter.get_help_record(context)
-        if found and found[1] and found[0] != "--help":
+        if found and found[1] and found[0] not in ("--help", "--version"):
             rows.append("| `{}` | {} |".format(*(re.sub(r"\|", r"\\|", text) for text in found)))
     return rows
 

@@ -66,6 +66,25 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   assert_output null
 }
 
+@test "a deck of one's own is rendered where one is, without a journal; with --run the journal is there" {
+  deck x default '## Three' > /dev/null
+  mv x/deck.md talk.md && rmdir x
+  run --separate-stderr deck-render talk.md
+  assert_success
+  run of '[.id, .deck.path, .render.status]' <<< "$output"
+  assert_output '["talk","talk.md","ok"]'
+  assert_equal "$(ls --ignore "separate-*")" "talk
+talk.md"
+  assert_equal "$(ls talk)" slides
+  run --separate-stderr bash -c 'deck-illustrate --run r talk.md | deck-render --run r | deck-judge --run r | deck-scan --run r | deck-score'
+  assert_success
+  run of '[.id, .score.dimensions.design > 1]' <<< "$output"
+  assert_output '["talk",true]'
+  assert_equal "$(ls r/journal)" "images.jsonl
+judge.jsonl
+render.jsonl"
+}
+
 @test "the illustrated deck is preferred, and a record that already failed passes through" {
   deck x default '## Three' > /dev/null
   sed 's/Cover/Illustrated/' x/deck.md > x/illustrated.md

@@ -42,6 +42,61 @@ none None None"
   assert_line --partial "deck-scan: tides: elsewhere/tides/deck.md: No such file or directory; is --run the folder that deck-parse wrote to?"
 }
 
+@test "a deck of one's own is welcome: as a file, from a file, through a pipe; nothing is left beside it" {
+  cp "$FIXTURES/decks/honest/tides.md" "my tides.md"
+  deck-scan --run r < in.jsonl 2> /dev/null | head -1 | sed 's/.*"features"/"features"/; s/,"by".*//' > theirs
+  for way in 'deck-scan "my tides.md"' 'deck-scan < "my tides.md"' 'cd r && cp "../my tides.md" . && deck-scan --run .. "my tides.md"'; do
+    run --separate-stderr bash -c "$way"
+    assert_success
+    assert_output --partial '{"id":"my-tides","deck":{"path":"'
+    assert_output --partial "$(cat theirs)"
+  done
+  assert_equal "$(ls --ignore "separate-*")" "$(printf '%s\n' gen.jsonl in.jsonl 'my tides.md' r theirs)"
+  run --separate-stderr bash -c 'cat "my tides.md" | deck-scan --run piped'
+  assert_output --partial '{"id":"stdin","deck":{"path":"stdin/deck.md",'
+  cmp "my tides.md" piped/stdin/deck.md
+  run --separate-stderr deck-scan --run r "my tides.md" in.jsonl "my tides.md"
+  run "$ROOT/.venv/bin/python3" -c 'import json, sys; print([json.loads(line)["id"] for line in sys.stdin])' <<< "$output"
+  assert_output "['my-tides', 'tides', 'keys_only', 'none', 'my-tides-2']"
+}
+
+@test "a folder of one's own beside the deck is never written to" {
+  cp "$FIXTURES/decks/honest/tides.md" .
+  for file in notes.txt images/map.png slides/01.svg; do
+    rm -rf tides && mkdir -p "$(dirname "tides/$file")" && touch "tides/$file"
+    for script in deck-parse deck-illustrate; do
+      run -65 $script tides.md
+      assert_output "$script: tides has files of your own ($file), and $script would write there; name another folder with --run"
+    done
+    deck-scan tides.md > /dev/null 2>&1
+    deck-parse --run elsewhere tides.md > /dev/null 2>&1
+  done
+  mkdir deck && cp tides.md deck/deck.md
+  run -65 deck-parse deck/deck.md
+  assert_output --partial "deck-parse: deck has files of your own (deck.md)"
+  cmp tides.md deck/deck.md
+  deck-illustrate deck/deck.md > /dev/null 2>&1
+}
+
+@test "where a deck is not enough the error says what makes the rest of it" {
+  cp "$FIXTURES/decks/honest/tides.md" .
+  run -65 deck-judge tides.md
+  assert_output "deck-judge: tides.md is markdown, not a record: deck-render tides.md | deck-judge"
+  run -65 deck-xray < tides.md
+  assert_output "deck-xray: $PWD/tides.md is markdown, not a record: deck-render $PWD/tides.md | deck-xray"
+  run -65 bash -c 'cat tides.md | deck-score'
+  assert_output "deck-score: stdin is markdown, not a record: deck-render deck.md | deck-judge | deck-scan | deck-score"
+  run -2 deck-scan nothing.md
+  assert_output --partial "File 'nothing.md' does not exist"
+}
+
+@test "a list, a text or half an object is a bad record and no deck" {
+  for line in '[1]' '"a"' '{"id":'; do
+    run -65 deck-scan <<< "$line"
+    assert_line --index 0 --partial "deck-scan: stdin:1: not"
+  done
+}
+
 @test "a broken line is a bad record, an unknown option a usage error" {
   run deck-scan --run r < <(echo '{"id":')
   assert_failure 65

@@ -77,7 +77,7 @@ request() { verb=$1; shift; eval-request "$verb" --address eval/server.json "$@"
   assert_output "eval-request: no answer from the server: <urlopen error [Errno 111] Connection refused>"
   serve
   run -65 request run --rollout 1 --base-url "$URL" --bench nedle
-  assert_output --partial "eval-request: no benchmark 'nedle'; there are: "
+  assert_output --partial "eval-request: no benchmark 'nedle' (did you mean needle?); there are: "
   run -69 request wait 0000000000000000.1
   assert_output "eval-request: there is no such job"
   run -69 request events "no/../such job?from=1" --patience 0 # one word of a path, whatever is in it

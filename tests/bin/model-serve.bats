@@ -7,7 +7,8 @@ setup() {
   export PATH=$FIXTURES/serve:$BIN:$ROOT/.venv/bin:$PATH
   mkdir adapter
   printf '{"r":12,"base_model_name_or_path":"maker/base","rank_pattern":{"x":40}}' > adapter/adapter_config.json
-  echo weights > adapter/adapter_model.safetensors
+  local header='{"m.q_proj.lora_A.weight":{"dtype":"BF16","shape":[1,2],"data_offsets":[0,4]}}'
+  printf "\\x$(printf %x "${#header}")\\0\\0\\0\\0\\0\\0\\0%s1234" "$header" > adapter/adapter_model.safetensors
 }
 
 teardown() {
@@ -40,7 +41,7 @@ ended() { for _ in $(seq 50); do [ -d "/proc/$1" ] && ! grep -q '^State:.Z' "/pr
 @test "the command line is that of the facts, the rank the smallest that vLLM takes, and more arguments come last" {
   start -- --tensor-parallel-size 2
   run python3 -c 'import json,sys; print(" ".join(json.loads(sys.stdin.readline())["argv"]))' < serve/x.log
-  assert_output --regexp "^serve maker/base --host 127.0.0.1 --port [0-9]+ --served-model-name base --trust-remote-code --max-model-len 65536 --max-num-seqs 64 --no-enable-prefix-caching --enable-lora --max-loras 1 --max-lora-rank 64 --lora-modules tuned=$PWD/adapter --reasoning-parser nemotron_v3 --tensor-parallel-size 2\$"
+  assert_output --regexp "^serve maker/base --host 127.0.0.1 --port [0-9]+ --served-model-name base --max-num-seqs 64 --no-enable-prefix-caching --enable-lora --max-loras 1 --lora-target-modules q_proj --lora-modules tuned=$PWD/adapter --max-lora-rank 64 --tensor-parallel-size 2\$"
 }
 
 @test "a signal takes the file away and ends the server and what it started" {

@@ -90,6 +90,11 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_line '- x: 2 of its decks are left out, which not all have (p1, p2)'
 }
 
+@test "a folder that is no run at all is said to be none" {
+  run -69 run-compare /etc
+  assert_output "run-compare: /etc is no run: it has no scores.jsonl; \`make baseline MODEL=NAME\` makes one, \`make runs\` lists those there are"
+}
+
 @test "a run that is not there names the command that makes it" {
   run run-compare results/runs/gpt-5.4/offline
   assert_failure 69

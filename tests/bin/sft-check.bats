@@ -32,7 +32,7 @@ setup() {
   run --separate-stderr sft-check --run run --tokenizer "$THINKER"
   assert_failure 65
   output=$(grep '^sft-check' <<< "$stderr" | sed "s|$PWD/||; s/yaml:[0-9]*/yaml:N/; s/; .*//")
-  assert_output "sft-check: run/recipe.yaml:N: unknown-key: policy.max_gradient_norm is no key of NeMo-RL's SFT
+  assert_output "sft-check: run/recipe.yaml:N: unknown-key: policy.max_gradient_norm is no key of NeMo-RL v0.7.0's SFT
 sft-check: run/data/train.jsonl:5: s5: reasoning: no reasoning, and the prompt asks for it
 sft-check: run/data/train.jsonl:5: s5: pieces: at character 103 '\n</think># 5<|im_end|>\n' is trained where the template has '</think># 5<|im_end|>\n'
 sft-check: run/data/train.jsonl:7: s6: duplicate: this id came before

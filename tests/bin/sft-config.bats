@@ -45,7 +45,7 @@ setup() {
   assert_output --partial "train.jsonl has 40 rows, less than one batch of 64"
   run sft-config --recipe mine --data chat --run run
   assert_failure 69
-  assert_output --partial "recipes: nemotron-nano-lora, smol-lora"
+  assert_output --partial "recipes: lora, nemotron-nano-lora, smol-lora"
   run sft-config --data chat --run run lr
   assert_failure 78
   assert_output "sft-config: 'lr' is no override; write key=value, as policy.optimizer.kwargs.lr=1e-4"
@@ -56,4 +56,14 @@ setup() {
   run sft-config --data chat.v2 --run run
   assert_failure 65
   assert_output --partial "its folder has a dot in its name"
+}
+
+@test "another base brings its family's recipe and what belongs to it" {
+  HF_HOME=$PWD/none run sft-config --base Qwen/Qwen3-8B --data chat --run run
+  assert_success
+  assert_output --partial '"model": "Qwen/Qwen3-8B"'
+  run cat run/recipe.yaml
+  assert_line "defaults: /opt/nemo-rl/examples/configs/sft.yaml"
+  assert_line "      enable_thinking: true"
+  assert_output --regexp $'exclude_modules:\n *- .\*lm_head\*.\n'
 }

@@ -3,7 +3,7 @@ load ../helper
 @test "says what it does, how it is piped and what ends it" {
   run sft-train --help
   assert_success
-  assert_line --index 0 'Train a LoRA adapter on this machine, on a CUDA GPU where there is one, else on the CPU; NeMo-RL'"'"'s recipe keys and checkpoints.'
+  assert_line --index 0 'Train a LoRA adapter on this machine by TRL, on a CUDA GPU where there is one, else on the CPU; NeMo-RL'"'"'s recipe keys and checkpoints.'
   assert_output --partial 'SIGTERM, SIGUSR1, Ctrl-C and the recipe'"'"'s checkpoint_must_save_by save and exit with 75.'
 }
 

@@ -11,6 +11,7 @@ import threading
 
 import pytest
 from decksmith.core import cli
+from decksmith.training import preflight
 
 PLACE = cli.ROOT / "containers"
 IMAGES = ["bench", "render", "sandbox", "serve", "tools", "train"]
@@ -46,7 +47,8 @@ def test_a_recipe_is_pinned_by_the_digest_of_the_lock_and_tests_and_labels_what_
     path = PLACE / f"{image}.def"
     header, sections = recipe(path)
     base, tag, digest, made = lock()[image]
-    assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
+    assert digest == "unpinned" or re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
+    assert digest != "unpinned" or image == "train"  # the one that we could not ask for
     assert header["From"] == f"{base}@{digest}"
     assert made == "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest(), (
         "the recipe changed: containers/pin --defs"
@@ -72,6 +74,46 @@ def test_a_recipe_is_pinned_by_the_digest_of_the_lock_and_tests_and_labels_what_
     assert any(sections["test"])
     used = set(re.findall(r"{{ (\w+) }}", path.read_text()))
     assert used == {line.partition("=")[0] for line in sections["arguments"] if line}
+
+
+def test_every_version_is_that_of_the_lock():
+    """The lists that our checks read, the tests inside the images, and what the pages say."""
+    nemo, vllm = lock()["train"][1], lock()["serve"][1]
+    assert preflight.keys_version() == nemo
+    assert "dp_replicate_size" in " ".join(recipe(PLACE / "train.def")[1]["test"])
+    assert "policy.dtensor_cfg.dp_replicate_size" in preflight.known_keys()[0]
+    options = json.loads((cli.ROOT / "assets/vllm-options.json").read_text())
+    assert f"v{options['version']}" == vllm
+    assert f'"{vllm[1:]}"' in " ".join(recipe(PLACE / "serve.def")[1]["test"])
+    page = (cli.ROOT / "docs/images.md").read_text()
+    assert f"NeMo-RL {nemo}" in page and f"vLLM {vllm}" in page
+
+
+def test_an_image_whose_base_nobody_has_asked_for_is_pinned_before_it_is_built(tmp_path, registry):
+    place = tmp_path / "containers"
+    place.mkdir()
+    pinned(place, registry, train=("open/x", "v1"))
+    for name in ("images.lock", "train.def"):
+        text = (place / name).read_text().replace("sha256:" + "0" * 64, "unpinned")
+        (place / name).write_text(text)
+    for name in ("build", "verify"):
+        shutil.copy(PLACE / name, place)
+    # Apptainer is asked to build NAME.sif.tmp, its last word but one.
+    made = tmp_path / "apptainer"
+    made.write_text('#!/bin/bash\ncp "${@: -1}" "${@: -2:1}"\n')
+    made.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    command = [place / "build", "train"]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    assert (
+        f"127.0.0.1:{registry.server_port}/open/x@{digest('open/x', 'v1')}"
+        in (place / "train.sif").read_text()
+    )
+    assert "build: no digest is known of the base of train; asking its registry" in done.stderr
+    assert lock(place)["train"][2] == digest("open/x", "v1")
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 0 and "no digest" not in done.stderr
 
 
 @pytest.mark.parametrize("image", IMAGES)

@@ -107,7 +107,7 @@ TRAPS = [  # rule, where the finding stands, what is replaced, by what
     ("dataset-name", "n_samples_per_eval_prompt: 8", "- name: aime25\n          n_", "- n_"),
     ("unknown-benchmark", "name: aime52", "- name: aime25", "- name: aime52"),
     ("twice", "max_tokens_marker", "- name: gsm8k", "- name: aime25 # max_tokens_marker"),
-    ("local-wins", "        - name: gsm8k", "name: held_out", "name: gsm8k"),
+    ("same-name", "        - name: gsm8k", "name: held_out", "name: gsm8k"),
 ]
 
 
@@ -168,6 +168,16 @@ def test_top_level_defaults_are_no_trap_where_each_delegate_sets_its_own():
     assert found(text) == []
 
 
+def test_the_delegates_own_name_of_a_benchmark_is_no_trap_and_is_said():
+    text = GOOD.replace("- name: gsm8k", "- name: arena-hard")
+    assert lint.check(text, "f.yaml") == []
+    assert lint.summary(text).endswith(
+        " arena-hard:1 (here arena-hard-v2) at http://node7:9050/evaluate"
+    )
+    both = text.replace("- name: aime25", "- name: arena-hard-v2")
+    assert [one["rule"] for one in lint.check(both, "f.yaml")] == ["twice"]
+
+
 def test_keys_beside_eval_are_ignored_and_a_file_without_eval_is_its_own():
     assert found(GOOD + "delegate: []\n") == [("ignored-key", len(GOOD.splitlines()) + 1)]
     flat = "\n".join(one[2:] if one.startswith("  ") else "#" for one in GOOD.splitlines())
@@ -177,7 +187,7 @@ def test_keys_beside_eval_are_ignored_and_a_file_without_eval_is_its_own():
 def test_the_local_datasets_may_be_a_mapping_by_name():
     text = re.sub(r"    - name: held_out\n((?:      .*\n)+)", r"    held_out:\n\1", GOOD)
     assert found(text) == []
-    assert found(text.replace("    held_out:", "    gsm8k:"))[0][0] == "local-wins"
+    assert found(text.replace("    held_out:", "    gsm8k:"))[0][0] == "same-name"
 
 
 def test_anchors_and_merged_keys_are_read_as_the_trainer_reads_them():

@@ -3,7 +3,6 @@ what the queue does stands alone; the last tests run the real scripts against a 
 
 import asyncio
 import errno
-import http.server
 import json
 import math
 import os
@@ -12,7 +11,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -24,206 +22,9 @@ from decksmith.evalserver import worker as eval_worker
 from decksmith.evalserver.client import Client
 from decksmith.evalserver.jobs import ENDED, Job
 from decksmith.evalserver.settings import Settings
+from delegates import ROOT, DelegateError, Server, payload, trainer, wait
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).resolve().parents[2]
-STAGES = (
-    "bench-prepare",
-    "record-sample",
-    "bench-prompt",
-    "chat-generate",
-    "bench-grade",
-    "bench-summarize",
-)
-
-
-class DelegateError(Exception):
-    pass
-
-
-def trainer(server, payload, *, timeout=10.0, attempts=1, pause=0.02, headers=None):
-    """The client of slime up to v0.2.1 and of miles, as it was measured: `timeout` bounds connecting and each read; whatever requests raises
-    is tried again, every status of 400 and above and every body that is no JSON too; pauses of 2, 4, 8, .. 30 s (here in units of `pause`
-    / 2); of the answer it takes raw_metrics, by a hard index."""
-    for attempt in range(1, max(1, attempts) + 1):
-        try:
-            response = requests.post(
-                f"{server.url}/evaluate",
-                json=payload,
-                timeout=timeout,
-                headers={"Authorization": f"Bearer {server.token}"} if headers is None else headers,
-            )
-            response.raise_for_status()
-            body = response.json()
-            break
-        except requests.exceptions.RequestException as error:
-            last = error
-            if attempt < attempts:
-                time.sleep(min(2**attempt, 30) * pause)
-    else:
-        raise DelegateError(str(last)) from last
-    return flat(body["raw_metrics"]) if body else {}
-
-
-def flat(metrics, prefix="eval"):
-    """As the trainer's log shows them: joined with /, numbers as float, anything else dropped."""
-    found = {}
-    for key, value in (metrics or {}).items():
-        if isinstance(value, dict):
-            found |= flat(value, f"{prefix}/{key}")
-        elif isinstance(value, int | float):
-            found[f"{prefix}/{key}"] = float(value)
-    return found
-
-
-class Server:
-    """A real eval-serve in a folder of its own; `stages`: with the stages that do nothing."""
-
-    def __init__(self, folder, *flags, stages=True):
-        self.folder, self.flags, self.process = folder, flags, None
-        self.env = {**os.environ, "IMAGES": "off", "DECKSMITH_BENCH": str(folder / "bench")}
-        if stages:
-            house = folder / "house"
-            if not house.exists():
-                (house / "bin").mkdir(parents=True)
-                for name in ("lib", "assets", "data", ".venv"):
-                    (house / name).symlink_to(ROOT / name)
-                for name in STAGES:
-                    (house / "bin" / name).symlink_to(ROOT / "tests/fixtures/eval/stage")
-            self.pace(0.1)
-            self.env["DECKSMITH_ROOT"] = str(house)
-
-    def pace(self, seconds):
-        (self.folder / "house/pace").write_text(str(seconds))
-
-    def asked(self):
-        """The questions in the order in which they were asked."""
-        path = self.folder / "house/asked"
-        return (
-            [json.loads(line.split(" ")[1])["id"] for line in path.read_text().splitlines()]
-            if path.exists()
-            else []
-        )
-
-    def start(self):
-        address = self.folder / "eval/server.json"
-        address.unlink(missing_ok=True)
-        self.log = open(self.folder / "said", "a")
-        self.process = subprocess.Popen(
-            [ROOT / "bin/eval-serve", "--root", self.folder / "eval", "--model", "m", *self.flags],
-            env=self.env,
-            cwd=self.folder,
-            stderr=self.log,
-            stdout=self.log,
-        )
-        wait(address.exists, self.process)
-        found = json.loads(address.read_text())
-        self.url, self.token = found["url"], found["token"]
-        return self
-
-    def kill(self, number=signal.SIGKILL):
-        self.process.send_signal(number)
-        self.process.wait()
-        self.log.close()
-
-    def ask(self, method, path, body=None, **more):
-        return requests.request(
-            method,
-            self.url + path,
-            json=body,
-            headers={"Authorization": f"Bearer {self.token}"},
-            timeout=60,
-            **more,
-        )
-
-    def job(self, ident):
-        return self.ask("GET", f"/jobs/{ident}").json()
-
-    def jobs(self, **query):
-        return self.ask("GET", "/jobs", params=query).json()["jobs"]
-
-    def until(self, check, ident):
-        wait(lambda: check(self.job(ident)))
-        return self.job(ident)
-
-
-def wait(check, process=None, seconds=60):
-    until = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < until and (process is None or process.poll() is None)
-        time.sleep(0.1)
-
-
-@pytest.fixture
-def serving(tmp_path):
-    """Make servers; all of them end with the test, and what they started."""
-    made = []
-
-    def make(*flags, **more):
-        made.append(Server(tmp_path, *flags, **more).start())
-        return made[-1]
-
-    yield make
-    for server in made:
-        if server.process.poll() is None:
-            server.kill(signal.SIGINT)
-    for path in tmp_path.glob("eval/jobs/*/*/process.json"):
-        eval_worker.send(path.parent, signal.SIGKILL)
-
-
-class Router:
-    """Answers what a training loop's router does; `answers` by path: an object, or a status and headers."""
-
-    def __init__(self, **answers):
-        router = self
-        self.answers, self.seen = answers, []
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                router.seen.append(self.path)
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                said = router.answers.get(self.path.strip("/").replace("/", "_"), (404, {}))
-                status, headers = said if isinstance(said, tuple) else (200, {})
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                if status == 200:
-                    self.wfile.write(json.dumps(said).encode())
-
-            do_POST = do_GET
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
-@pytest.fixture
-def router():
-    made = []
-
-    def make(**answers):
-        made.append(Router(**({"v1_models": {"data": [{"id": "policy"}]}} | answers)))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.server.shutdown()
-        one.server.server_close()
-
-
-def payload(router, *names, rollout=0, **more):
-    return {
-        "rollout_id": rollout,
-        "router_url": router.url,
-        "benchmarks": [{"name": name} for name in names],
-        **more,
-    }
-
 
 # The documented client
 
@@ -978,17 +779,12 @@ def refusing(tmp_path_factory):
     ],
 )
 def test_only_a_benchmark_of_ours_can_be_named(refusing, name):
-    for path in ("/evaluate", "/jobs"):
-        said = refusing.ask(
-            "POST",
-            path,
-            {"rollout_id": 0, "router_url": "http://127.0.0.1:9", "benchmarks": [{"name": name}]},
-        )
-        assert (
-            said.status_code == 400
-            and said.json()["error"].startswith("no benchmark ")
-            and "needle" in said.json()["error"]
-        )
+    asked = {"rollout_id": 0, "router_url": "http://127.0.0.1:9", "benchmarks": [{"name": name}]}
+    hard = {**asked, "on_failure": "hard"}
+    for path, body in (("/jobs", asked), ("/jobs", hard), ("/evaluate", hard)):
+        said = refusing.ask("POST", path, body)
+        assert said.status_code == 400
+        assert said.json()["error"].startswith("no benchmark ") and "needle" in said.json()["error"]
     assert list((refusing.folder / "eval/jobs").iterdir()) == []
 
 
@@ -1145,9 +941,9 @@ def test_the_asynchronous_protocol_of_miles(serving, router):
         "error": "unknown key 'rollout_id'; there are: "
         + ", ".join(request.MilesRequest.model_fields)
     }
-    refused = server.ask("POST", "/evaluate", asked | {"dataset_path": "/etc/passwd"})
+    refused = server.ask("POST", "/evaluate", asked | {"task_ids": "needle"})
     assert refused.status_code == 400 and refused.json() == {
-        "error": "dataset_path: not taken together with api_base"
+        "error": "task_ids: 'needle' is not a list of benchmarks"
     }
 
 
@@ -1203,6 +999,9 @@ def test_what_is_not_said_is_explicit_and_what_is_said_wins(refusing):
         "weight_version": None,
         "on_failure": None,
         "supersede": None,
+        "prefix": None,
+        "notes": [],
+        "unknown": [],
         "benchmarks": [
             {
                 "name": "aime25",
@@ -1294,7 +1093,7 @@ def test_only_the_largest_k_is_reported_and_only_numbers():
         "truncated": 0.5,
         "coverage": 0.75,
         "errors": {"n": 2},
-        "subsets": {"hard": {"pass@1[avg-of-4]": mode}},
+        "subsets": {"computer science/C++ (hard)": {"pass@1[avg-of-4]": mode}},
         "modes": {
             "pass@1[avg-of-4]": mode | {"accuracy_statistics": {"avg": 0.25}},
             **{f"{kind}@{k}": mode for k in (1, 2, 4) for kind in ("pass", "majority")},
@@ -1308,7 +1107,9 @@ def test_only_the_largest_k_is_reported_and_only_numbers():
                 "pass@4": kept,
                 "majority@4": kept,
             },
-            "gsm8k-hard": {"pass@1[avg-of-4]": {"accuracy": 0.25, "num_entries": 4}},
+            "gsm8k-computer_science_C++_hard_": {
+                "pass@1[avg-of-4]": {"accuracy": 0.25, "num_entries": 4}
+            },
         },
         (0.75, 2),
     )

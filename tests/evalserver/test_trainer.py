@@ -144,7 +144,7 @@ def test_what_the_server_refuses_is_a_metric_and_hard_an_exception(
         1.0,
     ) and "the token is missing or wrong" in caplog.text
     monkeypatch.setenv("DECKSMITH_EVAL_TOKEN", found["token"])
-    assert loop.evaluate(1, router, "no-such-benchmark")["eval/delegate/refused"] == 1.0
+    assert loop.evaluate(1, router, "needle:0")["eval/delegate/refused"] == 1.0
     assert loop.evaluate(1, "http://192.0.2.1:1", "arithmetic")["eval/delegate/refused"] == 1.0
     with pytest.raises(loop.EvaluationFailed, match="no benchmark 'no-such-benchmark'"):
         loop.evaluate(1, router, "no-such-benchmark", on_failure="hard")
@@ -408,6 +408,7 @@ def test_a_file_of_a_job_that_is_over_is_told_from_a_server_that_is_late(
         env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
     )
     assert (done.returncode, done.stdout) == (status, "") and said in done.stderr
+    assert done.stderr.startswith("waiting up to 0 s: no eval server answers") == (status == 75)
 
 
 # Trainers, with stand-ins for their classes
@@ -552,19 +553,28 @@ def test_miles_loads_each_snapshot_into_the_engine_and_skips_by_name(
     monkeypatch.setitem(vars(loop), "Miles", loop._miles())
     made = loop.Miles(types.SimpleNamespace(args=args))
     point = types.SimpleNamespace(rollout_id=4, weight_version="v7")
-    output = asyncio.run(made.evaluate_checkpoint("/snap/4", point))
+    snap = tmp_path / "step_4"
+    snap.mkdir()
+    (snap / "model.safetensors").write_text("")
+    os.utime(snap / "model.safetensors", (7, 7))
+    output = asyncio.run(made.evaluate_checkpoint(snap, point))
     assert output.data == {} and output.metrics["eval/a/pass@1/s"] == 0.5
-    assert engine.asked[0][1] == {"model_path": "/snap/4", "weight_version": "v7"}
+    assert engine.asked[0][1] == {"model_path": str(snap), "weight_version": "v7"}
     assert (server.asked[0][1]["router_url"], server.asked[0][1]["checkpoint"]) == (
         engine.url,
-        "/snap/4",
+        f"{snap} of 7000",
     )
+    os.utime(snap / "model.safetensors", (8, 8))  # the same step of a training that was resumed
+    asyncio.run(made.evaluate_checkpoint(snap, point))
+    assert server.asked[1][1]["checkpoint"] == f"{snap} of 8000"
     point.weight_version = "v8"  # what the engine does not have afterwards
     with pytest.raises(Skip, match="engine"):
-        asyncio.run(made.evaluate_checkpoint("/snap/5", point))
+        asyncio.run(made.evaluate_checkpoint(snap, point))
     point.weight_version, server.answers[:] = "v7", [lambda handler: handler.whole(400, "no")]
     with pytest.raises(Skip, match="refused"):
-        asyncio.run(made.evaluate_checkpoint("/snap/6", point))
+        asyncio.run(made.evaluate_checkpoint(snap, point))
+    with pytest.raises(Skip, match="engine"):
+        asyncio.run(made.evaluate_checkpoint(tmp_path / "gone", point))
 
 
 def test_the_delegates_are_found_in_base64_and_those_without_url_are_left_out():

@@ -29,4 +29,7 @@ doctor() { PYTHONPATH=$ROOT/lib python3 -m decksmith.core.doctor "$@"; }
   PYTHONPATH=lib run python3 -m decksmith.core.doctor smol
   assert_failure 69
   assert_line 'LACK packages       not set up   mend: make setup'
+  PYTHONPATH=lib run bash -c 'set -o pipefail; python3 -m decksmith.core.doctor smol | true'
+  assert_success
+  assert_output ""
 }

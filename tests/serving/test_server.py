@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import re
 
 import pytest
@@ -10,6 +11,7 @@ from decksmith.models import endpoints
 from decksmith.results import merge, verify
 from decksmith.serving import vllm
 from decksmith.serving.adapter import Adapter
+from decksmith.training import base
 
 
 @pytest.fixture
@@ -19,8 +21,33 @@ def found(tmp_path):
             {"r": 8, "rank_pattern": {"lm_head": 200}, "base_model_name_or_path": "maker/base"}
         )
     )
-    (tmp_path / "adapter_model.safetensors").write_bytes(b"weights")
+    (tmp_path / "adapter_model.safetensors").write_bytes(
+        weights({f"{AT}.q_proj.lora_A": (8, 64), f"{AT}.q_proj.lora_B": (32, 8)})
+    )
     return Adapter.load(tmp_path)
+
+
+AT = "base_model.model.model.layers.0.self_attn"
+
+
+def weights(tensors):
+    """A safetensors file of zeros, {name: shape}."""
+    made = {
+        f"{name}.weight": ("BF16", shape, b"\0" * 2 * math.prod(shape))
+        for name, shape in tensors.items()
+    }
+    return base.safetensors(made)
+
+
+def options(line):
+    """{option: its values} of a command line."""
+    found = {}
+    for word in line[3:]:
+        if word.startswith("--"):
+            found[word] = []
+        else:
+            found[list(found)[-1]].append(word)
+    return found
 
 
 def test_the_option_list_is_that_of_the_pinned_image():
@@ -46,7 +73,7 @@ def test_the_rank_is_the_largest_of_the_adapter_s_modules_rounded_up_to_what_vll
         (["--enable-lorra"], "it has no --enable-lorra"),
         (["--enable-lora", "yes"], "--enable-lora takes no value"),
         (["--tensor-parallel-size"], "--tensor-parallel-size takes one value"),
-        (["2"], "--reasoning-parser takes one value"),
+        (["2"], "--max-lora-rank takes one value"),
     ],
 )
 def test_a_line_that_vllm_would_refuse_is_refused_here(found, more, said):
@@ -70,6 +97,54 @@ def test_what_vllm_would_take_passes(found):
             '{"reasoning_start_str":"<think>"}',
         ],
     )
+
+
+def test_what_belongs_to_the_model_is_on_its_command_line(found):
+    nemotron = options(vllm.command(found, "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "h", 1))
+    assert nemotron["--reasoning-parser"] == ["nemotron_v3"]
+    assert nemotron["--tool-call-parser"] == ["qwen3_coder"]
+    assert nemotron["--max-model-len"] == ["65536"]
+    assert nemotron["--default-chat-template-kwargs"] == ['{"enable_thinking": true}']
+    assert nemotron["--trust-remote-code"] == nemotron["--enable-auto-tool-choice"] == []
+    assert "--override-generation-config" not in nemotron
+    lightning = options(vllm.command(found, "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B", "h", 1))
+    assert lightning["--override-generation-config"] == ['{"temperature": 1.0, "top_p": 0.95}']
+
+
+@pytest.mark.parametrize("model", ["smol", "HuggingFaceTB/SmolLM2-135M-Instruct", "some/folder"])
+def test_a_model_that_does_not_think_gets_no_parser_so_that_its_answers_are_answers(found, model):
+    line = options(vllm.command(found, model, "127.0.0.1", 1))
+    for option in ("--reasoning-parser", "--tool-call-parser", "--trust-remote-code"):
+        assert option not in line
+    assert "--default-chat-template-kwargs" not in line
+    assert line.get("--max-model-len") == (None if model == "some/folder" else ["8192"])
+
+
+def test_a_folder_is_served_with_the_context_of_its_own_configuration(found, tmp_path):
+    (tmp_path / "config.json").write_text(
+        '{"model_type": "qwen3", "max_position_embeddings": 2048}'
+    )
+    line = options(vllm.command(found, str(tmp_path), "127.0.0.1", 1))
+    assert (line["--max-model-len"], line["--reasoning-parser"]) == (["2048"], ["qwen3"])
+
+
+def test_buffers_are_made_for_the_modules_that_the_adapter_has(found):
+    line = options(vllm.command(found, "b", "127.0.0.1", 1))
+    assert line["--lora-target-modules"] == ["q_proj"] and found.width == 64 + 32
+    path = found.path / "adapter_model.safetensors"
+    path.write_bytes(
+        weights(
+            {
+                f"{AT}.q_proj.lora_A": (8, 64),
+                "base_model.model.model.layers.1.mixer.experts.3.up_proj.lora_B": (32, 8),
+                "base_model.model.model.layers.1.mlp.experts.base_layer.lora_B": (32, 8),
+            }
+        )
+    )
+    assert Adapter.load(found.path).modules == ["experts", "q_proj", "up_proj"]
+    path.write_bytes(b"weights")
+    with pytest.raises(cli.BadData, match="not a safetensors file"):
+        vllm.command(Adapter.load(found.path), "b", "127.0.0.1", 1)
 
 
 def test_the_adapter_s_hash_covers_its_scale(found, tmp_path):

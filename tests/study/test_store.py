@@ -609,6 +609,10 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path, built):
 
 
 def test_a_damaged_study_is_said_to_be_one(tmp_path, runs, small):
+    with pytest.raises(
+        cli.Missing, match="decks is no study; `make vote .* STUDY=decks` makes one"
+    ):
+        Study(tmp_path / "results/blindtest/decks")
     with pytest.raises(cli.Missing, match="is no study; `pair-build --study .*` makes one"):
         Study(tmp_path)
     folder = shutil.copytree(small, tmp_path / "study")

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -251,6 +252,29 @@ def test_a_checkpoint_that_is_another_under_the_same_name_is_evaluated_anew_and_
         info.read_text().replace("}", ', "more": 1}')
     )  # validated later: the weights are the same
     assert watched(run, SCORE) == (0, [])
+
+
+def test_what_it_waits_for_is_said_once_and_at_once(run, capsys):
+    thread = threading.Thread(target=watched, args=(run, SCORE), kwargs={"once": False})
+    thread.start()
+    said = ""
+
+    def until(words):
+        nonlocal said
+        deadline = time.monotonic() + 60
+        while words not in said:
+            assert time.monotonic() < deadline
+            said += capsys.readouterr().err
+            time.sleep(0.02)
+
+    until(
+        f"waiting for the first checkpoint in {run}/checkpoints: a look every 0.02 s, Ctrl-C ends it"
+    )
+    checkpoint(run, 20)
+    until("waiting for the checkpoint after step 20 in ")
+    checkpoint(run, 40)
+    thread.join()
+    assert (said + capsys.readouterr().err).count("waiting for") == 2
 
 
 def test_without_checkpoints_once_says_so_and_a_second_watcher_is_refused(run):

@@ -1,80 +1,35 @@
 import pytest
 from decksmith.core import cli
+from decksmith.models import families, shapes
 from decksmith.training import estimates
 
-NEMOTRON = estimates.known("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")["config"]
-TINY = {
-    "llama": {
-        "num_hidden_layers": 2,
-        "hidden_size": 64,
-        "intermediate_size": 96,
-        "vocab_size": 128,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "tie_word_embeddings": False,
-    },
-    "nemotron_h": {
-        "hybrid_override_pattern": "ME*M",
-        "num_hidden_layers": 4,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "vocab_size": 96,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-        "mamba_num_heads": 4,
-        "mamba_head_dim": 8,
-        "ssm_state_size": 16,
-        "n_groups": 2,
-        "conv_kernel": 4,
-        "n_routed_experts": 4,
-        "n_shared_experts": 1,
-        "num_experts_per_tok": 2,
-        "moe_intermediate_size": 24,
-        "moe_shared_expert_intermediate_size": 40,
-        "tie_word_embeddings": False,
-    },
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", TINY)
-def test_the_linear_layers_are_those_that_transformers_builds(family):
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(
-            transformers.AutoConfig.for_model(family, **TINY[family])
-        )
-    real = {
-        (name, module.in_features, module.out_features)
-        for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear)
-    }
-    layers = estimates.linears({"model_type": family, **TINY[family]})
-    assert {(name, inputs, outputs) for name, _, inputs, outputs in layers} == real
-    matrices = sum(
-        parameter.numel()
-        for name, parameter in model.named_parameters()
-        if parameter.dim() > 1 and "conv" not in name and ".gate." not in name
-    )
-    assert estimates.parameters({"model_type": family, **TINY[family]}, layers)[0] == matrices
+NAME = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
+NEMOTRON = shapes.Shape.assumed(families.of(NAME).dimensions, "test")
 
 
 def test_nemotron_has_the_parameters_that_are_told_of_it():
-    layers = estimates.linears(NEMOTRON)
-    assert estimates.parameters(NEMOTRON, layers)[0] == pytest.approx(31.6e9, rel=0.002)
-    published = estimates.coverage({"dim": 256, "exclude_modules": ["*out_proj*"]}, layers)
-    ours = estimates.coverage({"dim": 256, "exclude_modules": ["*out_proj*", "*lm_head*"]}, layers)
-    assert (round(published["trainable"] / 1e6), round(ours["trainable"] / 1e6)) == (216, 182)
+    assert NEMOTRON.parameters == pytest.approx(31.6e9, rel=0.002)
+
+    def coverage(*excluded):
+        return estimates.coverage({"dim": 256, "exclude_modules": excluded}, NEMOTRON.linears)
+
+    published = coverage("*out_proj*")
+    assert published["modules"] == 5981 + 1 and round(published["trainable"] / 1e6) == 7065
+    experts = coverage("*out_proj*", "*lm_head*")
+    assert (experts["modules"], round(experts["trainable"] / 1e6)) == (5981, 7031)
+    ours = coverage("*out_proj*", "*lm_head*", "*mixer.experts*")
+    assert (ours["modules"], round(ours["trainable"] / 1e6)) == (93, 182)
     assert ours["classes"] == {
-        "mamba in_proj": [23, 23],
-        "mamba out_proj": [0, 23],
-        "shared expert up_proj": [23, 23],
-        "shared expert down_proj": [23, 23],
-        "attention q_proj": [6, 6],
-        "attention k_proj": [6, 6],
-        "attention v_proj": [6, 6],
-        "attention o_proj": [6, 6],
+        "mixer.in_proj": [23, 23],
+        "mixer.out_proj": [0, 23],
+        "mixer.experts.up_proj": [0, 2944],
+        "mixer.experts.down_proj": [0, 2944],
+        "mixer.shared_experts.up_proj": [23, 23],
+        "mixer.shared_experts.down_proj": [23, 23],
+        "mixer.q_proj": [6, 6],
+        "mixer.k_proj": [6, 6],
+        "mixer.v_proj": [6, 6],
+        "mixer.o_proj": [6, 6],
         "lm_head": [0, 1],
     }
 
@@ -82,10 +37,10 @@ def test_nemotron_has_the_parameters_that_are_told_of_it():
 @pytest.mark.parametrize(
     "lora, classes",
     [
-        ({"target_modules": ["q_proj"]}, {"attention q_proj"}),
+        ({"target_modules": ["q_proj"]}, {"mixer.q_proj"}),
         ({"target_modules": ["*_proj"]}, None),
         ({"match_all_linear": True}, "all"),
-        ({}, "all"),
+        ({}, None),  # Automodel's own default is *_proj
         ({"target_modules": ["proj"]}, set()),
         (
             {
@@ -93,29 +48,50 @@ def test_nemotron_has_the_parameters_that_are_told_of_it():
                     "in_proj",
                     "*.mixer.o*",
                     "*shared*",
+                    "*mixer.experts*",
                     "lm_head",
                     "*.k_proj",
                     "*.v_proj",
                 ]
             },
-            {"attention q_proj"},
+            {"mixer.q_proj"},
         ),
     ],
 )
 def test_patterns_mean_the_last_part_or_the_whole_name(lora, classes):
-    layers = estimates.linears(NEMOTRON)
-    every = {layer[1] for layer in layers}
+    every = {shapes.kind(name) for name, _, _ in NEMOTRON.linears}
     expected = every if classes == "all" else every - {"lm_head"} if classes is None else classes
-    assert {layer[1] for layer in estimates.adapted(lora, layers)} == expected
+    adapted = estimates.adapted(lora, NEMOTRON.linears)
+    assert {shapes.kind(name) for name, _, _ in adapted} == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_meant"),
+    [
+        ("*mixer.experts*", "model.layers.1.mixer.experts.7.up_proj", True),
+        ("*mixer.experts*", "model.layers.1.mixer.shared_experts.up_proj", False),
+        # As in NeMo Automodel, whose dot is any character.
+        ("*.experts.*", "model.layers.1.mixer.shared_experts.up_proj", True),
+        (families.ROUTED, "model.layers.1.mixer.shared_experts.up_proj", False),
+        (families.ROUTED, "model.layers.1.mixer.experts.7.up_proj", True),
+        ("*.layers.0.*.q_proj", "model.layers.0.self_attn.q_proj", True),
+        ("*.layers.0.*.q_proj", "model.layers.1.self_attn.q_proj", False),
+        ("q_proj", "model.layers.1.self_attn.q_proj", True),
+        ("lm_head", "model.lm_head_norm", False),
+    ],
+)
+def test_a_pattern_means_what_it_means_to_the_trainer(pattern, name, is_meant):
+    assert estimates.matches(pattern, name) == is_meant
+
+
+def test_what_is_no_pattern_is_refused():
+    with pytest.raises(cli.BadConfig, match=r"'\*\(' is no pattern"):
+        estimates.matches("*(", "q_proj")
 
 
 def test_targets_and_excludes_exclude_each_other():
     with pytest.raises(cli.BadConfig, match="exclude each other"):
         estimates.adapted({"target_modules": ["q_proj"], "exclude_modules": ["o_proj"]}, [])
-
-
-def test_a_family_that_is_not_known_has_no_list():
-    assert estimates.linears({"model_type": "unheard-of", "hidden_size": 8}) is None
 
 
 def test_time_follows_the_pace_and_a_step_waits_for_its_longest_row():
@@ -143,16 +119,12 @@ def test_weights_are_sharded_and_activations_can_be_recomputed():
         "policy": {"train_micro_batch_size": 1, "dtensor_cfg": {}},
         "cluster": {"num_nodes": 1, "gpus_per_node": 1},
     }
-    layers = estimates.linears(NEMOTRON)
-    alone = estimates.memory(NEMOTRON, recipe, layers, 10**8, 4096)
+    alone = estimates.memory(NEMOTRON, recipe, 10**8, 4096)
     recipe["cluster"] = {"num_nodes": 2, "gpus_per_node": 8}
-    many = estimates.memory(NEMOTRON, recipe, layers, 10**8, 4096)
+    many = estimates.memory(NEMOTRON, recipe, 10**8, 4096)
     assert (
         alone["weights"] == pytest.approx(16 * many["weights"], rel=0.01)
         and alone["gathered"] == 0 < many["gathered"]
     )
     recipe["policy"]["dtensor_cfg"]["activation_checkpointing"] = True
-    assert (
-        estimates.memory(NEMOTRON, recipe, layers, 10**8, 4096)["activations"]
-        < many["activations"] / 8
-    )
+    assert estimates.memory(NEMOTRON, recipe, 10**8, 4096)["activations"] < many["activations"] / 8

@@ -133,12 +133,19 @@ def test_a_sound_run_passes_and_is_described(run):
         "time",
         "disk",
         "not checked",
+        "not checked",
     ]
 
 
 RECIPES = [  # rule, key, value; a message
     ("unknown-key", "sft.max_nm_steps", 4, "did you mean sft.max_num_steps?"),
     ("unknown-key", "polcy.precision", "bfloat16", "did you mean policy.precision?"),
+    (
+        "unknown-key",
+        "checkpointing.ft_save_period",
+        5,
+        "checkpointing.ft_save_period is no key of NeMo-RL v0.7.0's SFT",
+    ),
     ("unfilled", "data.train.data_path", "???", "data.train.data_path is still ???"),
     ("unfilled", "cluster.num_nodes", ..., "cluster.num_nodes is None"),
     ("checkpointing", "checkpointing.enabled", False, "nothing would be saved"),
@@ -192,17 +199,28 @@ RECIPES = [  # rule, key, value; a message
     (
         "lora",
         "policy.dtensor_cfg.lora_cfg.exclude_modules",
-        ["*lm_head*"],
+        ["*lm_head*", "*mixer.experts*"],
         "out_proj of Mamba is adapted",
     ),
-    ("lora", "policy.dtensor_cfg.lora_cfg.exclude_modules", ["*out_proj*"], "lm_head is adapted"),
     (
         "lora",
         "policy.dtensor_cfg.lora_cfg.exclude_modules",
-        ["*out_proj*", "*lm_head*", "*gate_proj"],
+        ["*out_proj*", "*mixer.experts*"],
+        "lm_head is adapted",
+    ),
+    (
+        "lora",
+        "policy.dtensor_cfg.lora_cfg.exclude_modules",
+        ["*out_proj*", "*lm_head*", "*mixer.experts*", "*gate_proj"],
         "'*gate_proj' matches no module",
     ),
     ("lora", "policy.dtensor_cfg.lora_cfg.exclude_modules", ["*"], "touches no module"),
+    (
+        "lora",
+        "policy.dtensor_cfg.lora_cfg.exclude_modules",
+        ["*out_proj*", "*lm_head*", "*mixer.experts*", "k_proj"],
+        "'k_proj' means nothing to NeMo-RL, which compares whole names; write '*k_proj'",
+    ),
 ]
 
 
@@ -441,7 +459,8 @@ def test_keys_are_compared_with_the_parent_where_it_is_on_this_machine(run, tmp_
     assert (
         report["ok"]
         and report["parent"] == {"absent": None, "keys": "the parent"}
-        and report["unchecked"] == []
+        and [text.split(":")[0] for text in report["unchecked"]]
+        == ["the modules of the class that is trained"]
     )
     edit(run, "sft.an_older_key", 2)
     assert preflight.check(run / "recipe.yaml", THINKER)[0]["counts"] == {"unknown-key": 1}
@@ -468,7 +487,52 @@ def test_the_configuration_of_the_model_says_what_is_adapted(run, tmp_path):
     assert report["ok"] and "no config.json of a known family" in report["unchecked"][-1]
 
 
-@pytest.mark.parametrize("recipe", ["nemotron-nano-lora", "smol-lora"])
+def test_an_adapter_on_every_routed_expert_is_refused_with_its_size(run):
+    edit(run, "policy.dtensor_cfg.lora_cfg.exclude_modules", ["*out_proj*", "*lm_head*"])
+    report, _ = preflight.check(run / "recipe.yaml", THINKER)
+    assert report["counts"]["lora"] == 1
+    said = [found["message"] for found in report["failures"] if found["rule"] == "lora"]
+    assert said[0].startswith("5,888 linear layers of routed experts are adapted, 6,849 M param")
+    assert (report["lora"]["modules"], report["lora"]["trainable"]) == (5981, 7_031_046_144)
+    # Two checkpoints that are kept and one on the way, each 78.6 GiB.
+    assert report["estimate"]["checkpoints_gib"] == pytest.approx(3 * 78.6, abs=0.5)
+
+
+def test_what_was_counted_in_the_train_image_is_believed_before_any_assumption(run):
+    counted = {
+        "model": "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+        "linears": [["model.layers.0.mixer.in_proj", 64, 128], ["lm_head", 64, 96]],
+        "modules": [
+            "model.layers.0.mixer.out_proj",
+            "model.layers.0.mixer.in_proj",
+            "model.layers.0.mixer.experts",
+            "lm_head",
+        ],
+        "parameters": 50_000,
+        "largest": 9_000,
+        "hidden": 64,
+        "depth": 1,
+        "vocabulary": 96,
+        "source": "counted",
+    }
+    (run / "model.json").write_text(json.dumps(counted))
+    report, _ = preflight.check(run / "recipe.yaml", THINKER)
+    assert report["ok"] and report["lora"]["source"] == "counted"
+    assert (report["lora"]["trainable"], report["lora"]["of"]) == (256 * 192, 50_000)
+    assert not any("routed experts" in text for text in report["unchecked"])
+    # A count of another model says nothing.
+    (run / "model.json").write_text(json.dumps({**counted, "model": "somebody/else"}))
+    assert preflight.check(run / "recipe.yaml", THINKER)[0]["lora"]["trainable"] == 181_747_712
+
+
+def test_rows_longer_than_the_model_was_made_for_are_refused(run, tmp_path):
+    small = {"model_type": "unheard-of", "max_position_embeddings": 4096}
+    report, _ = preflight.check(run / "recipe.yaml", folder(tmp_path, config=small))
+    assert report["counts"] == {"context": 1}
+    assert "the model was made for 4096 tokens" in report["failures"][0]["message"]
+
+
+@pytest.mark.parametrize("recipe", ["nemotron-nano-lora", "smol-lora", "lora"])
 def test_no_key_of_our_recipes_is_unknown(recipe):
     made = preflight.Checked(recipes.RECIPES / f"{recipe}.yaml")
     preflight.check_keys(made)

@@ -275,6 +275,7 @@ def test_every_mandatory_change_of_the_published_recipe_is_made():
     assert made["policy"]["dtensor_cfg"]["lora_cfg"]["exclude_modules"] == [
         "*out_proj*",
         "*lm_head*",
+        "*mixer.experts*",
     ]
     assert (
         made["data"]["add_bos"],
@@ -304,7 +305,7 @@ def test_overrides_that_make_no_run_are_refused(chat, tmp_path, overrides, kind,
 
 
 def test_an_unknown_recipe_or_no_data_is_said(chat, tmp_path):
-    with pytest.raises(cli.Missing, match="recipes: nemotron-nano-lora, smol-lora"):
+    with pytest.raises(cli.Missing, match="recipes: lora, nemotron-nano-lora, smol-lora"):
         recipes.recipe("nothing", data=chat, run=tmp_path)
     with pytest.raises(cli.Missing, match="make corpus"):
         recipes.recipe("smol-lora", data=tmp_path, run=tmp_path)
@@ -359,3 +360,41 @@ def test_the_trainers_loader_fails_on_late_keys_and_takes_frozen_rows(chat, tmp_
     with pytest.raises(datasets.exceptions.DatasetGenerationError):
         loaded(chat)
     assert loaded(recipes.freeze(chat, tmp_path / "data")) == 150
+
+
+def test_another_base_takes_with_it_what_belongs_to_it(chat, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+
+    def made(base, name="lora", *overrides):
+        config = recipes.recipe(name, data=chat, run=tmp_path, base=base, overrides=overrides)
+        return config["policy"]
+
+    qwen = made("Qwen/Qwen3-8B")
+    assert qwen["model_name"] == "Qwen/Qwen3-8B"
+    assert qwen["tokenizer"]["chat_template_kwargs"] == {"enable_thinking": True}
+    assert qwen["dtensor_cfg"]["lora_cfg"]["exclude_modules"] == ["*lm_head*"]
+    assert qwen["max_total_sequence_length"] == 8192
+    experts = made("Qwen/Qwen3-30B-A3B")["dtensor_cfg"]["lora_cfg"]["exclude_modules"]
+    assert "*mlp.experts*" in experts
+    # A folder of no family: its own configuration says how long, and that it has experts.
+    own = {"model_type": "x", "max_position_embeddings": 2048, "num_local_experts": 8}
+    (tmp_path / "config.json").write_text(json.dumps(own))
+    folder = made(str(tmp_path))
+    assert folder["max_total_sequence_length"] == 2048
+    assert folder["tokenizer"]["chat_template_kwargs"] == {"enable_thinking": False}
+    assert folder["dtensor_cfg"]["lora_cfg"]["exclude_modules"] == ["*lm_head*", "*[.]experts*"]
+    # What is targeted stays so; what is said is stronger.
+    smol = made("HuggingFaceTB/SmolLM2-360M-Instruct", "smol-lora", "policy.precision=float32")
+    assert "exclude_modules" not in smol["dtensor_cfg"]["lora_cfg"]
+    assert smol["precision"] == "float32"
+    assert (
+        made("Qwen/Qwen3-8B", "lora", "policy.max_total_sequence_length=512")[
+            "max_total_sequence_length"
+        ]
+        == 512
+    )
+
+
+def test_a_recipe_for_any_model_wants_to_be_told_which(chat, tmp_path):
+    config = recipes.recipe("lora", data=chat, run=tmp_path)
+    assert config["policy"]["model_name"] == "???"

@@ -1,13 +1,26 @@
-"""The peft trainer, on a random model of two layers whose tokens are bytes."""
+"""The trainer of this machine, on a random model of two layers whose tokens are bytes, and on the embedded one.
 
+`python3 test_trainer.py FOLDER` writes the run of the embedded model whose first losses stand below.
+"""
+
+import fcntl
+import importlib.util
 import json
 import multiprocessing
 import os
 import random
 import re
+import shutil
 import signal
+import struct
+import subprocess
 import sys
+import termios
+import threading
 import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from decksmith.core import cli, stream
@@ -19,6 +32,7 @@ TEMPLATE = (
     "{% for m in messages %}<s>{{ m['role'] }}\n{{ m['content'] }}</s>\n{% endfor %}"
     "{% if add_generation_prompt %}<s>assistant\n{% endif %}"
 )
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"  # read when the trainer's packages are loaded, here
 WORDS = ["kettle", "harbour", "lamp", "amber", "nine", "slide", "theme", "moth"]
 CONTEXT = multiprocessing.get_context("fork")
 
@@ -27,10 +41,8 @@ CONTEXT = multiprocessing.get_context("fork")
 def model(tmp_path_factory):
     """The folder of the model; made in a process of its own, so that this one can be forked from."""
     folder = tmp_path_factory.mktemp("model")
-    import peft  # noqa: F401  # once, for all the forks
-    import torch  # noqa: F401
-    import transformers  # noqa: F401
     from decksmith.results import plots
+    from decksmith.training import trl_trainer  # noqa: F401  # once, for all the forks
     from matplotlib import pyplot  # noqa: F401
 
     plots._fonts()
@@ -77,17 +89,49 @@ def conversation(number):
     return [{"role": "user", "content": text(3)}, {"role": "assistant", "content": text(6)}]
 
 
+def write_rows(folder, **sides):
+    """The conversations of train and test as FOLDER/train.jsonl and FOLDER/test.jsonl."""
+    folder.mkdir(parents=True)
+    for side, talks in sides.items():
+        lines = [json.dumps({"id": f"r{n}", "messages": talk}) for n, talk in enumerate(talks)]
+        (folder / f"{side}.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def gold(long):
+    """The 64 gold drafts as conversations, prompt and deck cut to so many characters."""
+    folders = sorted((cli.ROOT / "data/gold").iterdir())
+    return [
+        [
+            {"role": "user", "content": (folder / "PROMPT.md").read_text()[:long]},
+            {"role": "assistant", "content": (folder / "deck.md").read_text()[:long]},
+        ]
+        for folder in folders
+    ]
+
+
+def gold_run(run, long, train, *overrides):
+    """A run of the embedded model in fp32, on the first gold drafts; the others are for validation."""
+    rows = gold(long)
+    data = write_rows(run / "rows", train=rows[:train], test=rows[60:])
+    config = recipes.recipe(
+        "smol-lora", data=data, run=run, overrides=["policy.precision=float32", *overrides]
+    )
+    stream.write(run / "recipe.yaml", recipes.dump(config))
+    return run
+
+
+FIRST = ("policy.train_global_batch_size=2", "sft.max_num_steps=2", "sft.val_at_start=false")
+
+
 @pytest.fixture
 def recipe(model, tmp_path):
     """A function that writes a run of 11 rows in steps of 2 into tmp_path/NAME and returns the folder."""
-    data = tmp_path / "data"
-    data.mkdir()
-    for side, numbers in (("train", range(11)), ("test", range(90, 93))):
-        (data / f"{side}.jsonl").write_text(
-            "".join(
-                json.dumps({"id": f"r{n}", "messages": conversation(n)}) + "\n" for n in numbers
-            )
-        )
+    data = write_rows(
+        tmp_path / "data",
+        train=[conversation(n) for n in range(11)],
+        test=[conversation(n) for n in range(90, 93)],
+    )
 
     def write(name, *overrides):
         run = tmp_path / name
@@ -135,8 +179,8 @@ def start(function, *arguments, log=None):
     return process
 
 
-def finished(process):
-    process.join(120)
+def finished(process, seconds=120):
+    process.join(seconds)
     return process.exitcode
 
 
@@ -149,9 +193,8 @@ def steps(run):
 
 
 def weights(run, step):
-    return (
-        run / f"checkpoints/step_{step}" / trainer.WEIGHTS / "adapter_model.safetensors"
-    ).read_bytes()
+    folder = run / f"checkpoints/step_{step}/policy/weights/model"
+    return (folder / "adapter_model.safetensors").read_bytes()
 
 
 def written(run):
@@ -176,7 +219,7 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes_as_one_that
         while process.is_alive() and (
             written(killed) == before
             if kill % 2
-            else not list((killed / "checkpoints").glob("tmp_step_*"))
+            else not list((killed / "checkpoints").glob("checkpoint-*"))
         ):
             time.sleep(0.001)
         time.sleep(dice.uniform(0, 0.05))
@@ -189,7 +232,7 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes_as_one_that
         assert weights(killed, step) == weights(whole, step)
     assert metrics(killed) == metrics(whole)
     assert [line["step"] for line in metrics(whole) if "loss" in line] == list(range(1, 21))
-    assert not list((killed / "checkpoints").glob("tmp_*"))
+    assert {path.name for path in (killed / "checkpoints").iterdir()} == {"step_18", "step_20"}
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
@@ -273,7 +316,12 @@ def test_a_checkpoint_has_the_layout_of_nemo_rl_and_the_best_and_the_newest_are_
     )
     assert files == [
         "config.yaml",
-        "policy/optimizer/state.pt",
+        "policy/optimizer/adapter_config.json",
+        "policy/optimizer/adapter_model.safetensors",
+        "policy/optimizer/optimizer.pt",
+        "policy/optimizer/rng_state.pth",
+        "policy/optimizer/scheduler.pt",
+        "policy/optimizer/trainer_state.json",
         "policy/tokenizer/chat_template.jinja",
         "policy/tokenizer/tokenizer.json",
         "policy/tokenizer/tokenizer_config.json",
@@ -337,7 +385,190 @@ def test_the_loss_is_the_mean_over_the_assistants_tokens_whatever_the_micro_batc
         assert lines[1]["loss"] == pytest.approx(
             loss.value, abs=1e-4
         )  # lora_B is zero in the first step
-        assert lines[1]["tokens"] == found[0][1]["tokens"]
+
+
+# What the loop that was here before TRL trained, at commit 8f2ae42 with torch 2.13.0: (loss, gradient norm) of each step,
+# and the loss of the validations. On the random model, as RUN/metrics.jsonl of the runs of the test has them:
+LOOP = {
+    "dropout": [
+        (5.555009, 0.79),
+        (5.543186, 0.6652),
+        (5.555742, 0.8165),
+        (5.518797, 0.7945),
+        (5.526431, 0.8101),
+        (5.510463, 0.8883),
+        (5.500146, 0.8854),
+        (5.494141, 1.0998),
+        (5.470981, 0.8558),
+        (5.487096, 0.9597),
+    ],
+    "micro batches of two": [
+        (5.555009, 0.7828),
+        (5.543173, 0.6476),
+        (5.55553, 0.7982),
+        (5.518329, 0.793),
+        (5.525439, 0.8202),
+        (5.510371, 0.8686),
+        (5.499619, 0.8721),
+        (5.492667, 1.0793),
+        (5.466693, 0.8483),
+        (5.485675, 0.9599),
+    ],
+}
+LOOP_HELD = {
+    "dropout": [5.537738, 5.53156, 5.508637, 5.48756, 5.475632, 5.471061],
+    "micro batches of two": [5.537738, 5.53132, 5.507877, 5.486328, 5.47423, 5.469618],
+}
+# On the embedded model: `PYTHONPATH=lib .venv/bin/python3 tests/training/test_trainer.py RUN` here, then, in a checkout of that
+# commit, `bin/sft-train --run RUN`.
+LOOP_SMOL = [(3.476434, 0.4715), (2.721209, 0.4194)]
+LOOP_SMOL_HELD = [2.66777]
+
+
+def same_losses(run, steps, held):
+    """The losses and norms of a run are those of the loop, up to rounding."""
+    lines = metrics(run)
+    found = [(line["loss"], line["grad_norm"]) for line in lines if "loss" in line]
+    assert len(found) == len(steps)
+    for (loss, norm), (wanted, wanted_norm) in zip(found, steps, strict=True):
+        assert loss == pytest.approx(wanted, abs=2e-5)
+        assert norm == pytest.approx(wanted_norm, abs=2e-4)
+    found = [line["val_loss"] for line in lines if "val_loss" in line]
+    assert found == pytest.approx(held, abs=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("dropout", []),
+        (
+            "micro batches of two",
+            ["policy.train_micro_batch_size=2", "policy.dtensor_cfg.lora_cfg.dropout=0"],
+        ),
+        ("dropout", ["policy.dtensor_cfg.activation_checkpointing=true"]),
+    ],
+)
+def test_the_losses_are_those_of_the_loop_that_was_here_before(recipe, name, overrides):
+    run = recipe("run", *overrides)
+    assert trained(run) == 0
+    same_losses(run, LOOP[name], LOOP_HELD[name])
+
+
+def test_the_losses_of_the_embedded_model_are_those_of_the_loop_that_was_here_before(
+    model, tmp_path
+):
+    run = gold_run(tmp_path / "run", 1200, 60, *FIRST)
+    assert finished(start(trainer.run, run, log=run / "log"), 600) == 0
+    same_losses(run, LOOP_SMOL, LOOP_SMOL_HELD)
+
+
+def nemo_rl(messages, tokenizer):
+    """The tokens and the mask of a conversation by NeMo-RL's rule (get_formatted_message_log, add_generation_prompt on),
+    with transformers' own tokenizer and template: what a message adds to the text is tokenized alone."""
+    ids, mask, before = [], [], ""
+    for index, message in enumerate(messages):
+        text = tokenizer.apply_chat_template(
+            messages[: index + 1],
+            add_generation_prompt=message["role"] == "user",
+            tokenize=False,
+            enable_thinking=False,
+        )
+        added = tokenizer(text[len(os.path.commonprefix([before, text])) :]).input_ids
+        ids, before = ids + added, text
+        mask += [message["role"] == "assistant"] * len(added)
+    return ids, mask
+
+
+def test_trl_trains_the_tokens_that_nemo_rl_would_train(model, tmp_path):
+    run = gold_run(tmp_path / "run", 100_000, 64, "sft.max_num_epochs=1")
+
+    def compare():
+        import transformers
+        from decksmith.training import trl_trainer
+
+        plan = trainer.Plan(run)
+        callback = trl_trainer.Recipe(plan, trainer.Bell(), 0)
+        tuner = trl_trainer.tuner_of(plan, callback, is_new=True)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(plan.base)
+        talks, seen = gold(100_000), 0
+        for at, batch in zip(callback.order, tuner.get_train_dataloader(), strict=True):
+            ids, mask = nemo_rl(talks[at], tokenizer)
+            assert batch["input_ids"].tolist() == [ids]
+            assert (batch["labels"] != trainer.UNTRAINED).tolist() == [mask]
+            trained_ids = [token for token, trained in zip(ids, mask, strict=True) if trained]
+            assert batch["labels"][batch["labels"] != trainer.UNTRAINED].tolist() == trained_ids
+            seen += 1
+        assert seen == len(set(callback.order)) == 64
+
+    assert finished(start(compare, log=run / "log"), 600) == 0, (run / "log").read_text()
+
+
+def test_the_loss_of_a_cpu_is_that_of_trl_on_every_other_machine(recipe):
+    run = recipe("run", "policy.train_micro_batch_size=2", "data.shuffle=false")
+
+    def compare():
+        import trl
+        from decksmith.training import trl_trainer
+
+        plan = trainer.Plan(run)
+        tuner = trl_trainer.tuner_of(plan, trl_trainer.Recipe(plan, trainer.Bell(), 0), is_new=True)
+        for batch in tuner.get_train_dataloader():
+            tuner.model.train()
+            ours = tuner.compute_loss(tuner.model, dict(batch), num_items_in_batch=50)
+            theirs = trl.SFTTrainer.compute_loss(
+                tuner, tuner.model, dict(batch), num_items_in_batch=50
+            )
+            for loss in ours, theirs:
+                assert loss.requires_grad
+            assert float(ours) == pytest.approx(float(theirs), rel=0.02)  # dropout is on
+            tuner.model.eval()
+            ours = tuner.compute_loss(tuner.model, dict(batch))
+            theirs = trl.SFTTrainer.compute_loss(
+                tuner, tuner.model, dict(batch), num_items_in_batch=tuner.held_tokens
+            )
+            assert float(ours) == pytest.approx(float(theirs), rel=1e-6)
+
+    assert finished(start(compare, log=run / "log")) == 0, (run / "log").read_text()
+
+
+def test_the_loss_of_a_mixture_of_experts_is_that_of_its_tokens_alone(recipe, model, tmp_path):
+    mixture = tmp_path / "mixture"
+    shutil.copytree(model, mixture)
+    lora = "policy.dtensor_cfg.lora_cfg"
+    run = recipe("run", f"policy.model_name={mixture}", f"{lora}.target_modules=[q_proj]")
+
+    def compare():
+        import torch
+        from decksmith.training import trl_trainer
+        from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+        config = Qwen3MoeConfig(
+            vocab_size=258,
+            hidden_size=32,
+            intermediate_size=48,
+            moe_intermediate_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=8,
+            num_experts=4,
+            num_experts_per_tok=2,
+            output_router_logits=True,
+        )
+        Qwen3MoeForCausalLM(config).save_pretrained(mixture)
+        plan = trainer.Plan(run)
+        callback = trl_trainer.Recipe(plan, trainer.Bell(), 0)
+        tuner = trl_trainer.tuner_of(plan, callback, is_new=True)
+        tuner.model.eval()
+        for batch in tuner.get_eval_dataloader():
+            with torch.no_grad():
+                loss = tuner.compute_loss(tuner.model, dict(batch)) * tuner.held_tokens
+                logits = tuner.model(input_ids=batch["input_ids"]).logits[:, :-1]
+            wanted = batch["labels"][:, 1:].flatten()
+            plain = torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted, reduction="sum")
+            assert float(loss) == pytest.approx(float(plain), rel=1e-5)
+
+    assert finished(start(compare, log=run / "log")) == 0, (run / "log").read_text()
 
 
 def test_rows_that_are_too_long_are_named_and_train_nothing(recipe):
@@ -363,9 +594,117 @@ def test_a_run_draws_its_loss_and_says_what_it_used(recipe):
     assert (run / "loss.png").read_bytes().startswith(b"\x89PNG") and (run / "loss.svg").exists()
 
 
-def test_two_trainers_do_not_share_a_run(recipe):
-    import fcntl
+def test_a_gradient_that_is_not_finite_ends_the_run_before_it_is_saved(recipe):
+    run = recipe("run", "policy.optimizer.kwargs.lr=1e30", "checkpointing.save_period=1")
+    assert trained(run) == 65
+    log = (run / "log").read_text()
+    assert re.search(r"step (\d+): the gradient is (nan|inf); a lower policy.optimizer", log)
+    assert max(steps(run)) < int(re.search(r"step (\d+): the gradient", log)[1])
 
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            ["policy.train_micro_batch_size=3", "policy.train_global_batch_size=4"],
+            "policy.train_global_batch_size is 4, no multiple of policy.train_micro_batch_size, 3",
+        ),
+        (
+            ["policy.dtensor_cfg.lora_cfg.target_modules=[lm_head]"],
+            "lora_cfg adapts lm_head, and TRL trains no adapter there; leave it out: exclude_modules: ['*lm_head*']",
+        ),
+        (["policy.optimizer.name=os.system"], "os.system is no class of torch.optim"),
+        (
+            ["checkpointing.checkpoint_must_save_by=soon"],
+            "checkpointing.checkpoint_must_save_by is 'soon'; write DD:HH:MM:SS",
+        ),
+    ],
+)
+def test_a_recipe_that_cannot_be_trained_here_is_refused_at_its_key(recipe, overrides, said):
+    run = recipe("run", *overrides)
+    assert trained(run) == 78
+    assert said in (run / "log").read_text()
+
+
+def test_a_logger_that_is_not_installed_is_named_with_what_mends_it(recipe):
+    name = next(name for name in trainer.LOGGERS if not importlib.util.find_spec(name))
+    run = recipe("run", f"logger.{name}_enabled=true")
+    assert trained(run) == 69
+    assert (
+        f"logger.{name}_enabled is true, and {name} is not installed; run: .venv/bin/uv pip install {name}, "
+        f"or set logger.{name}_enabled=false" in (run / "log").read_text()
+    )
+
+
+def test_losses_go_to_tensorboard_where_the_recipe_says_so(recipe):
+    pytest.importorskip("tensorboard")
+    run = recipe("run", "sft.max_num_epochs=1", "logger.tensorboard_enabled=true")
+    assert trained(run) == 0
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run / "logs/tensorboard")).Reload()
+    found = [(event.step, round(event.value, 5)) for event in events.Scalars("train/loss")]
+    assert found == [
+        (line["step"], round(line["loss"], 5)) for line in metrics(run) if "loss" in line
+    ]
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Stands where the Hub stands, and writes down what it is asked."""
+
+    asked = []
+
+    def do_GET(self):
+        self.asked.append(self.path)
+        self.send_error(404)
+
+    do_HEAD = do_POST = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_training_on_this_machine_asks_the_hub_for_nothing_and_tells_it_nothing(recipe):
+    run = recipe("run", "sft.max_num_epochs=1")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        threading.Thread(target=hub.serve_forever).start()
+        address = f"http://127.0.0.1:{hub.server_port}"
+        off = ("CI", "HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "HTTP_PROXY", "http_proxy")
+        kept = {name: value for name, value in os.environ.items() if name not in off}
+        done = subprocess.run(
+            [cli.ROOT / "bin/sft-train", "--run", run],
+            env=kept | {"HF_ENDPOINT": address, "IMAGES": "off"},
+            capture_output=True,
+            text=True,
+        )
+        hub.shutdown()
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["step"] == 5
+    assert Hub.asked == []
+
+
+def test_on_a_terminal_one_live_line_has_the_losses(recipe):
+    run = recipe("run", "sft.max_num_epochs=1")
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+    process = subprocess.Popen(
+        [cli.ROOT / "bin/sft-train", "--run", run], stdout=subprocess.PIPE, stderr=theirs, text=True
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # the other side is closed
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    said, _ = process.communicate()
+    assert process.returncode == 0, shown
+    line = shown.decode().split("\r")[-2]
+    val = json.loads(said)["val_loss"]
+    assert "5/5" in line and f"eval_loss={val:.3f}" in line
+    assert "step 5 of 5" not in shown.decode()
+
+
+def test_two_trainers_do_not_share_a_run(recipe):
     run = recipe("run")
     with open(run / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -415,3 +754,7 @@ def test_whole_names_are_given_where_last_parts_would_match_more():
 def test_patterns_that_cannot_be_meant_are_refused(lora, said):
     with pytest.raises(cli.BadConfig, match=said):
         trainer.targets(LINEAR, lora)
+
+
+if __name__ == "__main__":
+    gold_run(Path(sys.argv[1]), 1200, 60, *FIRST)

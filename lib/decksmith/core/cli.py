@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from decksmith.core import masking
 
@@ -51,6 +52,13 @@ class BadConfig(Stop):
 
 
 class _Command(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except BrokenPipeError:  # `--help | head`
+            _forget(1)
+            ctx.exit(0)
+
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write((self.callback.__doc__ or "").strip() + "\n")
         self.format_options(ctx, formatter)
@@ -64,7 +72,12 @@ class Script:
 
     def __call__(self) -> NoReturn:
         sys.stderr = masking.Stream(sys.stderr)
-        sys.exit(_status(self.command))
+        status = _status(self.command)
+        try:
+            sys.stdout.flush()  # what was printed before an error
+        except BrokenPipeError:
+            _forget(1)
+        sys.exit(status)
 
 
 def command(doc: str | None) -> Callable[[Callable[..., int | None]], Script]:
@@ -85,9 +98,29 @@ def command(doc: str | None) -> Callable[[Callable[..., int | None]], Script]:
 
         settings = {"max_content_width": 110}
         quietly.__doc__ = doc
-        return Script(click.command(cls=_Command, context_settings=settings)(quietly))
+        made = click.command(cls=_Command, context_settings=settings)(quietly)
+        made.params.append(_version_option())
+        return Script(made)
 
     return wrap
+
+
+def _version_option() -> click.Option:
+    def say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+        if asked:
+            from decksmith import __version__
+
+            click.echo(f"decksmith {__version__}")
+            ctx.exit()
+
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=say_version,
+        help="Say decksmith's version.",
+    )
 
 
 def _status(inner: click.Command) -> int:
@@ -166,6 +199,15 @@ run_option = click.option(
     show_default=True,
     help="The run folder: records name files in it, and the journal lives there.",
 )
+
+
+def kept(run: Path) -> Path | None:
+    """The run folder for a journal that saves only time: none where --run was not given, since nobody looks for a
+    journal in the folder that he works in."""
+    source = click.get_current_context().get_parameter_source("run")
+    return None if source is ParameterSource.DEFAULT else run
+
+
 protocol_option = click.option(
     "--protocol",
     default="offline",

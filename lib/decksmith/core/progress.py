@@ -38,7 +38,10 @@ class Progress:
         self.all_faults: dict[str, Counter[str]] = {}  # by stage
         self.started, self.told, self.tenth, self.read = time.monotonic(), 0.0, 0, 0
         self.name = cli.NAME
-        self.paced = (0, 0.0)  # the slowest stage's count, and after how many seconds it was reached
+        self.paced = (
+            0,
+            0.0,
+        )  # the slowest stage's count, and after how many seconds it was reached
         self.count = self.good = 0
         self.ended = threading.Event()
         self.drawer: threading.Thread | None = None

@@ -8,6 +8,7 @@ import asyncio
 import concurrent.futures
 import fcntl
 import hashlib
+import io
 import json
 import os
 import re
@@ -153,8 +154,8 @@ def program(text: str) -> Callable[[Any], Any]:
 
 
 def records(path: str | Path) -> Iterator[tuple[int, Record]]:
-    """Yield `(line number, record)` of a JSONL file; raises cli.BadData naming file and line."""
-    with open(path, "rb") as file:
+    """Yield `(line number, record)` of a JSONL file, or of /dev/stdin; raises cli.BadData naming file and line."""
+    with io.BufferedReader(stdin) if path == "/dev/stdin" else open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
@@ -163,6 +164,38 @@ def records(path: str | Path) -> Iterator[tuple[int, Record]]:
                     raise cli.BadData(
                         f"{str(path).removeprefix('/dev/')}:{number}: {error}"
                     ) from None
+
+
+class _Stdin(io.RawIOBase):
+    """Standard input, whose first bytes can be looked at. `prepare` is called before anything is read of it."""
+
+    def __init__(self) -> None:
+        self.prepare: Callable[[], None] | None = None
+        self.seen = b""
+
+    def peek(self) -> bytes:
+        """The first bytes, which stay to be read; none at the end."""
+        self.seen = self.seen or os.read(0, 1 << 18)
+        return self.seen
+
+    def take(self, size: int = 1 << 18) -> bytes:
+        """The next bytes, at most `size`; none at the end."""
+        if prepare := self.prepare:
+            self.prepare = None
+            prepare()
+        first, self.seen = self.seen[:size], self.seen[size:]
+        return first or os.read(0, size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.take(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+stdin = _Stdin()
 
 
 def emit(record: Record) -> None:
@@ -239,15 +272,18 @@ class Journal:
         self.file.close()
 
 
-async def _lines(descriptor: int = 0) -> AsyncIterator[tuple[int, bytes]]:
-    """Yield `(number, line)` from a file descriptor without blocking the loop; one read serves many lines."""
+async def _lines() -> AsyncIterator[tuple[int, bytes]]:
+    """Yield `(number, line)` of stdin without blocking the loop; one read serves many lines."""
     loop = asyncio.get_running_loop()
-    chunks: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
+    chunks: asyncio.Queue[bytes | Exception] = asyncio.Queue(maxsize=1)
 
     def read() -> None:
-        chunk = b"the first"
-        while chunk:
-            chunk = os.read(descriptor, 1 << 18)
+        chunk: bytes | Exception = b"the first"
+        while chunk and isinstance(chunk, bytes):
+            try:
+                chunk = stdin.take()
+            except Exception as error:
+                chunk = error
             taken = chunks.put(chunk)
             try:
                 asyncio.run_coroutine_threadsafe(taken, loop).result()
@@ -259,6 +295,8 @@ async def _lines(descriptor: int = 0) -> AsyncIterator[tuple[int, bytes]]:
     threading.Thread(target=read, daemon=True).start()
     rest, number = b"", 0
     while chunk := await chunks.get():
+        if isinstance(chunk, Exception):
+            raise chunk
         *lines, last = chunk.split(b"\n")
         if lines:
             lines[0], rest = rest + lines[0], b""

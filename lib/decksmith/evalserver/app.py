@@ -67,8 +67,10 @@ class Doors:
     async def evaluate(self, request: http.Request) -> http.StreamResponse:
         body, run = validation.parse(await request.read()), request.headers.get("X-Run-Id")
         if "api_base" in body:
-            asked = validation.check(MilesRequest, body).translated()
-            job, _ = await self.queue.submit(asked, run=run)
+            asked = validation.check(MilesRequest, body)
+            job, _ = await self.queue.submit(
+                asked.translated(), run=run, door="poll", prefix=asked.prefix
+            )
             return http.json_response(
                 {"job_id": job.id, "status": "queued", "status_url": f"/status/{job.id}"}
             )
@@ -115,7 +117,7 @@ class Doors:
             if job.failed_hard:
                 said |= {"status": "failed", "error": job.troubles()}
             else:
-                said |= {"status": "completed", "raw_metrics": job.metrics()}
+                said |= {"status": "completed", **job.warning(), "raw_metrics": job.metrics()}
         return http.json_response(said)
 
     async def result(self, request: http.Request) -> http.StreamResponse:

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from decksmith.core import cli, stream
 from decksmith.evalserver import jobs, metrics, request, router, worker
 from decksmith.evalserver.jobs import NOTHING, Job, now
+from decksmith.evalserver.request import Door
 from decksmith.evalserver.settings import Settings
 from decksmith.evalserver.worker import SLIDEV
 
@@ -35,7 +36,6 @@ LOOK = 0.2  # seconds between two looks at a benchmark that runs
 DAMAGED = (KeyError, TypeError, AttributeError, StopIteration, ValueError, ArithmeticError)
 
 Found = TypeVar("Found")
-Door = Literal["jobs", "evaluate"]
 
 
 class Queue:
@@ -112,12 +112,18 @@ class Queue:
     # Coming in
 
     async def submit(
-        self, body: dict[str, Any], *, run: str | None = None, door: Door = "jobs"
+        self,
+        body: dict[str, Any],
+        *,
+        run: str | None = None,
+        door: Door = "jobs",
+        prefix: str | None = None,
     ) -> tuple[Job, bool]:
         """`(job, created)` for a request. One that was asked before and whose result nobody has
         got yet is joined; so is one of pinned weights that is complete. Raises cli.BadData. It is
         done to its end whatever happens to whoever asked."""
-        return await self._whole(self._submit(body, run, door))
+        asked = await request.wanted(body, self.settings, run, door, prefix)
+        return await self._whole(self._submit(asked, door))
 
     async def stop(self, job: Job, word: str, why: str | None = None) -> None:
         """End a job and everything that works for it. `word`: cancelled or superseded."""
@@ -129,8 +135,7 @@ class Queue:
         task.add_done_callback(self.unbroken.discard)
         return await asyncio.shield(task)
 
-    async def _submit(self, body: dict[str, Any], run: str | None, door: Door) -> tuple[Job, bool]:
-        asked = await request.wanted(body, self.settings, run)
+    async def _submit(self, asked: dict[str, Any], door: Door) -> tuple[Job, bool]:
         same = {name: value for name, value in asked.items() if name != "supersede"}
         key = stream.fingerprint(same)[:16]
         async with self.admission:
@@ -147,6 +152,8 @@ class Queue:
             await self._supersede(asked, door)
             job = await self._create(key, before.attempt if before else 0, asked, door)
             job.task = asyncio.create_task(self._run(job))
+            for note in asked["notes"]:
+                cli.say(f"{job.id}: {note}")
             return job, True
 
     async def _again(self, job: Job, door: Door) -> Literal["join", "reopen", "attempt"]:
@@ -369,6 +376,7 @@ class Queue:
     def _end(self, job: Job, word: str | None = None, why: str | None = None) -> None:
         """Note that a job ended, by itself or as `word` says."""
         statuses = {each["status"] for each in job.state["benchmarks"].values()}
+        statuses |= {"failed"} if job.request["unknown"] else set()
         if word:
             status = word
         elif statuses <= {"done"}:

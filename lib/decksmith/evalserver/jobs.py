@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli, stream
-from decksmith.evalserver import worker
+from decksmith.evalserver import metrics, worker
 from decksmith.evalserver.worker import SLIDEV
 
 ENDED = ("done", "partial", "failed", "cancelled", "superseded")
@@ -36,6 +36,9 @@ REQUEST = {
     "weight_version",
     "on_failure",
     "supersede",
+    "prefix",
+    "notes",
+    "unknown",
     "benchmarks",
     "door",
 }
@@ -237,8 +240,11 @@ class Job:
 
     def metrics(self) -> dict[str, Any]:
         """raw_metrics: of each benchmark that ended its numbers, and how it went, as numbers
-        too."""
-        found: dict[str, Any] = {}
+        too; below the prefix that was asked for, unless that is a benchmark's name."""
+        found: dict[str, Any] = {
+            metrics.word(name): {"delegate": {"ok": 0, **NOTHING, "unknown": 1}}
+            for name in self.request["unknown"]
+        }
         for name, each in self.state["benchmarks"].items():
             if each["status"] not in ENDED:
                 continue
@@ -247,7 +253,8 @@ class Job:
                 delegate[f"skipped_{each['status']}"] = 1
             found |= each.get("metrics") or {}
             found[name] = {**found.get(name, {}), "delegate": delegate}
-        return found
+        prefix = metrics.word(self.request["prefix"] or "")
+        return {prefix: found} if prefix and prefix not in found else found
 
     def troubles(self) -> str:
         """What is missing of it, in one sentence."""
@@ -257,6 +264,11 @@ class Job:
             if each["status"] != "done"
         )
         return f"{self.id} is {self.state['status']}: {missing}"
+
+    def warning(self) -> dict[str, str]:
+        """What whoever asked should know of what was asked for, if anything."""
+        notes = self.request["notes"]
+        return {"warning": "; ".join(notes)} if notes else {}
 
     def answer(self) -> dict[str, Any]:
         """The body that /evaluate gives."""
@@ -277,6 +289,7 @@ class Job:
             "command": "; ".join(run["command"] for run in runs),
             "output_dir": str(self.folder),
             "log_path": str(self.folder / "events.jsonl"),
+            **self.warning(),
             "raw_metrics": self.metrics(),
             "runs": runs,
         }

@@ -47,7 +47,7 @@ RULES = {
     "dataset-name": "write a name without a colon; how often each question is asked is n_samples_per_eval_prompt",
     "unknown-benchmark": "write a name that the server has",
     "twice": "keep one of the two",
-    "local-wins": "give the local dataset another name",
+    "same-name": "give the local dataset another name",
     "value": "write a value that a server can sample with",
 }
 EVAL_KEYS = ("datasets", "defaults", "delegate")
@@ -116,7 +116,9 @@ def summary(text: str) -> str:
 
 def _named(dataset: dict[str, Any]) -> str:
     samples = dataset.get("n_samples_per_eval_prompt")
-    return f"{dataset['name']}:{samples}" if samples else dataset["name"]
+    name = dataset["name"]
+    asked = f"{name}:{samples}" if samples else name
+    return asked if sampling.ours(name) == name else f"{asked} (here {sampling.ours(name)})"
 
 
 class _Check:
@@ -347,7 +349,8 @@ class _Check:
             self.add(
                 "delegate-name",
                 (*path, "name"),
-                f"a delegate called {name!r} stops the training at its first evaluation, not at its start",
+                f"a delegate called {name!r} stops the training at its first evaluation, not at its start"
+                " (terminal_bench was known to miles alone, from January to June 2026)",
             )
         elif name != "skills":
             self.add(
@@ -565,7 +568,7 @@ class _Check:
                 here,
                 f"the colon in {name!r} stops the training at its first evaluation",
             )
-        elif name not in self.benchmarks:
+        elif sampling.ours(name) not in self.benchmarks:
             self.add(
                 "unknown-benchmark",
                 here,
@@ -573,17 +576,17 @@ class _Check:
             )
         if name in local:
             self.add(
-                "local-wins",
+                "same-name",
                 here,
-                f"a local dataset is called {name!r} too; its metrics replace those of the server",
+                f"a local dataset is called {name!r} too: the trainer logs both below eval/{name}",
             )
-        if name in seen:
+        if (ours := sampling.ours(name)) in seen:
             self.add(
                 "twice",
                 here,
-                f"{name!r} stands in line {seen[name]} already; of the metrics of both the later are kept",
+                f"{ours!r} stands in line {seen[ours]} already: the server refuses a delegate that names it twice, and of two delegates the later metrics are kept",
             )
-        seen.setdefault(name, self.lines.get(here, 1))
+        seen.setdefault(ours, self.lines.get(here, 1))
         return one
 
     def _sampling(self, given: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -1,11 +1,17 @@
 """From the summary of a benchmark to the numbers of a trainer's log."""
 
 import math
+import re
 from typing import Any
 
 from decksmith.evalserver.worker import SLIDEV
 
 Modes = dict[str, dict[str, float]]  # {mode: {metric: number}}
+
+
+def word(text: str) -> str:
+    """A name as a part of a metric's, in which blanks and slashes would part it."""
+    return re.sub(r"[^\w.@+-]+", "_", text, flags=re.ASCII)
 
 
 def reported(
@@ -23,7 +29,7 @@ def _decks(
 ) -> tuple[dict[str, Modes], tuple[float, int]]:
     kinds = summary["faults"]["kinds"]
     not_the_models = sum(kinds[kind] for kind in ("renderer", "judge", "infra"))
-    values = {measure: value["mean"] for measure, value in summary["means"]["floor"].items()}
+    values = {word(measure): value["mean"] for measure, value in summary["means"]["floor"].items()}
     values["num_entries"] = summary["prompts"]
     values |= {key: summary[key] / summary["n"] for key in ("rendered", "truncated")}
     mode = "pass@1" if samples == 1 else f"pass@1[avg-of-{samples}]"
@@ -45,7 +51,7 @@ def _graded(
     found = {name: modes}
     for subset, subset_modes in summary["subsets"].items():
         values = {key: subset_modes[first][key] for key in (metric, "num_entries")}
-        found[f"{name}-{subset}"] = {first: _numbers(values)}
+        found[f"{name}-{word(subset)}"] = {first: _numbers(values)}
     return found, (summary["coverage"] or 0.0, summary["errors"]["n"])
 
 

@@ -1,17 +1,20 @@
 """What may be asked of an eval server, and what a job makes of it: every key there, every number
 explicit."""
 
+import difflib
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from decksmith.core import validation
 from decksmith.evalserver import router
-from decksmith.evalserver.sampling import BOUNDS, defaults, names
+from decksmith.evalserver.sampling import ALIASES, BOUNDS, defaults, names, ours
 from decksmith.evalserver.settings import Settings
 from decksmith.evalserver.worker import SLIDEV
 
+# How a request came: at /jobs, at /evaluate by a client that blocks, or by one that polls.
+Door = Literal["jobs", "evaluate", "poll"]
 ROUTER = "where the model is asked, http://HOST:PORT without /v1 (or a list of them as router_urls)"
 
 
@@ -46,6 +49,7 @@ def _line(text: Any) -> Any:
     return text
 
 
+NAME = 80  # characters of a benchmark's name
 Line = Annotated[str, BeforeValidator(_line)]
 
 
@@ -65,12 +69,23 @@ class Sampling(Asked):
         return self.model_dump(exclude_none=True, include=set(Sampling.model_fields))
 
 
-def _known(name: Any) -> str:
-    known = names()
-    if name not in known:
-        there = ", ".join(known)
-        raise validation.sentence(f"no benchmark {str(name)[:80]!r}; there are: {there}")
-    return name
+def _known(name: Any, info: ValidationInfo) -> str:
+    """A benchmark under our name. What we do not have is refused, or kept as it was asked for,
+    where the context `soft` says so."""
+    text = isinstance(name, str) and 0 < len(name.strip()) <= NAME
+    if text and ours(name) in names():
+        return ours(name)
+    if text and info.context and info.context["soft"]:
+        return name
+    raise validation.sentence(_missing([str(name)]))
+
+
+def _missing(asked: list[str]) -> str:
+    """The sentence on benchmarks that are not here."""
+    near = [close for name in asked for close in difflib.get_close_matches(name, names(), 1)]
+    meant = f" (did you mean {near[0]}?)" if near else ""
+    named = ", ".join(repr(name[:NAME]) for name in asked)
+    return f"no benchmark {named}{meant}; there are: {', '.join(names())}"
 
 
 class Benchmark(Sampling):
@@ -118,50 +133,61 @@ class Request(Asked):
 
 
 class MilesRequest(Asked):
-    """The body of miles' asynchronous protocol. How many requests are in flight is ours to say; a
-    path of a request is opened by nobody."""
+    """The body of miles' asynchronous protocol, made for Terminal-Bench. How many requests are in
+    flight is ours to say; a path of a request is opened by nobody."""
 
     model_name: str | None = None
     api_base: str | None = None
     n_tasks: int | None = None
     n_concurrent: Any = None
     dataset_path: Any = None
-    task_ids: Any = None
+    task_ids: list[str] = Field(default=[], description="a list of benchmarks")
     n_attempts: int | None = None
-    metric_prefix: str | None = None
+    metric_prefix: Line = "terminal_bench"
 
-    @model_validator(mode="after")
-    def _ours(self) -> "MilesRequest":
-        for key in ("dataset_path", "task_ids"):
-            if getattr(self, key) is not None:
-                raise validation.sentence(f"{key}: not taken together with api_base")
-        return self
+    @property
+    def prefix(self) -> str:
+        """What the metrics stand below."""
+        return self.metric_prefix.removeprefix("eval/")
 
     def translated(self) -> dict[str, Any]:
-        """The same in the words of POST /jobs: `metric_prefix` names the benchmark."""
-        benchmark = {
-            "name": (self.metric_prefix or "").removeprefix("eval/"),
-            "limit": self.n_tasks,
-            "n_samples_per_eval_prompt": self.n_attempts,
-        }
+        """The same in the words of POST /jobs: `task_ids` name the benchmarks, or else
+        `metric_prefix` does."""
+        how = {"limit": self.n_tasks, "n_samples_per_eval_prompt": self.n_attempts}
         return {
             "rollout_id": 0,
             "router_url": self.api_base,
             "model": self.model_name,
-            "benchmarks": [benchmark],
+            "benchmarks": [{"name": name, **how} for name in self.task_ids or [self.prefix]],
         }
 
 
 async def wanted(
-    body: dict[str, Any], settings: Settings, run: str | None = None
+    body: dict[str, Any],
+    settings: Settings,
+    run: str | None = None,
+    door: Door = "jobs",
+    prefix: str | None = None,
 ) -> dict[str, Any]:
     """A request as a job keeps it: every key there, every URL looked at, every number explicit.
-    `run`: what the header X-Run-Id said. Raises cli.BadData with one sentence for whoever
-    asked."""
+    `run`: what the header X-Run-Id said; `prefix`: what the metrics stand below. Raises
+    cli.BadData with one sentence for whoever asked.
+
+    A trainer's client ends the training at a refusal: at its doors a benchmark that we do not have
+    stands under `unknown` and is reported as one that failed, unless all or nothing was asked
+    for."""
     if body.get("run") is None and run is not None:
         body = {**body, "run": run}
-    asked = validation.check(Request, body)
+    soft = door != "jobs" and body.get("on_failure") != "hard"
+    asked = validation.check(Request, body, {"soft": soft})
     urls = asked.router_urls or [asked.router_url or ""]
+    there = names()
+    unknown = [each.name for each in asked.benchmarks if each.name not in there]
+    notes = [
+        _alias(each["name"]) for each in body.get("benchmarks") or [] if each["name"] in ALIASES
+    ]
+    if unknown:
+        notes.append(_missing(unknown) + ("; name them in task_ids" if door == "poll" else ""))
     return {
         "run": asked.run,
         "rollout_id": asked.rollout_id,
@@ -171,8 +197,21 @@ async def wanted(
         "weight_version": asked.weight_version,
         "on_failure": asked.on_failure,
         "supersede": asked.supersede,
-        "benchmarks": [_explicit(each, asked.defaults, settings) for each in asked.benchmarks],
+        "prefix": prefix,
+        "notes": notes,
+        "unknown": unknown,
+        "benchmarks": [
+            _explicit(each, asked.defaults, settings)
+            for each in asked.benchmarks
+            if each.name in there
+        ],
     }
+
+
+def _alias(name: str) -> str:
+    """What is to be known of a benchmark that was asked for by another name."""
+    called, words = ALIASES[name]
+    return f"{name} is {called} here: {words}"
 
 
 def _explicit(asked: Benchmark, common: Sampling, settings: Settings) -> dict[str, Any]:

@@ -18,10 +18,26 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "limit": (0, 1 << 31),
 }
 
+# Benchmarks that the delegate's own server (NeMo-Skills) calls otherwise: our name, and what of it
+# does not compare.
+ALIASES: dict[str, tuple[str, str]] = {
+    "arena-hard": (
+        "arena-hard-v2",
+        "Arena-Hard v2.0's hard prompts against o3-mini; NeMo-Skills' arena-hard is v0.1 against "
+        "GPT-4-0314, and the fork of slime's example has v2.0 under that name",
+    ),
+    "gpqa": ("gpqa-diamond", "the diamond split, which is the default of NeMo-Skills' gpqa too"),
+}
+
 
 def names() -> list[str]:
     """The benchmarks that may be asked for."""
     return [name for name in tasks.names() if "prompt" not in tasks.load(name)]
+
+
+def ours(name: str) -> str:
+    """What a benchmark is called here: an alias's own name, any other as it is."""
+    return ALIASES[name][0] if name in ALIASES else name
 
 
 def defaults(name: str, settings: Settings, samples: int | None = None) -> dict[str, Any]:

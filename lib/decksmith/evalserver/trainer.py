@@ -414,6 +414,13 @@ def pin(engine: str, checkpoint: str | os.PathLike[str], version: str) -> None:
         )
 
 
+def snapshot(folder: str | os.PathLike[str]) -> str:
+    """A name of a snapshot's weights: its path, and when its newest file was written, because a
+    resumed training writes other weights to the same path. Raises OSError."""
+    newest = max((entry.stat().st_mtime_ns for entry in os.scandir(folder)), default=0)
+    return f"{folder} of {newest // 1_000_000}"
+
+
 def _miles() -> Any:
     from miles.rollout.base_types import RolloutFnEvalOutput
     from miles.rollout.checkpoint_eval import CheckpointEvalFn, EvalSkip
@@ -430,6 +437,7 @@ def _miles() -> Any:
             version = str(getattr(input, "weight_version", None) or input.rollout_id)
             async with self.one:
                 try:
+                    weights = snapshot(checkpoint_dir)
                     await asyncio.to_thread(pin, self.engine, checkpoint_dir, version)
                 except (OSError, http.client.HTTPException, ValueError) as error:
                     LOG.warning("snapshot %s: %s", checkpoint_dir, error)
@@ -439,7 +447,7 @@ def _miles() -> Any:
                     self.args,
                     input.rollout_id,
                     self.engine,
-                    checkpoint=str(checkpoint_dir),
+                    checkpoint=weights,
                 )
             if not metrics.get("eval/delegate/ok"):
                 raise EvalSkip(_reason(metrics))
@@ -466,7 +474,13 @@ def __getattr__(name: str) -> Any:  # PEP 562: the class needs miles, the module
 def main(path: str, seconds: str = "600") -> int:
     """Print what sets the two variables of a shell, once the server answers. The exit status."""
     try:
-        found = ready(path, float(seconds))
+        try:
+            found = ready(path)
+        except EvaluationFailed as error:
+            if error.kind == "failed":
+                raise
+            print(f"waiting up to {float(seconds):g} s: {error}", file=sys.stderr, flush=True)
+            found = ready(path, float(seconds))
     except EvaluationFailed as error:
         print(f"decksmith.evalserver.trainer: {error}", file=sys.stderr)
         return 69 if error.kind == "failed" else 75

@@ -43,6 +43,11 @@ def missing(folder: Path) -> cli.Missing:
     if held:
         names = ", ".join(sorted(str(path.parent) for path in held))
         return cli.Missing(f"{folder} is no run but holds {len(held)}: {names}")
+    if folder.is_dir() and not _place(folder)[1]:
+        return cli.Missing(
+            f"{folder} is no run: it has no scores.jsonl; `make baseline MODEL=NAME` makes one, `make runs` lists those "
+            "there are"
+        )
     return cli.Missing(f"there is no run {folder}; `{make_command(folder)}` makes it")
 
 
@@ -94,5 +99,10 @@ def _place(folder: Path) -> tuple[str, str]:
     return parts[-1], ""
 
 
-if __name__ == "__main__":
+@cli.command(__doc__)
+def main() -> None:
     click.echo("\n".join(table()))
+
+
+if __name__ == "__main__":
+    main()

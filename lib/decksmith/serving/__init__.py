@@ -2,5 +2,5 @@
 
 In: an adapter. Out: an address, after the two names were heard to differ.
 
-Used by model-serve, model-wait. May import models and core.
+Used by model-serve, model-wait. May import hub, models and core.
 """

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from decksmith.core import cli
+from decksmith.hub import weights
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,28 @@ class Adapter:
             sha256=sha256(config, weights),
             gguf=gguf.resolve() if gguf.is_file() else None,
         )
+
+    @cached_property
+    def modules(self) -> list[str]:
+        """The last parts of the names of the modules that it has weights for, as vLLM's --lora-target-modules takes them.
+        Raises cli.BadData."""
+        names = [name.partition(".lora_")[0].removesuffix(".base_layer") for name in self._tensors]
+        found = {name.rpartition(".")[2] for name in names}
+        # vLLM has the experts of a layer in one module of this name.
+        return sorted(
+            found | ({"experts"} if any(".experts." in name for name in names) else set())
+        )
+
+    @cached_property
+    def width(self) -> int:
+        """What it has numbers for at rank 1: inputs and outputs of all its modules together. Raises cli.BadData."""
+        shapes = [tensor.shape for tensor in self._tensors.values()]
+        return sum(math.prod(shape) // max(1, min(shape, default=1)) for shape in shapes)
+
+    @cached_property
+    def _tensors(self) -> dict[str, weights.Tensor]:
+        found = weights.tensors(self.path / "adapter_model.safetensors")
+        return {name: tensor for name, tensor in found.items() if ".lora_" in name}
 
 
 def sha256(*paths: Path) -> str:

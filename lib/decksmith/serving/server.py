@@ -24,7 +24,7 @@ from typing import Any, Literal
 from decksmith.core import cli, stream
 from decksmith.hub import models
 from decksmith.models import embedded, endpoints
-from decksmith.serving import readiness, vllm
+from decksmith.serving import memory, readiness, vllm
 from decksmith.serving.adapter import Adapter, sha256
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -96,6 +96,34 @@ def serve(
             _end(child)
 
 
+def check(
+    path: Path,
+    *,
+    engine: Engine = "vllm",
+    base: str | None = None,
+    gpu: str | None = None,
+    more: Sequence[str] = (),
+) -> int:
+    """How many GPUs a server takes (the embedded engine: one is asked for and none used), after its command line was
+    linted and its memory was found to fit. gpu: as memory.named. Raises cli.BadConfig, cli.BadData, cli.Missing."""
+    adapter = Adapter.load(path)
+    if engine == "local":
+        return 1
+    arguments = vllm.command(adapter, _base(adapter, base), "127.0.0.1", 1, more)
+    found = memory.check(arguments, adapter, memory.named(gpu))
+    return found.gpus if found else 1
+
+
+def _base(adapter: Adapter, base: str | None) -> str:
+    """What is served beside an adapter. Raises cli.BadData where nobody says it."""
+    found = base or adapter.base
+    if not found:
+        raise cli.BadData(
+            f"{adapter.path}/adapter_config.json does not name its base; name it with --base"
+        )
+    return found
+
+
 def _proved(
     url: str,
     engine: Engine,
@@ -136,12 +164,9 @@ def _command(
 ) -> _Command:
     if engine == "local":
         return _local(adapter, host, port, more)
-    base = base or adapter.base
-    if not base:
-        raise cli.BadData(
-            f"{adapter.path}/adapter_config.json does not name its base; name it with --base"
-        )
+    base = _base(adapter, base)
     arguments = vllm.command(adapter, base, host, port, more)
+    memory.check(arguments, adapter)
     binary = shutil.which("vllm")
     if not binary:
         raise cli.Missing(

@@ -1,24 +1,28 @@
-"""The command line of `vllm serve`, held to the options of the pinned version before anything
-starts."""
+"""The command line of `vllm serve`: what every server of ours has, what belongs to the model, and what the adapter needs;
+held to the options of the pinned version before anything starts."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
 from decksmith.core import cli
+from decksmith.models import families
 from decksmith.serving.adapter import Adapter
 
 OPTIONS = cli.ROOT / "assets/vllm-options.json"
 # What every server of ours has. Prefix caching has changed scores: vLLM #45699.
 FIXED = (
     *("--served-model-name", "base"),
-    "--trust-remote-code",
-    *("--max-model-len", "65536"),
     *("--max-num-seqs", "64"),
     "--no-enable-prefix-caching",
     "--enable-lora",
     *("--max-loras", "1"),
 )
+SHORT = {
+    "-tp": "--tensor-parallel-size",
+    "-pp": "--pipeline-parallel-size",
+    "-dp": "--data-parallel-size",
+}
 
 
 def command(
@@ -33,13 +37,50 @@ def command(
     arguments = [
         *("vllm", "serve", base, "--host", host, "--port", str(port)),
         *FIXED,
+        *_of_the_model(base),
+        *_of_the_adapter(adapter),
         *("--max-lora-rank", str(taken[0])),
-        *("--lora-modules", f"tuned={adapter.path}"),
-        *("--reasoning-parser", "nemotron_v3"),
         *more,
     ]
     lint(arguments)
     return arguments
+
+
+def _of_the_model(base: str) -> list[str]:
+    """The options that a model wants, by its family and its own configuration."""
+    config = families.configuration(base)
+    family = families.of(base, config)
+    found = [*family.flags]
+    if family.remote_code:
+        found.append("--trust-remote-code")
+    if length := family.length(config):
+        found += ["--max-model-len", str(length)]
+    if family.reasoning_parser:
+        found += ["--reasoning-parser", family.reasoning_parser]
+    if family.tool_parser:
+        found += ["--enable-auto-tool-choice", "--tool-call-parser", family.tool_parser]
+    if family.sampling:
+        found += ["--override-generation-config", json.dumps(family.sampling)]
+    if family.thinking:
+        found += ["--default-chat-template-kwargs", json.dumps(family.thinking)]
+    return found
+
+
+def _of_the_adapter(adapter: Adapter) -> list[str]:
+    """Buffers are made for the modules that it has and for no others: for all of a mixture of experts they would take as
+    much again as a quarter of its weights."""
+    modules = ["--lora-target-modules", *adapter.modules] if adapter.modules else []
+    return [*modules, "--lora-modules", f"tuned={adapter.path}"]
+
+
+def value(arguments: Sequence[str], option: str) -> str | None:
+    """The value of an option, of two the later; None where it is not there."""
+    found = None
+    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
+        name, equals, given = word.partition("=")
+        if SHORT.get(name, name.replace("_", "-")) == option:
+            found = given if equals else following
+    return found
 
 
 def lint(arguments: Sequence[str]) -> None:
@@ -49,11 +90,12 @@ def lint(arguments: Sequence[str]) -> None:
     words = list(arguments[3:])  # behind `vllm serve BASE`
     while words:
         option, _, value = words.pop(0).partition("=")
+        option = SHORT.get(option, option)
         if not option.startswith("-"):
             wrong.append(f"{option} belongs to no option")
             continue
         values = [value] if value else []
-        while words and not words[0].startswith("--"):
+        while words and not words[0].startswith("--") and words[0] not in SHORT:
             values.append(words.pop(0))
         if option.startswith("--"):
             # --reasoning-config.field is its way into JSON

@@ -165,6 +165,13 @@ class _Files:
 Chooser = Callable[["Study", str, list[str], int], Iterable[str]]
 
 
+def _maker(folder: Path) -> str:
+    """What to type for a study in this folder: make's own are in results/blindtest."""
+    if folder.parts[-3:-1] == ("results", "blindtest"):
+        return f'`make vote MODEL="NAME NAME" STUDY={folder.name}`'
+    return f"`pair-build --study {folder} RUN RUN`"
+
+
 class Study:
     """A study that was built. Several processes may have it open; what a method that changes it has
     returned from is on the disk.
@@ -176,9 +183,7 @@ class Study:
         self.folder, self.choose = Path(folder), choose
         for name in ("study.json", "pairs.jsonl"):
             if not (self.folder / name).is_file():
-                raise cli.Missing(
-                    f"{self.folder} is no study; `pair-build --study {self.folder} RUN RUN` makes one"
-                )
+                raise cli.Missing(f"{self.folder} is no study; {_maker(self.folder)} makes one")
         try:
             self.secret = (self.folder / "secret").read_bytes()
         except OSError as error:

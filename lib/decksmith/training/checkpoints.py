@@ -120,6 +120,7 @@ class _Watch:
         self.run, self.folder, self.home, self.command = run, folder, home, command
         self.tries, self.every, self.told = tries, every, told
         self.later: dict[int, float] = {}  # {step: time.monotonic() from which it is tried again}
+        self.said = ""  # what is waited for
         self.known: dict[int, State] = {}
         self.seen: dict[int, tuple[int, ...]] = {}  # {step: its folder}: weights are read once
         for path in home.glob("step_*.json"):
@@ -144,8 +145,18 @@ class _Watch:
             elif not waiting and (once or self._is_complete(found)):
                 return self._tally()
             else:
+                if not waiting:
+                    self._say_wait(found)
                 time.sleep(self.every)
             found = self._discover()
+
+    def _say_wait(self, found: list[Checkpoint]) -> None:
+        """What is waited for, once."""
+        what = f"the checkpoint after step {found[-1].step}" if found else "the first checkpoint"
+        line = f"waiting for {what} in {self.folder}: a look every {self.every:g} s, Ctrl-C ends it"
+        if line != self.said:
+            self.said = line
+            cli.say(line)
 
     def _waiting(self) -> list[State]:
         return [state for state in self.known.values() if not _is_over(state)]

@@ -20,6 +20,7 @@ RULES = {
     "periods": "make checkpointing.save_period a multiple of sft.val_period, both within the steps, and sft.val_at_end true",
     "schedule": "run sft-config again, which fits warm-up and decay to the steps",
     "logger": "set logger.wandb_enabled=false, or give WANDB_API_KEY",
+    "context": "lower policy.max_total_sequence_length, or train a model with a longer context",
     "lora": "correct policy.dtensor_cfg.lora_cfg",
     "disk": "make room, lower checkpointing.keep_top_k, or give another checkpointing.checkpoint_dir",
     "json": "mend or remove the line",
@@ -112,7 +113,7 @@ def table(report: Report) -> Iterator[tuple[str, str]]:
         trained, whole = lora["trainable"] / 1e6, lora["of"] / 1e6
         yield (
             "adapter",
-            f"rank {lora['rank']}, {trained:.1f} M of {whole:,.0f} M parameters ({lora['source']})",
+            f"rank {lora['rank']} on {lora['modules']:,} modules, {trained:.1f} M of {whole:,.0f} M parameters ({lora['source']})",
         )
         touched = [f"{name} {some}/{every}" for name, (some, every) in lora["classes"].items()]
         yield "", ", ".join(touched)

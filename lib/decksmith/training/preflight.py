@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli
+from decksmith.models import families, shapes
 from decksmith.training import estimates, recipes, rows
 from decksmith.training.findings import Findings, Report
 from decksmith.training.rows import leaves
@@ -148,9 +149,14 @@ def known_keys() -> tuple[set[str], set[str]]:
     return names, free
 
 
+def keys_version() -> str:
+    """The version of NeMo-RL that assets/recipes/nemo-rl-keys.txt is of, `v0.7.0`."""
+    return KEYS.read_text().removeprefix("# NeMo-RL ").partition(":")[0]
+
+
 def check_keys(made: Checked) -> str:
     """Refuse keys that neither the parents nor the list know. Says what was compared with."""
-    names, free = known_keys()
+    (names, free), version = known_keys(), keys_version()
     parents = made.raw.get("defaults") or []
     for parent in [parents] if isinstance(parents, str) else parents:
         if (made.path.parent / parent).exists():
@@ -167,7 +173,7 @@ def check_keys(made: Checked) -> str:
         if not is_known(key):
             near = difflib.get_close_matches(key, names, 1, 0.8)
             hint = f"; did you mean {near[0]}?" if near else ""
-            made.wrong("unknown-key", key, f"{key} is no key of NeMo-RL's SFT{hint}")
+            made.wrong("unknown-key", key, f"{key} is no key of NeMo-RL {version}'s SFT{hint}")
     return KEYS.name if made.config.get("absent") or not parents else "the parent"
 
 
@@ -335,69 +341,136 @@ def _sizes(made: Checked, folder: Path | str | None) -> None:
     if lora.get("enabled") is not True or not isinstance(lora.get("dim"), int):
         wrong("lora_cfg.enabled is not true, or there is no dim: all of the model would be trained")
         return
-    if lora["dim"] not in estimates.SERVED_RANKS:
-        ranks = ", ".join(map(str, estimates.SERVED_RANKS))
-        wrong(f"dim {lora['dim']} is a rank that vLLM does not serve ({ranks})")
-    known = estimates.known(made.report["model"])
-    base, source = known.get("config"), known.get("source")
-    if folder is not None and (Path(folder) / "config.json").is_file():
-        if own := json.loads((Path(folder) / "config.json").read_text()):
-            base, source = own, "by its config.json"
-    layers = None if base is None else estimates.linears(base)
-    if base is None or layers is None:
+    ranks = vllm_ranks()
+    if lora["dim"] not in ranks:
+        served = ", ".join(map(str, ranks))
+        wrong(f"dim {lora['dim']} is a rank that vLLM does not serve ({served})")
+    own = _configuration(folder)
+    family = families.of(made.report["model"], own)
+    _context(made, own)
+    shape = _shape(made, family, own)
+    if shape is None:
         made.unchecked.append(
-            "what the adapter touches, memory and disk: no config.json of a known family"
+            "what the adapter touches, memory and disk: no config.json of a known family, and no count of its modules"
         )
         return
     try:
-        found = estimates.coverage(lora, layers)
+        found = estimates.coverage(lora, shape.linears)
     except cli.BadConfig as error:
         wrong(str(error).partition(": ")[2])
         return
-    for message in _adapter_faults(lora, layers, found, base):
+    faults = _adapter_faults(lora, shape, found)
+    if made.raw.get("defaults"):
+        faults += _short_names(lora, shape)
+    for message in faults:
         wrong(message)
     made.report["lora"] = {
         "rank": lora["dim"],
         "alpha": lora.get("alpha"),
         **found,
-        "of": estimates.parameters(base, layers)[0],
-        "source": source,
+        "of": shape.parameters,
+        "source": shape.source,
     }
     _disk(made, found["trainable"])
     train = made.report["tokens"].get("train")
     if train:
-        pace = estimates.hours(made.config, known.get("seconds"), train["mean"], train["p95"])
-        hours, gpu_hours = pace or (None, None)
+        pace = (
+            family.pace
+            if family.pace.get("of", made.report["model"]) == made.report["model"]
+            else {}
+        )
+        taken = estimates.hours(made.config, pace, train["mean"], train["p95"])
+        hours, gpu_hours = taken or (None, None)
         made.report["estimate"] |= {
-            "memory_gib": estimates.memory(
-                base, made.config, layers, found["trainable"], train["max"]
-            ),
+            "memory_gib": estimates.memory(shape, made.config, found["trainable"], train["max"]),
             "hours": hours,
             "gpu_hours": gpu_hours,
-            "pace": known.get("seconds_source"),
+            "pace": pace.get("source"),
         }
 
 
-def _adapter_faults(
-    lora: dict[str, Any], layers: list[estimates.Layer], found: dict[str, Any], base: dict[str, Any]
-) -> list[str]:
+def vllm_ranks() -> list[int]:
+    """The ranks of adapters that the pinned vLLM serves."""
+    options = json.loads((cli.ROOT / "assets/vllm-options.json").read_text())["options"]
+    ranks: list[int] = options["--max-lora-rank"]["choices"]
+    return ranks
+
+
+def _configuration(folder: Path | str | None) -> dict[str, Any] | None:
+    """The config.json of a model's folder, if it has one that says anything."""
+    path = Path(folder or "", "config.json")
+    return (json.loads(path.read_text()) or None) if folder and path.is_file() else None
+
+
+def _shape(
+    made: Checked, family: families.Family, own: dict[str, Any] | None
+) -> shapes.Shape | None:
+    """The model's shape: as it was counted in the train image, else by its dimensions. Notes what is assumed then."""
+    counted = made.path.parent / "model.json"
+    if counted.is_file() and json.loads(counted.read_text())["model"] == made.report["model"]:
+        return shapes.Shape.counted(counted)
+    if own is not None:
+        shape = shapes.Shape.assumed(own, "by its config.json")
+    else:
+        shape = shapes.Shape.assumed(family.dimensions, str(family.dimensions_source))
+    if shape and any(shapes.is_routed(name) for name, _, _ in shape.linears):
+        made.unchecked.append(
+            "the modules of the class that is trained: no count from the train image, so the routed experts are taken for linear "
+            "layers, the larger case (make image-train)"
+        )
+    return shape
+
+
+def _context(made: Checked, own: dict[str, Any] | None) -> None:
+    """Rows may not be longer than what the model was made for."""
+    key = "policy.max_total_sequence_length"
+    limit = families.limit(own)
+    if limit is not None and made.get(key) > limit:
+        made.wrong(
+            "context", key, f"{key} is {made.get(key)}, the model was made for {limit} tokens"
+        )
+
+
+def _adapter_faults(lora: dict[str, Any], shape: shapes.Shape, found: dict[str, Any]) -> list[str]:
     """What is wrong with what an adapter touches, as sentences."""
     faults = []
     for pattern in [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]:
-        if not any(estimates.matches(pattern, layer[0]) for layer in layers):
+        if not any(estimates.matches(pattern, name) for name in shape.modules):
             faults.append(f"{pattern!r} matches no module of this model")
     if not found["trainable"]:
         faults.append("the adapter touches no module")
-    adapted = {name for name, (touched, _) in found["classes"].items() if touched}
-    if "mamba out_proj" in adapted:
+    adapted = estimates.adapted(lora, shape.linears)
+    experts = [layer for layer in adapted if shapes.is_routed(layer[0])]
+    if experts:
+        size = shapes.size(lora["dim"], experts) / 1e6
+        faults.append(
+            f"{len(experts):,} linear layers of routed experts are adapted, {size:,.0f} M parameters: no server takes that; "
+            "exclude *mixer.experts* (Nemotron-3; by another name *mlp.experts*)"
+        )
+    names = {shapes.kind(name) for name, _, _ in adapted}
+    if "mixer.out_proj" in names:
         faults.append(
             "out_proj of Mamba is adapted: the fused kernel reads its weight directly, the adapter gets no gradient"
         )
-    if "lm_head" in adapted and base.get("model_type") == "nemotron_h":
+    if "lm_head" in names and any(name.endswith(".mixer") for name in _parents(shape.modules)):
         faults.append(
             "lm_head is adapted: tools that read the adapter afterwards have trouble with it; exclude *lm_head*"
         )
     return faults
+
+
+def _short_names(lora: dict[str, Any], shape: shapes.Shape) -> list[str]:
+    """Patterns that NeMo-RL takes for nothing, as sentences: it compares the whole name of a module (Automodel 24b47e85)."""
+    given = [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]
+    short = [pattern for pattern in given if "*" not in pattern and pattern not in shape.modules]
+    return [
+        f"{pattern!r} means nothing to NeMo-RL, which compares whole names; write '*{pattern}'"
+        for pattern in short
+    ]
+
+
+def _parents(names: list[str]) -> set[str]:
+    return {name.rpartition(".")[0] for name in names}
 
 
 def _disk(made: Checked, trainable: int) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli, stream
+from decksmith.models import families
 
 RECIPES = cli.ROOT / "assets" / "recipes"
 PARTED = 4  # of a row that is too long, NeMo-RL keeps so many tokens of each message, none of them trained
@@ -47,11 +48,17 @@ def load(path: Path | str) -> Recipe:
 
 
 def recipe(
-    name: str, *, data: Path | str, run: Path | str, overrides: Iterable[str] = ()
+    name: str,
+    *,
+    data: Path | str,
+    run: Path | str,
+    base: str | None = None,
+    overrides: Iterable[str] = (),
 ) -> Recipe:
     """What RUN/recipe.yaml holds: our overrides of assets/recipes/NAME.yaml (or a path) with every `???` computed.
 
-    data: the folder of train.jsonl and test.jsonl. run: the run folder. overrides: "dotted.key=value" (YAML values). The number of steps
+    data: the folder of train.jsonl and test.jsonl. run: the run folder. base: another base model than the recipe's, with what belongs to
+    it (families.of). overrides: "dotted.key=value" (YAML values), stronger than both. The number of steps
     is epochs x floor(rows / batch); who gives `sft.max_num_steps` instead gets the epochs that contain it. `defaults` and
     `_override_` stay, so that the trainer merges the same parents. Raises cli.Missing, cli.BadConfig, cli.BadData.
     """
@@ -62,6 +69,8 @@ def recipe(
     source = Path(name) if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
     known = ", ".join(sorted(path.stem for path in RECIPES.glob("*.yaml")))
     config = OmegaConf.create(_read(source, f"there is no {source}; recipes: {known}"))
+    if base:
+        _set_base(config, base)
     given = set()
     for text in overrides:
         key, equals, value = text.lstrip("+").partition("=")
@@ -393,6 +402,25 @@ def _fill(config: Any, key: str, value: Any) -> None:
         OmegaConf.select(config, key.rpartition(".")[0]) or {}, key.rpartition(".")[2]
     ):
         OmegaConf.update(config, key, value)
+
+
+def _set_base(config: Any, name: str) -> None:
+    """Put a base model, and what belongs to it, into a recipe."""
+    from omegaconf import OmegaConf
+
+    own = families.configuration(name)
+    family = families.of(name, own)
+    lora, length = "policy.dtensor_cfg.lora_cfg", "policy.max_total_sequence_length"
+    longest = want(config, length, int)
+    values = {
+        "policy.model_name": name,
+        "policy.tokenizer.chat_template_kwargs": family.thinking or {"enable_thinking": False},
+        length: min(longest, family.length(own) or longest),
+    }
+    if not OmegaConf.select(config, f"{lora}.target_modules"):
+        values[f"{lora}.exclude_modules"] = family.exclude
+    for key, value in values.items():
+        OmegaConf.update(config, key, value, merge=False)
 
 
 def _schedule(config: Any, steps: int) -> None:

@@ -1,0 +1,178 @@
+"""What the clients of slime and miles really send, word for word: recorded from slime v0.2.1, from its old example on slime's head and from miles
+(the same request), and from miles' asynchronous client of January to June 2026, each with the evaluation file that came with it. Where a
+checkout is at hand the client itself asks: `make test-clients CLIENTS="/path/to/slime .."` names one or more."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from delegates import ROOT, flat, payload, poller, trainer
+
+pytestmark = pytest.mark.slow
+
+HOW = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}
+EXAMPLE = {  # examples/eval/scripts/multi_tasks.yaml, which says temperature 0.6: the client ignores it
+    "rollout_id": 4,
+    "router_url": "http://127.0.0.1:3333",
+    "benchmarks": [
+        {"name": "aime25", "n_samples_per_eval_prompt": 8, **HOW, "max_response_len": 8192},
+        {"name": "arena-hard", "n_samples_per_eval_prompt": 2, **HOW, "max_response_len": 8192},
+        {"name": "hle", "n_samples_per_eval_prompt": 1, **HOW, "max_response_len": 32768},
+    ],
+}
+TERMINAL = {  # examples/eval/scripts/eval_tb_example.yaml
+    "model_name": "qwen3-8b",
+    "api_base": "http://127.0.0.1:30005/v1",
+    "n_tasks": None,
+    "n_concurrent": 8,
+    "metric_prefix": "terminal_bench",
+    "dataset_path": "/mnt/data/xinyu/program/miles-tb/terminal-bench/tasks",
+    "n_attempts": 1,
+}
+
+
+def oks(metrics):
+    """{benchmark: 1 or 0} of flat metrics."""
+    return {
+        key.removeprefix("eval/").removesuffix("/delegate/ok"): value
+        for key, value in metrics.items()
+        if key.endswith("/delegate/ok")
+    }
+
+
+def test_the_example_of_slime_and_miles_is_evaluated_and_told_which_arena_hard_it_gets(
+    serving, router
+):
+    server, one = serving(), router()
+    asked = EXAMPLE | {"router_url": one.url}
+    found = trainer(server, asked)
+    assert oks(found) == {"aime25": 1, "arena-hard-v2": 1, "hle": 1}
+    assert found["eval/arena-hard-v2/pass@1/accuracy"] == 0.5
+    words = (
+        "arena-hard is arena-hard-v2 here: Arena-Hard v2.0's hard prompts against o3-mini; NeMo-Skills' arena-hard is v0.1 against "
+        "GPT-4-0314, and the fork of slime's example has v2.0 under that name"
+    )
+    assert server.ask("POST", "/evaluate", asked).json()["warning"] == words
+    assert words in (server.folder / "said").read_text()
+
+
+def test_a_benchmark_that_nobody_has_is_a_metric_and_costs_the_others_nothing(serving, router):
+    server, one = serving(), router()
+    asked = payload(one, "needle", "nedle", "../../x y", "needle\x00")
+    found = trainer(server, asked)
+    assert oks(found) == {"needle": 1, "nedle": 0, ".._.._x_y": 0, "needle_": 0}
+    assert found["eval/nedle/delegate/unknown"] == 1 and found["eval/needle/pass@1/accuracy"] == 0.5
+    said = server.ask("POST", "/evaluate", asked).json()
+    assert said["status"] == "partial"
+    assert said["warning"].startswith(
+        r"no benchmark 'nedle', '../../x y', 'needle\x00' (did you mean needle?); there are: aime24, "
+    )
+    assert {path.name for path in server.folder.glob("eval/jobs/*/*") if path.is_dir()} == {
+        "needle"
+    }
+
+
+def test_where_no_benchmark_is_ours_the_answer_comes_at_once_and_asks_nobody(serving, router):
+    server, one = serving(), router()
+    assert oks(trainer(server, payload(one, "nedle"))) == {"nedle": 0}
+    assert server.jobs()[0]["status"] == "failed" and one.seen == []
+
+
+def test_the_asynchronous_client_with_its_own_example_goes_on_and_reads_what_to_write(serving):
+    server = serving()
+    said = poller(server, TERMINAL)
+    assert flat(said["raw_metrics"]) == {
+        "eval/terminal_bench/delegate/ok": 0,
+        "eval/terminal_bench/delegate/n_errors": 1,
+        "eval/terminal_bench/delegate/seconds": 0,
+        "eval/terminal_bench/delegate/coverage": 0,
+        "eval/terminal_bench/delegate/unknown": 1,
+    }
+    assert re.fullmatch(
+        "no benchmark 'terminal_bench'; there are: .*needle.*; name them in task_ids",
+        said["warning"],
+    )
+
+
+@pytest.mark.parametrize("prefix", ["terminal_bench", "eval/any thing"])
+def test_the_asynchronous_client_names_benchmarks_in_task_ids_and_gets_them_below_its_prefix(
+    serving, router, prefix
+):
+    server, one = serving(), router()
+    asked = TERMINAL | {"api_base": one.url + "/v1", "metric_prefix": prefix, "n_attempts": None}
+    found = flat(
+        poller(server, asked | {"task_ids": ["needle", "gpqa", "nedle"], "n_tasks": 2})[
+            "raw_metrics"
+        ]
+    )
+    below = prefix.removeprefix("eval/").replace(" ", "_")
+    assert oks(found) == {
+        f"{below}/needle": 1,
+        f"{below}/gpqa-diamond": 1,
+        f"{below}/nedle": 0,
+    }
+    assert found[f"eval/{below}/needle/pass@1/accuracy"] == 0.5
+    assert "--slug=qwen3-8b " in (server.folder / "house/asked").read_text()
+
+
+def test_the_asynchronous_client_joins_its_job_after_a_restart(serving, router):
+    server, one = serving(), router()
+    server.pace(1)
+    asked = TERMINAL | {"api_base": one.url + "/v1", "task_ids": ["needle"]}
+    posted = server.ask("POST", "/evaluate", asked).json()
+    server.until(lambda job: job["benchmarks"]["needle"].get("asked", 0) >= 1, posted["job_id"])
+    server.kill()
+    server.start()
+    said = poller(server, asked, attempts=3)
+    assert said["job_id"] == posted["job_id"]
+    assert server.asked() == ["needle-1", "needle-2", "needle-3"]
+
+
+# The clients themselves
+
+CHECKOUTS = os.environ.get("DECKSMITH_CLIENTS", "").split()
+
+
+def example(checkout):
+    """The evaluation files that a checkout of slime or miles ships for its delegates."""
+    homes = (Path(checkout) / "examples/eval", Path(checkout) / "examples/experimental/eval")
+    return [path for home in homes for path in sorted(home.glob("scripts/*.yaml"))]
+
+
+@pytest.mark.skipif(not CHECKOUTS, reason='make test-clients CLIENTS="/path/to/slime .."')
+@pytest.mark.parametrize("checkout", CHECKOUTS)
+def test_the_client_of_a_checkout_gets_metrics_for_every_file_that_it_ships(
+    serving, router, tmp_path, checkout
+):
+    server, one = serving(), router()
+    for path in example(checkout):
+        setting = yaml.safe_load(path.read_text())
+        (delegate,) = setting["eval"]["delegate"]
+        delegate |= {
+            "url": f"{server.url}/evaluate",
+            "headers": {"Authorization": f"Bearer {server.token}"},
+        }
+        polls = delegate["name"] == "terminal_bench"
+        if polls:
+            delegate |= {"api_base": f"{one.url}/v1", "task_ids": ["needle"]}
+        (tmp_path / path.name).write_text(json.dumps(setting))
+        port = one.url.rpartition(":")[2]
+        done = subprocess.run(
+            [
+                sys.executable,
+                ROOT / "tests/fixtures/eval/client.py",
+                checkout,
+                tmp_path / path.name,
+                port,
+            ],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        wanted = ["terminal_bench/needle"] if polls else ["aime25", "arena-hard-v2", "hle"]
+        assert oks(json.loads(done.stdout)) == dict.fromkeys(wanted, 1), done.stderr

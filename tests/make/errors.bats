@@ -1,0 +1,39 @@
+load ../helper
+
+# A root of its own without a toolchain: what is said here is said before anything is set up.
+setup() {
+  for name in Makefile make bin lib assets data; do ln -s "$ROOT/$name" .; done
+}
+
+make_says() { run make "$@" 2>&1; }
+
+@test "a model that is not there: the sentence with the models there are, before anything is made" {
+  make_says baseline MODEL="smol typo"
+  assert_failure 2
+  assert_line --index 0 --regexp '^There is no model typo in assets/models.toml. Type MODEL=NAME with one of: local smol .*gpt-5.4 '
+  [ "${#lines[@]}" = 2 ] && [[ ${lines[1]} == "make: *** "*"Error 78" ]]
+  [ ! -e results ]
+}
+
+@test "a protocol that is not there: the sentence with the protocols there are" {
+  make_says baseline PROTOCOL=typo
+  assert_failure 2
+  assert_line --index 0 --regexp '^There is no protocol typo in assets/protocols. Type PROTOCOL=NAME with one of: .*offline '
+  [ "${#lines[@]}" = 2 ] && [ ! -e results ]
+}
+
+@test "a push without a repository, a curve without a run: what to type" {
+  make_says push
+  assert_line --index 0 "REPO says where: make push REPO=owner/name"
+  make_says curve SFT=results/sft/none
+  assert_line --index 0 "There is no training run results/sft/none. Name one, make curve SFT=results/sft/RUN, or train one: make sft"
+}
+
+@test "a reader of the help that has seen enough is no error" {
+  run bash -c 'set -o pipefail; make 2>&1 | true'
+  assert_success
+  assert_output ""
+  run bash -c "set -o pipefail; PYTHONPATH=$ROOT/lib $ROOT/.venv/bin/python3 -m decksmith.results.layout | true"
+  assert_success
+  assert_output ""
+}

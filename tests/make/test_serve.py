@@ -1,0 +1,53 @@
+"""`make serve SBATCH=..`: what is handed to Slurm, with `echo` in the place of sbatch."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from decksmith.core import cli
+from decksmith.training import base
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def adapter(tmp_path):
+    config = {"r": 8, "base_model_name_or_path": "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    tensors = {"m.q_proj.lora_A": ("BF16", (8, 16), bytes(256))}
+    (tmp_path / "adapter_model.safetensors").write_bytes(base.safetensors(tensors))
+    return tmp_path
+
+
+def serve(adapter, *words):
+    """(status, stdout, stderr); nothing is set up (-o)."""
+    command = ["make", "-o", ".venv/.python", "serve", f"ADAPTER={adapter}", "SBATCH=echo", *words]
+    env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    env |= {"IMAGES": "off", "HF_HOME": str(adapter / "no-models")}
+    done = subprocess.run(command, cwd=cli.ROOT, env=env, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_more_for_the_server_reaches_it_and_the_job_asks_for_as_many_gpus(adapter):
+    status, said, words = serve(adapter, "SERVE=--tensor-parallel-size 2", "GPU=h100")
+    assert (status, said) == (
+        0,
+        f"--gres=gpu:2 slurm/serve.sbatch --adapter {adapter} --engine vllm -- --tensor-parallel-size 2\n",
+    )
+    assert "each of 2 GPU of 79 GiB: 29.4 GiB of weights" in words
+
+
+def test_a_server_that_will_not_fit_is_not_submitted(adapter):
+    status, said, words = serve(adapter, "GPU=l40s")
+    assert status and said == ""
+    assert "does not fit a GPU of 44 GiB" in words and 'SERVE="--tensor-parallel-size 2"' in words
+
+
+def test_another_base_is_named_to_the_server(adapter):
+    status, said, words = serve(adapter, "BASE=Qwen/Qwen3-8B", "SERVERS=3")
+    assert (status, said) == (
+        0,
+        f"--gres=gpu:1 --array=1-3 slurm/serve.sbatch --adapter {adapter} --engine vllm --base Qwen/Qwen3-8B\n",
+    )
+    assert "GPUs of 79 GiB are assumed (h100)" in words and "memory is not computed" in words

@@ -1,0 +1,73 @@
+import json
+
+import pytest
+from decksmith.core import cli
+from decksmith.models import shapes
+
+LLAMA = {
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "vocab_size": 128,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+
+def test_a_family_that_is_not_known_has_no_shape():
+    unknown = {"model_type": "unheard-of", "hidden_size": 8}
+    assert shapes.Shape.assumed(unknown, "test") is None
+
+
+def test_a_model_with_pictures_has_the_shape_of_its_text():
+    alone = shapes.Shape.assumed(LLAMA, "test")
+    within = {"model_type": "with-pictures", "hidden_size": 9, "text_config": LLAMA}
+    assert shapes.Shape.assumed(within, "test") == alone
+    assert (alone.hidden, alone.depth, alone.vocabulary) == (64, 2, 128)
+    # q, k, v, o and three of the MLP
+    assert alone.largest == 64 * (64 + 32 + 32 + 64) + 3 * 64 * 96
+    assert alone.parameters == 2 * alone.largest + 2 * 64 * 128
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("model.layers.3.mixer.experts.7.up_proj", "mixer.experts.up_proj"),
+        ("backbone.layers.0.mixer.in_proj", "mixer.in_proj"),
+        ("lm_head", "lm_head"),
+    ],
+)
+def test_a_module_is_of_one_kind_wherever_it_stands(name, kind):
+    assert shapes.kind(name) == kind
+    assert shapes.is_routed(name) == (".experts.7." in name)
+
+
+def test_only_layers_of_attention_keep_every_token():
+    grouped = {"num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128}
+    hybrid = {
+        **grouped,
+        "hybrid_override_pattern": "MEM*EM",
+        "mamba_num_heads": 64,
+        "mamba_head_dim": 64,
+        "ssm_state_size": 128,
+    }
+    assert shapes.cache(hybrid) == (1024 * 1, 3 * 4 * 64 * 64 * 128)
+    assert shapes.cache({**grouped, "num_hidden_layers": 7}) == (1024 * 7, 0)
+    linear = {
+        **grouped,
+        "num_hidden_layers": 8,
+        "linear_num_value_heads": 4,
+        "linear_value_head_dim": 16,
+        "linear_key_head_dim": 8,
+    }
+    assert shapes.cache({"text_config": linear}) == (1024 * 2, 6 * 4 * 4 * 16 * 8)
+    kinds = ["sliding_attention", "full_attention"]
+    assert shapes.cache({**grouped, "num_hidden_layers": 2, "layer_types": kinds}) == (2048, 0)
+
+
+def test_a_count_that_is_none_is_refused(tmp_path):
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps({"model": "x", "linears": []}))
+    with pytest.raises(cli.BadConfig, match=r"model.json: no count of a model"):
+        shapes.Shape.counted(path)

@@ -1,0 +1,74 @@
+"""The list of NeMo-RL's keys: how it is read from sources, and which keys of other versions it refuses."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from decksmith.core import cli
+from decksmith.training import preflight
+
+SOURCES = {
+    "nemo_rl/algorithms/sft.py": """
+class SFTConfig(BaseModel, extra="allow"):
+    seed: int = 42
+    def method(self): pass
+class MasterConfig(BaseModel, extra="allow"):
+    sft: SFTConfig
+    policy: PolicyConfig
+    data: DataConfig
+""",
+    "nemo_rl/algorithms/grpo.py": "class MasterConfig(BaseModel):\n    grpo: int\n",
+    "nemo_rl/policy.py": """
+class LoRAConfig(TypedDict):
+    dim: int
+class PolicyConfig(TypedDict):
+    lora: NotRequired[LoRAConfig | None]
+    generation: NotRequired[LoRAConfig]
+    kwargs: dict[str, Any]
+    targets: list[str]
+""",
+    "nemo_rl/data.py": """
+class ResponseDatasetConfig(TypedDict):
+    data_path: str
+class PreferenceDatasetConfig(TypedDict):
+    chosen_key: str
+class DataConfig(TypedDict):
+    train: ResponseDatasetConfig | PreferenceDatasetConfig | list[ResponseDatasetConfig]
+class OpenAIFormatDataset:
+    def __init__(self, data_path: str, chat_key: str = "messages", **kwargs): pass
+""",
+    "examples/configs/sft.yaml": "sft: {seed: 1, only_here: 2}\npolicy: {kwargs: {any: 1}}\n",
+}
+LIST = """\
+data.train: chat_key data_path
+data.validation: chat_key data_path
+policy: generation.* kwargs.* targets
+policy.lora: dim
+sft: only_here seed
+"""
+
+
+def read(checkout):
+    command = [sys.executable, cli.ROOT / "tests/nemo_rl_keys.py", checkout, "v0.7.0"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_keys_are_read_from_classes_defaults_and_the_data_sets_parameters(tmp_path):
+    for name, text in SOURCES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    head, *found = read(tmp_path).split("\n", 3)
+    assert head.startswith("# NeMo-RL v0.7.0: ") and found[-1] == LIST
+
+
+@pytest.mark.skipif("NEMO_RL" not in os.environ, reason="NEMO_RL names no checkout of NeMo-RL")
+def test_the_list_is_what_a_checkout_says():
+    assert read(os.environ["NEMO_RL"]) == preflight.KEYS.read_text()
+
+
+def test_a_key_that_the_pinned_version_ignores_is_unknown_and_one_that_it_newly_reads_is_known():
+    names, free = preflight.known_keys()
+    assert not {"checkpointing.ft_keep_latest_k", "checkpointing.ft_save_period"} & names
+    assert {"sft.only_unmask_final", "policy.dtensor_cfg.dp_replicate_size"} <= names
+    assert {"policy.megatron_cfg", "policy.optimizer.kwargs"} <= free
