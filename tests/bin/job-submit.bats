@@ -31,6 +31,7 @@ YAML
   mkdir -p here/bin here/lib here/slurm here/containers
   ln -s "$ROOT/.venv" here/.venv
   cp "$ROOT"/bin/{within,job-submit} here/bin
+  cp "$ROOT/pyproject.toml" here
   cp -r "$ROOT/lib/decksmith" here/lib
   cp -r "$ROOT"/slurm/* here/slurm
   touch here/containers/train.sif

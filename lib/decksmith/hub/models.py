@@ -223,7 +223,7 @@ class _Fetch:
                     resume_size=had,
                     headers=headers,
                     expected_size=size,
-                    _tqdm_bar=bar,  # type: ignore[arg-type]
+                    _tqdm_bar=bar,
                 )
                 return
             except TransportError:
