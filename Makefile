@@ -106,6 +106,7 @@ $(PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/prompts.j
 	  bin/deck-scan --run $(@D) |
 	  bin/deck-score --protocol $(PROTOCOL) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
+	rm -f $(@D)/summary.json  # of the scores before
 	# A deck without a score through no fault of its model's is done again by the next make: older than its prompts.
 	! grep -qE '"kind":"(renderer|judge|infra)"' $@ || touch -t 197001020000 $@
 
@@ -135,6 +136,10 @@ named:
 	  [[ " $$models" == *" $$name "* ]] || { echo "There is no model $$name in assets/models.toml. Type MODEL=NAME with one of: $$models" >&2; exit 78; }
 	done
 	[[ " $$protocols" == *" $(PROTOCOL) "* ]] || { echo "There is no protocol $(PROTOCOL) in assets/protocols. Type PROTOCOL=NAME with one of: $$protocols" >&2; exit 78; }
+
+$(filter-out data/prompts.jsonl,$(PROMPTS)):
+	echo "there is no $@; PROMPTS= names a file with a request a line (docs/prompts.md)" >&2
+	exit 69
 
 .PHONY: shard merge
 ## shard: part SHARD=2/4 of MODEL's runs, for an array of jobs

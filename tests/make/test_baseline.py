@@ -100,6 +100,12 @@ def test_other_prompts_have_a_run_of_their_own(root):
     ]
 
 
+def test_a_file_of_prompts_that_is_not_there_is_named(root):
+    done = baseline(root, "PROMPTS=mine.txt")
+    assert done.returncode != 0
+    assert "there is no mine.txt; PROMPTS= names a file with a request a line" in done.stdout
+
+
 def test_money_is_spent_only_where_somebody_agrees(root):
     with open(root / "assets/models.toml", "a") as registry:
         registry.write("price = { prompt = 1, completion = 4 }\n")
