@@ -285,9 +285,9 @@ SERVED = --adapter $(ADAPTER) --engine $(ENGINE) $(OTHER:%=--base %) $(if $(SERV
 ## serve: base and ADAPTER from one server, until Ctrl-C; SBATCH=sbatch: as jobs
 serve: .venv/.python $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/node_modules/.done,.venv/.hub)
 	$(SITE)
-	$(if $(filter vllm,$(ENGINE)),bin/model-fetch $(ADAPTER) > /dev/null)
-	$(if $(SBATCH),gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $(SERVED))
-	$(SBATCH) --gres=gpu:$$gpus $(SERVERS:%=--array=1-%) slurm/serve.sbatch,exec bin/model-serve) $(SERVED)
+	$(if $(SBATCH),gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $(SERVED)))
+	$(if $(filter vllm,$(ENGINE)),bin/model-fetch $(or $(OTHER),$(ADAPTER)) > /dev/null)
+	$(if $(SBATCH),$(SBATCH) --gres=gpu:$$gpus $(SERVERS:%=--array=1-%) slurm/serve.sbatch,exec bin/model-serve) $(SERVED)
 
 ## finetuned: the same protocol for PAIR against what is served, and the difference
 finetuned: run-tools

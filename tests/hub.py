@@ -115,7 +115,9 @@ async def whoami(request):
 
 
 def revision_of(request, found):
-    """The asked revision, if it is there: main or the only commit."""
+    """A model's asked revision, if it is there: main or the only commit. A dataset has any."""
+    if not repo_of(request).startswith("models/"):
+        return
     if request.match_info.get("revision", "main") not in ("main", sha(found)):
         raise web.HTTPNotFound(headers={"X-Error-Code": "RevisionNotFound"})
 

@@ -5,7 +5,8 @@ setup() {
   for name in Makefile make bin lib assets data; do ln -s "$ROOT/$name" .; done
 }
 
-make_says() { run make "$@" 2>&1; }
+# Not as a part of the make that runs the tests, which would be said in each line.
+make_says() { run env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS make "$@" 2>&1; }
 
 @test "a model that is not there: the sentence with the models there are, before anything is made" {
   make_says baseline MODEL="smol typo"

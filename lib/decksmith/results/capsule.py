@@ -35,6 +35,7 @@ from decksmith.results.explain import clean
 
 Entries = dict[str, bytes | Path]  # the files of a capsule by their paths in it
 
+FILES = ("scores.jsonl", "summary.json", "protocol.json", "prompts.jsonl")  # of a run
 FORMAT = 1
 LOCKS = (
     "uv.lock",
@@ -99,8 +100,9 @@ def pack(paths: Sequence[Path], out: Path) -> Path:
     if len(set(names)) < len(names):
         raise cli.BadData("two of these runs have one name; a capsule tells them apart by it")
     for folder, name in zip(folders, names, strict=True):
+        files = {file: _read(folder / file) for file in FILES}
         records = [record for _, record in stream.records(folder / "scores.jsonl")]
-        protocol, files = _unchanged(folder, records)
+        protocol = _unchanged(folder, files, records)
         entries |= {f"runs/{name}/{file}": data for file, data in files.items()}
         entries |= _assets(protocol)
         entries[f"runs/{name}/gen.jsonl"] = _replies(folder, records)
@@ -134,10 +136,8 @@ def pack(paths: Sequence[Path], out: Path) -> Path:
     return path
 
 
-def _unchanged(folder: Path, records: list[Record]) -> tuple[Protocol, dict[str, bytes]]:
-    """The protocol of a run and its files by name. Raises cli.BadData where it is another by now."""
-    names = ("scores.jsonl", "summary.json", "protocol.json", "prompts.jsonl")
-    files = {name: _read(folder / name) for name in names}
+def _unchanged(folder: Path, files: dict[str, bytes], records: list[Record]) -> Protocol:
+    """The protocol of a run. Raises cli.BadData where it is another by now."""
     fixed = json.loads(files["protocol.json"])
     protocol = Protocol.load(fixed["protocol"])
     if changed := identity.differences(fixed, identity.identity(protocol, records)):
@@ -145,7 +145,7 @@ def _unchanged(folder: Path, records: list[Record]) -> tuple[Protocol, dict[str,
             f"{folder} was made under another {protocol.name} than the present one; "
             f"make it anew first: {'; '.join(changed)}"
         )
-    return protocol, files
+    return protocol
 
 
 def _assets(protocol: Protocol) -> Entries:
