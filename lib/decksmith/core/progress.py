@@ -60,7 +60,8 @@ class Progress:
             self._tell()
         if self.last and not self.drawer and self.total:
             tenth = self.count * 10 // self.total
-            if tenth > self.tenth:
+            ends = self.live and self.count == self.total  # the stage says that line itself
+            if tenth > self.tenth and not ends:
                 self.tenth = tenth
                 self._look()
                 cli.tell(self.line())
