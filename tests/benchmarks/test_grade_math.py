@@ -105,6 +105,7 @@ ANSWERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "expected, right, wrong", ANSWERS, ids=[expected for expected, _, _ in ANSWERS]
 )

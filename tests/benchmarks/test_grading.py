@@ -253,6 +253,7 @@ def test_replies_that_go_round_in_circles_are_graded_and_are_no_errors():
     assert [found for found in graded(records) if "class" in found] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills, outcome", [(1, "right"), (2, "grader-crash")])
 def test_a_grader_that_is_killed_from_outside_is_no_fault_of_the_model(kills, outcome):
     async def go():

@@ -309,6 +309,7 @@ def test_every_instruction_of_the_two_harnesses_is_tried_above_and_goes_to_its_o
         assert {instructions.harness(name) for name in known} == {which}
 
 
+@pytest.mark.slow
 def test_every_row_of_ifbench_is_graded_as_its_package_grades_it():
     """The package's own replies, one to each of its 294 rows, in one call of its own function and through our records."""
     rows = {

@@ -19,6 +19,7 @@ EOF
   [[ $stderr == *"3 rows: 2 kept, 1 leak; 2 clusters"* ]]
 }
 
+# marks: slow
 @test "embeddings are kept in the journal and say the same again" {
   chat-overlap --against held.jsonl < rows.jsonl > one
   run wc -l < journal/embedding.jsonl

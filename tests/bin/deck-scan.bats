@@ -42,6 +42,7 @@ none None None"
   assert_line --partial "deck-scan: tides: elsewhere/tides/deck.md: No such file or directory; is --run the folder that deck-parse wrote to?"
 }
 
+# marks: slow
 @test "a deck of one's own is welcome: as a file, from a file, through a pipe; nothing is left beside it" {
   cp "$FIXTURES/decks/honest/tides.md" "my tides.md"
   deck-scan --run r < in.jsonl 2> /dev/null | head -1 | sed 's/.*"features"/"features"/; s/,"by".*//' > theirs
@@ -60,6 +61,7 @@ none None None"
   assert_output "['my-tides', 'tides', 'keys_only', 'none', 'my-tides-2']"
 }
 
+# marks: slow
 @test "a folder of one's own beside the deck is never written to" {
   cp "$FIXTURES/decks/honest/tides.md" .
   for file in notes.txt images/map.png slides/01.svg; do
@@ -78,6 +80,7 @@ none None None"
   deck-illustrate deck/deck.md > /dev/null 2>&1
 }
 
+# marks: slow
 @test "where a deck is not enough the error says what makes the rest of it" {
   cp "$FIXTURES/decks/honest/tides.md" .
   run -65 deck-judge tides.md

@@ -14,6 +14,7 @@ for name in sys.argv[2:]:
 END
 }
 
+# marks: slow
 @test "two runs become pairs whose files say nothing, and a third adds its own without touching them" {
   runs "$ROOT" one two three
   run --separate-stderr pair-build --study study --seed 1 one two
@@ -33,6 +34,7 @@ END
   assert_equal "$stderr" 'pair-build: study: nothing to add'
 }
 
+# marks: slow
 @test "a study in which no two decks rendered is refused, and made when asked for" {
   runs "$ROOT" one broken
   run -65 pair-build --study study one broken

@@ -55,6 +55,7 @@ setup() {
   assert_output "record-sample: $PWD/in.jsonl: --where is true of no record in it: .n > 7"
 }
 
+# marks: slow
 @test "the shards are parts of what the other flags take, whatever its order, and may be empty" {
   for i in 1 2 3; do record-sample --limit 2 --shard $i/3 < in.jsonl; done | sort > parts
   run cat parts

@@ -19,6 +19,7 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_equal "$(pick '[.protocol, .prompts.count, (.hash | length)]' < r/protocol.json)" '["offline",1,64]'
 }
 
+# marks: slow
 @test "says what the model was asked with, and by a fingerprint what it was asked" {
   asked() { record "$1" 3 | sed "s/\"model\":{/\"sampling\":{\"top_k\":$2,\"seed\":5},\"request\":\"$1\",&/"; }
   run --separate-stderr run-summarize < <(asked a 3; asked b 3)

@@ -66,6 +66,7 @@ def test_the_password_of_a_proxy_is_masked_as_it_is_written_and_as_it_is_meant(m
     assert masking.shown("HF_TOKEN", "x") == "(set)" and masking.shown("NOTE", "x") == "x"
 
 
+@pytest.mark.slow
 def test_a_key_that_an_endpoint_echoes_is_written_nowhere(tmp_path):
     asked = {"id": "a", "messages": [{"role": "user", "content": "hi"}]}
     python, root = cli.ROOT / ".venv/bin/python3", cli.ROOT

@@ -375,6 +375,7 @@ def test_an_endpoint_that_refuses_is_trouble_of_the_rows_and_is_not_asked_on(
     assert not sampler.accepted and not sampler.reasons and sum(stub.chats.values()) == 2
 
 
+@pytest.mark.slow
 def test_the_budget_ends_the_asking_and_keeps_what_was_paid(tmp_path, table, endpoint):
     stub = endpoint()
     client = chat_client.Client(

@@ -200,6 +200,7 @@ def test_a_deck_without_usable_queries_stays_the_deck(tmp_path, deck):
     assert sorted(p.name for p in (tmp_path / "p1").iterdir()) == ["deck.md"]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(
@@ -239,6 +240,7 @@ def test_line_count_and_other_lines_never_change(text):
     assert ("".join(new) + deck.text[at:]).count("\n") == deck.text.count("\n")
 
 
+@pytest.mark.slow
 def test_hostile_queries_stay_in_the_folder_and_are_cut(tmp_path):
     value, _ = run(
         tmp_path,
@@ -255,6 +257,7 @@ def test_hostile_queries_stay_in_the_folder_and_are_cut(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_many_queries_share_pictures_and_old_pictures_go(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "PICTURES_PER_DECK", 4)
     (tmp_path / "p1/images").mkdir(parents=True)
@@ -266,6 +269,7 @@ def test_many_queries_share_pictures_and_old_pictures_go(tmp_path, monkeypatch):
     assert len(list((tmp_path / "p1/images").iterdir())) == pictures.PICTURES_PER_DECK
 
 
+@pytest.mark.slow
 def test_a_drawn_picture_depends_on_its_query_only():
     assert (
         placeholders.draw("Jazz concert")

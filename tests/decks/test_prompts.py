@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = [row for _, row in stream.records(ROOT / "data/prompts.jsonl")]
 
 
+@pytest.mark.slow
 def test_every_row_is_of_the_schema():
     schema = json.loads((ROOT / "assets/schemas/prompt.json").read_text())
     for row in ROWS:

@@ -580,6 +580,7 @@ def test_rows_that_differ_only_in_who_made_them_are_the_same_rows(data, there):
     assert "rows: the same" in repository.described(found, difference, False)
 
 
+@pytest.mark.slow
 def test_a_public_repository_is_not_written_when_private_was_asked(data, there):
     push(data, there.repo, public=True)
     save(data, [row(1)], [])

@@ -390,6 +390,7 @@ def test_many_slides_are_sampled_evenly_with_the_first_and_the_last(deck, tmp_pa
     )
 
 
+@pytest.mark.slow
 def test_large_pictures_are_made_smaller_until_they_fit(deck, tmp_path):
     small = replace(PUBLISHED, judge={**PUBLISHED.judge, "max_bytes": 150_000})
     import random

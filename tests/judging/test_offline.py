@@ -878,6 +878,7 @@ pages = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(
     st.lists(pages, max_size=8),
     st.integers(0, 12),

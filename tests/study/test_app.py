@@ -345,6 +345,7 @@ def test_a_study_that_grows_while_it_is_served_is_given_to_those_who_come_and_th
         assert requests.post(f"{link}more", json={}).json() == {"given": 0}
 
 
+@pytest.mark.slow
 def test_of_many_who_vote_at_once_no_vote_is_lost_or_double_though_the_server_is_killed(tmp_path):
     found = bench_vote.rush(bench_vote.study_of(tmp_path, 12, 10), 10, 12, kill=True)
     assert {

@@ -432,6 +432,7 @@ def test_nobody_can_vote_where_there_are_no_pictures(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_makers_may_have_any_name_that_can_be_seen(tmp_path):
     makers = ["a$x^$|b<script>", "**two** zwölf"]
     take(
