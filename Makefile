@@ -19,7 +19,7 @@ endif
 -include config.mk
 # Who is asked: models by their names in assets/models.toml. `reference` is none: decks that people
 # wrote for the first twelve prompts (data/reference), read from a folder.
-MODEL ?= smol smol-outline $(REFERENCE)
+MODEL ?= smol smol-sft $(REFERENCE)
 # What they are asked, and by which judge and weights (assets/protocols); the prompts, of which a
 # protocol takes some. PROMPTS=mine.txt: your own, a request a line (docs/prompts.md).
 PROTOCOL ?= offline
