@@ -412,7 +412,7 @@ def test_two_leases_share_one_server(base):
 
 
 def test_processes_that_start_at_once_share_one_server():
-    script = "from decksmith.models import embedded; import time; print(embedded.lease(threads=3).pid, flush=True); time.sleep(3)"
+    script = "from decksmith.models import embedded; import time; print(embedded.lease(threads=2).pid, flush=True); time.sleep(3)"
     crowd = [
         subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment())
         for _ in range(3)
@@ -441,11 +441,11 @@ def test_a_server_ends_after_the_kill_of_its_last_client():
 
 
 def test_after_the_kill_of_the_server_a_new_lease_works_at_the_same_address():
-    with embedded.lease(threads=4) as first:
+    with embedded.lease(threads=2) as first:
         assert first.alive()
         os.kill(first.pid, signal.SIGKILL)
         assert eventually(lambda: not first.alive(), 5)
-        with embedded.lease(threads=4) as second:
+        with embedded.lease(threads=2) as second:
             assert second.pid != first.pid and second.base_url == first.base_url
             assert words(second.base_url, max_tokens=2)
 
