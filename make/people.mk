@@ -1,7 +1,7 @@
 # What people look at: a blind vote, a demo.
 
 ##@ People
-# The study's name in results/blindtest. Of the embedded pair, smol hardly ever writes a deck, so
+# The study's name in results/blindtest. The embedded base model hardly ever writes a deck, so
 # its failures are shown too.
 STUDY ?= decks
 BLIND := results/blindtest/$(STUDY)
