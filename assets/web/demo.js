@@ -229,7 +229,7 @@ class Side {
         this.deck = event.text;
         this.message = null;
         if (event.source === "edit" && this.draft === event.text) this.save(null);
-        if (event.source === "change") { this.slide = this.changing; this.chosen = true; this.answer = `Slide ${this.changing} is new; the others are as they were.`; }
+        if (event.source === "change") { this.slide = this.changing; this.chosen = true; this.e.wish.value = ""; this.answer = `Slide ${this.changing} is new; the others are as they were.`; }
         break;
       case "rendered":
         this.pages = event.pages;
@@ -284,10 +284,9 @@ class Side {
     if (this.busy || this.sending || !wanted.wish || this.draft !== null) return;
     this.sending = true;
     this.answer = "";
-    this.draw();
+    this.go(wanted.slide);
     try {
       await call(`/asks/${this.ask.id}/${this.at}/change`, "POST", wanted);
-      this.e.wish.value = "";
       this.status = "queued";
       this.ask.listen();
     } catch (error) {
@@ -451,7 +450,8 @@ class Side {
     // What was checked, and what nobody looked at: a deck of nonsense may be drawn without a fault.
     e.clear.hidden = live || !this.pages.length || this.view === "play";
     const clear = this.status === "done" && !all.length ? "No hint: every slide is drawn, and nothing runs out of it, overlaps or is too small to read." : "";
-    put(e.clear, `${clear} Checked by rules alone. Nobody looked at whether it makes sense, is true, or is what was asked for.`.trim());
+    const unseen = this.ask.shared ? "" : "Checked by rules alone. Nobody looked at whether it makes sense, is true, or is what was asked for.";
+    put(e.clear, `${clear} ${unseen}`.trim());
     const note = !live && this.finish in CUT && this.version <= 1 ? CUT[this.finish] : "";
     this.note = [note, this.message && this.slides.length && !live ? this.message : ""].filter(Boolean).join(" ");
   }
@@ -639,7 +639,7 @@ async function shelf() {
   let decks;
   try { decks = await call("/references"); } catch { return; }
   $("references").hidden = !decks.length;
-  $("shelf").replaceChildren(...decks.map((deck) => h("li.card", null, h("div.thumbs", { "aria-hidden": "true" }, deck.picture ? h("img", { src: `/pictures/${deck.picture}`, alt: "", loading: "lazy" }) : h("span.title", { dir: "auto" }, deck.title)),
+  $("shelf").replaceChildren(...decks.map((deck) => h("li.card", null, h("div.thumbs", { "aria-hidden": "true" }, deck.picture ? h("img", { src: `/pictures/${deck.picture}`, alt: "", loading: "lazy" }) : h("span.request", { dir: "auto" }, deck.request)),
     h("a", { href: "#", onclick: async (event) => {
       event.preventDefault();
       try { location.hash = (await call(`/references/${deck.id}`, "POST")).id; } catch (error) { wrong(error.message); }
