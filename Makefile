@@ -60,6 +60,10 @@ REPORT := results/reports/$(NAME)
 # This site's settings (slurm/site.env); what stands in the environment is stronger.
 SITE = if [ -f slurm/site.env ]; then own=$$(export -p); set +eu -a; . slurm/site.env; set -eu +a; eval "$$own"; fi
 CODE := $(shell find lib/decksmith -name "*.py") $(wildcard assets/renderer/*.mjs assets/prompts/*) assets/renderer/package-lock.json assets/models.toml
+# The registry's names: its table, the models that the embedded engine runs, and this checkout's own entries.
+NAMES = $(shell sed -n 's/^\["*\([^]."]*[^]"]*\)"*\].*/\1/p' $1 2> /dev/null)
+GGUF := $(call NAMES,assets/gguf.toml)
+KNOWN := $(call NAMES,assets/models.toml) $(GGUF) $(call NAMES,$(wildcard $(or $(DECKSMITH_MODELS),data/models)/*.toml) /dev/null)
 # A run is redone for another LIMIT, a report for other models: they stand in the name of an empty
 # file in its folder.
 space := $(subst ,, )
@@ -110,6 +114,14 @@ $(PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/prompts.j
 	# A deck without a score through no fault of its model's is done again by the next make: older than its prompts.
 	! grep -qE '"kind":"(renderer|judge|infra)"' $@ || touch -t 197001020000 $@
 
+.PHONY: model
+## model: fetch MODEL=qwen3.5-4b for the embedded engine; alone, say what there is
+model: named .venv/.hub
+	$(if $(OLLAMA),bin/model-fetch --ollama '$(OLLAMA)',
+	$(if $(filter file,$(origin MODEL)),bin/model-fetch --list
+	echo "Fetch one: make model MODEL=$(firstword $(GGUF)). One that Ollama has: make model OLLAMA=NAME",
+	for name in $(MODEL); do bin/model-fetch $$name > /dev/null; done))
+
 # Once for all of MODEL: what is lacking, and what that costs.
 .PHONY: agreed
 agreed: $(PARTS:%=%/prompts.jsonl) | run-tools
@@ -130,10 +142,10 @@ $(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT): | named
 # A name that is not there is said before anything is made, fetched or asked.
 .PHONY: named
 named:
-	models=$$(sed -n 's/^\["*\([^]"]*\)"*\].*/\1/p' assets/models.toml | tr '\n' ' ')
+	models="$(strip $(KNOWN)) "
 	protocols=$$(cd assets/protocols; ls *.toml | sed 's/\.toml$$//' | tr '\n' ' ')
 	for name in $(MODEL); do
-	  [[ " $$models" == *" $$name "* ]] || { echo "There is no model $$name in assets/models.toml. Type MODEL=NAME with one of: $$models" >&2; exit 78; }
+	  [[ " $$models" == *" $$name "* ]] || { echo "There is no model $$name in assets/models.toml or assets/gguf.toml. Type MODEL=NAME with one of: $$models" >&2; exit 78; }
 	done
 	[[ " $$protocols" == *" $(PROTOCOL) "* ]] || { echo "There is no protocol $(PROTOCOL) in assets/protocols. Type PROTOCOL=NAME with one of: $$protocols" >&2; exit 78; }
 

@@ -15,8 +15,12 @@ ifeq ($(IMAGES),on)
 run-tools: image-tools image-render
 else
 run-tools: .venv/.python assets/renderer/node_modules/.built
-ifneq ($(filter smol smol-sft smol-outline,$(MODEL)),)
+ifneq ($(filter smol smol-sft smol-outline $(GGUF),$(MODEL)),)
 run-tools: .venv/.local assets/engine/node_modules/.done
+endif
+# A model of assets/gguf.toml uses the GPU where one is; the engine's build for it is 181 MB.
+ifneq ($(and $(wildcard /dev/nvidiactl),$(filter $(GGUF),$(MODEL))),)
+run-tools: assets/engine/node_modules/.cuda
 endif
 endif
 
@@ -93,6 +97,13 @@ assets/engine/node_modules/.done: NPM += --omit=optional
 	cd $* && { [ ! -L node_modules ] || rm node_modules; }  # npm would empty the checkout that a link leads to
 	$(NPM) > /dev/null
 	touch node_modules/.done
+
+assets/engine/node_modules/.cuda: assets/engine/node_modules/.done
+	$(call SAY,setting up: the engine for NVIDIA GPUs)
+	cd assets/engine
+	build=@node-llama-cpp/linux-x64-cuda@$$(node -p 'require("./package.json").dependencies["node-llama-cpp"]')
+	$(subst npm ci,npm install --no-save --omit=optional,$(NPM)) $$build > /dev/null
+	touch node_modules/.cuda
 
 # The renderer's browser is unpacked and Slidev's runtime bundled here, so that no deck pays for it.
 assets/renderer/node_modules/.built: assets/renderer/node_modules/.done \

@@ -146,6 +146,9 @@ def reply_to(body, text):
     if not args.reply:
         return deck(text)
     path = Path(args.reply)
+    change = path / f"{body['model']}.change.md"  # of one slide (demo/changes.py)
+    if text.startswith("Change slide ") and change.is_file():
+        return change.read_text()
     return (path / f"{body['model']}.md" if path.is_dir() else path).read_text()
 
 
@@ -342,6 +345,11 @@ async def info(request):
     )
 
 
+async def named(request):
+    """What Ollama answers here; this one stands in for it where a test says so."""
+    return web.Response(text="a stand-in for Ollama is running (tests/endpoint.py)")
+
+
 async def healthy(request):
     return web.Response()
 
@@ -360,6 +368,7 @@ async def main():
     app.router.add_get("/model_info", info)
     app.router.add_get("/get_model_info", info)  # the older name, which sglang's router forwards
     app.router.add_get("/health", healthy)
+    app.router.add_get("/", named)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, backlog=2048)

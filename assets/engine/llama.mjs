@@ -1,4 +1,5 @@
-// The embedded backend: llama.cpp through node-llama-cpp's prebuilt CPU binary.
+// The embedded backend: llama.cpp through node-llama-cpp's prebuilt binaries, on the CPU, or with `gpu` on a GPU where
+// one is and its build is installed (as many layers as fit).
 //
 // With one slot (the default) the same request with the same seed gives the same bytes on one machine, whatever
 // was asked before: requests run one after the other, each from an empty context, with a sampler of its own.
@@ -7,6 +8,7 @@ import {Template} from "@huggingface/jinja";
 import {getLlama, LlamaGrammarEvaluationState, LlamaLogLevel} from "node-llama-cpp";
 import {bad} from "./request.mjs";
 import {compile} from "./schema.mjs";
+import {splitter} from "./thoughts.mjs";
 
 const JSON_OBJECT = String.raw`
 root ::= object
@@ -95,20 +97,21 @@ const seed32 = (seed) =>
     : Math.min(Number(BigInt.asUintN(32, BigInt(seed))), 0xfffffffe);
 
 /** Load the model; adapters = {name: path of a LoRA in GGUF}. Returns {run, describe}. */
-export async function load({modelPath, adapters = {}, threads, parallel = 1, contextSize = 8192}) {
+export async function load({modelPath, adapters = {}, threads, parallel = 1, contextSize = 8192, gpu = false}) {
   const log = (level, message) => process.stderr.write(`llama: ${level}: ${message}\n`);
   const llama = await getLlama({
-    gpu: false,
+    gpu: gpu ? "auto" : false,
     build: "never",
     skipDownload: true,
     maxThreads: 0,
     logLevel: LlamaLogLevel.error,
     logger: log,
   });
-  const model = await llama.loadModel({modelPath});
+  const model = await llama.loadModel({modelPath, gpuLayers: {fitContext: {contextSize}}});
   const source = model.fileInfo.metadata?.tokenizer?.chat_template;
   if (!source) throw new Error(`${modelPath} carries no chat template`);
   const template = new Template(source);
+  const thinks = source.includes("</think>");
   const enter = gate(parallel);
   const size = Math.min(contextSize, model.trainContextSize);
   const contexts = new Map();
@@ -159,6 +162,8 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
     const prompt = template.render({
       messages: ask.messages,
       add_generation_prompt: true,
+      // A reply of a given form is all answer.
+      ...(ask.format ? {enable_thinking: false} : {}),
       bos_token: model.tokens.bosString ?? "",
       eos_token: model.tokens.eosString ?? "",
     });
@@ -193,15 +198,22 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
         : undefined,
     };
     const cut = cutter(ask.stop);
+    const parts = thinks && !ask.format ? splitter(/<think>\s*$/.test(prompt)) : null;
     let text = "",
+      reasoning = "",
+      thoughtTokens = 0,
       pending = [],
       finish = "stop";
+    const pass = ({thought, answer}) => {
+      reasoning += thought;
+      text += answer;
+      if (thought) onText?.(thought, "reasoning");
+      if (answer) onText?.(answer, "text");
+    };
+    const hear = (piece) => pass(parts ? parts.push(piece) : {thought: "", answer: piece});
     const emit = (piece) => {
       const [out, stopped] = cut.push(piece);
-      if (out) {
-        text += out;
-        onText?.(out);
-      }
+      if (out) hear(out);
       return stopped;
     };
     await sequence.clearHistory();
@@ -211,6 +223,7 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
       for await (const token of sequence.evaluate(tokens, options)) {
         signal.throwIfAborted();
         made.push(token);
+        if (parts?.thinking) thoughtTokens++;
         pending.push(token);
         const piece = model.detokenize(pending);
         // A character may span tokens: wait for its end, but not for ever.
@@ -227,18 +240,18 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
     if (!stopped) {
       if (pending.length) stopped = emit(model.detokenize(pending));
       if (stopped) finish = "stop";
-      else if (cut.rest()) {
-        text += cut.rest();
-        onText?.(cut.rest());
-      }
+      else if (cut.rest()) hear(cut.rest());
     }
+    if (parts) pass(parts.rest());
     return {
       text,
+      reasoning,
       finish,
       usage: {
         prompt_tokens: tokens.length,
         completion_tokens: made.length,
         total_tokens: tokens.length + made.length,
+        ...(reasoning ? {completion_tokens_details: {reasoning_tokens: thoughtTokens}} : {}),
       },
     };
   }
@@ -255,5 +268,6 @@ export async function load({modelPath, adapters = {}, threads, parallel = 1, con
       }
     });
   }
-  return {run, describe: {engine: "node-llama-cpp", threads, parallel, context: size}};
+  const device = llama.gpu ? {gpu: llama.gpu, gpu_layers: model.gpuLayers} : {};
+  return {run, describe: {engine: "node-llama-cpp", threads, parallel, context: size, ...device}};
 }

@@ -79,6 +79,7 @@ export async function connect(base) {
     const response = await call(new URL(`${root}/v1/chat/completions`), body, signal);
     if (response.statusCode !== 200) throw await refused(response);
     let text = "",
+      reasoning = "",
       finish = null,
       usage = null,
       line = "";
@@ -92,6 +93,10 @@ export async function connect(base) {
           const chunk = JSON.parse(one.slice(5));
           if (chunk.error) throw new ApiError(502, `LLAMA_SERVER said: ${chunk.error.message}`);
           const choice = chunk.choices?.[0];
+          if (choice?.delta?.reasoning_content) {
+            reasoning += choice.delta.reasoning_content;
+            onText?.(choice.delta.reasoning_content, "reasoning");
+          }
           if (choice?.delta?.content) {
             text += choice.delta.content;
             onText?.(choice.delta.content);
@@ -107,6 +112,7 @@ export async function connect(base) {
     if (finish === null) throw new ApiError(502, "LLAMA_SERVER broke off before the end of its reply");
     return {
       text,
+      reasoning,
       finish,
       usage: {
         prompt_tokens: usage?.prompt_tokens ?? 0,

@@ -1,8 +1,9 @@
 // A thin OpenAI-compatible server for the embedded default model, on loopback unless told otherwise.
 //
 //   node server.mjs --model weights.gguf [--host H] [--port N | --fd N] [--threads N] [--parallel N]
-//       [--lora NAME=PATH].. [--id TEXT] [--stay]
+//       [--lora NAME=PATH].. [--name NAME] [--gpu] [--id TEXT] [--stay]
 //
+// --name: what the weights are called, in place of the default model's names; --gpu: use one where there is one.
 // An adapter without a path is the plain weights under one more name. A --host other than loopback lets other
 // machines in: for the nodes of one job.
 //
@@ -19,7 +20,7 @@ import * as outline from "./outline.mjs";
 const IDLE_MS = 1000 * (Number(process.env.DECKSMITH_IDLE) || 60), // until a connection must have asked something whole
   LINGER_MS = 2000,
   UNLEASED_MS = 30000,
-  LOADING_MS = 170000,
+  LOADING_MS = {own: 170000, named: 890000},
   BODY_BYTES = 8 << 20;
 const {values: flags} = parseArgs({
   options: {
@@ -31,6 +32,8 @@ const {values: flags} = parseArgs({
     parallel: {type: "string", default: "1"},
     context: {type: "string", default: "8192"},
     lora: {type: "string", multiple: true, default: []},
+    name: {type: "string"},
+    gpu: {type: "boolean", default: false},
     id: {type: "string", default: ""},
     stay: {type: "boolean", default: false},
   },
@@ -57,11 +60,11 @@ const adapters = Object.fromEntries(
 );
 flags.threads ??= String(Math.max(1, os.availableParallelism() - 1));
 
-const upstream = process.env.LLAMA_SERVER;
+const upstream = flags.name ? undefined : process.env.LLAMA_SERVER;
 const watchdog = setTimeout(() => {
   say("loading took too long");
   process.exit(1);
-}, LOADING_MS);
+}, LOADING_MS[flags.name ? "named" : "own"]);
 let backend;
 try {
   backend = upstream
@@ -74,6 +77,7 @@ try {
         threads: whole("threads", 1),
         parallel: whole("parallel", 1),
         contextSize: whole("context", 256),
+        gpu: flags.gpu,
       });
 } catch (error) {
   if (!(error instanceof ApiError)) process.stderr.write(`${error.stack}\n`);
@@ -83,8 +87,7 @@ try {
 clearTimeout(watchdog);
 
 const models = new Map([
-  ["smol", ""],
-  ["smol-outline", ""],
+  ...(flags.name ? [[flags.name, ""]] : [["smol", ""], ["smol-outline", ""]]),
   ...(upstream ? [] : Object.entries(adapters).map(([name, path]) => [name, path && name])),
 ]);
 const created = Math.floor(Date.now() / 1000);
@@ -121,11 +124,12 @@ async function complete(body, response, signal) {
       ? outlined(ask, signal, onText)
       : backend.run(models.get(ask.model), ask, signal, onText);
   if (!ask.stream) {
-    const {text, finish, usage} = await run();
+    const {text, reasoning, finish, usage} = await run();
+    const thought = reasoning ? {reasoning_content: reasoning.trim()} : {};
     return json(response, 200, {
       ...head,
       object: "chat.completion",
-      choices: [{index: 0, message: {role: "assistant", content: text}, logprobs: null, finish_reason: finish}],
+      choices: [{index: 0, message: {role: "assistant", content: text, ...thought}, logprobs: null, finish_reason: finish}],
       usage,
     });
   }
@@ -144,9 +148,9 @@ async function complete(body, response, signal) {
     send(chunk({role: "assistant", content: ""}));
   };
   try {
-    const {finish, usage} = await run((text) => {
+    const {finish, usage} = await run((text, kind) => {
       begin();
-      send(chunk({content: text}));
+      send(chunk({[kind === "reasoning" ? "reasoning_content" : "content"]: text}));
     });
     begin();
     send(chunk({}, finish));

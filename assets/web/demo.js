@@ -52,19 +52,50 @@ for (const chip of chips) chip.addEventListener("change", () => {
 const chosen = () => chips.filter((chip) => chip.checked).map((chip) => chip.value);
 function label() { put($("go"), chosen().length > 1 ? "Write both decks" : "Write the deck"); }
 
-function keep() { kept.set("form", { ...Object.fromEntries(fields.map((name) => [name, $(name).value])), models: chosen() }); }
+function keep() { kept.set("form", { ...Object.fromEntries(fields.map((name) => [name, $(name).value])), models: chosen(), material }); }
 function fill(request, models) {
   for (const name of fields) $(name).value = request[name] ?? "";
+  bring(request.material || null);
   if (models?.some((name) => chips.some((chip) => chip.value === name))) {
     for (const chip of chips) chip.checked = models.includes(chip.value);
     picked = chips.filter((chip) => chip.checked);
   }
   label();
 }
+
+// A document is read by the server, which says what of it is used; it goes with the request.
+let material = null;
+function bring(found) {
+  material = found;
+  const name = found && h("span.given", null, h("b", { dir: "auto" }, found.name), " ", h("span.soft", null, found.cut || `All of its ${many(found.text.length, "character")} are used.`),
+    h("button.quiet", { type: "button", "aria-label": `Leave ${found.name} out`, onclick: () => { bring(null); keep(); } }, "Leave it out"));
+  $("document").querySelector(".given")?.remove();
+  if (name) $("document").append(name);
+}
+$("file").accept = facts.documents.join(",");
+$("file").addEventListener("change", async () => {
+  const file = $("file").files[0];
+  if (!file) return;
+  $("wrong").hidden = true;
+  try {
+    if (file.size > facts.limits.document) throw new Error(`${file.name} has ${(file.size / 1e6).toFixed(1)} MB; at most ${facts.limits.document / 1e6} are read.`);
+    const answer = await fetch(`/material?name=${encodeURIComponent(file.name)}`, { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file });
+    const said = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new Error(refusal(said, answer));
+    bring(said);
+    keep();
+  } catch (error) { wrong(error.message); }
+  $("file").value = ""; // so that the same file can be chosen again
+});
+
 fill(kept.get("form") || { slides: 6 }, kept.get("form")?.models);
 form.addEventListener("input", () => { keep(); $("wrong").hidden = true; });
-$("prompt").addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); form.requestSubmit(); }
+$("examples").append(...facts.examples.map(({ label: words, request }) => h("button", { type: "button", onclick: () => { fill(request); keep(); $("wrong").hidden = true; $("prompt").focus(); } }, words)));
+const sends = (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey);
+form.addEventListener("keydown", (event) => { // from any of its fields; the editor and the wish see to themselves
+  if (!sends(event)) return;
+  event.preventDefault();
+  form.requestSubmit();
 });
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
@@ -73,7 +104,7 @@ form.addEventListener("submit", async (event) => {
   $("wrong").hidden = true;
   try {
     const slides = $("slides").value === "" ? null : Number($("slides").value);
-    const { id } = await call("/asks", "POST", { prompt: $("prompt").value, audience: $("audience").value, tone: $("tone").value, slides, theme: $("theme").value, models: chosen() });
+    const { id } = await call("/asks", "POST", { prompt: $("prompt").value, audience: $("audience").value, tone: $("tone").value, slides, theme: $("theme").value, models: chosen(), material });
     location.hash = id;
   } catch (error) {
     put($("wrong"), error.message);
@@ -122,6 +153,11 @@ class Side {
     e.title = h("span.title", { dir: "auto" });
     e.turn = h("div.turn", null, e.back, e.on, e.place, e.title);
     e.film = h("div.film", { role: "group", "aria-label": "All slides" });
+    e.wish = h("textarea", { rows: 1, maxlength: facts.limits.wish, dir: "auto", "aria-label": `What shall change in the deck by ${this.model.label}`, oninput: () => { this.answer = ""; this.draw(); },
+      onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); this.change(); } } });
+    e.send = h("button", { type: "button", title: "Ctrl+Enter", onclick: () => this.change() });
+    e.answer = h("p", { role: "status", dir: "auto" });
+    e.change = h("div.change", null, e.wish, e.send, e.answer);
     e.findings = h("ul.findings", { "aria-label": "Hints" });
     e.clear = h("p.clear");
     e.times = h("dl.times");
@@ -131,7 +167,7 @@ class Side {
     e.take.append(e.took);
     e.area = h("textarea", { spellcheck: "false", wrap: "off", "aria-label": `Markdown of the deck by ${this.model.label}`, autocapitalize: "off", autocomplete: "off", oninput: () => this.typed(),
       onscroll: () => { e.numbers.scrollTop = e.area.scrollTop; this.stuck = e.area.scrollTop + e.area.clientHeight > e.area.scrollHeight - 40; },
-      onkeydown: (event) => { if ((event.ctrlKey || event.metaKey) && ["Enter", "s"].includes(event.key)) { event.preventDefault(); this.render(); } } });
+      onkeydown: (event) => { if (sends(event) || ((event.ctrlKey || event.metaKey) && event.key === "s")) { event.preventDefault(); this.render(); } } });
     e.lines = h("div");
     e.numbers = h("div.gutter", { "aria-hidden": "true" }, e.lines);
     e.editor = h("div.editor", { role: "tabpanel", "aria-labelledby": `${id}-text` }, e.numbers, e.area);
@@ -144,7 +180,7 @@ class Side {
     e.tabpanel = h("div", { role: "tabpanel", "aria-label": "The deck" }, e.stage);
     this.node = h("article.side", { "--c": colour(this.model.color), "aria-label": `Deck by ${this.model.label}`, onfocusin: () => { active = this; } },
       h("header", null, h("h2.who", null, h("i"), h("span", null, this.model.label)), e.state, e.stop),
-      h("div.inside", null, h("div.view", null, h("div.tabs", null, e.tabs, e.alone), e.tabpanel, e.turn, e.film, e.findings, e.clear, e.times, e.take), h("div.source", null, e.bar, e.editor, e.thought, e.hint)));
+      h("div.inside", null, h("div.view", null, h("div.tabs", null, e.tabs, e.alone), e.tabpanel, e.turn, e.film, e.change, e.findings, e.clear, e.times, e.take), h("div.source", null, e.bar, e.editor, e.thought, e.hint)));
     for (const list of [e.tabs, e.panes]) list.addEventListener("keydown", (event) => {
       const tabs = [...list.querySelectorAll('[role="tab"]:not(:disabled)')], here = tabs.indexOf(document.activeElement);
       if (here < 0 || !["ArrowLeft", "ArrowRight"].includes(event.key)) return;
@@ -183,6 +219,9 @@ class Side {
         this.early.set(event.no, event);
         this.times.slide ??= now;
         break;
+      case "wish": this.status = "queued"; this.changing = event.slide; this.answer = ""; break;
+      case "changing": this.status = "writing"; this.place = 0; break;
+      case "unchanged": this.answer = event.message; break;
       case "written": this.usage = event.usage; this.finish = event.finish; this.times.written = now; break;
       case "deck":
         this.status = "rendering";
@@ -190,6 +229,7 @@ class Side {
         this.deck = event.text;
         this.message = null;
         if (event.source === "edit" && this.draft === event.text) this.save(null);
+        if (event.source === "change") { this.slide = this.changing; this.chosen = true; this.e.wish.value = ""; this.answer = `Slide ${this.changing} is new; the others are as they were.`; }
         break;
       case "rendered":
         this.pages = event.pages;
@@ -201,7 +241,7 @@ class Side {
         if (event.version === 1) { this.times.rendered = now; this.times.slide ??= event.slides ? now : undefined; }
         this.took = event.took;
         break;
-      case "end": this.status = event.status; this.message = event.message; this.place = 0; break;
+      case "end": this.status = event.status; this.message = event.message; this.place = 0; this.changing = null; break;
     }
   }
 
@@ -230,6 +270,27 @@ class Side {
       this.ask.listen();
     } catch (error) {
       this.fail = error.message;
+    }
+    this.sending = false;
+    this.draw();
+  }
+  // "slide 3: ..", else the slide that is shown.
+  wanted() {
+    const said = /^\s*(?:change\s+)?slide\s+(\d+)\s*[:,.-]?\s*([^]*)$/i.exec(this.e.wish.value);
+    return said ? { slide: Number(said[1]), wish: said[2].trim() } : { slide: this.slide, wish: this.e.wish.value.trim() };
+  }
+  async change() {
+    const wanted = this.wanted();
+    if (this.busy || this.sending || !wanted.wish || this.draft !== null) return;
+    this.sending = true;
+    this.answer = "";
+    this.go(wanted.slide);
+    try {
+      await call(`/asks/${this.ask.id}/${this.at}/change`, "POST", wanted);
+      this.status = "queued";
+      this.ask.listen();
+    } catch (error) {
+      this.answer = error.message;
     }
     this.sending = false;
     this.draw();
@@ -276,13 +337,14 @@ class Side {
 
     const short = this.status === "done" && this.findings.some((finding) => finding.rule === "too-few-slides");
     const words = (this.source.match(/\S+/g) || []).length;
-    const state = this.place ? `Waiting, ${this.place === 1 ? "next" : `number ${this.place}`} in line` : this.status === "queued" ? "Waiting" : this.status === "writing" ? (this.text ? "Writing" : this.thought ? "Thinking" : "Starting")
+    const anew = this.changing && live;
+    const state = anew && !this.place && this.status !== "rendering" ? `Writing slide ${this.changing} anew` : this.place ? `Waiting, ${this.place === 1 ? "next" : `number ${this.place}`} in line` : this.status === "queued" ? "Waiting" : this.status === "writing" ? (this.text ? "Writing" : this.thought ? "Thinking" : "Starting")
       : this.status === "rendering" ? "Rendering" : short ? "Too short to count" : this.status === "failed" && this.pages.length ? "Failed" : ENDS[this.status];
     put(e.status, state);
-    put(e.count, this.status === "writing" && this.text ? many(words, "word") : this.pages.length && !live ? `${many(this.pages.length, "slide")}${this.findings.length ? `, ${many(this.findings.length, "hint")}` : ""}` : "");
+    put(e.count, this.status === "writing" && this.text && !anew ? many(words, "word") : this.pages.length && !live ? `${many(this.pages.length, "slide")}${this.findings.length ? `, ${many(this.findings.length, "hint")}` : ""}` : "");
     e.state.className = `state ${this.status}${short ? " short" : ""}`;
     e.pulse.hidden = !live;
-    e.stop.hidden = !live;
+    e.stop.hidden = !live || this.ask.shared;
 
     for (const tab of this.node.querySelectorAll('[role="tab"]')) {
       const on = [this.view, this.pane].includes(tab.dataset.tab);
@@ -305,10 +367,22 @@ class Side {
     e.on.disabled = current === slides.at(-1);
     this.drawFilm(slides);
     this.drawFindings(current, live);
+    this.drawChange(live);
     this.drawTimes();
     e.take.hidden = !this.version || this.rendered !== this.version || live;
     for (const [at, button] of [...e.take.querySelectorAll("button")].entries()) button.hidden = at > 0 && !this.pages.length;
     this.drawSource(current, live);
+  }
+
+  drawChange(live) {
+    const e = this.e, wanted = this.wanted();
+    e.change.hidden = this.ask.shared || !this.version || this.rendered !== this.version || (!this.pages.length && !this.changing);
+    e.wish.placeholder = `Change slide ${this.slide}: shorter, as a table, with a question at the end ..`;
+    e.wish.readOnly = live;
+    put(e.send, `Change slide ${wanted.slide}`);
+    e.send.disabled = live || this.sending || !wanted.wish || this.draft !== null;
+    put(e.answer, this.draft !== null && !live ? "Render or undo your edits first." : this.answer || "");
+    e.answer.hidden = !e.answer.textContent;
   }
 
   drawStage(current, address, live) {
@@ -373,8 +447,11 @@ class Side {
         h("span", { dir: "auto" }, finding.message), h("em", null, finding.slide && !here.includes(finding) ? `slide ${finding.slide}` : finding.rule))));
     }
     e.findings.hidden = !all.length || this.view === "play";
-    e.clear.hidden = all.length > 0 || !this.pages.length || this.view === "play";
-    put(e.clear, "Nothing to complain about on any slide.");
+    // What was checked, and what nobody looked at: a deck of nonsense may be drawn without a fault.
+    e.clear.hidden = live || !this.pages.length || this.view === "play";
+    const clear = this.status === "done" && !all.length ? "No hint: every slide is drawn, and nothing runs out of it, overlaps or is too small to read." : "";
+    const unseen = this.ask.shared ? "" : "Checked by rules alone. Nobody looked at whether it makes sense, is true, or is what was asked for.";
+    put(e.clear, `${clear} ${unseen}`.trim());
     const note = !live && this.finish in CUT && this.version <= 1 ? CUT[this.finish] : "";
     this.note = [note, this.message && this.slides.length && !live ? this.message : ""].filter(Boolean).join(" ");
   }
@@ -411,7 +488,6 @@ class Side {
       e.thought.textContent = this.thought.trim();
       if (end) e.thought.scrollTop = e.thought.scrollHeight;
     }
-    area.readOnly = live;
     if (this.shown !== text && area.value !== text) {
       const stuck = this.stuck, top = area.scrollTop;
       area.value = text;
@@ -428,6 +504,7 @@ class Side {
       e.lines.replaceChildren(...Array.from({ length: Math.min(lines, 5000) }, (_, at) => h(`span${wrong.has(at + 1) ? ".mark" : current?.line === at + 1 ? ".here" : ""}`, null, String(at + 1))));
       e.numbers.scrollTop = area.scrollTop;
     }
+    area.readOnly = live || this.ask.shared;
     e.again.hidden = live || this.pane !== "text" || !area.value.trim() || (!edited && this.rendered === this.version && this.version > 0);
     put(e.again, this.version ? "Render again" : "Render");
     e.undo.hidden = !edited || this.pane !== "text" || live;
@@ -450,7 +527,7 @@ class Ask {
       for (const event of JSON.parse(message.data)) if (event.n > this.last) { this.last = event.n; this.apply(event); }
       this.soon();
     };
-    this.source.addEventListener("rest", () => { this.source.close(); refresh(); });
+    this.source.addEventListener("rest", () => { this.source.close(); this.shared ? shelf() : refresh(); });
     this.source.onerror = () => {
       if (this.source.readyState === EventSource.CLOSED) this.lost();
       else for (const side of this.sides) if (side.busy) put(side.e.count, "connection lost, trying again");
@@ -466,10 +543,11 @@ class Ask {
   apply(event) {
     if (event.type === "asked") {
       this.asked = event;
+      this.shared = Boolean(event.reference); // everybody's: nobody changes it
       this.sides = event.models.map((model, at) => new Side(this, at, model));
       const { request } = event;
       put($("asked"), request.prompt);
-      put($("asked-more"), [request.audience && `for ${request.audience}`, request.tone && `${request.tone} tone`, request.slides && many(request.slides, "slide"), request.theme && `${request.theme} theme`].filter(Boolean).join(", "));
+      put($("asked-more"), [request.audience && `for ${request.audience}`, request.tone && `${request.tone} tone`, request.slides && many(request.slides, "slide"), request.theme && `${request.theme} theme`, request.material && `with ${request.material.name}`, this.shared && "a deck that people wrote; no model was asked"].filter(Boolean).join(", "));
       $("sides").replaceChildren(...this.sides.map((side) => side.node));
       $("sides").classList.toggle("two", this.sides.length > 1);
       $("result").hidden = false;
@@ -519,7 +597,7 @@ function route() {
 }
 addEventListener("hashchange", route);
 $("again").addEventListener("click", () => {
-  fill(ask.asked.request, ask.asked.models.map((model) => model.model));
+  fill(ask.asked.request, ask.shared ? undefined : ask.asked.models.map((model) => model.model));
   keep();
   $("prompt").focus();
   scrollTo({ top: 0 });
@@ -556,9 +634,20 @@ async function refresh() {
   }));
   mark();
 }
+// The reference decks: their cards are there before any of them is drawn.
+async function shelf() {
+  let decks;
+  try { decks = await call("/references"); } catch { return; }
+  $("references").hidden = !decks.length;
+  $("shelf").replaceChildren(...decks.map((deck) => h("li.card", null, h("div.thumbs", { "aria-hidden": "true" }, deck.picture ? h("img", { src: `/pictures/${deck.picture}`, alt: "", loading: "lazy" }) : h("span.request", { dir: "auto" }, deck.request)),
+    h("a", { href: "#", onclick: async (event) => {
+      event.preventDefault();
+      try { location.hash = (await call(`/references/${deck.id}`, "POST")).id; } catch (error) { wrong(error.message); }
+    } }, h("span", { dir: "auto" }, deck.title)), h("p", null, `${many(deck.slides, "slide")} · ${deck.theme} theme`))));
+}
 function mark() {
   for (const card of $("cards").children) card.classList.toggle("here", card.dataset.id === ask?.id);
 }
 
 // The first answer brings the cookie, so that what follows belongs to somebody.
-refresh().then(() => { route(); document.documentElement.dataset.ready = "1"; });
+refresh().then(() => { shelf(); route(); document.documentElement.dataset.ready = "1"; });

@@ -1,5 +1,6 @@
 """bin/model-fetch against the Hub of tests/hub.py: what arrives, what is refused, and what a fetch that is killed leaves for the next."""
 
+import hashlib
 import json
 import os
 import signal
@@ -210,3 +211,96 @@ def test_a_run_and_an_adapter_name_their_model(site):
     (run / "recipe.yaml").write_text("policy: {model_name: lab/base}\n")
     assert site.fetch(str(run), "--check")[0] == 0
     assert "no model of the Hub" in site.fetch("smol")[2]
+
+
+# Files for the embedded engine
+
+
+class Shelf:
+    """A Hub that has a GGUF file under the name of an entry whose revision the table leaves open."""
+
+    name, repo, file = "gemma-4-e4b", "unsloth/gemma-4-E4B-it-GGUF", "gemma-4-E4B-it-Q4_K_M.gguf"
+
+    def __init__(self, site):
+        self.site, self.there = site, site.there / "models" / self.repo
+        self.there.mkdir(parents=True)
+        (self.there / self.file).write_bytes(b"\x09" * 24 * MB)
+        (self.there / "gemma-4-E4B-it-Q8_0.gguf").write_bytes(b"\x08" * MB)
+        (self.there / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Gemma\n")
+        site.env["DECKSMITH_MODELS"] = str(site.folder / "known")
+        self.lock = site.folder / "known" / f"{self.name}.gguf.json"
+
+
+@pytest.fixture
+def shelf(site):
+    return Shelf(site)
+
+
+def test_one_file_is_fetched_for_the_engine_and_its_lock_says_which(shelf):
+    status, out, err = shelf.site.fetch(shelf.name, "--check")
+    assert (status, out) == (69, "") and f"run: make model MODEL={shelf.name}" in err
+    status, out, err = shelf.site.fetch(shelf.name)
+    assert status == 0, err
+    assert "licence apache-2.0" in err and f"make baseline MODEL={shelf.name}" in err
+    assert Path(out).read_bytes() == (shelf.there / shelf.file).read_bytes()
+    lock = json.loads(shelf.lock.read_text())
+    assert lock["sha256"] == hashlib.sha256(b"\x09" * 24 * MB).hexdigest()
+    assert (lock["repo"], lock["file"], lock["path"]) == (shelf.repo, shelf.file, out)
+    assert lock["commit"] in out and lock["size"] == 24 * MB
+    assert {name for name, _, _ in shelf.site.served()} == {shelf.file}
+    asked = (shelf.site.there / ".log").read_text()
+    assert shelf.site.fetch(shelf.name)[:2] == (0, out)
+    assert (shelf.site.there / ".log").read_text() == asked, "what is here is not asked for again"
+    assert f"{shelf.name}" in (listed := shelf.site.fetch("--list")[1])
+    assert [line for line in listed.splitlines() if line.endswith("here")] == [
+        line for line in listed.splitlines() if line.startswith(shelf.name)
+    ]
+
+
+def test_a_killed_fetch_for_the_engine_goes_on_and_wrong_bytes_are_not_kept(shelf):
+    site = shelf.site
+    hang = site.put(".hang", str(22 * MB))
+    running = site.start(shelf.name)
+    deadline = time.monotonic() + 60
+    while site.parts() != [2 * CHUNK] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()
+    hang.unlink()
+    part = next(site.home.glob("hub/models--*/blobs/*.part"))
+    part.write_bytes(b"\x07" * part.stat().st_size)
+    status, out, err = site.fetch(shelf.name)
+    assert (status, out) == (75, "") and "arrived broken and was removed" in err
+    assert not shelf.lock.exists()
+    site.put(".cut", str(11 * MB))
+    status, out, err = site.fetch(shelf.name)
+    assert status == 0, err
+    assert Path(out).read_bytes() == (shelf.there / shelf.file).read_bytes()
+    assert [start for name, start, _ in site.served()][:3] == [0, 2 * CHUNK, 0]
+
+
+def test_a_pin_that_the_hub_does_not_keep_stops_the_fetch(shelf):
+    site = shelf.site
+    (site.there / "models/unsloth/Qwen3.5-4B-GGUF").mkdir()
+    (site.there / "models/unsloth/Qwen3.5-4B-GGUF/x.gguf").write_bytes(b"\x01" * MB)
+    status, _, err = site.fetch("qwen3.5-4b")
+    assert status == 69 and "has no revision e87f176479d0" in err
+    status, _, err = site.fetch("qwen3.5-4b", "--revision", "main")
+    assert status == 69 and "has no Qwen3.5-4B-Q4_K_M.gguf; it has: x.gguf" in err
+    assert site.fetch(shelf.name)[0] == 0
+    lock = json.loads(shelf.lock.read_text())
+    shelf.lock.write_text(json.dumps(lock | {"sha256": "0" * 64, "path": "/nowhere"}))
+    status, _, err = site.fetch(shelf.name)
+    assert status == 65 and "pins (" + "0" * 64 + "); nothing was fetched" in err
+
+
+def test_what_keeps_the_engine_s_file_away_is_one_sentence(shelf):
+    site = shelf.site
+    status, _, err = site.fetch(shelf.name, HF_ENDPOINT="http://127.0.0.1:9")
+    assert status == 75 and "what is fetched is kept; without a network" in err
+    status, _, err = site.fetch(shelf.name, HF_HUB_OFFLINE="1")
+    assert status == 69 and f"run: HF_HUB_OFFLINE=0 make model MODEL={shelf.name}" in err
+    site.put(f".sizes/models/{shelf.repo}/{shelf.file}", str(10**15))
+    status, _, err = site.fetch(shelf.name)
+    assert status == 69 and "needs 1000000.0 GB more and the disk of" in err
+    assert not site.served()

@@ -11,7 +11,7 @@ make_says() { run env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS make "$@" 2>&1; }
 @test "a model that is not there: the sentence with the models there are, before anything is made" {
   make_says baseline MODEL="smol typo"
   assert_failure 2
-  assert_line --index 0 --regexp '^There is no model typo in assets/models.toml. Type MODEL=NAME with one of: local smol .*gpt-5.4 '
+  assert_line --index 0 --regexp '^There is no model typo in assets/models.toml or assets/gguf.toml. Type MODEL=NAME with one of: local smol .*gpt-5.4 '
   [ "${#lines[@]}" = 2 ] && [[ ${lines[1]} == "make: *** "*"Error 78" ]]
   [ ! -e results ]
 }

@@ -42,12 +42,13 @@ async function open(page, hash = "") {
   await page.goto(url + "/" + hash);
   await wait(page, () => document.documentElement.dataset.ready);
 }
+const choose = (page, models) => page.evaluate((models) => { // the newest two choices hold
+  const boxes = [...document.querySelectorAll(".chip input")];
+  for (const name of models) { const box = boxes.find((one) => one.value === name); if (!box.checked) box.click(); }
+  for (const box of boxes) if (box.checked && !models.includes(box.value)) box.click();
+}, models);
 async function write(page, prompt, models, more = {}) {
-  await page.evaluate((models) => { // the newest two choices hold
-    const boxes = [...document.querySelectorAll(".chip input")];
-    for (const name of models) { const box = boxes.find((one) => one.value === name); if (!box.checked) box.click(); }
-    for (const box of boxes) if (box.checked && !models.includes(box.value)) box.click();
-  }, models);
+  await choose(page, models);
   for (const [name, value] of Object.entries({ prompt, ...more })) name === "theme" ? await page.selectOption(`#${name}`, value) : await page.fill(`#${name}`, value);
   const before = await page.evaluate(() => location.hash);
   await page.click("#go");
@@ -78,6 +79,33 @@ const REQUEST = "Linden Primary wants shade in the school yard: persuade the boa
 async function check() {
   const page = await visit();
   await axe(page, "empty page");
+  // Examples fill the form; a document is read, cut and named; Ctrl+Enter sends from any field.
+  await page.getByRole("button", { name: "A decision for a board" }).click();
+  expect("an example fills the form", [(await page.inputValue("#prompt")).startsWith("Our library lends tools"), await page.inputValue("#audience"), await page.inputValue("#slides")], [true, "executives", "6"]);
+  await page.setInputFiles("#file", { name: "<img src=x onerror=alert(1)>.md", mimeType: "text/markdown", buffer: Buffer.from("Shade cools a yard. <script>alert(2)</script>\n\n".repeat(400)) });
+  await page.waitForSelector(".given");
+  expect("a document is named as text", await page.textContent(".given b"), "<img src=x onerror=alert(1)>.md");
+  expect("and what was cut is said", /^The first 1\d,\d{3} of 18,\d{3} characters are used; the rest was left out\.$/.test(await page.textContent(".given .soft")), true);
+  await page.fill("#tone", "sober");
+  await page.focus("#tone");
+  await choose(page, ["broken"]);
+  await page.focus("#tone");
+  await page.keyboard.press("Control+Enter");
+  await wait(page, () => document.querySelectorAll(".state").length === 1);
+  await rest(page);
+  expect("the request went with its document", (await events(page))[0].request.material.name, "<img src=x onerror=alert(1)>.md");
+  expect("and says so", (await page.textContent("#asked-more")).endsWith("with <img src=x onerror=alert(1)>.md"), true);
+  await page.click(".given button");
+  expect("it is left out again", await page.locator(".given").count(), 0);
+  lenient = true; // the refusal is an answer of 422
+  await page.setInputFiles("#file", { name: "x.pdf", mimeType: "application/pdf", buffer: Buffer.from("%PDF-1.7 nothing") });
+  await page.waitForSelector("#wrong:not([hidden])");
+  expect("what is no document is said", await page.textContent("#wrong"), "X.pdf cannot be read: it is no PDF, is locked, or is too complicated.");
+  lenient = false;
+  await page.locator(".card .drop").first().click();
+  await wait(page, () => !document.querySelectorAll("#cards .card").length);
+  await page.fill("#prompt", "");
+  await page.fill("#tone", "");
   expect("what is missing is said by the form", await page.evaluate(() => { document.getElementById("go").click(); return document.getElementById("prompt").validity.valueMissing; }), true);
 
   // Side by side, reloaded in the middle: nothing that had arrived is gone, and it goes on.
@@ -120,14 +148,35 @@ async function check() {
   await page.keyboard.press("ArrowRight");
   expect("an arrow turns the slides of the deck in focus alone", [await base.locator(".place").textContent(), await page.locator(".place").first().textContent()], ["4 / 4", "1 / 6"]);
   const mended = (await text(page, 1)).replace('<Chart :data="options" />', "Three options were weighed.").replace("{{ options.trees.cost }}", "Trees, sails, or both.").replace("two-columns", "two-cols");
-  await base.locator("textarea").fill(mended);
+  await base.locator(".editor textarea").fill(mended);
   await page.reload();
   await wait(page, () => document.querySelectorAll(".editor textarea")[1]?.value.includes("Three options were weighed"));
   expect("an edit survives a reload", await text(page, 1), mended);
-  await base.locator("textarea").focus();
+  await base.locator(".editor textarea").focus();
   await page.keyboard.press("Control+Enter");
   await wait(page, () => document.querySelectorAll(".state")[1].className === "state done" && !document.querySelectorAll(".findings")[1].textContent.includes("Chart"));
   expect("the mended deck has its own version", (await events(page)).filter((event) => event.type === "rendered" && event.side === 1).map((event) => [event.version, event.findings.some((finding) => finding.rule === "unknown-layout")]), [[1, true], [2, false]]);
+
+  expect("what nobody looked at is said, and nothing is praised", (await base.locator(".clear").textContent()).endsWith("Nobody looked at whether it makes sense, is true, or is what was asked for."), true);
+
+  // One slide anew: only that one changes; a reply that is no deck changes nothing.
+  const first = page.locator(".side").first(), whole = await text(page, 0);
+  await first.locator(".change textarea").fill("slide 3: one sentence");
+  expect("the button names the slide", await first.locator(".change button").textContent(), "Change slide 3");
+  await first.locator(".change textarea").press("Control+Enter");
+  await wait(page, () => document.querySelector(".change p").textContent.startsWith("Slide 3 is new") && document.querySelector(".state").className === "state done");
+  const anew = await text(page, 0);
+  expect("the slide is the model's new one", anew.includes("# Three trees, two sails, one summer") && anew.includes("Say the price before anybody asks."), true);
+  const cut = (deck) => deck.split(/^---$/m).map((part) => part.trim());
+  const [was, is] = [cut(whole), cut(anew)];
+  expect("the others are as they were", [was.filter((part) => !is.includes(part)).length, (await events(page)).findLast((event) => event.type === "rendered" && event.side === 0).slides], [2, 6]);
+  expect("and it is shown", await first.locator(".place").textContent(), "3 / 6");
+  await base.locator(".change textarea").fill("slide 4: a question as the title");
+  await base.locator(".change button").click();
+  await wait(page, () => document.querySelectorAll(".change p")[1].textContent.includes("was not changed"));
+  await rest(page);
+  expect("a reply that is no deck changes nothing", [await text(page, 1), await state(page, 1), await base.locator(".change p").textContent(), await base.locator(".change textarea").inputValue()],
+    [mended, "done", "Slide 4 was not changed: the model's reply is no slide: it has neither a heading nor a frontmatter. The deck is as it was.", "slide 4: a question as the title"]);
 
   // Downloads
   const marks = { Markdown: ["---\n", "deck.md"], Pictures: ["PK", ".zip"], PDF: ["%PDF-", ".pdf"], PowerPoint: ["PK", ".pptx"] };
@@ -170,6 +219,20 @@ async function check() {
   expect("another visitor has no decks", await other.evaluate(async (id) => [(await (await fetch("/asks")).json()).length, (await fetch(`/asks/${id}/events`)).status, (await fetch(`/pictures/${id}.0.1/slides/01.png`)).status, (await fetch(`/asks/${id}`, { method: "DELETE" })).status], hash.slice(1)), [0, 404, 404, 404]);
   lenient = false;
   await other.context().close();
+
+  // A reference deck is everybody's, needs no model, and nobody changes it.
+  const before_ = (await stub()).asked;
+  await page.locator("#shelf a").first().click();
+  await wait(page, () => document.querySelector(".who")?.textContent.includes("Reference deck"));
+  await rest(page);
+  expect("a reference deck is drawn", [await state(page), await shots(page), await page.locator(".change").isVisible(), await page.locator(".editor textarea").getAttribute("readonly"), (await stub()).asked], ["done", 7, false, "", before_]);
+  expect("it says whose it is", await page.textContent("#asked-more"), "a deck that people wrote; no model was asked");
+  await axe(page, "a reference deck");
+  const looker = await visit();
+  await looker.waitForSelector("#shelf img");
+  const drawn = await looker.evaluate(async () => (await (await fetch("/references", { method: "GET" })).json())[0].picture);
+  expect("it is drawn once for all", drawn.startsWith(`${(await page.evaluate(() => location.hash)).slice(1)}.0.1/`), true);
+  await looker.context().close();
 
   // A model that never ends is stopped at the endpoint.
   await write(page, "Never stop", ["endless"]);
@@ -233,9 +296,9 @@ async function check() {
 
   // Removed is removed
   await open(page);
-  const cards = await page.locator(".card").count();
+  const cards = await page.locator("#cards .card").count();
   await page.locator(".card .drop").first().click();
-  await wait(page, (n) => document.querySelectorAll(".card").length === n, cards - 1);
+  await wait(page, (n) => document.querySelectorAll("#cards .card").length === n, cards - 1);
   summary.cards = cards;
   const foreign = asked.filter((address) => /^https?:/.test(address) && new URL(address).hostname !== "127.0.0.1");
   expect("requests to elsewhere", foreign, []);

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from decksmith.core import inherit
+from decksmith.core import inherit, nearby
 
 ROOT = Path(__file__).resolve().parents[3]
 DECK = "---\ntheme: default\n---\n\n# One\n\n---\n\n# Two\n\n---\n\n# Three\n"
@@ -140,8 +140,9 @@ def _locked_python(program: str) -> tuple[int, str]:
 def models(report: Report, names: Iterable[str]) -> None:
     """Whether each of these models is in the registry, has its key, and answers."""
     ask = (
-        "import json; from decksmith.models import registry; "
-        "print(json.dumps({name: vars(entry) for name, entry in registry.models().items()}))"
+        "import json; from decksmith.models import gguf, registry; "
+        "lacks = [name for name in gguf.table() if not ((lock := gguf.lock(name)) and gguf.is_whole(lock))]; "
+        "print(json.dumps({name: vars(entry) | {'unfetched': name in lacks} for name, entry in registry.models().items()}))"
     )
     status, said = _locked_python(ask)
     if status:
@@ -153,10 +154,16 @@ def models(report: Report, names: Iterable[str]) -> None:
         report.line(
             entry is not None,
             name,
-            "in the registry" if entry else "not in assets/models.toml",
+            "in the registry"
+            if entry
+            else "not in assets/models.toml, assets/gguf.toml, data/models",
             f"add [{name}] to assets/models.toml",
         )
         if entry is None:
+            continue
+        if entry["unfetched"]:
+            mend = f"make model MODEL={name}"
+            report.line(False, name, "its weights are not fetched", mend)
             continue
         if entry["base_url"].startswith("files:"):  # nobody to ask
             folder = entry["base_url"].removeprefix("files:").strip()
@@ -197,6 +204,41 @@ def models(report: Report, names: Iterable[str]) -> None:
             "answers" if status == 0 else said,
             "make setup" if entry["base_url"] == "engine:" else "see the line above",
         )
+
+
+def neighbours(report: Report) -> None:
+    """The model servers that run here, with what they list and how one of their models is asked."""
+    address, named = nearby.ollama_address(), "OLLAMA_HOST" in os.environ
+    there = nearby.listed(address)
+    if there:
+        first = there[0]["id"]
+        how = f"make model OLLAMA={first}"
+        report.line(True, "Ollama", f"{address} has {_ids(there)}; to ask one: {how}")
+    else:
+        found = "has no model yet" if there == [] else "does not answer"
+        mend = "ollama pull NAME" if there == [] else "ollama serve"
+        said = f"{address} {found}" if named or there == [] else "not here; needed by nothing"
+        report.line(False, "Ollama", said, mend if named or there == [] else "", needed=False)
+    server = os.environ.get("LLAMA_SERVER")
+    there = nearby.listed(server or nearby.LLAMA_SERVER)
+    if server:
+        found = f"{server} has {_ids(there or [])}; to ask it: make baseline MODEL=local"
+        silent = f"{server} (LLAMA_SERVER) does not answer"
+        report.line(
+            there, "llama-server", found if there else silent, "start it, or unset LLAMA_SERVER"
+        )
+    # On a port that many use, only what says that it is llama.cpp.
+    elif there and there[0].get("owned_by") == "llamacpp":
+        how = f"make baseline MODEL=local LLAMA_SERVER={nearby.LLAMA_SERVER}"
+        report.line(
+            True, "llama-server", f"{nearby.LLAMA_SERVER} has {_ids(there)}; to ask it: {how}"
+        )
+
+
+def _ids(entries: list[dict[str, Any]], most: int = 6) -> str:
+    names = [str(entry["id"]) for entry in entries]
+    more = f" and {len(names) - most} more" if names[most:] else ""
+    return ", ".join(names[:most]) + more
 
 
 def secrets(report: Report) -> None:
@@ -250,6 +292,7 @@ def main() -> int:
             judge = inherit.read(protocol, protocol.parent)["judge"]
             names += [judge["model"]] if judge.get("model") else []
         models(report, names)
+    neighbours(report)
     cluster(report)
     print(f"{report.lacking} lacking" if report.lacking else "ready")
     return 69 if report.lacking else 0

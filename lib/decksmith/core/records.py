@@ -135,6 +135,9 @@ class Asked(TypedDict):
         NotRequired[Served],
         "where a server of `make serve` answered; a reply of another adapter is never used again",
     ]
+    weights: Annotated[
+        NotRequired[str], "sha256 of the GGUF file that answered, for a model of assets/gguf.toml"
+    ]
     files: Annotated[NotRequired[str], "the folder of decks that were read in place of replies"]
 
 

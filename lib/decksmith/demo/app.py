@@ -22,12 +22,48 @@ from aiohttp import web as http
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from decksmith.core import cli, pages, stream, validation, web
+from decksmith.demo import material, references
 from decksmith.demo.ask import Ask, version_id
-from decksmith.demo.session import ASK_ID, SLIDES, TEXT, Studio
+from decksmith.demo.session import ASK_ID, EVERYBODY, SLIDES, TEXT, Studio
 from decksmith.models.registry import Model
 from decksmith.render import pool
 
 PROMPT, WORDS = 4000, 80  # characters of the request, and of audience and tone
+WISH, NAME = 1000, 120  # characters of what shall change on a slide, of a document's name
+# Requests to begin with: (what the button says, the form's fields).
+EXAMPLES = (
+    (
+        "A talk about tides",
+        {
+            "prompt": "Why are there two tides a day, and not one? For people who sail at weekends: "
+            "one clear picture of the cause, what spring and neap tides are, and what it means for leaving the harbour.",
+            "audience": "weekend sailors",
+            "tone": "calm",
+            "slides": 6,
+        },
+    ),
+    (
+        "A decision for a board",
+        {
+            "prompt": "Our library lends tools as well as books: 412 loans in six months, 9 tools broken, 3,200 euros spent. "
+            "Ask the board for a second year. Show the numbers in a table and end with the decision we need.",
+            "audience": "executives",
+            "tone": "matter-of-fact",
+            "slides": 6,
+        },
+    ),
+    (
+        "A lesson with code",
+        {
+            "prompt": "Explain recursion in Python to beginners: a function that calls itself, the base case, one traced example "
+            "with code, and the mistake everybody makes first.",
+            "audience": "students",
+            "tone": "warm",
+            "slides": 7,
+        },
+    ),
+)
+BODY = 4 * TEXT + 4096  # bytes of a body of JSON
 STREAMS = 12  # open event streams of one visitor
 ALIVE = 15  # seconds between two signs of life in an event stream
 COOKIE, MONTH = "decksmith_demo", 30 * 86400
@@ -93,6 +129,20 @@ def _at_most(most: int, text: str) -> str:
 Typed = Annotated[str, BeforeValidator(_visible)]
 
 
+def _wish(text: str) -> str:
+    if not text.strip():
+        raise validation.sentence("Say what shall change on the slide.")
+    return _at_most(WISH, text.strip())
+
+
+class Material(validation.Body):
+    """A document as POST /material gave it back."""
+
+    name: Annotated[Typed, Field(max_length=NAME)]
+    text: Annotated[Typed, Field(max_length=material.BUDGET)]
+    cut: Annotated[Typed, Field(max_length=300)] | None = None
+
+
 def _from_context(value: Any, info: ValidationInfo) -> Any:
     """Hold models and theme to what this server has, as the context says."""
     known = (info.context or {})[info.field_name]
@@ -120,8 +170,18 @@ class AskRequest(validation.Body):
         default=None, ge=1, le=SLIDES, description=f"a whole number from 1 to {SLIDES}"
     )
     theme: str = ""
+    material: Material | None = None
 
     _here = field_validator("models", "theme", mode="before")(_from_context)
+
+
+class ChangeRequest(validation.Body):
+    """The body of POST /asks/ASK/SIDE/change: one slide, written anew as somebody wishes."""
+
+    slide: int = Field(ge=1, le=1000, description="the number of a slide")
+    wish: Annotated[Typed, AfterValidator(_wish)] = Field(
+        default="", validate_default=True, description="text"
+    )
 
 
 class TextRequest(validation.Body):
@@ -238,6 +298,10 @@ class Pages:
             http.get(f"{ask}/events", self.events),
             http.post(f"{ask}/{side}/stop", self.stop),
             http.post(f"{ask}/{side}/text", self.edit),
+            http.post(f"{ask}/{side}/change", self.change),
+            http.post("/material", self.material),
+            http.get("/references", self.references),
+            http.post(r"/references/{name:[\w-]+}", self.reference),
             http.delete(ask, self.forget),
             http.get(r"/pictures/{path:.+}", self.picture),
             http.get(
@@ -264,6 +328,15 @@ class Pages:
         visitor = self._visitor(request)
         self.looking.check(visitor or web.remote(request))
         return self.studio.find(visitor, request.match_info["ask"])
+
+    def _own(self, request: http.Request) -> Ask:
+        """`_ask`, of one that this visitor may change: everybody's is nobody's to change."""
+        ask = self._ask(request)
+        if ask.asked["visitor"] == EVERYBODY:
+            raise http.HTTPForbidden(
+                text="a reference deck is everybody's; download it to change it"
+            )
+        return ask
 
     def _side(self, request: http.Request, ask: Ask) -> int:
         number = int(request.match_info["side"])
@@ -293,8 +366,22 @@ class Pages:
             {"name": name, "label": model.label or name, "color": model.color}
             for name, model in self.studio.models.items()
         ]
-        limits = {"prompt": PROMPT, "words": WORDS, "slides": SLIDES, "text": TEXT}
-        facts = {"models": models, "themes": self.themes, "decks": frames, "limits": limits}
+        limits = {
+            "prompt": PROMPT,
+            "words": WORDS,
+            "slides": SLIDES,
+            "text": TEXT,
+            "wish": WISH,
+            "document": material.LARGEST,
+        }
+        facts = {
+            "models": models,
+            "themes": self.themes,
+            "decks": frames,
+            "limits": limits,
+            "examples": [{"label": label, "request": fields} for label, fields in EXAMPLES],
+            "documents": material.KINDS,
+        }
         policy = web.policy(
             script_src="'self'",
             style_src="'self'",
@@ -324,10 +411,10 @@ class Pages:
     async def ask(self, request: http.Request) -> http.Response:
         who = self._new_visitor(request)
         known = {"models": list(self.studio.models), "theme": self.themes}
-        asked = validation.read(AskRequest, await request.read(), known)
+        asked = validation.read(AskRequest, await _body(request), known)
         self.asking.check(who)
         self.everybody.check(web.remote(request))
-        wanted = asked.model_dump(include={"prompt", "audience", "tone", "slides", "theme"})
+        wanted = asked.model_dump(exclude={"models"}, exclude_none=True) | {"slides": asked.slides}
         ask = self.studio.begin(who, wanted, asked.models)
         return self._answer(request, {"id": ask.id}, 201)
 
@@ -352,15 +439,54 @@ class Pages:
                 del self.streams[who]
         return response
 
+    async def material(self, request: http.Request) -> http.Response:
+        """What of a document is used: its bytes are the body, its name the query's `name`."""
+        self.making.check(self._new_visitor(request))
+        self.everybody.check(web.remote(request))
+        name = _line(_visible(request.query.get("name", ""))[-WORDS:]) or "document"
+        try:
+            found = await material.read(name, await request.read())
+        except material.NotRead as error:
+            raise http.HTTPUnprocessableEntity(text=str(error)) from None
+        found["text"] = _visible(found["text"])
+        return self._answer(request, found)
+
+    async def references(self, request: http.Request) -> http.Response:
+        """The reference decks, each with its first picture where it was looked at before."""
+        self.looking.check(web.remote(request))
+        found = []
+        for name, deck in references.all_of().items():
+            kept = self.studio.kept_reference(name)
+            picture = kept.sides()[0]["picture"] if kept else None
+            facts = {"title": deck.title, "theme": deck.theme, "slides": deck.slides}
+            found.append({"id": name, "request": deck.request, "picture": picture, **facts})
+        self._new_visitor(request)
+        return self._answer(request, found)
+
+    async def reference(self, request: http.Request) -> http.Response:
+        self._new_visitor(request)
+        self.looking.check(web.remote(request))
+        return self._answer(request, {"id": self.studio.reference(request.match_info["name"]).id})
+
+    async def change(self, request: http.Request) -> http.Response:
+        ask = self._own(request)
+        side = self._side(request, ask)
+        wanted = validation.read(ChangeRequest, await _body(request))
+        visitor = ask.asked["visitor"]
+        self.asking.check(visitor)
+        self.everybody.check(web.remote(request))
+        self.studio.change(visitor, ask, side, wanted.slide, wanted.wish)
+        return http.json_response({}, status=202)
+
     async def stop(self, request: http.Request) -> http.Response:
-        ask = self._ask(request)
+        ask = self._own(request)
         await self.studio.stop(ask, self._side(request, ask))
         return http.json_response({})
 
     async def edit(self, request: http.Request) -> http.Response:
-        ask = self._ask(request)
+        ask = self._own(request)
         side = self._side(request, ask)
-        text = validation.read(TextRequest, await request.read()).text.replace("\r\n", "\n")
+        text = validation.read(TextRequest, await _body(request)).text.replace("\r\n", "\n")
         if not text.strip():
             raise http.HTTPBadRequest(text="The deck is empty.")
         if len(text) > TEXT:
@@ -374,13 +500,13 @@ class Pages:
         return http.json_response({}, status=202)
 
     async def forget(self, request: http.Request) -> http.Response:
-        await self.studio.forget(self._ask(request))
+        await self.studio.forget(self._own(request))
         return http.json_response({})
 
     async def picture(self, request: http.Request) -> http.FileResponse:
         path, visitor = request.match_info["path"], self._visitor(request)
         found = _PICTURE.match(path)
-        if not found or visitor is None or self.studio.owner.get(found[1]) != visitor:
+        if not found or not self.studio.may_see(visitor, found[1]):
             raise http.HTTPNotFound(text="there is no such picture of yours")
         place = self.studio.folder / path
         if not place.is_file():
@@ -413,6 +539,14 @@ class Pages:
             content_type=DOWNLOADS[kind],
             headers={"Content-Disposition": f'attachment; filename="{name}"'},
         )
+
+
+async def _body(request: http.Request) -> bytes:
+    """A body of JSON. Only a document may be larger. Raises HTTPRequestEntityTooLarge."""
+    data = await request.read()
+    if len(data) > BODY:
+        raise http.HTTPRequestEntityTooLarge(max_size=BODY, actual_size=len(data))
+    return data
 
 
 def _asset(name: str, kind: str) -> http.RouteDef:
@@ -474,7 +608,7 @@ def application(
     public: str | None = None,
 ) -> http.Application:
     """The first origin: the page, and what it asks for. Its arguments as those of `decks`."""
-    app = web.application(hosts=hosts, public=public, body=4 * TEXT + 4096)
+    app = web.application(hosts=hosts, public=public, body=material.LARGEST + 4096)
     app.router.add_routes(Pages(studio, decks, public).routes())
 
     async def own(request: http.Request, response: http.StreamResponse) -> None:

@@ -109,8 +109,10 @@ class Ask:
                 at["text"] += event["text"]
             case "turn":
                 at["text"] = ""
-            case "started":
+            case "started" | "changing":
                 at["status"] = "writing"
+            case "wish":
+                at["status"] = "queued"
             case "deck":
                 at |= {"status": "rendering", "version": event["version"], "title": event["title"]}
             case "slide":
@@ -121,6 +123,11 @@ class Ask:
                 at |= {"slides": event["slides"], "picture": first}
             case "end":
                 at["status"] = event["status"]
+
+    def last(self, side: int, kind: str) -> dict[str, Any]:
+        """The newest event of a kind of one deck; empty where there is none."""
+        found = (e for e in reversed(self.events) if e["type"] == kind and e["side"] == side)
+        return next(found, {})
 
     def resting(self) -> bool:
         """Whether nothing more will come by itself."""

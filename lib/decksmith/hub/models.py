@@ -1,4 +1,5 @@
-"""Base models in this site's cache of the Hub: which commit, whether all of it is there, and the fetch that brings it.
+"""Base models in this site's cache of the Hub: which commit, whether all of it is there, and the fetch that brings it. So
+are the GGUF files of assets/gguf.toml, of whose repositories one file is fetched.
 
 The cache is HF_HOME's, in huggingface_hub's own layout, so that trainers and servers find a model by its name with the
 Hub switched off. They look up `refs/main`; it is set to the commit that was fetched.
@@ -23,6 +24,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from decksmith.core import cli, masking, stream
 from decksmith.hub import parcels
+from decksmith.models import gguf
 
 REVISIONS = cli.ROOT / "assets/recipes/revisions.toml"
 # The same weights once more, in other programs' formats.
@@ -115,18 +117,62 @@ def fetch(name: str, revision: str | None = None, *, small: bool = False) -> Pat
         return _Fetch(name, asked, small).run()
 
 
-class _Fetch:
-    """One fetch of one model: `run`."""
+def fetch_gguf(name: str, revision: str | None = None) -> Path:
+    """Bring a model of assets/gguf.toml into the cache and write its lock; returns the file there.
 
-    def __init__(self, name: str, revision: str, small: bool):
+    The revision is `revision`, else the lock's, else the table's. Raises what `fetch` raises, and cli.BadData where
+    the Hub's file is another than the one that is pinned.
+    """
+    entry, there = gguf.table()[name], gguf.lock(name)
+    if there and not revision and gguf.is_whole(there):
+        return Path(there["path"])
+    asked = revision or (there["commit"] if there else entry.revision)
+    pinned_sha256 = there["sha256"] if there else entry.sha256
+    with _speaking(entry.repo, asked, gguf.command(name)):
+        fetch_one = _Fetch(entry.repo, asked, only=entry.file)
+        sha256 = fetch_one.files[0].lfs.sha256
+        if pinned_sha256 and sha256 != pinned_sha256 and not revision:
+            raise cli.BadData(
+                f"{entry.repo} at {asked} has another {entry.file} (sha256 {sha256}) than {gguf.TABLE} or its lock pins "
+                f"({pinned_sha256}); nothing was fetched. To take the Hub's: bin/model-fetch {name} --revision main"
+            )
+        path = fetch_one.run() / entry.file
+    found = {
+        "repo": entry.repo,
+        "file": entry.file,
+        "commit": fetch_one.commit,
+        "sha256": sha256,
+        "size": path.stat().st_size,
+        "path": str(path),
+    }
+    stream.write(gguf.lock_path(name), json.dumps(found, indent=1) + "\n")
+    return path
+
+
+class _Fetch:
+    """One fetch of one model, or with `only` of one file of its repository: `run`."""
+
+    def __init__(self, name: str, revision: str, small: bool = False, only: str | None = None):
         self.hub = parcels.library()
-        self.name, self.small, self.token = name, small, os.environ.get("HF_TOKEN") or None
+        self.name, self.small, self.only = name, small, only
+        self.token = os.environ.get("HF_TOKEN") or None
         self.info = self.hub.HfApi(library_name="decksmith").model_info(
             name, revision=revision, files_metadata=True, token=self.token
         )
         self.commit = str(self.info.sha)
         self.folder = _folder(name)
-        self.files = list(_wanted(self.info.siblings, small))
+        self.files = self._one(only) if only else list(_wanted(self.info.siblings, small))
+
+    def _one(self, name: str) -> list[Any]:
+        """The file of this name. Raises cli.Missing naming those that are there instead."""
+        large = [file for file in self.info.siblings if file.lfs]
+        found = [file for file in large if file.rfilename == name]
+        if not found:
+            there = [file.rfilename for file in large if file.rfilename.endswith(".gguf")]
+            raise cli.Missing(
+                f"{self.name} at {self.commit[:12]} has no {name}; it has: {', '.join(there) or 'no GGUF file'}"
+            )
+        return found
 
     def run(self) -> Path:
         if not self.small:
@@ -142,7 +188,8 @@ class _Fetch:
                 self.hub.hf_hub_download(
                     self.name, file.rfilename, revision=self.commit, token=self.token
                 )
-            stream.write(self.folder / "refs/main", self.commit)
+            if not self.only:
+                stream.write(self.folder / "refs/main", self.commit)
         return self.folder / "snapshots" / self.commit
 
     def _blob(self, file: Any) -> Path:
@@ -310,18 +357,18 @@ def _alone(folder: Path, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _speaking(name: str, revision: str) -> Iterator[None]:
-    """Turn what huggingface_hub raises into one sentence with an exit status."""
+def _speaking(name: str, revision: str, command: str | None = None) -> Iterator[None]:
+    """Turn what huggingface_hub raises into one sentence with an exit status. `command`: what brings this model."""
     parcels.library()
     from httpx import HTTPError
 
     try:
         yield
     except (HTTPError, OSError, ValueError) as error:
-        _stop(error, name, revision)
+        _stop(error, name, revision, command or f"bin/model-fetch {name}")
 
 
-def _stop(error: BaseException, name: str, revision: str) -> NoReturn:
+def _stop(error: BaseException, name: str, revision: str, command: str) -> NoReturn:
     from huggingface_hub import constants, errors
 
     page = f"{constants.ENDPOINT}/{name}"
@@ -330,7 +377,7 @@ def _stop(error: BaseException, name: str, revision: str) -> NoReturn:
     if constants.HF_HUB_OFFLINE:
         raise cli.Missing(
             f"{name} is not in {cache()}, and HF_HUB_OFFLINE is set: no question goes to the Hub; where it is reached, run: "
-            f"HF_HUB_OFFLINE=0 bin/model-fetch {name}"
+            f"HF_HUB_OFFLINE=0 {command}"
         ) from None
     if isinstance(error, errors.GatedRepoError):
         said = f"HF_TOKEN's owner has not been let in: accept the terms on {page}"

