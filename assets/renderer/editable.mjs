@@ -79,7 +79,7 @@ function walk(page, el, around) {
   const rect = el.getBoundingClientRect()
   if (s.display !== 'contents' && s.visibility === 'visible') {
     if (isPicture(el, s))
-      return picture(page, el, s, rect, now)
+      return picture(page, el, rect, now)
     if (el.localName === 'table' && s.display === 'table' && table(page, el, rect, now))
       return
     if (decorate(page, el, s, rect, now))
@@ -112,7 +112,7 @@ function visible(page, rect, clip) {
 }
 
 /** A picture of an element with what is in it, or (`ground`) of its own background alone. */
-function picture(page, el, s, rect, now, ground = false) {
+function picture(page, el, rect, now, ground = false) {
   const drawn = el.shadowRoot?.querySelector('svg')?.getBoundingClientRect()
   const shown = visible(page, drawn?.width ? drawn : rect, now.clip)
   if (!shown)
@@ -197,10 +197,14 @@ function decorate(page, el, s, rect, now) {
   if (s.display === 'inline')
     return false // a highlight of its text
   const clipsText = s.webkitBackgroundClip === 'text' || s.backgroundClip === 'text'
-  const fill = clipsText ? undefined : colour(s.backgroundColor, now.opacity)
-  const blend = clipsText ? (now.gradient = gradient(s.backgroundImage, now.opacity) ?? now.gradient, undefined) : gradient(s.backgroundImage, now.opacity)
-  if (!clipsText && s.backgroundImage !== 'none' && !blend) {
-    picture(page, el, s, rect, now, true)
+  let fill = colour(s.backgroundColor, now.opacity)
+  let blend = gradient(s.backgroundImage, now.opacity)
+  if (clipsText) { // the background is the text's
+    now.gradient = blend ?? now.gradient
+    fill = blend = undefined
+  }
+  else if (s.backgroundImage !== 'none' && !blend) {
+    picture(page, el, rect, now, true)
     return true
   }
   const shown = visible(page, rect, now.clip)
