@@ -2,6 +2,7 @@
  * One deck in one fresh browser context: loads each slide as its own page, waits for an explicit state of readiness, measures, takes the picture.
  */
 import { errorSlide } from './compile.mjs'
+import { parts } from './editable.mjs'
 import { measure } from './xray.mjs'
 
 export const WIDTH = 980
@@ -174,6 +175,11 @@ export async function open(browser, browserContextId, scale) {
         generateTaggedPDF: false })
       return data
     },
+    /** Of a held page, what a presentation program edits (editable.mjs); the last thing that is asked of it. */
+    parts() {
+      const ground = colour => send('Emulation.setDefaultBackgroundColorOverride', colour ? { color: colour } : {})
+      return parts((fn, ...args) => run(world, fn, ...args), () => this.picture(), seen => ground(seen ? null : { r: 0, g: 0, b: 0, a: 0 }), { width: WIDTH, height: HEIGHT })
+    },
     close() {
       browser.listen(sessionId, null)
       browser.send('Target.closeTarget', { targetId }).catch(() => {})
@@ -184,14 +190,16 @@ export async function open(browser, browserContextId, scale) {
 /**
  * Renders a compiled deck: {pictures (base64), xray, errors}.
  * @param print whether each slide is also printed: `prints` (base64 of one-page PDF files).
+ * @param edit whether each slide is also taken apart for a presentation program: `parts`.
  * @param onSlide called with the slide's number before it is loaded (the host attributes a deadline to it).
  */
-export async function shoot({ browser, server, deck, runtime, images, scale, print = false, onSlide }) {
+export async function shoot({ browser, server, deck, runtime, images, scale, print = false, edit = false, onSlide }) {
   server.deck = { files: deck.files, runtime, images }
   const { browserContextId } = await browser.send('Target.createBrowserContext', { disposeOnDetach: true })
   const errors = []
   const pictures = []
   const prints = []
+  const edits = []
   const xrays = []
   try {
     await browser.send('Browser.setDownloadBehavior', { behavior: 'deny', browserContextId })
@@ -205,7 +213,7 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
         await page.hold()
         const picture = await page.picture()
         const xray = await page.measure({ slide: slide.no, line: slide.line, layout: slide.layout, title: slide.title, formulas: slide.formulas, width: WIDTH, height: HEIGHT, replaced })
-        return { state, xray, picture, print: print && await page.print() }
+        return { state, xray, picture, print: print && await page.print(), parts: edit && await page.parts() }
       }
       let replaced = !!slide.failed
       const replace = (cls, message) => {
@@ -251,9 +259,11 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
       pictures.push(shot.picture)
       if (print)
         prints.push(shot.print)
+      if (edit)
+        edits.push(shot.parts)
       xrays.push(xray)
     }
-    return { pictures, prints, errors, xray: xrays }
+    return { pictures, prints, edits, errors, xray: xrays }
   }
   finally {
     server.deck = null

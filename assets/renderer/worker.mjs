@@ -39,9 +39,9 @@ async function render({ id, text, images = {}, scale = 1, least = 3, formats }) 
     return { pictures: [], expected: deck.expected, errors: [deck.fatal, ...deck.errors], xray: [] }
   const { runtime } = await warm(deck.theme)
   const pictures = new Map(Object.entries(images).map(([name, data]) => [name, Buffer.from(data, 'base64')]))
-  const shot = await shoot({ browser, server, deck, runtime: runtime.dir, images: pictures, scale, print: formats?.includes('pdf'), onSlide: slide => out({ id, slide, line: deck.slides[slide - 1].line, of: deck.slides.length }) })
+  const shot = await shoot({ browser, server, deck, runtime: runtime.dir, images: pictures, scale, print: formats?.includes('pdf'), edit: formats?.includes('pptx'), onSlide: slide => out({ id, slide, line: deck.slides[slide - 1].line, of: deck.slides.length }) })
   const errors = [...deck.errors, ...shot.errors].sort((a, b) => (a.slide ?? 0) - (b.slide ?? 0) || (a.line ?? 0) - (b.line ?? 0))
-  const more = formats && { prints: shot.prints, notes: deck.slides.map(slide => slide.note), site: formats.includes('site') ? site(deck, runtime, [...pictures.keys()]) : null }
+  const more = formats && { prints: shot.prints, parts: shot.edits, notes: deck.slides.map(slide => slide.note), site: formats.includes('site') ? site(deck, runtime, [...pictures.keys()]) : null }
   return { ...more, pictures: shot.pictures, expected: deck.slides.length, errors, xray: shot.xray }
 }
 

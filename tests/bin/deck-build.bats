@@ -14,14 +14,15 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
 @test "the formats that are asked for are built, a deck in a fence is the model's fault, and the order is kept" {
   { deck a default; deck none default; deck b default; } > in.jsonl
   printf -- '```markdown\n---\ntheme: default\n---\n\n# Cover\n```\n' > none/deck.md
-  run --separate-stderr deck-build --run . --format site --format pdf --format pptx < in.jsonl
+  run --separate-stderr deck-build --run . --format site --format pdf --format pptx --format pptx-image < in.jsonl
   assert_success
-  run of '[.id, .build.slides, .build.site.path, .build.pdf.path, .build.pptx.path, .build.error.class]' <<< "$output"
-  assert_output '["a",2,"a/build/index.html","a/build/deck.pdf","a/build/deck.pptx",null]
-["none",0,null,null,null,"fenced-deck"]
-["b",2,"b/build/index.html","b/build/deck.pdf","b/build/deck.pptx",null]'
+  run of '[.id, .build.slides, .build.site.path, .build.pdf.path, .build.pptx.path, .build.pptx_image.path, .build.error.class]' <<< "$output"
+  assert_output '["a",2,"a/build/index.html","a/build/deck.pdf","a/build/deck.pptx","a/build/deck-image.pptx",null]
+["none",0,null,null,null,null,"fenced-deck"]
+["b",2,"b/build/index.html","b/build/deck.pdf","b/build/deck.pptx","b/build/deck-image.pptx",null]'
   assert [ "$(head -c 5 a/build/deck.pdf)" = "%PDF-" ]
   cmp a/build/deck.pptx b/build/deck.pptx
+  cmp a/build/deck-image.pptx b/build/deck-image.pptx
   cmp a/build/deck.pdf b/build/deck.pdf
   diff -r a/build b/build
   assert [ "$(ls -A _runtime | wc -l)" = 2 ] # one theme's runtime and the fonts

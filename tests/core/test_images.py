@@ -277,3 +277,15 @@ def test_pin_leaves_what_a_registry_does_not_know_or_lies_about_and_asks_only_fo
     assert pin(tmp_path, "nobody")[::2] == (1, "pin: images.lock has no nobody\n")
     asked = len(registry.asked)
     assert pin(tmp_path, "--defs")[0] == 0 and len(registry.asked) == asked
+
+
+def test_the_laptops_image_has_the_base_of_the_others_an_ordinary_user_and_nothing_secret():
+    text = (cli.ROOT / "Dockerfile").read_text()
+    assert set(re.findall(r"sha256:[0-9a-f]{64}", text)) <= set(
+        re.findall(r"sha256:[0-9a-f]{64}", (PLACE / "images.lock").read_text())
+    )
+    assert text.index("\nUSER deck") < text.index("make setup")  # root would get no walls
+    assert 'CMD ["make", "baseline"]' in text
+    left_out = (cli.ROOT / ".dockerignore").read_text().split("\n")
+    for name in (".env", "slurm/site.env", "config.mk", "results", ".git", "**/node_modules"):
+        assert name in left_out

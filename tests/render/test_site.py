@@ -28,7 +28,7 @@ HEAD = "---\ntheme: default\n---\n\n"
 GIF = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x01D\x00;"
 
 
-def build(run, decks, formats=("site", "pdf", "pptx"), **settings):
+def build(run, decks, formats=("site", "pdf", "pptx-image"), **settings):
     """Values of `{id: text}` (or `{id: (text, pictures)}`) built into `run` by one worker."""
     protocol = Protocol.load("offline")
     protocol.render.update(settings)
@@ -231,11 +231,11 @@ def test_a_pdf_has_a_page_of_the_canvas_per_slide_with_text_and_without_foreign_
         assert hashlib.sha256(data).hexdigest() == value["pdf"]["sha256"]
 
 
-def test_a_powerpoint_file_has_a_picture_per_slide_with_its_text_and_the_notes(built):
+def test_a_powerpoint_file_of_pictures_has_one_per_slide_with_its_text_and_the_notes(built):
     from pptx import Presentation
 
     _, run, values = built
-    show = Presentation(run / values["default"]["pptx"]["path"])
+    show = Presentation(run / values["default"]["pptx_image"]["path"])
     assert abs(show.slide_width / show.slide_height - 980 / 552) < 1e-4
     slides = list(show.slides)
     assert len(slides) == 8
@@ -275,9 +275,9 @@ def test_what_a_deck_says_cannot_break_the_page_the_pdf_or_the_powerpoint_file(t
     )["x"]
     page = (tmp_path / "x/build/index.html").read_text()
     assert page.count("</title>") == 1 and page.count("<script") == page.count("</script>") == 3
-    show = Presentation(tmp_path / value["pptx"]["path"])
+    show = Presentation(tmp_path / value["pptx_image"]["path"])
     assert "note" in list(show.slides)[1].notes_slide.notes_text_frame.text
-    with zipfile.ZipFile(tmp_path / value["pptx"]["path"]) as file:
+    with zipfile.ZipFile(tmp_path / value["pptx_image"]["path"]) as file:
         assert {entry.date_time for entry in file.infolist()} == {(1980, 1, 1, 0, 0, 0)}
     with served(tmp_path) as origin:
         seen = visit(f"{origin}/x/build/", keys=["ArrowRight"])

@@ -350,7 +350,8 @@ class Build(TypedDict, total=False):
     ]
     site: Annotated[Site, "where it was asked for"]
     pdf: Annotated[BuiltFile, "where it was asked for"]
-    pptx: Annotated[BuiltFile, "where it was asked for"]
+    pptx: Annotated[BuiltFile, "where it was asked for: the file to edit"]
+    pptx_image: Annotated[BuiltFile, "where `pptx-image` was asked for: a picture per slide"]
     error: Annotated[Error, "in place of the rest"]
     by: Annotated[By, "who made it"]
 

@@ -11,7 +11,6 @@ import io
 import os
 import re
 import shutil
-import zipfile
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from decksmith.render import pool, toolchain
 
 SCALE = 2  # device pixels per CSS pixel of the pictures in a PowerPoint file
 CANVAS = (735, 414)  # 980 x 552 px in points
+FILES = ("pdf", "pptx", "pptx_image")  # of a `build` value
 SHARED = "_runtime"  # no id begins with "_"
 Pictures = dict[str, bytes]  # by their names in the deck
 _FILE = re.compile(
@@ -38,7 +38,7 @@ def intact(run: Path | str, value: Record) -> bool:
     """Whether the files of a journaled value are still there."""
     run = Path(run)
     site = value.get("site")
-    needed = [value[name]["path"] for name in ("site", "pdf", "pptx") if name in value]
+    needed = [value[name]["path"] for name in ("site", *FILES) if name in value]
     if site:
         folder = Path(site["path"]).parent
         needed += [folder / "style.css", folder / "slides.js", Path(site["runtime"]) / "main.js"]
@@ -47,7 +47,7 @@ def intact(run: Path | str, value: Record) -> bool:
 
 
 class Builder(pool.Pool):
-    """Builds `formats` (of site, pdf, pptx) with `jobs` workers under the render settings of a protocol; a build may
+    """Builds `formats` (of site, pdf, pptx, pptx-image) with `jobs` workers under the render settings of a protocol; a build may
     take twice the CPU time of a rendering and needs one slide only."""
 
     def __init__(self, protocol: Protocol, formats: Iterable[str], *, jobs: int = 1) -> None:
@@ -137,11 +137,18 @@ def _write(run: Path, ident: str, formats: list[str], result: Record, pictures: 
     if "pdf" in formats:
         data = pdf([base64.b64decode(page) for page in result["prints"]], titles)
         value["pdf"] = _file(run, f"{ident}/build/deck.pdf", data)
-    if "pptx" in formats:
+    if _powerpoint(formats):
+        from decksmith.render import powerpoint  # python-pptx, for those who want such a file
+
         alts = [page["text"] or page["title"] for page in result["xray"]]
         shown = [base64.b64decode(picture) for picture in result["pictures"]]
-        data = pptx(shown, titles, alts, result["notes"])
-        value["pptx"] = _file(run, f"{ident}/build/deck.pptx", data)
+        if "pptx" in formats:
+            shots = [_decoded(part) for part in result["parts"]]
+            data = powerpoint.editable(result["parts"], shots, shown, titles, alts, result["notes"])
+            value["pptx"] = _file(run, f"{ident}/build/deck.pptx", data)
+        if "pptx-image" in formats:
+            data = powerpoint.pictured(shown, titles, alts, result["notes"])
+            value["pptx_image"] = _file(run, f"{ident}/build/deck-image.pptx", data)
     return value
 
 
@@ -151,8 +158,17 @@ def _file(run: Path, path: str, data: bytes) -> Record:
     return {"path": path, "sha256": hashlib.sha256(data).hexdigest()}
 
 
+def _decoded(part: Record | None) -> list[bytes]:
+    """The frames of a slide that was taken apart."""
+    return [base64.b64decode(shot) for shot in part["shots"]] if part else []
+
+
+def _powerpoint(formats: Collection[str]) -> bool:
+    return "pptx" in formats or "pptx-image" in formats
+
+
 def _scale(formats: Collection[str]) -> int:
-    return SCALE if "pptx" in formats else 1
+    return SCALE if _powerpoint(formats) else 1
 
 
 def _fault(record: Record) -> Record | None:
@@ -236,56 +252,4 @@ def pdf(pages: Iterable[bytes], titles: Sequence[str]) -> bytes:
     writer.compress_identical_objects(remove_duplicates=True, remove_unreferenced=True)
     out = io.BytesIO()
     writer.write(out)
-    return out.getvalue()
-
-
-def pptx(
-    pictures: Sequence[bytes],
-    titles: Sequence[str],
-    alts: Sequence[str],
-    notes: Sequence[str],
-) -> bytes:
-    """A PowerPoint file (bytes) of one picture (PNG bytes) per slide, its text as the picture's description."""
-    from datetime import datetime
-
-    from pptx import Presentation
-    from pptx.opc.constants import RELATIONSHIP_TYPE as KIND
-    from pptx.util import Emu
-
-    show = Presentation()
-    package = show.part.package
-    for key, relation in list(package._rels.items()):
-        if relation.reltype == KIND.THUMBNAIL:  # the library's, of a white page
-            package.drop_rel(key)
-    width = Emu(12192000)
-    height = Emu(round(width * 552 / 980))
-    show.slide_width, show.slide_height = width, height
-    for number, (picture, title, alt, note) in enumerate(
-        zip(pictures, titles, alts, notes, strict=True), 1
-    ):
-        slide = show.slides.add_slide(show.slide_layouts[6])
-        shape = slide.shapes.add_picture(io.BytesIO(picture), 0, 0, width, height)
-        facts = shape._element.nvPicPr.cNvPr
-        facts.set("name", _CONTROL.sub("", title) or f"Slide {number}")
-        facts.set("descr", _CONTROL.sub("", alt))
-        if note:
-            slide.notes_slide.notes_text_frame.text = _CONTROL.sub("", note)
-    facts = show.core_properties
-    facts.author = facts.last_modified_by = facts.keywords = facts.comments = ""
-    facts.title = _CONTROL.sub("", next(filter(None, titles), ""))[:255]
-    facts.revision = 1
-    facts.created = facts.modified = datetime(2024, 1, 1)
-    loose = io.BytesIO()
-    show.save(loose)
-    return _dateless(loose)
-
-
-def _dateless(loose: io.BytesIO) -> bytes:
-    """A zip file with one date for all of its entries: equal contents give equal bytes."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(loose) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
-        for name in old.namelist():
-            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            new.writestr(entry, old.read(name))
     return out.getvalue()

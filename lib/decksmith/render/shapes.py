@@ -1,0 +1,437 @@
+"""What a slide was taken apart into (assets/renderer/editable.mjs) as shapes of a PowerPoint slide.
+
+A worker has read a stranger's deck, so nothing of what it says is believed: lengths are held to a few canvases, colours
+to their range, text to what XML may hold, and an address is written only where it is one of the web or of mail.
+"""
+
+import io
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from lxml import etree
+from PIL import Image
+from pptx.enum.shapes import MSO_SHAPE
+from pptx.opc.constants import RELATIONSHIP_TYPE as KIND
+from pptx.oxml.ns import qn
+from pptx.util import Emu, Length
+
+from decksmith.core.records import Record
+
+WIDTH, HEIGHT = 980, 552  # CSS px of a slide
+EMU = 12192000 / WIDTH  # of a CSS px: a slide is as wide as PowerPoint's own
+POINT = EMU / 12700  # points of a CSS px
+NO_STYLE = "{2D5ABB26-0587-4C30-8999-92F81FD0307C}"  # PowerPoint's table without one
+ALIGN = {"center": "ctr", "right": "r", "justify": "just"}
+_LINK = re.compile(r"(?:https?://|mailto:)[^\x00-\x20\x7f\s<>\"\\^`{|}\ud800-\udfff]+\Z")
+_OWN = re.compile(r"https?://[0-9a-f]{24}\.deck(?::\d+)?(?:/|\Z)")  # the worker's server
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+# A link in PowerPoint has the theme's colour unless it is told to keep the text's.
+_KEEPS_COLOUR = (
+    '<a:extLst xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main">'
+    '<a:ext uri="{A12FA001-AC4F-418D-AE19-62706E023703}"><ahyp:hlinkClr val="tx" '
+    'xmlns:ahyp="http://schemas.microsoft.com/office/drawing/2018/hyperlinkcolor"/></a:ext></a:extLst>'
+)
+
+
+def words(text: object) -> str:
+    """Text as XML may hold it."""
+    return _CONTROL.sub("", str(text))
+
+
+def emu(length: object) -> Length:
+    """A length in CSS px as EMU, within four canvases."""
+    value = float(length) if isinstance(length, int | float) else math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"the worker named a length that cannot be: {length!r:.80}")
+    return Emu(round(max(-4 * WIDTH, min(4 * WIDTH, value)) * EMU))
+
+
+def ink(colour: Sequence[float]) -> str:
+    """A colour [r, g, b, ..] as RRGGBB."""
+    return "".join(f"{max(0, min(255, round(channel))):02X}" for channel in colour[:3])
+
+
+def link(address: object) -> str | None:
+    """An address of the web or of mail that a file may lead to, or None."""
+    text = str(address)
+    allowed = len(text) < 2000 and _LINK.match(text) and not _OWN.match(text)
+    return text if allowed else None
+
+
+def _sub(parent: Any, tag: str, **attributes: object) -> Any:
+    """A new child element, its attributes as text."""
+    return etree.SubElement(
+        parent, qn(tag), {name: str(value) for name, value in attributes.items()}
+    )
+
+
+class Painter:
+    """Draws nodes on slides, with the colours and fonts that the deck's theme has by name."""
+
+    def __init__(self, names: dict[str, str], fonts: dict[str, str]) -> None:
+        """names: scheme names by RRGGBB; fonts: `+mj-lt` and `+mn-lt` by family."""
+        self.names, self.fonts = names, fonts
+
+    def draw(self, slide: Any, part: Record, shots: Sequence[Image.Image]) -> None:
+        """Draw the nodes of `part` on an empty slide; shots: the frames that its pictures are cut from."""
+        nodes = list(part["nodes"])
+        if nodes and nodes[0]["kind"] == "picture" and _covers(nodes[0]):
+            self._background(slide, part, shots[nodes.pop(0)["frame"]])
+        elif self.names.get(ink(part["background"])) != "bg1":
+            about = _ground(slide)
+            self._fill(about, part["background"])
+            _sub(about, "a:effectLst")
+        extra = _pieces(shots[-1]) if part["pseudo"] else []
+        for node in nodes:
+            if node["kind"] in ("text", "table"):
+                for piece in [one for one in extra if _meet(one, node["rect"])]:
+                    extra.remove(piece)
+                    self._picture(slide, {"rect": piece}, shots[-1])
+            if node["kind"] == "box":
+                self._box(slide, node)
+            elif node["kind"] == "text":
+                self._text(slide, node)
+            elif node["kind"] == "table":
+                self._table(slide, node)
+            else:
+                self._picture(slide, node, shots[node["frame"]])
+        for piece in extra:
+            self._picture(slide, {"rect": piece}, shots[-1])
+
+    def _colour(self, parent: Any, colour: Sequence[float]) -> None:
+        hexed = ink(colour)
+        name = self.names.get(hexed)
+        tag, value = ("a:schemeClr", name) if name else ("a:srgbClr", hexed)
+        element = _sub(parent, tag, val=value)
+        if colour[3] < 0.995:
+            _sub(element, "a:alpha", val=round(max(0.0, colour[3]) * 100000))
+
+    def _fill(self, parent: Any, fill: Any) -> None:
+        """A colour, a gradient or nothing, as the child of a shape, cell, line or run."""
+        if not fill:
+            _sub(parent, "a:noFill")
+        elif isinstance(fill, dict):
+            blend = _sub(parent, "a:gradFill", rotWithShape=1)
+            stops = _sub(blend, "a:gsLst")
+            for share, colour in fill["stops"]:
+                at = round(max(0.0, min(1.0, share)) * 100000)
+                self._colour(_sub(stops, "a:gs", pos=at), colour)
+            _sub(blend, "a:lin", ang=round(fill["angle"] % 360 * 60000), scaled=0)
+        else:
+            self._colour(_sub(parent, "a:solidFill"), fill)
+
+    def _line(self, parent: Any, tag: str, edge: Sequence[Any] | None) -> None:
+        """An edge [width, colour, style] of a shape or cell."""
+        if not edge:
+            _sub(_sub(parent, tag), "a:noFill")
+            return
+        width, colour, style = edge
+        line = _sub(parent, tag, w=emu(width))
+        self._fill(line, colour)
+        if style in ("dashed", "dotted"):
+            _sub(line, "a:prstDash", val="dash" if style == "dashed" else "sysDot")
+
+    def _shape(self, slide: Any, kind: MSO_SHAPE, rect: Sequence[float]) -> Any:
+        """A bare shape: no theme's line, shadow or text style."""
+        shape = slide.shapes.add_shape(kind, *map(emu, rect))
+        shape._element.remove(shape._element.find(qn("p:style")))
+        for child in list(shape._element.spPr)[2:]:
+            shape._element.spPr.remove(child)
+        return shape
+
+    def _box(self, slide: Any, node: Record) -> None:
+        edges = node["edges"] or [None] * 4
+        whole = all(edges) and all(edge == edges[0] for edge in edges)
+        x, y, width, height = node["rect"]
+        if node["fill"] or whole:
+            inset = edges[0][0] / 2 if whole else 0  # a line lies on both sides of its edge
+            rect = [x + inset, y + inset, max(0, width - 2 * inset), max(0, height - 2 * inset)]
+            radius = node["radius"]
+            shorter = max(1.0, min(width, height))
+            round_ = radius > 0.48 * shorter and abs(width - height) < 2
+            kind = MSO_SHAPE.ROUNDED_RECTANGLE if radius > 0.5 else MSO_SHAPE.RECTANGLE
+            shape = self._shape(slide, MSO_SHAPE.OVAL if round_ else kind, rect)
+            if radius > 0.5 and not round_:
+                shape.adjustments[0] = min(0.5, radius / shorter)
+            properties = shape._element.spPr
+            self._fill(properties, node["fill"])
+            self._line(properties, "a:ln", edges[0] if whole else None)
+            if shadow := node["shadow"]:
+                self._shadow(properties, shadow)
+        if whole:
+            return
+        for side, edge in enumerate(edges):
+            if edge:
+                thick = edge[0]
+                rect = [
+                    [x, y, width, thick],
+                    [x + width - thick, y, thick, height],
+                    [x, y + height - thick, width, thick],
+                    [x, y, thick, height],
+                ][side]
+                shape = self._shape(slide, MSO_SHAPE.RECTANGLE, rect)
+                self._fill(shape._element.spPr, edge[1])
+                self._line(shape._element.spPr, "a:ln", None)
+
+    def _shadow(self, properties: Any, shadow: Record) -> None:
+        far = math.hypot(shadow["x"], shadow["y"])
+        turn = math.degrees(math.atan2(shadow["y"], shadow["x"])) % 360
+        outer = _sub(
+            _sub(properties, "a:effectLst"),
+            "a:outerShdw",
+            blurRad=max(0, emu(shadow["blur"])),
+            dist=emu(far),
+            dir=round(turn * 60000),
+            algn="ctr",
+            rotWithShape=0,
+        )
+        self._colour(outer, shadow["colour"])
+
+    def _text(self, slide: Any, node: Record) -> None:
+        x, y, width, height = node["rect"]
+        if node["wrap"] and node["full"] > 0.96:  # another program sets the words a little wider
+            extra = 4 + width * 0.02
+            align = node["paragraphs"][0]["align"]
+            x -= {"center": extra / 2, "right": extra}.get(align, 0)
+            width += extra
+        title = slide.shapes.title if node["heading"] else None
+        if title is not None:
+            shape = title
+            tree = title._element.getparent()
+            tree.remove(title._element)  # it comes in its turn
+            tree.append(title._element)
+            shape.left, shape.top, shape.width, shape.height = map(emu, (x, y, width, height))
+        else:
+            shape = slide.shapes.add_textbox(*map(emu, (x, y, width, height)))
+        body = shape._element.txBody
+        for child in list(body):
+            body.remove(child)
+        facts = {"lIns": 0, "tIns": 0, "rIns": 0, "bIns": 0, "anchor": "t", "rtlCol": 0}
+        wrap = "square" if node["wrap"] else "none"
+        _sub(_sub(body, "a:bodyPr", wrap=wrap, **facts), "a:noAutofit")
+        _sub(body, "a:lstStyle")
+        for one in node["paragraphs"]:
+            self._paragraph(slide, body, one)
+
+    def _paragraph(self, slide: Any, body: Any, one: Record) -> None:
+        paragraph = _sub(body, "a:p")
+        runs, marker = one["runs"], one["marker"]
+        hang = min(one["left"], marker["hang"]) if marker else 0
+        facts: dict[str, object] = {
+            "marL": max(0, emu(one["left"])),
+            "marR": max(0, emu(one["right"])),
+            "indent": -max(0, emu(hang)),
+            "algn": ALIGN.get(one["align"], "r" if one["rtl"] and one["align"] == "start" else "l"),
+        }
+        if one["level"]:
+            facts["lvl"] = min(8, int(one["level"]))
+        if one["rtl"]:
+            facts["rtl"] = 1
+        about = _sub(paragraph, "a:pPr", **facts)
+        exact = max(0, min(158400, round(one["height"] * POINT * 100)))
+        _sub(_sub(about, "a:lnSpc"), "a:spcPts", val=exact)
+        before = max(0, min(158400, round(one["before"] * POINT * 100)))
+        _sub(_sub(about, "a:spcBef"), "a:spcPts", val=before)
+        _sub(_sub(about, "a:spcAft"), "a:spcPts", val=0)
+        self._marker(about, marker)
+        for at, run in enumerate(runs):
+            self._run(slide, paragraph, run, next(_styled(runs[at:], runs[at::-1]), None))
+
+    def _marker(self, about: Any, marker: Record | None) -> None:
+        if not marker:
+            _sub(about, "a:buNone")
+            return
+        if marker.get("ink"):
+            self._colour(_sub(about, "a:buClr"), marker["ink"])
+        _sub(about, "a:buFont", typeface="Arial" if "sign" in marker else "+mj-lt")
+        if "number" in marker:
+            kind = marker["number"]
+            if not re.fullmatch(r"(?:arabic|alphaLc|alphaUc|romanLc|romanUc)Period", kind):
+                raise ValueError(f"the worker named a numbering that cannot be: {kind!r:.40}")
+            start = max(1, min(32767, int(marker["start"])))
+            _sub(about, "a:buAutoNum", type=kind, **({"startAt": start} if start > 1 else {}))
+        else:
+            _sub(about, "a:buChar", char=words(marker["sign"]))
+
+    def _run(self, slide: Any, paragraph: Any, run: Record, style: Record | None) -> None:
+        """One run: text, a line break, or the room that a picture in the line takes."""
+        text = run.get("text")
+        if text == "\n":
+            self._style(slide, _sub(_sub(paragraph, "a:br"), "a:rPr"), style)
+            return
+        if "gap" in run:
+            size = style["size"] if style else 16.0
+            room = min(4000, run["gap"] * POINT - 0.26 * size * POINT)  # a space is about that wide
+            style = {**(style or {}), "spacing": room / POINT, "link": "", "highlight": None}
+            text = "\u00a0"
+        element = _sub(paragraph, "a:r")
+        self._style(slide, _sub(element, "a:rPr"), style)
+        _sub(element, "a:t").text = words(text)
+
+    def _style(self, slide: Any, about: Any, style: Record | None) -> None:
+        if not style or "size" not in style:
+            return
+        about.set("lang", "en-US")
+        about.set("sz", str(max(100, min(400000, round(style["size"] * POINT * 10) * 10))))
+        about.set("b", str(int(style["bold"])))
+        about.set("i", str(int(style["italic"])))
+        about.set("u", "sng" if style["underline"] else "none")
+        if style["strike"]:
+            about.set("strike", "sngStrike")
+        if style["caps"]:
+            about.set("cap", "all")
+        if abs(style["spacing"]) > 0.01:
+            about.set("spc", str(round(style["spacing"] * POINT * 100)))
+        if style["raised"]:
+            about.set("baseline", str(int(style["raised"]) * 1000))
+        self._fill(about, style["gradient"] or style["ink"])
+        if style["highlight"]:
+            _sub(_sub(about, "a:highlight"), "a:srgbClr", val=ink(style["highlight"]))
+        family = words(style["font"])[:80]
+        for tag in ("a:latin", "a:cs"):
+            _sub(about, tag, typeface=self.fonts.get(family, family))
+        if address := link(style["link"]):
+            related = slide.part.relate_to(address, KIND.HYPERLINK, is_external=True)
+            _sub(about, "a:hlinkClick", **{qn("r:id"): related}).append(
+                etree.fromstring(_KEEPS_COLOUR)
+            )
+
+    def _table(self, slide: Any, node: Record) -> None:
+        rows, columns = len(node["rows"]), len(node["columns"])
+        frame = slide.shapes.add_table(rows, columns, *map(emu, node["rect"]))
+        table = frame.table
+        about = table._tbl.tblPr
+        about.attrib.clear()
+        about.find(qn("a:tableStyleId")).text = NO_STYLE
+        for column, width in zip(table.columns, node["columns"], strict=True):
+            column.width = emu(width)
+        for row, height in zip(table.rows, node["rows"], strict=True):
+            row.height = emu(height)
+        for one in node["cells"]:
+            cell = table.cell(one["row"], one["column"])
+            if one["down"] > 1 or one["across"] > 1:
+                last = one["row"] + one["down"] - 1, one["column"] + one["across"] - 1
+                cell.merge(table.cell(*last))
+            self._cell(slide, cell._tc, one)
+
+    def _cell(self, slide: Any, element: Any, one: Record) -> None:
+        body = element.get_or_add_txBody()
+        for paragraph in body.findall(qn("a:p")):
+            body.remove(paragraph)
+        for paragraph in one["paragraphs"] or [EMPTY]:
+            self._paragraph(slide, body, paragraph)
+        about = element.get_or_add_tcPr()
+        top, right, bottom, left = one["inset"]
+        if one["middle"]:
+            about.set("anchor", "ctr")
+            top = bottom = 0
+        for name, length in (("marL", left), ("marR", right), ("marT", top), ("marB", bottom)):
+            about.set(name, str(max(0, emu(length))))
+        top, right, bottom, left = one["edges"]
+        for tag, edge in (("a:lnL", left), ("a:lnR", right), ("a:lnT", top), ("a:lnB", bottom)):
+            self._line(about, tag, edge)
+        self._fill(about, one["fill"])
+
+    def _picture(self, slide: Any, node: Record, shot: Image.Image) -> None:
+        cut = _cut(shot, node["rect"])
+        if cut is None:
+            return
+        shape = slide.shapes.add_picture(_png(cut), *map(emu, node["rect"]))
+        facts = shape._element.nvPicPr.cNvPr
+        facts.set("name", f"Picture {len(slide.shapes)}")
+        facts.set("descr", words(node.get("alt", "")))
+        if address := link(node.get("link", "")):
+            related = slide.part.relate_to(address, KIND.HYPERLINK, is_external=True)
+            _sub(facts, "a:hlinkClick", **{qn("r:id"): related})
+
+    def _background(self, slide: Any, part: Record, shot: Image.Image) -> None:
+        """The picture of a whole slide, as its background: nobody drags that away by accident."""
+        ground = Image.new("RGBA", shot.size, f"#{ink(part['background'])}")
+        ground.alpha_composite(shot.convert("RGBA"))
+        _, related = slide.part.get_or_add_image_part(_png(ground.convert("RGB")))
+        about = _ground(slide)
+        fill = _sub(about, "a:blipFill", dpi=0, rotWithShape=1)
+        _sub(fill, "a:blip", **{qn("r:embed"): related})
+        _sub(_sub(fill, "a:stretch"), "a:fillRect")
+        _sub(about, "a:effectLst")
+
+
+EMPTY: Record = {
+    "runs": [], "align": "left", "rtl": False, "height": 1, "before": 0, "left": 0, "right": 0, "marker": None, "level": 0,
+}  # fmt: skip
+
+
+def _styled(*orders: Iterable[Record]) -> Iterator[Record]:
+    """The runs of `orders` that say how text looks."""
+    return (run for runs in orders for run in runs if "size" in run)
+
+
+def _ground(slide: Any) -> Any:
+    """The properties of a slide's own background, empty."""
+    about = slide.background._cSld.get_or_add_bgPr()
+    for child in list(about):
+        about.remove(child)
+    return about
+
+
+def _covers(node: Record) -> bool:
+    x, y, width, height = node["rect"]
+    return bool(node["ground"] and x < 1 and y < 1 and width > WIDTH - 2 and height > HEIGHT - 2)
+
+
+def _meet(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two rectangles [x, y, width, height] overlap."""
+    across = one[0] < other[0] + other[2] and other[0] < one[0] + one[2]
+    return across and one[1] < other[1] + other[3] and other[1] < one[1] + one[3]
+
+
+def _cut(shot: Image.Image, rect: Sequence[float]) -> Image.Image | None:
+    """The part of a frame that a rectangle in CSS px names, or None where nothing is drawn."""
+    scale = shot.width / WIDTH
+    x, y, width, height = (float(one) * scale for one in rect)
+    left, top = max(0, math.floor(x)), max(0, math.floor(y))
+    right, bottom = min(shot.width, math.ceil(x + width)), min(shot.height, math.ceil(y + height))
+    if right <= left or bottom <= top:
+        return None
+    cut = shot.crop((left, top, right, bottom))
+    if cut.mode == "RGBA":
+        low, high = cut.getchannel("A").getextrema()
+        if not high:
+            return None
+        if low == 255:
+            cut = cut.convert("RGB")
+    return cut
+
+
+def _png(picture: Image.Image) -> io.BytesIO:
+    out = io.BytesIO()
+    picture.save(out, "PNG")
+    out.seek(0)
+    return out
+
+
+def _pieces(shot: Image.Image) -> list[list[float]]:
+    """The rectangles [x, y, width, height], in CSS px, of what is drawn apart from each other in a frame."""
+    import numpy
+    from scipy import ndimage
+
+    if shot.mode != "RGBA":
+        return []
+    drawn = numpy.asarray(shot.getchannel("A")) > 8
+    step = 8  # what is this near to each other, in pixels, is one piece
+    high, wide = (-(-length // step) for length in drawn.shape)
+    grid = numpy.zeros((high * step, wide * step), dtype=bool)
+    grid[: drawn.shape[0], : drawn.shape[1]] = drawn
+    coarse = grid.reshape(high, step, wide, step).any(axis=(1, 3))
+    labels, _ = ndimage.label(coarse, structure=numpy.ones((3, 3)))
+    found = ndimage.find_objects(labels)
+    if len(found) > 60:
+        found = ndimage.find_objects(coarse.astype(int))
+    scale = shot.width / WIDTH / step
+    rects = []
+    for rows, columns in found:
+        size = [columns.stop - columns.start, rows.stop - rows.start]
+        rects.append([one / scale for one in (columns.start, rows.start, *size)])
+    return rects
