@@ -239,11 +239,15 @@ HOST ?=
 FLAGS ?=
 DRY ?=
 
+# How each TRAINER trains what lies in $(SFT).
+TRAIN_trl = bin/sft-train --run $(SFT)
+TRAIN_nemo-rl = bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS)
+
 .PHONY: sft
 ## sft: an adapter from DATA by RECIPE: checked, trained, exported
 sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
   $(filter smol%,$(RECIPE)),.venv/.train .venv/.local)
-	$(if $(filter trl nemo-rl,$(TRAINER)),,$(error TRAINER is $(TRAINER); it is trl or nemo-rl))
+	$(if $(TRAIN_$(TRAINER)),,$(error TRAINER is $(TRAINER); it is one of $(sort $(patsubst TRAIN_%,%,$(filter TRAIN_%,$(.VARIABLES))))))
 	$(call SAY,$(SFT): $(RECIPE) $(OTHER) on $(DATA))
 	$(SITE)
 	made=$$(bin/sft-config $(RECIPE:%=--recipe %) $(OTHER:%=--base %) --data $(DATA) --run $(SFT) $(STEPS:%=sft.max_num_steps=%) $(SET))
@@ -255,7 +259,7 @@ sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
 	  bin/within train python3 -m decksmith.training.count "$$model" > $(SFT)/model.json || rm $(SFT)/model.json
 	fi)
 	bin/sft-check --run $(SFT) --preview 1 $(if $(HOST),--elsewhere) > $(SFT)/check.json$(if $(DRY), || [ $$? = 69 ])
-	$(if $(filter trl,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
+	$(TRAIN_$(TRAINER))
 	$(if $(DRY),,bin/model-export --run $(SFT))
 
 .PHONY: smoke
