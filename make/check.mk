@@ -13,7 +13,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-nemo-rl test-gpu fuzz stress lint bench-self bench-render bench-stats \
-  sizes docs bench-looks bench-vote bench-tally judge-card gaming gold-check screenshots numbers readme
+  sizes docs bench-looks bench-vote bench-tally judge-card gaming gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -158,8 +158,10 @@ bench-looks: .venv/.dev
 	.venv/bin/python3 tests/bench_looks.py > docs/looks-bench.md.tmp
 	mv docs/looks-bench.md.tmp docs/looks-bench.md
 
-## screenshots: the pictures of docs/: the vote with two real decks, the demo
-screenshots: setup .venv/.dev .venv/.local assets/engine/node_modules/.done tests/node_modules/.done
+# `make baseline` first, or again after a change: its report is the first picture.
+## screenshots: the pictures of docs/ and README's words: report, vote, demo
+screenshots: setup .venv/.dev .venv/.local assets/engine/node_modules/.done tests/node_modules/.done $(REPORT)/index.html
+	.venv/bin/node tests/web/drive.mjs screenshot $(REPORT) docs/report.png
 	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_vote.py docs/vote.png
 	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_demo_page.py docs/demo.png
 
@@ -172,7 +174,3 @@ docs: .venv/.docs
 numbers: .venv/.python
 	.venv/bin/python3 tests/readme.py
 	.venv/bin/python3 tests/pages.py
-
-## readme: the same, and README's picture from the report
-readme: numbers tests/node_modules/.done $(REPORT)/index.html
-	.venv/bin/node tests/web/drive.mjs screenshot $(REPORT) docs/report.png

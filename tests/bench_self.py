@@ -84,19 +84,23 @@ def scripts():
     return sorted(path for path in (ROOT / "bin").iterdir() if "-" in path.name)
 
 
+def print_helps():
+    """The part on `--help`: every script of bin, against a Python that does nothing."""
+    print("## `--help`\n")
+    bare, _ = cost([sys.executable, "-c", "pass"])
+    print("| script | CPU s | times a bare Python |\n|---|---|---|")
+    for path in scripts():
+        used, _ = cost([path, "--help"])
+        print(f"| {path.name} | {used:.2f} | {used / bare:.1f} |")
+
+
 def main():
     print("# Our own speed\n")
     print(
         f"Written by `make bench-self` on {os.cpu_count()} cores, Python {platform.python_version()}. CPU seconds, median of 3.\n"
     )
 
-    print("## `--help`\n")
-    bare, _ = cost([sys.executable, "-c", "pass"])
-    rows = [(path.name, cost([path, "--help"])[0]) for path in scripts()]
-    print("| script | CPU s | times a bare Python |\n|---|---|---|")
-    for name, used in rows:
-        print(f"| {name} | {used:.2f} | {used / bare:.1f} |")
-
+    print_helps()
     print(f"\n## {ROWS} short replies, {FLIGHT} in flight, {LATENCY * 1000:.0f} ms each\n")
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "rows.jsonl")

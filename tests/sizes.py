@@ -13,13 +13,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BIN = ROOT / ".venv/bin"
 
-# What is fetched, and for which groups of pyproject.toml, without those of the parts before.
+# What is fetched, and for which groups of pyproject.toml, without what the parts before have fetched.
 PYTHON = {
     "Python packages": ["--no-default-groups"],
     "the embedded model": ["--only-group", "local"],
     "Node, where the machine's own is another": ["--only-group", "node"],
     "torch and transformers": ["--only-group", "train"],
 }
+# What make/setup.mk asks pip for, under the lock: without CUDA's packages where there is no GPU.
+TRAIN = ["accelerate", "gguf", "peft", "torch", "transformers", "trl"]
 NODE = {
     "Node packages of the renderer, with its browser and fonts": ("assets/renderer", []),
     "Node packages of the embedded engine": ("assets/engine", ["--omit=optional"]),
@@ -31,21 +33,21 @@ COMMANDS = {
 }
 
 
-def python(groups: list[str], folder: Path) -> int:
-    """The bytes of the wheels of some groups."""
-    wanted = folder / "wanted.txt"
-    export = ["export", "--frozen", "--quiet", "--no-hashes", "--no-emit-project", *groups]
+def python(part: str, folder: Path) -> int:
+    """The bytes of the wheels of a part that are not in the folder yet."""
+    before, wanted = size(folder), folder.with_suffix(".txt")
+    export = ["export", "--frozen", "--quiet", "--no-hashes", "--no-emit-project", *PYTHON[part]]
     subprocess.run([BIN / "uv", *export, "--output-file", wanted], cwd=ROOT, check=True)
-    fetch = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    # torch without CUDA, where this machine has no GPU, as make/setup.mk does it
-    index = (
-        []
-        if Path("/dev/nvidiactl").exists() or "PIP_FIND_LINKS" in os.environ
-        else ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
-    )
-    into = ["--no-cache-dir", "--dest", folder / "wheels", *index]
-    subprocess.run([BIN / "python3", *fetch, *into, "--requirement", wanted], check=True)
-    return size(folder / "wheels")
+    command = [BIN / "python3", "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-cache-dir", "--dest", folder]
+    if "train" in PYTHON[part]:
+        if not Path("/dev/nvidiactl").exists() and "PIP_FIND_LINKS" not in os.environ:
+            command += ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
+        command += ["--constraint", wanted, *TRAIN]
+    else:
+        command += ["--no-deps", "--requirement", wanted]
+    subprocess.run(command, check=True)
+    return size(folder) - before
 
 
 def node(place: str, flags: list[str], folder: Path) -> int:
@@ -71,13 +73,15 @@ def size(folder: Path) -> int:
 
 def main() -> None:
     found: dict[str, int] = {}
-    for part in [*PYTHON, *NODE]:
+    with tempfile.TemporaryDirectory() as name:
+        wheels = Path(name) / "wheels"
+        for part in PYTHON:
+            print(f"sizes: {part}", file=sys.stderr)
+            found[part] = python(part, wheels)
+    for part, (place, flags) in NODE.items():
         print(f"sizes: {part}", file=sys.stderr)
         with tempfile.TemporaryDirectory() as name:
-            if part in PYTHON:
-                found[part] = python(PYTHON[part], Path(name))
-            else:
-                found[part] = node(*NODE[part], Path(name))
+            found[part] = node(place, flags, Path(name))
     print("# What is downloaded\n")
     print(
         "Written by `make sizes`: the set-up's packages at the versions of the locks, fetched anew.\n"
