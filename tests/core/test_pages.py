@@ -29,8 +29,8 @@ def prose(text: str) -> str:
     """A page without code, tables, comments and the targets of links; a code span is one word."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
     text = re.sub(r"^(?:    |\|).*$", "", text, flags=re.M)
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
     text = re.sub(r"`[^`]+`", "code", text)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
     return LINK.sub("]", text)
 
 
@@ -108,6 +108,16 @@ def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path):
     for page in pages:
         assert loads.findall(page.read_text()) == [], page.name
     assert "troubleshooting" in (tmp_path / "search/search_index.json").read_text()
+
+
+def test_every_script_is_named_by_a_noun_and_a_verb_of_contributing():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    nouns, verbs = (
+        set(re.search(rf"^ *{kind}: ((?:.+\n)+)", page, re.M)[1].split())
+        for kind in ("nouns", "verbs")
+    )
+    names = [path.name.split("-") for path in (ROOT / "bin").glob("*-*")]
+    assert [name for name in names if name[0] not in nouns or name[1] not in verbs] == []
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path):
