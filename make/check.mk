@@ -13,7 +13,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-nemo-rl test-gpu fuzz stress lint bench-self bench-render bench-stats \
-  sizes docs bench-looks bench-vote bench-tally judge-card gaming gold-check screenshots numbers
+  bench-help sizes docs bench-looks bench-vote bench-tally judge-card gaming gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -102,6 +102,10 @@ lint: .venv/.dev
 ## bench-self: our own speed, as ratios measured in one run: docs/speed.md
 bench-self: setup .venv/.dev
 	.venv/bin/python3 tests/bench_self.py | tee docs/speed.md
+
+## bench-help: the part of docs/speed.md on --help alone: after a new script
+bench-help: .venv/.python
+	.venv/bin/python3 tests/bench_self.py help
 
 ## sizes: what a fresh machine downloads, measured: docs/sizes.md
 sizes: .venv/.node
