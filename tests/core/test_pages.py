@@ -73,6 +73,19 @@ def test_no_sentence_is_longer_than_a_breath(name):
     assert long == []
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_of_a_page_is_there(name):
+    text = (ROOT / name).read_text()
+    code = "\n".join([*re.findall(r"`([^`\n]+)`", text), *re.findall(r"(?s)```.*?```", text)])
+    code += "\n".join(re.findall(r"^    .*$", text, re.M))
+    rules = "\n".join(path.read_text() for path in [ROOT / "Makefile", *ROOT.glob("make/*.mk")])
+    targets = set(re.findall(r"^([\w-]+):", rules, re.M))
+    asked = set(re.findall(r"^ *(?:\w+=\S+ )?make ([a-z][\w-]*)(?![\w./=])", code, re.M))
+    assert {word for word in asked if not word.startswith("image")} <= targets
+    scripts = set(re.findall(r"(?:^|[ |;])bin/([a-z]+-[a-z]+)", code, re.M))
+    assert [script for script in scripts if not (ROOT / "bin" / script).is_file()] == []
+
+
 def said_by_the_code() -> str:
     """The text of what may say something to a user, split strings joined."""
     paths = [
