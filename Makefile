@@ -242,12 +242,15 @@ DRY ?=
 # How each TRAINER trains what lies in $(SFT).
 TRAIN_trl = bin/sft-train --run $(SFT)
 TRAIN_nemo-rl = bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS)
+TRAINERS = $(sort $(patsubst TRAIN_%,%,$(filter TRAIN_%,$(.VARIABLES))))
 
-.PHONY: sft
+.PHONY: sft known
+known:
+	$(if $(TRAIN_$(TRAINER)),,echo "There is no trainer $(TRAINER). Type TRAINER=NAME with one of: $(TRAINERS)" >&2; exit 2)
+
 ## sft: an adapter from DATA by RECIPE: checked, trained, exported
-sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
+sft: known .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
   $(filter smol%,$(RECIPE)),.venv/.train .venv/.local)
-	$(if $(TRAIN_$(TRAINER)),,$(error TRAINER is $(TRAINER); it is one of $(sort $(patsubst TRAIN_%,%,$(filter TRAIN_%,$(.VARIABLES))))))
 	$(call SAY,$(SFT): $(RECIPE) $(OTHER) on $(DATA))
 	$(SITE)
 	made=$$(bin/sft-config $(RECIPE:%=--recipe %) $(OTHER:%=--base %) --data $(DATA) --run $(SFT) $(STEPS:%=sft.max_num_steps=%) $(SET))
