@@ -251,11 +251,18 @@ HOST ?=
 FLAGS ?=
 DRY ?=
 
-.PHONY: sft
+# How each TRAINER trains what lies in $(SFT).
+TRAIN_trl = bin/sft-train --run $(SFT)
+TRAIN_nemo-rl = bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS)
+TRAINERS = $(sort $(patsubst TRAIN_%,%,$(filter TRAIN_%,$(.VARIABLES))))
+
+.PHONY: sft known
+known:
+	$(if $(TRAIN_$(TRAINER)),,echo "There is no trainer $(TRAINER). Type TRAINER=NAME with one of: $(TRAINERS)" >&2; exit 2)
+
 ## sft: an adapter from DATA by RECIPE: checked, trained, exported
-sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
+sft: known .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
   $(filter smol%,$(RECIPE)),.venv/.train .venv/.local)
-	$(if $(filter trl nemo-rl,$(TRAINER)),,$(error TRAINER is $(TRAINER); it is trl or nemo-rl))
 	$(call SAY,$(SFT): $(RECIPE) $(OTHER) on $(DATA))
 	$(SITE)
 	made=$$(bin/sft-config $(RECIPE:%=--recipe %) $(OTHER:%=--base %) --data $(DATA) --run $(SFT) $(STEPS:%=sft.max_num_steps=%) $(SET))
@@ -267,7 +274,7 @@ sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
 	  bin/within train python3 -m decksmith.training.count "$$model" > $(SFT)/model.json || rm $(SFT)/model.json
 	fi)
 	bin/sft-check --run $(SFT) --preview 1 $(if $(HOST),--elsewhere) > $(SFT)/check.json$(if $(DRY), || [ $$? = 69 ])
-	$(if $(filter trl,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
+	$(TRAIN_$(TRAINER))
 	$(if $(DRY),,bin/model-export --run $(SFT))
 
 .PHONY: smoke

@@ -13,7 +13,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-nemo-rl test-gpu fuzz stress lint bench-self bench-render bench-stats \
-  bench-looks bench-vote bench-tally judge-card gaming gold-check screenshots numbers readme
+  bench-help sizes docs bench-looks bench-vote bench-tally judge-card gaming gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -103,6 +103,15 @@ lint: .venv/.dev
 bench-self: setup .venv/.dev
 	.venv/bin/python3 tests/bench_self.py | tee docs/speed.md
 
+## bench-help: the part of docs/speed.md on --help alone: after a new script
+bench-help: .venv/.python
+	.venv/bin/python3 tests/bench_self.py help
+
+## sizes: what a fresh machine downloads, measured: docs/sizes.md
+sizes: .venv/.node
+	.venv/bin/python3 tests/sizes.py > docs/sizes.md.tmp
+	mv docs/sizes.md.tmp docs/sizes.md
+
 ## bench-render: a rendered deck's cost, stock Slidev and ours: docs/render-speed.md
 bench-render: setup .venv/.dev
 	.venv/bin/python3 tests/bench_render.py > docs/render-speed.md.tmp
@@ -153,16 +162,19 @@ bench-looks: .venv/.dev
 	.venv/bin/python3 tests/bench_looks.py > docs/looks-bench.md.tmp
 	mv docs/looks-bench.md.tmp docs/looks-bench.md
 
-## screenshots: the pictures of docs/: the vote with two real decks, the demo
-screenshots: setup .venv/.dev .venv/.local assets/engine/node_modules/.done tests/node_modules/.done
+# `make baseline` first, or again after a change: its report is the first picture.
+## screenshots: the pictures of docs/ and README's words: report, vote, demo
+screenshots: setup .venv/.dev .venv/.local assets/engine/node_modules/.done tests/node_modules/.done $(REPORT)/index.html
+	.venv/bin/node tests/web/drive.mjs screenshot $(REPORT) docs/report.png
 	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_vote.py docs/vote.png
 	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_demo_page.py docs/demo.png
+
+## docs: the pages as a site with a search: results/site
+docs: .venv/.docs
+	.venv/bin/python3 tests/docs_site.py results/site
+	echo 'Type: python3 -m http.server --directory results/site 8000  and open http://127.0.0.1:8000'
 
 ## numbers: figures, tables and docs/architecture.md, from the code
 numbers: .venv/.python
 	.venv/bin/python3 tests/readme.py
 	.venv/bin/python3 tests/pages.py
-
-## readme: the same, and README's picture from the report
-readme: numbers tests/node_modules/.done $(REPORT)/index.html
-	.venv/bin/node tests/web/drive.mjs screenshot $(REPORT) docs/report.png

@@ -84,19 +84,30 @@ def scripts():
     return sorted(path for path in (ROOT / "bin").iterdir() if "-" in path.name)
 
 
+def helps():
+    """The part on `--help`: every script of bin, against a Python that does nothing."""
+    bare, _ = cost([sys.executable, "-c", "pass"])
+    lines = ["## `--help`", "", "| script | CPU s | times a bare Python |", "|---|---|---|"]
+    for path in scripts():
+        used, _ = cost([path, "--help"])
+        lines.append(f"| {path.name} | {used:.2f} | {used / bare:.1f} |")
+    return "\n".join([*lines, ""])
+
+
+def renew_helps(page):
+    """Measure the part on `--help` anew and put it into the page, which keeps the rest."""
+    before, _, rest = page.read_text().partition("## `--help`")
+    after = rest.partition("\n## ")[2]
+    page.write_text(f"{before}{helps()}\n## {after}")
+
+
 def main():
     print("# Our own speed\n")
     print(
         f"Written by `make bench-self` on {os.cpu_count()} cores, Python {platform.python_version()}. CPU seconds, median of 3.\n"
     )
 
-    print("## `--help`\n")
-    bare, _ = cost([sys.executable, "-c", "pass"])
-    rows = [(path.name, cost([path, "--help"])[0]) for path in scripts()]
-    print("| script | CPU s | times a bare Python |\n|---|---|---|")
-    for name, used in rows:
-        print(f"| {name} | {used:.2f} | {used / bare:.1f} |")
-
+    print(helps())
     print(f"\n## {ROWS} short replies, {FLIGHT} in flight, {LATENCY * 1000:.0f} ms each\n")
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "rows.jsonl")
@@ -219,4 +230,7 @@ if __name__ == "__main__":
     resource.setrlimit(
         resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     )
-    main()
+    if sys.argv[1:] == ["help"]:
+        renew_helps(ROOT / "docs/speed.md")
+    else:
+        main()

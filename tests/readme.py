@@ -110,6 +110,26 @@ def entries(path, *names):
     return sum(len(held[name].keys) for name in names)
 
 
+def assumed(stage, side):
+    """Tokens of a request (0) or of its answer (1) before anything was measured."""
+    return f"{constants('lib/decksmith/results/spending.py')['ASSUMED'][stage][side]:,}"
+
+
+@cache
+def rehearsed():
+    """The seconds of each part of the rehearsal, in its order, as make/rehearse.mk has them."""
+    text = (ROOT / "make/rehearse.mk").read_text()
+    names = ["set-up", "the base model writes", "data/gold becomes a corpus"]
+    names += ["an adapter is trained", "the tuned model writes", "the comparison"]
+    return [int(re.search(rf"{re.escape(name)}[|,](\d+)", text)[1]) for name in names]
+
+
+def megabytes(page, header, row):
+    """A whole number of a page's last column; None where the page has no such row."""
+    found = cell(page, header, row, 1)
+    return found and int(found)
+
+
 GRADERS = "lib/decksmith/benchmarks/graders"
 # What a figure is called, and where it comes from. Cheap to compute: the test does it each time.
 FIGURES = {
@@ -152,6 +172,23 @@ FIGURES = {
     "fewest_pairs": lambda: stat("FEWEST"),
     "vote_resamples": lambda: f"{constants('lib/decksmith/study/intervals.py')['RESAMPLES']:,}",
     "render_times_less_cpu": lambda: cell("render-speed.md", "| | CPU s per deck |", "**ours**", 2),
+    "baseline_mb": lambda: megabytes("sizes.md", "| command | MB |", "`make baseline`"),
+    "train_mb": lambda: megabytes("sizes.md", "| part | MB |", "torch and transformers"),
+    "rehearsal_minutes": lambda: round(sum(rehearsed()) / 60),
+    "rehearsed_prompts": lambda: re.search(
+        r"^REHEARSE \?= (\d+)", (ROOT / "make/rehearse.mk").read_text(), re.M
+    )[1],
+    **{
+        f"assumed_{stage}_{side}": lambda stage=stage, side=side: assumed(stage, side)
+        for stage in ("gen", "judge")
+        for side in (0, 1)
+    },
+    "setup_s": lambda: rehearsed()[0],
+    "base_s": lambda: rehearsed()[1],
+    "gold_s": lambda: rehearsed()[2],
+    "adapter_s": lambda: rehearsed()[3],
+    "tuned_s": lambda: rehearsed()[4],
+    "compared_s": lambda: rehearsed()[5],
     "client_cpu_ratio": lambda: cell("speed.md", "| client |", "chat-generate", 2),
     "sandbox_attacks": lambda: entries(
         "tests/hostile/test_sandbox_attacks.py", "EXHAUST", "LOOK", "CHANGE"

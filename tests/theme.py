@@ -71,11 +71,12 @@ def install(name):
 
 
 def layouts(package):
-    """The layouts that a package has besides Slidev's own."""
+    """The layouts that a package has besides Slidev's own; a .ts file without a default export helps them."""
+    files = (RENDERER / "node_modules" / package / "layouts").glob("*")
     found = {
         path.stem
-        for path in (RENDERER / "node_modules" / package / "layouts").glob("*")
-        if path.suffix in (".vue", ".ts")
+        for path in files
+        if path.suffix == ".vue" or path.suffix == ".ts" and "export default" in path.read_text()
     }
     return sorted(found - set(LAYOUTS))
 

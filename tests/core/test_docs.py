@@ -173,6 +173,12 @@ def test_a_measured_figure_is_read_from_the_page_of_its_bench():
     assert readme.cell("no-such-page.md", "| client |", "chat-generate", 2) is None
 
 
+def test_the_page_on_speed_has_every_script():
+    page = (ROOT / "docs/speed.md").read_text()
+    scripts = [path.name for path in (ROOT / "bin").glob("*-*")]
+    assert [name for name in scripts if f"| {name} |" not in page] == [], "run make bench-help"
+
+
 def test_the_manifest_is_as_the_tool_writes_it():
     text = (ROOT / "docs/numbers.json").read_text()
     assert text == json.dumps(json.loads(text), indent=1, ensure_ascii=False) + "\n"

@@ -25,6 +25,15 @@ def test_what_a_protocol_does_not_say_is_what_the_extended_one_says(tmp_path):
     assert mine.measures == offline.measures and mine.sampling == offline.sampling
 
 
+def test_a_table_of_another_kind_takes_nothing_from_the_extended_one(tmp_path):
+    written(tmp_path, 'extends = "published"\n[judge]\nkind = "coin"\nsides = 2\n')
+    found = inherit.read(tmp_path / "mine.toml", SHIPPED)
+    assert found["judge"] == {"kind": "coin", "sides": 2}
+    written(tmp_path, 'extends = "published"\n[judge]\nkind = "vision"\nretries = 0\n')
+    judge = inherit.read(tmp_path / "mine.toml", SHIPPED)["judge"]
+    assert judge == {**Protocol.load("published").judge, "retries": 0}
+
+
 def test_a_file_beside_it_comes_before_the_shipped_one(tmp_path):
     shutil.copy(SHIPPED / "offline.toml", tmp_path)
     changed = (tmp_path / "offline.toml").read_text().replace("seed = 1", "seed = 9")

@@ -23,6 +23,13 @@ make_says() { run env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS make "$@" 2>&1; }
   [ "${#lines[@]}" = 2 ] && [ ! -e results ]
 }
 
+@test "a trainer that is not there: the sentence with the trainers there are, before anything is set up" {
+  make_says sft TRAINER=typo
+  assert_failure 2
+  assert_line --index 0 "There is no trainer typo. Type TRAINER=NAME with one of: nemo-rl trl"
+  [ "${#lines[@]}" = 2 ] && [ ! -e results ]
+}
+
 @test "a push without a repository, a curve without a run: what to type" {
   make_says push
   assert_line --index 0 "REPO says where: make push REPO=owner/name"

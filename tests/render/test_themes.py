@@ -23,6 +23,17 @@ import theme as adding  # noqa: E402
 SWEEP = sorted(THEMES) if os.environ.get("DECKSMITH_THEMES") == "all" else ["bricks", "purplin"]
 
 
+def test_a_file_of_a_theme_that_only_helps_its_layouts_is_none(tmp_path, monkeypatch):
+    folder = tmp_path / "node_modules/slidev-theme-x/layouts"
+    folder.mkdir(parents=True)
+    (folder / "cards.vue").write_text("<template><slot /></template>")
+    (folder / "grid.ts").write_text("export default {}")
+    (folder / "helper.ts").write_text("export function url() {}")
+    (folder / "cover.vue").write_text("<template><slot /></template>")  # Slidev has one
+    monkeypatch.setattr(adding, "RENDERER", tmp_path)
+    assert adding.layouts("slidev-theme-x") == ["cards", "grid"]
+
+
 def test_the_table_the_dependencies_and_the_test_decks_name_the_same_themes_pinned_and_from_the_registry():
     package = json.loads((RENDERER / "package.json").read_text())
     locked = json.loads((RENDERER / "package-lock.json").read_text())["packages"]

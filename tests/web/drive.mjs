@@ -1,12 +1,12 @@
 // Drive a report in the pinned Chromium.
 //
 //   node tests/web/drive.mjs check REPORT                every behaviour; prints a JSON summary
-//   node tests/web/drive.mjs screenshot REPORT OUT.png   the picture for the README
+//   node tests/web/drive.mjs screenshot REPORT OUT.png   the picture for the README, and OUT.json: its words
 //   node tests/web/drive.mjs shots REPORT FOLDER         light, dark, phone, one deck, side by side
 //
 // REPORT is index.html or its folder. The browser is the renderer's; playwright-core comes from tests/node_modules (PLAYWRIGHT names
 // another folder that has it in its node_modules).
-import { mkdirSync, statSync } from "node:fs";
+import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { start } from "./browser.mjs";
@@ -220,6 +220,13 @@ try {
     await page.evaluate(() => { for (const id of ["comparison", "plots"]) document.getElementById(id).hidden = true; });
     await page.waitForTimeout(200);
     await shoot(page, out);
+    // What the picture says, for a test that compares it with the page of today (tests/results/test_picture.py).
+    const said = await page.evaluate((tags) => {
+      const plain = (node) => node.textContent.replace(/\s+/g, " ").trim();
+      const first = document.querySelector("main > section");
+      return { headings: [...document.querySelectorAll("nav a"), ...first.querySelectorAll(tags)].map(plain), summary: plain(first) };
+    }, "h2, h3, dt, th, caption, label");
+    writeFileSync(out.replace(/\.png$/, ".json"), `${JSON.stringify(said, null, 1)}\n`);
   }
   if (mode === "check") {
     const summary = await check();

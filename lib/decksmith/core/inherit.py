@@ -11,8 +11,9 @@ from typing import Any
 def read(path: Path, shipped: Path) -> dict[str, Any]:
     """The tables of a TOML file, merged over those of the file that it extends.
 
-    A table of the file is merged into the same table of the other, key by key; every other value replaces. The other
-    file stands beside this one, or in the folder `shipped`, and extends nothing itself.
+    A table of the file is merged into the same table of the other, key by key; every other value replaces, and so
+    does a table of another `kind`. The other file stands beside this one, or in the folder `shipped`, and extends
+    nothing itself.
 
     Raises OSError, UnicodeDecodeError and tomllib.TOMLDecodeError as reading does; ValueError, in a sentence, where
     `extends` names no such file.
@@ -40,6 +41,10 @@ def source(path: Path, name: object, shipped: Path) -> Path:
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     result = dict(base)
     for key, value in own.items():
-        both = isinstance(value, dict) and isinstance(base.get(key), dict)
-        result[key] = _merged(base[key], value) if both else value
+        old = base.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            alike = value.get("kind", old.get("kind")) == old.get("kind")
+            result[key] = _merged(old, value) if alike else value
+        else:
+            result[key] = value
     return result

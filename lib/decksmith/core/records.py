@@ -2,7 +2,7 @@
 
 A record on a stream is a plain dict, `Record`: a stage reads the keys it knows and passes on the
 rest. The classes below say what stands under each key. Each field has its sentence, and
-tests/readme.py (`make readme`) writes these sentences into the page.
+tests/readme.py (`make numbers`) writes these sentences into the page.
 """
 
 from typing import Annotated, Any, Literal, NotRequired, TypedDict

@@ -92,6 +92,13 @@ class Offline:
         }
 
 
+def inputs(protocol: Protocol, run: Path, record: Record) -> list[Any]:
+    """What the verdict of the protocol's judge on a record depends on; `run` the folder. Asks nobody and needs no key."""
+    if protocol.judge["kind"] == "offline":
+        return Offline(protocol, run, 1).inputs(record)
+    return vision_inputs(identity.judging(protocol), run, record)
+
+
 def vision_inputs(judging: Record, run: Path, record: Record) -> list[Any]:
     """What the verdict of a vision model on a record depends on; `judging` as from identity.judging, `run` the folder."""
     render = record["render"]

@@ -190,10 +190,7 @@ class Rerun:
     def judge_inputs(self, record: Record) -> list[Any]:
         from decksmith.judging import judges
 
-        protocol = self.protocol()
-        if protocol.judge["kind"] == "offline":
-            return judges.Offline(protocol, self.run, 1).inputs(record)
-        return judges.vision_inputs(identity.judging(protocol), self.run, record)
+        return judges.inputs(self.protocol(), self.run, record)
 
     def whole(self, stage: str, value: Record) -> bool:
         """Whether the files of a kept value are still there, as the stage's script asks."""

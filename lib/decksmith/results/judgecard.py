@@ -218,7 +218,8 @@ def card(
     units = [found for found in table.scores.values() if len(found) > 1]
     dimensions = (*scoring.JUDGED, "overall")
     return {
-        "judge": identity.judging(protocol).get("slug") or protocol.judge["name"],
+        "judge": identity.judging(protocol).get("slug")
+        or protocol.judge.get("name", protocol.judge["kind"]),
         "protocol": protocol.name,
         "rubric": judge.rubric,
         "decks": len(table.decks),
