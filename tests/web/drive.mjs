@@ -65,6 +65,11 @@ async function shots(folder) {
     await shoot(page, at(`${scheme}-deck`));
     await page.keyboard.press("c");
     await shoot(page, at(`${scheme}-beside`));
+    await page.keyboard.press("d");
+    await shoot(page, at(`${scheme}-difference`));
+    await page.keyboard.press("Escape");
+    await page.evaluate(() => { for (const fold of document.querySelectorAll(".fold")) fold.open = true; document.getElementById("words").scrollIntoView(); });
+    await shoot(page, at(`${scheme}-words`));
     await page.context().close();
   }
   const page = await visit({ width: 390, height: 844, scale: 2 });
@@ -75,6 +80,11 @@ async function shots(folder) {
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");
   await shoot(page, at("phone-deck"));
+  await page.keyboard.press("d");
+  await shoot(page, at("phone-difference"));
+  await page.keyboard.press("Escape");
+  await page.evaluate(() => document.getElementById("plots").scrollIntoView());
+  await shoot(page, at("phone-plots"));
   await page.context().close();
 }
 
@@ -146,7 +156,7 @@ async function check() {
   expect("j moves on inside", await head(), listed[2].split(" ")[1]);
   if (await page.locator("#beside").count()) {
     await page.keyboard.press("c");
-    expect("side by side shows every model", await page.locator(".columns > div").count(), all.filter((row) => row.id === listed[2].split(" ")[1]).length);
+    expect("side by side shows every model", await page.locator(".columns > header").count(), all.filter((row) => row.id === listed[2].split(" ")[1]).length);
   }
   await page.keyboard.press("Escape");
   expect("escape closes", await page.evaluate(() => document.getElementById("detail").open), false);
