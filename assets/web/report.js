@@ -419,6 +419,8 @@
   function enlarge() {
     if (!deck.slides.length) { view = "one"; return; }
     if (!large.open) large.showModal();
+    large.tabIndex = -1;
+    large.focus(); // and no button of it, so that Space goes on
   }
   large.addEventListener("close", () => { if (view === "show") { view = "one"; address(); } });
   $("large-before").addEventListener("click", () => turn(slide - 1));

@@ -7,7 +7,7 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.judging import scoring
-from decksmith.results import claims, report, stats, tables
+from decksmith.results import claims, report, report_data, report_pictures, stats, tables
 from decksmith.results.plots import plots
 from decksmith.results.runs import load
 from decksmith.results.summary import summarize
@@ -408,7 +408,7 @@ def small(tmp_path_factory):
 
 def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp_path):
     runs = load([small / "one", small / "two"])
-    first = report.page(tmp_path / "r", runs)
+    _, first = report.page(tmp_path / "r", runs)
     before = digests(tmp_path / "r")
     assert "How the models were asked" in (tmp_path / "r" / "index.html").read_text()
     assert first["decks"] == 12 and first["pictures"] > 20 and first["lost"] == 0
@@ -417,7 +417,7 @@ def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp
         == len(list((tmp_path / "r").glob("img/full/*")))
         == len(list((tmp_path / "r").glob("img/thumb/*")))
     )
-    assert report.page(tmp_path / "r", runs)["made"] == 0
+    assert report.page(tmp_path / "r", runs)[1]["made"] == 0
     assert digests(tmp_path / "r") == before
 
     slides = [
@@ -434,7 +434,7 @@ def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp
     old = path.read_bytes()
     synthetic.slide(path, 2, "Another title", "seriph", "again")
     try:
-        assert report.page(tmp_path / "r", runs)["made"] == 1
+        assert report.page(tmp_path / "r", runs)[1]["made"] == 1
         assert len(list((tmp_path / "r").glob("img/full/*"))) == first["made"], (
             "the old picture is gone"
         )
@@ -452,7 +452,7 @@ def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, 
         "../../../../../../etc/hostname",
     )
     row["messages"][-1]["content"] = "</script><!-- <script> \ud800 \u2028"
-    done = report.page(tmp_path, runs)
+    _, done = report.page(tmp_path, runs)
     html = (tmp_path / "index.html").read_text()
     data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
     shown = next(one for one in json.loads(data)["rows"] if one["id"] == row["id"])
@@ -478,7 +478,9 @@ def test_the_policy_allows_exactly_the_page_s_own_script_and_style(small, tmp_pa
 
 def test_every_failure_class_of_the_records_keeps_its_name_on_the_page(small):
     records = [record for _, record in stream.records(small / "one" / "scores.jsonl")]
-    rows = report._data(load([small / "one"]), {})["rows"]
+    runs = load([small / "one"])
+    data = report_data.data(runs, report_pictures.Pictures({}), claims.compare(runs))
+    rows = data["rows"]
     assert [row["fault"] and row["fault"]["class"] for row in rows] == [
         record["score"]["fault"] and record["score"]["fault"]["class"] for record in records
     ]

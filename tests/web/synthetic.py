@@ -258,7 +258,7 @@ def record(folder, model, skill, index, slides_too=True):
     fault = FAULTS[dice.randrange(len(FAULTS))] if dice.random() > skill else None
     hostile = HOSTILE[index % len(HOSTILE)] if index % 5 == 0 else ""
     cut = index % 11 == 4
-    text = deck(topic, titles, theme, hostile)
+    text = deck(topic, titles, theme, hostile).replace("A short talk", f"A talk of {model}")
     row["gen"] = {
         "text": "```markdown\n" + text + "```",
         "reasoning": "Outline first.",

@@ -31,8 +31,9 @@ DOCS = cli.ROOT / "docs"
 
 def page(
     out: Path, runs: list[Record], training: Path | None = None, single: bool = False
-) -> dict[str, int]:
-    """Write the report of `runs` into the folder `out`: index.html, pictures, plots. Returns what was done, in numbers.
+) -> tuple[Path, dict[str, int]]:
+    """Write the report of `runs` into the folder `out`: index.html, pictures, plots. Returns the page and what was done,
+    in numbers.
 
     `training` is the folder of the training run (results/sft/RUN) that made one of the models: its loss is drawn too.
     `single`: one file instead, `out`/report.html, with small pictures and the plots inside.
@@ -67,8 +68,9 @@ def page(
     data = report_data.data(runs, pictures, compared)
     data |= {"markdown": tables.markdown(runs, compared), "docs": said["docs"]}
     html = _html(said, data, pictures.inside if single else None)
-    stream.write(out / (SINGLE if single else "index.html"), html)
-    return {"decks": sum(len(run["records"]) for run in runs), **pictures.counts()}
+    file = out / (SINGLE if single else "index.html")
+    stream.write(file, html)
+    return file, {"decks": sum(len(run["records"]) for run in runs), **pictures.counts()}
 
 
 def _title(runs: list[Record]) -> str:
@@ -90,7 +92,7 @@ def _headline(runs: list[Record], compared: Record) -> Record:
     return {
         "headlines": begins,
         "others": more,
-        "ranked": None if more else ranked,
+        "span": None if more else ranked,
         "limits": tables.limited(compared),
     }
 
@@ -153,16 +155,27 @@ def _counted(runs: list[Record]) -> str:
     return f"{total}: {decks - others} {by}, {others} from a folder"
 
 
+def policy(single: bool) -> str:
+    """The Content-Security-Policy of a report: its own script and style, and its own pictures."""
+    return pages.policy(_script(), _style(), "data:" if single else "'self' file:")
+
+
+def _style() -> str:
+    return pages.faces() + (pages.WEB / "report.css").read_text()
+
+
+def _script() -> str:
+    return pages.script("diff.js", "report.js")
+
+
 def _html(said: Record, data: Record, inside: dict[str, str] | None) -> str:
     """The page: what it says, the data that its script shows, and the pictures where it is one file."""
-    style = pages.faces() + (pages.WEB / "report.css").read_text()
-    script = pages.script("diff.js", "report.js")
     template = pages.template("report.html.j2", number=_number, place=_place)
     return template.render(
         **said,
-        policy=pages.policy(script, style, "'self' file:" if inside is None else "data:"),
-        style=pages.as_is(style),
-        script=pages.as_is(script),
+        policy=policy(single=inside is not None),
+        style=pages.as_is(_style()),
+        script=pages.as_is(_script()),
         data=pages.data(data),
         inside=None if inside is None else pages.data(inside),
     )

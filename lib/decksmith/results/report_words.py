@@ -74,9 +74,9 @@ WORDS = [
         "statistics.md",
     ),
     Word(
-        "beats, not separated, inconclusive",
+        "not separated, inconclusive",
         "",
-        "What a test says of two models. Inconclusive: something keeps it from saying anything, and the reason stands beside it.",
+        "What a test says of two models. Not separated: the interval of their difference holds 0. Inconclusive: something keeps it from saying anything, and the reason stands beside it.",
         "statistics.md",
     ),
     Word(
