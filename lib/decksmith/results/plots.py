@@ -4,7 +4,6 @@ import io
 import json
 import tempfile
 import textwrap
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,7 +53,7 @@ def style(ink: str = "light") -> Iterator[tuple[Any, Tone]]:
     tone = INKS[ink]
     with pyplot.rc_context(
         {
-            "font.family": ["Deck", "DejaVu Sans"],
+            "font.family": REGULAR["family"],
             "font.size": 10,
             "svg.hashsalt": "decksmith",
             "svg.fonttype": "path",
@@ -183,6 +182,7 @@ def _fonts() -> Any:
     return folder  # kept until the process ends: matplotlib reads the files late
 
 
+REGULAR = {"family": ["Deck", "DejaVu Sans"]}
 BOLD = {"family": ["Deck Bold", "DejaVu Sans"]}
 
 
@@ -204,11 +204,33 @@ def wrapped(label: str, width: int = 26) -> str:
     return "\n".join(textwrap.wrap(label, width)) or label
 
 
-def fitted(text: str, inches: float, size: float) -> list[str]:
-    """The lines of a text that is to be no wider than so many inches at so many points."""
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    letter = size / 72 * (0.53 + 0.47 * wide / max(len(text), 1))  # an average one, in inches
-    return textwrap.wrap(text, max(8, int(inches / letter))) or [text]
+def fitted(text: str, inches: float, size: float, bold: bool = False) -> list[str]:
+    """The lines of a text that is to be no wider than so many inches at so many points; a word longer than that is broken."""
+    lines = [""]
+    for word in text.split():
+        while word:
+            joined = f"{lines[-1]} {word}".strip()
+            if _inches(joined, size, bold) <= inches:
+                lines[-1], word = joined, ""
+            elif lines[-1]:
+                lines.append("")
+            else:
+                most = [k for k in range(1, len(word)) if _inches(word[:k], size, bold) <= inches]
+                cut = max(most, default=1)
+                lines[-1], word = word[:cut], word[cut:]
+                lines += [""] * bool(word)
+    return lines
+
+
+def _inches(text: str, size: float, bold: bool) -> float:
+    """How wide a line of text is drawn."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    family = (BOLD if bold else REGULAR)["family"]
+    font = FontProperties(family=family, size=size)
+    width, _, _ = text_to_path.get_text_width_height_descent(text, font, False)
+    return float(width) / 72
 
 
 def titled(figure: Any, tone: Tone, title: str, note: str, top: float) -> None:
@@ -249,7 +271,7 @@ def _sheet(
 
 def _parts(line: Said) -> list[str]:
     room = WIDTH - 2 * LEFT - 0.17 * bool(line.dot)
-    return fitted(line.text, room / (1.07 if line.bold else 1), line.size)
+    return fitted(line.text, room, line.size, line.bold)
 
 
 def _write(figure: Any, tone: Tone, y: float, line: Said, part: str, first: bool) -> None:
@@ -281,7 +303,7 @@ def _heading(axes: Any, tone: Tone, y: float, words: str) -> float:
 
     place, room = axes.get_yaxis_transform(), WIDTH - 2 * LEFT
     how = {"transform": place, "path_effects": [withStroke(linewidth=3, foreground=tone["halo"])]}
-    for part in fitted(words, room / 1.07, TEXT):
+    for part in fitted(words, room, TEXT, bold=True):
         axes.text(0, y + LINE / 2, part, va="center", size=TEXT, **BOLD, **how)
         y += LINE
     return y
@@ -373,7 +395,7 @@ def _plot_overall(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Reco
     """Both means of each run, models by name: the order of the means would read as a ranking."""
     empty = {"mean": None, "lo": None, "hi": None, "n": 0}
     shown = (("floor", "floor", False), ("renderable", "rendered", True))
-    names = {run["label"]: fitted(run["label"], (WIDTH - 2 * LEFT) / 1.07, TEXT) for run in runs}
+    names = {run["label"]: fitted(run["label"], WIDTH - 2 * LEFT, TEXT, bold=True) for run in runs}
     body = sum(0.92 + LINE * len(lines) for lines in names.values()) - 0.06
     said = [
         Said(titles(runs)["overall"], TITLE, bold=True),
