@@ -318,7 +318,7 @@ try {
   if (mode === "screenshot") {
     // The summary card row on top, then the list of decks: what a reader of the README should see.
     const page = await visit({ width: 1440, height: 1240, scale: 1.5 });
-    await page.evaluate(() => { for (const id of ["comparison", "plots"]) document.getElementById(id).hidden = true; });
+    await page.evaluate(() => { for (const id of ["comparison", "plots", "words"]) document.getElementById(id).hidden = true; });
     await page.waitForTimeout(200);
     await shoot(page, out);
   }
