@@ -169,7 +169,10 @@ async function several(all) {
 
   const sent = await visit({ hash: there });
   expect("an address opens the same slide", await sent.evaluate(() => [...document.querySelectorAll("#film .shot")].findIndex((node) => node.getAttribute("aria-current") === "true")), 1);
-  expect("with what was said of it", await sent.locator("#remarks").count(), 1);
+  const remarks = () => sent.locator("#remarks").textContent();
+  expect("with what the judge said of it", (await remarks()).startsWith("Design "), true);
+  await sent.keyboard.press("ArrowRight");
+  expect("and saw on the next", (await remarks()).includes("text cut off"), true);
   expect("and the model's thought", await sent.evaluate(() => document.querySelector("#detail .panels").textContent.includes("Outline first.")), true);
   await sent.context().close();
 }

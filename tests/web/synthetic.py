@@ -398,6 +398,10 @@ def record(folder, model, skill, index, slides_too=True):
                     or "No overflow; smallest text 16 px; contrast at least 7.1; 3 kinds of layout.",
                     "coherence": "Opens with a cover, closes with a summary; no slide repeats another.",
                 },
+                "evidence": {
+                    "design": [{"slide": 2, "seen": hostile or "A chart without a scale."}]
+                },
+                "observations": [{"seen": "text_cut_off", "slide": 3}],
                 "checklist": [
                     {
                         "id": f"c{n}",
