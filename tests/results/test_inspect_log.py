@@ -62,7 +62,7 @@ def test_a_sample_has_prompt_thought_reply_slides_scores_and_usage(run, log):
     thought, text = reply["content"]
     assert thought == {"type": "reasoning", "reasoning": "Outline first."}
     assert text["text"] == sample["output"]["completion"] == record["gen"]["text"]
-    assert (slides["role"], slides["function"]) == ("tool", "deck-render")
+    assert slides["content"][0]["text"].endswith("The model never saw this message.")
     pictures = [part["image"] for part in slides["content"] if part["type"] == "image"]
     assert len(pictures) == len(record["render"]["slides"])
     assert all(uri.startswith("data:image/webp;base64,") for uri in pictures)
@@ -90,6 +90,13 @@ def test_the_model_s_failure_is_scored_and_nobody_s_is_an_error(run, log):
 
 def test_equal_runs_give_equal_bytes(run, log, tmp_path):
     assert next(inspect_log.export(tmp_path, [run])).read_bytes() == log.read_bytes()
+
+
+def test_runs_of_two_models_are_no_retries_of_each_other(log, run, tmp_path):
+    other = synthetic.run(tmp_path / "other", "other", 0.9, 2)
+    written = next(inspect_log.export(tmp_path, load([other])))
+    ids = [member(path, "header.json")["eval"] for path in (log, written)]
+    assert ids[0]["task"] == ids[1]["task"] and ids[0]["task_id"] != ids[1]["task_id"]
 
 
 def test_two_runs_that_would_be_one_file_are_refused_before_anything_is_written(run, tmp_path):

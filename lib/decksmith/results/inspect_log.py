@@ -113,7 +113,8 @@ def _header(run: Record, samples: list[Record]) -> Record:
 
 
 def _spec(run: Record, samples: list[Record], started: str, model: str) -> Record:
-    """What was evaluated. The ids come from the protocol and the replies: the same run has the same."""
+    """What was evaluated. The ids come from protocol, model and replies: the same run has the same. Logs of one `task_id`
+    are retries to Inspect's viewer, which shows the last alone; so each run has its own."""
     protocol = run["protocol"]
     identity = str(protocol.get("hash") or "unknown")
     ids = list(dict.fromkeys(one["id"] for one in samples))
@@ -124,7 +125,7 @@ def _spec(run: Record, samples: list[Record], started: str, model: str) -> Recor
         "run_id": asked[22:44],
         "created": started,
         "task": f"decksmith-{protocol.get('protocol') or 'run'}",
-        "task_id": identity[:22],
+        "task_id": stream.fingerprint([identity, run["name"], model])[:22],
         "task_version": identity[:12],
         "dataset": {"name": "prompts", "samples": len(ids), "sample_ids": ids},
         "model": model,
@@ -230,7 +231,8 @@ def _usage(tokens: Record, cost: float | None) -> Record:
 
 
 def _slides(run: Record, record: Record) -> list[Record]:
-    """The rendered slides as the message of a tool, small; [] where there are none."""
+    """The rendered slides as a message after the reply, small; [] where there are none. Inspect's viewer shows no message of
+    a tool that the model did not call, so it is a user's, which says what it is."""
     shown: list[Record] = []
     for path in (record.get("render") or {}).get("slides") or []:
         if file := inside_run(run, path):
@@ -242,8 +244,9 @@ def _slides(run: Record, record: Record) -> list[Record]:
             shown.append({"type": "image", "image": uri})
     if not shown:
         return []
-    words = {"type": "text", "text": f"{len(shown)} slides, rendered by deck-render"}
-    return [{"role": "tool", "function": "deck-render", "content": [words, *shown]}]
+    said = f"{len(shown)} slides that deck-render made of this reply. The model never saw this message."
+    words = {"type": "text", "text": said}
+    return [{"role": "user", "content": [words, *shown], "metadata": {"by": "deck-render"}}]
 
 
 def _scores(record: Record) -> dict[str, Record]:

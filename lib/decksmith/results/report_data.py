@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from decksmith.core.records import Record
+from decksmith.results import report_origin
 from decksmith.results.plots import dimensions
 from decksmith.results.report_pictures import Pictures, inside_run
 from decksmith.results.report_words import measures
@@ -37,11 +38,12 @@ def data(runs: list[Record], pictures: Pictures, compared: Record) -> Record:
 
 
 def _run(run: Record, runs: list[Record]) -> Record:
-    """A run by its key in addresses, unique among these runs, its label and its color."""
+    """A run by its key in addresses, unique among these runs, its label, its color, and where it lies."""
     alike = [other for other in runs if other["name"] == run["name"]]
     place = alike.index(run)
     key = run["name"] if place == 0 else f"{run['name']}.{place + 1}"
-    return {"name": key, "label": run["label"], "color": run["color"]}
+    folder = report_origin.folder(run["path"])
+    return {"name": key, "label": run["label"], "color": run["color"], "folder": folder}
 
 
 def _said(compared: Record, label: str) -> dict[str, str]:
