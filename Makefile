@@ -84,7 +84,7 @@ baseline: $(REPORT)/index.html
 	$(COMPARED)
 
 $(REPORT)/index.html: $(RUNS:%=%/summary.json) assets/models.toml \
-  $(wildcard assets/web/report.*) assets/web/element.js $(REPORT)/$(FOR_REPORT)
+  $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js $(REPORT)/$(FOR_REPORT)
 	$(call SAY,$(@D): plots and page of $(MODEL))
 	bin/run-plot --out $(@D)/plots $(RUNS) > /dev/null
 	bin/run-report --out $(@D) $(TRAINING:%=--training %) $(RUNS) > /dev/null

@@ -3,6 +3,8 @@
   "use strict";
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
+  const embedded = $("inside") && JSON.parse($("inside").textContent); // of a page that is one file
+  const picture = (size, name) => (embedded ? embedded[name] : `img/${size}/${name}`);
 
   function sign(path) {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
@@ -19,6 +21,7 @@
   const rows = data.rows.map((row, order) => ({ ...row, order, model: data.runs[row.run], request: data.prompts[row.prompt], node: null, text: null }));
   const siblings = Map.groupBy ? Map.groupBy(rows, (row) => row.prompt) : rows.reduce((map, row) => map.set(row.prompt, [...(map.get(row.prompt) || []), row]), new Map());
   const place = new Map(Object.keys(data.prompts).map((id, index) => [id, index]));
+  const key = (row) => `${row.model.name}/${row.id}`;
   const theme = (row) => row.request.asks.theme || "";
   const domain = (row) => row.request.asks.domain || "";
 
@@ -28,9 +31,34 @@
     return row.text;
   }
 
+  // Two models: the decks of one request, and how far apart they are
+
+  const pairs = data.runs.flatMap((a, at) => data.runs.slice(at + 1).map((b, more) => ({
+    name: `${a.name},${b.name}`, a: at, b: at + 1 + more, label: `${a.label} and ${b.label}`,
+    said: (data.said[a.label] || {})[b.label] || (data.said[b.label] || {})[a.label],
+  })));
+  const pair = () => (pairs.length === 1 ? pairs[0] : pairs.find((one) => one.name === state.pair));
+  const ours = (row) => !pair() || row.run === pair().a || row.run === pair().b;
+
+  function mean(prompt, run) {
+    const scores = siblings.get(prompt).filter((row) => row.run === run && typeof row.overall === "number").map((row) => row.overall);
+    return scores.length ? scores.reduce((sum, score) => sum + score, 0) / scores.length : null;
+  }
+
+  /** {by: how far apart the models are on a prompt, first: the better one}; of two models `by` is the first's less the second's. */
+  function apart(prompt) {
+    const two = pair();
+    const means = (two ? [two.a, two.b] : data.runs.map((_, at) => at)).map((run) => [mean(prompt, run), run]);
+    const known = means.filter(([value]) => value !== null).sort((x, y) => y[0] - x[0]);
+    if (known.length < 2) return { by: null, first: null };
+    if (two) return { by: means[0][0] - means[1][0], first: data.runs[known[0][1]] };
+    return { by: known[0][0] - known.at(-1)[0], first: data.runs[known[0][1]] };
+  }
+
   // Filters and order
 
-  const state = { search: "", model: "", status: "", class: "", domain: "", theme: "", sort: "request" };
+  const empty = { q: "", pair: "", model: "", status: "", class: "", domain: "", theme: "", sort: "request" };
+  const state = { ...empty };
   const filters = {
     model: ["All models", (row) => [row.model.label]],
     status: ["Any status", (row) => (row.truncated ? [row.status, "truncated"] : [row.status])],
@@ -43,15 +71,25 @@
     const [none, nothing] = [x === null || x === undefined, y === null || y === undefined];
     return none || nothing ? none - nothing : sign * (x - y);
   };
-  const orders = {
-    request: ["Order of requests", (a, b) => place.get(a.prompt) - place.get(b.prompt)],
-    high: ["Overall, high first", by((row) => row.overall, -1)],
-    low: ["Overall, low first", by((row) => row.overall, 1)],
-    checks: ["Checklist, low first", by((row) => row.checklist, 1)],
-    slides: ["Slides, many first", by((row) => row.slides.length, -1)],
-    tokens: ["Tokens out, many first", by((row) => row.usage.completion_tokens, -1)],
-    took: ["Generation time, long first", by((row) => row.took, -1)],
+  const inOrder = (a, b) => place.get(a.prompt) - place.get(b.prompt);
+  const far = (sign, value = (x) => x) => {
+    const known = new Map([...siblings.keys()].map((prompt) => [prompt, apart(prompt).by]));
+    return (a, b) => by((row) => (known.get(row.prompt) === null ? null : value(known.get(row.prompt))), sign)(a, b) || inOrder(a, b);
   };
+  // What stands in one list, and how; those that keep a request's decks together come first.
+  const orders = {
+    request: ["Order of requests", () => inOrder],
+    apart: ["Largest difference first", () => far(-1, Math.abs)],
+    a: [() => `${data.runs[pair().a].label} better, most first`, () => far(-1)],
+    b: [() => `${data.runs[pair().b].label} better, most first`, () => far(1)],
+    high: ["Overall, high first", () => by((row) => row.overall, -1)],
+    low: ["Overall, low first", () => by((row) => row.overall, 1)],
+    checks: ["Checklist, low first", () => by((row) => row.checklist, 1)],
+    slides: ["Slides, many first", () => by((row) => row.slides.length, -1)],
+    tokens: ["Tokens out, many first", () => by((row) => row.usage.completion_tokens, -1)],
+    took: ["Generation time, long first", () => by((row) => row.took, -1)],
+  };
+  const together = () => data.runs.length > 1 && ["request", "apart", "a", "b"].includes(state.sort);
   let shown = rows;
 
   function fillSelects() {
@@ -62,32 +100,106 @@
       const select = $(`f-${name}`);
       select.replaceChildren(h("option", { value: "" }, all), ...names.map((value) => h("option", { value }, `${value} (${counts.get(value)})`)));
       select.hidden = names.length < 2 && name !== "class";
-      select.addEventListener("change", () => { state[name] = select.value; apply(); });
+      select.addEventListener("change", () => change({ [name]: select.value }));
     }
-    $("sort").replaceChildren(...Object.entries(orders).map(([value, [label]]) => h("option", { value }, label)));
-    $("sort").addEventListener("change", () => { state.sort = $("sort").value; apply(); });
+    $("f-pair").replaceChildren(h("option", { value: "" }, "Two models"), ...pairs.map((one) => h("option", { value: one.name }, one.label)));
+    $("f-pair").hidden = pairs.length < 2;
+    $("f-pair").addEventListener("change", () => change({ pair: $("f-pair").value }));
+    $("sort").addEventListener("change", () => change({ sort: $("sort").value }));
+  }
+
+  function fillSort() {
+    const names = Object.keys(orders).filter((name) => !["a", "b"].includes(name) || pair()).filter((name) => name !== "apart" || pairs.length);
+    if (!names.includes(state.sort)) state.sort = pairs.length ? "apart" : "request";
+    $("sort").replaceChildren(...names.map((name) => h("option", { value: name }, typeof orders[name][0] === "function" ? orders[name][0]() : orders[name][0])));
+    $("sort").value = state.sort;
+  }
+
+  /** Set some of the state, list what fits it, and put it into the address. */
+  function change(values, replace) {
+    Object.assign(state, values);
+    apply();
+    address(replace);
   }
 
   function apply() {
-    const words = state.search.toLowerCase().split(/\s+/).filter(Boolean);
-    shown = rows.filter((row) => Object.entries(filters).every(([name, [, values]]) => !state[name] || values(row).includes(state[name])) &&
+    fillSort();
+    const words = state.q.toLowerCase().split(/\s+/).filter(Boolean);
+    const order = orders[state.sort][1]();
+    shown = rows.filter((row) => ours(row) && Object.entries(filters).every(([name, [, values]]) => !state[name] || values(row).includes(state[name])) &&
       words.every((word) => haystack(row).includes(word)));
-    shown.sort((a, b) => orders[state.sort][1](a, b) || a.order - b.order);
-    $("list").replaceChildren(...shown.map((row) => row.node));
+    shown.sort((a, b) => order(a, b) || a.order - b.order);
+    $("list").classList.toggle("together", together());
+    $("list").replaceChildren(...shown.flatMap((row, at) => (together() && row.prompt !== shown[at - 1]?.prompt ? [asked(row), row.node] : [row.node])));
     $("none").hidden = shown.length > 0;
     $("count").textContent = shown.length === rows.length ? `${rows.length} decks` : `${shown.length} of ${rows.length}`;
-    for (const name of Object.keys(filters)) $(`f-${name}`).classList.toggle("on", Boolean(state[name]));
-    $("clear").hidden = !Object.keys(filters).some((name) => state[name]) && !state.search;
+    $("said").textContent = (pairs.length > 1 && pair()?.said) || "";
+    $("said").hidden = !$("said").textContent;
+    for (const name of [...Object.keys(filters), "pair"]) {
+      $(`f-${name}`).value = state[name];
+      $(`f-${name}`).classList.toggle("on", Boolean(state[name]));
+    }
+    if (document.activeElement !== $("search")) $("search").value = state.q;
+    $("clear").hidden = !Object.keys(filters).some((name) => state[name]) && !state.q && !state.pair;
     if (!shown.includes(current)) choose(null);
     else for (const row of rows) if (row.node) row.node.tabIndex = row === current ? 0 : -1;
     if (!current && shown[0]) shown[0].node.tabIndex = 0;
   }
 
   function clear() {
-    for (const name of Object.keys(filters)) { state[name] = ""; $(`f-${name}`).value = ""; }
-    state.search = $("search").value = "";
-    apply();
+    $("search").value = "";
+    change({ ...empty, sort: state.sort });
   }
+
+  /** What stands above the decks of one request. */
+  function asked(row) {
+    const { by: far, first } = apart(row.prompt);
+    const count = row.request.asks.slides;
+    return h("header.asked", null, h("code", null, row.prompt), h("p.ask", { dir: "auto" }, row.request.text),
+      h("div.tags", null, ...[domain(row), theme(row), count && `${count} slides asked`].filter(Boolean).map((word) => h("span", null, word)),
+        far !== null && h("b.apart", { "--c": first.color }, h("i"), Math.abs(far) < 0.005 ? "no difference" : `${first.label} +${two(Math.abs(far))}`),
+        h("button", { type: "button", onclick: () => { choose(row); open(row, 0, "beside"); } }, "Compare")));
+  }
+
+  // The address holds what is listed and what is open, so that it can be sent to somebody and the browser's back goes back.
+
+  let restoring = false;
+
+  function address(replace) {
+    if (restoring) return;
+    const words = new URLSearchParams();
+    for (const [name, value] of Object.entries(state)) if (value !== empty[name]) words.set(name, value);
+    if (deck) {
+      words.set("deck", key(deck));
+      if (view === "diff" && other) words.set("with", key(other));
+      if (slide && ["one", "show"].includes(view)) words.set("slide", slide + 1);
+      if (view !== "one") words.set("view", view);
+    }
+    const hash = `#${words.toString().replaceAll("%2F", "/").replaceAll("%2C", ",") || "decks"}`;
+    if (hash === location.hash || (hash === "#decks" && !location.hash.includes("="))) return;
+    history[replace ? "replaceState" : "pushState"](null, "", hash);
+  }
+
+  function restore() {
+    const words = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+    restoring = true;
+    for (const name of Object.keys(empty)) state[name] = words.get(name) ?? empty[name];
+    if (!Object.hasOwn(orders, state.sort)) state.sort = empty.sort;
+    $("search").value = state.q;
+    apply();
+    const wanted = rows.find((row) => key(row) === words.get("deck"));
+    if (wanted) {
+      choose(wanted);
+      other = rows.find((row) => key(row) === words.get("with")) || null;
+      const mode = ["beside", "diff", "show"].includes(words.get("view")) ? words.get("view") : "one";
+      open(wanted, Math.max(0, (Number(words.get("slide")) || 1) - 1), mode);
+    } else {
+      $("show").close();
+      detail.close();
+    }
+    restoring = false;
+  }
+  addEventListener("popstate", restore);
 
   // The list: every deck has its place at once; what is in it is made when it comes near the window.
 
@@ -117,7 +229,7 @@
   function tags(row) {
     const asked = row.request.asks.slides;
     const many = row.slides.length ? `${row.slides.length} slide${row.slides.length === 1 ? "" : "s"}${asked && asked !== row.slides.length ? `, ${asked} asked` : ""}` : asked ? `${asked} slides asked` : null;
-    return h("div.tags", null, ...[domain(row), theme(row), many].filter(Boolean).map((word) => h("span", null, word)),
+    return h("div.tags", null, ...[domain(row), theme(row)].filter(Boolean).map((word) => h("span.of", null, word)), many && h("span", null, many),
       row.status !== "rendered" && h(`span.${row.status}`, null, row.status), row.truncated && h("span.cut", { title: "The reply ended at the token limit (finish_reason length)" }, "truncated"));
   }
 
@@ -136,7 +248,7 @@
     const wrong = row.errors.some((error) => error.slide === slide.n);
     const label = `Slide ${slide.n}${slide.title ? `: ${slide.title}` : ""}`;
     return h(`button.shot${wrong ? ".wrong" : ""}`, { type: "button", tabindex: -1, "aria-label": label, title: label, onclick: (event) => { event.stopPropagation(); onclick(); } },
-      slide.img ? h("img", { src: `img/${size}/${slide.img}`, loading: "lazy", decoding: "async", width: 336, height: 189, alt: "" }) : h("span.lost", null, "picture missing"));
+      slide.img ? h("img", { src: picture(size, slide.img), loading: "lazy", decoding: "async", width: 336, height: 189, alt: "" }) : h("span.lost", null, "picture missing"));
   }
 
   const film = (row) => h("div.film", null, ...row.slides.map((slide, index) => shot(row, slide, "thumb", () => { choose(row); open(row, index); })));
@@ -149,7 +261,8 @@
       h("div.total", null, h("b", null, scored ? two(row.overall) : "–"), h("span", null, row.floored ? "floor" : scored ? "overall" : "not scored")),
       data.dimensions.map(([name, title]) => [
         h("div.dim", null, h("span", null, title), h("i", { "--w": row.dimensions[name] ? `${Math.max(2, (row.dimensions[name] - 1) * 25)}%` : "0%" }), h("span", null, two(row.dimensions[name]))),
-        open && row.why[name] && h("p.why", { dir: "auto" }, said(row.why[name]))]),
+        open && row.why[name] && h("p.why", { dir: "auto" }, linked(row.why[name])),
+        open && (row.evidence[name] || []).map((one) => h("p.why", { dir: "auto" }, one.seen, " ", jump(one.slide)))]),
       !open && checks.length > 0 && h("div.marks", { title: "Checklist" }, ...checks.slice(0, 12).map((item) => h(`i${row.checks.some((check) => check.id === item.id && check.yes) ? ".yes" : ""}`)),
         h("span", null, row.checks.length ? `${yes} of ${checks.length}` : "not checked")));
   }
@@ -177,42 +290,62 @@
   // One deck
 
   const detail = $("detail");
-  let deck = null, slide = 0, beside = false;
+  let deck = null, slide = 0, view = "one", other = null; // view: one, show (the slide alone), beside, diff
 
-  function open(row, at) {
+  function open(row, at, mode = "one") {
     deck = row;
-    beside = false;
+    view = mode;
     const wrong = row.slides.findIndex((one) => row.errors.some((error) => error.slide === one.n));
-    slide = at ?? Math.max(0, wrong);
+    slide = Math.min(at ?? Math.max(0, wrong), Math.max(0, row.slides.length - 1));
     show();
   }
 
+  const others = () => siblings.get(deck.prompt).filter((row) => row !== deck);
+  const modes = { one: ["One deck", ""], beside: ["Side by side", "c"], diff: ["Difference", "d"] };
+
   function show() {
     const at = shown.indexOf(deck);
-    const many = siblings.get(deck.prompt).length > 1;
+    const many = others().length > 0;
+    const mode = view === "show" ? "one" : view;
     detail.replaceChildren(
-      h("div.head", null, beside ? h("p.who", null, h("span", null, "Side by side"), h("code", null, deck.prompt)) : who(deck), h("span.grow"),
+      h("div.head", null, mode === "one" ? who(deck) : h("p.who", null, h("span", null, modes[mode][0]), h("code", null, deck.prompt)), h("span.grow"),
         h("span.place", null, at < 0 ? "" : `${at + 1} of ${shown.length}`),
         h("button", { type: "button", onclick: () => move(-1), title: "Previous deck (k)" }, "Previous"), h("button", { type: "button", onclick: () => move(1), title: "Next deck (j)" }, "Next"),
-        many && h("button", { type: "button", id: "beside", onclick: toggle, title: "All models (c)", "aria-pressed": String(beside) }, beside ? "One deck" : "Side by side"),
+        many && h("span.modes", null, ...Object.entries(modes).map(([name, [label, letter]]) =>
+          h("button", { type: "button", id: name, onclick: () => look(name), title: letter ? `${label} (${letter})` : label, "aria-pressed": String(name === mode) }, label))),
         h("button", { type: "button", onclick: () => detail.close(), title: "Close (Esc)" }, "Close")),
-      beside ? sides() : inside());
+      { one: inside, beside: sides, diff: difference }[mode]());
     if (!detail.open) detail.showModal();
     detail.scrollTop = 0;
     detail.tabIndex = -1;
     detail.focus({ preventScroll: true });
-    history.replaceState(null, "", `#${encodeURIComponent(deck.model.name)}/${encodeURIComponent(deck.id)}`);
-    if (!beside) turn(slide);
+    if (view === "show") enlarge();
+    else $("show").close();
+    if (mode === "one") turn(slide);
+    address();
   }
 
-  const toggle = () => { beside = !beside; show(); };
-  function move(by) { const row = step(by); if (row && (row !== deck || beside)) { const was = beside; deck = row; beside = was; slide = 0; if (!was) open(row); else show(); } }
+  const look = (mode) => { view = mode; show(); };
+  const toggle = (mode) => look(view === mode ? "one" : mode);
+
+  function move(by) {
+    const from = shown.indexOf(deck);
+    // Where several decks of a request are in view, the next is of another request.
+    let at = from + by;
+    if (["beside", "diff"].includes(view)) while (shown[at] && shown[at].prompt === deck.prompt) at += by;
+    const row = shown[at];
+    if (!row) return;
+    choose(row);
+    other = null;
+    open(row, ["beside", "diff"].includes(view) ? 0 : undefined, view === "show" ? "one" : view);
+  }
 
   function inside() {
     return h("div.inside", null, stage(), source(), h("div.panels", null,
       h("div", null, panel("Scores", points(deck, true), ...caps()), panel("Measures", measures())),
       h("div", null, panel("Checklist", checklist()), pictures()),
       h("div", null, panel("Request", h("p.request", { dir: "auto" }, deck.request.text), asks()), panel("Reply", facts(replyFacts())),
+        deck.reasoning && deck.markdown !== null && panel("Reasoning", h("details", null, h("summary", null, `${deck.reasoning.length.toLocaleString("en")} characters`), h("pre.reply.whole", { dir: "auto" }, deck.reasoning))),
         deck.markdown && deck.reply && panel("What the model wrote", h("pre.reply.whole", { dir: "auto" }, deck.reply)))));
   }
 
@@ -224,16 +357,44 @@
       return h("div.stage", null, h("div.picture", null, h(`p.empty.${deck.status}`, { dir: "auto" }, h("b", null, deck.fault ? deck.fault.class : "no pictures"),
         deck.fault ? `${kinds[deck.fault.kind] || deck.fault.kind}${where(deck.fault) ? ` · ${where(deck.fault)}` : ""}.${expected}` : "Nothing was rendered.")), h("div.film"), faultLine(deck));
     }
-    return h("div.stage", null, h("div.picture", null, h("img", { id: "picture", alt: "" })), h("div.seen", { id: "seen" }),
+    return h("div.stage", null, h("div.picture", null, h("button", { type: "button", title: "The slide alone (f)", "aria-label": "The slide alone", onclick: () => look("show") }, h("img", { id: "picture", alt: "" }))),
+      h("div.seen", { id: "seen" }), h("ul.remarks", { id: "remarks" }),
       h("div.film", { id: "film" }, ...deck.slides.map((one, index) => shot(deck, one, "thumb", () => turn(index)))), faultLine(deck));
   }
 
+  /** What was said of a slide: by the judge, the checklist, the measures whose worst slide it is, the renderer. */
+  function remarks(number) {
+    const found = [];
+    for (const error of deck.errors) if (error.slide === number) found.push(["off", error.class, error.message || ""]);
+    for (const [name, title] of data.dimensions) {
+      for (const one of deck.evidence[name] || []) if (one.slide === number) found.push(["", title, one.seen]);
+    }
+    for (const one of deck.observations) if (one.slide === number) found.push(["off", "seen", one.seen.replaceAll("_", " ")]);
+    for (const check of deck.checks) {
+      const item = check.yes && check.slide === number && deck.request.checklist.find((one) => one.id === check.id);
+      if (item) found.push(["good", "checklist", item.ask]);
+    }
+    for (const [name, one] of Object.entries(deck.measures)) {
+      if (!one || one.slide !== number || !(one.quality < 0.5)) continue;
+      const [unit, sentence] = data.measures[name] || ["", ""];
+      found.push(["off", name.replaceAll("_", " "), `${said(one.value)} ${unit}. ${sentence}`]);
+    }
+    return found.map(([tone, what, words]) => h(tone ? `li.${tone}` : "li", { dir: "auto" }, h("b", null, what), " ", words));
+  }
+
   function turn(index) {
-    if (!deck || !deck.slides.length || beside) return;
+    if (!deck || !deck.slides.length || !["one", "show"].includes(view)) return;
     slide = Math.min(deck.slides.length - 1, Math.max(0, index));
     const one = deck.slides[slide];
-    if (one.img) $("picture").src = `img/full/${one.img}`; else $("picture").removeAttribute("src");
-    $("picture").alt = `Slide ${one.n}${one.title ? `: ${one.title}` : ""}`;
+    const alt = `Slide ${one.n}${one.title ? `: ${one.title}` : ""}`;
+    for (const image of [$("picture"), $("large")]) {
+      if (one.img) image.src = picture("full", one.img); else image.removeAttribute("src");
+      image.alt = alt;
+    }
+    $("large-said").textContent = one.img ? "" : "This picture is missing.";
+    $("large-place").textContent = `${slide + 1} of ${deck.slides.length}`;
+    if (view === "show" && deck.slides[slide + 1]?.img) new Image().src = picture("full", deck.slides[slide + 1].img);
+    $("remarks").replaceChildren(...remarks(one.n));
     [...$("film").children].forEach((node, at) => {
       if (at === slide) {
         node.setAttribute("aria-current", "true");
@@ -248,13 +409,30 @@
       fact("contrast", seen.contrast && seen.contrast.toFixed(1), seen.contrast < 3), past > 0 && fact("overflow", `${Math.round(past)} px`, true),
       seen.images_broken > 0 && fact("broken pictures", seen.images_broken, true), seen.blank && fact("", "blank", true)].filter(Boolean));
     mark();
+    address(true);
   }
+
+  // The slide alone
+
+  const large = $("show");
+
+  function enlarge() {
+    if (!deck.slides.length) { view = "one"; return; }
+    if (!large.open) large.showModal();
+    large.tabIndex = -1;
+    large.focus(); // and no button of it, so that Space goes on
+  }
+  large.addEventListener("close", () => { if (view === "show") { view = "one"; address(); } });
+  $("large-before").addEventListener("click", () => turn(slide - 1));
+  $("large-next").addEventListener("click", () => turn(slide + 1));
+  $("large-close").addEventListener("click", () => large.close());
+  $("large").addEventListener("click", () => turn(slide + 1));
 
   // The markdown beside the picture
 
   function source() {
-    const text = deck.markdown ?? deck.reply;
-    const title = deck.markdown !== null ? "deck.md" : deck.thought ? "What the model thought (it gave no answer)" : "What the model wrote";
+    const text = deck.markdown ?? (deck.reply || deck.reasoning);
+    const title = deck.markdown !== null ? "deck.md" : deck.reply ? "What the model wrote" : "What the model thought (it gave no answer)";
     if (!text) return h("div.source", null, h("h3", null, title), h("p.empty", null, deck.fault && deck.fault.stage === "gen" ? "No reply came." : "The reply is empty."));
     const lines = text.split("\n");
     const wrong = new Map();
@@ -279,6 +457,11 @@
   }
 
   function goto(number) { const index = deck.slides.findIndex((one) => one.n === number); if (index >= 0) { turn(index); detail.scrollTop = 0; } }
+  /** Words in which each "slide 3" leads there. */
+  const linked = (words) => said(words).split(/(\bslide \d+\b)/).map((part) => {
+    const number = Number(/^slide (\d+)$/.exec(part)?.[1]);
+    return number && deck.slides.some((one) => one.n === number) ? h("button.to", { type: "button", onclick: () => goto(number) }, part) : part;
+  });
   const jump = (number) => number && h("button", { type: "button", onclick: () => goto(number) }, `slide ${number}`);
 
   const caps = () => deck.caps.map((cap) => h("p.cap", { dir: "auto" }, `${cap.dimension} at most ${cap.max}: ${cap.why}`));
@@ -292,14 +475,22 @@
     }), !deck.checks.length && h("li", null, h("span"), h("span", null, "Not checked: the deck failed before it could be judged.")));
   }
 
+  function measure(name, one) {
+    const [unit, sentence] = data.measures[name] || ["", ""];
+    const value = one && typeof one === "object" && "value" in one ? one.value : one;
+    return h(one && one.quality !== null && one.quality < 0.5 ? "details.low" : "details", null,
+      h("summary", null, h("span", null, name.replaceAll("_", " ")), h("b", null, said(value), unit && h("small", null, ` ${unit}`)),
+        h("i", { "--w": `${Math.round(100 * ((one && one.quality) ?? 0))}%` })),
+      h("p", null, sentence, " ", one && one.slide ? ["Worst on ", jump(one.slide), ". "] : null,
+        data.docs && h("a", { href: `${data.docs}/protocol.md#the-offline-measures` }, "docs/protocol.md")));
+  }
+
   function measures() {
-    const entries = Object.entries(deck.measures);
+    const entries = Object.entries(deck.measures).filter(([, one]) => (one && one.value !== null && one.value !== undefined) || typeof one !== "object");
     const counts = Object.entries(deck.features.counts || {}).filter(([, n]) => n && typeof n === "number");
     const made = [];
-    if (entries.length) made.push(h("div.measures", null, ...entries.filter(([, one]) => one && one.value !== null && one.value !== undefined || typeof one !== "object").map(([name, one]) =>
-      h(one && one.quality !== null && one.quality < 0.5 ? "div.low" : "div", { title: one && one.slide ? `worst on slide ${one.slide}` : null }, h("span", null, name.replaceAll("_", " ")), h("b", null, said(one && typeof one === "object" && "value" in one ? one.value : one)),
-        h("i", { "--w": `${Math.round(100 * ((one && one.quality) ?? 0))}%` })))));
-    if (deck.features.craft !== undefined || deck.features.craft_v5 !== undefined) made.push(h("p.soft", null, `craft ${two(deck.features.craft)}, craft-v5 ${two(deck.features.craft_v5)}${counts.length ? `: ${counts.map(([name, n]) => `${name.replaceAll("_", " ")} ${said(n)}`).join(", ")}` : ""}`));
+    if (entries.length) made.push(h("div.measures", null, ...entries.map(([name, one]) => measure(name, one))));
+    if (deck.features.craft !== undefined || deck.features.craft_v5 !== undefined) made.push(h("p.soft", null, `craft ${two(deck.features.craft)} of 5, craft-v5 ${two(deck.features.craft_v5)} of 5${counts.length ? `: ${counts.map(([name, n]) => `${name.replaceAll("_", " ")} ${said(n)}`).join(", ")}` : ""}`));
     return made.length ? h("div", null, ...made) : null;
   }
 
@@ -313,7 +504,8 @@
   function replyFacts() {
     const usage = deck.usage;
     return [["finish", deck.truncated ? "length: cut off at the token limit" : deck.finish || "none"], ["tokens", usage.completion_tokens === undefined ? "unknown" : `${usage.prompt_tokens ?? 0} in, ${usage.completion_tokens} out${usage.reasoning_tokens ? ` (${usage.reasoning_tokens} reasoning)` : ""}`],
-      usage.cost !== undefined && ["cost", `$${Number(usage.cost).toFixed(4)}`], deck.took && ["time", `${Number(deck.took).toFixed(1)} s`]].filter(Boolean);
+      usage.cost !== undefined && ["cost", `$${Number(usage.cost).toFixed(4)}`], deck.took && ["time", `${Number(deck.took).toFixed(1)} s`],
+      deck.slides.length > 0 && ["open it with clicks", h("code", null, `jq -c 'select(.id == "${deck.id}")' ${deck.model.folder}/scores.jsonl | bin/deck-build --run ${deck.model.folder} > /dev/null; python3 -m http.server -b 127.0.0.1 -d ${deck.model.folder}`)]].filter(Boolean);
   }
 
   function pictures() {
@@ -327,20 +519,60 @@
     return panel("Pictures", facts(deck.pictures.map((item) => [item.query || "", h("span", null, item.provider || "unknown", item.attribution && ", ", credit(item.attribution), item.fallback && `; ${said(item.fallback)}`)])));
   }
 
-  // The same request, all models
+  // The same request, all models; slides with one number stand in one row
 
   function sides() {
-    const decks = siblings.get(deck.prompt);
-    return h("div.sides", null, h("p", { dir: "auto" }, deck.request.text), h("div.columns", { "--n": decks.length }, ...decks.map((row) => h("div", null,
-      h("header", null, who(row), points(row)), faultLine(row), row.truncated && h("div.tags", null, h("span.cut", null, "truncated")),
-      ...row.slides.map((one, index) => shot(row, one, "full", () => { choose(row); open(row, index); })),
-      !row.slides.length && (row.markdown || row.reply) && h("pre.reply.whole", { dir: "auto" }, (row.markdown || row.reply).slice(0, 3000))))));
+    const decks = siblings.get(deck.prompt).filter((row) => ours(row) || row === deck);
+    const most = Math.max(...decks.map((row) => row.slides.length));
+    const wrote = (row) => !row.slides.length && h("pre.reply.whole", { dir: "auto" }, (row.markdown || row.reply || "").slice(0, 3000));
+    const cells = decks.map((row) => h("header", null, who(row), points(row), faultLine(row), row.truncated && h("div.tags", null, h("span.cut", null, "truncated")), wrote(row)));
+    for (let index = 0; index < most; index += 1) {
+      for (const row of decks) cells.push(row.slides[index] ? shot(row, row.slides[index], "full", () => { choose(row); open(row, index); }) : h("span"));
+    }
+    return h("div.sides", null, h("details", { open: innerWidth > 640 }, h("summary", null, "Request"), h("p", { dir: "auto" }, deck.request.text)), h("div.columns", { "--n": decks.length }, ...cells));
+  }
+
+  // The difference of two decks' markdown
+
+  const wrote = (row) => (row.markdown ?? row.reply ?? "").split("\n");
+
+  function difference() {
+    if (!other || other === deck || other.prompt !== deck.prompt) other = others().find(ours) || others()[0];
+    const [a, b] = [wrote(deck), wrote(other)];
+    const found = diff(a, b);
+    const count = (kind) => { const n = found.filter(([one]) => one === kind).length; return `${n} line${n === 1 ? "" : "s"}`; };
+    const choice = h("select", { "aria-label": "Compared with", onchange: (event) => { other = others()[event.target.value]; show(); } },
+      ...others().map((row, at) => h("option", { value: at, selected: row === other }, `${row.model.label}${row.id === row.prompt ? "" : ` ${row.id}`}`)));
+    return h("div.sides", null,
+      h("p.soft", null, `The same: ${count("=")}. Only at the left: ${count("-")}. Only at the right: ${count("+")}.`),
+      h("div.two", null, who(deck), h("div", null, choice)), h("div.lines.diff", { tabindex: 0, role: "region", "aria-label": "Difference" }, folded(beside(found), a, b)));
+  }
+
+  /** The rows of a difference; long stretches without one are folded. */
+  function folded(rows, a, b) {
+    const line = ([i, j, equal]) => h(equal ? "div" : "div.changed", null, ...[[i, a, "gone"], [j, b, "come"]].flatMap(([at, lines, word]) =>
+      [h("span", null, at === null ? "" : String(at + 1)), h(equal || at === null ? "span" : `span.${word}`, { dir: "auto" }, at === null ? "" : lines[at] || " ")]));
+    const made = [];
+    for (let from = 0; from < rows.length;) {
+      let to = from;
+      while (to < rows.length && rows[to][2] === rows[from][2]) to += 1;
+      const part = rows.slice(from, to);
+      if (!part[0][2] || part.length < 9) made.push(...part.map(line));
+      else {
+        const hidden = part.slice(3, -3);
+        const more = h("button.more", { type: "button", onclick: () => more.replaceWith(...hidden.map(line)) }, `${hidden.length} lines that are the same`);
+        made.push(...part.slice(0, 3).map(line), more, ...part.slice(-3).map(line));
+      }
+      from = to;
+    }
+    return made;
   }
 
   detail.addEventListener("close", () => {
-    history.replaceState(null, "", "#decks");
     if (deck && shown.includes(deck)) choose(deck, true);
     deck = null;
+    view = "one";
+    address();
   });
 
   // Keys
@@ -355,11 +587,16 @@
     }
     if ($("help").open) return;
     const listed = event.target.closest && event.target.closest(".deck");
-    const actions = detail.open
-      ? { j: () => move(1), k: () => move(-1), ArrowRight: () => turn(slide + 1), ArrowLeft: () => turn(slide - 1), Home: () => turn(0), End: () => turn(Infinity), c: () => siblings.get(deck.prompt).length > 1 && toggle(), "?": () => $("help").showModal() }
-      : { j: () => step(1), k: () => step(-1), "/": () => $("search").focus(), "?": () => $("help").showModal(),
-          c: () => current && siblings.get(current.prompt).length > 1 && (deck = current, beside = true, show()),
-          ...(listed && { ArrowDown: () => step(1), ArrowUp: () => step(-1), ArrowRight: () => slideFilm(1), ArrowLeft: () => slideFilm(-1), Enter: () => open(current) }) };
+    const turns = { ArrowRight: () => turn(slide + 1), ArrowLeft: () => turn(slide - 1), Home: () => turn(0), End: () => turn(Infinity) };
+    const several = deck && others().length > 0;
+    const onButton = /^(BUTTON|SUMMARY|A)$/.test(event.target.tagName);
+    const actions = large.open
+      ? { ...turns, PageDown: turns.ArrowRight, PageUp: turns.ArrowLeft, f: () => large.close(), ...(!onButton && { " ": turns.ArrowRight }) }
+      : detail.open
+        ? { ...turns, j: () => move(1), k: () => move(-1), f: () => deck.slides.length && look("show"), c: () => several && toggle("beside"), d: () => several && toggle("diff"), "?": () => $("help").showModal() }
+        : { j: () => step(1), k: () => step(-1), "/": () => $("search").focus(), "?": () => $("help").showModal(),
+            c: () => current && siblings.get(current.prompt).length > 1 && open(current, 0, "beside"), d: () => current && siblings.get(current.prompt).length > 1 && open(current, 0, "diff"),
+            ...(listed && !onButton && { ArrowDown: () => step(1), ArrowUp: () => step(-1), ArrowRight: () => slideFilm(1), ArrowLeft: () => slideFilm(-1), Enter: () => open(current) }) };
     if (Object.hasOwn(actions, event.key)) { event.preventDefault(); actions[event.key](); }
   });
   function slideFilm(by) { const strip = current && current.node.querySelector(".film"); if (strip) strip.scrollLeft += by * 198; }
@@ -368,13 +605,49 @@
   $("filters-open").addEventListener("click", () => $("filters-open").setAttribute("aria-expanded", String(document.querySelector(".filters").classList.toggle("open"))));
   $("clear").addEventListener("click", clear);
   let waiting = 0;
-  $("search").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(() => { state.search = $("search").value; apply(); }, 90); });
+  $("search").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(() => change({ q: $("search").value }, Boolean(state.q)), 90); });
   for (const button of document.querySelectorAll("[data-class]")) button.addEventListener("click", () => {
-    clear();
-    state.class = $("f-class").value = button.dataset.class;
-    apply();
+    $("search").value = "";
+    change({ ...empty, sort: state.sort, class: button.dataset.class });
     $("decks").scrollIntoView();
   });
+
+  // The page's own sections, without a word in the address, where the filters are.
+  for (const link of document.querySelectorAll('.top a')) link.addEventListener("click", (event) => {
+    event.preventDefault();
+    document.querySelector(link.getAttribute("href")).scrollIntoView();
+  });
+
+  // Files for other tools
+
+  function save(name, kind, text) {
+    const url = URL.createObjectURL(new Blob([text], { type: `${kind};charset=utf-8` }));
+    h("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  }
+
+  /** A cell of CSV (RFC 4180); what a spreadsheet would take for a formula is made text. */
+  function cell(value) {
+    if (value === null || value === undefined) return "";
+    if (typeof value === "number" || typeof value === "boolean") return String(value);
+    const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  }
+
+  function csv() {
+    const columns = {
+      model: (row) => row.model.label, id: (row) => row.id, prompt: (row) => row.prompt, domain, theme, status: (row) => row.status,
+      fault: (row) => row.fault?.class, fault_kind: (row) => row.fault?.kind, truncated: (row) => row.truncated, slides: (row) => row.slides.length,
+      overall: (row) => row.overall, judge_only: (row) => row.judge_only, ...Object.fromEntries(data.dimensions.map(([name]) => [name, (row) => row.dimensions[name]])),
+      checklist: (row) => row.checklist, craft: (row) => row.features.craft, craft_v5: (row) => row.features.craft_v5,
+      tokens_in: (row) => row.usage.prompt_tokens, tokens_out: (row) => row.usage.completion_tokens, cost_usd: (row) => row.usage.cost, seconds: (row) => row.took,
+    };
+    const lines = [Object.keys(columns), ...shown.map((row) => Object.values(columns).map((value) => value(row)))];
+    return `${lines.map((line) => line.map(cell).join(",")).join("\r\n")}\r\n`;
+  }
+  for (const id of ["save-decks", "save-tables"]) $(id).hidden = false;
+  $("save-decks").addEventListener("click", () => save("decks.csv", "text/csv", csv()));
+  $("save-tables").addEventListener("click", () => save("tables.md", "text/markdown", data.markdown));
 
   // Light or dark: as the system says, until the button says otherwise. Storage may be closed to a page from disk.
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -391,10 +664,7 @@
   paint();
   rows.forEach(shell);
   fillSelects();
-  apply();
-  const linked = location.hash.slice(1).split("/").map(decodeURIComponent);
-  const wanted = linked.length === 2 && rows.find((row) => row.model.name === linked[0] && row.id === linked[1]);
-  if (wanted) { choose(wanted); open(wanted); }
+  restore();
   // For the browser test: milliseconds until the page answers.
   requestAnimationFrame(() => setTimeout(() => { document.documentElement.dataset.ready = String(Math.round(performance.now())); }));
 })();

@@ -7,7 +7,17 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.judging import scoring
-from decksmith.results import claims, report, stats, tables
+from decksmith.results import (
+    claims,
+    report,
+    report_data,
+    report_origin,
+    report_pictures,
+    report_words,
+    stats,
+    tables,
+    text,
+)
 from decksmith.results.plots import plots
 from decksmith.results.runs import load
 from decksmith.results.summary import summarize
@@ -408,7 +418,7 @@ def small(tmp_path_factory):
 
 def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp_path):
     runs = load([small / "one", small / "two"])
-    first = report.page(tmp_path / "r", runs)
+    _, first = report.page(tmp_path / "r", runs)
     before = digests(tmp_path / "r")
     assert "How the models were asked" in (tmp_path / "r" / "index.html").read_text()
     assert first["decks"] == 12 and first["pictures"] > 20 and first["lost"] == 0
@@ -417,7 +427,7 @@ def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp
         == len(list((tmp_path / "r").glob("img/full/*")))
         == len(list((tmp_path / "r").glob("img/thumb/*")))
     )
-    assert report.page(tmp_path / "r", runs)["made"] == 0
+    assert report.page(tmp_path / "r", runs)[1]["made"] == 0
     assert digests(tmp_path / "r") == before
 
     slides = [
@@ -434,7 +444,7 @@ def test_a_page_is_the_same_twice_and_only_what_changed_is_made_again(small, tmp
     old = path.read_bytes()
     synthetic.slide(path, 2, "Another title", "seriph", "again")
     try:
-        assert report.page(tmp_path / "r", runs)["made"] == 1
+        assert report.page(tmp_path / "r", runs)[1]["made"] == 1
         assert len(list((tmp_path / "r").glob("img/full/*"))) == first["made"], (
             "the old picture is gone"
         )
@@ -452,7 +462,7 @@ def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, 
         "../../../../../../etc/hostname",
     )
     row["messages"][-1]["content"] = "</script><!-- <script> \ud800 \u2028"
-    done = report.page(tmp_path, runs)
+    _, done = report.page(tmp_path, runs)
     html = (tmp_path / "index.html").read_text()
     data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
     shown = next(one for one in json.loads(data)["rows"] if one["id"] == row["id"])
@@ -478,8 +488,100 @@ def test_the_policy_allows_exactly_the_page_s_own_script_and_style(small, tmp_pa
 
 def test_every_failure_class_of_the_records_keeps_its_name_on_the_page(small):
     records = [record for _, record in stream.records(small / "one" / "scores.jsonl")]
-    rows = report._data(load([small / "one"]), {})["rows"]
+    runs = load([small / "one"])
+    data = report_data.data(runs, report_pictures.Pictures({}), claims.compare(runs))
+    rows = data["rows"]
     assert [row["fault"] and row["fault"]["class"] for row in rows] == [
         record["score"]["fault"] and record["score"]["fault"]["class"] for record in records
     ]
     assert all(row["reply"] is not None for row in rows if not row["slides"])
+
+
+def test_the_page_begins_with_what_may_be_said_its_n_and_what_nobody_looked_at(small, tmp_path):
+    runs = load([small / "one", small / "two"])
+    page, _ = report.page(tmp_path, runs)
+    html = page.read_text().split("<body>")[1]
+    (sentence,) = claims.compare(runs)["headlines"]
+    assert html.index(sentence) < html.index("No vision model and no") < html.index("<article")
+    assert "6 prompts" in html.split("<h1")[0]
+    alone, _ = report.page(tmp_path / "alone", load([small / "one"]))
+    value = text.interval(runs[0]["summary"]["means"]["floor"]["overall"])
+    title = alone.read_text().split("<h1>")[1].split("</h1>")[0]
+    assert f"one: {value} of 5 on " in title and "beats" not in title
+
+
+def test_of_many_models_the_page_begins_with_the_ranks_and_sentences_about_people_s_decks_come_last(
+    small, tmp_path
+):
+    runs = load([small / "one", small / "two"])
+    third, fourth = (
+        load([synthetic.run(tmp_path / name, name, 0.7, 6)])[0] for name in ("aaa", "four")
+    )
+    third["summary"]["model"]["files"] = "data/reference/"
+    runs = [{**run, "order": order} for order, run in enumerate([third, *runs])]
+    said = report._headline(runs, claims.compare(runs))
+    assert [("aaa" in line) for _, line in said["headlines"]] == [False, True, True]
+    runs.append({**fourth, "order": 3})
+    compared = claims.compare(runs)
+    said = report._headline(runs, compared)
+    assert said["headlines"] == [(True, claims.ranked(compared))] and len(said["others"]) == 6
+
+
+def test_one_file_holds_every_picture_and_plot_and_asks_for_nothing_else(small, tmp_path):
+    page, done = report.page(tmp_path, load([small / "one"]), single=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"] and done["lost"] == 0
+    html = page.read_text()
+    inside = json.loads(html.split('id="inside">')[1].split("</script>")[0])
+    data = json.loads(html.split('id="data">')[1].split("</script>")[0])
+    named = {slide["img"] for row in data["rows"] for slide in row["slides"]}
+    assert named == set(inside) and all(
+        uri.startswith("data:image/webp;") for uri in inside.values()
+    )
+    assert "img-src data:;" in html and 'src="plots/' not in html and 'src="img/' not in html
+
+
+def test_the_page_says_who_made_its_numbers_when_and_by_which_command_and_no_path_of_here(tmp_path):
+    folder = synthetic.run(tmp_path / "results/runs/one/offline", "one", 0.6, 3)
+    (run,) = load([folder])
+    ((label, facts),) = report_origin.origin([run])
+    facts = dict(facts)
+    assert label == "one"
+    assert facts["command"] == "make baseline MODEL=one PROTOCOL=offline"
+    assert facts["folder"] == "results/runs/one/offline"
+    assert facts["when"] == "2026-01-01 10:00 to 10:00 UTC"
+    assert run["protocol"]["hash"] in facts["protocol"]
+    page, _ = report.page(tmp_path / "page", [run])
+    assert str(tmp_path) not in page.read_text()
+
+
+def test_every_measure_of_the_judge_has_a_unit_and_a_sentence_and_pages_of_the_docs_exist():
+    from decksmith.judging import offline
+
+    for name in offline.MEASURES:
+        sentence = report_words.sentence(name)
+        assert sentence[0].isupper() and sentence.endswith("."), name
+        share = "hare of" in sentence or name in report_words.UNITS
+        assert share or report_words.UNITS.get(name, report_words.SHARE) == report_words.SHARE
+    assert set(report_words.UNITS) <= set(offline.MEASURES)
+    for word in report_words.WORDS:
+        file, _, section = word.page.partition("#")
+        titles = [
+            line.lstrip("# ").lower().replace(" ", "-")
+            for line in (cli.ROOT / "docs" / file).read_text().splitlines()
+            if line.startswith("#")
+        ]
+        assert not section or section in titles, word.page
+
+
+def test_what_the_judge_said_of_slides_and_what_the_model_thought_reach_the_page(small):
+    (run,) = load([small / "two"])
+    record = next(one for one in run["records"] if (one.get("judge") or {}).get("scores"))
+    record["judge"] |= {
+        "evidence": {"design": [{"slide": 2, "seen": "a chart without axes"}]},
+        "observations": [{"seen": "text_cut_off", "slide": 3}],
+    }
+    data = report_data.data([run], report_pictures.Pictures({}), claims.compare([run]))
+    row = next(one for one in data["rows"] if one["id"] == record["id"])
+    assert row["evidence"]["design"][0]["slide"] == 2 and row["observations"][0]["slide"] == 3
+    assert row["reasoning"] == "Outline first."
+    assert data["measures"]["contrast"] == [": 1", report_words.sentence("contrast")]

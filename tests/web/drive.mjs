@@ -6,10 +6,10 @@
 //
 // REPORT is index.html or its folder. The browser is the renderer's; playwright-core comes from tests/node_modules (PLAYWRIGHT names
 // another folder that has it in its node_modules).
-import { mkdirSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
-import { start } from "./browser.mjs";
+import { axe as auditor, start } from "./browser.mjs";
 
 const [mode, target, out] = process.argv.slice(2);
 if (!["check", "screenshot", "shots"].includes(mode) || !target || (!out && mode !== "check")) {
@@ -65,6 +65,11 @@ async function shots(folder) {
     await shoot(page, at(`${scheme}-deck`));
     await page.keyboard.press("c");
     await shoot(page, at(`${scheme}-beside`));
+    await page.keyboard.press("d");
+    await shoot(page, at(`${scheme}-difference`));
+    await page.keyboard.press("Escape");
+    await page.evaluate(() => { for (const fold of document.querySelectorAll(".fold")) fold.open = true; document.getElementById("words").scrollIntoView(); });
+    await shoot(page, at(`${scheme}-words`));
     await page.context().close();
   }
   const page = await visit({ width: 390, height: 844, scale: 2 });
@@ -75,6 +80,11 @@ async function shots(folder) {
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");
   await shoot(page, at("phone-deck"));
+  await page.keyboard.press("d");
+  await shoot(page, at("phone-difference"));
+  await page.keyboard.press("Escape");
+  await page.evaluate(() => document.getElementById("plots").scrollIntoView());
+  await shoot(page, at("phone-plots"));
   await page.context().close();
 }
 
@@ -82,12 +92,99 @@ const rows = (page) => page.evaluate(() => JSON.parse(document.getElementById("d
 const ids = (page) => page.evaluate(() => [...document.querySelectorAll(".deck")].map((node) => `${node.row.run} ${node.row.id}`));
 const expect = (what, is, want) => { if (JSON.stringify(is) !== JSON.stringify(want)) trouble.push(`${what}: ${JSON.stringify(is)?.slice(0, 300)} instead of ${JSON.stringify(want)?.slice(0, 300)}`); };
 
+async function audit(page, name) {
+  if (!(await page.evaluate(() => Boolean(window.axe)))) await page.evaluate(auditor);
+  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"], iframes: false }));
+  for (const violation of found.violations.filter((one) => ["serious", "critical"].includes(one.impact))) {
+    trouble.push(`axe, ${name}: ${violation.id} at ${violation.nodes.slice(0, 3).map((node) => `${node.target} (${node.any[0]?.message ?? ""})`).join("; ")}`);
+  }
+}
+
+/** What the browser would write to the disk when a button is clicked. */
+async function saved(page, button) {
+  const [download] = await Promise.all([page.waitForEvent("download"), page.click(button)]);
+  return { name: download.suggestedFilename(), text: readFileSync(await download.path(), "utf8") };
+}
+
+// Several models: what stands together, how far apart they are, what the address holds, and the way back
+async function several(all) {
+  const page = await visit();
+  const hash = () => page.evaluate(() => decodeURIComponent(location.hash));
+  const settle = (text) => page.waitForFunction((wanted) => decodeURIComponent(location.hash).includes(wanted), text);
+  const groups = () => page.evaluate(() => [...document.querySelectorAll(".asked")].map((node) => node.querySelector("code").textContent));
+  expect("each request stands once above its decks", await groups(), [...new Set(all.map((row) => row.id))]);
+  expect("and below it are its decks", await page.evaluate(() => [...document.querySelectorAll(".asked")].every((node) =>
+    node.nextElementSibling.row.prompt === node.querySelector("code").textContent)), true);
+
+  const score = (id, run) => all.find((row) => row.id === id && row.run === run)?.overall;
+  await page.selectOption("#sort", "a");
+  const order = (await groups()).map((id) => (typeof score(id, 0) === "number" && typeof score(id, 1) === "number" ? score(id, 0) - score(id, 1) : null));
+  const far = order.filter((value) => value !== null);
+  expect("sorted by the difference, unscored last", order, [...far.toSorted((x, y) => y - x), ...order.filter((value) => value === null)]);
+  expect("the sort is in the address", await hash(), "#sort=a");
+  await page.selectOption("#f-status", "rendered");
+  expect("and the filter", await hash(), "#status=rendered&sort=a");
+  const listed = await ids(page);
+
+  await page.locator(".asked button").first().click();
+  await settle("view=beside");
+  await page.keyboard.press("d");
+  await settle("view=diff");
+  expect("the difference has lines of both", await page.evaluate(() => [document.querySelectorAll(".diff .gone").length > 0, document.querySelectorAll(".diff .come").length > 0]), [true, true]);
+  const more = page.locator(".diff .more").first();
+  if (await more.count()) {
+    const before = await page.locator(".diff > div").count();
+    await more.click();
+    expect("equal lines unfold", (await page.locator(".diff > div").count()) > before, true);
+  }
+  await audit(page, "difference");
+  await page.click("#one");
+  await page.keyboard.press("ArrowRight");
+  await settle("slide=2");
+  const there = await hash();
+  await page.keyboard.press("f");
+  await settle("view=show");
+  await page.keyboard.press(" ");
+  expect("space goes on, enlarged", [await page.textContent("#large-place"), await page.evaluate(() => document.getElementById("show").open)], ["3 of 7", true]);
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => !document.getElementById("show").open && document.getElementById("detail").open);
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => !location.hash.includes("deck="));
+  expect("closed, the list's state stays", await hash(), "#status=rendered&sort=a");
+  for (let n = 0; n < 12 && !(await hash()).includes("view=beside"); n += 1) await page.goBack();
+  expect("back opens what was open", await page.locator(".columns > header").count() > 1, true);
+  while ((await hash()).includes("deck=")) await page.goBack();
+  await page.waitForFunction(() => !document.getElementById("detail").open);
+  expect("and before it the list", await ids(page), listed);
+  await page.goBack();
+  await page.waitForFunction(() => document.getElementById("f-status").value === "");
+  expect("back undoes the filter", await page.textContent("#count"), `${all.length} decks`);
+  await page.goForward();
+  await page.waitForFunction(() => document.getElementById("f-status").value === "rendered");
+  const table = await saved(page, "#save-decks");
+  expect("CSV has a line for each deck listed", [table.name, table.text.trim().split("\r\n").length], ["decks.csv", listed.length + 1]);
+  expect("and names its columns", table.text.split("\r\n")[0].startsWith("model,id,prompt,domain,theme,status,fault,"), true);
+  expect("the tables are saved as markdown", (await saved(page, "#save-tables")).text.includes("**Scores**"), true);
+  await page.context().close();
+
+  const sent = await visit({ hash: there });
+  expect("an address opens the same slide", await sent.evaluate(() => [...document.querySelectorAll("#film .shot")].findIndex((node) => node.getAttribute("aria-current") === "true")), 1);
+  const remarks = () => sent.locator("#remarks").textContent();
+  expect("with what the judge said of it", (await remarks()).startsWith("Design "), true);
+  await sent.keyboard.press("ArrowRight");
+  expect("and saw on the next", (await remarks()).includes("text cut off"), true);
+  expect("and the model's thought", await sent.evaluate(() => document.querySelector("#detail .panels").textContent.includes("Outline first.")), true);
+  await sent.context().close();
+}
+
 async function check() {
   const page = await visit();
   const all = await rows(page);
   const ready = Number(await page.evaluate(() => document.documentElement.dataset.ready));
   const title = await page.title();
   expect("decks listed", (await ids(page)).length, all.length);
+
+  if (all.length < 100) await audit(page, "page");
 
   // Filter, search, sort
   await page.selectOption("#f-status", "failed");
@@ -141,12 +238,13 @@ async function check() {
   await page.keyboard.press("ArrowLeft");
   expect("arrows turn slides", await current(), 1);
   expect("the slide's own lines are marked", await page.evaluate(() => document.querySelectorAll("#lines .here").length > 0), true);
-  expect("full picture", await page.evaluate(async () => { const image = document.getElementById("picture"); await image.decode(); return image.naturalWidth; }), 980);
+  expect("full picture", await page.evaluate(async () => { const image = document.getElementById("picture"); await image.decode(); return image.naturalWidth; }), file.endsWith("report.html") ? 560 : 980);
+  if (all.length < 100) await audit(page, "a deck");
   await page.keyboard.press("j");
   expect("j moves on inside", await head(), listed[2].split(" ")[1]);
   if (await page.locator("#beside").count()) {
     await page.keyboard.press("c");
-    expect("side by side shows every model", await page.locator(".columns > div").count(), all.filter((row) => row.id === listed[2].split(" ")[1]).length);
+    expect("side by side shows every model", await page.locator(".columns > header").count(), all.filter((row) => row.id === listed[2].split(" ")[1]).length);
   }
   await page.keyboard.press("Escape");
   expect("escape closes", await page.evaluate(() => document.getElementById("detail").open), false);
@@ -205,6 +303,12 @@ async function check() {
   });
   await page.context().close();
 
+  if (all.length < 100) {
+    const dark = await visit({ scheme: "dark" });
+    await audit(dark, "dark page");
+    await dark.context().close();
+    if (new Set(all.map((row) => row.run)).size === 2) await several(all);
+  }
   const phone = await visit({ width: 390, height: 844 });
   expect("a phone does not scroll sideways", await phone.evaluate(() => document.documentElement.scrollWidth), 390);
   await phone.context().close();
@@ -217,7 +321,7 @@ try {
   if (mode === "screenshot") {
     // The summary card row on top, then the list of decks: what a reader of the README should see.
     const page = await visit({ width: 1440, height: 1240, scale: 1.5 });
-    await page.evaluate(() => { for (const id of ["comparison", "plots"]) document.getElementById(id).hidden = true; });
+    await page.evaluate(() => { for (const id of ["comparison", "plots", "words"]) document.getElementById(id).hidden = true; });
     await page.waitForTimeout(200);
     await shoot(page, out);
     // What the picture says, for a test that compares it with the page of today (tests/results/test_picture.py).

@@ -258,7 +258,7 @@ def record(folder, model, skill, index, slides_too=True):
     fault = FAULTS[dice.randrange(len(FAULTS))] if dice.random() > skill else None
     hostile = HOSTILE[index % len(HOSTILE)] if index % 5 == 0 else ""
     cut = index % 11 == 4
-    text = deck(topic, titles, theme, hostile)
+    text = deck(topic, titles, theme, hostile).replace("A short talk", f"A talk of {model}")
     row["gen"] = {
         "text": "```markdown\n" + text + "```",
         "reasoning": "Outline first.",
@@ -398,6 +398,10 @@ def record(folder, model, skill, index, slides_too=True):
                     or "No overflow; smallest text 16 px; contrast at least 7.1; 3 kinds of layout.",
                     "coherence": "Opens with a cover, closes with a summary; no slide repeats another.",
                 },
+                "evidence": {
+                    "design": [{"slide": 2, "seen": hostile or "A chart without a scale."}]
+                },
+                "observations": [{"seen": "text_cut_off", "slide": 3}],
                 "checklist": [
                     {
                         "id": f"c{n}",

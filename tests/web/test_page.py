@@ -34,13 +34,13 @@ def drive(*words):
     )
 
 
-def made(folder, prompts, **how):
+def made(folder, prompts, single=False, **how):
     runs = [
         synthetic.run(folder / name, name, skill, prompts, **how)
         for name, skill in (("smol", 0.45), ("gpt-5.4", 0.9))
     ]
-    report.page(folder / "report", load(runs))
-    return folder / "report"
+    page, _ = report.page(folder / "report", load(runs), single=single)
+    return page
 
 
 def test_the_page_works_from_disk_shows_hostile_text_literally_and_asks_the_network_for_nothing(
@@ -52,6 +52,14 @@ def test_the_page_works_from_disk_shows_hostile_text_literally_and_asks_the_netw
     found = json.loads(done.stdout)
     assert (found["decks"], found["trouble"]) == (48, [])
     assert found["literal"] > 0
+
+
+def test_a_page_that_is_one_file_works_as_well_and_has_nothing_beside_it(tmp_path):
+    page = made(tmp_path, 12, single=True)
+    assert [path.name for path in page.parent.iterdir()] == ["report.html"]
+    done = drive("check", page)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["trouble"] == []
 
 
 def test_six_hundred_decks_work_too_and_the_time_until_the_page_answers_is_printed(

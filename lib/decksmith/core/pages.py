@@ -61,9 +61,9 @@ def faces() -> str:
     )
 
 
-def script(name: str) -> str:
-    """The script of a page, after what every page draws with (element.js)."""
-    return (WEB / "element.js").read_text() + (WEB / name).read_text()
+def script(*names: str) -> str:
+    """The script of a page, of one file or several, after what every page draws with (element.js)."""
+    return "".join((WEB / name).read_text() for name in ("element.js", *names))
 
 
 def policy(script: str, style: str, images: str) -> str:

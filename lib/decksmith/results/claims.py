@@ -83,13 +83,12 @@ def verdict(pair: Record) -> tuple[str, str]:
     it from separating.
     """
     a, b, found, on = pair["a"], pair["b"], pair["difference"], pair.get("on", "")
-    n = found["n"]
-    if n < stats.FEWEST or found["lo"] is None:
-        shared = f"{n} shared prompt{'' if n == 1 else 's'}, at least {stats.FEWEST} are needed"
-        shown = f"; difference {text.figure(found['mean'])}" if n else ""
-        return "inconclusive", f"{a} and {b}: inconclusive{on} ({shared}{shown})"
+    if _too_few(found):
+        shown = f"; difference {text.figure(found['mean'])}" if found["n"] else ""
+        why = undecided(pair)[0]
+        return "inconclusive", f"{a} and {b}: inconclusive{on} ({why}{shown})"
     shown = text.interval(found)
-    if doubts := _doubts(pair):
+    if doubts := undecided(pair):
         why = " and ".join(doubts)
         return (
             "inconclusive",
@@ -108,9 +107,17 @@ def _separated(found: Record) -> bool:
     return not found["lo"] <= 0 <= found["hi"]
 
 
-def _doubts(pair: Record) -> list[str]:
-    """What keeps a pair from saying anything, one clause each."""
+def _too_few(found: Record) -> bool:
+    """Whether a difference rests on too few prompts for an interval."""
+    return found["n"] < stats.FEWEST or found["lo"] is None
+
+
+def undecided(pair: Record) -> list[str]:
+    """What keeps a pair from saying anything, one clause each; [] where it says something."""
     found, bounds = pair["difference"], pair.get("bounds")
+    if _too_few(found):
+        n = found["n"]
+        return [f"{n} shared prompt{'s' * (n != 1)}, at least {stats.FEWEST} are needed"]
     separated = _separated(found)
     doubts = [pair["cut"]] if pair.get("cut") else []
     doubts += pair.get("doubts", [])
@@ -152,14 +159,14 @@ def turned(found: Record) -> Record:
 
 def difference(
     compared: Record, a: str, b: str, accounting: str, measure: str
-) -> tuple[Record | None, str | None]:
-    """The difference `a` minus `b` with its verdict, `(None, None)` when the two have nothing to compare."""
+) -> tuple[Record | None, Record | None]:
+    """The difference `a` minus `b` with its pair, `(None, None)` when the two have nothing to compare."""
     for pair in compared["pairs"]:
         same = (pair["accounting"], pair["measure"]) == (accounting, measure)
         if same and (pair["a"], pair["b"]) == (a, b):
-            return pair["difference"], pair["verdict"]
+            return pair["difference"], pair
         if same and (pair["a"], pair["b"]) == (b, a):
-            return turned(pair["difference"]), pair["verdict"]
+            return turned(pair["difference"]), pair
     return None, None
 
 

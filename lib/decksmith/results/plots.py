@@ -6,6 +6,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,26 @@ from decksmith.results.runs import caption, measures, titles
 
 Tone = dict[str, str]  # colors by what they are for
 Point = tuple[float, float]
+# Inches. A plot is as wide as a phone's screen or a column of a page, so that its type is of one
+# size in all of them and nobody has to enlarge it.
+WIDTH, LEFT, BARS, LINE = 4.2, 0.12, 2.62, 0.19
+TITLE, TEXT, NOTE = 12.5, 9.5, 9  # points
 
 INKS = {
-    "light": {"ink": "#1f2328", "soft": "#6a7078", "line": "#e3e1db", "paper": "#ffffff"},
-    "dark": {"ink": "#e8e6e1", "soft": "#9aa0a8", "line": "#34383e", "paper": "none"},
+    "light": {
+        "ink": "#1f2328",
+        "soft": "#5f656d",
+        "line": "#e3e1db",
+        "paper": "#ffffff",
+        "halo": "#ffffff",
+    },
+    "dark": {
+        "ink": "#e8e6e1",
+        "soft": "#9aa0a8",
+        "line": "#34383e",
+        "paper": "none",
+        "halo": "#1a1d21",
+    },
 }
 
 
@@ -36,7 +53,7 @@ def style(ink: str = "light") -> Iterator[tuple[Any, Tone]]:
     tone = INKS[ink]
     with pyplot.rc_context(
         {
-            "font.family": ["Deck", "DejaVu Sans"],
+            "font.family": REGULAR["family"],
             "font.size": 10,
             "svg.hashsalt": "decksmith",
             "svg.fonttype": "path",
@@ -88,7 +105,7 @@ def plots(
     files = []
     for name, plot in kinds.items():
         draw = partial(plot, runs=runs, compared=compared)
-        files += each_form(out, name, draw, formats, inks)
+        files += each_form(out, name, draw, formats, inks, tight=False)
     return files
 
 
@@ -110,7 +127,8 @@ def loss(
     held = [(line["step"], line["val_loss"]) for line in lines if "val_loss" in line]
     if not steps:
         return []
-    return each_form(out, "loss", partial(_plot_loss, steps=steps, held=held), formats, inks)
+    draw = partial(_plot_loss, steps=steps, held=held)
+    return each_form(out, "loss", draw, formats, inks, tight=False)
 
 
 def each_form(
@@ -119,18 +137,20 @@ def each_form(
     draw: Callable[[Any, Tone], Any],
     formats: Sequence[str],
     inks: Sequence[str],
+    tight: bool = True,
 ) -> list[str]:
-    """Draw one figure in each ink and form; returns the file names, none when there is nothing to draw."""
+    """Draw one figure in each ink and form; returns the file names, none when there is nothing to draw.
+
+    tight: cut off empty margins; otherwise the file is as wide as the figure.
+    """
+    edges: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.15} if tight else {}
     names = []
     for ink in inks:
         with style(ink) as (pyplot, tone):
             figure = draw(pyplot, tone)
             for form in formats if figure else ():
                 file = f"{name}{'' if ink == 'light' else '-' + ink}.{form}"
-                stream.write(
-                    Path(out) / file,
-                    drawn(figure, form, dpi=200, bbox_inches="tight", pad_inches=0.15),
-                )
+                stream.write(Path(out) / file, drawn(figure, form, dpi=240, **edges))
                 names.append(file)
             pyplot.close(figure)
     return names
@@ -162,60 +182,55 @@ def _fonts() -> Any:
     return folder  # kept until the process ends: matplotlib reads the files late
 
 
+REGULAR = {"family": ["Deck", "DejaVu Sans"]}
 BOLD = {"family": ["Deck Bold", "DejaVu Sans"]}
 
 
-def _plot_loss(pyplot: Any, tone: Tone, *, steps: list[Point], held: list[Point]) -> Any:
-    running, smooth = steps[0][1], []
-    for _, value in steps:
-        running = 0.9 * running + 0.1 * value
-        smooth.append(running)
-    figure, axes = pyplot.subplots(figsize=(8.4, 4.2))
-    axes.plot(
-        *zip(*steps, strict=True),
-        color="#8a8f98",
-        linewidth=0.8,
-        alpha=0.6,
-        label="train, each step",
-    )
-    axes.plot(
-        [step for step, _ in steps],
-        smooth,
-        color="#3d7ea6",
-        linewidth=2.2,
-        label="train, running mean",
-    )
-    if held:
-        axes.plot(
-            *zip(*held, strict=True),
-            color="#b5543c",
-            linewidth=1.6,
-            marker="o",
-            markersize=6,
-            label="validation",
-        )
-    axes.set_xlabel("step")
-    axes.grid(axis="y", color=tone["line"], linewidth=0.8)
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, loc="lower left", fontsize=9)  # a loss begins high
-    figure.subplots_adjust(left=0.07, right=0.97, bottom=0.13)
-    last = (
-        f" Validation: {held[0][1]:.3f} at step {held[0][0]}, {held[-1][1]:.3f} at step {held[-1][0]}."
-        if held
-        else ""
-    )
-    titled(
-        figure,
-        tone,
-        "Training loss",
-        f"Cross-entropy of the assistant's tokens, in nats.{last}",
-        0.75,
-    )
-    return figure
+# The frame of a plot: lines of text, below them the axes, below these notes
+
+
+@dataclass
+class Said:
+    """A line of text above the axes; `dot` is the color of a mark before it."""
+
+    text: str
+    size: float = TEXT
+    color: str = "ink"
+    bold: bool = False
+    dot: str | None = None
 
 
 def wrapped(label: str, width: int = 26) -> str:
     return "\n".join(textwrap.wrap(label, width)) or label
+
+
+def fitted(text: str, inches: float, size: float, bold: bool = False) -> list[str]:
+    """The lines of a text that is to be no wider than so many inches at so many points; a word longer than that is broken."""
+    lines = [""]
+    for word in text.split():
+        while word:
+            joined = f"{lines[-1]} {word}".strip()
+            if _inches(joined, size, bold) <= inches:
+                lines[-1], word = joined, ""
+            elif lines[-1]:
+                lines.append("")
+            else:
+                most = [k for k in range(1, len(word)) if _inches(word[:k], size, bold) <= inches]
+                cut = max(most, default=1)
+                lines[-1], word = word[:cut], word[cut:]
+                lines += [""] * bool(word)
+    return lines
+
+
+def _inches(text: str, size: float, bold: bool) -> float:
+    """How wide a line of text is drawn."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    family = (BOLD if bold else REGULAR)["family"]
+    font = FontProperties(family=family, size=size)
+    width, _, _ = text_to_path.get_text_width_height_descent(text, font, False)
+    return float(width) / 72
 
 
 def titled(figure: Any, tone: Tone, title: str, note: str, top: float) -> None:
@@ -229,10 +244,115 @@ def titled(figure: Any, tone: Tone, title: str, note: str, top: float) -> None:
     )
 
 
-def _scale(axes: Any, tone: Tone, axis: str = "x") -> None:
-    getattr(axes, f"set_{axis}lim")(1, 5)
-    getattr(axes, f"set_{axis}ticks")([1, 2, 3, 4, 5])
-    axes.grid(axis=axis, color=tone["line"], linewidth=0.8)
+def _sheet(
+    pyplot: Any, tone: Tone, said: Sequence[Said], body: float, notes: Sequence[str] = ()
+) -> tuple[Any, Any]:
+    """`(figure, axes)`: `said` above, axes of `body` inches in which y counts inches downwards, `notes` below."""
+    lines, top = [], 0.12
+    for line in said:
+        parts = _parts(line)
+        lines += [(top + LINE * row, line, part, row) for row, part in enumerate(parts)]
+        top += LINE * len(parts) + (0.08 if line.size == TITLE else 0.05)
+    ends = [part for note in notes for part in fitted(note, WIDTH - 2 * LEFT, NOTE)]
+    top, below = top + 0.14, 0.3 + LINE * len(ends) + 0.08 * bool(ends)
+    height = top + body + below
+    figure = pyplot.figure(figsize=(WIDTH, height))
+    for at, line, part, row in lines:
+        _write(figure, tone, 1 - at / height, line, part, row == 0)
+    for row, note in enumerate(reversed(ends)):
+        y = (0.08 + LINE * row) / height
+        figure.text(LEFT / WIDTH, y, note, size=NOTE, color=tone["soft"])
+    axes = figure.add_axes((LEFT / WIDTH, below / height, BARS / WIDTH, body / height))
+    axes.set_ylim(body, 0)
+    axes.set_yticks([])
+    axes.tick_params(labelsize=NOTE)
+    return figure, axes
+
+
+def _parts(line: Said) -> list[str]:
+    room = WIDTH - 2 * LEFT - 0.17 * bool(line.dot)
+    return fitted(line.text, room, line.size, line.bold)
+
+
+def _write(figure: Any, tone: Tone, y: float, line: Said, part: str, first: bool) -> None:
+    """Write a part of a line at a height of the figure, after its mark where it has one."""
+    from matplotlib.lines import Line2D
+
+    left, font = LEFT + 0.17 * bool(line.dot), BOLD if line.bold else {}
+    color = tone[line.color]
+    figure.text(left / WIDTH, y, part, size=line.size, color=color, va="top", **font)
+    if line.dot and first:
+        place = {"transform": figure.transFigure, "linestyle": "", "color": line.dot}
+        middle = y - 0.075 / figure.get_figheight()
+        figure.add_artist(Line2D([(LEFT + 0.05) / WIDTH], [middle], marker="o", ms=6.5, **place))
+
+
+def _legend(runs: list[Record]) -> list[Said]:
+    return [Said(run["label"], dot=run["color"]) for run in runs]
+
+
+def _beside(axes: Any, y: float, words: str, color: str, size: float = TEXT) -> None:
+    """Text at the right of the axes."""
+    place = axes.get_yaxis_transform()
+    axes.text(1 + 0.12 / BARS, y, words, va="center", size=size, color=color, transform=place)
+
+
+def _heading(axes: Any, tone: Tone, y: float, words: str) -> float:
+    """Bold lines of text within the axes, from the left, before whatever lies there; returns where they end."""
+    from matplotlib.patheffects import withStroke
+
+    place, room = axes.get_yaxis_transform(), WIDTH - 2 * LEFT
+    how = {"transform": place, "path_effects": [withStroke(linewidth=3, foreground=tone["halo"])]}
+    for part in fitted(words, room, TEXT, bold=True):
+        axes.text(0, y + LINE / 2, part, va="center", size=TEXT, **BOLD, **how)
+        y += LINE
+    return y
+
+
+# What a plot shows
+
+
+def _plot_loss(pyplot: Any, tone: Tone, *, steps: list[Point], held: list[Point]) -> Any:
+    running, smooth = steps[0][1], []
+    for step, value in steps:
+        running = 0.9 * running + 0.1 * value
+        smooth.append((step, running))
+    note = "Cross-entropy of the assistant's tokens, in nats."
+    if held:
+        (first, begun), (last, ended) = held[0], held[-1]
+        note += f" Validation: {begun:.3f} at step {first}, {ended:.3f} at step {last}."
+    lines: list[tuple[list[Point], str, dict[str, Any], str]] = [
+        (steps, "#8a8f98", {"linewidth": 0.8, "alpha": 0.6}, "train, each step"),
+        (smooth, "#3d7ea6", {"linewidth": 2.2}, "train, running mean"),
+    ]
+    if held:
+        dots = {"linewidth": 1.6, "marker": "o", "markersize": 5}
+        lines.append((held, "#b5543c", dots, "validation"))
+    said = [Said("Training loss", TITLE, bold=True), Said(note, NOTE, "soft")]
+    said += [Said(name, dot=color) for _, color, _, name in lines]
+    figure, axes = _sheet(pyplot, tone, said, 2.3, ["step"])
+    height = figure.get_figheight()
+    place = axes.get_position()
+    axes.set_position((0.42 / WIDTH, place.y0, 1 - 0.56 / WIDTH, 2.3 / height))
+    for points, color, how, _ in lines:
+        axes.plot(*zip(*points, strict=True), color=color, **how)
+    axes.yaxis.set_major_locator(_locator())
+    axes.xaxis.get_major_locator().set_params(integer=True, nbins=6)
+    axes.grid(axis="y", color=tone["line"], linewidth=0.8)
+    axes.set_ylim(0, 1.05 * max(value for points, *_ in lines for _, value in points))
+    return figure
+
+
+def _locator() -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(6)
+
+
+def _scale(axes: Any, tone: Tone) -> None:
+    axes.set_xlim(1, 5)
+    axes.set_xticks([1, 2, 3, 4, 5])
+    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
 
 
 def _bar_with_interval(
@@ -261,7 +381,7 @@ def _bar_with_interval(
             [value["mean"]],
             [y],
             "o",
-            markersize=7,
+            markersize=6.5,
             markerfacecolor=tone["paper"] if hollow and tone["paper"] != "none" else color,
             markeredgecolor=color,
             markeredgewidth=1.6,
@@ -272,53 +392,38 @@ def _bar_with_interval(
 
 
 def _plot_overall(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
+    """Both means of each run, models by name: the order of the means would read as a ranking."""
     empty = {"mean": None, "lo": None, "hi": None, "n": 0}
-    means = [
-        (run, *(run["summary"]["means"][a].get("overall", empty) for a in ("floor", "renderable")))
-        for run in runs
+    shown = (("floor", "floor", False), ("renderable", "rendered", True))
+    names = {run["label"]: fitted(run["label"], WIDTH - 2 * LEFT, TEXT, bold=True) for run in runs}
+    body = sum(0.92 + LINE * len(lines) for lines in names.values()) - 0.06
+    said = [
+        Said(titles(runs)["overall"], TITLE, bold=True),
+        Said(f"{caption(runs)}. 1 is the least, 5 the most.", NOTE, "soft"),
+        Said("Filled: floor. Hollow: rendered decks. Lines are 95 % intervals.", NOTE, "soft"),
+        *(Said(line) for line in _said(compared)),
     ]
-    means.reverse()  # by name from the top: the order of the means would read as a ranking
-    said = _said(compared)
-    top = 1.0 + 0.2 * len(said)
-    figure, axes = pyplot.subplots(figsize=(8.8, 0.5 + top + 0.95 * len(runs)))
-    for y, (run, floor, renderable) in enumerate(means):
-        _bar_with_interval(axes, y + 0.19, floor, run["color"], tone, 0.30)
-        _bar_with_interval(axes, y - 0.19, renderable, run["color"], tone, 0.30, hollow=True)
-        for offset, value, word in ((0.19, floor, "floor"), (-0.19, renderable, "rendered")):
-            axes.text(5.12, y + offset, word, va="center", size=9, color=tone["soft"])
-            axes.text(
-                5.78,
-                y + offset,
-                f"{text.interval(value)}  n = {value['n']}",
-                va="center",
-                size=9,
-                color=tone["ink"],
-            )
-    axes.set_yticks(range(len(means)), [wrapped(run["label"]) for run, *_ in means])
-    axes.set_ylim(-0.6, len(means) - 0.4)
+    figure, axes = _sheet(pyplot, tone, said, body)
+    y = 0.0
+    for run in runs:
+        y = _heading(axes, tone, y, run["label"])
+        for accounting, word, hollow in shown:
+            value = run["summary"]["means"][accounting].get("overall", empty)
+            _bar_with_interval(axes, y + 0.18, value, run["color"], tone, 0.22, hollow)
+            _beside(axes, y + 0.1, text.interval(value), tone["ink"])
+            _beside(axes, y + 0.27, f"{word}, n = {value['n']}", tone["soft"], NOTE)
+            y += 0.4
+        y += 0.12
     _scale(axes, tone)
-    figure.subplots_adjust(left=0.23, right=0.71, bottom=0.35 / figure.get_figheight())
-    titled(
-        figure,
-        tone,
-        titles(runs)["overall"],
-        f"{caption(runs)}. Filled: floor. Hollow: rendered decks.\nLines are 95 % intervals.",
-        top,
-    )
-    height = figure.get_figheight()
-    for place, line in enumerate(said):
-        figure.text(
-            axes.get_position().x0, 1 - (0.86 + 0.2 * place) / height, line, size=9.5, va="top"
-        )
     return figure
 
 
 def _said(compared: Record) -> list[str]:
-    """The headline in at most three lines of a plot."""
+    """What may be said, whole: each pair where there are few, otherwise the ranks."""
     if len(compared["runs"]) < 2:
         return []
-    lines = compared["headlines"] if len(compared["headlines"]) < 4 else [claims.ranked(compared)]
-    return [textwrap.shorten(line, 125, placeholder=" ..") for line in lines]
+    lines: list[str] = compared["headlines"]
+    return lines if len(lines) < 4 else [claims.ranked(compared)]
 
 
 def dimensions(runs: list[Record]) -> list[str]:
@@ -331,54 +436,24 @@ def _plot_dimensions(pyplot: Any, tone: Tone, *, runs: list[Record], compared: R
     names = dimensions(runs)
     if not names:
         return None
-    step = 0.34
-    group = step * len(runs) + 0.42
-    figure, axes = pyplot.subplots(figsize=(8.4, 1.6 + 0.62 * group * len(names)))
-    for index, name in enumerate(names):
-        for place, run in enumerate(runs):
+    said = [
+        Said("Each dimension, floor", TITLE, bold=True),
+        Said("1 to 5; a model fault counts 1. Lines are 95 % intervals.", NOTE, "soft"),
+        *_legend(runs),
+    ]
+    figure, axes = _sheet(pyplot, tone, said, len(names) * (0.33 + 0.22 * len(runs)))
+    y = 0.0
+    for name in names:
+        y = _heading(axes, tone, y, titles(runs).get(name, name))
+        for run in runs:
             value = run["summary"]["means"]["floor"].get(name)
             if value and value["mean"] is not None:
-                y = -index * group - place * step
-                _bar_with_interval(axes, y, value, run["color"], tone, 0.24)
-                axes.text(5.12, y, text.interval(value), va="center", size=9)
-    middle = step * (len(runs) - 1) / 2
-    axes.set_yticks(
-        [-index * group - middle for index in range(len(names))],
-        [titles(runs).get(name, name) for name in names],
-    )
-    axes.set_ylim(-len(names) * group + group - 2 * middle - 0.35, 0.35)
+                _bar_with_interval(axes, y + 0.12, value, run["color"], tone, 0.16)
+                _beside(axes, y + 0.12, text.interval(value), tone["ink"])
+            y += 0.22
+        y += 0.14
     _scale(axes, tone)
-    figure.subplots_adjust(left=0.14, right=0.82, bottom=0.35 / figure.get_figheight())
-    lines = (len(runs) + 2) // 3
-    titled(
-        figure,
-        tone,
-        "Each dimension, floor",
-        "A model fault counts 1. Lines are 95 % intervals.",
-        0.85 + 0.22 * lines,
-    )
-    _legend(figure, axes, runs, 0.66)
     return figure
-
-
-def _legend(figure: Any, axes: Any, runs: list[Record], below: float) -> None:
-    from matplotlib.lines import Line2D
-
-    marks = [
-        Line2D([], [], marker="o", linestyle="", markersize=7, color=run["color"]) for run in runs
-    ]
-    figure.legend(
-        marks,
-        [run["label"] for run in runs],
-        loc="upper left",
-        ncols=min(3, len(runs)),
-        frameon=False,
-        fontsize=9,
-        bbox_to_anchor=(axes.get_position().x0 - 0.015, 1 - below / figure.get_figheight()),
-        handletextpad=0.1,
-        columnspacing=1.4,
-        borderaxespad=0,
-    )
 
 
 def _plot_radar(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
@@ -387,67 +462,35 @@ def _plot_radar(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record
     names = dimensions(runs)
     if len(names) < 3:
         return None
+    said = [
+        Said("Profile, floor means", TITLE, bold=True),
+        Said("1 in the middle, 5 at the rim. Shape only: no intervals.", NOTE, "soft"),
+        *_legend(runs),
+    ]
+    figure, flat = _sheet(pyplot, tone, said, 3.2)
+    place, height = flat.get_position(), figure.get_figheight()
+    flat.remove()
+    box = ((WIDTH - 2.3) / 2 / WIDTH, place.y0 + 0.45 / height, 2.3 / WIDTH, 2.3 / height)
+    axes = figure.add_axes(box, projection="polar")
     angles = numpy.linspace(0, 2 * numpy.pi, len(names), endpoint=False)
-    lines = (len(runs) + 2) // 3
-    figure = pyplot.figure(figsize=(6.4, 6.15 + 0.24 * lines))
-    height = figure.get_figheight()
-    axes = figure.add_axes([0.14, 0.3 / height, 0.72, 4.6 / height], projection="polar")
     axes.set_theta_offset(numpy.pi / 2)
     axes.set_theta_direction(-1)
     for run in runs:
         means = [run["summary"]["means"]["floor"].get(name, {}).get("mean") for name in names]
         if None in means:
             continue
-        closed = [*means, means[0]], [*angles, angles[0]]
-        axes.plot(closed[1], closed[0], color=run["color"], linewidth=2, marker="o", markersize=5)
-        axes.fill(closed[1], closed[0], color=run["color"], alpha=0.08)
+        around, out = [*angles, angles[0]], [*means, means[0]]
+        axes.plot(around, out, color=run["color"], linewidth=2, marker="o", markersize=4.5)
+        axes.fill(around, out, color=run["color"], alpha=0.08)
     axes.set_ylim(1, 5)
-    axes.set_yticks([2, 3, 4, 5], ["2", "3", "4", "5"], size=8, color=tone["soft"])
+    axes.set_yticks([2, 3, 4, 5], ["2", "3", "4", "5"], size=NOTE, color=tone["soft"])
     axes.set_rlabel_position(180 / len(names))
-    axes.set_xticks(angles, [titles(runs).get(name, name) for name in names])
-    axes.tick_params(axis="x", pad=10)
+    labels = [wrapped(titles(runs).get(name, name), 12) for name in names]
+    axes.set_xticks(angles, labels, size=TEXT)
+    axes.tick_params(axis="x", pad=14, labelcolor=tone["ink"])
     axes.grid(color=tone["line"], linewidth=0.8)
     axes.spines["polar"].set_visible(False)
-    figure.text(0.04, 1 - 0.12 / height, "Profile, floor means", size=14, **BOLD, va="top")
-    figure.text(
-        0.04,
-        1 - 0.42 / height,
-        "Shape only: a radar shows no intervals.",
-        size=9,
-        color=tone["soft"],
-        va="top",
-    )
-    _legend(figure, axes, runs, 0.7)
-    figure.legends[0].set_bbox_to_anchor((0.025, 1 - 0.7 / height))
     return figure
-
-
-def _plot_delta(
-    axes: Any, tone: Tone, y: float, color: str, value: Record, verdict: str | None
-) -> None:
-    """One difference: its interval, its mean (filled where the test separates), and both in words."""
-    beats = verdict == "beats"
-    if value["lo"] is not None:
-        ends = [value["lo"], value["hi"]]
-        axes.plot(ends, [y, y], color=color, linewidth=2.2, solid_capstyle="round")
-    axes.plot(
-        [value["mean"]],
-        [y],
-        "o",
-        markersize=7,
-        color=color,
-        markeredgewidth=1.6,
-        fillstyle="full" if beats else "none",
-    )
-    axes.text(
-        1.03,
-        y,
-        text.interval(value) + ("" if beats else f"  {verdict}"),
-        va="center",
-        size=9,
-        transform=axes.get_yaxis_transform(),
-        color=tone["ink"] if beats else tone["soft"],
-    )
 
 
 def _plot_deltas(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
@@ -457,36 +500,75 @@ def _plot_deltas(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Recor
     base = min(runs, key=lambda run: run["order"])
     others = [run for run in runs if run is not base]
     shown = ["overall", "judge_only", *dimensions(runs)]
-    step = 0.34
-    group = step * len(others) + 0.42
-    figure, axes = pyplot.subplots(figsize=(8.4, 1.75 + 0.62 * group * len(shown)))
-    reach = 0.5
-    for index, name in enumerate(shown):
-        for place, run in enumerate(others):
-            value, verdict = claims.difference(compared, run["label"], base["label"], "floor", name)
-            if value is None or value["mean"] is None:
-                continue
-            y = -index * group - place * step
-            ends = [value[key] for key in ("lo", "hi", "mean") if value[key] is not None]
-            reach = max(reach, *map(abs, ends))
-            _plot_delta(axes, tone, y, run["color"], value, verdict)
+    rows = _differences(compared, base, others, shown)
+    reasons: dict[str, int] = {}  # why pairs are inconclusive, by the number of the note below
+    for row in rows:
+        if row["why"]:
+            reasons.setdefault(row["why"], len(reasons) + 1)
+    said = [
+        Said(f"Difference to {base['label']}, floor", TITLE, bold=True),
+        Said(
+            "In points of the scale from 1 to 5, paired by prompt; right of 0 is better.",
+            NOTE,
+            "soft",
+        ),
+        Said("Lines are 95 % intervals. Filled: separated by the corrected test.", NOTE, "soft"),
+        *_legend(others),
+    ]
+    notes = [f"{number}: {why}" for why, number in reasons.items()]
+    body = sum(0.24 if row["verdict"] == "beats" else 0.4 for row in rows) + 0.33 * len(shown)
+    figure, axes = _sheet(pyplot, tone, said, body, notes)
+    y = 0.0
+    for name in shown:
+        y = _heading(axes, tone, y, titles(runs).get(name, name))
+        for row in rows:
+            if row["measure"] == name:
+                y = _plot_delta(axes, tone, y, row, reasons)
+        y += 0.14
     axes.axvline(0, color=tone["soft"], linewidth=1)
-    axes.set_xlim(-1.1 * reach, 1.1 * reach)
+    ends = [abs(row["difference"][key] or 0) for row in rows for key in ("lo", "hi", "mean")]
+    reach = 1.1 * max([0.5, *ends])
+    axes.set_xlim(-reach, reach)
+    axes.xaxis.get_major_locator().set_params(nbins=6)
     axes.grid(axis="x", color=tone["line"], linewidth=0.8)
-    middle = step * (len(others) - 1) / 2
-    axes.set_yticks(
-        [-index * group - middle for index in range(len(shown))],
-        [titles(runs).get(name, name) for name in shown],
-    )
-    axes.set_ylim(-len(shown) * group + group - 2 * middle - 0.35, 0.35)
-    figure.subplots_adjust(left=0.14, right=0.70, bottom=0.35 / figure.get_figheight())
-    lines = (len(others) + 2) // 3
-    titled(
-        figure,
-        tone,
-        f"Difference to {base['label']}, floor",
-        "Paired by prompt, 95 % intervals. Filled: separated by the corrected test.",
-        0.85 + 0.22 * lines,
-    )
-    _legend(figure, axes, others, 0.66)
     return figure
+
+
+def _differences(
+    compared: Record, base: Record, others: list[Record], shown: list[str]
+) -> list[Record]:
+    """The rows of the differences, `{"measure", "color", "difference", "verdict", "why"}`."""
+    rows = []
+    for name in shown:
+        for run in others:
+            value, pair = claims.difference(compared, run["label"], base["label"], "floor", name)
+            if value is None or pair is None or value["mean"] is None:
+                continue
+            inconclusive = pair["verdict"] == "inconclusive"
+            why = "; ".join(claims.undecided(pair)) if inconclusive else ""
+            row = {"measure": name, "color": run["color"], "difference": value}
+            rows.append({**row, "verdict": pair["verdict"], "why": why})
+    return rows
+
+
+def _plot_delta(axes: Any, tone: Tone, y: float, row: Record, reasons: dict[str, int]) -> float:
+    """One difference: its interval, its mean (filled where the test separates), and both in words; returns where it ends."""
+    beats, value = row["verdict"] == "beats", row["difference"]
+    if value["lo"] is not None:
+        ends = [value["lo"], value["hi"]]
+        axes.plot(ends, [y + 0.12] * 2, color=row["color"], linewidth=2.2, solid_capstyle="round")
+    axes.plot(
+        [value["mean"]],
+        [y + 0.12],
+        "o",
+        markersize=6.5,
+        color=row["color"],
+        markeredgewidth=1.6,
+        fillstyle="full" if beats else "none",
+    )
+    _beside(axes, y + 0.12, text.interval(value), tone["ink"])
+    if beats:
+        return y + 0.24
+    number = f" ({reasons[row['why']]})" if row["why"] else ""
+    _beside(axes, y + 0.28, f"{row['verdict']}{number}", tone["soft"], NOTE)
+    return y + 0.4

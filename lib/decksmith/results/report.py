@@ -1,35 +1,42 @@
 """The page to look through every deck of some runs."""
 
-import hashlib
-import io
 import os
-import re
+import tempfile
 from collections import Counter
-from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from decksmith.core import cli, pages, stream
 from decksmith.core.records import Record
-from decksmith.results import claims, foreign, looks, tables, text
+from decksmith.results import (
+    claims,
+    foreign,
+    looks,
+    report_data,
+    report_origin,
+    report_pictures,
+    report_words,
+    tables,
+    text,
+)
 from decksmith.results.pairs import is_headline
-from decksmith.results.plots import dimensions, loss, plots
+from decksmith.results.plots import loss, plots
 from decksmith.results.runs import caption, judged_by, offline, titles
-from decksmith.results.summary import fault_of, prompt_of, status_of
+from decksmith.results.summary import prompt_of, status_of
 from decksmith.results.tables import spent
 
-Pictures = dict[
-    tuple[str, str], str | None
-]  # file names of WebP, by the run's name and the path in it
-IMAGES = {"thumb": (336, 72), "full": (980, 84)}  # width in pixels, WebP quality
-LONGEST = 60_000  # characters of a deck or a reply that the page carries
+MANY = 3  # pairs of models whose sentences the page begins with; of more it says the ranks
+SINGLE = "report.html"  # the name of a page that is one file
+DOCS = cli.ROOT / "docs"
 
 
-def page(out: Path, runs: list[Record], training: Path | None = None) -> dict[str, int]:
-    """Write the report of `runs` into the folder `out`: index.html, pictures, plots. Returns what was done, in numbers.
+def page(
+    out: Path, runs: list[Record], training: Path | None = None, single: bool = False
+) -> tuple[Path, dict[str, int]]:
+    """Write the report of `runs` into the folder `out`: index.html, pictures, plots. Returns the page and what was done,
+    in numbers.
 
     `training` is the folder of the training run (results/sft/RUN) that made one of the models: its loss is drawn too.
+    `single`: one file instead, `out`/report.html, with small pictures and the plots inside.
 
     The page opens from disk. Everything a model wrote reaches it as JSON or as escaped text, never as markup; a content
     security policy allows only this page's own script, style and pictures.
@@ -38,34 +45,100 @@ def page(out: Path, runs: list[Record], training: Path | None = None) -> dict[st
         if foreign.is_foreign(run):
             raise cli.BadData(f"{run['path']} has scores only; a report needs the decks of runs")
     out = Path(out)
-    pictures, done = _pictures(out, runs)
     compared, seen = claims.compare(runs), looks.remember(runs)
-    ways = {"formats": ("svg",), "inks": ("light", "dark")}
-    drawn = plots(out / "plots", runs, compared, **ways)
-    if training:
-        drawn += loss(out / "plots", Path(training) / "metrics.jsonl", **ways)
-    decks = sum(len(run["records"]) for run in runs)
-    many = f"{len(runs)} models" if len(runs) > 2 else " and ".join(run["label"] for run in runs)
-    shown = [name for name in drawn if "-dark" not in name]
-    said = dict(
-        counted=_counted(runs),
-        honest=_honest(runs),
-        overall=titles(runs)["overall"],
-        title=many,
-        caption=caption(runs),
-        protocol=runs[0]["protocol"].get("hash") or "unknown",
-        cards=[_card(run) for run in runs],
-        tables=tables.tables(runs, compared),
-        headlines=[
-            (pair["verdict"], pair["sentence"]) for pair in compared["pairs"] if is_headline(pair)
-        ],
-        limits=tables.limited(compared),
-        ranked=claims.ranked(compared) if len(runs) > 1 else None,
-        seen=seen["said"],
-        plots=[(name, name.replace(".svg", "-dark.svg"), _ALT[name[:-4]]) for name in shown],
-    )
-    stream.write(out / "index.html", _html(said, _data(runs, pictures)))
-    return {"decks": decks, **done}
+    pictures = report_pictures.in_page(runs) if single else report_pictures.in_folder(out, runs)
+    said = {
+        **_headline(runs, compared),
+        **_tables(runs, compared),
+        "counted": _counted(runs),
+        "honest": _honest(runs),
+        "overall": titles(runs)["overall"],
+        "title": _title(runs),
+        "caption": caption(runs),
+        "protocol": runs[0]["protocol"].get("hash") or "unknown",
+        "cards": [_card(run) for run in runs],
+        "seen": seen["said"],
+        "plots": _plots(out, runs, compared, training, single),
+        "words": report_words.glossary(runs),
+        "docs": None if single else _docs(out),
+        "origin": report_origin.origin(runs),
+        "command": report_origin.command(runs),
+        "version": report_origin.version(),
+    }
+    data = report_data.data(runs, pictures, compared)
+    data |= {"markdown": tables.markdown(runs, compared), "docs": said["docs"]}
+    html = _html(said, data, pictures.inside if single else None)
+    file = out / (SINGLE if single else "index.html")
+    stream.write(file, html)
+    return file, {"decks": sum(len(run["records"]) for run in runs), **pictures.counts()}
+
+
+def _title(runs: list[Record]) -> str:
+    if len(runs) > 2:
+        return f"{len(runs)} models"
+    return " and ".join(run["label"] for run in runs)
+
+
+def _headline(runs: list[Record], compared: Record) -> Record:
+    """What the page begins with: a few sentences that may be said, and what stands against them."""
+    pairs = [pair for pair in compared["pairs"] if is_headline(pair)]
+    people = {run["label"] for run in runs if run["summary"]["model"].get("files")}
+    pairs.sort(key=lambda pair: bool({pair["a"], pair["b"]} & people))  # models first
+    ranked = claims.ranked(compared) if len(runs) > 1 else None
+    said = [(pair["verdict"] == "beats", pair["sentence"]) for pair in pairs]
+    begins, more = (said, []) if len(said) <= MANY else ([(True, ranked)], said)
+    if not said:
+        begins = [(True, _alone(run)) for run in runs]
+    return {
+        "headlines": begins,
+        "others": more,
+        "span": None if more else ranked,
+        "limits": tables.limited(compared),
+    }
+
+
+def _alone(run: Record) -> str:
+    """What there is to say of one run by itself."""
+    value = run["summary"]["means"]["floor"].get("overall")
+    if value is None or value["mean"] is None:
+        return f"{run['label']}: no deck has a score"
+    of = f"{value['n']} prompt{'s' * (value['n'] != 1)}"
+    return f"{run['label']}: {text.interval(value)} of 5 on {of}, {titles([run])['overall']}, floor"
+
+
+def _tables(runs: list[Record], compared: Record) -> Record:
+    found = tables.tables(runs, compared)
+    return {"tables": found, "prompts": len({p for run in runs for p in _prompts(run)})}
+
+
+def _prompts(run: Record) -> set[str]:
+    return {prompt_of(record) for record in run["records"]}
+
+
+def _docs(out: Path) -> str | None:
+    """Where the docs lie as seen from the page; None where the page is not in the checkout."""
+    inside = out.resolve().is_relative_to(cli.ROOT.resolve())
+    return Path(os.path.relpath(DOCS, out.resolve())).as_posix() if inside else None
+
+
+def _plots(
+    out: Path, runs: list[Record], compared: Record, training: Path | None, single: bool
+) -> list[tuple[str, str, str]]:
+    """The addresses of each plot on light and on dark paper, and its words for who cannot see it."""
+    with tempfile.TemporaryDirectory() as spare:
+        folder = Path(spare) if single else out / "plots"
+        ways = {"formats": ("svg",), "inks": ("light", "dark")}
+        drawn = plots(folder, runs, compared, **ways)
+        if training:
+            drawn += loss(folder, Path(training) / "metrics.jsonl", **ways)
+        names = [name.removesuffix(".svg") for name in drawn if "-dark" not in name]
+
+        def address(name: str) -> str:
+            if not single:
+                return f"plots/{name}"
+            return report_pictures.data_uri((folder / name).read_bytes(), "image/svg+xml")
+
+        return [(address(f"{n}.svg"), address(f"{n}-dark.svg"), _ALT[n]) for n in names]
 
 
 def _counted(runs: list[Record]) -> str:
@@ -82,17 +155,29 @@ def _counted(runs: list[Record]) -> str:
     return f"{total}: {decks - others} {by}, {others} from a folder"
 
 
-def _html(said: Record, data: Record) -> str:
-    """The page: what it says, and the data that its script shows."""
-    style = pages.faces() + (pages.WEB / "report.css").read_text()
-    script = pages.script("report.js")
+def policy(single: bool) -> str:
+    """The Content-Security-Policy of a report: its own script and style, and its own pictures."""
+    return pages.policy(_script(), _style(), "data:" if single else "'self' file:")
+
+
+def _style() -> str:
+    return pages.faces() + (pages.WEB / "report.css").read_text()
+
+
+def _script() -> str:
+    return pages.script("diff.js", "report.js")
+
+
+def _html(said: Record, data: Record, inside: dict[str, str] | None) -> str:
+    """The page: what it says, the data that its script shows, and the pictures where it is one file."""
     template = pages.template("report.html.j2", number=_number, place=_place)
     return template.render(
         **said,
-        policy=pages.policy(script, style, "'self' file:"),
-        style=pages.as_is(style),
-        script=pages.as_is(script),
+        policy=policy(single=inside is not None),
+        style=pages.as_is(_style()),
+        script=pages.as_is(_script()),
         data=pages.data(data),
+        inside=None if inside is None else pages.data(inside),
     )
 
 
@@ -127,78 +212,6 @@ _ALT = {
 }
 
 
-def _pictures(out: Path, runs: list[Record]) -> tuple[Pictures, dict[str, int]]:
-    """Make the WebP files that are not there yet, remove those that nothing names: their names and the counts."""
-    sources = [
-        (run, path)
-        for run in runs
-        for record in run["records"]
-        for path in (record.get("render") or {}).get("slides") or []
-    ]
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        names = list(threads.map(_webp_name, sources))
-        first: dict[str, tuple[Record, str]] = {}  # equal pictures are made once
-        for name, source in zip(names, sources, strict=True):
-            if name:
-                first.setdefault(name, source)
-        made = dict(
-            zip(
-                first, threads.map(lambda name: _sizes(out, name, *first[name]), first), strict=True
-            )
-        )
-    good = {name for name, count in made.items() if count is not None}
-    for file in out.glob("img/*/*.webp"):
-        if file.name not in good:
-            file.unlink()
-    pictures = {
-        (run["name"], path): name if name in good else None
-        for (run, path), name in zip(sources, names, strict=True)
-    }
-    return pictures, {
-        "pictures": len(names),
-        "made": sum(bool(count) for count in made.values()),
-        "lost": sum(name not in good for name in names),
-    }
-
-
-def _webp_name(source: tuple[Record, str]) -> str | None:
-    """The name of a picture in the report, by its bytes; None where the run has no such file."""
-    run, path = source
-    file = (run["path"] / path).resolve()
-    if not file.is_relative_to(run["path"].resolve()) or not file.is_file():
-        return None
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:20] + ".webp"
-
-
-def _sizes(out: Path, name: str, run: Record, path: str) -> int | None:
-    """Make a picture in all sizes of the report; how many were not there yet, None where it cannot be read."""
-    try:
-        return sum(
-            _webp(run["path"] / path, out / "img" / size / name, width, quality)
-            for size, (width, quality) in IMAGES.items()
-        )
-    except OSError as error:
-        stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")
-        return None
-
-
-def _webp(source: Path, path: Path, width: int, quality: int) -> bool:
-    """Write the picture `source` as WebP of at most `width`; returns whether there was anything to do."""
-    from PIL import Image
-
-    if path.exists():
-        return False
-    with Image.open(source) as opened:
-        picture = opened.convert("RGB")
-    if picture.width > width:
-        height = round(picture.height * width / picture.width)
-        picture = picture.resize((width, height), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    picture.save(buffer, "WEBP", quality=quality, method=3)
-    stream.write(path, buffer.getvalue())
-    return True
-
-
 def _card(run: Record) -> Record:
     """What the summary card of a run shows."""
     summary = run["summary"]
@@ -229,131 +242,3 @@ def _card(run: Record) -> Record:
         "renderable": means["renderable"],
         "text": {name: text.interval(value) for name, value in means.items()},
     }
-
-
-def _data(runs: list[Record], pictures: Pictures) -> Record:
-    """Everything the page's script shows, as JSON data (see assets/web/report.js)."""
-    prompts: dict[str, Record] = {}
-    rows = []
-    for index, run in enumerate(runs):
-        for record in run["records"]:
-            prompts.setdefault(prompt_of(record), _request(record))
-            rows.append(_deck(index, run, record, pictures))
-    return {
-        "judge": judged_by(runs),
-        "caption": caption(runs),
-        "dimensions": [[name, titles(runs).get(name, name)] for name in dimensions(runs)],
-        "offline": offline(runs),
-        "runs": [
-            {"name": run["name"], "label": run["label"], "color": run["color"]} for run in runs
-        ],
-        "prompts": prompts,
-        "rows": rows,
-    }
-
-
-def _request(record: Record) -> Record:
-    said = {}
-    for message in record.get("messages") or []:
-        said[message.get("role")] = _text(message.get("content"))
-    asks = record.get("asks") or {}
-    return {
-        "text": said.get("user", ""),
-        "system": said.get("system", ""),
-        "sets": record.get("sets") or [],
-        "asks": {key: value for key, value in asks.items() if key != "outline"},
-        "checklist": [
-            {"id": item.get("id"), "ask": item.get("ask")} for item in record.get("checklist") or []
-        ],
-    }
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return str(content or "")
-
-
-_SEEN = (
-    "words",
-    "contrast",
-    "overflow",
-    "font",
-    "whitespace",
-    "blank",
-    "images_broken",
-    "overlap",
-)
-
-
-def _slides(run: Record, render: Record, pictures: Pictures) -> list[Record]:
-    """The slides of a deck that there are pictures of, with what was measured of each."""
-    xray = {entry.get("slide"): entry for entry in render.get("xray") or []}
-    slides = []
-    for number, path in enumerate(render.get("slides") or [], 1):
-        named = re.search(r"(\d+)\.png\Z", path)
-        number = int(named[1]) if named else number
-        seen = xray.get(number, {})
-        slide = {"n": number, "img": pictures.get((run["name"], path))}
-        slide |= {"line": seen.get("line"), "title": seen.get("title")}
-        slides.append({**slide, "seen": _only(seen, _SEEN)})
-    return slides
-
-
-def _only(values: Record, keys: Collection[str]) -> Record:
-    """The given keys of a record, in their order, as far as they are there."""
-    return {key: values[key] for key in keys if key in values}
-
-
-def _deck(index: int, run: Record, record: Record, pictures: Pictures) -> Record:
-    gen, deck, render, judge, score = (
-        record.get(key) or {} for key in ("gen", "deck", "render", "judge", "score")
-    )
-    slides = _slides(run, render, pictures)
-    reply = gen.get("text") or gen.get("reasoning") or ""
-    markdown = _read(run["path"], deck.get("path"))
-    return {
-        "run": index,
-        "id": record["id"],
-        "prompt": prompt_of(record),
-        "status": status_of(record),
-        "fault": fault_of(record),
-        "truncated": gen.get("finish_reason") == "length",
-        "finish": gen.get("finish_reason"),
-        "usage": {k: v for k, v in (gen.get("usage") or {}).items() if v is not None},
-        "took": (gen.get("by") or {}).get("took"),
-        "overall": score.get("overall"),
-        "judge_only": score.get("judge_only"),
-        "checklist": score.get("checklist"),
-        "dimensions": score.get("dimensions") or {},
-        "floored": bool(score.get("floored")),
-        "checks": judge.get("checklist") or [],
-        "why": judge.get("why") or {},
-        "caps": judge.get("caps") or [],
-        "measures": judge.get("measures") or {},
-        "features": _only(record.get("features") or {}, ("craft", "craft_v5", "counts")),
-        "slides": slides,
-        "expected": render.get("expected"),
-        "errors": render.get("errors") or [],
-        "markdown": _cut(markdown),
-        "reply": None if slides and markdown else _cut(reply[:6000]),
-        "thought": bool(not gen.get("text") and gen.get("reasoning")),
-        "pictures": [
-            {key: item.get(key) for key in ("query", "provider", "attribution", "fallback", "line")}
-            for item in (record.get("images") or {}).get("items") or []
-        ],
-    }
-
-
-def _read(folder: Path, path: str | None) -> str | None:
-    """The text of a file inside the run folder, None when there is none."""
-    file = (folder / path).resolve() if path else None
-    if not file or not file.is_relative_to(folder.resolve()) or not file.is_file():
-        return None
-    return file.read_text("utf-8", "replace")
-
-
-def _cut(text: str | None) -> str | None:
-    if text is None or len(text) <= LONGEST:
-        return text
-    return text[:LONGEST] + f"\n… {len(text) - LONGEST:,} more characters are in the run folder"

@@ -1,0 +1,145 @@
+"""What the report's script shows of each deck, as JSON data (assets/web/report.js)."""
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+from decksmith.core.records import Record
+from decksmith.results import report_origin
+from decksmith.results.plots import dimensions
+from decksmith.results.report_pictures import Pictures, inside_run
+from decksmith.results.report_words import measures
+from decksmith.results.runs import caption, judged_by, titles
+from decksmith.results.summary import fault_of, prompt_of, status_of
+
+LONGEST = 60_000  # characters of a deck, a reply or a thought that the page carries
+SEEN = ("words", "contrast", "overflow", "font", "images_broken", "blank")  # of a slide's X-ray
+
+
+def data(runs: list[Record], pictures: Pictures, compared: Record) -> Record:
+    """Everything that the page's script shows; `compared` is claims.compare's."""
+    prompts: dict[str, Record] = {}
+    rows = []
+    for index, run in enumerate(runs):
+        for record in run["records"]:
+            prompts.setdefault(prompt_of(record), _request(record))
+            rows.append(_deck(index, run, record, pictures))
+    return {
+        "judge": judged_by(runs),
+        "caption": caption(runs),
+        "overall": titles(runs)["overall"],
+        "dimensions": [[name, titles(runs).get(name, name)] for name in dimensions(runs)],
+        "measures": measures(runs),
+        "runs": [_run(run, runs) for run in runs],
+        "said": {label: _said(compared, label) for label in (run["label"] for run in runs)},
+        "prompts": prompts,
+        "rows": rows,
+    }
+
+
+def _run(run: Record, runs: list[Record]) -> Record:
+    """A run by its key in addresses, unique among these runs, its label, its color, and where it lies."""
+    alike = [other for other in runs if other["name"] == run["name"]]
+    place = alike.index(run)
+    key = run["name"] if place == 0 else f"{run['name']}.{place + 1}"
+    folder = report_origin.folder(run["path"])
+    return {"name": key, "label": run["label"], "color": run["color"], "folder": folder}
+
+
+def _said(compared: Record, label: str) -> dict[str, str]:
+    """The sentence about a run and each other, by the other's label."""
+    sentences = {}
+    for pair in compared["pairs"]:
+        if (pair["accounting"], pair["measure"]) == ("floor", "overall") and pair["a"] == label:
+            sentences[pair["b"]] = pair["sentence"]
+    return sentences
+
+
+def _request(record: Record) -> Record:
+    said = {}
+    for message in record.get("messages") or []:
+        said[message.get("role")] = _text(message.get("content"))
+    asks = record.get("asks") or {}
+    return {
+        "text": said.get("user", ""),
+        "system": said.get("system", ""),
+        "sets": record.get("sets") or [],
+        "asks": {key: value for key, value in asks.items() if key != "outline"},
+        "checklist": [
+            {"id": item.get("id"), "ask": item.get("ask")} for item in record.get("checklist") or []
+        ],
+    }
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return str(content or "")
+
+
+def _slides(run: Record, render: Record, pictures: Pictures) -> list[Record]:
+    """The slides of a deck that there are pictures of, with what was measured of each."""
+    xray = {entry.get("slide"): entry for entry in render.get("xray") or []}
+    slides = []
+    for number, path in enumerate(render.get("slides") or [], 1):
+        named = re.search(r"(\d+)\.png\Z", path)
+        number = int(named[1]) if named else number
+        seen = xray.get(number, {})
+        slide = {"n": number, "img": pictures.names.get((run["name"], path))}
+        slide |= {"line": seen.get("line"), "title": seen.get("title")}
+        slides.append({**slide, "seen": _only(seen, SEEN)})
+    return slides
+
+
+def _only(values: Record, keys: Collection[str]) -> Record:
+    """The given keys of a record, in their order, as far as they are there."""
+    return {key: values[key] for key in keys if key in values}
+
+
+def _deck(index: int, run: Record, record: Record, pictures: Pictures) -> Record:
+    gen, deck, render, judge, score = (
+        record.get(key) or {} for key in ("gen", "deck", "render", "judge", "score")
+    )
+    slides = _slides(run, render, pictures)
+    file = inside_run(run, deck.get("path"))
+    markdown = file.read_text("utf-8", "replace") if file else None
+    reply, thought = gen.get("text") or "", gen.get("reasoning") or ""
+    return {
+        "run": index,
+        "id": record["id"],
+        "prompt": prompt_of(record),
+        "status": status_of(record),
+        "fault": fault_of(record),
+        "truncated": gen.get("finish_reason") == "length",
+        "finish": gen.get("finish_reason"),
+        "usage": {k: v for k, v in (gen.get("usage") or {}).items() if v is not None},
+        "took": (gen.get("by") or {}).get("took"),
+        "overall": score.get("overall"),
+        "judge_only": score.get("judge_only"),
+        "checklist": score.get("checklist"),
+        "dimensions": score.get("dimensions") or {},
+        "floored": bool(score.get("floored")),
+        "checks": judge.get("checklist") or [],
+        "why": judge.get("why") or {},
+        "evidence": judge.get("evidence") or {},
+        "observations": judge.get("observations") or [],
+        "caps": judge.get("caps") or [],
+        "measures": judge.get("measures") or {},
+        "features": _only(record.get("features") or {}, ("craft", "craft_v5", "counts")),
+        "slides": slides,
+        "expected": render.get("expected"),
+        "errors": render.get("errors") or [],
+        "markdown": _cut(markdown),
+        "reply": None if slides and markdown else _cut(reply[:6000]),
+        "reasoning": _cut(thought),
+        "pictures": [
+            _only(item, ("query", "provider", "attribution", "fallback", "line"))
+            for item in (record.get("images") or {}).get("items") or []
+        ],
+    }
+
+
+def _cut(text: str | None) -> str | None:
+    if text is None or len(text) <= LONGEST:
+        return text
+    return text[:LONGEST] + f"\n… {len(text) - LONGEST:,} more characters are in the run folder"

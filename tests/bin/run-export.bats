@@ -1,0 +1,33 @@
+# marks: slow
+load ../helper
+
+setup_file() {
+  export RUNS=$BATS_FILE_TMPDIR
+  "$BATS_TEST_DIRNAME/../../.venv/bin/python3" "$BATS_TEST_DIRNAME/../web/synthetic.py" "$RUNS" 3 2
+}
+
+@test "writes a log for each run and prints their paths" {
+  run --separate-stderr run-export --format inspect --out logs "$RUNS/smol" "$RUNS/smol-outline"
+  assert_success
+  assert_output $'logs/smol_offline.eval\nlogs/smol-outline_offline.eval'
+  run jq -r '.eval.model, .status' <(unzip -p logs/smol_offline.eval header.json)
+  assert_output $'lab/smol\nsuccess'
+}
+
+@test "two runs that would be one file are refused" {
+  run run-export --format inspect --out logs "$RUNS/smol" "$RUNS/smol"
+  assert_failure 65
+  assert_output --partial 'would both be logs/smol_offline.eval; write them into two folders'
+}
+
+@test "another format is refused with those that there are" {
+  run run-export --format csv --out logs "$RUNS/smol"
+  assert_failure 2
+  assert_output --partial "'csv' is not 'inspect'"
+}
+
+@test "help is the script's own header" {
+  run run-export --help
+  assert_success
+  assert_line --index 0 --partial 'Write finished runs as files of another tool'
+}
