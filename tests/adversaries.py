@@ -219,6 +219,12 @@ def filler_of_request(target):
     return built(target, Genome(words="request", shape="sentences", figures=0.5))
 
 
+def request_reworded(target):
+    """Sentences of the same kind, with neighbouring words of one sentence of the request on each slide."""
+    genome = Genome(words="request", near="sentence", paired=True, figures=0.5)
+    return built(target, genome)
+
+
 def keywords_of_request(target):
     """The words and figures of the request without a sentence."""
     return built(target, Genome(words="request", shape="words", figures=0.5))
@@ -248,6 +254,7 @@ TARGETED = {
     function.__name__: function
     for function in (
         request_echoed,
+        request_reworded,
         checklist_copied,
         checklist_words,
         other_request,
@@ -312,7 +319,7 @@ TRICKS = {
     "none": "",
     "large title": "<style>\nh1 { font-size: 3.2rem }\n</style>",
     "small text": "<style>\nli { font-size: 13px }\n</style>",
-    "white box": '<div style="width: 1px; height: 1px"></div>',
+    "boxes": '<div style="border: 1px solid; width: 90%; height: 40px"></div>',
 }
 SLIDE_ELEMENTS = ("image", "mermaid", "table", "quote", "two-cols", "katex", "code")
 
@@ -324,6 +331,8 @@ class Genome:
     seed: int = 1
     words: str = "request"  # request, checklist, mixed, generic, pseudo
     shape: str = "sentences"  # sentences, alternating, words, pieces
+    near: str = "anywhere"  # where a slide's words of the request are from: anywhere, sentence (one of the request's)
+    paired: bool = False  # whether words that are neighbours in the request are put side by side
     figures: float = 0.3  # chance of a line to have a figure of the request
     lines: int = 3
     long: int = 7  # words of a line that is not a sentence
@@ -340,6 +349,8 @@ class Genome:
 GENES = {
     "words": ("request", "checklist", "mixed", "generic", "pseudo"),
     "shape": ("sentences", "alternating", "words", "pieces"),
+    "near": ("anywhere", "sentence"),
+    "paired": (True, False),
     "figures": (0.0, 0.2, 0.5, 1.0),
     "lines": (1, 2, 3, 4, 6),
     "long": (4, 7, 11),
@@ -383,79 +394,87 @@ def built(target, genome):
 
 
 class _Builder:
+    """A deck by a genome, slide by slide."""
+
     def __init__(self, target, genome):
-        self.target, self.genome = target, genome
+        self.target, self.genome, self.asks = target, genome, target.asks
         self.chance = random.Random(genome.seed)
         self.stop = sorted(STOPWORDS.get(target.language, STOPWORDS["en"]))
         self.figures = re.findall(r"\d[\d.,]*\d|\d", target.request) or ["12"]
+        sentences = re.split(r"(?<=[.!?;:])\s+|\n", target.request)
+        self.sentences = [words for words in map(self._asked, sentences) if len(words) > 2]
         self.pool = self._pool()
 
+    def _asked(self, text):
+        """The content words of a part of the request, in its order; pairs of neighbours where the genome has them so."""
+        words = [w for w in re.findall(r"[^\W\d_]{4,}", text) if w.lower() not in self.stop]
+        if not self.genome.paired:
+            return words
+        return [f"{one} {other}" for one, other in zip(words, words[1:], strict=False)] or words
+
     def _pool(self):
-        asked = [w for w in re.findall(r"[^\W\d_]{4,}", self.target.request)]
-        asked = [w for w in asked if w.lower() not in self.stop]
-        matched = [
-            option
-            for item in self.target.row.get("checklist") or []
-            for entry in item["match"]
-            for option in [entry.split("|")[0]]
-            if option[:1] != "@"
-        ]
-        pseudo = [
-            "".join(
-                self.chance.choice("bdfgklmnprst") + self.chance.choice("aeiou") for _ in range(3)
-            )
-            for _ in range(60)
-        ]
-        pools = {
-            "request": asked,
-            "checklist": matched or asked,
-            "mixed": asked + matched + GENERIC,
-            "generic": GENERIC,
-            "pseudo": pseudo,
-        }
-        return pools[self.genome.words]
+        items = self.target.row.get("checklist") or []
+        entries = [entry.split("|")[0] for item in items for entry in item["match"]]
+        matched = [entry for entry in entries if entry[:1] != "@"]
+        asked = self._asked(self.target.request)
+        match self.genome.words:
+            case "request":
+                return asked
+            case "checklist":
+                return matched or asked
+            case "mixed":
+                return asked + matched + GENERIC
+            case "generic":
+                return GENERIC
+        return [self._pseudo_word() for _ in range(60)]
+
+    def _pseudo_word(self):
+        syllables = (
+            self.chance.choice("bdfgklmnprst") + self.chance.choice("aeiou") for _ in "123"
+        )
+        return "".join(syllables)
 
     def word(self):
-        return self.chance.choice(self.pool)
+        return self.chance.choice(self.here)
 
     def line(self):
-        shape, long = self.genome.shape, self.genome.long
-        if shape == "sentences" and self.target.language == "en":
-            said = self.chance.choice(SENTENCES)
-            said = re.sub(r"\b[XY]\b", lambda _: self.word(), said)
-        elif shape == "pieces":
-            words = self.target.request.split()
-            at = self.chance.randrange(max(1, len(words) - long))
-            said = " ".join(words[at : at + long])
-        elif shape == "words":
-            said = " ".join(self.word() for _ in range(long))
-        else:
-            pairs = (long + 1) // 2
-            said = " ".join(f"{self.chance.choice(self.stop)} {self.word()}" for _ in range(pairs))
+        said = self._said()
         if self.chance.random() < self.genome.figures:
             said += f" {self.chance.choice(self.figures)}"
         return re.sub(r"[|<>{}$`:\[\]#*]", " ", said[:1].upper() + said[1:])
+
+    def _said(self):
+        shape, long = self.genome.shape, self.genome.long
+        if shape == "sentences" and self.target.language == "en":
+            return re.sub(r"\b[XY]\b", lambda _: self.word(), self.chance.choice(SENTENCES))
+        if shape == "pieces":
+            words = self.target.request.split()
+            at = self.chance.randrange(max(1, len(words) - long))
+            return " ".join(words[at : at + long])
+        if shape == "words":
+            return " ".join(self.word() for _ in range(long))
+        pairs = (long + 1) // 2
+        return " ".join(f"{self.chance.choice(self.stop)} {self.word()}" for _ in range(pairs))
 
     def cell(self):
         return self.line() if self.genome.filled else self.chance.choice("ABCDEF")
 
     def element(self, name):
-        """An element as markdown, and the frontmatter that goes with it."""
-        a, b, c = (self.cell().replace('"', "") for _ in range(3))
+        """(frontmatter, markdown) of an element."""
+        a, b, c, d = (self.cell().replace('"', "") for _ in "1234")
         match name:
             case "image":
                 return f"layout: image-right\nimage-query: {self.word()}", ""
             case "quote":
                 return "layout: quote", f"> {a}\n\n{b}"
             case "two-cols":
-                return "layout: two-cols", f"- {a}\n- {b}\n\n::right::\n\n- {c}\n- {self.cell()}"
+                return "layout: two-cols", f"- {a}\n- {b}\n\n::right::\n\n- {c}\n- {d}"
             case "mermaid":
-                words = [self.word() if self.genome.filled else letter for letter in "ABC"]
-                return "", "```mermaid\nflowchart LR\n  A[{}] --> B[{}]\n  B --> C[{}]\n```".format(
-                    *words
-                )
+                one, two, three = (self.word() if self.genome.filled else x for x in "ABC")
+                chart = f"flowchart LR\n  A[{one}] --> B[{two}]\n  B --> C[{three}]"
+                return "", f"```mermaid\n{chart}\n```"
             case "table":
-                rows = "\n".join(f"| {self.word()} | {self.cell()} |" for _ in range(3))
+                rows = "\n".join(f"| {self.word()} | {self.cell()} |" for _ in "123")
                 return "", f"| {self.word()} | {self.word()} |\n| --- | --- |\n{rows}"
             case "katex":
                 return "", "$$x = \\frac{a + b}{2}$$"
@@ -464,42 +483,38 @@ class _Builder:
         return "", ""
 
     def deck(self):
-        genome, asks = self.genome, self.target.asks
-        count = max(3, (asks.get("slides") or 8) + genome.more)
+        count = max(3, (self.asks.get("slides") or 8) + self.genome.more)
+        return "\n".join(self._slide(number, count) for number in range(count))
+
+    def _slide(self, number, count):
+        genome = self.genome
+        self.here = self.pool
+        if genome.near == "sentence" and genome.words == "request" and self.sentences:
+            self.here = self.sentences[number * len(self.sentences) // count]
+        last = number == count - 1
         heads = self.target.headings if genome.titles == "headings" else []
-        asked = [e for e in asks.get("features") or [] if e in SLIDE_ELEMENTS]
-        wanted = {"asked": asked, "all": list(SLIDE_ELEMENTS), "none": []}[genome.elements]
-        clicks = "clicks" in (asks.get("features") or [])
-        slides = []
-        for number in range(count):
-            title = (
-                heads[number]
-                if number < len(heads)
-                else f"{self.word()} {self.word()}".capitalize()
+        title = (
+            heads[number] if number < len(heads) else f"{self.word()} {self.word()}".capitalize()
+        )
+        head, body, lines = "", "", bullets(self.line() for _ in range(genome.lines))
+        if "clicks" in (self.asks.get("features") or []):
+            lines = f"<v-clicks>\n\n{lines}\n\n</v-clicks>"
+        if number == 0:
+            head, lines = (
+                f"theme: {self.asks.get('theme') or 'default'}\nlayout: cover",
+                self.line(),
             )
-            place = number - 1
-            element = (
-                wanted[place % (len(wanted) + 1)]
-                if wanted and place % (len(wanted) + 1) < len(wanted)
-                else ""
-            )
-            head, body = self.element(element) if 0 < number < count - 1 else ("", "")
-            lines = bullets(self.line() for _ in range(genome.lines))
-            if clicks:
-                lines = f"<v-clicks>\n\n{lines}\n\n</v-clicks>"
-            if number == 0:
-                head = f"theme: {asks.get('theme') or 'default'}\nlayout: cover"
-                lines = self.line()
-            if number == count - 1 and genome.closing:
-                head, lines = "layout: center", self.line()
-            note = f"<!-- {self.line()} -->" if genome.notes else ""
-            parts = [
-                f"---\n{head or 'layout: default'}\n---",
-                f"# {title}",
-                lines,
-                body,
-                TRICKS[genome.trick],
-                note,
-            ]
-            slides.append("\n\n".join(part for part in parts if part) + "\n")
-        return "\n".join(slides)
+        elif last and genome.closing:
+            head, lines = "layout: center", self.line()
+        elif not last:
+            head, body = self.element(self._wanted(number))
+        note = f"<!-- {self.line()} -->" if genome.notes else ""
+        parts = [f"---\n{head or 'layout: default'}\n---", f"# {title}", lines, body]
+        parts += [TRICKS[genome.trick], note]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def _wanted(self, number):
+        """The element of a slide between the first and the last: each in turn, then none."""
+        asked = [e for e in self.asks.get("features") or [] if e in SLIDE_ELEMENTS]
+        wanted = {"asked": asked, "all": list(SLIDE_ELEMENTS), "none": []}[self.genome.elements]
+        return [*wanted, ""][(number - 1) % (len(wanted) + 1)]

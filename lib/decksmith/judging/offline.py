@@ -314,8 +314,17 @@ _SLIDES = re.compile(
 
 def echo(pages: Pages) -> Value:
     """Share of the words that stand in the request in the same order, three or more in a row."""
-    asked = units(pages.request)
-    runs, words, said = {tuple(asked[i : i + RUN]) for i in range(len(asked) - RUN + 1)}, 0, 0
+    return repeated(pages, [pages.request])
+
+
+def repeated(pages: Pages, sources: Iterable[str]) -> float | None:
+    """Share of the deck's words that stand in one of the sources in the same order, RUN or more in a row; None where
+    neither has so many."""
+    runs: set[tuple[str, ...]] = set()
+    for source in sources:
+        asked = units(source)
+        runs |= {tuple(asked[i : i + RUN]) for i in range(len(asked) - RUN + 1)}
+    words = said = 0
     for text in pages.texts.values():
         spoken = units(text)
         at = {

@@ -125,6 +125,7 @@ OWN = {
     "together": wording.together,
     "phrases": wording.phrases,
     "molds": wording.molds,
+    "copied": wording.copied,
     "answers": _content,
 }
 

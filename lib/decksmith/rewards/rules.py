@@ -63,6 +63,7 @@ COMPONENTS = {
         ("grammar", "articles", "leftovers"),
     ),
     "echo": Component("The deck does not repeat the request.", ("echo",)),
+    "copied": Component("The deck does not repeat the questions of the checklist."),
     "repetition": Component(
         "No slide repeats another, or shows an asked heading and nothing else.",
         ("repeats", "hollow"),
@@ -70,7 +71,7 @@ COMPONENTS = {
     "unasked": Component("No code and no formulas where neither was asked for.", ("aside",)),
     "answers": Component("A judge that reads says that the deck answers its request."),
 }
-RAMPED = ("length", "together", "phrases", "molds", "answers")
+RAMPED = ("length", "together", "phrases", "molds", "copied", "answers")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 
 from decksmith.decks.words import content_words, fold
-from decksmith.judging.offline import figures_in, units
+from decksmith.judging.offline import figures_in, repeated, units
 from decksmith.judging.rendered import Pages
 
 PAIRS = 8  # of words that a sentence joins, and of others, from which shares are compared
@@ -80,6 +80,11 @@ def molds(pages: Pages) -> float | None:
         seen.update(run for run in runs if run.count("*") < GRAM - 1)
     total = seen.total()
     return (total - len(seen)) / total if total else None
+
+
+def copied(pages: Pages) -> float | None:
+    """Share of the words that stand in a question of the checklist, three or more in a row. None without a checklist."""
+    return repeated(pages, [item["ask"] for item in pages.items])
 
 
 def _terms(text: str) -> set[str]:
