@@ -32,7 +32,7 @@ PAGE = ROOT / "docs/rewards.md"
 MARGIN = 0.2
 # Requests with and without a checklist and an outline, in three languages.
 TARGETS = ("seeds", "p073", "p010", "g006-sourdough-jar", "g005-dunkler-himmel")
-LOW = 0.75  # a good deck below this lost to a gate
+LOW = 0.75  # a good deck below this lost much to a gate
 KNOWN = {"shuffled_lines"}  # only a reader can tell
 FIRST, PICKED, CROSSED = 10, 4, 0.25  # genomes to begin with; of how many the parent is the best
 SEED = 1
@@ -168,13 +168,13 @@ def table(rows):
 
 
 def of_good(good):
-    """What the good decks get, in a sentence."""
+    """What the good decks get, as markdown."""
     values = sorted(good.values())
+    cells = (sum(values) / len(values), values[0], values[-1])
+    shown = " | ".join(f"{value:.2f}" for value in cells)
     low = sum(value < LOW for value in values)
-    return (
-        f"The {len(values)} good decks have {sum(values) / len(values):.2f} on average and {values[0]:.2f} to "
-        f"{values[-1]:.2f}; {low} of them have less than {LOW}."
-    )
+    lines = ["| good decks | mean | lowest | highest | lost much to a gate |", "|---:" * 5 + "|"]
+    return "\n".join([*lines, f"| {len(values)} | {shown} | {low} |"])
 
 
 def components(rules):
