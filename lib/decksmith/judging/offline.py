@@ -9,7 +9,7 @@ prints them (`table`).
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from decksmith.core.records import Record
@@ -582,7 +582,7 @@ def judge(record: Record, run: str | Path, settings: Record, needed: int) -> Rec
     run: the run folder. settings: a protocol's [measures]. Raises cli.BadData when a picture cannot be read.
     """
     pages = Pages(record, run, settings)
-    found = {name: _measure(function(pages), settings[name]) for name, function in MEASURES.items()}
+    found = measured(pages, settings, MEASURES)
     scores: dict[str, float | None] = {}
     why: dict[str, str] = {}
     for dimension in DIMENSIONS:
@@ -591,8 +591,8 @@ def judge(record: Record, run: str | Path, settings: Record, needed: int) -> Rec
             for n, m in found.items()
             if m["quality"] is not None and dimension in settings[n]["dimensions"]
         }
-        share, losses = _share(here, settings, bool(pages.whole))
-        scores[dimension] = round(1 + 4 * share, 2)
+        portion, losses = share(here, settings, bool(pages.whole))
+        scores[dimension] = round(1 + 4 * portion, 2)
         why[dimension] = _why(here, losses)
     if lacks := lacking(record, needed):
         scores["content"] = None
@@ -608,20 +608,25 @@ def judge(record: Record, run: str | Path, settings: Record, needed: int) -> Rec
     }
 
 
-def _share(here: dict[str, Record], settings: Record, made: bool) -> tuple[float, dict[str, float]]:
-    """(how good a deck is in a dimension, 0..1, what each of its measures costs). `made`: it has slides."""
+def measured(pages: Pages, settings: Record, names: Iterable[str]) -> dict[str, Record]:
+    """{name: {"value", "quality", "slide"}} of measures; all three are None for one that does not apply."""
+    return {name: _measure(MEASURES[name](pages), settings[name]) for name in names}
+
+
+def share(here: dict[str, Record], settings: Record, made: bool) -> tuple[float, dict[str, float]]:
+    """(how good a deck is by some measures that apply, 0..1, what each of them costs). `made`: it has slides."""
     weights = {n: settings[n]["weight"] for n in here if settings[n]["role"] == "merit"}
-    share = 0.0
+    portion = 0.0
     if weights and made:
-        share = sum(here[n]["quality"] * w for n, w in weights.items()) / sum(weights.values())
+        portion = sum(here[n]["quality"] * w for n, w in weights.items()) / sum(weights.values())
     losses = {n: w * (1 - here[n]["quality"]) for n, w in weights.items()}
     for name, measure in here.items():
         if name not in weights:
             least = settings[name]["least"]
             factor = least + (1 - least) * measure["quality"]
-            share *= factor
+            portion *= factor
             losses[name] = 10 * (1 - factor)
-    return share, losses
+    return portion, losses
 
 
 def _measure(value: Value, setting: Record) -> Record:
