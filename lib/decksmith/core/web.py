@@ -104,7 +104,13 @@ def application(
     `{"error": sentence}`; an exception of cli becomes 400 (BadData) or 503 with its sentence."""
 
     rules = _Rules(
-        csp or policy(), hosts, public, token, open_paths, clients and Clients(clients), body
+        csp or policy(),
+        hosts,
+        public,
+        token,
+        open_paths,
+        Clients(clients) if clients else None,
+        body,
     )
 
     @web.middleware

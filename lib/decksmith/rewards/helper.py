@@ -84,7 +84,9 @@ class Helper:
         assert self.process and self.process.stdout
         until = time.monotonic() + seconds
         while b"\n" not in self.rest:
-            if not select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))[0]:
+            if not select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))[
+                0
+            ]:
                 return None
             data = os.read(self.process.stdout.fileno(), 1 << 20)
             if not data:

@@ -38,7 +38,11 @@ class Histogram:
             for end, count in zip(self.ends, self.counts, strict=True)
         ]
         found.append(f'{name}_bucket{{{inside}le="+Inf"}} {self.number}')
-        return [*found, f"{name}_sum{around} {self.total:.6f}", f"{name}_count{around} {self.number}"]
+        return [
+            *found,
+            f"{name}_sum{around} {self.total:.6f}",
+            f"{name}_count{around} {self.number}",
+        ]
 
 
 class Meter:
@@ -82,7 +86,9 @@ class Meter:
         waits = sorted(seconds for source, seconds in late if source != "cached")
         sources = Counter(source for source, _ in late)
         masks = Counter(cause for at, cause in self.late_masks if at >= since)
-        words = [f"{sources['scored']} decks in {SPAN:.0f} s, {sources['cached']} more from the cache"]
+        words = [
+            f"{sources['scored']} decks in {SPAN:.0f} s, {sources['cached']} more from the cache"
+        ]
         words.append(f"{self.working()} in work, {self.waiting()} waiting")
         if waits:
             words.append(f"p50 {quantile(waits, 0.5):.1f} s, p95 {quantile(waits, 0.95):.1f} s")
@@ -122,7 +128,12 @@ class Meter:
                     for line in histogram.lines("seconds", f'source="{source}"')
                 ],
             ),
-            ("value", "histogram", "Rewards of decks that were scored.", self.rewards.lines("value")),
+            (
+                "value",
+                "histogram",
+                "Rewards of decks that were scored.",
+                self.rewards.lines("value"),
+            ),
             (
                 "component",
                 "summary",

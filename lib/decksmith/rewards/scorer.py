@@ -16,7 +16,9 @@ from decksmith.rewards.rules import Rules, read
 FORM = 1  # of what a key stands for
 DEADLINE, MEMORY = 20.0, 1500  # CPU seconds and MB that scoring a deck may take
 # What is scored unless we are broken: it tells whose fault it is when another deck is not.
-KNOWN_GOOD = "---\ntheme: default\n---\n\n# A\n\n- one\n\n---\n\n# B\n\n- two\n\n---\n\n# C\n\n- three\n"
+KNOWN_GOOD = (
+    "---\ntheme: default\n---\n\n# A\n\n- one\n\n---\n\n# B\n\n- two\n\n---\n\n# C\n\n- three\n"
+)
 KNOWN_PROMPT: Record = {"messages": [{"role": "user", "content": "Three slides"}]}
 KNOWN_PROMPT |= {"asks": {}, "checklist": []}
 
@@ -99,9 +101,12 @@ class Scorer:
     async def _ask(self, **order: Any) -> Record:
         """An order to a helper. Whoever is cancelled leaves the helper busy until it has answered."""
         helper = await self.helpers.get()
-        loop = asyncio.get_running_loop()
-        asked = loop.run_in_executor(self.threads, lambda: helper.ask(run=str(self.work), **order))
-        asked.add_done_callback(lambda done: (done.cancelled() or done.exception(), self.helpers.put_nowait(helper)))
+
+        def ask() -> Record:
+            return helper.ask(run=str(self.work), **order)
+
+        asked = asyncio.get_running_loop().run_in_executor(self.threads, ask)
+        asked.add_done_callback(lambda _: self.helpers.put_nowait(helper))
         return await asyncio.shield(asked)
 
     async def _blamed(self, error: Broken, name: str) -> Record:
