@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from decksmith.core.records import Record
@@ -67,8 +67,9 @@ def shares(value: Record, rules: Rules) -> dict[str, float]:
 
 
 def aggregated(responses: list[Record]) -> Record:
-    """The answer of /aggregate_metrics: mean, max, min, median and standard deviation of each number of the responses, over
-    all (`agent_metrics`) and by task (`group_level_metrics`). What is masked is counted and nothing else."""
+    """The answer of /aggregate_metrics: mean, max, min, median and standard deviation of each number of the responses, those
+    of their tokens too, over all (`agent_metrics`) and by task (`group_level_metrics`). What is masked is counted and nothing
+    else."""
     kept = [one for one in responses if not one.get("mask_sample")]
     tasks: defaultdict[Any, list[Record]] = defaultdict(list)
     for one in kept:
@@ -77,7 +78,9 @@ def aggregated(responses: list[Record]) -> Record:
     return {
         "group_level_metrics": [{TASK: task, **_summary(rows)} for task, rows in tasks.items()],
         "agent_metrics": overall,
-        "key_metrics": {name: overall[name] for name in ("mean/reward",) if name in overall},
+        "key_metrics": {
+            name: number for name, number in overall.items() if name.startswith("mean/")
+        },
     }
 
 
@@ -94,11 +97,15 @@ def _summary(rows: list[Record]) -> dict[str, float]:
     }
 
 
-def _numbers(row: Mapping[str, Any]) -> list[tuple[str, float]]:
+def _numbers(row: Record) -> list[tuple[str, float]]:
+    response = row.get("response")
+    usage = response.get("usage") if isinstance(response, dict) else None
+    columns = {**row, **(usage if isinstance(usage, dict) else {})}
     return [
         (name, float(value))
-        for name, value in row.items()
+        for name, value in columns.items()
         if not name.startswith("_")
+        and name != "mask_sample"
         and isinstance(value, bool | int | float)
         and math.isfinite(value)
     ]

@@ -59,13 +59,22 @@ class RewardRefused(ValueError):
 def ask(row: Mapping[str, Any], patience: float = PATIENCE) -> Record:
     """The answer for `{"reply": text, ..}` with the fields of a prompt: {"reward": 0 to 1, or None where "masked", "components",
     "why"}. Raises RewardRefused, and RewardUnavailable after `patience` seconds without a server."""
+    return _asked("/reward", row, patience)
+
+
+def verify(body: Mapping[str, Any], patience: float = PATIENCE) -> Record:
+    """The answer of a server to NeMo Gym's /verify. Raises as `ask` does."""
+    return _asked("/verify", body, patience)
+
+
+def _asked(path: str, row: Mapping[str, Any], patience: float) -> Record:
     body = json.dumps(dict(row)).encode()
     until, said, busy, pause = time.monotonic() + patience, "", None, 1.0
     while True:
         servers = _servers(body)
         for url, token in servers:
             try:
-                status, after, answer = _post(url, token, body)
+                status, after, answer = _post(url + path, token, body)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 _gone[url] = time.monotonic()
                 said = f"{url}: {error or type(error).__name__}"
@@ -130,7 +139,7 @@ def _named() -> list[tuple[str, str]]:
 
 
 def _post(url: str, token: str, body: bytes) -> tuple[int, float, Record]:
-    """(status, seconds of Retry-After, answer) of a server. Raises OSError, HTTPException, ValueError."""
+    """(status, seconds of Retry-After, answer) of a path. Raises OSError, HTTPException, ValueError."""
     parts = urllib.parse.urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=CONNECT)
@@ -139,7 +148,7 @@ def _post(url: str, token: str, body: bytes) -> tuple[int, float, Record]:
         if connection.sock:
             connection.sock.settimeout(SILENCE)
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-        connection.request("POST", parts.path + "/reward", body, headers)
+        connection.request("POST", parts.path, body, headers)
         reply = connection.getresponse()
         answer = json.loads(reply.read(ANSWER) or b"{}")
         if not isinstance(answer, dict) or (reply.status == 200 and "reward" not in answer):

@@ -6,7 +6,7 @@ from typing import Any
 
 import verifiers.v1 as vf
 
-from decksmith_decks import trainer
+from decksmith_decks import decksmith_reward
 
 PROMPTS = Path(__file__).with_name("prompts.jsonl")
 
@@ -22,9 +22,11 @@ class DeckTask(vf.Task[DeckData]):
 
     @vf.reward(weight=1.0)
     async def deck(self, trace: vf.Trace) -> float:
-        answer = await trainer.ask_async({**self.data.row, "reply": trace.last_reply})
+        answer = await decksmith_reward.ask_async({**self.data.row, "reply": trace.last_reply})
         if answer["masked"]:
-            raise RuntimeError(f"the deck could not be measured ({answer['cause']}): {answer['why']}")
+            raise RuntimeError(
+                f"the deck could not be measured ({answer['cause']}): {answer['why']}"
+            )
         for name, quality in answer["components"].items():
             trace.record_metric(name, float(quality))
         return float(answer["reward"])
