@@ -27,7 +27,8 @@ class Rows:
             try:
                 self.known[row["id"]] = _prompt(row)
             except ValueError as error:
-                raise cli.BadData(f"{path}:{number}: {error}") from None
+                name = str(path).removeprefix("/dev/")  # as stream.records calls it
+                raise cli.BadData(f"{name}:{number}: {error}") from None
 
     def prompt(self, row: Record, asked: object = None) -> Record:
         """The prompt that a row names, as {id, messages, asks, checklist}: by its own fields, by those of an object (or its

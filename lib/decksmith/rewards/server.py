@@ -48,6 +48,7 @@ def serve(settings: Settings, *, address: Path, host: str = "127.0.0.1", port: i
     after a restart. Raises cli.TryAgain for a root that another server has, cli.Missing where no deck can be rendered,
     cli.BadConfig for rules, and cli.BadData for prompts, that cannot be used."""
     root = settings.root
+    web.Clients(settings.allow)  # what is wrong is said before a browser is started
 
     @contextlib.asynccontextmanager
     async def make(url: str) -> AsyncIterator[http.Application]:
