@@ -192,19 +192,18 @@ def pseudo_words(target):
         made = "".join(chance.choice("bdfgklmnprstvz") + chance.choice("aeiou") for _ in range(3))
         return made.capitalize() if match[0][0].isupper() else made
 
-    return _prose(target.deck, lambda line: re.sub(r"[^\W\d_]{4,}", word, line))
+    return _prose(target.deck, lambda text: re.sub(r"[^\W\d_]{4,}", word, text))
 
 
 def _prose(deck, change):
-    """The deck with `change` of every line of text that is no markup, code or note."""
+    """The deck with `change` of every piece of text that is no markup, code or style."""
+    marks = re.compile(
+        r"(```.*?```|<style.*?</style>|<[^>]*>|\$[^$]*\$|\{\{.*?\}\}|^::\w+::$)", re.S | re.M
+    )
 
     def body(text, _):
-        kept, fenced = [], False
-        for line in text.split("\n"):
-            fenced ^= line.lstrip().startswith("```")
-            plain = not fenced and not re.search(r"[<>{}$`:]|^\s*$|^\|[- |:]+$", line)
-            kept.append(change(line) if plain else line)
-        return "\n".join(kept)
+        pieces = marks.split(text)
+        return "".join(piece if at % 2 else change(piece) for at, piece in enumerate(pieces))
 
     return gaming.changed(deck, body)
 

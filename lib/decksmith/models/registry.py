@@ -24,6 +24,7 @@ FIELDS = {
     "jobs",
     "timeout",
     "shorten",
+    "reward",
 }
 # What a protocol or a client decides for every model alike. An entry that set one of these would ask its model something else, unseen.
 OWNED = {
@@ -62,6 +63,7 @@ class Model:
     jobs: int = 8
     timeout: float = 1200.0  # seconds for one request
     shorten: bool = False  # a request that does not fit the context is asked with fewer max_tokens
+    reward: str | None = None  # of assets/rewards, that it was trained on: comparisons say so
 
 
 def models() -> dict[str, Model]:

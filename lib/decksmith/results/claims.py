@@ -26,7 +26,7 @@ def compare(runs: list[Record], sequential: bool = False) -> Record:
     found = pairs.between(runs)
     if sequential:
         pairs.in_sequence(runs, found)
-    _say(found)
+    _say(found, {run["label"]: run["trained"] for run in runs if run.get("trained")})
     headlines = [pair for pair in found if is_headline(pair)]
     return {
         "judge": judged_by(runs),
@@ -47,8 +47,9 @@ def compare(runs: list[Record], sequential: bool = False) -> Record:
     }
 
 
-def _say(found: list[Record]) -> None:
-    """Give each pair its verdict and its sentence."""
+def _say(found: list[Record], trained: dict[str, Record]) -> None:
+    """Give each pair its verdict and its sentence. trained: of the runs whose model was trained on a reward, what
+    rewards.rules.note_training says."""
     judge_only = {
         (pair["a"], pair["b"]): pair["difference"]
         for pair in found
@@ -60,6 +61,23 @@ def _say(found: list[Record]) -> None:
         other = judge_only.get((pair["a"], pair["b"]))
         if other and is_headline(pair) and pair["verdict"] == "beats":
             pair["sentence"] += _without_the_scan(pair["difference"], other)
+        if is_headline(pair):
+            for label in (pair["a"], pair["b"]):
+                pair["sentence"] += trained_on(label, trained[label]) if label in trained else ""
+
+
+def trained_on(label: str, trained: Record) -> str:
+    """Which of a score's measures a model was trained to please, as the end of a clause."""
+    shared, others = trained["shared"], trained["others"]
+    said = f"; {label} was trained on the reward {trained['reward']}"
+    if shared is None:
+        return said
+    if not shared:
+        return f"{said}, which has no measure of this score"
+    if len(others) < len(shared) and others:
+        count = len(shared) + len(others)
+        return f"{said}, so on {len(shared)} of the {count} measures of this score: all but {text.listed(others)}"
+    return f"{said}, so on {text.listed(shared)} of this score"
 
 
 def _without_the_scan(headline: Record, judge_only: Record) -> str:

@@ -94,14 +94,14 @@ def _offline(name: str, pages: Pages, rules: Rules) -> float | None:
     every = offline.measured(pages, settings, COMPONENTS[name].measures)
     here = {measure: found for measure, found in every.items() if found["quality"] is not None}
     if any(settings[measure]["role"] == "merit" for measure in here):
-        return offline.share(here, settings, bool(pages.whole))[0]
-    return math.prod(found["quality"] for found in here.values()) if here else None
+        return float(offline.share(here, settings, bool(pages.whole))[0])
+    return math.prod(float(found["quality"]) for found in here.values()) if here else None
 
 
 def _parses(record: Record, rules: Rules) -> float:
     """Slides of the source against the fewest that the protocol takes for a deck; 0 without a deck."""
     made = (record.get("deck") or {}).get("slides") or 0
-    return min(1.0, made / rules.protocol.render["min_slides"])
+    return min(1.0, int(made) / int(rules.protocol.render["min_slides"]))
 
 
 def _length(pages: Pages) -> float:

@@ -11,6 +11,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.decks import words
 from decksmith.judging import languages, legibility, offline, rendered
+from decksmith.models import registry
 
 SHIPPED = cli.ROOT / "assets/rewards"
 TABLES = ("weights", "gates", "ramps")
@@ -111,6 +112,20 @@ class Rules:
         """Whether the reward needs the `judge` of a record, by a model that reads."""
         return "answers" in self.used
 
+    def shared_with(self, protocol: Protocol) -> list[str]:
+        """The measures that this reward and a protocol's scores have in common, sorted: a model that was trained on the
+        one was trained to please the other by them.
+
+        Of an offline protocol, names of its measures. With a vision judge: the items of the checklist, the number of slides
+        (a cap of the score) and what does not render (the floor), and `content` where a judge that reads is part of the
+        reward.
+        """
+        trained = {name for component in self.used for name in COMPONENTS[component].measures}
+        if protocol.measures:
+            return sorted(trained & {*protocol.measures})
+        alike = trained & {"checklist", "slides", "errors", "empty"}
+        return sorted(alike | ({"content"} if self.needs_judge else set()))
+
 
 def read(name: str | Path) -> Rules:
     """Rules by their name in assets/rewards, or by path (anything with a slash or `.toml`).
@@ -142,18 +157,24 @@ def read(name: str | Path) -> Rules:
     )
 
 
-def shared_with(rules: Rules, protocol: Protocol) -> list[str]:
-    """The measures that a reward and a protocol's scores have in common, sorted: what a model that was trained on the reward
-    was trained to please.
+def note_training(runs: list[Record]) -> None:
+    """Give each of these runs (results.runs.load) whose model was trained on a reward, as its registry entry says, the key
+    `trained`: {"reward": name, "shared": what that has in common with the run's scores, "others": the other measures}.
 
-    Offline protocols: names of measures. A vision judge shares what both count: the checklist's items, the number of slides
-    (a cap), whether a deck renders (the floor), and `content` where a reading judge is part of the reward.
+    `shared` is None where nothing can be said: the run's protocol is none of ours. Raises cli.BadConfig for an unknown
+    reward.
     """
-    trained = {name for component in rules.used for name in COMPONENTS[component].measures}
-    if protocol.measures:
-        return sorted(trained & {*protocol.measures})
-    alike = trained & {"checklist", "slides", "errors", "empty"}
-    return sorted(alike | ({"content"} if rules.needs_judge else set()))
+    entries = registry.models()
+    for run in runs:
+        entry = entries.get(run["summary"]["model"]["name"])
+        if not entry or not entry.reward:
+            continue
+        rules, shared, others = read(entry.reward), None, []
+        if not run["unshipped"]:
+            protocol = Protocol.load(run["protocol"]["protocol"])
+            shared = rules.shared_with(protocol)
+            others = sorted({*protocol.measures} - {*shared})
+        run["trained"] = {"reward": rules.name, "shared": shared, "others": others}
 
 
 def _code() -> str:

@@ -1,0 +1,86 @@
+"""Reward rules: what a file may say, and what a reward has in common with a protocol."""
+
+import re
+
+import pytest
+from decksmith.core import cli
+from decksmith.core.protocol import Protocol
+from decksmith.rewards import rules
+
+SHIPPED = (rules.SHIPPED / "rendered.toml").read_text()
+
+
+@pytest.fixture
+def refused(tmp_path):
+    """Read rules made of the shipped ones by a change, and return the sentence that refuses them."""
+
+    def read(old, new):
+        assert re.search(old, SHIPPED, re.M)
+        path = tmp_path / "mine.toml"
+        path.write_text(re.sub(old, new, SHIPPED, count=1, flags=re.M))
+        with pytest.raises(cli.BadConfig) as error:
+            rules.read(path)
+        said = str(error.value)
+        assert said.startswith(f"{path}: ") and "\n" not in said
+        return said.removeprefix(f"{path}: ")
+
+    return read
+
+
+@pytest.mark.parametrize("name", ["rendered", "read"])
+def test_the_shipped_rules_are_read_by_their_names(name):
+    found = rules.read(name)
+    assert found.name == name and sum(found.weights.values()) == pytest.approx(1)
+    assert found.needs_judge == (name == "read")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("^layout = .*", "loyout = 0.25", "weights.loyout: unknown component; there are: parses, "),
+        ("^layout = .*", "layout = 0.35", "weights: they sum to 1.1 and not to 1"),
+        ("^layout = .*", "layout = -1", "weights.layout: -1 is no number from 0 to 1"),
+        ("^layout = .*", "layout = true", "weights.layout: True is no number from 0 to 1"),
+        ("^layout = .*", "layout = nan", "weights.layout: nan is no number from 0 to 1"),
+        ("^echo = .*", "echo = 0.1", "gates.echo: 0.1 is not least and full, each from 0 to 1"),
+        ("full = 0.9", "full = 0.0", "gates.language: {'least': 0.05, 'full': 0.0} is not least"),
+        ("^molds = .*0.12.*", "", "ramps.molds: is missing; the component is used"),
+        ("^molds = .*0.12.*", "molds = 3", "ramps.molds: 3 is no list of two numbers, or of four"),
+        ("^molds = .*0.12.*", "echo = [0, 1]", "ramps.echo: unknown component; there are: length"),
+        ("^protocol = .*", "", "protocol: is missing, or no text"),
+        ("^protocol = .*", 'protocol = "published"', "protocol: published has no offline measures"),
+        (r"^\[gates\]", "[gate]", "gates: is missing, or no table"),
+        (
+            "^name = .*",
+            'name = "a"\nscale = 2',
+            "scale: unknown; there are: name, protocol, weights",
+        ),
+        ("^name = .*", "name =", "Invalid value (at line 3, column 7)"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_by_its_key(refused, old, new, says):
+    assert refused(old, new).startswith(says)
+
+
+def test_an_unknown_reward_is_answered_with_those_that_there_are():
+    with pytest.raises(
+        cli.BadConfig, match="no reward .*/rewards/none.toml; there are: read, rendered"
+    ):
+        rules.read("none")
+
+
+def test_another_number_is_another_hash(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(SHIPPED)
+    same = rules.read(path).sha256
+    path.write_text(SHIPPED.replace("unread = { least = 0.02", "unread = { least = 0.03"))
+    assert same == rules.read("rendered").sha256 != rules.read(path).sha256
+
+
+def test_a_reward_has_most_measures_in_common_with_the_offline_protocol_and_few_with_a_judge():
+    rendered, read = rules.read("rendered"), rules.read("read")
+    offline, published = Protocol.load("offline"), Protocol.load("published")
+    shared = rendered.shared_with(offline)
+    assert {*offline.measures} - {*shared} == {"close", "opening", "thread", "titles"}
+    assert rendered.shared_with(published) == ["checklist", "empty", "errors", "slides"]
+    assert read.shared_with(published) == ["checklist", "content", "empty", "errors", "slides"]
