@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import requests
 from decksmith.core import cli, web
-from decksmith.evalserver import app, jobqueue, metrics, request, sampling
+from decksmith.evalserver import jobqueue, metrics, request, sampling
 from decksmith.evalserver import router as eval_router
 from decksmith.evalserver import worker as eval_worker
 from decksmith.evalserver.client import Client

@@ -17,6 +17,8 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.render.worker import Spent
 
+# It needs one core, and finds this package wherever it was started from.
+ALONE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(cli.ROOT / "lib")}
 START = 120.0  # seconds that a process may take until it takes orders
 
 
@@ -71,7 +73,7 @@ class Helper:
             [sys.executable, "-m", "decksmith.rewards.helper", self.rules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **ALONE},
             start_new_session=True,  # Ctrl-C is for us
             bufsize=0,
         )
@@ -95,8 +97,13 @@ class Helper:
         line, _, self.rest = self.rest.partition(b"\n")
         return line
 
+    def end(self) -> None:
+        """End the process from another thread: whoever waits for an answer gets Broken."""
+        if process := self.process:
+            process.kill()
+
     def kill(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if there is one, and let go of what it had."""
         if self.process is None:
             return
         self.process.kill()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
 FIELDS = ("id", "request", "messages", "asks", "checklist")  # of a prompt, all that are looked at
+NESTED = ("messages", "asks", "checklist")
 HOW = "give asks or checklist, or the id of a prompt that reward-serve was started with (--prompts): docs/reward-server.md"
 REPLY = 400_000  # characters of a reply
 
@@ -35,8 +36,7 @@ class Rows:
         JSON) in `label`, or by an id in either place. `asked` is what the model was asked, text or messages: the request of
         a row that has none. Raises cli.BadData with a sentence."""
         label = _label(row.get("label"))
-        fields = {name: _said(row[name]) for name in FIELDS if row.get(name) is not None}
-        fields |= {name: _said(label[name]) for name in FIELDS if label.get(name) is not None}
+        fields = {**_fields(row), **_fields(label)}
         if not fields.get("asks") and not fields.get("checklist"):
             if found := self.known.get(str(fields.get("id"))):
                 return found
@@ -65,14 +65,21 @@ def _label(label: object) -> Record:
     return label if isinstance(label, dict) else {}
 
 
+def _fields(row: Record) -> Record:
+    """Those of FIELDS that a row has. Where something nested is wanted its JSON will do: some tables hold nothing deeper than
+    text."""
+    found = {name: _said(row[name]) for name in FIELDS if row.get(name) is not None}
+    for name in NESTED:
+        if isinstance(found.get(name), str):
+            try:
+                found[name] = _said(json.loads(found[name]))
+            except (ValueError, RecursionError):
+                pass  # what it is not, the schema says
+    return found
+
+
 def _said(value: Any) -> Any:
-    """A value without its nulls: a table of columns has one for each key that another row has. Text that is the JSON of an
-    object or a list is that, since some tables hold nothing deeper than text."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return value
+    """A value without its nulls: a table of columns has one for each key that another row has."""
     if isinstance(value, dict):
         return {name: _said(each) for name, each in value.items() if each is not None}
     if isinstance(value, list):

@@ -128,8 +128,10 @@ class Scorer:
     async def close(self) -> None:
         """End all processes."""
         for helper in self.all:
+            helper.end()
+        self.threads.shutdown(cancel_futures=True)
+        for helper in self.all:
             helper.kill()
-        self.threads.shutdown(wait=False, cancel_futures=True)
         try:
             await self.pool.close()
         except OSError:
