@@ -103,16 +103,25 @@ def described(genome):
 async def attack(run, rules, names, decks):
     """One row for each target: {target, good, kinds: {kind: reward}, found: [(reward, genome)]}."""
     scorer, rows = Scorer(run, rules), []
+    targets = adversaries.targets(names)
     try:
-        for target in adversaries.targets(names):
+        for target in targets:
             good = (await scorer.score(target.row, target.deck))["reward"]
-            known = await kinds(scorer, target)
-            found = await search(scorer, target, decks // len(names))
-            rows.append({"target": target.name, "good": good, "kinds": known, "found": found})
-            print(f"{target.name}: {len(known)} kinds, {len(found)} decks", file=sys.stderr)
+            rows.append({"target": target.name, "good": good, "kinds": await kinds(scorer, target)})
+            _say(f"{target.name}: {len(rows[-1]['kinds'])} kinds", [{**rows[-1], "found": []}])
+        for target, row in zip(targets, rows, strict=True):
+            row["found"] = await search(scorer, target, decks // len(targets))
+            _say(f"{target.name}: {len(row['found'])} decks", [{**row, "kinds": {}}])
     finally:
         await scorer.close()
     return rows
+
+
+def _say(done, rows):
+    print(
+        "; ".join([done, *(f"{kind} has {value:.2f}" for _, kind, value in near(rows))]),
+        file=sys.stderr,
+    )
 
 
 def near(rows):
@@ -159,9 +168,7 @@ def main():
     asked = parser.parse_args()
     rows = asyncio.run(attack(asked.run, read(asked.rules), asked.targets, asked.decks))
     print(table(rows))
-    for target, kind, value in (lost := near(rows)):
-        print(f"{target}: {kind} has {value:.2f}", file=sys.stderr)
-    return 1 if lost else 0
+    return 1 if near(rows) else 0
 
 
 if __name__ == "__main__":

@@ -39,9 +39,9 @@ class Pages:
         return n in self.pictures and self.thumbs[n].max() - self.thumbs[n].min() < 4
 
     @cached_property
-    def _looked(self) -> dict[int, tuple[Any, set[int]]]:
+    def _looked(self) -> dict[int, tuple[Any, set[int], list[float]]]:
         """{slide number: (its picture as THUMB grey values, an int16 array; the places in `boxes` of the lines that cannot
-        be made out in it)}."""
+        be made out in it; the contrast of each line in it)}."""
         import numpy as np
         from PIL import Image
 
@@ -54,26 +54,32 @@ class Pages:
                     picture = opened.convert("L")
             except OSError as error:
                 raise cli.BadData(f"{self.record['id']}: {error}; render it again") from None
-            lost = set()
+            lost, contrasts = set(), []
             for i, box in enumerate(self.pages[n].get("boxes") or []):
                 if box.get("ink"):
                     likeness, contrast = legibility.look(picture, box)
+                    contrasts.append(contrast)
                     if likeness < limits["unlike"] or contrast < limits["unreadable_contrast"]:
                         lost.add(i)
             looked[n] = (
                 np.asarray(picture.resize(THUMB, Image.Resampling.BOX), dtype=np.int16),
                 lost,
+                contrasts,
             )
         return looked
 
     @property
     def thumbs(self) -> dict[int, Any]:
         """{slide number: its picture as THUMB grey values}."""
-        return {n: thumb for n, (thumb, _) in self._looked.items()}
+        return {n: thumb for n, (thumb, *_) in self._looked.items()}
 
     def lost(self, n: int) -> set[int]:
         """The places in `boxes` of the lines of slide n that cannot be made out in its picture."""
         return self._looked[n][1] if n in self._looked else set()
+
+    def contrasts(self) -> list[float]:
+        """The contrast ratio of each line of text in the pictures, 1 to 21: of the lightest to the darkest pixel there."""
+        return [ratio for *_, ratios in self._looked.values() for ratio in ratios]
 
     @cached_property
     def texts(self) -> dict[int, str]:

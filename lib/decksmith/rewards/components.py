@@ -12,6 +12,7 @@ from decksmith.rewards import wording
 from decksmith.rewards.rules import COMPONENTS, Rules
 
 DIGITS = 6
+PALE = 2.0  # contrast ratio; themes have 2.6 and more
 STAGES = ("gen", "deck", "images", "render")
 
 
@@ -109,6 +110,13 @@ def _length(pages: Pages) -> float:
     return sum(pages.words.values()) / len(pages.numbers) if pages.numbers else 0.0
 
 
+def _pale(pages: Pages) -> float | None:
+    """Share of the lines of text that hardly stand out from what is behind them in the picture, whatever their colours are
+    in the page; None without lines."""
+    ratios = pages.contrasts()
+    return sum(ratio < PALE for ratio in ratios) / len(ratios) if ratios else None
+
+
 def _content(pages: Pages) -> float:
     """The score for content, 1 to 5, of a judge that reads."""
     judge = pages.record.get("judge") or {}
@@ -122,8 +130,12 @@ def _content(pages: Pages) -> float:
 
 OWN = {
     "length": _length,
+    "pale": _pale,
+    "taken": wording.taken,
     "together": wording.together,
     "phrases": wording.phrases,
+    "sequence": wording.sequence,
+    "own": wording.own,
     "molds": wording.molds,
     "copied": wording.copied,
     "answers": _content,

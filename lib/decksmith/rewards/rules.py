@@ -53,11 +53,15 @@ COMPONENTS = {
     ),
     "length": Component("Words on a slide, on average: neither next to none nor too many."),
     "unread": Component("What the page says can be made out in the picture.", ("unread",)),
+    "pale": Component("The text stands out from what is behind it in the picture."),
+    "taken": Component("The slides take up the request's words below their titles."),
     "topic": Component("The slides take up the request's words, and have others.", ("topic",)),
     "together": Component(
         "What one sentence of the request says together stands together on a slide."
     ),
     "phrases": Component("Neighbouring words of the request stand near each other on a slide."),
+    "sequence": Component("What the request names once comes in its order."),
+    "own": Component("The deck has words that the request does not have."),
     "molds": Component("Sentences are not of one mold with other words in them."),
     "sense": Component(
         "Words stand as they do in sentences, without raw markup or text for the author to replace.",
@@ -72,7 +76,7 @@ COMPONENTS = {
     "unasked": Component("No code and no formulas where neither was asked for.", ("aside",)),
     "answers": Component("A judge that reads says that the deck answers its request."),
 }
-RAMPED = ("length", "together", "phrases", "molds", "copied", "answers")
+RAMPED = "length pale taken together phrases sequence own molds copied answers".split()
 
 
 @dataclass(frozen=True)
@@ -207,7 +211,7 @@ def _kind(key: str) -> str:
 
 
 def _check_entry(where: str, table: str, component: str, value: Any) -> None:
-    known = RAMPED if table == "ramps" else tuple(COMPONENTS)
+    known = RAMPED if table == "ramps" else [*COMPONENTS]
     if component not in known:
         raise cli.BadConfig(f"{where}: unknown component; there are: {', '.join(known)}")
     if table == "weights" and not _share(value):

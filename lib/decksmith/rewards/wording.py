@@ -8,13 +8,19 @@ import itertools
 import re
 from collections import Counter
 
-from decksmith.decks.words import content_words, fold
+from decksmith.decks.words import content_words, fold, length
+from decksmith.judging import languages
 from decksmith.judging.offline import figures_in, repeated, units
 from decksmith.judging.rendered import Pages
 
 PAIRS = 8  # of words that a sentence joins, and of others, from which shares are compared
 PHRASES = 5  # from so many phrases on their share is one
-APART, REACH = 3, 5  # words between the two of a phrase, in the request and on a slide
+APART, REACH = (
+    3,
+    2,
+)  # the second word of a phrase is so many words on, in the request and on a slide
+BODY = 8  # words below a title that are text of their own
+PLACES, ORDERED = 15, 20  # terms with one place, and pairs of them, from which an order is one
 GRAM = 4  # words
 SENTENCES = re.compile(r"(?<=[.!?;:])\s+|\n|[。！？；]")
 CLAUSES = re.compile(r"[.!?;:,()\n。！？；]")
@@ -25,7 +31,7 @@ def together(pages: Pages) -> float | None:
     likely as words of different sentences, 1 only those. Words of the asked headings, and those on more than a third of
     the slides, are left out. None for a request, or a deck, with few words to compare.
     """
-    slides = [_terms(text) - _headings(pages) for text in pages.texts.values()]
+    slides = [_terms(text) - _headings(pages) for text in _bodies(pages)]
     count = Counter(term for slide in slides for term in slide)
     often = max(1, len(slides) // 3)
     sentences = [_terms(part) for part in SENTENCES.split(pages.request)]
@@ -54,7 +60,7 @@ def phrases(pages: Pages) -> float | None:
         for (i, one), (j, other) in itertools.pairwise(placed):
             if j - i <= APART and one != other and not {one, other} <= headings:
                 asked.add(frozenset((one, other)))
-    slides = [_placed(text) for text in pages.texts.values()]
+    slides = [_placed(text) for text in _bodies(pages)]
     said = {word for placed in slides for _, word in placed}
     near = {
         frozenset((one, other))
@@ -65,6 +71,40 @@ def phrases(pages: Pages) -> float | None:
     }
     there = [pair for pair in asked if pair <= said]
     return sum(pair in near for pair in there) / len(there) if len(there) >= PHRASES else None
+
+
+def taken(pages: Pages) -> float | None:
+    """Share of the request's content words, beside the asked headings, that the slides take up below their titles. None where
+    the request has few, or is in another language than the deck shall be."""
+    asked = content_words(fold(pages.request)) - _headings(pages)
+    spoken = languages.likeliest(pages.request)
+    wanted = (pages.asks.get("language") or "").split("-")[0]
+    if len(asked) < PAIRS or (spoken and wanted and spoken != wanted):
+        return None
+    return len(asked & content_words(" ".join(_bodies(pages)))) / len(asked)
+
+
+def sequence(pages: Pages) -> float | None:
+    """Whether what the request names once comes in its order, by the slides that alone have it: Kendall's tau, -1 to 1.
+    None where few words have one place in both."""
+    slides = [_terms(text) for text in pages.texts.values()]
+    times = Counter(term for slide in slides for term in slide)
+    where = {term: at for at, slide in enumerate(slides) for term in slide if times[term] == 1}
+    words = [term for word in pages.request.split() for term in sorted(_terms(word))]
+    once = [term for term in words if words.count(term) == 1 and term in where]
+    steps = [
+        where[b] - where[a] for a, b in itertools.combinations(once, 2) if where[a] != where[b]
+    ]
+    if len(once) < PLACES or len(steps) < ORDERED:
+        return None
+    return sum(1 if step > 0 else -1 for step in steps) / len(steps)
+
+
+def own(pages: Pages) -> float | None:
+    """Content words that the request does not have, for each word of the deck. None for a deck without words."""
+    words = sum(pages.words.values())
+    said: set[str] = set().union(*pages.tokens.values())
+    return len(said - content_words(fold(pages.request))) / words if words else None
 
 
 def molds(pages: Pages) -> float | None:
@@ -85,6 +125,16 @@ def molds(pages: Pages) -> float | None:
 def copied(pages: Pages) -> float | None:
     """Share of the words that stand in a question of the checklist, three or more in a row. None without a checklist."""
     return repeated(pages, [item["ask"] for item in pages.items])
+
+
+def _bodies(pages: Pages) -> list[str]:
+    """The text of each slide below its title; all of it where that is next to nothing. Titles are short, so that words of
+    the request in them cost nothing."""
+    found = []
+    for n, text in pages.texts.items():
+        body = text.replace(pages.titles()[n], " ", 1) if pages.titles()[n] else text
+        found.append(body if length(body) >= BODY else text)
+    return found
 
 
 def _terms(text: str) -> set[str]:
