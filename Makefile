@@ -354,6 +354,11 @@ regressions: .venv/.python
 eval-serve: run-tools .venv/.bench
 	exec bin/eval-serve $(FLAGS)
 
+.PHONY: reward-serve
+## reward-serve: rewards of decks for somebody else's training loop, until Ctrl-C
+reward-serve: run-tools
+	exec bin/reward-serve $(if $(filter command environment,$(origin PROMPTS)),--prompts $(PROMPTS)) $(FLAGS)
+
 # What ckpt-watch does for a checkpoint.
 define CURVE_POINT
 bin/model-export --run "$$CKPT_RUN" > /dev/null

@@ -12,8 +12,8 @@ PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
-.PHONY: test test-images test-slurm test-clients test-nemo-rl test-gpu fuzz stress lint bench-self bench-render bench-stats \
-  bench-help sizes docs bench-looks bench-vote bench-tally judge-card gaming reward-attack gold-check screenshots numbers
+.PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-gpu fuzz stress lint bench-self bench-render bench-stats \
+  bench-help sizes docs bench-looks bench-reward bench-vote bench-tally judge-card gaming reward-attack gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -35,6 +35,13 @@ CLIENTS ?=
 test-clients: setup .venv/.dev .venv/.train
 	test -n "$(CLIENTS)" || { echo 'name checkouts: make test-clients CLIENTS="/path/to/slime"' >&2; exit 2; }
 	DECKSMITH_CLIENTS="$(CLIENTS)" .venv/bin/python3 -m pytest tests/evalserver/test_clients.py
+
+# GYM and VERIFIERS: interpreters of environments that have nemo-gym 0.7.0 (Python 3.13) and verifiers 0.4.
+GYM ?=
+VERIFIERS ?=
+## test-doors: TRL, NeMo Gym and verifiers ask our reward server: GYM=/path/to/python VERIFIERS=..
+test-doors: setup .venv/.dev .venv/.train
+	DECKSMITH_GYM='$(GYM)' DECKSMITH_VERIFIERS='$(VERIFIERS)' .venv/bin/python3 -m pytest -rs tests/rewards/test_server_others.py
 
 # A quarter of an hour and 30 GB of disk; without a GPU each test is skipped with its reason.
 ## test-gpu: the trainer on this machine's CUDA GPU: docs/gpu.md
@@ -116,6 +123,10 @@ sizes: .venv/.node
 bench-render: setup .venv/.dev
 	.venv/bin/python3 tests/bench_render.py > docs/render-speed.md.tmp
 	mv docs/render-speed.md.tmp docs/render-speed.md
+
+## bench-reward: the reward server under 8 clients: DECKS=200 (memory wants 2000)
+bench-reward: setup .venv/.dev
+	.venv/bin/python3 tests/bench_reward.py $(if $(filter command environment,$(origin DECKS)),$(DECKS))
 
 ## judge-card: known defects in gold decks: what the offline judge notices
 judge-card: run-tools
