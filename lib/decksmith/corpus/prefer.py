@@ -8,7 +8,7 @@ import hashlib
 import math
 import statistics
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, islice
@@ -135,7 +135,7 @@ class Chooser:
         self.lengths = Balance(rules.ratio, rules.drift)
         self.unchecked = Balance(rules.ratio, rules.drift)  # as without the rule on lengths
         self.reasons: Counter[str] = Counter()
-        self.sums: Counter[str] = Counter()
+        self.sums: dict[str, float] = defaultdict(float)
 
     def choose(self, path: str) -> Iterator[tuple[Prompt, Pair | Sample]]:
         """Yield each prompt of a JSONL file or /dev/stdin with what was chosen. Raises cli.BadData."""
