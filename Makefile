@@ -239,14 +239,30 @@ HOST ?=
 FLAGS ?=
 DRY ?=
 
-.PHONY: sft
+ALGORITHM = $(if $(findstring -grpo,$(RECIPE)),grpo,$(if $(findstring -dpo,$(RECIPE)),dpo,sft))
+
+# FROM: the run of SFT that dpo and rl go on from. DATA is then what chat-prefer chose of many
+# answers, pairs or with --best the best of them, split by chat-split; of rl, prompts (docs/rl.md).
+FROM ?= results/sft/$(if $(filter trl,$(TRAINER)),smol-lora,nemotron-nano-lora)
+dpo: RECIPE = $(if $(filter trl,$(TRAINER)),smol-dpo,nemotron-nano-dpo)
+dpo: DATA = data/pairs
+dpo: SFT = results/dpo/$(notdir $(FROM))
+dpo: START = $(if $(filter trl,$(TRAINER)),start.adapter=$(abspath $(FROM))/adapter)
+dpo rl: OTHER = $(if $(filter trl,$(TRAINER)),,$(abspath $(FROM))/merged)
+dpo: $(if $(filter trl,$(TRAINER)),,$(FROM)/merged/config.json)
+rft: DATA = data/best
+rft: SFT = results/rft/$(RECIPE)
+
+.PHONY: sft dpo rft
 ## sft: an adapter from DATA by RECIPE: checked, trained, exported
-sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
+## dpo: the adapter of FROM, trained on by the preference pairs in DATA
+## rft: the same as sft, on the best of many answers in DATA
+sft dpo rft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
   $(filter smol%,$(RECIPE)),.venv/.train .venv/.local)
 	$(if $(filter trl nemo-rl,$(TRAINER)),,$(error TRAINER is $(TRAINER); it is trl or nemo-rl))
 	$(call SAY,$(SFT): $(RECIPE) $(OTHER) on $(DATA))
 	$(SITE)
-	made=$$(bin/sft-config $(RECIPE:%=--recipe %) $(OTHER:%=--base %) --data $(DATA) --run $(SFT) $(STEPS:%=sft.max_num_steps=%) $(SET))
+	made=$$(bin/sft-config $(RECIPE:%=--recipe %) $(OTHER:%=--base %) --data $(DATA) --run $(SFT) $(STEPS:%=$(ALGORITHM).max_num_steps=%) $(START) $(SET))
 	echo "$$made"
 	# What the adapter touches is counted where the trainer's own code is; without its image it is assumed.
 	rm -f $(SFT)/model.json
@@ -257,6 +273,9 @@ sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
 	bin/sft-check --run $(SFT) --preview 1 $(if $(HOST),--elsewhere) > $(SFT)/check.json$(if $(DRY), || [ $$? = 69 ])
 	$(if $(filter trl,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
 	$(if $(DRY),,bin/model-export --run $(SFT))
+
+$(FROM)/merged/config.json: | .venv/.corpus
+	bin/model-export --run $(FROM) --merge > /dev/null
 
 .PHONY: smoke
 ## smoke: what works on this cluster, in ten minutes on one node: SBATCH=sbatch

@@ -111,12 +111,15 @@ def collect(root: Path, algorithm: str) -> set[str]:
     """All keys; NAME.* for a section in which any is taken."""
     known, keys = classes(root), set()
     walk("MasterConfig", "", {**known, "MasterConfig": master(root, algorithm)}, keys, algorithm)
-    keys |= {f"{section}.*" for section in OTHERS[algorithm]}
     free = tuple(key.removesuffix("*") for key in keys if key.endswith(".*"))
-    keys = {key for key in keys if key.endswith(".*") or not f"{key}.".startswith(free)}
     for example in EXAMPLES[algorithm]:
         for key in leaves(yaml.safe_load((root / "examples" / example).read_text())):
-            if not f"{key}.".startswith(free):
+            section = next(
+                (one for one in OTHERS[algorithm] if f"{key}.".startswith(f"{one}.")), None
+            )
+            if section:
+                keys.add(f"{section}.*")
+            elif not f"{key}.".startswith(free):
                 keys.add(key)
     for side in ("train", "validation"):
         names_of = parameters(known, DATASETS[algorithm])

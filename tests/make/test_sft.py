@@ -38,7 +38,7 @@ def row(number):
 def sft(root, *words):
     there = [f"--old-file=.venv/.{name}" for name in ("python", "corpus", "train", "local")]
     return subprocess.run(
-        ["make", *there, "sft", *words],
+        ["make", *there, *(words if words[:1] in (("dpo",), ("rft",)) else ("sft", *words))],
         cwd=root,
         env=environment(
             root, HF_HUB_OFFLINE="1", SCRATCH=str(root.parent), SBATCH_PARTITION="mine"
@@ -64,3 +64,39 @@ def test_without_the_weights_nothing_is_submitted_and_the_command_is_named(root)
     name = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
     assert f"{name} is not in {root.parent}/models/hub" in done.stderr
     assert f"bin/model-fetch {name}" in done.stderr
+
+
+def pair(number):
+    one = row(number)["messages"]
+    worse = {**one[-1], "content": f"# Worse {number}"}
+    sides = [{"rank": 0, "completion": [one[-1]]}, {"rank": 1, "completion": [worse]}]
+    return {"id": f"r{number}", "context": one[:2], "completions": sides}
+
+
+def test_dpo_says_what_it_lacks_and_submits_the_driver_of_dpo_on_the_merged_model(root):
+    run = root / "results/sft/nemotron-nano-lora"
+    shutil.copytree(ROOT / "tests/fixtures/sft/thinker", run / "merged")
+    (run / "merged/config.json").write_text("{}")
+    done = sft(root, "dpo", "DRY=1")
+    assert done.returncode == 2 and "data/pairs/train.jsonl; chat-split writes it" in done.stderr
+    (root / "data/pairs").mkdir()
+    for name, first in (("train", 0), ("test", 60)):
+        lines = [json.dumps(pair(number)) + "\n" for number in range(first, first + 40)]
+        (root / f"data/pairs/{name}.jsonl").write_text("".join(lines))
+    thinks = "SET=policy.tokenizer.chat_template_kwargs.enable_thinking=true"
+    done = sft(root, "dpo", "DRY=1", thinks)
+    assert done.returncode == 0, done.stderr
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
+    assert "slurm/sft.sbatch" in lines["command"]
+    assert lines["SFT_DRIVER"].split()[1] == "examples/run_dpo.py"
+    assert lines["--nodes"].split()[1] == "1" and lines["SFT_STEPS"].split()[1] == "2"
+    check = json.loads((root / "results/dpo/nemotron-nano-lora/check.json").read_text())
+    assert check["ok"] and check["model"] == str(run / "merged")
+    (run / "merged/config.json").write_text("{}")
+
+
+def test_rft_is_sft_on_the_best_rows(root):
+    shutil.copytree(root / "data/chat", root / "data/best")
+    done = sft(root, "rft", "DRY=1")
+    assert done.returncode == 0, done.stderr
+    assert '"recipe": "results/rft/nemotron-nano-lora/recipe.yaml"' in done.stdout

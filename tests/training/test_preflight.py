@@ -9,6 +9,7 @@ from decksmith.training import findings, preflight, recipes, rows
 
 THINKER = Path(__file__).parents[1] / "fixtures" / "sft" / "thinker"
 RECIPE = "nemotron-nano-lora"
+THINKS = ["policy.tokenizer.chat_template_kwargs.enable_thinking=true"]
 
 
 def row(k, **reply):
@@ -561,7 +562,7 @@ def pairs(tmp_path):
         write(tmp_path / "chat" / f"{side}.jsonl", [pair(k) for k in range(first, last)])
     run, recipe = tmp_path / "run", "nemotron-nano-dpo"
     data = recipes.freeze(recipe, tmp_path / "chat", run / "data")
-    config = recipes.recipe(recipe, data=data, run=run, base=str(THINKER))
+    config = recipes.recipe(recipe, data=data, run=run, base=str(THINKER), overrides=THINKS)
     (run / "recipe.yaml").write_text(recipes.dump(config))
     return run
 

@@ -305,7 +305,7 @@ def test_overrides_that_make_no_run_are_refused(chat, tmp_path, overrides, kind,
 
 
 def test_an_unknown_recipe_or_no_data_is_said(chat, tmp_path):
-    with pytest.raises(cli.Missing, match="recipes: lora, nemotron-nano-lora, smol-lora"):
+    with pytest.raises(cli.Missing, match="recipes: lora, nemotron-nano-dpo, .*, smol-lora"):
         recipes.recipe("nothing", data=chat, run=tmp_path)
     with pytest.raises(cli.Missing, match="make corpus"):
         recipes.recipe("smol-lora", data=tmp_path, run=tmp_path)

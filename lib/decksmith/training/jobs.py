@@ -42,7 +42,6 @@ LINKED = (
 NEEDED = {
     "nodes": ("cluster.num_nodes", int),
     "gpus": ("cluster.gpus_per_node", int),
-    "steps": ("sft.max_num_steps", int),
     "checkpoints": ("checkpointing.checkpoint_dir", str),
     "model": ("policy.model_name", str),
 }
@@ -57,6 +56,12 @@ esac
 echo "$CONTAINER" "$path"
 test -e "$path"
 """
+# What NeMo-RL is started by, from its own folder.
+DRIVERS = {
+    "sft": "examples/run_sft.py",
+    "dpo": "examples/run_dpo.py",
+    "grpo": "examples/nemo_gym/run_grpo_nemo_gym.py",
+}
 POLL_S = float(os.environ.get("DECKSMITH_POLL_S") or 5)
 
 
@@ -131,8 +136,10 @@ class Job:
         yaml = YAML()
         yaml.width = 1 << 20  # no line is folded
         config = yaml.load(path)
-        found: dict[str, Any] = {"files": {}}
-        for name, (key, kind) in NEEDED.items():
+        algorithm = recipes.algorithm(config)
+        found: dict[str, Any] = {"files": {}, "driver": DRIVERS[algorithm]}
+        needed = NEEDED | {"steps": (f"{algorithm}.max_num_steps", int)}
+        for name, (key, kind) in needed.items():
             value = recipes.get(config, key)
             if type(value) is not kind:
                 raise cli.BadConfig(f"{path}: {key} is {value!r}; sft-config writes it")
@@ -182,6 +189,7 @@ class Job:
                 "SFT_STEPS": self.recipe["steps"],
                 "SFT_NODES": self.recipe["nodes"],
                 "SFT_GPUS": self.recipe["gpus"],
+                "SFT_DRIVER": self.recipe["driver"],
             }
         return given | dict(self.env)
 

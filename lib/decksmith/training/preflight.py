@@ -87,7 +87,7 @@ def check(
         "model": made.get("policy.model_name"),
         "parent": {"absent": absent, "keys": against},
     }
-    if _has_gaps(made):  # the rest would only repeat it
+    if has_gaps(made):  # the rest would only repeat it
         return made.result(), []
     template = None
     if folder is None:
@@ -102,11 +102,11 @@ def check(
         )
     shown = _data(made, template, preview)
     _settings(made)
-    _sizes(made, folder)
+    check_sizes(made, folder)
     return made.result(), shown
 
 
-def _has_gaps(made: Checked) -> bool:
+def has_gaps(made: Checked) -> bool:
     """Whether the recipe lacks what everything else is computed from; notes it."""
     gaps = [key for key, value in leaves(made.config) if value == "???"]
     for key in gaps:
@@ -223,12 +223,17 @@ def _data(made: Checked, template: recipes.Template | None, preview: int) -> lis
 
 
 def _settings(made: Checked) -> None:
+    _batches(made)
+    check_settings(made)
+
+
+def check_settings(made: Checked) -> None:
+    """What every algorithm's recipe must keep."""
     if made.get("checkpointing.enabled") is not True:
         made.wrong("checkpointing", "checkpointing.enabled", "nothing would be saved")
     folder = "checkpointing.checkpoint_dir"
     if not Path(made.get(folder) or "").is_absolute():
         made.wrong("checkpointing", folder, f"{folder} is not absolute")
-    _batches(made)
     _template(made)
     for side in ("train", "validation"):
         _dataset(made, side)
@@ -259,6 +264,7 @@ def _batches(made: Checked) -> None:
 
 
 def _template(made: Checked) -> None:
+    """The chat template is the model's own, or a file."""
     key = "policy.tokenizer.chat_template"
     template = made.get(key)
     if template == "default":
@@ -272,6 +278,7 @@ def _template(made: Checked) -> None:
 
 
 def _dataset(made: Checked, side: str) -> None:
+    """One side of the data is of the class that the algorithm reads, and lies where NeMo-RL reads it."""
     key = f"data.{side}"
     data = made.get(key)
     wanted = DATASETS[made.algorithm]
@@ -286,6 +293,7 @@ def _dataset(made: Checked, side: str) -> None:
 
 
 def _steps(made: Checked) -> None:
+    """Steps, epochs and rows belong together."""
     steps, epochs = made.get(made.own("max_num_steps")), made.get(made.own("max_num_epochs"))
     found, batch = made.report["rows"], made.get(recipes.ALGORITHMS[made.algorithm])
     if "train" in found:
@@ -319,6 +327,7 @@ def more_held_out(train: int, validation: int, batch: int, held: int) -> str:
 
 
 def _periods(made: Checked) -> None:
+    """What is saved has been validated."""
     steps = made.get(made.own("max_num_steps"))
     val, save = made.get(made.own("val_period")), made.get("checkpointing.save_period")
     if save % val:
@@ -333,6 +342,7 @@ def _periods(made: Checked) -> None:
 
 
 def _schedule(made: Checked) -> None:
+    """Warm-up and decay fit the steps."""
     parts, steps = made.get("policy.scheduler"), made.get(made.own("max_num_steps"))
     if not isinstance(parts, list):
         return
@@ -346,7 +356,8 @@ def _schedule(made: Checked) -> None:
 # What the adapter touches, and estimates of memory, time and disk
 
 
-def _sizes(made: Checked, folder: Path | str | None) -> None:
+def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None:
+    """What the adapter touches, what fits; returns the model's shape where it is known."""
     lora = made.get("policy.dtensor_cfg.lora_cfg") or {}
 
     def wrong(message: str) -> None:
@@ -354,7 +365,7 @@ def _sizes(made: Checked, folder: Path | str | None) -> None:
 
     if lora.get("enabled") is not True or not isinstance(lora.get("dim"), int):
         wrong("lora_cfg.enabled is not true, or there is no dim: all of the model would be trained")
-        return
+        return None
     ranks = vllm_ranks()
     if lora["dim"] not in ranks:
         served = ", ".join(map(str, ranks))
@@ -367,12 +378,12 @@ def _sizes(made: Checked, folder: Path | str | None) -> None:
         made.unchecked.append(
             "what the adapter touches, memory and disk: no config.json of a known family, and no count of its modules"
         )
-        return
+        return None
     try:
         found = estimates.coverage(lora, shape.linears)
     except cli.BadConfig as error:
         wrong(str(error).partition(": ")[2])
-        return
+        return None
     faults = _adapter_faults(lora, shape, found)
     if made.raw.get("defaults"):
         faults += _short_names(lora, shape)
@@ -387,7 +398,7 @@ def _sizes(made: Checked, folder: Path | str | None) -> None:
     }
     _disk(made, found["trainable"])
     train = made.report["tokens"].get("train")
-    if train:
+    if train and made.algorithm != "grpo":
         pace = (
             family.pace
             if family.pace.get("of", made.report["model"]) == made.report["model"]
@@ -401,6 +412,7 @@ def _sizes(made: Checked, folder: Path | str | None) -> None:
             "gpu_hours": gpu_hours,
             "pace": pace.get("source"),
         }
+    return shape
 
 
 def vllm_ranks() -> list[int]:

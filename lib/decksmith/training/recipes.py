@@ -22,11 +22,11 @@ ALGORITHMS = {
     "dpo": "policy.train_global_batch_size",
     "grpo": "grpo.num_prompts_per_step",
 }
-# What the trainer reads of a row, beside its id; of GRPO's, which are NeMo Gym's, everything.
+# The list that a row must have for each.
 READ: dict[str, tuple[str, ...]] = {
     "sft": ("messages",),
     "dpo": ("context", "completions"),
-    "grpo": (),
+    "grpo": ("messages",),
 }
 
 # The loss on the validation set, as NeMo-RL names it in training_info.json.
@@ -155,8 +155,8 @@ def freeze(name: str, data: Path | str, out: Path | str) -> Path:
     """Write OUT/train.jsonl and OUT/test.jsonl: of the rows of a data folder what the trainer of recipe `name` reads.
 
     The trainer's loader (datasets 5.2.0, measured) takes its columns from the first 10 MB and fails on a key that first comes later,
-    as a seed's outline may. Rows of GRPO stay as they are: NeMo-RL reads each as it stands. Returns `out`. Raises
-    cli.Missing, cli.BadConfig, cli.BadData.
+    as a seed's outline may. Prompts of GRPO become rows of NeMo Gym. Returns `out`. Raises cli.Missing, cli.BadConfig,
+    cli.BadData.
     """
     section = algorithm(_read(source(name), _unknown(name)))
     out = Path(out)
@@ -171,10 +171,24 @@ def freeze(name: str, data: Path | str, out: Path | str) -> Path:
                         raise cli.BadData(
                             f'{given}:{number}: {row["id"]}: no "{key}" in this row, which is none for {section.upper()}'
                         )
-                kept = {key: row[key] for key in ("id", *READ[section])}
-                file.write(stream.dumps(kept if READ[section] else row) + b"\n")
+                kept = {key: row[key] for key in READ[section]}
+                if section == "grpo":
+                    kept = gym_row(row)
+                file.write(stream.dumps({"id": row["id"], **kept}) + b"\n")
         temporary.replace(made)
     return out
+
+
+def gym_row(prompt: dict[str, Any]) -> dict[str, Any]:
+    """A row of NeMo Gym, as env-export writes it: what the model is asked, which agent asks, and the prompt as our server
+    wants it."""
+    asked = [message for message in prompt["messages"] if message.get("role") != "assistant"]
+    label = {key: prompt[key] for key in ("id", "asks", "checklist") if key in prompt}
+    return {
+        "responses_create_params": {"input": asked},
+        "agent_ref": {"type": "responses_api_agents", "name": "decksmith_agent"},
+        "label": {**label, "messages": asked},
+    }
 
 
 def data_file(folder: Path | str, side: str) -> Path:
