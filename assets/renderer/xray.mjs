@@ -53,7 +53,10 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     }
   }
   const visible = elements.filter(el => el.getClientRects().length && shown(el))
-  const text = (root.innerText ?? '').replace(/[ \t]+/g, ' ').replace(/\n\s*\n+/g, '\n').trim()
+  // innerText has what is see-through too, which nobody reads.
+  const faded = elements.filter(el => +style(el).opacity < 0.05 && shown(parent(el)) && el.innerText?.trim())
+  const all = faded.reduce((said, el) => said.replace(el.innerText.trim(), () => ''), root.innerText ?? '')
+  const text = all.replace(/[ \t]+/g, ' ').replace(/\n\s*\n+/g, '\n').trim()
   const svgText = pieces.filter(p => p.svg || p.el.getRootNode() !== document).map(p => p.text.trim()).join(' ')
   const full = [text, svgText].filter(Boolean).join('\n')
 

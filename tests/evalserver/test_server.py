@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from decksmith.core import cli
+from decksmith.core import cli, web
 from decksmith.evalserver import app, jobqueue, metrics, request, sampling
 from decksmith.evalserver import router as eval_router
 from decksmith.evalserver import worker as eval_worker
@@ -427,21 +427,6 @@ def test_idle_connections_of_strangers_do_not_use_up_what_the_queue_needs(servin
         assert trainer(server, payload(router(), "needle"))["eval/needle/delegate/ok"] == 1
 
 
-def test_the_token_is_whole_and_its_owners_alone(tmp_path, monkeypatch, capsys):
-    monkeypatch.delenv("DECKSMITH_EVAL_TOKEN", raising=False)
-    path = tmp_path / "token"
-    path.touch()  # of a server that was killed before it wrote
-    made = app.secret(tmp_path)
-    assert len(made) > 40 and path.read_text() == made and path.stat().st_mode & 0o777 == 0o600
-    path.chmod(0o644)
-    assert app.secret(tmp_path) == made and path.stat().st_mode & 0o777 == 0o600
-    assert "others could read the token" in capsys.readouterr().err
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(cli.BadConfig, match="no token can be kept there"):
-        app.secret(tmp_path)
-
-
 def test_the_client_takes_its_token_nowhere_else(router):
     other = router(health={"status": "ok"})
     client = Client(url=router(health=(302, {"Location": f"{other.url}/health"})).url, patience=0)
@@ -783,7 +768,7 @@ def test_a_router_that_does_not_answer_fails_the_job_softly(tmp_path, monkeypatc
 def test_a_router_is_this_machine_or_one_that_was_allowed_and_nothing_else_of_its_url_counts(
     url, allow, found
 ):
-    if "[" in url and not eval_router.is_own("::1"):
+    if "[" in url and not web.is_own("::1"):
         pytest.skip("this machine speaks no IPv6")
     if found is None:
         with pytest.raises(cli.BadData, match="router_url: "):

@@ -4,11 +4,15 @@ The server is aiohttp's. It listens on loopback unless told otherwise, and what 
 """
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import hmac
+import ipaddress
 import json
 import os
 import resource
+import secrets
 import signal
 import socket
 import time
@@ -82,6 +86,7 @@ def application(
     public: str | None = None,
     token: str | None = None,
     open_paths: Collection[str] = ("/health",),
+    clients: Collection[str] | None = None,
     body: int = 1 << 20,
 ) -> web.Application:
     """An aiohttp application whose handlers are spared what is not meant for them.
@@ -91,12 +96,22 @@ def application(
             None: any, for a server that asks for a token
     public  the origin under which a reverse proxy shows this server (`public`): it may be called by that name too, and pages of that
             origin are its own, whatever Host the proxy passes on
-    token   if given, each request but those for `open_paths` must bring `Authorization: Bearer TOKEN`
+    token   if given, each request but those for `open_paths` must bring `Authorization: Bearer TOKEN`, or the token as the
+            password of http://name:TOKEN@host, which is all that some clients can be told
+    clients the networks and addresses that may ask, beside this machine (`Clients`); None: any
     body    bytes a request may have
     A request that changes something from a page of another origin is refused (Fetch standard: Origin, Sec-Fetch-Site). Errors are JSON,
     `{"error": sentence}`; an exception of cli becomes 400 (BadData) or 503 with its sentence."""
 
-    rules = _Rules(csp or policy(), hosts, public, token, open_paths, body)
+    rules = _Rules(
+        csp or policy(),
+        hosts,
+        public,
+        token,
+        open_paths,
+        Clients(clients) if clients else None,
+        body,
+    )
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -124,6 +139,7 @@ class _Rules:
     public: str | None
     token: str | None
     open_paths: Collection[str]
+    clients: "Clients | None"
     body: int
 
     async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -168,9 +184,11 @@ class _Rules:
             raise web.HTTPMisdirectedRequest(
                 text=f"this server is not called {host}; there are: {there}"
             )
+        if self.clients and not self.clients.may_ask(request.remote or ""):
+            raise web.HTTPForbidden(text=f"{request.remote} may not ask here; --allow lets it")
         if self.token is not None and request.path not in self.open_paths:
-            given = request.headers.get("Authorization", "").encode("utf-8", "replace")
-            if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+            given = _given(request.headers.get("Authorization", ""))
+            if not hmac.compare_digest(given, self.token.encode()):
                 raise web.HTTPUnauthorized(
                     text="the token is missing or wrong: Authorization: Bearer TOKEN"
                 )
@@ -192,6 +210,17 @@ class _Rules:
         return urlsplit(origin).netloc == request.headers.get("Host")
 
 
+def _given(header: str) -> bytes:
+    """The token in an Authorization header: a bearer's, or a password (RFC 7617)."""
+    scheme, _, value = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.encode("utf-8", "replace")
+    try:
+        return base64.b64decode(value, validate=True).partition(b":")[2]
+    except (binascii.Error, ValueError):
+        return b""
+
+
 def _said(error: web.HTTPException) -> web.Response:
     """An exception of aiohttp as JSON, with the sentence that somebody wrote for it, if any."""
     written = error.text and not error.text.startswith(f"{error.status}:")
@@ -205,6 +234,28 @@ def _said(error: web.HTTPException) -> web.Response:
 def problem(status: int, message: str, **more: Any) -> web.Response:
     """A response `{"error": message, ...}`."""
     return web.json_response({"error": message, **more}, status=status)
+
+
+class Clients:
+    """Who may ask a server: this machine, and what stands in `allow`, networks and addresses. Raises cli.BadConfig."""
+
+    def __init__(self, allow: Collection[str]) -> None:
+        self.networks = []
+        for each in allow:
+            try:
+                self.networks.append(ipaddress.ip_network(each))
+            except ValueError:
+                raise cli.BadConfig(
+                    f"--allow {each}: no network and no address; write 10.0.0.0/8 or 10.1.2.3"
+                ) from None
+
+    def may_ask(self, address: str) -> bool:
+        """Whether somebody at this address may."""
+        try:
+            known = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        return any(known in network for network in self.networks) or is_own(address)
 
 
 class Rate:
@@ -245,6 +296,60 @@ def announced(path: Path, facts: Mapping[str, Any]) -> Iterator[None]:
         with contextlib.suppress(OSError):
             if path.read_text() == data:
                 path.unlink()
+
+
+def secret(root: Path, variable: str) -> str:
+    """A server's token: that of the environment variable, else the one of ROOT/token, which is made once, so that clients survive
+    a restart; to be called by whoever has the root's lock. Raises cli.BadConfig for a file that cannot be read."""
+    if given := os.environ.pop(variable, ""):
+        return given
+    path = Path(root) / "token"
+    try:
+        return _kept_token(path) or _new_token(path)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", error)
+        raise cli.BadConfig(f"{path}: no token can be kept there: {why}") from None
+
+
+def _kept_token(path: Path) -> str:
+    """The token in a file, which nobody else may read from here on; empty where there is none."""
+    if not path.exists():
+        return ""
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o600)
+        cli.say(
+            f"{path}: others could read the token, now they cannot; to have a new one, remove the file and start again"
+        )
+    return path.read_text().strip()
+
+
+def _new_token(path: Path) -> str:
+    """Make a token and its file, which is never there in half: a server without a token would refuse everybody."""
+    token, fresh = secrets.token_urlsafe(32), path.with_name("token.tmp")
+    fresh.unlink(missing_ok=True)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(token)
+    os.replace(fresh, path)
+    return token
+
+
+def last_port(root: Path, host: str) -> int:
+    """The port that a server of this root had last time (ROOT/port), if it is free; else 0."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with contextlib.suppress(OSError, ValueError, OverflowError):
+        port = int((root / "port").read_text())
+        socket.create_server((host, port), family=family).close()
+        return port
+    return 0
+
+
+def is_own(address: str) -> bool:
+    """Whether an address is this machine's own: what is sent there is sent from there."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))
+        return bool(probe.getsockname()[0] == address)
+    return False
 
 
 def _known() -> str:

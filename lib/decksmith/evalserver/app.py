@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import shutil
 import signal
 import socket
@@ -253,44 +252,6 @@ def application(queue: Queue, token: str) -> http.Application:
     return app
 
 
-def secret(root: Path) -> str:
-    """The server's token: DECKSMITH_EVAL_TOKEN, else the one of ROOT/token, which is made once, so
-    that clients survive a restart; to be called by whoever has the root's lock. Raises
-    cli.BadConfig for a file that cannot be read."""
-    if given := os.environ.pop("DECKSMITH_EVAL_TOKEN", ""):
-        return given
-    path = Path(root) / "token"
-    try:
-        return _kept_token(path) or _new_token(path)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", error)
-        raise cli.BadConfig(f"{path}: no token can be kept there: {why}") from None
-
-
-def _kept_token(path: Path) -> str:
-    """The token in a file, which nobody else may read from here on; empty where there is none."""
-    if not path.exists():
-        return ""
-    if path.stat().st_mode & 0o077:
-        path.chmod(0o600)
-        cli.say(
-            f"{path}: others could read the token, now they cannot; "
-            "to have a new one, remove the file and start again"
-        )
-    return path.read_text().strip()
-
-
-def _new_token(path: Path) -> str:
-    """Make a token and its file, which is never there in half: a server without a token would
-    refuse everybody."""
-    token, fresh = secrets.token_urlsafe(32), path.with_name("token.tmp")
-    fresh.unlink(missing_ok=True)
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(token)
-    os.replace(fresh, path)
-    return token
-
-
 def serve(settings: Settings, *, address: Path, host: str = "127.0.0.1", port: int = 0) -> None:
     """Serve until SIGTERM (benchmarks go on by themselves) or Ctrl-C (they are ended). Without a
     port it takes the one that it had last time, so that clients find it again after a restart.
@@ -308,7 +269,7 @@ def serve(settings: Settings, *, address: Path, host: str = "127.0.0.1", port: i
     @contextlib.asynccontextmanager
     async def make(url: str) -> AsyncIterator[http.Application]:
         queue = Queue(settings)
-        token = secret(root)
+        token = web.secret(root, "DECKSMITH_EVAL_TOKEN")
         async with queue:
             _end_all_on_ctrl_c(queue)
             stream.write(root / "port", url.rpartition(":")[2])
@@ -322,7 +283,7 @@ def serve(settings: Settings, *, address: Path, host: str = "127.0.0.1", port: i
                 cli.say(f"{url} evaluates; address and token are in {address}")
                 yield application(queue, token)
 
-    web.run(make, host, port or _last_port(root, host))
+    web.run(make, host, port or web.last_port(root, host))
 
 
 def _end_all_on_ctrl_c(queue: Queue) -> None:
@@ -336,13 +297,3 @@ def _end_all_on_ctrl_c(queue: Queue) -> None:
         ending.add_done_callback(lambda _: signal.raise_signal(signal.SIGTERM))
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
-
-
-def _last_port(root: Path, host: str) -> int:
-    """The port that a server of this root had last time, if it is free; else 0."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with contextlib.suppress(OSError, ValueError, OverflowError):
-        port = int((root / "port").read_text())
-        socket.create_server((host, port), family=family).close()
-        return port
-    return 0

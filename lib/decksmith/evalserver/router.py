@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from decksmith.core import cli
+from decksmith.core import cli, web
 
 HOST = re.compile(r"[0-9A-Za-z._:%-]{1,253}\Z")
 PORTS = {"http": 80, "https": 443}
@@ -45,7 +45,7 @@ async def trusted(url: str, allow: Iterable[str]) -> str:
     addresses = {str(entry[4][0]) for entry in looked}
     for address in addresses:
         allowed = any(ipaddress.ip_address(address) in network for network in networks)
-        if not allowed and not is_own(address):
+        if not allowed and not web.is_own(address):
             raise cli.BadData(
                 f"router_url: {host[:200]} is not this machine; "
                 f"eval-serve --allow {host[:200]} lets it be asked"
@@ -71,15 +71,6 @@ def _split(url: str) -> tuple[str, str, int]:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def is_own(address: str) -> bool:
-    """Whether an address is this machine's own: what is sent there is sent from there."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect((address, 9))
-        return bool(probe.getsockname()[0] == address)
-    return False
 
 
 class Asker:

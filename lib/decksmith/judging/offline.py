@@ -9,7 +9,7 @@ prints them (`table`).
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from decksmith.core.records import Record
@@ -272,11 +272,11 @@ def figures(pages: Pages) -> Value:
     """Share of the request's figures (two digits or more; not the number of slides, nor the numbering of a list) that the
     deck shows."""
     asked = _asked_figures(pages.record)
-    shown = set().union(*map(_figures, pages.texts.values()))
+    shown = set().union(*map(figures_in, pages.texts.values()))
     return len(asked & shown) / len(asked) if asked else None
 
 
-def _figures(text: str) -> set[str]:
+def figures_in(text: str) -> set[str]:
     """The numbers of a text without the signs that group their digits: 10,000 and 10.000 are one, and so is 10 000, which
     is also two."""
     text = unicodedata.normalize("NFKC", text)
@@ -300,7 +300,7 @@ def _asked_figures(record: Record) -> set[str]:
         for digits in pair
         if digits
     }
-    return _figures(request) - slides - {str((record.get("asks") or {}).get("slides"))}
+    return figures_in(request) - slides - {str((record.get("asks") or {}).get("slides"))}
 
 
 # 12 slides, a 12-slide deck, 10-12 pages, slides: 12, 12枚のスライド, 12张幻灯片 ..
@@ -314,21 +314,30 @@ _SLIDES = re.compile(
 
 def echo(pages: Pages) -> Value:
     """Share of the words that stand in the request in the same order, three or more in a row."""
-    asked = _units(pages.request)
-    runs, words, said = {tuple(asked[i : i + RUN]) for i in range(len(asked) - RUN + 1)}, 0, 0
+    return repeated(pages, [pages.request])
+
+
+def repeated(pages: Pages, sources: Iterable[str]) -> float | None:
+    """Share of the deck's words that stand in one of the sources in the same order, RUN or more in a row; None where
+    neither has so many."""
+    runs: set[tuple[str, ...]] = set()
+    for source in sources:
+        asked = units(source)
+        runs |= {tuple(asked[i : i + RUN]) for i in range(len(asked) - RUN + 1)}
+    words = said = 0
     for text in pages.texts.values():
-        units = _units(text)
+        spoken = units(text)
         at = {
             i + k
-            for i in range(len(units) - RUN + 1)
-            if tuple(units[i : i + RUN]) in runs
+            for i in range(len(spoken) - RUN + 1)
+            if tuple(spoken[i : i + RUN]) in runs
             for k in range(RUN)
         }
-        words, said = words + len(units), said + len(at)
+        words, said = words + len(spoken), said + len(at)
     return said / words if runs and words else None
 
 
-def _units(text: str) -> list[str]:
+def units(text: str) -> list[str]:
     """Words without their punctuation; single letters in scripts without blanks."""
     spaced = "".join(
         f" {c} " if deck_words.dense(c) else c if deck_words.inside(c) else " " for c in fold(text)
@@ -438,8 +447,8 @@ def repeats(pages: Pages) -> Value:
     again = 0
     bags: dict[int, Counter[str]] = {}
     for n in pages.whole:
-        titled = {*_units(pages.titles()[n])}
-        words = [word for word in pages.texts[n].split() if not titled.issuperset(_units(word))]
+        titled = {*units(pages.titles()[n])}
+        words = [word for word in pages.texts[n].split() if not titled.issuperset(units(word))]
         bag = Counter("".join(c for c in word if not c.isdigit()) for word in words)
         for m, other in bags.items():
             union = (bag | other).total()
@@ -465,11 +474,11 @@ def empty(pages: Pages) -> Value:
 def hollow(pages: Pages) -> Value:
     """Share of the slides between the first and the last that show nothing but a heading that was asked for, or at most
     two words beside it: no picture, no figure, nothing in place of a title of their own."""
-    headings = [set(_units(h)) for h in pages.asks.get("outline") or []]
+    headings = [set(units(h)) for h in pages.asks.get("outline") or []]
     inner = [n for n in pages.numbers[1:-1] if n in pages.whole]
     bad = 0
     for n in inner:
-        title, said = set(_units(pages.titles()[n])), set(_units(pages.texts[n]))
+        title, said = set(units(pages.titles()[n])), set(units(pages.texts[n]))
         asked = (
             any(len(title & heading) * 2 >= len(heading) for heading in headings)
             or length(" ".join(title)) < 3
@@ -582,7 +591,7 @@ def judge(record: Record, run: str | Path, settings: Record, needed: int) -> Rec
     run: the run folder. settings: a protocol's [measures]. Raises cli.BadData when a picture cannot be read.
     """
     pages = Pages(record, run, settings)
-    found = {name: _measure(function(pages), settings[name]) for name, function in MEASURES.items()}
+    found = measured(pages, settings, MEASURES)
     scores: dict[str, float | None] = {}
     why: dict[str, str] = {}
     for dimension in DIMENSIONS:
@@ -591,8 +600,8 @@ def judge(record: Record, run: str | Path, settings: Record, needed: int) -> Rec
             for n, m in found.items()
             if m["quality"] is not None and dimension in settings[n]["dimensions"]
         }
-        share, losses = _share(here, settings, bool(pages.whole))
-        scores[dimension] = round(1 + 4 * share, 2)
+        portion, losses = share(here, settings, bool(pages.whole))
+        scores[dimension] = round(1 + 4 * portion, 2)
         why[dimension] = _why(here, losses)
     if lacks := lacking(record, needed):
         scores["content"] = None
@@ -608,20 +617,25 @@ def judge(record: Record, run: str | Path, settings: Record, needed: int) -> Rec
     }
 
 
-def _share(here: dict[str, Record], settings: Record, made: bool) -> tuple[float, dict[str, float]]:
-    """(how good a deck is in a dimension, 0..1, what each of its measures costs). `made`: it has slides."""
+def measured(pages: Pages, settings: Record, names: Iterable[str]) -> dict[str, Record]:
+    """{name: {"value", "quality", "slide"}} of measures; all three are None for one that does not apply."""
+    return {name: _measure(MEASURES[name](pages), settings[name]) for name in names}
+
+
+def share(here: dict[str, Record], settings: Record, made: bool) -> tuple[float, dict[str, float]]:
+    """(how good a deck is by some measures that apply, 0..1, what each of them costs). `made`: it has slides."""
     weights = {n: settings[n]["weight"] for n in here if settings[n]["role"] == "merit"}
-    share = 0.0
+    portion = 0.0
     if weights and made:
-        share = sum(here[n]["quality"] * w for n, w in weights.items()) / sum(weights.values())
+        portion = sum(here[n]["quality"] * w for n, w in weights.items()) / sum(weights.values())
     losses = {n: w * (1 - here[n]["quality"]) for n, w in weights.items()}
     for name, measure in here.items():
         if name not in weights:
             least = settings[name]["least"]
             factor = least + (1 - least) * measure["quality"]
-            share *= factor
+            portion *= factor
             losses[name] = 10 * (1 - factor)
-    return share, losses
+    return portion, losses
 
 
 def _measure(value: Value, setting: Record) -> Record:

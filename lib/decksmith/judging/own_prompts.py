@@ -102,7 +102,7 @@ def check(protocol: Protocol) -> int:
             continue
         try:
             record = row(line)
-            _valid(validator, record)
+            valid(validator, record)
             if (first := seen.setdefault(record["id"], number)) != number:
                 raise ValueError(f"{record['id']}: this id is on line {first} already")
         except ValueError as error:
@@ -119,7 +119,7 @@ def check(protocol: Protocol) -> int:
     return 65 if bad else 0
 
 
-def _valid(validator: "Draft202012Validator", record: Record) -> None:
+def valid(validator: "Draft202012Validator", record: Record) -> None:
     """Raises ValueError with the place and the reason of the first thing that is not of the schema."""
     for error in validator.iter_errors(record):
         place = ".".join(map(str, error.absolute_path)) or "row"

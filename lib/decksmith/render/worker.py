@@ -35,7 +35,7 @@ def failure(
     return {"pictures": [], "expected": expected, "errors": [error], "xray": []}
 
 
-class _Spent:
+class Spent:
     """What a deck takes of a process and its children, against what it may take."""
 
     def __init__(self, pid: int, deadline: float, memory: int) -> None:
@@ -148,7 +148,7 @@ class Worker:
                 words = f"the render worker did not start: {self._last_words()}"
                 return failure("crash", words, kind="renderer")
         assert self.process
-        spent = _Spent(self.process.pid, deadline, memory)
+        spent = Spent(self.process.pid, deadline, memory)
         seen: Record = {"slide": None, "line": None, "of": 0}
         answer = asyncio.ensure_future(self._reply(request, seen))
         verdict = None

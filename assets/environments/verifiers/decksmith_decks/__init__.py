@@ -1,0 +1,3 @@
+from decksmith_decks.taskset import DecksTaskset
+
+__all__ = ["DecksTaskset"]

@@ -1,0 +1,47 @@
+"""Requests for decks, each with what is to be checked of its answer."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import verifiers.v1 as vf
+
+from decksmith_decks import decksmith_reward
+
+PROMPTS = Path(__file__).with_name("prompts.jsonl")
+
+
+class DeckData(vf.TaskData):
+    """A request; `row` has its id, its messages, and what is to be checked."""
+
+    row: dict[str, Any]
+
+
+class DeckTask(vf.Task[DeckData]):
+    """One request for a deck, rewarded from 0 to 1 by a reward server."""
+
+    @vf.reward(weight=1.0)
+    async def deck(self, trace: vf.Trace) -> float:
+        answer = await decksmith_reward.ask_async({**self.data.row, "reply": trace.last_reply})
+        if answer["masked"]:
+            raise RuntimeError(
+                f"the deck could not be measured ({answer['cause']}): {answer['why']}"
+            )
+        for name, quality in answer["components"].items():
+            trace.record_metric(name, float(quality))
+        return float(answer["reward"])
+
+
+class DecksTaskset(vf.Taskset[DeckTask, vf.TasksetConfig]):
+    """The requests of prompts.jsonl."""
+
+    def load(self) -> list[DeckTask]:
+        rows = map(json.loads, PROMPTS.read_text(encoding="utf-8").splitlines())
+        return [DeckTask(self._data(row), self.config.task) for row in rows]
+
+    @staticmethod
+    def _data(row: dict[str, Any]) -> DeckData:
+        said = {message["role"]: message["content"] for message in row["messages"]}
+        return DeckData(
+            id=row["id"], prompt=said["user"], system_prompt=said.get("system"), row=row
+        )

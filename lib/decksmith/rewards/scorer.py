@@ -1,0 +1,137 @@
+"""From a prompt and a reply to a reward: parsed, illustrated, rendered at scale 1, scored."""
+
+import asyncio
+import shutil
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from decksmith.core import cli, stream
+from decksmith.core.records import Record
+from decksmith.render import cache, pool
+from decksmith.rewards.helper import Broken, Helper
+from decksmith.rewards.rules import Rules, read
+
+FORM = 1  # of what a key stands for
+DEADLINE, MEMORY = 20.0, 1500  # CPU seconds and MB that scoring a deck may take
+# What is scored unless we are broken: it tells whose fault it is when another deck is not.
+KNOWN_GOOD = (
+    "---\ntheme: default\n---\n\n# A\n\n- one\n\n---\n\n# B\n\n- two\n\n---\n\n# C\n\n- three\n"
+)
+KNOWN_PROMPT: Record = {"messages": [{"role": "user", "content": "Three slides"}]}
+KNOWN_PROMPT |= {"asks": {}, "checklist": []}
+
+
+def masked(cause: str, why: str) -> Record:
+    """The answer for a deck that no reward can be said of, through no fault of the model's."""
+    return {"reward": None, "components": {}, "masked": True, "why": why, "cause": cause}
+
+
+class Scorer:
+    """Warm renderers and scoring processes, `jobs` of each, under the rules of a name (rules.read).
+
+    Decks are worked on in ROOT/work and leave nothing there; finished renders are kept in ROOT/renders. Raises what
+    `read` and `pool.Pool` raise.
+    """
+
+    def __init__(self, root: Path, rules: str, *, jobs: int) -> None:
+        self.rules: Rules = read(rules)
+        self.work = root / "work"
+        shutil.rmtree(self.work, ignore_errors=True)  # what a killed server left
+        self.work.mkdir(parents=True)
+        self.rules.protocol.render.update(scale=1)
+        kept = root / "renders" if cache.folder() else None
+        self.pool = pool.Pool(self.rules.protocol, jobs=jobs, kept=kept)
+        self.helpers: asyncio.LifoQueue[Helper] = asyncio.LifoQueue()
+        self.all = [Helper(rules, deadline=DEADLINE, memory=MEMORY) for _ in range(jobs)]
+        for helper in self.all:
+            self.helpers.put_nowait(helper)
+        self.threads = ThreadPoolExecutor(jobs, thread_name_prefix="helper")
+        self.identity = [FORM, self.rules.sha256, self.pool.engine]
+
+    def key(self, prompt: Record, reply: str) -> str:
+        """What a reward is kept under: all that it depends on."""
+        fields = [prompt.get(name) for name in ("messages", "asks", "checklist")]
+        return stream.fingerprint([*self.identity, fields, reply])
+
+    async def warm(self) -> None:
+        """Render and score a deck, so that nobody waits for a start. Raises cli.Missing where no deck can be."""
+        value = await self.score("warm", KNOWN_PROMPT, KNOWN_GOOD)
+        if value["masked"]:
+            raise cli.Missing(f"a deck known to be good gets no reward here: {value['why']}")
+
+    async def score(self, key: str, prompt: Record, reply: str) -> Record:
+        """The answer for a reply: {reward, components, masked, why}, and `cause` where it is masked."""
+        try:
+            return await self._tried(key[:32], prompt, reply)
+        except Broken as error:
+            return await self._blamed(error, key[:32])
+        except cli.Stop as error:
+            return masked("infra", str(error))
+        except OSError as error:
+            return masked("infra", cli.full(error) or str(error))
+
+    async def _tried(self, name: str, prompt: Record, reply: str) -> Record:
+        """The answer for a reply, which is tried again where the process that scores it was killed."""
+        try:
+            return await self._scored(name, prompt, reply)
+        except Broken as error:
+            if error.cls != "crash":
+                raise
+        return await self._scored(name, prompt, reply)
+
+    async def _scored(self, name: str, prompt: Record, reply: str) -> Record:
+        record = {**prompt, "id": name, "gen": {"text": reply}}
+        try:
+            return await self._through(record)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, self.work / name, ignore_errors=True)
+
+    async def _through(self, record: Record) -> Record:
+        record = await self._ask(do="prepare", record=record)
+        if not stream.fault(record):
+            record["render"] = await self.pool.render(self.work, record)
+        value = await self._ask(do="score", record=record)
+        if not value["masked"]:
+            return value
+        fault = stream.fault(record) or {}
+        return {**value, "cause": fault.get("kind", "scorer")}
+
+    async def _ask(self, **order: Any) -> Record:
+        """An order to a helper. Whoever is cancelled leaves the helper busy until it has answered."""
+        helper = await self.helpers.get()
+
+        def ask() -> Record:
+            return helper.ask(run=str(self.work), **order)
+
+        asked = asyncio.get_running_loop().run_in_executor(self.threads, ask)
+        asked.add_done_callback(lambda _: self.helpers.put_nowait(helper))
+        return await asyncio.shield(asked)
+
+    async def _blamed(self, error: Broken, name: str) -> Record:
+        """The answer for a deck that broke what scores it: 0 where it alone does, since the model brought it about; masked
+        where a deck known to be good fails too, or where the code that scores is wrong."""
+        why = f"{error.cls}: {error}"
+        if error.cls == "internal":
+            return masked("scorer", why)
+        if not error.model:
+            try:
+                good = await self._scored(f"{name}.good", KNOWN_PROMPT, KNOWN_GOOD)
+            except (Broken, cli.Stop, OSError) as again:
+                return masked("scorer", f"{why}; of a deck known to be good too: {again}")
+            if good["masked"]:
+                return masked("scorer", why)
+        why = f"the deck breaks what scores it: {why}"
+        return {"reward": 0.0, "components": {}, "masked": False, "why": why}
+
+    async def close(self) -> None:
+        """End all processes."""
+        for helper in self.all:
+            helper.kill()
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        try:
+            await self.pool.close()
+        except OSError:
+            traceback.print_exc()
+        shutil.rmtree(self.work, ignore_errors=True)

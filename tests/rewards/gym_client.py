@@ -1,0 +1,197 @@
+"""NeMo Gym's own parts against a reward server, in an environment with nemo-gym 0.7.0:
+
+    python gym_client.py URL TOKEN ROWS [EXPORT]
+
+Its configuration parser, its agent (simple_agent) and environment server (legacy_agent) with its client, its rollout
+collector, and a stand-in for the model server. The resources server is ours at URL itself, or with EXPORT, a folder that
+env-export made, the one in there, of Gym's own class. ROWS is a file of {"reply", "row"}: what
+the model says to which row. Prints one JSON object: the collector's results, our /aggregate_metrics through the agent, Gym's
+own statistics of the same rows, and /reverify_mode.
+"""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import nemo_gym
+import uvicorn
+from fastapi import FastAPI
+from nemo_gym.base_resources_server import BaseVerifyResponse, ReverifyMode
+from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.global_config import GlobalConfigDictParser
+from nemo_gym.openai_utils import NeMoGymResponse
+from nemo_gym.reward_profile import compute_aggregate_metrics
+from nemo_gym.rollout_collection import RolloutCollectionHelper
+from nemo_gym.server_utils import ServerClient, get_response_json
+from omegaconf import OmegaConf
+
+AGENT, MODEL, DECKS = "decksmith_agent", "policy_model", "decksmith"
+RELAY = "decksmith_environment_server"
+SITE = str(Path(nemo_gym.__file__).parents[1])  # where the wheel has Gym's own servers
+PROCESSES = []
+TASK, ROLLOUT = "_ng_task_index", "_ng_rollout_index"
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return held.getsockname()[1]
+
+
+def configuration(url, token, export):
+    """As Gym's parser makes it of a file."""
+    parts = urlsplit(url)
+    here = {"entrypoint": "app.py", "host": "127.0.0.1"}
+    direct = {"host": f"reward:{token}@{parts.hostname}", "port": parts.port}
+    decks = {"port": free_port()} if export else direct
+    return GlobalConfigDictParser().parse_no_environment(
+        OmegaConf.create(
+            {
+                DECKS: {"resources_servers": {"decksmith": {**here, **decks, "domain": "other"}}},
+                RELAY: {
+                    "environment_servers": {
+                        "legacy_agent": {
+                            **here,
+                            "port": free_port(),
+                            "agent_server": {"type": "responses_api_agents", "name": AGENT},
+                        }
+                    }
+                },
+                MODEL: {"responses_api_models": {"dummy_model": {**here, "port": free_port()}}},
+                AGENT: {
+                    "responses_api_agents": {
+                        "simple_agent": {
+                            **here,
+                            "port": free_port(),
+                            "resources_server": {"type": "resources_servers", "name": DECKS},
+                            "model_server": {"type": "responses_api_models", "name": MODEL},
+                        }
+                    }
+                },
+            }
+        )
+    )
+
+
+def model_app(replies):
+    """Says what it is told to say to each request, as an answer of OpenAI's Responses."""
+    app = FastAPI()
+
+    @app.post("/v1/responses")
+    async def responses(body: dict):
+        said = replies[body["input"][-1]["content"]]
+        content = [{"type": "output_text", "text": said, "annotations": []}]
+        message = {"id": "m", "type": "message", "role": "assistant", "status": "completed"}
+        return {
+            "id": "r",
+            "object": "response",
+            "created_at": 0,
+            "model": "m",
+            "output": [{**message, "content": content}],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+        }
+
+    return app
+
+
+def serve(app, port):
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error"))
+    threading.Thread(target=server.run, daemon=True).start()
+    while not server.started:
+        time.sleep(0.05)
+
+
+def block(config, name):
+    """(kind, what it is, settings) of a server in a configuration."""
+    kind = next(iter(config[name]))
+    what = next(iter(config[name][kind]))
+    return kind, what, config[name][kind][what]
+
+
+def start(config, name, folder):
+    """Start one of Gym's servers as Gym does: its app.py in a process that is told the configuration. Returns the process."""
+    kind, what, settings = block(config, name)
+    told = {"NEMO_GYM_CONFIG_DICT": OmegaConf.to_yaml(config, resolve=True)}
+    told |= {"NEMO_GYM_CONFIG_PATH": name, "PYTHONPATH": SITE}
+    where = f"{folder}/{kind}/{what}"
+    process = subprocess.Popen(
+        [sys.executable, "app.py"], cwd=where, env={**os.environ, **told}, stdout=sys.stderr
+    )
+    PROCESSES.append(process)
+    while process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", settings.port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit(f"{name} did not start")
+
+
+async def collected(examples, head):
+    futures = RolloutCollectionHelper().run_examples(examples, head_server_config=head)
+    return [(await future)[1] for future in futures]
+
+
+async def main(url, token, path, export=None):
+    config = configuration(url, token, export)
+    os.environ["NEMO_GYM_CONFIG_DICT"] = OmegaConf.to_yaml(config, resolve=True)
+    rows = [json.loads(line) for line in open(path)]
+    asked = {f"request {n}": one["reply"] for n, one in enumerate(rows)}
+    serve(model_app(asked), block(config, MODEL)[2].port)
+    head = BaseServerConfig(host="127.0.0.1", port=free_port())
+    client = ServerClient(head_server_config=head, global_config_dict=config)
+    if export:
+        os.environ.update(DECKSMITH_REWARD_URL=url, DECKSMITH_REWARD_TOKEN=token)
+        start(config, DECKS, export)
+    start(config, AGENT, SITE)
+    start(config, RELAY, SITE)
+    examples = [
+        {
+            "responses_create_params": {"input": [{"role": "user", "content": f"request {n}"}]},
+            "agent_ref": {"type": "responses_api_agents", "name": AGENT},
+            TASK: n // 2,
+            ROLLOUT: n % 2,
+            **one["row"],
+        }
+        for n, one in enumerate(rows)
+    ]
+    results = await collected(examples, head)
+    results.sort(key=lambda one: one["responses_create_params"]["input"][0]["content"])
+    for one in results:
+        BaseVerifyResponse.model_validate(one)
+        NeMoGymResponse.model_validate(one["response"])
+    kept = [
+        {k: v for k, v in one.items() if k not in ("response", "responses_create_params")}
+        | {TASK: n // 2, ROLLOUT: n % 2}
+        for n, one in enumerate(results)
+    ]
+    reply = await client.post(
+        server_name=AGENT, url_path="/aggregate_metrics", json={"verify_responses": kept}
+    )
+    ours = await get_response_json(reply)
+    theirs = compute_aggregate_metrics([one for one in kept if not one["mask_sample"]])
+    mode = await client.get(server_name=DECKS, url_path="/reverify_mode")
+    return {
+        "results": results,
+        "aggregate": ours,
+        "theirs": theirs.model_dump(mode="json"),
+        "mode": ReverifyMode(await get_response_json(mode)).value,
+    }
+
+
+if __name__ == "__main__":
+    try:
+        found = asyncio.run(main(*sys.argv[1:]))
+        print("RESULT " + json.dumps(found, default=str), flush=True)
+    finally:
+        for process in PROCESSES:
+            process.kill()
+    os._exit(0)
