@@ -274,6 +274,24 @@ sft dpo rft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
 	$(if $(filter trl,$(TRAINER)),bin/sft-train --run $(SFT),bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS))
 	$(if $(DRY),,bin/model-export --run $(SFT))
 
+# PLANTED: answers of the model of FROM with their rewards; PACE: decks a minute of all reward
+# servers together (make bench-reward); both for rl-check. FLAGS=": --nodes=4 --cpus-per-task=32"
+# gives the reward servers four CPU nodes.
+PLANTED ?= results/planted.jsonl
+PACE ?= 60
+rl: RECIPE = nemotron-nano-grpo
+rl: DATA = data/rl
+rl: SFT = results/rl/$(notdir $(FROM))
+.PHONY: rl
+## rl: GRPO of FROM on the prompts in DATA by rewards of rendered decks; DRY=1
+rl: .venv/.corpus $(FROM)/merged/config.json
+	$(call SAY,$(SFT): $(RECIPE) on $(DATA))
+	$(SITE)
+	bin/sft-config --recipe $(RECIPE) --base $(OTHER) --data $(DATA) --run $(SFT) $(STEPS:%=grpo.max_num_steps=%) $(SET)
+	bin/rl-check --run $(SFT) --planted $(PLANTED) --pace $(PACE) > $(SFT)/check.json$(if $(DRY), || [ $$? = 69 ])
+	bin/job-submit slurm/rl.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS)
+	$(if $(DRY),,bin/model-export --run $(SFT))
+
 $(FROM)/merged/config.json: | .venv/.corpus
 	bin/model-export --run $(FROM) --merge > /dev/null
 

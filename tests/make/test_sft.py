@@ -1,6 +1,7 @@
 """make sft reads this site's settings; a dry run says what would be submitted, and a real one does not begin without the weights."""
 
 import json
+import random
 import shutil
 import subprocess
 
@@ -38,7 +39,11 @@ def row(number):
 def sft(root, *words):
     there = [f"--old-file=.venv/.{name}" for name in ("python", "corpus", "train", "local")]
     return subprocess.run(
-        ["make", *there, *(words if words[:1] in (("dpo",), ("rft",)) else ("sft", *words))],
+        [
+            "make",
+            *there,
+            *(words if words[:1] in (("dpo",), ("rft",), ("rl",)) else ("sft", *words)),
+        ],
         cwd=root,
         env=environment(
             root, HF_HUB_OFFLINE="1", SCRATCH=str(root.parent), SBATCH_PARTITION="mine"
@@ -77,6 +82,10 @@ def test_dpo_says_what_it_lacks_and_submits_the_driver_of_dpo_on_the_merged_mode
     run = root / "results/sft/nemotron-nano-lora"
     shutil.copytree(ROOT / "tests/fixtures/sft/thinker", run / "merged")
     (run / "merged/config.json").write_text("{}")
+    # As sft-check says: NeMo-RL's DPO would put it before every prompt.
+    setting = json.loads((run / "merged/tokenizer_config.json").read_text())
+    del setting["bos_token"]
+    (run / "merged/tokenizer_config.json").write_text(json.dumps(setting))
     done = sft(root, "dpo", "DRY=1")
     assert done.returncode == 2 and "data/pairs/train.jsonl; chat-split writes it" in done.stderr
     (root / "data/pairs").mkdir()
@@ -93,6 +102,10 @@ def test_dpo_says_what_it_lacks_and_submits_the_driver_of_dpo_on_the_merged_mode
     check = json.loads((root / "results/dpo/nemotron-nano-lora/check.json").read_text())
     assert check["ok"] and check["model"] == str(run / "merged")
     (run / "merged/config.json").write_text("{}")
+    # As sft-check says: NeMo-RL's DPO would put it before every prompt.
+    setting = json.loads((run / "merged/tokenizer_config.json").read_text())
+    del setting["bos_token"]
+    (run / "merged/tokenizer_config.json").write_text(json.dumps(setting))
 
 
 def test_rft_is_sft_on_the_best_rows(root):
@@ -100,3 +113,34 @@ def test_rft_is_sft_on_the_best_rows(root):
     done = sft(root, "rft", "DRY=1")
     assert done.returncode == 0, done.stderr
     assert '"recipe": "results/rft/nemotron-nano-lora/recipe.yaml"' in done.stdout
+
+
+def test_rl_is_checked_by_its_planted_sample_before_the_job_is_described(root):
+    run = root / "results/sft/nemotron-nano-lora"
+    shutil.copytree(ROOT / "tests/fixtures/sft/thinker", run / "merged")
+    (run / "merged/config.json").write_text("{}")
+    (root / "data/rl").mkdir()
+    planted = []
+    for name, first, last in (("train", 0, 40), ("test", 90, 96)):
+        rows = []
+        for k in range(first, last):
+            dice = random.Random(k)
+            asked = " ".join(f"{dice.choice('bdfgkl')}{dice.randrange(10**6)}" for _ in range(9))
+            rows.append({"id": f"t{k}", "messages": [{"role": "user", "content": asked}]})
+            rows[-1] |= {"asks": {"slides": 8}, "checklist": []}
+            for n in range(4):
+                sample = {"sample": {"of": f"t{k}", "k": n}}
+                reward = {"reward": n / 4, "masked": False}
+                planted.append({"id": f"t{k}~{n}", "gen": sample, "reward": reward})
+        (root / f"data/rl/{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    (root / "planted.jsonl").write_text("".join(json.dumps(one) + "\n" for one in planted))
+    words = ("rl", "DRY=1", "PLANTED=planted.jsonl", "FLAGS=: --nodes=4")
+    done = sft(root, *words)
+    assert done.returncode == 0, done.stderr
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
+    assert " : --nodes=4 " in lines["command"] and "slurm/rl.sbatch" in lines["command"]
+    assert lines["SFT_DRIVER"].split()[1] == "examples/nemo_gym/run_grpo_nemo_gym.py"
+    check = json.loads((root / "results/rl/nemotron-nano-lora/check.json").read_text())
+    assert check["ok"] and check["rollouts"] == 128
+    done = sft(root, *words, "PACE=5")
+    assert done.returncode == 2 and "times as many servers would do" in done.stderr

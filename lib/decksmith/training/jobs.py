@@ -123,12 +123,19 @@ class Job:
             flags += [f"--nodes={self.recipe['nodes']}", f"--gres=gpu:{self.recipe['gpus']}"]
         return flags
 
+    def _script_text(self) -> str:
+        """The batch script, and what of slurm/ it goes on with."""
+        text = (cli.ROOT / self.script).read_text()
+        if '"$CODE/slurm/train.sh"' in text:
+            text += (cli.ROOT / "slurm/train.sh").read_text()
+        return text
+
     def _recipe(self) -> dict[str, Any] | None:
         """What the launcher must know of RUN/recipe.yaml, if there is one, and its text with the paths of the frozen
         files."""
         path = self.run / "recipe.yaml"
         if not path.exists():
-            if "SFT_STEPS" in (cli.ROOT / self.script).read_text():
+            if "SFT_STEPS" in self._script_text():
                 raise cli.Missing(f"{path} is not there; sft-config --run {self.run} writes it")
             return None
         from ruamel.yaml import YAML
@@ -272,8 +279,7 @@ class Job:
         lines = lock.read_text().splitlines() if lock.exists() else []
         entries = [line.split() for line in lines if line and not line.startswith("#")]
         bases = {entry[0]: f"{entry[1]}@{entry[3]}" for entry in entries if len(entry) > 3}
-        script = (cli.ROOT / self.script).read_text()
-        pairs = re.findall(r"image\.sh\"? ([a-z]+)|containers/([a-z]+)\.sif", script)
+        pairs = re.findall(r"image\.sh\"? ([a-z]+)|containers/([a-z]+)\.sif", self._script_text())
         found: dict[str, dict[str, str | None]] = {}
         for name in sorted({one or other for one, other in pairs}):
             built = cli.ROOT / f"containers/{name}.sif.lock"
