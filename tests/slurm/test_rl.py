@@ -26,6 +26,13 @@ def site(slurm, image):  # noqa: F811
     with open(place / "slurm/site.env", "a") as file:
         file.write(f"DECKSMITH_BINDS={driver}:{DRIVER}\nRL_REWARD_JOBS=1\n")
     (place / "containers/train.sif").symlink_to(image)
+    # As `make setup` leaves it: a renderer of this user's own, built.
+    modules = place / "assets/renderer/node_modules"
+    shared = modules.resolve()
+    modules.unlink()
+    shutil.copytree(shared, modules, symlinks=True, ignore=shutil.ignore_patterns(".cache"))
+    subprocess.run(["chown", "-Rh", f"{USER}:{USER}", modules], check=True)
+    slurm.run([place / ".venv/bin/node", "assets/renderer/build.mjs"], cwd=place)
     (place / "data/rl").mkdir()
     rows = []
     for folder in sorted((ROOT / "data/gold").iterdir())[:4]:

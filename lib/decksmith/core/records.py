@@ -795,3 +795,36 @@ class PreferReport(TypedDict):
         "chosen answer is longer than the rejected one (with `--best`, than the prompt's middle one), "
         "and how many times as long it is, as a geometric mean",
     ]
+
+
+class RlCheck(TypedDict, total=False):
+    ok: Annotated[bool, "no failures"]
+    model: Annotated[str, "the model of the recipe"]
+    parent: Annotated[
+        Record, "{absent, keys}: what it inherits from, and what keys were compared with"
+    ]
+    limits: Annotated[
+        Numbers, "from which figures on a run is refused (assets/recipes/rl-check.toml)"
+    ]
+    rows: Annotated[dict[str, int], "prompts of train and validation"]
+    tokens: Annotated[dict[str, Record], "of their prompts: {median, max}"]
+    held_out: Annotated[int, "requests of evaluations that they were compared with"]
+    compared: Annotated[str, "letters, or letters and embeddings"]
+    steps: Annotated[int, "epochs x floor(prompts / prompts of a step)"]
+    epochs: Annotated[int, "passes over the prompts"]
+    rollouts: Annotated[int, "answers of a step: prompts x samples"]
+    planted: Annotated[
+        Record,
+        "{prompts, answers, known, masked, flat, mean, spread, best_of}: of the planted sample; `known` "
+        "prompts are of the training set, `flat` is the share of the prompts whose samples all score "
+        "alike, `spread` the mean standard deviation within a prompt",
+    ]
+    pace: Annotated[Record, "{decks_a_minute, reward_seconds}: what the rewards of a step take"]
+    lora: Annotated[Record, "{rank, trainable, of, classes, source}"]
+    memory_gib: Annotated[Record, "{training, generation}: of a GPU, estimated"]
+    estimate: Annotated[Record, "disk"]
+    failures: Annotated[
+        list[Record], "{rule, file, line, id, message, remedy}; ten of a rule are listed"
+    ]
+    counts: Annotated[dict[str, int], "all failures, by rule"]
+    unchecked: Annotated[list[str], "what could not be checked here"]
