@@ -256,16 +256,32 @@ TRAIN_trl = bin/sft-train --run $(SFT)
 TRAIN_nemo-rl = bin/job-submit slurm/sft.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS)
 TRAINERS = $(sort $(patsubst TRAIN_%,%,$(filter TRAIN_%,$(.VARIABLES))))
 
-.PHONY: sft known
+ALGORITHM = $(if $(findstring -grpo,$(RECIPE)),grpo,$(if $(findstring -dpo,$(RECIPE)),dpo,sft))
+
+# FROM: the run of SFT that dpo and rl go on from. DATA is then what chat-prefer chose of many
+# answers, pairs or with --best the best of them, split by chat-split; of rl, prompts (docs/rl.md).
+FROM ?= results/sft/$(if $(filter trl,$(TRAINER)),smol-lora,nemotron-nano-lora)
+dpo: RECIPE = $(if $(filter trl,$(TRAINER)),smol-dpo,nemotron-nano-dpo)
+dpo: DATA = data/pairs
+dpo: SFT = results/dpo/$(notdir $(FROM))
+dpo: START = $(if $(filter trl,$(TRAINER)),start.adapter=$(abspath $(FROM))/adapter)
+dpo rl: OTHER = $(if $(filter trl,$(TRAINER)),,$(abspath $(FROM))/merged)
+dpo: $(if $(filter trl,$(TRAINER)),,$(FROM)/merged/config.json)
+rft: DATA = data/best
+rft: SFT = results/rft/$(RECIPE)
+
+.PHONY: sft dpo rft known
 known:
 	$(if $(TRAIN_$(TRAINER)),,echo "There is no trainer $(TRAINER). Type TRAINER=NAME with one of: $(TRAINERS)" >&2; exit 2)
 
 ## sft: an adapter from DATA by RECIPE: checked, trained, exported
-sft: known .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
+## dpo: the adapter of FROM, trained on by the preference pairs in DATA
+## rft: the same as sft, on the best of many answers in DATA
+sft dpo rft: known .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
   $(filter smol%,$(RECIPE)),.venv/.train .venv/.local)
 	$(call SAY,$(SFT): $(RECIPE) $(OTHER) on $(DATA))
 	$(SITE)
-	made=$$(bin/sft-config $(RECIPE:%=--recipe %) $(OTHER:%=--base %) --data $(DATA) --run $(SFT) $(STEPS:%=sft.max_num_steps=%) $(SET))
+	made=$$(bin/sft-config $(RECIPE:%=--recipe %) $(OTHER:%=--base %) --data $(DATA) --run $(SFT) $(STEPS:%=$(ALGORITHM).max_num_steps=%) $(START) $(SET))
 	echo "$$made"
 	# What the adapter touches is counted where the trainer's own code is; without its image it is assumed.
 	rm -f $(SFT)/model.json
@@ -276,6 +292,27 @@ sft: known .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
 	bin/sft-check --run $(SFT) --preview 1 $(if $(HOST),--elsewhere) > $(SFT)/check.json$(if $(DRY), || [ $$? = 69 ])
 	$(TRAIN_$(TRAINER))
 	$(if $(DRY),,bin/model-export --run $(SFT))
+
+# PLANTED: answers of the model of FROM with their rewards; PACE: decks a minute of all reward
+# servers together (make bench-reward); both for rl-check. FLAGS=": --nodes=4 --cpus-per-task=32"
+# gives the reward servers four CPU nodes.
+PLANTED ?= results/planted.jsonl
+PACE ?= 60
+rl: RECIPE = nemotron-nano-grpo
+rl: DATA = data/rl
+rl: SFT = results/rl/$(notdir $(FROM))
+.PHONY: rl
+## rl: GRPO of FROM on the prompts in DATA by rewards of rendered decks; DRY=1
+rl: .venv/.corpus $(FROM)/merged/config.json
+	$(call SAY,$(SFT): $(RECIPE) on $(DATA))
+	$(SITE)
+	bin/sft-config --recipe $(RECIPE) --base $(OTHER) --data $(DATA) --run $(SFT) $(STEPS:%=grpo.max_num_steps=%) $(SET)
+	bin/rl-check --run $(SFT) --planted $(PLANTED) --pace $(PACE) > $(SFT)/check.json$(if $(DRY), || [ $$? = 69 ])
+	bin/job-submit slurm/rl.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS)
+	$(if $(DRY),,bin/model-export --run $(SFT))
+
+$(FROM)/merged/config.json: | .venv/.corpus
+	bin/model-export --run $(FROM) --merge > /dev/null
 
 .PHONY: smoke
 ## smoke: what works on this cluster, in ten minutes on one node: SBATCH=sbatch

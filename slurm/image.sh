@@ -9,7 +9,7 @@ set -eu
 name=$1 file=$2
 shift 2
 nv=
-flags=
+flags=${IMAGE_FLAGS-}
 while :; do case $1 in -*) flags="$flags $1"; shift ;; *) break ;; esac; done
 if [ "$CONTAINER" != apptainer ]; then
   # shellcheck disable=SC2016  # of the inner bash

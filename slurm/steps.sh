@@ -20,6 +20,8 @@ enter() {
   for place in ${3//,/ }; do mounts+=${mounts:+,}$place:$place; done
   ENTER=(--container-image="${!image:-$DECKSMITH_HOME/containers/$1.sqsh}" --container-mounts="$mounts"
     --no-container-mount-home --container-remap-root)
+  # shellcheck disable=SC2206  # words
+  ENTER+=(${PYXIS_FLAGS-})
   [ -z "$2" ] || ENTER+=(--container-name="$2")
 }
 

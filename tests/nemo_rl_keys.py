@@ -1,11 +1,11 @@
-"""Write assets/recipes/nemo-rl-keys.txt: the names of the keys that one version of NeMo-RL's SFT takes, read from its sources.
+"""Write assets/recipes/nemo-rl-keys-ALGORITHM.txt: the names of the keys that one version of NeMo-RL takes, read from its sources.
 
-  python3 tests/nemo_rl_keys.py CHECKOUT v0.7.0 > assets/recipes/nemo-rl-keys.txt
-  bin/within train python3 tests/nemo_rl_keys.py /opt/nemo-rl v0.7.0 > assets/recipes/nemo-rl-keys.txt
+  python3 tests/nemo_rl_keys.py CHECKOUT v0.7.0 sft > assets/recipes/nemo-rl-keys-sft.txt
+  bin/within train python3 tests/nemo_rl_keys.py /opt/nemo-rl v0.7.0 dpo > assets/recipes/nemo-rl-keys-dpo.txt
 
 CHECKOUT has nemo_rl and examples; its version is that of the tag of the train image in containers/images.lock (commit 19244a09,
 of which the released image is reported to be made, calls itself 0.6.0; its keys are those of the tag). Nothing of it is imported: the classes of its configuration are parsed, and the keys of
-examples/configs/sft.yaml and the parameters of the data set's class (OpenAIFormatDataset) are added.
+the algorithm's examples (EXAMPLES) and the parameters of the data set's class are added.
 """
 
 import argparse
@@ -16,15 +16,36 @@ from pathlib import Path
 
 import yaml
 
-# Sections of other backends and algorithms, in which every key is taken: ours trains by DTensor, and generates nothing.
-OTHERS = (
-    "policy.generation",
-    "policy.megatron_cfg",
-    "policy.draft",
-    "policy.pretrained_checkpoint",
-)
+# Sections of other backends, in which every key is taken: ours trains by DTensor and generates by vLLM, of which NeMo Gym's own
+# settings and vLLM's are theirs.
+OTHERS = {
+    "sft": (
+        "policy.generation",
+        "policy.megatron_cfg",
+        "policy.draft",
+        "policy.pretrained_checkpoint",
+    ),
+    "grpo": (
+        "policy.generation.mcore_generation_config",
+        "policy.generation.sglang_cfg",
+        "policy.generation.vllm_kwargs",
+        "policy.generation.vllm_cfg.http_server_serving_chat_kwargs",
+        "policy.megatron_cfg",
+        "policy.draft",
+        "policy.pretrained_checkpoint",
+        "env.nemo_gym",
+        "data_plane",
+    ),
+}
+OTHERS["dpo"] = OTHERS["sft"]
+EXAMPLES = {
+    "sft": ("configs/sft.yaml",),
+    "dpo": ("configs/dpo.yaml",),
+    "grpo": ("configs/grpo_math_1B.yaml", "nemo_gym/grpo_nanov3.yaml"),
+}
+DATASETS = {"sft": "OpenAIFormatDataset", "dpo": "PreferenceDataset", "grpo": "NemoGymDataset"}
 HEAD = """\
-# NeMo-RL {version}: the keys that its SFT takes, so that one that it would ignore is refused: it accepts any in silence. Names only, from
+# NeMo-RL {version}: the keys that its {name} takes, so that one that it would ignore is refused: it accepts any in silence. Names only, from
 # github.com/NVIDIA-NeMo/RL, by tests/nemo_rl_keys.py. Below NAME.* every key is taken. The train image of containers/images.lock is of
 # the same version.
 """
@@ -45,7 +66,9 @@ def names(annotation: ast.expr) -> set[str]:
     return {node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)}
 
 
-def walk(name: str, at: str, known: dict[str, ast.ClassDef], keys: set[str]) -> None:
+def walk(
+    name: str, at: str, known: dict[str, ast.ClassDef], keys: set[str], algorithm: str
+) -> None:
     """Add the keys of a class of the configuration below `at`; NAME.* where any is taken."""
     for field in known[name].body:
         if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
@@ -53,12 +76,16 @@ def walk(name: str, at: str, known: dict[str, ast.ClassDef], keys: set[str]) -> 
         key = f"{at}{field.target.id}"
         inside = names(field.annotation)
         # Those of preference data are another algorithm's.
-        sections = [each for each in sorted(inside) if each in known and "Preference" not in each]
-        if key in OTHERS or (not sections and inside & {"dict", "Any"}):
+        sections = [
+            each
+            for each in sorted(inside)
+            if each in known and (algorithm == "dpo" or "Preference" not in each)
+        ]
+        if key in OTHERS[algorithm] or (not sections and inside & {"dict", "Any"}):
             keys.add(f"{key}.*")
         elif sections:
             for section in sections:
-                walk(section, f"{key}.", known, keys)
+                walk(section, f"{key}.", known, keys, algorithm)
         else:
             keys.add(key)
 
@@ -80,22 +107,29 @@ def parameters(known: dict[str, ast.ClassDef], name: str) -> list[str]:
     raise SystemExit(f"{name} has no constructor")
 
 
-def collect(root: Path) -> set[str]:
+def collect(root: Path, algorithm: str) -> set[str]:
     """All keys; NAME.* for a section in which any is taken."""
     known, keys = classes(root), set()
-    walk("MasterConfig", "", {**known, "MasterConfig": master(root)}, keys)
+    walk("MasterConfig", "", {**known, "MasterConfig": master(root, algorithm)}, keys, algorithm)
     free = tuple(key.removesuffix("*") for key in keys if key.endswith(".*"))
-    for key in leaves(yaml.safe_load((root / "examples/configs/sft.yaml").read_text())):
-        if not f"{key}.".startswith(free):
-            keys.add(key)
+    for example in EXAMPLES[algorithm]:
+        for key in leaves(yaml.safe_load((root / "examples" / example).read_text())):
+            section = next(
+                (one for one in OTHERS[algorithm] if f"{key}.".startswith(f"{one}.")), None
+            )
+            if section:
+                keys.add(f"{section}.*")
+            elif not f"{key}.".startswith(free):
+                keys.add(key)
     for side in ("train", "validation"):
-        keys |= {f"data.{side}.{name}" for name in parameters(known, "OpenAIFormatDataset")}
+        names_of = parameters(known, DATASETS[algorithm])
+        keys |= {f"data.{side}.{name}" for name in names_of}
     return keys
 
 
-def master(root: Path) -> ast.ClassDef:
-    """SFT's own MasterConfig; other algorithms have one of that name too."""
-    tree = ast.parse((root / "nemo_rl/algorithms/sft.py").read_text())
+def master(root: Path, algorithm: str) -> ast.ClassDef:
+    """The algorithm's own MasterConfig; others have one of that name too."""
+    tree = ast.parse((root / f"nemo_rl/algorithms/{algorithm}.py").read_text())
     return next(
         node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "MasterConfig"
     )
@@ -105,11 +139,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("checkout", type=Path)
     parser.add_argument("version")
+    parser.add_argument("algorithm", choices=EXAMPLES)
     given = parser.parse_args()
     root = given.checkout
-    print(HEAD.format(version=given.version), end="")
+    print(HEAD.format(version=given.version, name=given.algorithm.upper()), end="")
     sections = defaultdict(list)
-    for key in sorted(collect(root)):
+    for key in sorted(collect(root, given.algorithm)):
         section, _, name = key.removesuffix(".*").rpartition(".")
         sections[section].append(name + ".*" * key.endswith(".*"))
     for section, found in sections.items():

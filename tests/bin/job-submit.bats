@@ -55,6 +55,7 @@ SFT_CHECKPOINTS=$here/checkpoints
 SFT_STEPS=44
 SFT_NODES=2
 SFT_GPUS=8
+SFT_DRIVER=examples/run_sft.py
 NOTE='it'\"'\"'s'"
   grep -q "data_path: $here/snapshot/data/v0_1/train.jsonl" run/snapshot/recipe.yaml
   [ -x run/snapshot/.venv/bin/python3 ]

@@ -79,9 +79,9 @@ def test_a_recipe_is_pinned_by_the_digest_of_the_lock_and_tests_and_labels_what_
 def test_every_version_is_that_of_the_lock():
     """The lists that our checks read, the tests inside the images, and what the pages say."""
     nemo, vllm = lock()["train"][1], lock()["serve"][1]
-    assert preflight.keys_version() == nemo
+    assert preflight.keys_version("sft") == nemo
     assert "dp_replicate_size" in " ".join(recipe(PLACE / "train.def")[1]["test"])
-    assert "policy.dtensor_cfg.dp_replicate_size" in preflight.known_keys()[0]
+    assert "policy.dtensor_cfg.dp_replicate_size" in preflight.known_keys("sft")[0]
     options = json.loads((cli.ROOT / "assets/vllm-options.json").read_text())
     assert f"v{options['version']}" == vllm
     assert f'"{vllm[1:]}"' in " ".join(recipe(PLACE / "serve.def")[1]["test"])

@@ -38,7 +38,11 @@ def row(number):
 def sft(root, *words):
     there = [f"--old-file=.venv/.{name}" for name in ("python", "corpus", "train", "local")]
     return subprocess.run(
-        ["make", *there, "sft", *words],
+        [
+            "make",
+            *there,
+            *(words if words[:1] in (("dpo",), ("rft",), ("rl",)) else ("sft", *words)),
+        ],
         cwd=root,
         env=environment(
             root, HF_HUB_OFFLINE="1", SCRATCH=str(root.parent), SBATCH_PARTITION="mine"
@@ -64,3 +68,73 @@ def test_without_the_weights_nothing_is_submitted_and_the_command_is_named(root)
     name = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
     assert f"{name} is not in {root.parent}/models/hub" in done.stderr
     assert f"bin/model-fetch {name}" in done.stderr
+
+
+def pair(number):
+    one = row(number)["messages"]
+    worse = {**one[-1], "content": f"# Worse {number}"}
+    sides = [{"rank": 0, "completion": [one[-1]]}, {"rank": 1, "completion": [worse]}]
+    return {"id": f"r{number}", "context": one[:2], "completions": sides}
+
+
+def test_dpo_says_what_it_lacks_and_submits_the_driver_of_dpo_on_the_merged_model(root):
+    run = root / "results/sft/nemotron-nano-lora"
+    shutil.copytree(ROOT / "tests/fixtures/sft/thinker", run / "merged")
+    (run / "merged/config.json").write_text("{}")
+    # As sft-check says: NeMo-RL's DPO would put it before every prompt.
+    setting = json.loads((run / "merged/tokenizer_config.json").read_text())
+    del setting["bos_token"]
+    (run / "merged/tokenizer_config.json").write_text(json.dumps(setting))
+    done = sft(root, "dpo", "DRY=1")
+    assert done.returncode == 2 and "data/pairs/train.jsonl; chat-split writes it" in done.stderr
+    (root / "data/pairs").mkdir()
+    for name, first in (("train", 0), ("test", 60)):
+        lines = [json.dumps(pair(number)) + "\n" for number in range(first, first + 40)]
+        (root / f"data/pairs/{name}.jsonl").write_text("".join(lines))
+    thinks = "SET=policy.tokenizer.chat_template_kwargs.enable_thinking=true"
+    done = sft(root, "dpo", "DRY=1", thinks)
+    assert done.returncode == 0, done.stderr
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
+    assert "slurm/sft.sbatch" in lines["command"]
+    assert lines["SFT_DRIVER"].split()[1] == "examples/run_dpo.py"
+    assert lines["--nodes"].split()[1] == "1" and lines["SFT_STEPS"].split()[1] == "2"
+    check = json.loads((root / "results/dpo/nemotron-nano-lora/check.json").read_text())
+    assert check["ok"] and check["model"] == str(run / "merged")
+
+
+def test_rft_is_sft_on_the_best_rows(root):
+    shutil.copytree(root / "data/chat", root / "data/best")
+    done = sft(root, "rft", "DRY=1")
+    assert done.returncode == 0, done.stderr
+    assert '"recipe": "results/rft/nemotron-nano-lora/recipe.yaml"' in done.stdout
+
+
+def test_rl_is_checked_by_its_planted_sample_before_the_job_is_described(root):
+    run = root / "results/sft/nemotron-nano-lora"
+    shutil.copytree(ROOT / "tests/fixtures/sft/thinker", run / "merged")
+    (run / "merged/config.json").write_text("{}")
+    (root / "data/rl").mkdir()
+    asked = [json.loads(line) for line in (ROOT / "data/prompts.jsonl").read_text().splitlines()]
+    planted = []
+    for name, some in (("train", asked[:40]), ("test", asked[40:46])):
+        lines = [json.dumps({**one, "id": f"t{k}"}) for k, one in enumerate(some)]
+        (root / f"data/rl/{name}.jsonl").write_text("\n".join(lines))
+        for k in range(len(some)):
+            for n in range(4):
+                sample = {"sample": {"of": f"t{k}", "k": n}}
+                reward = {"reward": n / 4, "masked": False}
+                planted.append({"id": f"t{k}~{n}", "gen": sample, "reward": reward})
+    (root / "planted.jsonl").write_text("".join(json.dumps(one) + "\n" for one in planted))
+    short = (
+        "SET=policy.generation.max_new_tokens=4096"  # this tokenizer's tokens are bytes, or nearly
+    )
+    words = ("rl", "DRY=1", "PLANTED=planted.jsonl", "FLAGS=: --nodes=4", short)
+    done = sft(root, *words)
+    assert done.returncode == 0, done.stderr
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
+    assert " : --nodes=4 " in lines["command"] and "slurm/rl.sbatch" in lines["command"]
+    assert lines["SFT_DRIVER"].split()[1] == "examples/nemo_gym/run_grpo_nemo_gym.py"
+    check = json.loads((root / "results/rl/nemotron-nano-lora/check.json").read_text())
+    assert check["ok"] and check["rollouts"] == 128
+    done = sft(root, *words, "PACE=5")
+    assert done.returncode == 2 and "times as many servers would do" in done.stderr

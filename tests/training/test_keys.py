@@ -49,8 +49,8 @@ sft: only_here seed
 """
 
 
-def read(checkout):
-    command = [sys.executable, cli.ROOT / "tests/nemo_rl_keys.py", checkout, "v0.7.0"]
+def read(checkout, algorithm="sft"):
+    command = [sys.executable, cli.ROOT / "tests/nemo_rl_keys.py", checkout, "v0.7.0", algorithm]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
@@ -63,12 +63,21 @@ def test_keys_are_read_from_classes_defaults_and_the_data_sets_parameters(tmp_pa
 
 
 @pytest.mark.skipif("NEMO_RL" not in os.environ, reason="NEMO_RL names no checkout of NeMo-RL")
-def test_the_list_is_what_a_checkout_says():
-    assert read(os.environ["NEMO_RL"]) == preflight.KEYS.read_text()
+@pytest.mark.parametrize("algorithm", ["sft", "dpo", "grpo"])
+def test_the_list_is_what_a_checkout_says(algorithm):
+    assert read(os.environ["NEMO_RL"], algorithm) == preflight.KEYS[algorithm].read_text()
 
 
 def test_a_key_that_the_pinned_version_ignores_is_unknown_and_one_that_it_newly_reads_is_known():
-    names, free = preflight.known_keys()
+    names, free = preflight.known_keys("sft")
     assert not {"checkpointing.ft_keep_latest_k", "checkpointing.ft_save_period"} & names
     assert {"sft.only_unmask_final", "policy.dtensor_cfg.dp_replicate_size"} <= names
     assert {"policy.megatron_cfg", "policy.optimizer.kwargs"} <= free
+
+
+def test_each_algorithm_knows_its_own_keys_and_not_those_of_the_others():
+    dpo, _ = preflight.known_keys("dpo")
+    grpo, free = preflight.known_keys("grpo")
+    assert "dpo.reference_policy_kl_penalty" in dpo and "sft.max_num_steps" not in dpo
+    assert {"grpo.num_prompts_per_step", "loss_fn.ratio_clip_max"} <= grpo and "env" in free
+    assert "policy.generation.vllm_cfg.tensor_parallel_size" in grpo

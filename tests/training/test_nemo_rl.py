@@ -54,7 +54,7 @@ def made(request, tmp_path_factory):
         tokenizer = thinker(folder / "thinker")
     config = recipes.recipe(
         "nemotron-nano-lora",
-        data=recipes.freeze(folder / "chat", folder / "run/data"),
+        data=recipes.freeze("nemotron-nano-lora", folder / "chat", folder / "run/data"),
         run=folder / "run",
     )
     recipe = folder / "run/recipe.yaml"

@@ -9,6 +9,7 @@ from decksmith.training import findings, preflight, recipes, rows
 
 THINKER = Path(__file__).parents[1] / "fixtures" / "sft" / "thinker"
 RECIPE = "nemotron-nano-lora"
+THINKS = ["policy.tokenizer.chat_template_kwargs.enable_thinking=true"]
 
 
 def row(k, **reply):
@@ -34,7 +35,9 @@ def run(tmp_path):
     for side, first, last in (("train", 0, 35), ("test", 35, 51)):
         write(tmp_path / "chat" / f"{side}.jsonl", [row(k) for k in range(first, last)])
     run = tmp_path / "run"
-    config = recipes.recipe(RECIPE, data=recipes.freeze(tmp_path / "chat", run / "data"), run=run)
+    config = recipes.recipe(
+        RECIPE, data=recipes.freeze(RECIPE, tmp_path / "chat", run / "data"), run=run
+    )
     (run / "recipe.yaml").write_text(recipes.dump(config))
     return run
 
@@ -542,3 +545,42 @@ def test_no_key_of_our_recipes_is_unknown(recipe):
 def test_every_rule_has_a_row_that_breaks_it():
     here = Path(__file__).read_text()
     assert [rule for rule in findings.RULES if f'"{rule}"' not in here] == []
+
+
+def pair(k):
+    one = row(k)["messages"]
+    worse = {**one[-1], "content": f"# Worse {k}"}
+    sides = [{"rank": 0, "completion": [one[-1]]}, {"rank": 1, "completion": [worse]}]
+    return {"id": f"s{k}", "context": one[:2], "completions": sides}
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """A run of DPO by NeMo-RL without a fault: 35 pairs for training, 16 for validation."""
+    (tmp_path / "chat").mkdir()
+    for side, first, last in (("train", 0, 35), ("test", 35, 51)):
+        write(tmp_path / "chat" / f"{side}.jsonl", [pair(k) for k in range(first, last)])
+    run, recipe = tmp_path / "run", "nemotron-nano-dpo"
+    data = recipes.freeze(recipe, tmp_path / "chat", run / "data")
+    config = recipes.recipe(recipe, data=data, run=run, base=str(THINKER), overrides=THINKS)
+    (run / "recipe.yaml").write_text(recipes.dump(config))
+    return run
+
+
+def test_a_run_of_dpo_is_checked_by_its_own_keys_steps_and_both_sides_of_every_pair(pairs):
+    report, _ = preflight.check(pairs / "recipe.yaml", THINKER)
+    assert set(report["counts"]) <= {"lora", "bos"}, report["failures"]
+    assert report["steps"] == 2 and report["rows"] == {"train": 35, "validation": 16}
+    rows_of = [pair(k) for k in range(35)]
+    rows_of[3]["completions"][1]["rank"] = None
+    rows_of[4]["completions"][1]["completion"][0]["content"] = " "
+    rows_of[5]["completions"][1] = {**rows_of[5]["completions"][0], "rank": 1}
+    write(pairs / "data/train.jsonl", rows_of)
+    text = (pairs / "recipe.yaml").read_text()
+    (pairs / "recipe.yaml").write_text(text.replace("val_at_end", "val_at_endd"))
+    report, _ = preflight.check(pairs / "recipe.yaml", THINKER)
+    found = {(one["rule"], one["line"]): one["message"] for one in report["failures"]}
+    assert found["pair", 4] == "this is no pair" and found["pair", 6] == "both sides are the same"
+    assert found["messages", 5] == "the content of assistant is empty or no text"
+    (said,) = (one["message"] for one in report["failures"] if one["rule"] == "unknown-key")
+    assert said == "dpo.val_at_endd is no key of NeMo-RL v0.7.0's DPO; did you mean dpo.val_at_end?"

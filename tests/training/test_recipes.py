@@ -305,7 +305,7 @@ def test_overrides_that_make_no_run_are_refused(chat, tmp_path, overrides, kind,
 
 
 def test_an_unknown_recipe_or_no_data_is_said(chat, tmp_path):
-    with pytest.raises(cli.Missing, match="recipes: lora, nemotron-nano-lora, smol-lora"):
+    with pytest.raises(cli.Missing, match="recipes: lora, nemotron-nano-dpo, .*, smol-lora"):
         recipes.recipe("nothing", data=chat, run=tmp_path)
     with pytest.raises(cli.Missing, match="make corpus"):
         recipes.recipe("smol-lora", data=tmp_path, run=tmp_path)
@@ -323,7 +323,7 @@ def test_a_folder_with_a_dot_is_refused_because_nemo_rl_cuts_there(chat, tmp_pat
 
 
 def test_frozen_rows_keep_id_and_messages_alone(chat, tmp_path):
-    out = recipes.freeze(chat, tmp_path / "run" / "data")
+    out = recipes.freeze("smol-lora", chat, tmp_path / "run" / "data")
     lines = (out / "train.jsonl").read_text().splitlines()
     assert len(lines) == 35 and json.loads(lines[3]) == {
         "id": "s3",
@@ -331,7 +331,7 @@ def test_frozen_rows_keep_id_and_messages_alone(chat, tmp_path):
     }
     (chat / "test.jsonl").write_text('{"id":"x"}\n')
     with pytest.raises(cli.BadData, match=r'test.jsonl:1: x: no "messages"'):
-        recipes.freeze(chat, tmp_path / "other")
+        recipes.freeze("smol-lora", chat, tmp_path / "other")
 
 
 @pytest.mark.slow
@@ -359,7 +359,7 @@ def test_the_trainers_loader_fails_on_late_keys_and_takes_frozen_rows(chat, tmp_
 
     with pytest.raises(datasets.exceptions.DatasetGenerationError):
         loaded(chat)
-    assert loaded(recipes.freeze(chat, tmp_path / "data")) == 150
+    assert loaded(recipes.freeze("smol-lora", chat, tmp_path / "data")) == 150
 
 
 def test_another_base_takes_with_it_what_belongs_to_it(chat, tmp_path, monkeypatch):

@@ -773,3 +773,74 @@ class ChatRow(TypedDict, total=False):
     tokens: Annotated[Tokens, "how long it is"]
     overlap: Annotated[Overlap, "chat-overlap: near-duplicates and the test"]
     by: Annotated[Record, "author, usage, seed, cheat sheet, hash of the system message"]
+
+
+# --- preference pairs -----------------------------------------------------------------------------
+
+
+class Prefer(TypedDict, total=False):
+    chosen: Annotated[str, "id of the record whose answer was chosen"]
+    rejected: Annotated[str, "of the other one; none with `--best`"]
+    models: Annotated[Record, "{chosen, rejected}: who wrote them, null where nobody says"]
+    margin: Annotated[float, "how much better: of the reward, of the score, or of the votes"]
+    tokens: Annotated[Record, "{chosen, rejected}: estimated lengths, thoughts included"]
+    model: Annotated[str | None, "with `--best`: who wrote the answer"]
+    worth: Annotated[float, "with `--best`: its reward or score"]
+
+
+class PreferReport(TypedDict):
+    by: Annotated[Literal["reward", "score", "votes"], "what decided"]
+    best: Annotated[bool, "rows are best answers, not pairs"]
+    rules: Annotated[Record, "{name, sha256} of the file with margins and lengths"]
+    held_out: Annotated[int, "different requests that nobody may train on"]
+    compared: Annotated[str, "letters, or letters and embeddings"]
+    prompts: Annotated[int, "that were read; each is a row or has a reason in `left_out`"]
+    answers: Annotated[int, "that were read"]
+    rows: Annotated[int, "that were written"]
+    left_out: Annotated[
+        Record,
+        "`prompts`: how many by reason (held-out, repeated, few, margin, alike, least, copied, length); "
+        "`answers`: how many by reason (masked, truncated, empty, unjudged)",
+    ]
+    means: Annotated[
+        Numbers, "of `chosen`, `rejected` and `margin`; with `--best` of all `answers`"
+    ]
+    length: Annotated[
+        Record,
+        "`chosen` and `unchecked` (by margin alone): {rows, longer, ratio}: the share in which the "
+        "chosen answer is longer than the rejected one (with `--best`, than the prompt's middle one), "
+        "and how many times as long it is, as a geometric mean",
+    ]
+
+
+class RlCheck(TypedDict, total=False):
+    ok: Annotated[bool, "no failures"]
+    model: Annotated[str, "the model of the recipe"]
+    parent: Annotated[
+        Record, "{absent, keys}: what it inherits from, and what keys were compared with"
+    ]
+    limits: Annotated[
+        Numbers, "from which figures on a run is refused (assets/recipes/rl-check.toml)"
+    ]
+    rows: Annotated[dict[str, int], "prompts of train and validation"]
+    tokens: Annotated[dict[str, Record], "of their prompts: {median, max}"]
+    held_out: Annotated[int, "requests of evaluations that they were compared with"]
+    compared: Annotated[str, "letters, or letters and embeddings"]
+    steps: Annotated[int, "epochs x floor(prompts / prompts of a step)"]
+    epochs: Annotated[int, "passes over the prompts"]
+    rollouts: Annotated[int, "answers of a step: prompts x samples"]
+    planted: Annotated[
+        Record,
+        "{prompts, answers, known, masked, flat, mean, spread, best_of}: of the planted sample; `known` "
+        "prompts are of the training set, `flat` is the share of the prompts whose samples all score "
+        "alike, `spread` the mean standard deviation within a prompt",
+    ]
+    pace: Annotated[Record, "{decks_a_minute, reward_seconds}: what the rewards of a step take"]
+    lora: Annotated[Record, "{rank, trainable, of, classes, source}"]
+    memory_gib: Annotated[Record, "{training, generation}: of a GPU, estimated"]
+    estimate: Annotated[Record, "disk"]
+    failures: Annotated[
+        list[Record], "{rule, file, line, id, message, remedy}; ten of a rule are listed"
+    ]
+    counts: Annotated[dict[str, int], "all failures, by rule"]
+    unchecked: Annotated[list[str], "what could not be checked here"]

@@ -1,6 +1,7 @@
 """How alike texts are: exact, by character n-grams, and by sentence embeddings. Near-duplicates and their clusters."""
 
 import asyncio
+import base64
 import importlib.util
 import json
 import unicodedata
@@ -212,6 +213,42 @@ async def judge(asker: grading.Judge, ident: str, question: str, row: Record) ->
         if fault.error["kind"] == "infra" and fault.error.get("retriable") is not False:
             raise
         return {"same": None, "judge": asker.client.model.slug, "error": fault.error}
+
+
+class Embeddings:
+    """The embeddings of records' requests, shape (len(records), WIDTH), kept in RUN/journal where there is a run folder."""
+
+    def __init__(self, run: Path | None):
+        self.journal = run and stream.Journal(run / "journal" / "embedding.jsonl", "embedding")
+        self.known: dict[str, str] = {}  # {fingerprint of a request: vector, base64}
+        self.encoder: Encoder | None = None
+
+    def __call__(self, records: list[Record]) -> "ndarray":
+        import numpy
+
+        keys = [stream.fingerprint([PIECES, request(record)]) for record in records]
+        if self.journal:
+            for record, key in zip(records, keys, strict=True):
+                if key not in self.known and (kept := self.journal.get(record["id"], key)):
+                    self.known[key] = kept
+        missing = {key: at for at, key in enumerate(keys) if key not in self.known}
+        order = sorted(missing.items(), key=lambda item: item[1])
+        for start in range(0, len(order), 64):
+            self._make(records, order[start : start + 64])
+        made = [numpy.frombuffer(base64.b64decode(self.known[key]), dtype="<f4") for key in keys]
+        return numpy.stack(made) if made else numpy.empty((0, WIDTH), dtype=numpy.float32)
+
+    def _make(self, records: list[Record], block: list[tuple[str, int]]) -> None:
+        self.encoder = self.encoder or Encoder()
+        vectors = self.encoder([request(records[at]) for _, at in block])
+        for (key, at), vector in zip(block, vectors, strict=True):
+            self.known[key] = base64.b64encode(vector.astype("<f4").tobytes()).decode()
+            if self.journal:
+                self.journal.put(records[at]["id"], key, self.known[key])
+
+    def close(self) -> None:
+        if self.journal:
+            self.journal.close()
 
 
 def report(

@@ -107,7 +107,8 @@ def _asked(row: Record, key: str) -> str:
 
 
 def _content(row: Record) -> str:
-    return stream.fingerprint(row.get("messages"))
+    # Of a pair (chat-prefer) the prompt.
+    return stream.fingerprint(row.get("messages") or row.get("context") or row.get("prompt"))
 
 
 def _sha(text: str) -> str:

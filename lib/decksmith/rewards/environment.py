@@ -31,13 +31,13 @@ def export(kind: str, folder: Path) -> int:
     shutil.copytree(TEMPLATES / kind, fresh, ignore=shutil.ignore_patterns("__pycache__"))
     client, data = PLACES[kind]
     shutil.copy(trainer.__file__, fresh / client / "decksmith_reward.py")
-    rows = prompts if kind == "verifiers" else _gym_rows(prompts)
+    rows = prompts if kind == "verifiers" else gym_rows(prompts)
     stream.write(fresh / data, b"".join(stream.dumps(row) + b"\n" for row in rows))
     fresh.rename(folder)
     return len(prompts)
 
 
-def _gym_rows(prompts: Iterable[Record]) -> Iterable[Record]:
+def gym_rows(prompts: Iterable[Record]) -> Iterable[Record]:
     """Rows of NeMo Gym's collector: what the model is asked, which agent asks, and the prompt as our server wants it."""
     for prompt in prompts:
         yield {

@@ -244,7 +244,7 @@ def _fill(
     made: Path, run: Path, config: dict[str, Any], chosen: Checkpoint, why: str
 ) -> dict[str, Any]:
     """Write into `made` what an exported adapter consists of, without its card; returns the manifest."""
-    name = config["policy"]["model_name"]
+    name, section = config["policy"]["model_name"], recipes.algorithm(config)
     source = chosen.path / "policy/weights/model"
     shape = check(source, name)
     shutil.copyfile(source / "adapter_model.safetensors", made / "adapter_model.safetensors")
@@ -256,13 +256,13 @@ def _fill(
     manifest: dict[str, Any] = {
         "base": base.known(name),
         "step": chosen.step,
-        "of": recipes.get(config, "sft.max_num_steps"),
+        "of": config[section]["max_num_steps"],
         "chosen": why,
-        "val_loss": chosen.info.get("val:val_loss"),
+        "val_loss": chosen.info.get(recipes.VAL_LOSS.get(section, "")),
         "train_loss": chosen.info.get("train:loss"),
         "recipe": {
             "sha256": _sha256(run / "recipe.yaml"),
-            **{key: config[key] for key in ("policy", "sft") if key in config},
+            **{key: config[key] for key in ("policy", section, "start") if key in config},
         },
         "data": {
             side: {"rows": recipes.count(path), "sha256": _sha256(path)}

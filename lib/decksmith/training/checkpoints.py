@@ -196,7 +196,8 @@ class _Watch:
                 f"Has the training begun anew? Then move {self.home} away"
             )
         state: State = {"step": one.step, "checkpoint": identity, "failures": []}
-        for name, key in (("loss", "train:loss"), ("val_loss", "val:val_loss")):
+        known = [("loss", "train:loss"), *(("val_loss", key) for key in recipes.VAL_LOSS.values())]
+        for name, key in known:
             if curve.is_number(one.info.get(key)):
                 state[name] = one.info[key]
         self._keep(state)
@@ -209,7 +210,7 @@ class _Watch:
         for source in (self.run / "recipe.yaml", newest.path / "config.yaml"):
             with contextlib.suppress(cli.Stop, OSError):
                 config = recipes.load(source)
-                for section in ("sft", "grpo", "dpo"):
+                for section in recipes.ALGORITHMS:
                     wanted = recipes.get(config, f"{section}.max_num_steps")
                     if isinstance(wanted, int):
                         return newest.info.get("total_steps", newest.step) >= wanted

@@ -7,7 +7,7 @@ from typing import Any
 from decksmith.core import cli
 from decksmith.models import shapes
 from decksmith.models.shapes import Shape
-from decksmith.training.recipes import get
+from decksmith.training.recipes import algorithm, get
 
 GIB = 2**30
 
@@ -71,6 +71,8 @@ def memory(shape: Shape, recipe: dict[str, Any], trainable: int, longest: int) -
     """
     gpus = recipe["cluster"]["num_nodes"] * recipe["cluster"]["gpus_per_node"]
     tokens, row = longest * recipe["policy"]["train_micro_batch_size"], 34 * shape.hidden
+    if "dpo" in recipe:
+        tokens *= 2  # both sides of a pair go through the model together
     recomputed = get(recipe, "policy.dtensor_cfg.activation_checkpointing")
     parts = {
         "weights": 2 * shape.parameters / gpus,
@@ -94,7 +96,7 @@ def hours(
     """
     if not seconds:
         return None
-    steps = recipe["sft"]["max_num_steps"]
+    steps = recipe[algorithm(recipe)]["max_num_steps"]
     if "token" in seconds:
         tokens = steps * recipe["policy"]["train_global_batch_size"] * mean
         return round(tokens * seconds["token"] / 3600, 2), 0
@@ -105,6 +107,6 @@ def hours(
 
 def disk(recipe: dict[str, Any], trainable: int) -> int:
     """Bytes that the checkpoints take at most: adapter and two moments in fp32, 32 MiB of tokenizer, those kept and two more on the way."""
-    saves = recipe["sft"]["max_num_steps"] // recipe["checkpointing"]["save_period"] + 1
+    saves = recipe[algorithm(recipe)]["max_num_steps"] // recipe["checkpointing"]["save_period"] + 1
     keep = recipe["checkpointing"].get("keep_top_k")
     return (12 * trainable + 32 * 2**20) * min(saves, keep + 2 if keep else saves)

@@ -42,7 +42,6 @@ LINKED = (
 NEEDED = {
     "nodes": ("cluster.num_nodes", int),
     "gpus": ("cluster.gpus_per_node", int),
-    "steps": ("sft.max_num_steps", int),
     "checkpoints": ("checkpointing.checkpoint_dir", str),
     "model": ("policy.model_name", str),
 }
@@ -57,6 +56,12 @@ esac
 echo "$CONTAINER" "$path"
 test -e "$path"
 """
+# What NeMo-RL is started by, from its own folder.
+DRIVERS = {
+    "sft": "examples/run_sft.py",
+    "dpo": "examples/run_dpo.py",
+    "grpo": "examples/nemo_gym/run_grpo_nemo_gym.py",
+}
 POLL_S = float(os.environ.get("DECKSMITH_POLL_S") or 5)
 
 
@@ -118,12 +123,19 @@ class Job:
             flags += [f"--nodes={self.recipe['nodes']}", f"--gres=gpu:{self.recipe['gpus']}"]
         return flags
 
+    def _script_text(self) -> str:
+        """The batch script, and what of slurm/ it goes on with."""
+        text = (cli.ROOT / self.script).read_text()
+        if '"$CODE/slurm/train.sh"' in text:
+            text += (cli.ROOT / "slurm/train.sh").read_text()
+        return text
+
     def _recipe(self) -> dict[str, Any] | None:
         """What the launcher must know of RUN/recipe.yaml, if there is one, and its text with the paths of the frozen
         files."""
         path = self.run / "recipe.yaml"
         if not path.exists():
-            if "SFT_STEPS" in (cli.ROOT / self.script).read_text():
+            if "SFT_STEPS" in self._script_text():
                 raise cli.Missing(f"{path} is not there; sft-config --run {self.run} writes it")
             return None
         from ruamel.yaml import YAML
@@ -131,8 +143,10 @@ class Job:
         yaml = YAML()
         yaml.width = 1 << 20  # no line is folded
         config = yaml.load(path)
-        found: dict[str, Any] = {"files": {}}
-        for name, (key, kind) in NEEDED.items():
+        algorithm = recipes.algorithm(config)
+        found: dict[str, Any] = {"files": {}, "driver": DRIVERS[algorithm]}
+        needed = NEEDED | {"steps": (f"{algorithm}.max_num_steps", int)}
+        for name, (key, kind) in needed.items():
             value = recipes.get(config, key)
             if type(value) is not kind:
                 raise cli.BadConfig(f"{path}: {key} is {value!r}; sft-config writes it")
@@ -182,6 +196,7 @@ class Job:
                 "SFT_STEPS": self.recipe["steps"],
                 "SFT_NODES": self.recipe["nodes"],
                 "SFT_GPUS": self.recipe["gpus"],
+                "SFT_DRIVER": self.recipe["driver"],
             }
         return given | dict(self.env)
 
@@ -264,8 +279,7 @@ class Job:
         lines = lock.read_text().splitlines() if lock.exists() else []
         entries = [line.split() for line in lines if line and not line.startswith("#")]
         bases = {entry[0]: f"{entry[1]}@{entry[3]}" for entry in entries if len(entry) > 3}
-        script = (cli.ROOT / self.script).read_text()
-        pairs = re.findall(r"image\.sh\"? ([a-z]+)|containers/([a-z]+)\.sif", script)
+        pairs = re.findall(r"image\.sh\"? ([a-z]+)|containers/([a-z]+)\.sif", self._script_text())
         found: dict[str, dict[str, str | None]] = {}
         for name in sorted({one or other for one, other in pairs}):
             built = cli.ROOT / f"containers/{name}.sif.lock"

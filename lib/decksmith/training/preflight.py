@@ -15,18 +15,19 @@ from decksmith.training import estimates, recipes, rows
 from decksmith.training.findings import Findings, Report
 from decksmith.training.rows import leaves
 
-KEYS = recipes.RECIPES / "nemo-rl-keys.txt"
-WHOLE = (  # keys whose values are whole numbers from 1
+# Of each algorithm: the keys that NeMo-RL takes, and the class of its data.
+KEYS = {name: recipes.RECIPES / f"nemo-rl-keys-{name}.txt" for name in recipes.ALGORITHMS}
+DATASETS = {"sft": "openai_format", "dpo": "PreferenceDataset", "grpo": "NemoGymDataset"}
+OURS = {"start.adapter"}  # of sft-train, where a recipe has no parent
+WHOLE = (  # keys whose values are whole numbers from 1, and those of STEPS in the algorithm's own section
     "policy.train_global_batch_size",
     "policy.train_micro_batch_size",
     "policy.max_total_sequence_length",
-    "sft.max_num_epochs",
-    "sft.max_num_steps",
-    "sft.val_period",
     "checkpointing.save_period",
     "cluster.num_nodes",
     "cluster.gpus_per_node",
 )
+STEPS = ("max_num_epochs", "max_num_steps", "val_period")
 
 
 class Places(dict[str, int | None]):
@@ -41,6 +42,7 @@ class Checked:
 
     def __init__(self, path: Path):
         self.path, self.config = path, recipes.load(path)
+        self.algorithm = recipes.algorithm(self.config)
         self.places, self.raw = places(path), _raw(path)
         self.findings = Findings()
         self.unchecked: list[str] = []
@@ -49,6 +51,10 @@ class Checked:
     def get(self, key: str, default: Any = None) -> Any:
         """The value under a dotted key."""
         return recipes.get(self.config, key, default)
+
+    def own(self, key: str) -> str:
+        """The dotted name of a key of the algorithm's own section."""
+        return f"{self.algorithm}.{key}"
 
     def wrong(self, rule: str, key: str, message: str) -> None:
         """Note what is wrong with a key."""
@@ -81,7 +87,7 @@ def check(
         "model": made.get("policy.model_name"),
         "parent": {"absent": absent, "keys": against},
     }
-    if _has_gaps(made):  # the rest would only repeat it
+    if has_gaps(made):  # the rest would only repeat it
         return made.result(), []
     template = None
     if folder is None:
@@ -92,20 +98,20 @@ def check(
         template = recipes.template(made.config, folder)
     if absent:
         made.unchecked.append(
-            f"keys against {absent[0]} itself, which is not on this machine; the list {KEYS.name} stood in for it"
+            f"keys against {absent[0]} itself, which is not on this machine; the list {KEYS[made.algorithm].name} stood in for it"
         )
     shown = _data(made, template, preview)
     _settings(made)
-    _sizes(made, folder)
+    check_sizes(made, folder)
     return made.result(), shown
 
 
-def _has_gaps(made: Checked) -> bool:
+def has_gaps(made: Checked) -> bool:
     """Whether the recipe lacks what everything else is computed from; notes it."""
     gaps = [key for key, value in leaves(made.config) if value == "???"]
     for key in gaps:
         made.wrong("unfilled", key, f"{key} is still ???")
-    for key in WHOLE:
+    for key in (*WHOLE, *map(made.own, STEPS), recipes.ALGORITHMS[made.algorithm]):
         value = made.get(key)
         is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
         if key not in gaps and not is_whole:
@@ -137,27 +143,30 @@ def _raw(path: Path) -> dict[str, Any]:
     return yaml.safe_load(path.read_text()) or {}
 
 
-def known_keys() -> tuple[set[str], set[str]]:
-    """(names, prefixes below which every key is taken) of NeMo-RL's SFT, from assets/recipes/nemo-rl-keys.txt."""
+def known_keys(algorithm: str) -> tuple[set[str], set[str]]:
+    """(names, prefixes below which every key is taken) of NeMo-RL, from a list of assets/recipes."""
     names: set[str] = set()
     free: set[str] = set()
-    for line in KEYS.read_text().splitlines():
+    for line in KEYS[algorithm].read_text().splitlines():
         if not line.startswith("#"):
             section, _, keys = line.partition(": ")
             for key in keys.split():
-                (free if key.endswith(".*") else names).add(f"{section}.{key}".removesuffix(".*"))
+                name = f"{section}.{key}".removeprefix(".")
+                (free if key.endswith(".*") else names).add(name.removesuffix(".*"))
     return names, free
 
 
-def keys_version() -> str:
-    """The version of NeMo-RL that assets/recipes/nemo-rl-keys.txt is of, `v0.7.0`."""
-    return KEYS.read_text().removeprefix("# NeMo-RL ").partition(":")[0]
+def keys_version(algorithm: str) -> str:
+    """The version of NeMo-RL that a list of keys is of, `v0.7.0`."""
+    return KEYS[algorithm].read_text().removeprefix("# NeMo-RL ").partition(":")[0]
 
 
 def check_keys(made: Checked) -> str:
     """Refuse keys that neither the parents nor the list know. Says what was compared with."""
-    (names, free), version = known_keys(), keys_version()
+    (names, free), version = known_keys(made.algorithm), keys_version(made.algorithm)
     parents = made.raw.get("defaults") or []
+    if not parents:
+        names |= OURS
     for parent in [parents] if isinstance(parents, str) else parents:
         if (made.path.parent / parent).exists():
             names |= {key for key, _ in leaves(recipes.load(made.path.parent / parent))}
@@ -173,8 +182,12 @@ def check_keys(made: Checked) -> str:
         if not is_known(key):
             near = difflib.get_close_matches(key, names, 1, 0.8)
             hint = f"; did you mean {near[0]}?" if near else ""
-            made.wrong("unknown-key", key, f"{key} is no key of NeMo-RL {version}'s SFT{hint}")
-    return KEYS.name if made.config.get("absent") or not parents else "the parent"
+            made.wrong(
+                "unknown-key",
+                key,
+                f"{key} is no key of NeMo-RL {version}'s {made.algorithm.upper()}{hint}",
+            )
+    return KEYS[made.algorithm].name if made.config.get("absent") or not parents else "the parent"
 
 
 def _data(made: Checked, template: recipes.Template | None, preview: int) -> list[dict[str, Any]]:
@@ -197,9 +210,9 @@ def _data(made: Checked, template: recipes.Template | None, preview: int) -> lis
             made.report["tokens"][name] = tokens
     made.report |= {
         "rows": found,
-        "batch": made.get("policy.train_global_batch_size"),
-        "epochs": made.get("sft.max_num_epochs"),
-        "steps": made.get("sft.max_num_steps"),
+        "batch": made.get(recipes.ALGORITHMS[made.algorithm]),
+        "epochs": made.get(made.own("max_num_epochs")),
+        "steps": made.get(made.own("max_num_steps")),
         "limit": made.get("policy.max_total_sequence_length"),
     }
     made.report["left_over"] = found.get("train", 0) % made.report["batch"]
@@ -210,12 +223,17 @@ def _data(made: Checked, template: recipes.Template | None, preview: int) -> lis
 
 
 def _settings(made: Checked) -> None:
+    _batches(made)
+    check_settings(made)
+
+
+def check_settings(made: Checked) -> None:
+    """What every algorithm's recipe must keep."""
     if made.get("checkpointing.enabled") is not True:
         made.wrong("checkpointing", "checkpointing.enabled", "nothing would be saved")
     folder = "checkpointing.checkpoint_dir"
     if not Path(made.get(folder) or "").is_absolute():
         made.wrong("checkpointing", folder, f"{folder} is not absolute")
-    _batches(made)
     _template(made)
     for side in ("train", "validation"):
         _dataset(made, side)
@@ -233,7 +251,7 @@ def _batches(made: Checked) -> None:
     parts = made.get("policy.dtensor_cfg.tensor_parallel_size") or 1
     parts *= made.get("policy.dtensor_cfg.context_parallel_size") or 1
     parallel = gpus // parts
-    for section, of in (("policy", "train"), ("sft", "val")):
+    for section, of in (("policy", "train"), (made.algorithm, "val")):
         key = f"{section}.{of}_global_batch_size"
         batch, micro = made.get(key), made.get(f"{section}.{of}_micro_batch_size") or 1
         each = parallel * micro
@@ -246,6 +264,7 @@ def _batches(made: Checked) -> None:
 
 
 def _template(made: Checked) -> None:
+    """The chat template is the model's own, or a file."""
     key = "policy.tokenizer.chat_template"
     template = made.get(key)
     if template == "default":
@@ -259,11 +278,13 @@ def _template(made: Checked) -> None:
 
 
 def _dataset(made: Checked, side: str) -> None:
+    """One side of the data is of the class that the algorithm reads, and lies where NeMo-RL reads it."""
     key = f"data.{side}"
     data = made.get(key)
-    if not isinstance(data, dict) or data.get("dataset_name") != "openai_format":
+    wanted = DATASETS[made.algorithm]
+    if not isinstance(data, dict) or data.get("dataset_name") != wanted:
         lack = "" if data else ": there is none"
-        made.wrong("dataset", key, f"{key} is not of openai_format{lack}")
+        made.wrong("dataset", key, f"{key} is not of {wanted}{lack}")
     elif fault := recipes.misread(data.get("data_path") or ""):
         made.wrong("dataset", f"{key}.data_path", fault)
     elif made.raw.get("defaults") and not recipes.get(made.raw, f"{key}._override_"):
@@ -272,22 +293,23 @@ def _dataset(made: Checked, side: str) -> None:
 
 
 def _steps(made: Checked) -> None:
-    steps, epochs = made.get("sft.max_num_steps"), made.get("sft.max_num_epochs")
-    found, batch = made.report["rows"], made.get("policy.train_global_batch_size")
+    """Steps, epochs and rows belong together."""
+    steps, epochs = made.get(made.own("max_num_steps")), made.get(made.own("max_num_epochs"))
+    found, batch = made.report["rows"], made.get(recipes.ALGORITHMS[made.algorithm])
     if "train" in found:
         epoch = found["train"] // batch
         if not (epochs - 1) * epoch < steps <= epochs * epoch:
             made.wrong(
                 "steps",
-                "sft.max_num_steps",
-                f"sft.max_num_steps is {steps}; {epochs} epochs of floor({found['train']} rows / {batch}) = {epoch} steps "
+                made.own("max_num_steps"),
+                f"{made.own('max_num_steps')} is {steps}; {epochs} epochs of floor({found['train']} rows / {batch}) = {epoch} steps "
                 f"are {epochs * epoch}",
             )
-    held = made.get("sft.val_global_batch_size")
+    held = made.get(made.own("val_global_batch_size"))
     if "validation" in found and found["validation"] < (held or 1):
         made.wrong(
             "batch",
-            "sft.val_global_batch_size",
+            made.own("val_global_batch_size"),
             f"{found['validation']} validation rows are less than one batch of {held}: the loss would be that of no row; "
             + more_held_out(found.get("train", 0), found["validation"], batch, held),
         )
@@ -305,21 +327,23 @@ def more_held_out(train: int, validation: int, batch: int, held: int) -> str:
 
 
 def _periods(made: Checked) -> None:
-    steps = made.get("sft.max_num_steps")
-    val, save = made.get("sft.val_period"), made.get("checkpointing.save_period")
+    """What is saved has been validated."""
+    steps = made.get(made.own("max_num_steps"))
+    val, save = made.get(made.own("val_period")), made.get("checkpointing.save_period")
     if save % val:
         message = f"a save every {save} steps and a validation every {val}: a save without its loss"
         made.wrong("periods", "checkpointing.save_period", message)
     if val > steps or save > steps:
         message = f"{steps} steps are less than a period ({val} and {save})"
-        made.wrong("periods", "sft.val_period", message)
-    if steps % val and made.get("sft.val_at_end") is not True:
+        made.wrong("periods", made.own("val_period"), message)
+    if steps % val and made.get(made.own("val_at_end")) is not True:
         message = f"step {steps}, the last, is saved and not validated"
-        made.wrong("periods", "sft.val_at_end", message)
+        made.wrong("periods", made.own("val_at_end"), message)
 
 
 def _schedule(made: Checked) -> None:
-    parts, steps = made.get("policy.scheduler"), made.get("sft.max_num_steps")
+    """Warm-up and decay fit the steps."""
+    parts, steps = made.get("policy.scheduler"), made.get(made.own("max_num_steps"))
     if not isinstance(parts, list):
         return
     warm = recipes.warmup(made.config)
@@ -332,7 +356,8 @@ def _schedule(made: Checked) -> None:
 # What the adapter touches, and estimates of memory, time and disk
 
 
-def _sizes(made: Checked, folder: Path | str | None) -> None:
+def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None:
+    """What the adapter touches, what fits; returns the model's shape where it is known."""
     lora = made.get("policy.dtensor_cfg.lora_cfg") or {}
 
     def wrong(message: str) -> None:
@@ -340,7 +365,7 @@ def _sizes(made: Checked, folder: Path | str | None) -> None:
 
     if lora.get("enabled") is not True or not isinstance(lora.get("dim"), int):
         wrong("lora_cfg.enabled is not true, or there is no dim: all of the model would be trained")
-        return
+        return None
     ranks = vllm_ranks()
     if lora["dim"] not in ranks:
         served = ", ".join(map(str, ranks))
@@ -353,12 +378,12 @@ def _sizes(made: Checked, folder: Path | str | None) -> None:
         made.unchecked.append(
             "what the adapter touches, memory and disk: no config.json of a known family, and no count of its modules"
         )
-        return
+        return None
     try:
         found = estimates.coverage(lora, shape.linears)
     except cli.BadConfig as error:
         wrong(str(error).partition(": ")[2])
-        return
+        return None
     faults = _adapter_faults(lora, shape, found)
     if made.raw.get("defaults"):
         faults += _short_names(lora, shape)
@@ -373,7 +398,7 @@ def _sizes(made: Checked, folder: Path | str | None) -> None:
     }
     _disk(made, found["trainable"])
     train = made.report["tokens"].get("train")
-    if train:
+    if train and made.algorithm != "grpo":
         pace = (
             family.pace
             if family.pace.get("of", made.report["model"]) == made.report["model"]
@@ -387,6 +412,7 @@ def _sizes(made: Checked, folder: Path | str | None) -> None:
             "gpu_hours": gpu_hours,
             "pace": pace.get("source"),
         }
+    return shape
 
 
 def vllm_ranks() -> list[int]:

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning before any GPU: recipes in NeMo-RL's key names, and which tokens of a row are trained.
+"""Training before any GPU: recipes in NeMo-RL's key names, and which tokens of a row are trained.
 
 Both trainers read the same recipe and train the same tokens: `example` follows NeMo-RL's own rule (its sft_processor and
 get_formatted_message_log, read at commit 7ea279abf), so that what sft-check measures is what either trainer does.
@@ -15,6 +15,22 @@ from decksmith.models import families
 
 RECIPES = cli.ROOT / "assets" / "recipes"
 PARTED = 4  # of a row that is too long, NeMo-RL keeps so many tokens of each message, none of them trained
+
+# The section of a recipe that says how many steps there are, and the key that says how many rows a step has.
+ALGORITHMS = {
+    "sft": "policy.train_global_batch_size",
+    "dpo": "policy.train_global_batch_size",
+    "grpo": "grpo.num_prompts_per_step",
+}
+# The list that a row must have for each.
+READ: dict[str, tuple[str, ...]] = {
+    "sft": ("messages",),
+    "dpo": ("context", "completions"),
+    "grpo": ("messages",),
+}
+
+# The loss on the validation set, as NeMo-RL names it in training_info.json.
+VAL_LOSS = {"sft": "val:val_loss", "dpo": "val:validation-default_loss"}
 
 Recipe = dict[str, Any]
 Message = dict[str, Any]  # {"role", "content", ..}
@@ -47,6 +63,21 @@ def load(path: Path | str) -> Recipe:
     return found | ({"absent": absent} if absent else {})
 
 
+def algorithm(config: Any) -> str:
+    """Which of ALGORITHMS a recipe is of. Raises cli.BadConfig."""
+    found = [name for name in ALGORITHMS if name in config]
+    if len(found) != 1:
+        raise cli.BadConfig(
+            f"a recipe has one section of {', '.join(ALGORITHMS)}, this one has {', '.join(found) or 'none'}"
+        )
+    return found[0]
+
+
+def source(name: str) -> Path:
+    """Where a recipe lies: NAME of assets/recipes, or a path."""
+    return Path(name) if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
+
+
 def recipe(
     name: str,
     *,
@@ -59,16 +90,16 @@ def recipe(
 
     data: the folder of train.jsonl and test.jsonl. run: the run folder. base: another base model than the recipe's, with what belongs to
     it (families.of). overrides: "dotted.key=value" (YAML values), stronger than both. The number of steps
-    is epochs x floor(rows / batch); who gives `sft.max_num_steps` instead gets the epochs that contain it. `defaults` and
+    is epochs x floor(rows / batch); who gives `sft.max_num_steps` (of DPO `dpo.`, of GRPO `grpo.`) instead gets the epochs
+    that contain it. `defaults` and
     `_override_` stay, so that the trainer merges the same parents. Raises cli.Missing, cli.BadConfig, cli.BadData.
     """
     import yaml
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    source = Path(name) if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
-    known = ", ".join(sorted(path.stem for path in RECIPES.glob("*.yaml")))
-    config = OmegaConf.create(_read(source, f"there is no {source}; recipes: {known}"))
+    config = OmegaConf.create(_read(source(name), _unknown(name)))
+    section = algorithm(config)
     if base:
         _set_base(config, base)
     given = set()
@@ -92,52 +123,72 @@ def recipe(
         given.add(key)
     run = Path(run).resolve()
     sides = {"train": data_file(data, "train"), "validation": data_file(data, "test")}
-    rows, batch = count(sides["train"]), want(config, "policy.train_global_batch_size", int)
+    rows, batch = count(sides["train"]), want(config, ALGORITHMS[section], int)
     epoch = rows // batch
     if not epoch:
         raise cli.BadData(
-            f"{sides['train']} has {rows} rows, less than one batch of {batch} (policy.train_global_batch_size); no step "
-            "would be made; write more (make corpus N=..)"
+            f"{sides['train']} has {rows} rows, less than one batch of {batch} ({ALGORITHMS[section]}); no step would be "
+            "made; write more (make corpus N=..)"
         )
-    if "sft.max_num_steps" in given:
-        steps = want(config, "sft.max_num_steps", int)
-        if "sft.max_num_epochs" not in given:
-            config.sft.max_num_epochs = -(-steps // epoch)
+    if f"{section}.max_num_steps" in given:
+        steps = want(config, f"{section}.max_num_steps", int)
+        if f"{section}.max_num_epochs" not in given:
+            config[section].max_num_epochs = -(-steps // epoch)
     else:
-        steps = want(config, "sft.max_num_epochs", int) * epoch
+        steps = want(config, f"{section}.max_num_epochs", int) * epoch
     filled = {
-        "sft.max_num_steps": steps,
-        "sft.val_period": min(epoch, steps),
+        f"{section}.max_num_steps": steps,
+        f"{section}.val_period": min(epoch, steps),
         "checkpointing.checkpoint_dir": str(run / "checkpoints"),
         "logger.log_dir": str(run / "logs"),
         **{f"data.{side}.data_path": str(path) for side, path in sides.items()},
     }
     for key, value in filled.items():
         _fill(config, key, value)
-    _fill(config, "checkpointing.save_period", config.sft.val_period)
+    _fill(config, "checkpointing.save_period", config[section].val_period)
     _schedule(config, steps)
     made: Any = OmegaConf.to_container(config, resolve=False)
     return made
 
 
-def freeze(data: Path | str, out: Path | str) -> Path:
-    """Write OUT/train.jsonl and OUT/test.jsonl: the rows of a data folder with `id` and `messages` alone.
+def freeze(name: str, data: Path | str, out: Path | str) -> Path:
+    """Write OUT/train.jsonl and OUT/test.jsonl: of the rows of a data folder what the trainer of recipe `name` reads.
 
     The trainer's loader (datasets 5.2.0, measured) takes its columns from the first 10 MB and fails on a key that first comes later,
-    as a seed's outline may. Returns `out`. Raises cli.Missing, cli.BadData.
+    as a seed's outline may. Prompts of GRPO become rows of NeMo Gym. Returns `out`. Raises cli.Missing, cli.BadConfig,
+    cli.BadData.
     """
+    section = algorithm(_read(source(name), _unknown(name)))
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     for side in ("train", "test"):
-        source, made = data_file(data, side), out / f"{side}.jsonl"
+        given, made = data_file(data, side), out / f"{side}.jsonl"
         temporary = made.with_suffix(".jsonl.tmp")
         with open(temporary, "wb") as file:
-            for number, row in stream.records(source):
-                if not isinstance(row.get("messages"), list):
-                    raise cli.BadData(f'{source}:{number}: {row["id"]}: no "messages" in this row')
-                file.write(stream.dumps({"id": row["id"], "messages": row["messages"]}) + b"\n")
+            for number, row in stream.records(given):
+                for key in READ[section]:
+                    if not isinstance(row.get(key), list):
+                        raise cli.BadData(
+                            f'{given}:{number}: {row["id"]}: no "{key}" in this row, which is none for {section.upper()}'
+                        )
+                kept = {key: row[key] for key in READ[section]}
+                if section == "grpo":
+                    kept = gym_row(row)
+                file.write(stream.dumps({"id": row["id"], **kept}) + b"\n")
         temporary.replace(made)
     return out
+
+
+def gym_row(prompt: dict[str, Any]) -> dict[str, Any]:
+    """A row of NeMo Gym, as env-export writes it: what the model is asked, which agent asks, and the prompt as our server
+    wants it."""
+    asked = [message for message in prompt["messages"] if message.get("role") != "assistant"]
+    label = {key: prompt[key] for key in ("id", "asks", "checklist") if key in prompt}
+    return {
+        "responses_create_params": {"input": asked},
+        "agent_ref": {"type": "responses_api_agents", "name": "decksmith_agent"},
+        "label": {**label, "messages": asked},
+    }
 
 
 def data_file(folder: Path | str, side: str) -> Path:
@@ -336,13 +387,30 @@ def example(messages: list[Message], template: Template, config: Recipe) -> dict
     return assemble(chunks(messages, template, config), config)
 
 
+def pair(row: Any, template: Template, config: Recipe) -> dict[str, dict[str, Any]]:
+    """`example` of both sides of a row of preferences, {"chosen", "rejected"}; the last message alone is trained."""
+    return {
+        side: assemble(chunks(messages, template, config), config)
+        for side, messages in sides(row).items()
+    }
+
+
+def sides(row: Any) -> dict[str, list[Message]]:
+    """The two conversations of a row of preferences, {"chosen", "rejected"}; the lower rank is the better one."""
+    better, worse = sorted(row["completions"], key=lambda one: one["rank"])
+    return {
+        "chosen": row["context"] + better["completion"],
+        "rejected": row["context"] + worse["completion"],
+    }
+
+
 def assemble(pieces: list[Piece], config: Recipe) -> dict[str, Any]:
     """`example` from the pieces that `chunks` gave."""
     length, limit = (
         sum(len(ids) for *_, ids in pieces),
         get(config, "policy.max_total_sequence_length"),
     )
-    over, final = length >= limit, bool(get(config, "sft.only_unmask_final"))
+    over, final = length >= limit, "dpo" in config or bool(get(config, "sft.only_unmask_final"))
     row: dict[str, Any] = {"ids": [], "mask": [], "length": length, "masked_out": over}
     for index, (role, _, ids) in enumerate(pieces):
         kept = ids[: min(PARTED, limit // len(pieces))] if over else ids
@@ -350,6 +418,11 @@ def assemble(pieces: list[Piece], config: Recipe) -> dict[str, Any]:
         row["ids"] += kept
         row["mask"] += [int(trained)] * len(kept)
     return row
+
+
+def _unknown(name: str) -> str:
+    known = ", ".join(sorted(path.stem for path in RECIPES.glob("*.yaml")))
+    return f"there is no {source(name)}; recipes: {known}"
 
 
 def _inherit(path: Path, absent: list[str], seen: tuple[Path, ...]) -> Recipe:

@@ -41,11 +41,26 @@ class Side:
 
         `late`: it comes after the bytes from which the trainer's loader takes its columns.
         """
+        if "dpo" not in self.config:
+            return self._talk(row, late)
+        try:
+            talks = [{"id": row["id"], "messages": talk} for talk in recipes.sides(row).values()]
+        except (KeyError, TypeError, ValueError):
+            return [("pair", "this is no pair")], None
+        if talks[0]["messages"] == talks[1]["messages"]:
+            return [("pair", "both sides are the same")], None
+        faults, made = self._talk(talks[0], late)
+        more, _ = self._talk(talks[1], late, again=True)
+        return [*faults, *(fault for fault in more if fault not in faults)], made
+
+    def _talk(self, row: Row, late: bool, again: bool = False) -> tuple[list[Fault], Row | None]:
+        """`check` of a conversation; `again`: the other side of a pair, whose id and request came before."""
         faults = list(_shape(row, late, self.columns))
         if faults and faults[0][0] == "messages":
             return faults, None
         messages = row["messages"]
-        faults += _twice(row, self.name, self.seen)
+        if not again:
+            faults += _twice(row, self.name, self.seen)
         first = messages[0]
         self.prompted += first["role"] == "system" and first["content"].startswith(self.prompt)
         self.reasoned += bool(messages[-1].get("reasoning_content"))
@@ -203,6 +218,12 @@ def _tokens(
     if made["masked_out"]:
         limit = config["policy"]["max_total_sequence_length"]
         faults.append(("too-long", f"{made['length']} tokens, the limit is {limit}"))
+    role, text, _ = pieces[0]
+    bos = template.bos
+    if "dpo" in config and bos and text.startswith(bos) and not whole.startswith(bos):
+        faults.append(("bos", f"the prompt begins with {bos!r}, a server's does not"))
+        bare = text.removeprefix(bos)
+        pieces[0] = role, bare, template.encode(bare)  # once said is enough
     reasoning = (messages[-1].get("reasoning_content") or "").strip()
     answer = messages[-1]["content"].strip()
     prompts = bool(recipes.get(config, "data.add_generation_prompt"))

@@ -5,6 +5,7 @@ CPU, in the same bytes as one that was not.
 """
 
 import fcntl
+import hashlib
 import importlib.util
 import json
 import os
@@ -20,7 +21,6 @@ from decksmith.core import cli, stream
 from decksmith.training import base, checkpoints, estimates, recipes
 from decksmith.training.checkpoints import Checkpoint
 
-VAL_LOSS = "val:val_loss"  # of training_info.json, as NeMo-RL has it
 UNTRAINED = -100  # the label of a token that is read and not trained
 LOGGERS = ("tensorboard", "wandb", "mlflow", "swanlab")  # NeMo-RL's keys, and transformers' names
 # Read when torch and the Hub's package are loaded; what is set already stays.
@@ -30,7 +30,8 @@ ENVIRONMENT = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
 }
 
-Row = dict[str, list[int]]  # {"input_ids", "labels"}, of one length
+# {"input_ids", "labels"}, of one length; of a pair {"prompt_ids", "chosen_ids", "rejected_ids"}
+Row = dict[str, list[int]]
 
 
 class Bell:
@@ -56,7 +57,14 @@ class Plan:
     def __init__(self, folder: Path):
         self.folder = folder
         self.config = config = recipes.load(folder / "recipe.yaml")
-        self.seed: int = recipes.get(config, "sft.seed", 42)
+        self.algorithm = recipes.algorithm(config)
+        if self.algorithm not in recipes.VAL_LOSS:
+            raise cli.BadConfig(
+                f"{folder}/recipe.yaml is of {self.algorithm.upper()}; NeMo-RL does that"
+            )
+        self.setting: dict[str, Any] = config[self.algorithm]
+        self.val_loss = recipes.VAL_LOSS[self.algorithm]
+        self.seed: int = self.setting.get("seed", 42)
         self.batch: int = recipes.want(config, "policy.train_global_batch_size", int)
         self.micro: int = recipes.want(config, "policy.train_micro_batch_size", int)
         if self.batch % self.micro:
@@ -68,8 +76,8 @@ class Plan:
         self.rows = self._rows("train")
         self.per_epoch = len(self.rows) // self.batch
         self.total: int = min(
-            recipes.want(config, "sft.max_num_steps", int),
-            recipes.want(config, "sft.max_num_epochs", int) * self.per_epoch,
+            recipes.want(config, f"{self.algorithm}.max_num_steps", int),
+            recipes.want(config, f"{self.algorithm}.max_num_epochs", int) * self.per_epoch,
         )
         if not self.total:
             raise cli.BadData(
@@ -79,7 +87,7 @@ class Plan:
         keep = config.get("checkpointing") or {}
         self.saves, self.keep = bool(keep.get("enabled")), keep.get("keep_top_k")
         self.save_period: int = keep.get("save_period") or self.total
-        self.metric = keep.get("metric_name", VAL_LOSS)
+        self.metric = keep.get("metric_name", self.val_loss)
         self.higher = bool(keep.get("higher_is_better"))
         self.checkpoints = Path(keep.get("checkpoint_dir") or folder / "checkpoints").resolve()
         limit = keep.get("checkpoint_must_save_by")
@@ -87,8 +95,32 @@ class Plan:
         # What makes two runs the same: where they write, and how long they may take, does not.
         reading = {k: v for k, v in config["data"].items() if k not in ("train", "validation")}
         read = [self.rows, self.held, reading]
-        self.same = stream.fingerprint(["trl", config["policy"], config["sft"], read])
+        self.start = self._start()
+        made_of = ["trl", config["policy"], self.setting, read]
+        self.same = stream.fingerprint(made_of + ([self._digest()] if self.start else []))
         self.loggers = self._loggers()
+
+    def _start(self) -> Path | None:
+        """The PEFT folder that the adapter begins as, where the recipe names one. Raises cli.Missing, cli.BadConfig."""
+        given = recipes.get(self.config, "start.adapter")
+        if given is None:
+            return None
+        weights = Path(given) / "adapter_model.safetensors"
+        if not weights.is_file():
+            raise cli.Missing(f"there is no {weights} (start.adapter); model-export writes it")
+        own = json.loads((Path(given) / "adapter_config.json").read_text())
+        rank = recipes.get(self.config, "policy.dtensor_cfg.lora_cfg.dim")
+        if own.get("r") != rank:
+            raise cli.BadConfig(
+                f"{given} is of rank {own.get('r')}, policy.dtensor_cfg.lora_cfg.dim is {rank}; an adapter keeps its rank"
+            )
+        return Path(given)
+
+    def _digest(self) -> str:
+        """The sha256 of the adapter that is begun with."""
+        return hashlib.sha256(
+            Path(f"{self.start}/adapter_model.safetensors").read_bytes()
+        ).hexdigest()
 
     def _rows(self, side: str) -> list[Row]:
         """The rows of train or validation: the tokens and the mask that NeMo-RL would train on."""
@@ -98,33 +130,36 @@ class Plan:
         if not Path(path).is_file():
             raise cli.Missing(f"there is no {path} (data.{side}.data_path)")
         template = recipes.template(self.config, self.base)
-        rows, long = [], 0
+        rows: list[Row] = []
+        long = 0
         for number, row in stream.records(path):
-            if not row.get("messages") or row["messages"][-1].get("role") != "assistant":
-                raise cli.BadData(
-                    f"{path}:{number}: {row['id']}: the last message is not the assistant's"
-                )
-            example = recipes.example(row["messages"], template, self.config)
-            long += example["masked_out"]
-            pairs = zip(example["ids"], example["mask"], strict=True)
-            labels = [token if trained else UNTRAINED for token, trained in pairs]
-            rows.append({"input_ids": example["ids"], "labels": labels})
+            where = f"{path}:{number}: {row['id']}"
+            made, is_long = (
+                _talk(row, template, self.config, where)
+                if self.algorithm == "sft"
+                else _pair(row, template, self.config, where)
+            )
+            long += is_long
+            if made:
+                rows.append(made)
         if long:
             cli.say(
-                f"{long} of {len(rows)} rows of {path} train nothing: they are as long as policy.max_total_sequence_length or longer"
+                f"{long} rows of {path} train nothing: they are as long as policy.max_total_sequence_length or longer"
             )
         return rows
 
     def _validation(self) -> None:
         """The validation rows that have something to predict, and when they are asked."""
-        setting = self.config["sft"]
+        setting = self.setting
         held = self._rows("validation")
         if (batches := setting.get("val_batches") or 0) > 0:
             held = held[: batches * setting.get("val_global_batch_size", 1)]
         self.held = [row for row in held if trained_tokens(row)]
         self.val_period: int = setting.get("val_period") or 0
         if self.val_period > 0 and not self.held:
-            raise cli.BadConfig("sft.val_period is above 0 and data.validation has no rows")
+            raise cli.BadConfig(
+                f"{self.algorithm}.val_period is above 0 and data.validation has no rows"
+            )
         self.val_at_end = bool(setting.get("val_at_end"))
         self.val_at_start = self.val_period > 0 and bool(setting.get("val_at_start"))
 
@@ -240,14 +275,48 @@ def run(folder: Path | str) -> int:
             cli.say(f"done before: {newest.step} of {plan.total} steps in {newest.path}")
             return _report(plan, newest.info, started)
         try:
-            from decksmith.training import trl_trainer
+            from decksmith.training import dpo_trainer, trl_trainer
         except ImportError as error:
             raise cli.Missing(f"{error.name} is not installed; {base.MEND}") from None
-        return _report(plan, trl_trainer.train(plan, newest, bell, started), started)
+        tuner = trl_trainer.tuner_of if plan.algorithm == "sft" else dpo_trainer.tuner_of
+        return _report(plan, trl_trainer.train(plan, newest, bell, started, tuner), started)
+
+
+def _talk(
+    row: dict[str, Any], template: recipes.Template, config: recipes.Recipe, where: str
+) -> tuple[Row, bool]:
+    """(a conversation's tokens and labels, whether it is too long to train). Raises cli.BadData."""
+    if not row.get("messages") or row["messages"][-1].get("role") != "assistant":
+        raise cli.BadData(f"{where}: the last message is not the assistant's")
+    made = recipes.example(row["messages"], template, config)
+    pairs = zip(made["ids"], made["mask"], strict=True)
+    labels = [token if trained else UNTRAINED for token, trained in pairs]
+    return {"input_ids": made["ids"], "labels": labels}, made["masked_out"]
+
+
+def _pair(
+    row: dict[str, Any], template: recipes.Template, config: recipes.Recipe, where: str
+) -> tuple[Row | None, bool]:
+    """(a pair's tokens, whether one of them is too long); a pair that is too long is left out. Raises cli.BadData."""
+    try:
+        made = recipes.pair(row, template, config)
+    except (KeyError, TypeError, ValueError):
+        raise cli.BadData(f"{where}: no pair; chat-prefer writes context and completions") from None
+    if any(side["masked_out"] for side in made.values()):
+        return None, True
+    ids: Row = {}
+    for name, side in made.items():
+        first = side["mask"].index(1)
+        if ids.setdefault("prompt_ids", side["ids"][:first]) != side["ids"][:first]:
+            raise cli.BadData(f"{where}: the chat template writes two prompts for one context")
+        ids[f"{name}_ids"] = side["ids"][first:]
+    return ids, False
 
 
 def trained_tokens(row: Row) -> int:
     """How many tokens of a row are predicted; there is nothing before the first one."""
+    if "labels" not in row:
+        return len(row["chosen_ids"]) + len(row["rejected_ids"])
     return sum(label != UNTRAINED for label in row["labels"][1:])
 
 
@@ -282,7 +351,7 @@ def _report(plan: Plan, info: dict[str, Any], started: float) -> Literal[0, 75]:
         "step": info["total_steps"],
         "of": plan.total,
         "train_loss": info.get("train:loss"),
-        "val_loss": info.get(VAL_LOSS),
+        "val_loss": info.get(plan.val_loss),
         "trained_tokens": info["total_valid_tokens"],
         "seconds": round(time.monotonic() - started, 1),
         "cpu_seconds": round(use.ru_utime + use.ru_stime, 1),

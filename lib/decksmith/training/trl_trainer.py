@@ -13,6 +13,7 @@ import shutil
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from decksmith.core import cli, stream
 from decksmith.results import capsule
 from decksmith.training import base, recipes
 from decksmith.training.checkpoints import Checkpoint
-from decksmith.training.trainer import UNTRAINED, VAL_LOSS, Bell, Plan, targets, trained_tokens
+from decksmith.training.trainer import UNTRAINED, Bell, Plan, targets, trained_tokens
 
 WEIGHTS = Path("policy/weights/model")  # of a checkpoint, as NeMo-RL has it: the PEFT folder
 STATE = Path("policy/optimizer")  # what transformers resumes from, with links to the weights
@@ -40,10 +41,16 @@ PLACES = {
 }
 
 
-def train(plan: Plan, newest: Checkpoint | None, bell: Bell, started: float) -> dict[str, Any]:
+def train(
+    plan: Plan,
+    newest: Checkpoint | None,
+    bell: Bell,
+    started: float,
+    tuner_of: Callable[..., Any],
+) -> dict[str, Any]:
     """Train what `plan` asks for, on from `newest`, until it is done or `bell` rings.
 
-    started: when the process began, as time.monotonic() counts. Returns what training_info.json holds of the last step,
+    started: when the process began, as time.monotonic() counts. tuner_of: makes TRL's trainer, as below. Returns what training_info.json holds of the last step,
     with gpu_gib, the peak, on a GPU. Raises cli.BadConfig, cli.BadData, cli.Missing.
     """
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
@@ -140,7 +147,11 @@ class Recipe(TrainerCallback):
         """A line of metrics.jsonl. Raises cli.BadData where the gradient is not finite."""
         step, total = state.global_step, self.plan.total
         if "eval_loss" in logs:
-            line = {"step": step, "val_loss": round(logs["eval_loss"], 6)}
+            line = {
+                "step": step,
+                "val_loss": round(logs["eval_loss"], 6),
+                **_of_pairs(logs, "eval_"),
+            }
             self._say(f"step {step}: val loss {logs['eval_loss']:.4f}")
         elif "loss" in logs:
             norm, taken = logs["grad_norm"], time.monotonic() - self.begun
@@ -154,6 +165,7 @@ class Recipe(TrainerCallback):
                 "lr": logs["learning_rate"],
                 "grad_norm": round(norm, 4),
                 "seconds": round(taken, 3),
+                **_of_pairs(logs),
             }
             if step * 10 // total > (step - 1) * 10 // total:
                 self._say(f"step {step} of {total}, loss {logs['loss']:.3f}")
@@ -182,7 +194,7 @@ class Recipe(TrainerCallback):
             "train:loss": logged.get("loss") or None,
             "run": self.plan.same,
         }
-        return info | ({VAL_LOSS: logged["eval_loss"]} if "eval_loss" in logged else {})
+        return info | ({self.plan.val_loss: logged["eval_loss"]} if "eval_loss" in logged else {})
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Turn transformers' checkpoint into step_N: whole or not at all. Then remove what keep_top_k does not keep."""
@@ -195,6 +207,8 @@ class Recipe(TrainerCallback):
             if place := PLACES.get(path.name):
                 (made / place).mkdir(parents=True, exist_ok=True)
                 path.rename(made / place / path.name)
+            elif path.is_dir():  # the adapter that DPO compares with
+                shutil.rmtree(path)
             else:
                 path.unlink()
         for name in ADAPTER:
@@ -230,6 +244,17 @@ class Bar(ProgressCallback):
 
 def tuner_of(plan: Plan, recipe: Recipe, *, is_new: bool) -> Tuner:
     """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
+    tuner = Tuner(**parts(plan, recipe, trl.SFTConfig, is_new=is_new))
+    tuner.remove_callback(PrinterCallback)  # it writes to stdout
+    if plan.held:
+        tuner.held_tokens = sum(map(trained_tokens, plan.held)) / len(plan.held)
+    return tuner
+
+
+def parts(
+    plan: Plan, recipe: Recipe, config: Callable[..., Any], *, is_new: bool, **more: Any
+) -> dict[str, Any]:
+    """What each of TRL's trainers is made of; `more` are arguments of its `config`. Raises cli.BadConfig, cli.Missing."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     # A CPU that does not multiply bf16 would only pretend to.
     able = torch.cpu.get_capabilities()
@@ -237,52 +262,57 @@ def tuner_of(plan: Plan, recipe: Recipe, *, is_new: bool) -> Tuner:
     half = bool(is_able and recipes.get(plan.config, "policy.precision") in ("bfloat16", "bf16"))
     model = _model(plan, torch.bfloat16 if half else torch.float32).to(device)
     optimizer = _optimizer(plan, model)
-    tuner = Tuner(
-        model=model,
-        args=trl.SFTConfig(
-            output_dir=str(plan.checkpoints),
-            run_name=plan.folder.resolve().name,
-            report_to=plan.loggers,
-            seed=plan.seed,
-            max_steps=plan.total,  # the data set holds the rows of all of them, in their order
-            train_sampling_strategy="sequential",
-            per_device_train_batch_size=plan.micro,
-            gradient_accumulation_steps=plan.batch // plan.micro,
-            per_device_eval_batch_size=1,
-            max_length=None,  # rows that are too long train nothing already
-            router_aux_loss_coef=0.0,  # of a mixture of experts too, the loss is that of the tokens
-            eval_on_start=plan.val_at_start and is_new,
-            eval_strategy="no",  # `Recipe` says when
-            save_strategy="no",
-            logging_steps=1,
-            logging_nan_inf_filter=False,
-            disable_tqdm=True,
-            lr_scheduler_type="constant",  # where the recipe has none
-            max_grad_norm=recipes.get(plan.config, "policy.max_grad_norm") or math.inf,
-            bf16=half,
-            use_cpu=device == "cpu",
-            dataloader_pin_memory=device == "cuda",
-            gradient_checkpointing=bool(
-                recipes.get(plan.config, "policy.dtensor_cfg.activation_checkpointing")
-            ),
+    arguments = config(
+        output_dir=str(plan.checkpoints),
+        run_name=plan.folder.resolve().name,
+        report_to=plan.loggers,
+        seed=plan.seed,
+        max_steps=plan.total,  # the data set holds the rows of all of them, in their order
+        train_sampling_strategy="sequential",
+        per_device_train_batch_size=plan.micro,
+        gradient_accumulation_steps=plan.batch // plan.micro,
+        per_device_eval_batch_size=1,
+        max_length=None,  # rows that are too long train nothing already
+        router_aux_loss_coef=0.0,  # of a mixture of experts too, the loss is that of the tokens
+        eval_on_start=plan.val_at_start and is_new,
+        eval_strategy="no",  # `Recipe` says when
+        save_strategy="no",
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        disable_tqdm=True,
+        lr_scheduler_type="constant",  # where the recipe has none
+        max_grad_norm=recipes.get(plan.config, "policy.max_grad_norm") or math.inf,
+        bf16=half,
+        use_cpu=device == "cpu",
+        dataloader_pin_memory=device == "cuda",
+        gradient_checkpointing=bool(
+            recipes.get(plan.config, "policy.dtensor_cfg.activation_checkpointing")
         ),
-        train_dataset=Dataset.from_list(plan.rows).select(recipe.order),
-        eval_dataset=Dataset.from_list(plan.held) if plan.held else None,
-        processing_class=transformers.AutoTokenizer.from_pretrained(plan.base),
-        optimizers=(
+        **more,
+    )
+    return {
+        "model": model,
+        "args": arguments,
+        "train_dataset": Dataset.from_list(plan.rows).select(recipe.order),
+        "eval_dataset": Dataset.from_list(plan.held) if plan.held else None,
+        "processing_class": transformers.AutoTokenizer.from_pretrained(plan.base),
+        "optimizers": (
             optimizer,
             _scheduler(optimizer, recipes.get(plan.config, "policy.scheduler")),
         ),
-        callbacks=[recipe, Bar()] if sys.stderr.isatty() else [recipe],
-    )
-    tuner.remove_callback(PrinterCallback)  # it writes to stdout
-    if plan.held:
-        tuner.held_tokens = sum(map(trained_tokens, plan.held)) / len(plan.held)
-    return tuner
+        "callbacks": [recipe, Bar()] if sys.stderr.isatty() else [recipe],
+    }
+
+
+def _of_pairs(logs: dict[str, Any], side: str = "") -> dict[str, float]:
+    """Of DPO: the share of pairs whose chosen answer has gained more, and by how much, in nats times beta."""
+    names = {"accuracy": f"{side}rewards/accuracies", "margin": f"{side}rewards/margins"}
+    return {name: round(logs[key], 6) for name, key in names.items() if key in logs}
 
 
 def _model(plan: Plan, dtype: torch.dtype) -> Any:
-    """The base model with a fresh adapter, as policy.dtensor_cfg.lora_cfg asks for. Raises cli.BadConfig."""
+    """The base model with an adapter: the one that is begun with, or a fresh one as policy.dtensor_cfg.lora_cfg asks for.
+    Raises cli.BadConfig."""
     lora = recipes.get(plan.config, "policy.dtensor_cfg.lora_cfg") or {}
     if not lora.get("enabled", True):
         raise cli.BadConfig(
@@ -291,6 +321,8 @@ def _model(plan: Plan, dtype: torch.dtype) -> Any:
     rank = recipes.want(plan.config, "policy.dtensor_cfg.lora_cfg.dim", int)
     alpha = recipes.want(plan.config, "policy.dtensor_cfg.lora_cfg.alpha", int)
     model = transformers.AutoModelForCausalLM.from_pretrained(plan.base, dtype=dtype)
+    if plan.start:
+        return peft.PeftModel.from_pretrained(model, plan.start, is_trainable=True)
     modules = dict(model.named_modules())
     linear = {name for name, module in modules.items() if isinstance(module, torch.nn.Linear)}
     chosen = targets(linear, lora)
