@@ -16,17 +16,17 @@ from decksmith.training.findings import Findings, Report
 from decksmith.training.rows import leaves
 
 KEYS = recipes.RECIPES / "nemo-rl-keys.txt"
-WHOLE = (  # keys whose values are whole numbers from 1
-    "policy.train_global_batch_size",
-    "policy.train_micro_batch_size",
-    "policy.max_total_sequence_length",
-    "sft.max_num_epochs",
-    "sft.max_num_steps",
-    "sft.val_period",
-    "checkpointing.save_period",
-    "cluster.num_nodes",
-    "cluster.gpus_per_node",
-)
+WHOLE = {  # keys whose values are whole numbers, and the least of each
+    "policy.train_global_batch_size": 1,
+    "policy.train_micro_batch_size": 1,
+    "policy.max_total_sequence_length": 1,
+    "sft.max_num_epochs": 1,
+    "sft.max_num_steps": 1,
+    "sft.val_period": 0,
+    "checkpointing.save_period": 1,
+    "cluster.num_nodes": 1,
+    "cluster.gpus_per_node": 1,
+}
 
 
 class Places(dict[str, int | None]):
@@ -105,11 +105,12 @@ def _has_gaps(made: Checked) -> bool:
     gaps = [key for key, value in leaves(made.config) if value == "???"]
     for key in gaps:
         made.wrong("unfilled", key, f"{key} is still ???")
-    for key in WHOLE:
+    for key, least in WHOLE.items():
         value = made.get(key)
-        is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
         if key not in gaps and not is_whole:
-            made.wrong("unfilled", key, f"{key} is {value!r} and must be a whole number from 1")
+            message = f"{key} is {value!r} and must be a whole number from {least}"
+            made.wrong("unfilled", key, message)
             gaps.append(key)
     return bool(gaps)
 
@@ -307,13 +308,18 @@ def more_held_out(train: int, validation: int, batch: int, held: int) -> str:
 def _periods(made: Checked) -> None:
     steps = made.get("sft.max_num_steps")
     val, save = made.get("sft.val_period"), made.get("checkpointing.save_period")
-    if save % val:
+    ends_validated = made.get("sft.val_at_end") is True
+    metric = made.get("checkpointing.metric_name") or ""
+    if val == 0 and not ends_validated and metric.startswith("val:"):
+        message = f"nothing is validated, and checkpoints are ranked by {metric}"
+        made.wrong("periods", "checkpointing.metric_name", message)
+    if val and save % val:
         message = f"a save every {save} steps and a validation every {val}: a save without its loss"
         made.wrong("periods", "checkpointing.save_period", message)
     if val > steps or save > steps:
         message = f"{steps} steps are less than a period ({val} and {save})"
         made.wrong("periods", "sft.val_period", message)
-    if steps % val and made.get("sft.val_at_end") is not True:
+    if val and steps % val and not ends_validated:
         message = f"step {steps}, the last, is saved and not validated"
         made.wrong("periods", "sft.val_at_end", message)
 

@@ -105,16 +105,18 @@ def recipe(
             config.sft.max_num_epochs = -(-steps // epoch)
     else:
         steps = want(config, "sft.max_num_epochs", int) * epoch
+    period = min(epoch, steps)
     filled = {
         "sft.max_num_steps": steps,
-        "sft.val_period": min(epoch, steps),
+        "sft.val_period": period,
         "checkpointing.checkpoint_dir": str(run / "checkpoints"),
         "logger.log_dir": str(run / "logs"),
         **{f"data.{side}.data_path": str(path) for side, path in sides.items()},
     }
     for key, value in filled.items():
         _fill(config, key, value)
-    _fill(config, "checkpointing.save_period", config.sft.val_period)
+    # A val_period of 0 is no validation on the way; checkpoints are saved all the same.
+    _fill(config, "checkpointing.save_period", config.sft.val_period or period)
     _schedule(config, steps)
     made: Any = OmegaConf.to_container(config, resolve=False)
     return made
