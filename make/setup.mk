@@ -33,6 +33,7 @@ pin:
 
 # A proxy's own certificate authority is the system's, as for pip and npm.
 export UV_SYSTEM_CERTS ?= true
+export NODE_USE_SYSTEM_CA ?= 1
 UV := .venv/bin/uv sync --frozen --inexact --quiet
 NPM := PATH="$(CURDIR)/.venv/bin:$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 \
   npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
