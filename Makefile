@@ -263,10 +263,14 @@ sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
 smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modules/.done
 	$(SITE)
 	mkdir -p results/smoke
-	status=0
-	job=$$($(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE)) || status=$$?
-	[ -z "$$job" ] || cat results/smoke/$${job%%;*}.out
-	exit $$status
+	# sbatch --wait says the number at once; the rows are shown as they come.
+	number=$$(mktemp)
+	trap 'rm "$$number"' EXIT
+	$(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE) > "$$number" & job=$$!
+	until [ -s "$$number" ] || ! kill -0 $$job 2> /dev/null; do sleep 0.2; done
+	log=results/smoke/$$(sed 's/;.*//' "$$number").out
+	[ ! -s "$$number" ] || { echo "job $$(cat "$$number"), log $$log; Ctrl-C leaves it running" >&2; tail --quiet -n +1 --pid=$$job -F $$log 2> /dev/null || :; }
+	wait $$job
 
 ##@ Serve and compare
 # ADAPTER: a PEFT folder. ENGINE=local: the embedded model. BASE=folder: where its base lies. SBATCH=
