@@ -410,6 +410,8 @@ def _set_base(config: Any, name: str) -> None:
     """Put a base model, and what belongs to it, into a recipe."""
     from omegaconf import OmegaConf
 
+    if Path(name).is_dir():  # NeMo-RL reads it from another folder
+        name = str(Path(name).resolve())
     own = families.configuration(name)
     family = families.of(name, own)
     lora, length = "policy.dtensor_cfg.lora_cfg", "policy.max_total_sequence_length"
