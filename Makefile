@@ -291,7 +291,8 @@ serve: .venv/.python $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/n
 	$(SITE)
 	$(if $(SBATCH),gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $(SERVED)))
 	$(if $(filter vllm,$(ENGINE)),bin/model-fetch $(or $(OTHER),$(ADAPTER)) > /dev/null)
-	$(if $(SBATCH),$(SBATCH) --gres=gpu:$$gpus $(SERVERS:%=--array=1-%) slurm/serve.sbatch,exec bin/model-serve) $(SERVED)
+	$(if $(SBATCH),mkdir -p results/serve && $(SBATCH) --output=results/serve/%j.out --gres=gpu:$$gpus $(SERVERS:%=--array=1-%) slurm/serve.sbatch,exec bin/model-serve) $(SERVED)
+	$(call SAY,Its log is results/serve/JOB.out. Then: bin/model-wait --timeout 3600 --job JOB && make finetuned. To end it: scancel --batch --signal=USR1 JOB)
 
 ## finetuned: the same protocol for PAIR against what is served, and the difference
 finetuned: run-tools
