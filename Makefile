@@ -265,7 +265,7 @@ smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modu
 	mkdir -p results/smoke
 	# sbatch --wait says the number at once; the rows are shown as they come.
 	number=$$(mktemp)
-	trap 'rm "$$number"' EXIT
+	trap 'rm "$$number"; kill $$job 2> /dev/null || :' EXIT  # the waiting, not the job
 	$(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE) > "$$number" & job=$$!
 	until [ -s "$$number" ] || ! kill -0 $$job 2> /dev/null; do sleep 0.2; done
 	log=results/smoke/$$(sed 's/;.*//' "$$number").out
