@@ -271,6 +271,7 @@ smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modu
 	log=results/smoke/$$(sed 's/;.*//' "$$number").out
 	[ ! -s "$$number" ] || { echo "job $$(cat "$$number"), log $$log; Ctrl-C leaves it running" >&2; tail --quiet -n +1 --pid=$$job -F $$log 2> /dev/null || :; }
 	wait $$job
+	[ -e $$log ] || { echo "the job ended before it began" >&2; exit 75; }
 
 ##@ Serve and compare
 # ADAPTER: a PEFT folder. ENGINE=local: the embedded model. BASE=folder: where its base lies. SBATCH=
