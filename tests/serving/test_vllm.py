@@ -254,6 +254,13 @@ def test_both_names_answer_64_requests_in_flight_once_each(served, tmp_path):
     assert said[0] != said[1]
 
 
+def test_long_prompts_with_a_seed_that_come_together_do_not_end_the_server(served, tmp_path):
+    records = [{"id": f"long{n}", "messages": [user("bee " * 1500)]} for n in range(3)]
+    flags = ("--model", "base", "--max-tokens", "2", "--temperature", "0.7", "--seed", "1")
+    assert served.generate(tmp_path / "run", records, *flags, "--jobs", "3").wait() == 0
+    assert len(lines(tmp_path / "run/out.jsonl")) == 3
+
+
 def test_a_client_that_is_killed_asks_nothing_twice_that_it_has(served, tmp_path):
     run, records = tmp_path / "run", questions(24, "French")
     flags = ("--model", "tuned", "--max-tokens", "6", "--temperature", "0", "--jobs", "4")
