@@ -259,7 +259,7 @@ sft: .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(if \
 	$(if $(DRY),,bin/model-export --run $(SFT))
 
 .PHONY: smoke
-## smoke: what works on this cluster, in ten minutes on one node: SBATCH=sbatch
+## smoke: what works on this cluster, in ten minutes on one node
 smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modules/.done
 	$(SITE)
 	mkdir -p results/smoke

@@ -46,7 +46,7 @@ results/sft/rehearsal/adapter/manifest.json: $(R)/chat/report.json assets/recipe
 
 rehearsal-tuned:
 	bin/model-serve --engine $(REHEARSED) --adapter results/sft/rehearsal/adapter $(if $(filter vllm,$(REHEARSED)),--base data/models/smol -- --max-model-len 8192) & server=$$!
-	trap 'kill $$server; wait $$server' EXIT
+	trap 'kill $$server 2> /dev/null || :; wait $$server || :' EXIT
 	bin/model-wait --pid $$server > /dev/null
 	$(MAKE) $(REHEARSE_SERVED:%=results/runs/%/$(UNDER)/summary.json) MODEL="$(REHEARSE_SERVED)" LIMIT=$(REHEARSE) $(if $(filter vllm,$(REHEARSED)),JOBS=$(or $(JOBS),$(REHEARSE)))
 
