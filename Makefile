@@ -315,14 +315,19 @@ $(FROM)/merged/config.json: | .venv/.corpus
 	bin/model-export --run $(FROM) --merge > /dev/null
 
 .PHONY: smoke
-## smoke: what works on this cluster, in ten minutes on one node: SBATCH=sbatch
+## smoke: what works on this cluster, in ten minutes on one node
 smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modules/.done
 	$(SITE)
 	mkdir -p results/smoke
-	status=0
-	job=$$($(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE)) || status=$$?
-	[ -z "$$job" ] || cat results/smoke/$${job%%;*}.out
-	exit $$status
+	# sbatch --wait says the number at once; the rows are shown as they come.
+	number=$$(mktemp)
+	trap 'rm "$$number"; kill $$job 2> /dev/null || :' EXIT  # the waiting, not the job
+	$(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE) > "$$number" & job=$$!
+	until [ -s "$$number" ] || ! kill -0 $$job 2> /dev/null; do sleep 0.2; done
+	log=results/smoke/$$(sed 's/;.*//' "$$number").out
+	[ ! -s "$$number" ] || { echo "job $$(cat "$$number"), log $$log; Ctrl-C leaves it running" >&2; tail --quiet -n +1 --pid=$$job -F $$log 2> /dev/null || :; }
+	wait $$job
+	[ -e $$log ] || { echo "the job ended before it began" >&2; exit 75; }
 
 ##@ Serve and compare
 # ADAPTER: a PEFT folder. ENGINE=local: the embedded model. BASE=folder: where its base lies. SBATCH=
@@ -343,7 +348,8 @@ serve: .venv/.python $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/n
 	$(SITE)
 	$(if $(SBATCH),gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $(SERVED)))
 	$(if $(filter vllm,$(ENGINE)),bin/model-fetch $(or $(OTHER),$(ADAPTER)) > /dev/null)
-	$(if $(SBATCH),$(SBATCH) --gres=gpu:$$gpus $(SERVERS:%=--array=1-%) slurm/serve.sbatch,exec bin/model-serve) $(SERVED)
+	$(if $(SBATCH),mkdir -p results/serve && $(SBATCH) --output=results/serve/%j.out --gres=gpu:$$gpus $(SERVERS:%=--array=1-%) slurm/serve.sbatch,exec bin/model-serve) $(SERVED)
+	$(call SAY,Its log is results/serve/JOB.out. Then: bin/model-wait --timeout 3600 --job JOB && make finetuned. To end it: scancel --batch --signal=USR1 JOB)
 
 ## finetuned: the same protocol for PAIR against what is served, and the difference
 finetuned: run-tools

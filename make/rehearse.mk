@@ -9,7 +9,8 @@ REHEARSE ?= 24
 R := results/rehearsal
 rehearsal%: export DECKSMITH_SERVE := $(CURDIR)/$(R)/serve
 # ENGINE=vllm: base and tuned are asked of vLLM's CPU build, together, since one engine's replies
-# are not compared with another's (docs/engines.md).
+# are not compared with another's (docs/engines.md); all prompts at once. The longest
+# prompt and its answer are 1901 tokens, and no step takes more than the context has.
 REHEARSED := $(if $(filter command,$(origin ENGINE)),$(ENGINE),local)
 ifeq ($(REHEARSED),vllm)
 REHEARSE_BASE := smol-base
@@ -44,10 +45,10 @@ results/sft/rehearsal/adapter/manifest.json: $(R)/chat/report.json assets/recipe
 	$(MAKE) sft TRAINER=trl SFT=results/sft/rehearsal DATA=$(R)/chat
 
 rehearsal-tuned:
-	bin/model-serve --engine $(REHEARSED) --adapter results/sft/rehearsal/adapter $(if $(filter vllm,$(REHEARSED)),--base data/models/smol -- --max-model-len 8192) & server=$$!
-	trap 'kill $$server; wait $$server' EXIT
+	bin/model-serve --engine $(REHEARSED) --adapter results/sft/rehearsal/adapter $(if $(filter vllm,$(REHEARSED)),--base data/models/smol -- --max-model-len 2048) & server=$$!
+	trap 'kill $$server 2> /dev/null || :; wait $$server || :' EXIT
 	bin/model-wait --pid $$server > /dev/null
-	$(MAKE) $(REHEARSE_SERVED:%=results/runs/%/$(UNDER)/summary.json) MODEL="$(REHEARSE_SERVED)" LIMIT=$(REHEARSE)
+	$(MAKE) $(REHEARSE_SERVED:%=results/runs/%/$(UNDER)/summary.json) MODEL="$(REHEARSE_SERVED)" LIMIT=$(REHEARSE) $(if $(filter vllm,$(REHEARSED)),JOBS=$(or $(JOBS),$(REHEARSE)))
 
 rehearsal-report:
 	$(MAKE) results/reports/rehearsal/index.html MODEL="$(REHEARSE_BASE) smol-tuned" LIMIT=$(REHEARSE) NAME=rehearsal TRAINING=results/sft/rehearsal

@@ -37,9 +37,10 @@ pin:
 
 # A proxy's own certificate authority is the system's, as for pip and npm.
 export UV_SYSTEM_CERTS ?= true
+export NODE_USE_SYSTEM_CA ?= 1
 UV := .venv/bin/uv sync --frozen --inexact --quiet
 NPM := PATH="$(CURDIR)/.venv/bin:$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 \
-  npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+  npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error
 NODE_MAJOR := 24
 export UV_PYTHON_DOWNLOADS := never
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \

@@ -21,6 +21,7 @@ if [ "$CONTAINER" != apptainer ]; then
     exec "$@"' "$file" "$@"
 fi
 image=$DECKSMITH_HOME/containers/$name.sif
+[ -e "$image" ] || { echo "$image is not there; make image-$name" >&2; exit 69; }
 [ ! -f "$image.lock" ] || "$DECKSMITH_HOME/containers/verify" "$name" || exit 69 # one that was built here is still that one
 [ ! -e /dev/nvidiactl ] || nv=--nv
 export APPTAINERENV_CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES-}" # by Slurm, for this node

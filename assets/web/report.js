@@ -503,7 +503,7 @@
 
   function replyFacts() {
     const usage = deck.usage;
-    return [["finish", deck.truncated ? "length: cut off at the token limit" : deck.finish || "none"], ["tokens", usage.completion_tokens === undefined ? "unknown" : `${usage.prompt_tokens ?? 0} in, ${usage.completion_tokens} out${usage.reasoning_tokens ? ` (${usage.reasoning_tokens} reasoning)` : ""}`],
+    return [["finish", deck.truncated ? `length: cut off ${deck.cut_by === "server" ? "by the server, before max_tokens" : "at the token limit"}` : deck.finish || "none"], ["tokens", usage.completion_tokens === undefined ? "unknown" : `${usage.prompt_tokens ?? 0} in, ${usage.completion_tokens} out${usage.reasoning_tokens ? ` (${usage.reasoning_tokens} reasoning)` : ""}`],
       usage.cost !== undefined && ["cost", `$${Number(usage.cost).toFixed(4)}`], deck.took && ["time", `${Number(deck.took).toFixed(1)} s`],
       deck.slides.length > 0 && ["open it with clicks", h("code", null, `jq -c 'select(.id == "${deck.id}")' ${deck.model.folder}/scores.jsonl | bin/deck-build --run ${deck.model.folder} > /dev/null; python3 -m http.server -b 127.0.0.1 -d ${deck.model.folder}`)]].filter(Boolean);
   }

@@ -76,11 +76,16 @@ jq_py() { "$ROOT/.venv/bin/python3" -c 'import jq,sys; [print(x) for x in jq.com
 }
 
 @test "a reply in half is a fault, a truncated one is kept and named" {
-  start_endpoint --plan truncated=1
+  start_endpoint --plan truncated=1 --times 3
   run --separate-stderr ask < <(head -1 in.jsonl)
   assert_success
   [[ $output == *'"finish_reason":"length"'* ]]
   [[ $stderr == *'p1: truncated after 100 tokens'* ]]
+  [ "$(jq_py '.gen.cut_by | tostring' <<< "$output")" = null ]  # nobody said how long it may be
+  run --separate-stderr ask --max-tokens 100 < <(head -1 in.jsonl)
+  [[ $stderr != *'by the server'* && $output == *'"cut_by":"max_tokens"'* ]]
+  run --separate-stderr ask --max-tokens 101 < <(head -1 in.jsonl)
+  [[ $stderr == *'p1: truncated after 100 tokens, by the server before max_tokens'* && $output == *'"cut_by":"server"'* ]]
 }
 
 @test "reasoning is kept apart wherever the endpoint puts it" {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -53,3 +54,23 @@ def test_phases_run_in_order_each_with_what_is_left_and_a_failure_stops_them(tmp
         ("first", 0),
         ("broken", 2),
     ]
+
+
+def test_an_interrupt_waits_until_the_phase_has_put_its_things_away(tmp_path):
+    recipe = "trap 'sleep 0.5; echo put away; exit 130' INT; echo up; while :; do sleep 0.1; done"
+    (tmp_path / "Makefile").write_text(f"long:\n\t@{recipe}\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "decksmith.core.rehearsal", "log/phases.jsonl", "long|60|long"],
+        cwd=tmp_path,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=dict(os.environ, PYTHONPATH=str(ROOT / "lib")),
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "up\n"
+    os.killpg(process.pid, signal.SIGINT)
+    said, words = process.communicate(timeout=60)
+    assert process.returncode and said == "put away\n"
+    assert "Traceback" not in words
+    assert words.splitlines()[-1] == "log: stopped in long; what is done is kept: run it again"

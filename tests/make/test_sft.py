@@ -58,7 +58,7 @@ def test_a_dry_run_prints_the_command_and_where_each_setting_comes_from_without_
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
     assert "sbatch --parsable --job-name=sft-nemotron_nano_lora" in lines["command"]
     assert lines["--partition"].endswith("mine   (SBATCH_PARTITION of the environment)")
-    assert "site" in lines["--account"]
+    assert lines["--account"].endswith("(SBATCH_ACCOUNT of slurm/site.env)")
     assert f"{root.parent}/models" in lines["HF_HOME"]
 
 

@@ -424,6 +424,24 @@ def test_a_request_that_does_not_fit_is_the_model_s_fault_or_is_shortened_to_the
     assert reply.shortened == {"asked": 900, "sent": SERVERS[server]}
 
 
+@pytest.mark.parametrize(
+    ("finish", "limit", "written", "thought", "said"),
+    [
+        ("length", 100, 100, 0, "max_tokens"),
+        ("length", 100, 60, 0, "server"),
+        ("length", 100, 60, 30, "server"),
+        ("length", 100, 60, 50, None),  # as many as were asked for, if the thought counts apart
+        ("length", 100, 0, 0, None),  # the endpoint counts nothing
+        ("length", None, 60, 0, None),
+        ("stop", 100, 60, 0, None),
+    ],
+)
+def test_what_cut_a_reply_off_follows_from_its_counts(finish, limit, written, thought, said):
+    usage = {"completion_tokens": written, "reasoning_tokens": thought}
+    reply = replies.Reply("x", "", finish, usage, 1.0, 1)
+    assert replies.cut_by(reply, limit) == said
+
+
 def test_without_numbers_a_request_is_halved_until_it_fits(narrow):
     reply, _ = asked(narrow, PROMPT, slug="mute", sampling={"max_tokens": 4096}, shorten=True)
     assert reply.shortened == {"asked": 4096, "sent": 512}

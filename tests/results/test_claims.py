@@ -23,7 +23,15 @@ OFFLINE = Protocol.load("offline")
 
 
 def record(
-    ident, model, overall=None, judge_only=None, fault=None, finish="stop", body=None, domain=None
+    ident,
+    model,
+    overall=None,
+    judge_only=None,
+    fault=None,
+    finish="stop",
+    cut_by=None,
+    body=None,
+    domain=None,
 ):
     """A finished record with this Overall; the judge gives `judge_only` in all its dimensions, and the scan what is left."""
     prompt = stream.loads(stream.dumps(synthetic.prompt(int(ident))))  # as a stage reads it
@@ -40,6 +48,7 @@ def record(
             "finish_reason": finish,
             "usage": {},
             "model": {"name": model, "slug": model, "params": body or {}},
+            **({"cut_by": cut_by} if cut_by else {}),
             **asked,
         },
     }
@@ -235,6 +244,11 @@ def test_a_run_that_was_cut_off_says_nothing_and_other_pairs_do_under_a_protocol
     )  # the offline protocol lets the embedded model write until it is stopped
     for run in loaded:
         run["protocol"]["claim"] = {"excluded": 0.01, "truncated": 0.05}
+    early = runs(early=[{"overall": 3.0, "finish": "length", "cut_by": "server"}] * 2 + [3.0] * 18)
+    early[0]["protocol"]["claim"] = {"excluded": 0.01, "truncated": 0.05}
+    assert claims.caveats(early)[0].endswith(
+        "2 of them by the server before max_tokens: serve a longer context"
+    )
     compared = claims.compare(loaded)
     assert compared["caveats"] == [
         "a: 2 of 20 replies were cut off at the token limit (at most 5 % may); raise max_tokens in the protocol's sampling"

@@ -119,6 +119,19 @@ class Served:
         )
         return sum(float(number) for reason, number in found if reason in ("stop", "length"))
 
+    def ask(self, text, **sampling):
+        """The reply of `base`, which goes on until it is cut off."""
+
+        async def go():
+            entry = registry.Model("base", self.url, "base", extra_body={"ignore_eos": True})
+            client = chat_client.Client(entry, jobs=1)
+            try:
+                return await client.ask([user(text)], sampling)
+            finally:
+                await client.close()
+
+        return asyncio.run(go())
+
     def generate(self, run, records, *flags):
         """Start chat-generate on some records; its replies go into RUN/out."""
         run.mkdir(exist_ok=True)
@@ -241,6 +254,13 @@ def test_both_names_answer_64_requests_in_flight_once_each(served, tmp_path):
     assert said[0] != said[1]
 
 
+def test_long_prompts_with_a_seed_that_come_together_do_not_end_the_server(served, tmp_path):
+    records = [{"id": f"long{n}", "messages": [user("bee " * 1500)]} for n in range(3)]
+    flags = ("--model", "base", "--max-tokens", "2", "--temperature", "0.7", "--seed", "1")
+    assert served.generate(tmp_path / "run", records, *flags, "--jobs", "3").wait() == 0
+    assert len(lines(tmp_path / "run/out.jsonl")) == 3
+
+
 def test_a_client_that_is_killed_asks_nothing_twice_that_it_has(served, tmp_path):
     run, records = tmp_path / "run", questions(24, "French")
     flags = ("--model", "tuned", "--max-tokens", "6", "--temperature", "0", "--jobs", "4")
@@ -284,9 +304,10 @@ def test_what_does_not_fit_the_context_is_the_models_fault_and_no_crash(served, 
     error = lines(tmp_path / "much/out.jsonl")[0]["gen"]["error"]
     assert (error["kind"], error["class"]) == ("model", "context-overflow")
     # Prompt and reply that only together are too long: this vLLM shortens the reply and says nothing.
-    status, reply = served.chat(user("bee " * 1900), max_tokens=200, ignore_eos=True)
-    assert status == 200 and reply["choices"][0]["finish_reason"] == "length"
-    assert reply["usage"]["total_tokens"] == CONTEXT
+    reply = served.ask("bee " * 1900, max_tokens=200)
+    assert (reply.finish_reason, reply.cut_by) == ("length", "server")
+    assert reply.usage["prompt_tokens"] + reply.usage["completion_tokens"] == CONTEXT
+    assert served.ask("bee", max_tokens=8).cut_by == "max_tokens"
     assert served.chat(user("Say yes."))[0] == 200
 
 

@@ -293,10 +293,13 @@ class Cluster:
             place = copy / path.relative_to(ROOT)
             if not place.exists() and not path.name.startswith("python"):
                 place.symlink_to(path)
-        # The interpreter of .venv may lie where only root looks (/root/.pyenv); Debian's own runs the same packages.
+        # The interpreter of .venv may lie where only root looks (/root/.pyenv); Debian's own runs the same packages,
+        # and has to be told of the data that NLTK finds beside an interpreter.
         python = copy / ".venv/bin/python3"
+        packages = next((ROOT / ".venv/lib").glob("python3*/site-packages"))
         python.write_text(
-            f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{next((ROOT / ".venv/lib").glob("python3*/site-packages"))}" exec {_python()} "$@"\n'
+            f'#!/bin/sh\nexport NLTK_DATA="{ROOT}/.venv/nltk_data"\n'
+            f'PYTHONPATH="$PYTHONPATH:{packages}" exec {_python()} "$@"\n'
         )
         python.chmod(0o755)
         subprocess.run(["chown", "-Rh", f"{USER}:{USER}", copy], check=True)

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 from cluster import USER, _until
 from decksmith.serving import vllm
+from decksmith.training import base
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 STANDIN = """#!/bin/bash
@@ -31,7 +32,8 @@ def site(slurm):
     (place / "results/adapter/adapter_config.json").write_text(
         json.dumps({"r": 8, "base_model_name_or_path": str(place / "results/base")})
     )
-    (place / "results/adapter/adapter_model.safetensors").write_bytes(b"weights")
+    tensors = {"m.q_proj.lora_A": ("BF16", (8, 16), bytes(256))}
+    (place / "results/adapter/adapter_model.safetensors").write_bytes(base.safetensors(tensors))
     (place / "slurm/site.env").write_text(
         f"CONTAINER=none\nPATH={stand}:$PATH\nSTANDIN_LOG={slurm.work}/calls\n"
     )

@@ -242,6 +242,21 @@ def test_a_recipe_with_a_fault_is_refused_at_its_key(run, monkeypatch, rule, key
     )
 
 
+def test_a_run_without_validation_saves_by_the_epoch_and_is_ranked_by_no_loss(run):
+    off = ["sft.val_period=0", "sft.val_at_start=false"]
+    never = [*off, "sft.val_at_end=false"]
+    for overrides, faults in (
+        (off, {}),
+        (never, {"periods": 1}),
+        ([*never, "checkpointing.metric_name=null"], {}),
+    ):
+        config = recipes.recipe(RECIPE, data=run / "data", run=run, overrides=overrides)
+        assert config["checkpointing"]["save_period"] == 2
+        (run / "recipe.yaml").write_text(recipes.dump(config))
+        report, _ = preflight.check(run / "recipe.yaml", THINKER)
+        assert report["counts"] == faults, report["failures"]
+
+
 def test_a_fault_of_the_recipe_has_the_line_of_its_key_or_of_the_section_that_lacks_it(run):
     edit(run, "sft.max_nm_steps", 4)
     edit(run, "checkpointing.enabled", ...)

@@ -383,6 +383,8 @@ def test_another_base_takes_with_it_what_belongs_to_it(chat, tmp_path, monkeypat
     assert folder["max_total_sequence_length"] == 2048
     assert folder["tokenizer"]["chat_template_kwargs"] == {"enable_thinking": False}
     assert folder["dtensor_cfg"]["lora_cfg"]["exclude_modules"] == ["*lm_head*", "*[.]experts*"]
+    monkeypatch.chdir(tmp_path.parent)
+    assert made(tmp_path.name) == folder  # its path is absolute: the job runs elsewhere
     # What is targeted stays so; what is said is stronger.
     smol = made("HuggingFaceTB/SmolLM2-360M-Instruct", "smol-lora", "policy.precision=float32")
     assert "exclude_modules" not in smol["dtensor_cfg"]["lora_cfg"]

@@ -478,6 +478,13 @@ def test_the_loss_of_a_mixture_of_experts_is_that_of_its_tokens_alone(recipe, mo
     assert finished(start(compare, log=run / "log")) == 0, (run / "log").read_text()
 
 
+def test_without_a_period_it_is_validated_at_start_and_end_as_the_recipe_says(recipe):
+    run = recipe("run", "sft.val_period=0", "checkpointing.save_period=5")
+    assert trained(run) == 0
+    assert [line["step"] for line in metrics(run) if "val_loss" in line] == [0, 10]
+    assert steps(run) == [5, 10]
+
+
 def test_rows_that_are_too_long_are_named_and_train_nothing(recipe):
     run = recipe(
         "run",

@@ -165,6 +165,11 @@ class Gen(TypedDict, total=False):
     shortened: Annotated[
         Shortened, "fewer tokens were sent than asked for; `sampling` has the asked"
     ]
+    cut_by: Annotated[
+        Literal["max_tokens", "server"],
+        "what ended a reply of `length`: as many tokens as were asked for, or the server before that "
+        "(its context was full, or a limit of its own); absent where its counts do not say",
+    ]
     error: Annotated[Error, "in place of the reply"]
     by: Annotated[By, "who made it"]
 
@@ -488,6 +493,7 @@ class Summary(TypedDict, total=False):
     rendered: Annotated[int, "decks that the protocol accepts"]
     partial: Annotated[int, "of them, those with an error"]
     truncated: Annotated[int, "replies that ended at the token limit"]
+    cut_by_server: Annotated[int, "of them, those that the server ended before `max_tokens`"]
     lacks: Annotated[dict[str, int], "records by what their prompts lack for the offline judge"]
     capped: Annotated[int, "records with a cap"]
     faults: Annotated[Record, "`kinds`: records by kind; `classes`: [{kind, stage, class, n}]"]

@@ -24,6 +24,20 @@ def left(typical: Sequence[float], took: Sequence[float]) -> float:
     return pace * sum(typical[len(took) :])
 
 
+def made(target: str) -> int:
+    """Make a target to its end and return its exit status, 128 and the signal's number where one ended it.
+
+    Ctrl-C reaches Make as well, and what Make runs; it is waited for until these have put their things away.
+    """
+    child = subprocess.Popen(["make", "--no-print-directory", *target.split()])
+    while True:
+        try:
+            status = child.wait()
+        except KeyboardInterrupt:
+            continue
+        return status if status >= 0 else 128 - status
+
+
 def main(log: str, *phases: str) -> int:
     name, started = Path(log).parent.name, time.monotonic()
     took: list[float] = []
@@ -38,18 +52,17 @@ def main(log: str, *phases: str) -> int:
             flush=True,
         )
         begun = time.monotonic()
-        done = subprocess.run(["make", "--no-print-directory", *target.split()])
+        status = made(target)
         took.append(time.monotonic() - begun)
         with open(log, "a") as file:
             file.write(
-                json.dumps({"phase": title, "seconds": round(took[-1], 1), "exit": done.returncode})
-                + "\n"
+                json.dumps({"phase": title, "seconds": round(took[-1], 1), "exit": status}) + "\n"
             )
-        if done.returncode:
+        if status:
             print(
                 f"{name}: stopped in {title}; what is done is kept: run it again", file=sys.stderr
             )
-            return done.returncode
+            return status
     print(f"{name}: done in {(time.monotonic() - started) / 60:.0f} min", file=sys.stderr)
     return 0
 

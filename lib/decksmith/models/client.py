@@ -171,14 +171,16 @@ class Client:
         """`ask` for a body made by `request`. Raises Overflow for one that does not fit the context, unless the entry says `shorten`."""
         clock = Clock(self.patience)
         try:
-            return await self._patiently(body, ear, clock)
+            reply = await self._patiently(body, ear, clock)
         except Overflow as over:
             if not self.model.shorten:
                 over.error["message"] += (
                     "; `shorten` in the entry, or --shorten, asks for as many tokens as fit"
                 )
                 raise
-            return await self._shortened(body, over, ear, clock)
+            reply = await self._shortened(body, over, ear, clock)
+        reply.cut_by = replies.cut_by(reply, context.limit_of(body)[1])
+        return reply
 
     async def _shortened(
         self, body: Record, over: Overflow, ear: Ear | None, clock: Clock

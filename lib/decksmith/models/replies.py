@@ -20,6 +20,7 @@ class Reply:
 
     response: what the endpoint calls this reply, of `id`, `model`, `created`, `system_fingerprint` what it said.
     shortened: {"asked", "sent"}, the max_tokens that did not fit the context and those that did; None where nothing was shortened.
+    cut_by: what ended a reply of finish_reason `length` (`cut_by`); None for any other, and where it is not known.
     """
 
     text: str
@@ -30,6 +31,7 @@ class Reply:
     attempts: int
     response: Record = field(default_factory=dict)
     shortened: Record | None = None
+    cut_by: str | None = None
 
     def value(self) -> Record:
         """What of it stands in a record (docs/records.md, gen)."""
@@ -39,7 +41,23 @@ class Reply:
             "finish_reason": self.finish_reason,
             "usage": self.usage,
         }
-        return said | ({"shortened": self.shortened} if self.shortened else {})
+        more = {"shortened": self.shortened, "cut_by": self.cut_by}
+        return said | {name: value for name, value in more.items() if value}
+
+
+def cut_by(reply: Reply, limit: int | None) -> str | None:
+    """What ended a reply of finish_reason `length` to a request for `limit` tokens: "max_tokens", or "server" where fewer were
+    written, since its context was full (vLLM shortens in silence) or it has a limit of its own.
+
+    None for any other end, and where the endpoint's counts do not say it.
+    """
+    written, thought = reply.usage["completion_tokens"], reply.usage["reasoning_tokens"]
+    if reply.finish_reason != "length" or not limit or not written:
+        return None
+    if written >= limit:
+        return "max_tokens"
+    # Some endpoints count the thought apart from the reply, some within it.
+    return "server" if written + thought < limit else None
 
 
 def split_reasoning(text: str) -> tuple[str, str]:

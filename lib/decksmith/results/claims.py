@@ -223,9 +223,12 @@ def caveats(runs: list[Record]) -> list[str]:
                 f"at most {text.percent(most['excluded'])} may); {run['remedy']}"
             )
         if pairs.cut_too_many(run):
+            remedy = "raise max_tokens in the protocol's sampling"
+            if early := summary.get("cut_by_server"):
+                remedy = f"{early} of them by the server before max_tokens: serve a longer context"
             found.append(
                 f"{run['label']}: {summary['truncated']} of {summary['n']} replies were cut off at the token limit "
-                f"(at most {text.percent(most['truncated'])} may); raise max_tokens in the protocol's sampling"
+                f"(at most {text.percent(most['truncated'])} may); {remedy}"
             )
     return found
 

@@ -304,9 +304,12 @@ def _model(record: Record) -> list[str]:
     sampling = " ".join(
         f"{k} {v}" for k, v in (gen.get("sampling") or {}).items() if not isinstance(v, dict | list)
     )
-    finish = str(gen.get("finish_reason")) + (
-        " (cut off at the token limit)" if gen.get("finish_reason") == "length" else ""
-    )
+    finish = str(gen.get("finish_reason"))
+    if finish == "length":
+        early = gen.get("cut_by") == "server"
+        finish += (
+            f" (cut off {'by the server before max_tokens' if early else 'at the token limit'})"
+        )
     return _block(
         "Model",
         [

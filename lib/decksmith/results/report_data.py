@@ -112,6 +112,7 @@ def _deck(index: int, run: Record, record: Record, pictures: Pictures) -> Record
         "fault": fault_of(record),
         "truncated": gen.get("finish_reason") == "length",
         "finish": gen.get("finish_reason"),
+        "cut_by": gen.get("cut_by"),
         "usage": {k: v for k, v in (gen.get("usage") or {}).items() if v is not None},
         "took": (gen.get("by") or {}).get("took"),
         "overall": score.get("overall"),

@@ -49,6 +49,7 @@ def summarize(numbered: Iterable[tuple[int, Record]], where: object = "stdin") -
     generated = [gen for record in records if (gen := _done(record, "gen")) is not None]
     judged = [value for record in records if (value := _done(record, "judge")) is not None]
     lacks = Counter(what for score in scores for what in score.get("lacks") or ())
+    early = sum(gen.get("cut_by") == "server" for gen in generated)
     return {
         "model": {**(model or {"name": None, "slug": None}), "params": _own(generated)},
         "asked": _asked(records),
@@ -58,6 +59,7 @@ def summarize(numbered: Iterable[tuple[int, Record]], where: object = "stdin") -
         "rendered": sum(bool(score.get("rendered")) for score in scores),
         "partial": sum(status_of(record) == "partial" for record in records),
         "truncated": sum(gen.get("finish_reason") == "length" for gen in generated),
+        **({"cut_by_server": early} if early else {}),
         **({"lacks": dict(sorted(lacks.items()))} if lacks else {}),
         "capped": sum(bool((record.get("judge") or {}).get("caps")) for record in records),
         "faults": _faults(faults),

@@ -28,10 +28,18 @@ from decksmith.serving import memory, readiness, vllm
 from decksmith.serving.adapter import Adapter, sha256
 
 # vLLM for a machine without a GPU: `make .venv-vllm/.done`. Eager, since kernels want a compiler and
-# minutes; its cache of keys and values in GiB, which else is 4.
+# minutes. No prompt in pieces: under a request with a seed that ends the CPU build (0.32.0: "CPU
+# Generator does not use offset"). Its cache of keys and values in GiB, which else is 4. A busy
+# machine may take its time for a start and a step, which else are given 10 and 5 minutes, and its
+# threads run where there is room: bound, they leave one core out, and wait for the others' users.
 CPU_VLLM = cli.ROOT / ".venv-vllm/bin/vllm"
-CPU_ARGUMENTS = ("--enforce-eager",)
-CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
+CPU_ARGUMENTS = ("--enforce-eager", "--no-enable-chunked-prefill")
+CPU_ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_ENGINE_READY_TIMEOUT_S": "1800",
+    "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1800",
+}
 PR_SET_PDEATHSIG = 1  # prctl(2)
 Engine = Literal["vllm", "local"]
 

@@ -29,7 +29,8 @@ RULES = {
     "template": "set policy.tokenizer.chat_template=default, or the path of a .jinja file",
     "dataset": "give data.train and data.validation the dataset_name of the recipe as it was, with absolute paths, each with _override_: true where there is a parent",
     "steps": "run sft-config again: the rows are not those it counted, or steps and epochs were set apart",
-    "periods": "make checkpointing.save_period a multiple of val_period, both within the steps, and val_at_end true",
+    "periods": "make checkpointing.save_period a multiple of val_period, both within the steps, and val_at_end true; "
+    "without any validation checkpointing.metric_name is null, which keeps the newest",
     "schedule": "run sft-config again, which fits warm-up and decay to the steps",
     "logger": "set logger.wandb_enabled=false, or give WANDB_API_KEY",
     "context": "lower policy.max_total_sequence_length, or train a model with a longer context",

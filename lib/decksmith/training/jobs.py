@@ -235,7 +235,9 @@ class Job:
         for line in (cli.ROOT / self.script).read_text().splitlines():
             if match := re.match(r"#SBATCH\s+--([a-z-]+)(?:[= ](\S+))?", line):
                 settings[match[1]] = (match[2] or "yes", str(self.script))
-        for source, values in (("slurm/site.env", site), ("the environment", os.environ)):
+        # make sft has read site.env into its environment.
+        own = {name: value for name, value in os.environ.items() if site.get(name) != value}
+        for source, values in (("slurm/site.env", site), ("the environment", own)):
             for name, value in sorted(values.items()):
                 if name.startswith("SBATCH_"):
                     flag = name.removeprefix("SBATCH_").lower().replace("_", "-")

@@ -112,10 +112,12 @@ def has_gaps(made: Checked) -> bool:
     for key in gaps:
         made.wrong("unfilled", key, f"{key} is still ???")
     for key in (*WHOLE, *map(made.own, STEPS), recipes.ALGORITHMS[made.algorithm]):
+        least = 0 if key == made.own("val_period") else 1
         value = made.get(key)
-        is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
         if key not in gaps and not is_whole:
-            made.wrong("unfilled", key, f"{key} is {value!r} and must be a whole number from 1")
+            message = f"{key} is {value!r} and must be a whole number from {least}"
+            made.wrong("unfilled", key, message)
             gaps.append(key)
     return bool(gaps)
 
@@ -330,13 +332,18 @@ def _periods(made: Checked) -> None:
     """What is saved has been validated."""
     steps = made.get(made.own("max_num_steps"))
     val, save = made.get(made.own("val_period")), made.get("checkpointing.save_period")
-    if save % val:
+    ends_validated = made.get(made.own("val_at_end")) is True
+    metric = made.get("checkpointing.metric_name") or ""
+    if val == 0 and not ends_validated and metric.startswith("val:"):
+        message = f"nothing is validated, and checkpoints are ranked by {metric}"
+        made.wrong("periods", "checkpointing.metric_name", message)
+    if val and save % val:
         message = f"a save every {save} steps and a validation every {val}: a save without its loss"
         made.wrong("periods", "checkpointing.save_period", message)
     if val > steps or save > steps:
         message = f"{steps} steps are less than a period ({val} and {save})"
         made.wrong("periods", made.own("val_period"), message)
-    if steps % val and made.get(made.own("val_at_end")) is not True:
+    if val and steps % val and not ends_validated:
         message = f"step {steps}, the last, is saved and not validated"
         made.wrong("periods", made.own("val_at_end"), message)
 

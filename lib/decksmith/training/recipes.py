@@ -136,16 +136,18 @@ def recipe(
             config[section].max_num_epochs = -(-steps // epoch)
     else:
         steps = want(config, f"{section}.max_num_epochs", int) * epoch
+    period = min(epoch, steps)
     filled = {
         f"{section}.max_num_steps": steps,
-        f"{section}.val_period": min(epoch, steps),
+        f"{section}.val_period": period,
         "checkpointing.checkpoint_dir": str(run / "checkpoints"),
         "logger.log_dir": str(run / "logs"),
         **{f"data.{side}.data_path": str(path) for side, path in sides.items()},
     }
     for key, value in filled.items():
         _fill(config, key, value)
-    _fill(config, "checkpointing.save_period", config[section].val_period)
+    # A val_period of 0 is no validation on the way; checkpoints are saved all the same.
+    _fill(config, "checkpointing.save_period", config[section].val_period or period)
     _schedule(config, steps)
     made: Any = OmegaConf.to_container(config, resolve=False)
     return made
@@ -481,6 +483,8 @@ def _set_base(config: Any, name: str) -> None:
     """Put a base model, and what belongs to it, into a recipe."""
     from omegaconf import OmegaConf
 
+    if Path(name).is_dir():  # NeMo-RL reads it from another folder
+        name = str(Path(name).resolve())
     own = families.configuration(name)
     family = families.of(name, own)
     lora, length = "policy.dtensor_cfg.lora_cfg", "policy.max_total_sequence_length"

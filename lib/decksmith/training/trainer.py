@@ -161,7 +161,7 @@ class Plan:
                 f"{self.algorithm}.val_period is above 0 and data.validation has no rows"
             )
         self.val_at_end = bool(setting.get("val_at_end"))
-        self.val_at_start = self.val_period > 0 and bool(setting.get("val_at_start"))
+        self.val_at_start = bool(self.held) and bool(setting.get("val_at_start"))
 
     def _loggers(self) -> list[str]:
         """Where the losses are reported to beside metrics.jsonl; what the loggers read from the environment is set, unless
