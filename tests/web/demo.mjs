@@ -171,12 +171,12 @@ async function check() {
   const [was, is] = [cut(whole), cut(anew)];
   expect("the others are as they were", [was.filter((part) => !is.includes(part)).length, (await events(page)).findLast((event) => event.type === "rendered" && event.side === 0).slides], [2, 6]);
   expect("and it is shown", await first.locator(".place").textContent(), "3 / 6");
-  await base.locator(".change textarea").fill("slide 4: a question as the title");
+  await base.locator(".change textarea").fill("slide 1: a question as the title");
   await base.locator(".change button").click();
   await wait(page, () => document.querySelectorAll(".change p")[1].textContent.includes("was not changed"));
   await rest(page);
   expect("a reply that is no deck changes nothing", [await text(page, 1), await state(page, 1), await base.locator(".change p").textContent(), await base.locator(".change textarea").inputValue()],
-    [mended, "done", "Slide 4 was not changed: the model's reply is no slide: it has neither a heading nor a frontmatter. The deck is as it was.", "slide 4: a question as the title"]);
+    [mended, "done", "Slide 1 was not changed: the model's reply is no slide: it has neither a heading nor a frontmatter. The deck is as it was.", "slide 1: a question as the title"]);
 
   // Downloads
   const marks = { Markdown: ["---\n", "deck.md"], Pictures: ["PK", ".zip"], PDF: ["%PDF-", ".pdf"], PowerPoint: ["PK", ".pptx"] };

@@ -40,7 +40,9 @@ class Weights:
 
 @cache
 def table() -> dict[str, Weights]:
-    """The table by name."""
+    """The table by name; empty in a folder of experiments that has none."""
+    if not TABLE.is_file():
+        return {}
     entries = tomllib.loads(TABLE.read_text())
     return {name: Weights(name=name, **entry) for name, entry in entries.items()}
 
