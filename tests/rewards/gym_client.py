@@ -177,7 +177,7 @@ async def main(url, token, path, export=None):
         server_name=AGENT, url_path="/aggregate_metrics", json={"verify_responses": kept}
     )
     ours = await get_response_json(reply)
-    theirs = compute_aggregate_metrics([one for one in kept if not one["mask_sample"]])
+    theirs = compute_aggregate_metrics(kept)
     mode = await client.get(server_name=DECKS, url_path="/reverify_mode")
     return {
         "results": results,

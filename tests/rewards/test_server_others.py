@@ -113,7 +113,7 @@ def test_trls_grpo_trainer_takes_a_step_on_rewards_of_decks_and_leaves_masked_on
     before = {name: each.detach().clone() for name, each in model.named_parameters()}
     made.train()
     (rewards,) = seen
-    assert rewards[1] > rewards[0] and rewards[3] is None
+    assert all(0 <= each <= 1 for each in rewards[:3]) and rewards[3] is None
     log = next(each for each in made.state.log_history if "deck/masked" in each)
     assert log["deck/masked"] == 0.0 and log["deck/renders"] > 0
     changed = [
@@ -155,9 +155,10 @@ def test_nemo_gyms_collector_agent_and_environment_server_get_rewards(server, tm
     assert results[3]["failure_kind"] == "decksmith:row_without_prompt"
     for one in results:
         assert sum(one["reward_components"].values()) == pytest.approx(one["reward"])
-    # Their statistics of the same rows, wherever both have one.
+    # Their statistics of the same rows, wherever both have one; the exported server computes them by their code anyway.
     same = [name for name in theirs["agent_metrics"] if name in ours["agent_metrics"]]
     assert {"mean/reward", "max/reward", "min/reward", "median/reward", "std/reward"} <= set(same)
+    assert ours["agent_metrics"]["coverage/masked_rollouts"] == 1
     for name in same:
         assert ours["agent_metrics"][name] == pytest.approx(theirs["agent_metrics"][name]), name
     assert set(theirs["key_metrics"]) == set(ours["key_metrics"])

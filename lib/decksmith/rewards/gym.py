@@ -74,13 +74,25 @@ def aggregated(responses: list[Record]) -> Record:
     tasks: defaultdict[Any, list[Record]] = defaultdict(list)
     for one in kept:
         tasks[one.get(TASK)].append(one)
-    overall = _summary(kept) | {"masked": len(responses) - len(kept), "count": len(responses)}
+    overall = _summary(kept) | _coverage(responses, kept)
+    shown = ("mean/", "coverage/")
     return {
         "group_level_metrics": [{TASK: task, **_summary(rows)} for task, rows in tasks.items()],
         "agent_metrics": overall,
-        "key_metrics": {
-            name: number for name, number in overall.items() if name.startswith("mean/")
-        },
+        "key_metrics": {name: each for name, each in overall.items() if name.startswith(shown)},
+    }
+
+
+def _coverage(responses: list[Record], kept: list[Record]) -> dict[str, float]:
+    """How many rollouts and tasks the statistics are of, where some were masked."""
+    if len(kept) == len(responses):
+        return {}
+    every, measured = ({one.get(TASK) for one in rows} for rows in (responses, kept))
+    return {
+        "coverage/measured_rollouts": len(kept),
+        "coverage/masked_rollouts": len(responses) - len(kept),
+        "coverage/measured_tasks": len(measured),
+        "coverage/fully_masked_tasks": len(every - measured),
     }
 
 
