@@ -33,7 +33,7 @@ mkdir -p "$HF_HOME"
 
 # What a container sees besides its image: the same paths as outside, and of a link also what it leads to. Apptainer and bin/within both
 # read this.
-APPTAINER_BIND=$DECKSMITH_HOME,$RUN${DECKSMITH_BINDS:+,$DECKSMITH_BINDS}
+APPTAINER_BIND=$DECKSMITH_HOME,$RUN${DECKSMITH_BINDS:+,$DECKSMITH_BINDS}${JOB_BINDS:+,$JOB_BINDS} # JOB_BINDS: of a job's steps, by the job
 for place in "$HF_HOME" "$(readlink -f "$HF_HOME")" "${DECKSMITH_TMP:-/tmp}" "$(readlink -f "${DECKSMITH_TMP:-/tmp}")"; do
   case ,$APPTAINER_BIND, in *",$place,"*) continue ;; esac
   case $place in "$DECKSMITH_HOME"/* | /tmp) ;; *) APPTAINER_BIND+=,$place ;; esac
