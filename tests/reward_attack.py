@@ -238,6 +238,7 @@ def main():
     if asked.page:
         tables = {
             "attack": table(rows),
+            "good": of_good(good),
             "components": components(read("rendered")),
             "measures": side_by_side(),
         }

@@ -500,14 +500,6 @@ def test_slides_with_other_titles_and_the_same_words_repeat_each_other(good):
     assert injected(good, change)["measures"]["repeats"]["value"] == pytest.approx(2 / 7, abs=1e-3)
 
 
-def test_a_caption_that_has_a_word_of_a_title_is_the_same_caption(good):
-    def change(record, pages):
-        for n in (2, 4, 6):
-            set_text(pages, n, pages[n]["title"] + " More about reefs will be said in the talk")
-
-    assert injected(good, change)["measures"]["repeats"]["value"] == pytest.approx(2 / 7, abs=1e-3)
-
-
 def test_sixty_near_identical_slides_stay_far_below_an_honest_deck(good, tmp_path):
     record = copy.deepcopy(good[0])
     page = record["render"]["xray"][1]

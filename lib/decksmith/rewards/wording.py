@@ -123,8 +123,21 @@ def molds(pages: Pages) -> float | None:
 
 
 def copied(pages: Pages) -> float | None:
-    """Share of the words that stand in a question of the checklist, three or more in a row. None without a checklist."""
-    return repeated(pages, [item["ask"] for item in pages.items])
+    """Share of the words that stand in the request, or in a question of the checklist, three or more in a row."""
+    return repeated(pages, [pages.request, *(item["ask"] for item in pages.items)])
+
+
+def again(pages: Pages) -> float | None:
+    """Share of the slides with text below their titles that an earlier slide has too, but for a word and the digits. None
+    without text."""
+    seen: list[list[str]] = []
+    found = 0
+    for text in _bodies(pages):
+        words = sorted("".join(c for c in word if not c.isdigit()) for word in units(text))
+        if len(words) >= BODY:
+            found += words in seen
+            seen.append(words)
+    return found / len(seen) if seen else None
 
 
 def _bodies(pages: Pages) -> list[str]:
