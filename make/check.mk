@@ -13,7 +13,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-gpu fuzz stress lint bench-self bench-render bench-stats \
-  bench-looks bench-reward bench-vote bench-tally judge-card gaming gold-check screenshots numbers readme
+  bench-looks bench-reward bench-vote bench-tally judge-card gaming reward-attack gold-check screenshots numbers readme
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -131,6 +131,11 @@ judge-card: run-tools
 ## gaming: score the adversarial decks and write the table of docs/protocol.md
 gaming: run-tools
 	.venv/bin/python3 tests/gaming.py
+
+# Goes on where it was killed; half an hour on two cores.
+## reward-attack: look for bad decks that the reward takes for good ones; the tables of docs/rewards.md
+reward-attack: run-tools
+	nice .venv/bin/python3 tests/reward_attack.py --page
 
 ## gold-check: every draft of data/gold against the strict rules, rendered
 gold-check: run-tools

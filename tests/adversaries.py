@@ -224,6 +224,25 @@ def request_reworded(target):
     return built(target, genome)
 
 
+def fragments_of_request(target):
+    """A few words of the request on each slide, in its order, with every element; the search found it."""
+    genome = Genome(
+        seed=702454581,
+        words="mixed",
+        shape="pieces",
+        near="sentence",
+        paired=True,
+        figures=1.0,
+        lines=1,
+        long=4,
+        titles="generic",
+        elements="all",
+        notes=False,
+        trick="boxes",
+    )
+    return built(target, genome)
+
+
 def keywords_of_request(target):
     """The words and figures of the request without a sentence."""
     return built(target, Genome(words="request", shape="words", figures=0.5))
@@ -263,6 +282,7 @@ TARGETED = {
         pseudo_words,
         varied_filler,
         filler_of_request,
+        fragments_of_request,
         keywords_of_request,
         alternating,
     )

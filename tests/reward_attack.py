@@ -1,16 +1,18 @@
 """Look for bad decks that the reward takes for good ones, and print what was found as a table.
 
-  nice .venv/bin/python3 tests/reward_attack.py --run results/attack --decks 500
+  nice .venv/bin/python3 tests/reward_attack.py --run results/attack --decks 500 [--page]
 
 Each kind of bad deck that people thought of (tests/adversaries.py), then a search: of the decks that it has made it changes
 one of the best, renders that, and goes on. No gene of theirs answers a request, so that whatever comes near the good deck
 shows what the reward cannot tell. The same seed goes the same way; what was rendered stands in a journal, and a run that was
-killed goes on from there. Exit 1: some bad deck is not MARGIN below the good one for its request.
+killed goes on from there. --page writes the tables of docs/rewards.md. Exit 1: some bad deck is not MARGIN below the good one
+for its request.
 """
 
 import argparse
 import asyncio
 import random
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -20,14 +22,17 @@ sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests")]
 
 import adversaries  # noqa: E402
 from decksmith.core import stream  # noqa: E402
+from decksmith.core.protocol import Protocol  # noqa: E402
 from decksmith.decks import clean, pictures  # noqa: E402
 from decksmith.render import cache, pool  # noqa: E402
 from decksmith.rewards.components import reward  # noqa: E402
-from decksmith.rewards.rules import read  # noqa: E402
+from decksmith.rewards.rules import COMPONENTS, read  # noqa: E402
 
+PAGE = ROOT / "docs/rewards.md"
 MARGIN = 0.2
 # Requests with and without a checklist and an outline, in three languages.
 TARGETS = ("seeds", "p073", "p010", "g006-sourdough-jar", "g005-dunkler-himmel")
+LOW = 0.75  # a good deck below this lost much to a gate
 KNOWN = {"shuffled_lines"}  # only a reader can tell
 FIRST, PICKED, CROSSED = 10, 4, 0.25  # genomes to begin with; of how many the parent is the best
 SEED = 1
@@ -101,20 +106,25 @@ def described(genome):
 
 
 async def attack(run, rules, names, decks):
-    """One row for each target: {target, good, kinds: {kind: reward}, found: [(reward, genome)]}."""
+    """(one row for each target: {target, good, kinds: {kind: reward}, found: [(reward, genome)]};
+    {id: reward} of all the decks that people wrote)."""
     scorer, rows = Scorer(run, rules), []
     targets = adversaries.targets(names)
     try:
+        good = {
+            target.name: (await scorer.score(target.row, target.deck))["reward"]
+            for target in adversaries.targets()
+        }
         for target in targets:
-            good = (await scorer.score(target.row, target.deck))["reward"]
-            rows.append({"target": target.name, "good": good, "kinds": await kinds(scorer, target)})
+            known = await kinds(scorer, target)
+            rows.append({"target": target.name, "good": good[target.name], "kinds": known})
             _say(f"{target.name}: {len(rows[-1]['kinds'])} kinds", [{**rows[-1], "found": []}])
         for target, row in zip(targets, rows, strict=True):
             row["found"] = await search(scorer, target, decks // len(targets))
             _say(f"{target.name}: {len(row['found'])} decks", [{**row, "kinds": {}}])
     finally:
         await scorer.close()
-    return rows
+    return rows, good
 
 
 def _say(done, rows):
@@ -157,6 +167,61 @@ def table(rows):
     return "\n".join(lines)
 
 
+def of_good(good):
+    """What the good decks get, as markdown."""
+    values = sorted(good.values())
+    cells = (sum(values) / len(values), values[0], values[-1])
+    shown = " | ".join(f"{value:.2f}" for value in cells)
+    low = sum(value < LOW for value in values)
+    lines = ["| good decks | mean | lowest | highest | lost much to a gate |", "|---:" * 5 + "|"]
+    return "\n".join([*lines, f"| {len(values)} | {shown} | {low} |"])
+
+
+def components(rules):
+    """The components of a reward, as markdown."""
+    lines = ["| component | weight | gate | what it is |", "|---|---:|---:|---|"]
+    for name in sorted(rules.used, key=[*COMPONENTS].index):
+        weight, gate = rules.weights.get(name), rules.gates.get(name)
+        shown = "" if weight is None else f"{weight:g}", "" if gate is None else f"{gate.least:g}"
+        lines.append(f"| `{name}` | {shown[0]} | {shown[1]} | {COMPONENTS[name].says} |")
+    return "\n".join(lines)
+
+
+def side_by_side():
+    """What evaluates beside what is rewarded, measure by measure, as markdown."""
+    offline, published = Protocol.load("offline"), Protocol.load("published")
+    rendered, judged = read("rendered"), read("read")
+    vision = {*judged.shared_with(published)}
+    made_of = {m: name for name in judged.used for m in COMPONENTS[name].measures}
+    lines = [
+        "| measure | evaluation: offline | evaluation: published | reward: rendered | reward: read |",
+        "|---" * 5 + "|",
+    ]
+    names = [*offline.measures, "content"]
+    names += sorted(
+        name for name in judged.used if not COMPONENTS[name].measures and name != "answers"
+    )
+    for name in names:
+        own = "answers" if name == "content" else name
+        part = made_of.get(name) or (own if own in judged.used else "")
+        cells = (
+            "yes" if name in offline.measures else "",
+            "its judge" if name in vision else "",
+            f"`{part}`" if part in rendered.used else "",
+            f"`{part}`" if part in judged.used else "",
+        )
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def written(page, tables):
+    """The page with its tables replaced: {name: markdown} between `<!-- name -->` and `<!-- /name -->`."""
+    for name, text in tables.items():
+        place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.S)
+        page = place.sub(lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page)
+    return page
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -164,10 +229,19 @@ def main():
     parser.add_argument("--run", default=ROOT / "results/attack", type=Path)
     parser.add_argument("--rules", default="rendered")
     parser.add_argument("--decks", default=500, type=int)
+    parser.add_argument("--page", action="store_true")
     parser.add_argument("targets", nargs="*", default=TARGETS)
     asked = parser.parse_args()
-    rows = asyncio.run(attack(asked.run, read(asked.rules), asked.targets, asked.decks))
-    print(table(rows))
+    attacked = attack(asked.run, read(asked.rules), asked.targets, asked.decks)
+    rows, good = asyncio.run(attacked)
+    print(table(rows), of_good(good), sep="\n\n")
+    if asked.page:
+        tables = {
+            "attack": table(rows),
+            "components": components(read("rendered")),
+            "measures": side_by_side(),
+        }
+        PAGE.write_text(written(PAGE.read_text(), tables))
     return 1 if near(rows) else 0
 
 

@@ -501,6 +501,12 @@ def test_what_runs_off_the_slide_overlaps_or_is_hard_to_read_is_measured(tmp_pat
     assert faint["contrast"] == pytest.approx(1.36, abs=0.02) and faint["font"]["min"] == 7
 
 
+def test_text_that_is_see_through_is_not_text(tmp_path):
+    ghost = "<div style='opacity:0.02'>\n\nseen by nobody\n\n</div>\n\n<p style='opacity:0.5'>seen by all</p>\n"
+    (value,) = rendered(tmp_path, [put(tmp_path, "ghost", HEAD + "# Three\n\n" + ghost)])
+    assert value["xray"][2]["text"].split("\n") == ["Three", "seen by all"]
+
+
 def test_the_same_deck_gives_the_same_bytes_in_other_order_and_on_other_workers(features, tmp_path):
     first, values = features
     records = [

@@ -727,3 +727,28 @@ def test_no_other_code_prints_a_ranking_or_a_winner():
             if found[0].lower() not in ("beats", "ranked")
         ]
     assert offenders == []
+
+
+def trained(shared, others=()):
+    return {"reward": "rendered", "shared": shared, "others": list(others)}
+
+
+def test_a_headline_says_which_measures_of_the_score_a_model_was_trained_on(runs):
+    both = runs(a=[3.0] * 12, b=[3.0] * 12)
+    both[0]["trained"] = trained(["echo", "errors", "slides"], ["close"])
+    both[1]["trained"] = trained(["checklist", "slides"])
+    (sentence,) = said(both)
+    assert sentence.endswith(
+        "; a was trained on the reward rendered, so on 3 of the 4 measures of this score: all but close"
+        "; b was trained on the reward rendered, so on checklist and slides of this score"
+    )
+
+
+def test_nothing_in_common_and_nothing_known_are_said_too(runs):
+    both = runs(a=[3.0] * 12, b=[3.0] * 12)
+    both[0]["trained"], both[1]["trained"] = trained([]), trained(None)
+    (sentence,) = said(both)
+    assert sentence.endswith(
+        "; a was trained on the reward rendered, which has no measure of this score"
+        "; b was trained on the reward rendered"
+    )

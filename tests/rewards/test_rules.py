@@ -84,3 +84,32 @@ def test_a_reward_has_most_measures_in_common_with_the_offline_protocol_and_few_
     assert {*offline.measures} - {*shared} == {"close", "opening", "thread", "titles"}
     assert rendered.shared_with(published) == ["checklist", "empty", "errors", "slides"]
     assert read.shared_with(published) == ["checklist", "content", "empty", "errors", "slides"]
+
+
+def test_a_run_of_a_model_that_was_trained_on_a_reward_is_marked_with_what_both_measure(
+    tmp_path, monkeypatch
+):
+    entries = tmp_path / "models.toml"
+    entries.write_text(
+        '[grpo]\nbase_url = "http://x/v1"\nslug = "x"\nreward = "rendered"\n[base]\nbase_url = "http://x/v1"\nslug = "y"\n'
+    )
+    monkeypatch.setattr("decksmith.models.registry.REGISTRY", entries)
+    held = {"unshipped": [], "protocol": {"protocol": "offline"}}
+    runs = [{"summary": {"model": {"name": name}}, **held} for name in ("grpo", "base", "other")]
+    strange = {**runs[0], "unshipped": ["there is no mine in assets/protocols"]}
+    rules.note_training([*runs, strange])
+    assert (
+        runs[0]["trained"]["reward"] == "rendered" and "layout" not in runs[0]["trained"]["shared"]
+    )
+    assert runs[0]["trained"]["others"] == ["close", "opening", "thread", "titles"]
+    assert "trained" not in runs[1] and "trained" not in runs[2]
+    assert strange["trained"]["shared"] is None
+
+
+def test_an_unknown_reward_of_a_model_is_said(tmp_path, monkeypatch):
+    entries = tmp_path / "models.toml"
+    entries.write_text('[grpo]\nbase_url = "http://x/v1"\nslug = "x"\nreward = "none"\n')
+    monkeypatch.setattr("decksmith.models.registry.REGISTRY", entries)
+    run = {"summary": {"model": {"name": "grpo"}}, "unshipped": [], "protocol": {}}
+    with pytest.raises(cli.BadConfig, match="no reward .*none.toml"):
+        rules.note_training([run])

@@ -429,6 +429,17 @@ class Score(TypedDict, total=False):
     by: Annotated[By, "who made it"]
 
 
+class Reward(TypedDict, total=False):
+    reward: Annotated[float | None, "0 to 1; null where `masked`"]
+    components: Annotated[
+        Numbers, "each that applies to the deck, 0 to 1 (docs/rewards.md); none where `masked`"
+    ]
+    masked: Annotated[bool, "a fault that is not the model's: no measurement, never a 0"]
+    why: Annotated[str, "what cost most, or what failed"]
+    rules: Annotated[str, "name and hash of the rules, `rendered 1f0c..`"]
+    by: Annotated[By, "who made it"]
+
+
 # --- the record of a deck -------------------------------------------------------------------------
 
 
@@ -450,6 +461,7 @@ class DeckRecord(PromptRow, total=False):
     score: Annotated[
         Score, "deck-score: dimensions, composites, and whether the floor rule applied"
     ]
+    reward: Annotated[Reward, "deck-reward: what the deck is worth to a training loop"]
 
 
 # What stages add to a prompt's row.

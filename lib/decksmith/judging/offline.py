@@ -443,17 +443,12 @@ def articles(pages: Pages) -> Value:
 
 def repeats(pages: Pages) -> Value:
     """Share of the slides that repeat an earlier one: the same picture, or nine in ten words the same with digits and
-    the titles set aside."""
+    the words of the titles set aside."""
     again = 0
     bags: dict[int, Counter[str]] = {}
     for n in pages.whole:
-        titled = Counter(units(pages.titles()[n]))
-        words = []
-        for word in pages.texts[n].split():
-            if (parts := Counter(units(word))) <= titled:
-                titled -= parts
-            else:
-                words.append(word)
+        titled = {*units(pages.titles()[n])}
+        words = [word for word in pages.texts[n].split() if not titled.issuperset(units(word))]
         bag = Counter("".join(c for c in word if not c.isdigit()) for word in words)
         for m, other in bags.items():
             union = (bag | other).total()

@@ -138,6 +138,7 @@ OWN = {
     "own": wording.own,
     "molds": wording.molds,
     "copied": wording.copied,
+    "again": wording.again,
     "answers": _content,
 }
 

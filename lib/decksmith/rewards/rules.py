@@ -68,7 +68,8 @@ COMPONENTS = {
         ("grammar", "articles", "leftovers"),
     ),
     "echo": Component("The deck does not repeat the request.", ("echo",)),
-    "copied": Component("The deck does not repeat the questions of the checklist."),
+    "copied": Component("The deck has few pieces of the request, or of the checklist's questions."),
+    "again": Component("No slide says below its title what another one says there."),
     "repetition": Component(
         "No slide repeats another, or shows an asked heading and nothing else.",
         ("repeats", "hollow"),
@@ -76,7 +77,7 @@ COMPONENTS = {
     "unasked": Component("No code and no formulas where neither was asked for.", ("aside",)),
     "answers": Component("A judge that reads says that the deck answers its request."),
 }
-RAMPED = "length pale taken together phrases sequence own molds copied answers".split()
+RAMPED = "length pale taken together phrases sequence own molds copied again answers".split()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ APART, REACH = (
     3,
     2,
 )  # the second word of a phrase is so many words on, in the request and on a slide
-BODY = 8  # words below a title that are text of their own
+BODY = 4  # words below a slide's title, on average, that are text of their own
 PLACES, ORDERED = 15, 20  # terms with one place, and pairs of them, from which an order is one
 GRAM = 4  # words
 SENTENCES = re.compile(r"(?<=[.!?;:])\s+|\n|[。！？；]")
@@ -123,18 +123,29 @@ def molds(pages: Pages) -> float | None:
 
 
 def copied(pages: Pages) -> float | None:
-    """Share of the words that stand in a question of the checklist, three or more in a row. None without a checklist."""
-    return repeated(pages, [item["ask"] for item in pages.items])
+    """Share of the words that stand in the request, or in a question of the checklist, three or more in a row."""
+    return repeated(pages, [pages.request, *(item["ask"] for item in pages.items)])
+
+
+def again(pages: Pages) -> float | None:
+    """Share of the slides with text below their titles that an earlier slide has too, but for a word and the digits. None
+    without text."""
+    seen: list[list[str]] = []
+    found = 0
+    for text in _bodies(pages):
+        words = sorted("".join(c for c in word if not c.isdigit()) for word in units(text))
+        if len(words) >= BODY:
+            found += words in seen
+            seen.append(words)
+    return found / len(seen) if seen else None
 
 
 def _bodies(pages: Pages) -> list[str]:
-    """The text of each slide below its title; all of it where that is next to nothing. Titles are short, so that words of
-    the request in them cost nothing."""
-    found = []
-    for n, text in pages.texts.items():
-        body = text.replace(pages.titles()[n], " ", 1) if pages.titles()[n] else text
-        found.append(body if length(body) >= BODY else text)
-    return found
+    """The text of each slide below its title; all of it in a deck that says next to nothing there. Words of the request
+    cost nothing in titles."""
+    titles, texts = pages.titles(), pages.texts
+    found = [text.replace(titles[n], " ", 1) if titles[n] else text for n, text in texts.items()]
+    return found if sum(map(length, found)) >= BODY * len(found) else [*texts.values()]
 
 
 def _terms(text: str) -> set[str]:
