@@ -17,16 +17,16 @@ ifndef V
 endif
 
 -include config.mk
-# Who is asked: models by their names in assets/models.toml. `reference` is none: decks that people
-# wrote for the first twelve prompts (data/reference), read from a folder.
-MODEL ?= smol smol-outline $(REFERENCE)
+# Who is asked: models by their names in assets/models.toml. The embedded model and its fine-tune
+# (data/adapter). `reference` is none: decks that people wrote for the first twelve prompts
+# (data/reference), read from a folder.
+MODEL ?= smol smol-sft $(REFERENCE)
 # What they are asked, and by which judge and weights (assets/protocols); the prompts, of which a
 # protocol takes some. PROMPTS=mine.txt: your own, a request a line (docs/prompts.md).
 PROTOCOL ?= offline
 PROMPTS ?= data/prompts.jsonl
 # How many, drawn over all domains; a larger number keeps those of a smaller one. The embedded
-# pair, which writes on your CPU,
-# takes a dozen unless told otherwise.
+# pair, which writes on your CPU, takes a dozen unless told otherwise.
 LIMIT ?= $(if $(filter file,$(origin MODEL)),12)
 FIRST := 1 2 3 4 5 6 7 8 9 10 11 12
 REFERENCE := $(if $(and $(filter offline,$(PROTOCOL)),$(filter data/prompts.jsonl,$(PROMPTS)),$(filter \

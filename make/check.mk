@@ -132,7 +132,7 @@ theme: setup .venv/.dev
 
 ## themes: the test deck of every theme, checked and drawn: results/themes.png
 themes: setup .venv/.dev
-	DECKSMITH_THEMES=all .venv/bin/python3 -m pytest -q tests/render/test_themes.py
+	DECKSMITH_THEMES=all .venv/bin/python3 -m pytest -q tests/render/test_themes.py tests/render/test_pool.py
 
 ## bench-vote: 50 people who vote at once, and again with the server killed
 bench-vote: setup .venv/.dev

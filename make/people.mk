@@ -1,7 +1,7 @@
 # What people look at: a blind vote, a demo.
 
 ##@ People
-# The study's name in results/blindtest. Of the embedded pair, smol hardly ever writes a deck, so
+# The study's name in results/blindtest. The embedded base model hardly ever writes a deck, so
 # its failures are shown too.
 STUDY ?= decks
 BLIND := results/blindtest/$(STUDY)
@@ -26,5 +26,5 @@ vote-demo: .venv/.python
 
 ## demo: decks in the browser by MODEL, two side by side, until Ctrl-C
 demo: .venv/.python assets/renderer/node_modules/.built $(if \
-  $(filter local smol smol-outline,$(MODEL)),.venv/.local assets/engine/node_modules/.done)
+  $(filter local smol smol-sft smol-outline,$(MODEL)),.venv/.local assets/engine/node_modules/.done)
 	exec bin/demo-serve $(patsubst %,--model %,$(filter-out reference,$(MODEL))) --port $(PORT)

@@ -54,3 +54,9 @@ rehearsal-report:
 	$(MAKE) results/reports/rehearsal/index.html MODEL="$(REHEARSE_BASE) smol-tuned" LIMIT=$(REHEARSE) NAME=rehearsal TRAINING=results/sft/rehearsal
 	bin/run-compare --model-only $(patsubst %,results/runs/%/$(UNDER),$(REHEARSE_BASE) smol-tuned)
 	echo "Open the report: file://$(abspath results/reports/rehearsal/index.html)"
+
+# What `smol-sft` answers with is committed, so that `make baseline` needs no training.
+.PHONY: adapter
+## adapter: data/adapter trained again, as the rehearsal does
+adapter: results/sft/rehearsal/adapter/manifest.json
+	cp $(<D)/adapter.gguf $(<D)/manifest.json data/adapter/

@@ -15,7 +15,7 @@ ifeq ($(IMAGES),on)
 run-tools: image-tools image-render
 else
 run-tools: .venv/.python assets/renderer/node_modules/.built
-ifneq ($(filter smol smol-outline,$(MODEL)),)
+ifneq ($(filter smol smol-sft smol-outline,$(MODEL)),)
 run-tools: .venv/.local assets/engine/node_modules/.done
 endif
 endif

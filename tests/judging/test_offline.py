@@ -6,7 +6,7 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.decks import words as deck_words
-from decksmith.judging import offline, rendered, scoring
+from decksmith.judging import languages, offline, rendered, scoring
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
@@ -944,3 +944,8 @@ def test_the_schema_knows_the_measures_that_there_are():
 def test_the_numbers_of_offline_v3_stay_what_they_are(good):
     """A failure here means that scores of old and new runs differ: give the judge a new name, then change these."""
     assert judge(*good)["scores"] == {"content": 4.62, "design": 3.96, "coherence": 5.0}
+
+
+def test_a_request_in_han_alone_is_chinese_and_kana_make_it_japanese():
+    assert languages.likeliest("请为我的课程做一份关于潮汐的演示文稿") == "zh"
+    assert languages.likeliest("潮汐についてのスライドを作ってください") == "ja"

