@@ -335,7 +335,7 @@ def _periods(made: Checked) -> None:
     ends_validated = made.get(made.own("val_at_end")) is True
     metric = made.get("checkpointing.metric_name") or ""
     if val == 0 and not ends_validated and metric.startswith("val:"):
-        message = f"nothing is validated, and checkpoints are ranked by {metric}"
+        message = f"nothing is validated, and checkpoints are chosen by {metric}"
         made.wrong("periods", "checkpointing.metric_name", message)
     if val and save % val:
         message = f"a save every {save} steps and a validation every {val}: a save without its loss"
