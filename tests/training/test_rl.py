@@ -135,7 +135,7 @@ def test_a_prompt_of_an_evaluation_or_of_the_validation_set_is_named_with_its_li
         (
             "grpo.num_generations_per_prompt=1",
             "rollouts",
-            "one sample has nothing to be better than",
+            "one sample has nothing to be compared with",
         ),
         ("grpo.num_prompts_per_step=10", "rollouts", "10 x 8 rollouts are no multiple of"),
         (

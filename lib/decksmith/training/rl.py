@@ -200,7 +200,7 @@ def _batches(made: Checked) -> None:
     )
     nodes, gpus = made.get("cluster.num_nodes"), made.get("cluster.gpus_per_node")
     if not isinstance(samples, int) or samples < 2:
-        said = f"grpo.num_generations_per_prompt is {samples!r}: one sample has nothing to be better than"
+        said = f"grpo.num_generations_per_prompt is {samples!r}: one sample has nothing to be compared with"
         made.wrong("rollouts", "grpo.num_generations_per_prompt", said)
         return
     rollouts = prompts * samples
