@@ -108,7 +108,7 @@ def test_the_embedded_model_writes_a_deck_without_a_key_and_who_comes_second_wai
 if __name__ == "__main__":
     with (
         tempfile.TemporaryDirectory() as place,
-        demo(Path(place) / "demo", "--model", "smol", "--model", "smol-outline") as where,
+        demo(Path(place) / "demo", "--model", "smol", "--model", "smol-sft") as where,
     ):
         trouble = drive("screenshot", where, sys.argv[1])["trouble"]
     ballots.smaller(sys.argv[1])
