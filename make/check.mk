@@ -3,7 +3,7 @@
 ##@ Check
 # Tests run side by side, those of a file in one process. TESTS="tests/core ..": only these.
 # SLOWEST=20: with a table of the files that took longest.
-WORKERS ?= 4
+WORKERS ?= 3
 SLOWEST ?=
 PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
   $(SLOWEST:%=--slowest %)

@@ -22,6 +22,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["DECKSMITH_RENDERS"] = "off"  # a test renders what it looks at
 # On a busy machine a second thread waits more than it works.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The suite starts Python thousands of times: without bytecode each start compiles all it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

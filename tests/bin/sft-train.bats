@@ -15,7 +15,7 @@ load ../helper
 
 @test "a base model that is not there ends it before anything is trained" {
   mkdir run
-  printf 'policy: {model_name: ./no-such-model, train_global_batch_size: 1, train_micro_batch_size: 1}\n' > run/recipe.yaml
+  printf 'policy: {model_name: ./no-such-model, train_global_batch_size: 1, train_micro_batch_size: 1}\nsft: {}\n' > run/recipe.yaml
   HF_HUB_OFFLINE=1 run sft-train --run run
   assert_failure 69
   assert_output --partial 'sft-train: ./no-such-model: no such folder'

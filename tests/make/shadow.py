@@ -20,6 +20,7 @@ def make(folder, prompts, registry):
     for path in (ROOT / "assets").iterdir():
         if path.name != "models.toml":
             (folder / "assets" / path.name).symlink_to(path)
+    (folder / "data/adapter").symlink_to(ROOT / "data/adapter")
     (folder / "assets/models.toml").write_text(registry)
     (folder / "data/prompts.jsonl").write_bytes(
         b"".join(stream.dumps(row) + b"\n" for row in prompts)

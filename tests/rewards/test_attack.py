@@ -33,8 +33,9 @@ def scored(run, work):
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["seeds", "g006-sourdough-jar"])
-def test_no_bad_deck_comes_near_the_good_one_but_what_only_a_reader_can_tell(name, tmp_path):
+def test_no_bad_deck_comes_near_the_good_one_but_what_only_a_reader_can_tell(tmp_path):
+    """For one request; `make reward-attack` asks for all of them."""
+    name = "g006-sourdough-jar"
     (target,) = adversaries.targets([name])
 
     async def work(scorer):
