@@ -45,7 +45,7 @@ def vision_inputs(judging: Record, run: Path, record: Record) -> list[Any]:
     ]
 
 
-def _again(reply: str, problem: str) -> list[Record]:
+def again(reply: str, problem: str) -> list[Record]:
     """What follows a reply of the judge that cannot be used."""
     asked = (
         f"This reply cannot be used: {problem}. Judge the same slides again, and answer with one "
@@ -122,8 +122,7 @@ class Vision:
                 schema=self.schema,
                 seed=seed * tries + attempt,
             )
-            for key, value in reply.usage.items():
-                usage[key] = None if value is None else (usage.get(key) or 0) + value
+            usage = added(usage, reply.usage)
             replies.append(f"{record['id']}/{self.folder}/{attempt + 1}.txt")
             stream.write(self.run / replies[-1], reply.text)
             kept = {"replies": replies, "usage": usage, "rubric": self.rubric}
@@ -136,7 +135,7 @@ class Vision:
                 stream.warn(
                     record["id"], f"reply {attempt + 1} of the judge cannot be used: {problem}"
                 )
-                messages = first + _again(reply.text, problem)
+                messages = first + again(reply.text, problem)
                 continue
             value = self._value(record, said)
             return {**value, "seen": seen, **kept, "by": {"attempts": attempt + 1}}
@@ -178,13 +177,11 @@ class Vision:
         paths = {
             int(Path(path).stem): self.run / path for path in record["render"].get("slides") or []
         }
-        numbers = sorted(paths)
-        if len(numbers) > settings["max_slides"]:
-            step = (len(numbers) - 1) / (settings["max_slides"] - 1)
-            numbers = [numbers[round(i * step)] for i in range(settings["max_slides"])]
+        every = sorted(paths)
+        numbers = [every[place - 1] for place in spread(len(every), settings["max_slides"])]
         width = settings["image_width"]
         while True:
-            shown = {n: _png(record["id"], paths[n], width) for n in numbers}
+            shown = {n: png(record["id"], paths[n], width) for n in numbers}
             size = sum(map(len, shown.values()))
             if size <= settings["max_bytes"] or width < 240:
                 return shown, {
@@ -215,6 +212,23 @@ class Vision:
         return [*content, {"type": "text", "text": "That was the last slide. Judge the deck."}]
 
 
+def spread(count: int, most: int) -> list[int]:
+    """The numbers, from 1, of at most `most` of `count` slides: spread evenly, the first and the last among them."""
+    if count <= most:
+        return list(range(1, count + 1))
+    step = (count - 1) / (most - 1)
+    return [1 + round(place * step) for place in range(most)]
+
+
+def added(total: Record, usage: Record) -> Record:
+    """The usage of several requests together; what one does not say is None."""
+    more = {
+        key: None if value is None else (total.get(key) or 0) + value
+        for key, value in usage.items()
+    }
+    return {**total, **more}
+
+
 def request_of(record: Record) -> str:
     return "\n\n".join(
         m["content"] for m in record.get("messages") or [] if m.get("role") == "user"
@@ -225,7 +239,7 @@ def items(record: Record) -> list[Record]:
     return [{"id": item["id"], "ask": item["ask"]} for item in record.get("checklist") or []]
 
 
-def _png(ident, path, width):
+def png(ident, path, width):
     from PIL import Image
 
     try:
@@ -247,27 +261,7 @@ def usable(text: str, schema: Record, items: list[Record], slides: list[int]) ->
     text: the reply, perhaps fenced or with words around the JSON. items: the checklist. slides: the numbers it was
     shown.
     """
-    from jsonschema import Draft202012Validator
-
-    check = Draft202012Validator(schema)
-    found, errors = [], []
-    for candidate in _objects(text[:LONGEST]):
-        error = next(
-            iter(sorted(check.iter_errors(candidate), key=lambda e: len(e.absolute_path))), None
-        )
-        if error is None and candidate not in found:
-            found.append(candidate)
-        elif error is not None:
-            errors.append((len(candidate), error))
-    if not found and not errors:
-        raise ValueError("it holds no JSON object")
-    if not found:
-        error = max(errors, key=lambda pair: pair[0])[1]
-        where = ".".join(map(str, error.absolute_path)) or "the object"
-        raise ValueError(f"{where}: {error.message[:200]}")
-    if len(found) > 1:
-        raise ValueError("it holds several different answers")
-    said = found[0]
+    said = one_object(text, schema)
     for name in scoring.JUDGED:
         if not said[name]["why"].strip():
             raise ValueError(f"{name}.why is empty")
@@ -292,6 +286,35 @@ def usable(text: str, schema: Record, items: list[Record], slides: list[int]) ->
         if slide not in slides:
             raise ValueError(f"{where} names slide {str(slide)[:20]}, which was not shown")
     return said
+
+
+def one_object(text: str, schema: Record) -> Record:
+    """The one JSON object in a reply that fits the schema; raises ValueError with a sentence for who wrote the reply.
+
+    text: perhaps fenced or with words around the JSON.
+    """
+    from jsonschema import Draft202012Validator
+
+    check = Draft202012Validator(schema)
+    found: list[Record] = []
+    errors = []
+    for candidate in _objects(text[:LONGEST]):
+        error = next(
+            iter(sorted(check.iter_errors(candidate), key=lambda e: len(e.absolute_path))), None
+        )
+        if error is None and candidate not in found:
+            found.append(candidate)
+        elif error is not None:
+            errors.append((len(candidate), error))
+    if not found and not errors:
+        raise ValueError("it holds no JSON object")
+    if not found:
+        error = max(errors, key=lambda pair: pair[0])[1]
+        where = ".".join(map(str, error.absolute_path)) or "the object"
+        raise ValueError(f"{where}: {error.message[:200]}")
+    if len(found) > 1:
+        raise ValueError("it holds several different answers")
+    return found[0]
 
 
 def _objects(text: str) -> list[Any]:
