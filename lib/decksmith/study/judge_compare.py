@@ -421,7 +421,7 @@ def _biases(judges: Sequence[Mapping[str, Any]], share: Shown) -> list[str]:
             rows.append(
                 [
                     one["judge"],
-                    f"the deck {TRAITS[trait]}",
+                    TRAITS[trait],
                     *(share(said[key]) for key in ("judge", "people", "difference")),
                 ]
             )
@@ -444,8 +444,6 @@ def _groups(judges: Sequence[Mapping[str, Any]], kind: str, share: Shown) -> lis
     names = sorted({name for one in judges for name in one["by"].get(kind, {})})
     if not names:
         return []
-    rows = [
-        [one["judge"], *(share(one["by"].get(kind, {}).get(name)) for name in names)]
-        for one in judges
-    ]
-    return [f"**Follows, by {kind}**", "", *text.markdown_table(["Judge", *names], rows, 1), ""]
+    header = [kind.capitalize(), *(one["judge"] for one in judges)]
+    rows = [[name, *(share(one["by"].get(kind, {}).get(name)) for one in judges)] for name in names]
+    return [f"**Follows, by {kind}**", "", *text.markdown_table(header, rows, 1), ""]
