@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from decksmith.benchmarks import metrics
-from decksmith.results import chains, claims, tables
+from decksmith.results import chains, claims, report_origin, tables
 from decksmith.results.runs import load
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -68,6 +68,7 @@ def test_each_step_is_held_against_the_one_before_it_and_the_first_and_benchmark
     assert said == {*compared["headlines"]}
     assert {step["family"] for step in chains.steps(runs, compared)} == {3}
     assert f"**{title}**" in tables.markdown(runs, compared)
+    assert report_origin.command(runs).startswith("bin/run-report --chain --out ")
 
 
 def test_a_later_step_that_lost_is_said_to_be_worse_and_no_benchmarks_are_said_to_be_none(tmp_path):

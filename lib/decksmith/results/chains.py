@@ -14,8 +14,8 @@ NOTE = (
     "method over all pairs of these runs, as in the headline."
 )
 BENCHMARKS = (
-    " General benchmarks: the difference over the same questions; worse: a loss is shown; holds: a loss of more than the "
-    "benchmark's margin is ruled out (bin/bench-compare has the sentences)."
+    " General benchmarks: the difference over the same questions, p corrected over the benchmarks of each two models; worse: a "
+    "loss is shown; holds: a loss of more than the benchmark's margin is ruled out (bin/bench-compare has the sentences)."
 )
 NO_BENCHMARKS = " No two of these models have results of a general benchmark (make regressions)."
 
