@@ -193,7 +193,7 @@ def shown(found):
         ("masked", str(found["masked"]), ""),
         ("memory of all processes, peak", f"{found['memory_peak']:.0f} MiB", ""),
     ]
-    table = [f"{name:34}{value:>12}  {goal}".rstrip() for name, value, goal in rows]
+    table = [f"{name:36}{value:>10}  {goal}".rstrip() for name, value, goal in rows]
     flow = " ".join(f"{each:.0f}" for each in found["memory"])
     return "\n".join([head, *table, f"memory by tenths of the time, MiB: {flow}"])
 
