@@ -5,7 +5,7 @@
 The decks are those of data/gold, or short ones of three slides, which show in less time what many decks do to the memory. Each has a
 word of its own, so that none is in a cache; the prompts are those of data/prompts.jsonl.
 The server is the real one, with a folder of its own; the clients are decksmith.rewards.trainer. Numbers go to
-results/bench-reward.json, the table to stdout; goals stand beside what was measured and nothing fails for them.
+results/bench-reward.json, a markdown page (docs/reward-speed.md) to stdout; goals stand beside what was measured and nothing fails for them.
 """
 
 import json
@@ -165,7 +165,7 @@ def numbers(rows, pid):
 
 
 def shown(found):
-    """The table."""
+    """The page."""
     met = {
         "decks_per_minute": found["decks_per_minute"] >= GOALS["decks_per_minute"],
         "p95": found["p95"] < GOALS["p95"],
@@ -174,8 +174,10 @@ def shown(found):
     yes = {name: "met" if good else "missed" for name, good in met.items()}
     load = " ".join(f"{each:.1f}" for each in found["load"])
     head = (
-        f"{found['decks']} decks of {found['slides_per_deck']:.1f} slides, scale 1, {found['clients']} clients, {found['workers']} workers, "
-        f"{found['cores']} cores, load before {load}\n"
+        "# What a reward costs\n\n"
+        f"Written by `make bench-reward`: {found['decks']} decks of {found['slides_per_deck']:.1f} slides at scale 1, {found['clients']} "
+        f"clients, {found['workers']} workers, {found['cores']} cores. The load of the machine before it was {load}. {found['cores']} cores "
+        f"that do nothing else could do {60 * found['cores'] / found['cpu_seconds_per_deck']:.0f} such decks a minute.\n\n```"
     )
     rows = [
         ("decks a minute", f"{found['decks_per_minute']:.1f}", f"60: {yes['decks_per_minute']}"),
@@ -195,7 +197,7 @@ def shown(found):
     ]
     table = [f"{name:36}{value:>10}  {goal}".rstrip() for name, value, goal in rows]
     flow = " ".join(f"{each:.0f}" for each in found["memory"])
-    return "\n".join([head, *table, f"memory by tenths of the time, MiB: {flow}"])
+    return "\n".join([head, *table, f"memory by tenths of the time, MiB: {flow}", "```"])
 
 
 def main(count=200, workers=2, kind="gold"):
