@@ -124,9 +124,11 @@ bench-render: setup .venv/.dev
 	.venv/bin/python3 tests/bench_render.py > docs/render-speed.md.tmp
 	mv docs/render-speed.md.tmp docs/render-speed.md
 
-## bench-reward: the reward server under 8 clients: DECKS=200 (memory wants 2000)
+## bench-reward: the reward server under 8 clients, DECKS=200: docs/reward-speed.md
 bench-reward: setup .venv/.dev
-	.venv/bin/python3 tests/bench_reward.py $(if $(filter command environment,$(origin DECKS)),$(DECKS))
+	.venv/bin/python3 tests/bench_reward.py $(if $(filter command environment,$(origin DECKS)),$(DECKS)) > docs/reward-speed.md.tmp
+	mv docs/reward-speed.md.tmp docs/reward-speed.md
+	cat docs/reward-speed.md
 
 ## judge-card: known defects in gold decks: what the offline judge notices
 judge-card: run-tools

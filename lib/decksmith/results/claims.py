@@ -122,6 +122,13 @@ def verdict(pair: Record) -> tuple[str, str]:
     return "beats", f"{a} beats {b} by {shown}{on}{_at_worst(pair)}"
 
 
+def direction(entry: Record) -> str:
+    """The verdict of an entry with a difference, as what it says of the first of the two: "better" or "worse" for "beats"."""
+    if entry["verdict"] != "beats":
+        return str(entry["verdict"])
+    return "better" if entry["difference"]["mean"] > 0 else "worse"
+
+
 def _separated(found: Record) -> bool:
     """Whether the interval of a difference is without 0."""
     return not found["lo"] <= 0 <= found["hi"]

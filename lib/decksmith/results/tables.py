@@ -7,7 +7,7 @@ from typing import Any
 from decksmith.core import stream
 from decksmith.core.records import Record
 from decksmith.judging.scoring import JUDGED
-from decksmith.results import checklist, robustness, stats, text
+from decksmith.results import chains, checklist, robustness, stats, text
 from decksmith.results.claims import ranked, settings
 from decksmith.results.pairs import ACCOUNTINGS, is_headline
 from decksmith.results.runs import caption, measures, titles
@@ -129,6 +129,8 @@ def tables(runs: list[Record], compared: Record) -> list[Table]:
     found.append(scores_table(runs))
     if several:
         found.append(paired_table(compared))
+    if several and "chain" in runs[0]:
+        found.append(chains.table(runs, compared))
     if card := robustness.card(runs, compared["ranks"]):
         found += robustness.tables(card)
     note = CHECKED
