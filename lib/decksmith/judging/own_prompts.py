@@ -30,9 +30,7 @@ WORDS = {
 }
 SPELLED = re.compile(rf"\b({'|'.join(WORDS)})[\s-]+slides?\b", re.IGNORECASE)
 # A reference sentence is looked for as it stands: no slide around it is too long or too pale.
-LIMITS = {
-    "checklist": {"words": 120, "per_slide": 1, "unreadable_px": 0, "unreadable_contrast": 0}
-}
+LIMITS = {"checklist": {"words": 120, "per_slide": 1, "unreadable_px": 0, "unreadable_contrast": 0}}
 THEME = re.compile(rf"\b({'|'.join(map(re.escape, THEMES))})\s+theme\b", re.IGNORECASE)
 
 
@@ -135,7 +133,7 @@ def valid(validator: "Draft202012Validator", record: Record) -> None:
             f"{record['id']}: references: {len(sentences)} sentences for {len(items)} items; each item has its own"
         )
     for item, sentence in zip(items, sentences, strict=False):
-        if item.get("match") and item["id"] not in found(items, item, sentence):
+        if item.get("match") and not found([item], item, sentence):
             raise ValueError(
                 f"{record['id']}: references: {item['id']} does not match its own sentence: {sentence}"
             )
