@@ -49,6 +49,6 @@ setup() { load ../helper; }
     'High water twice a day' 'The tide, hour by hour' > rows
   run --separate-stderr prompt-check < rows
   assert_failure 65
-  assert_equal "${#lines[@]}" 0
+  assert_equal "${#lines[@]}" 1
   assert_regex "$stderr" 'stdin:1: u-[0-9a-f]+: references: c1 does not match its own sentence: High water'
 }

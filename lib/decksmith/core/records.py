@@ -105,7 +105,10 @@ class PromptRow(TypedDict):
         str,
         "unique and stable; letters, digits, `.`, `_`, `~`, `-`; names the record's folder in the run",
     ]
-    sets: Annotated[list[str], "the subsets it belongs to: `core` is the stable one, `wide` came later (docs/prompts.md)"]
+    sets: Annotated[
+        list[str],
+        "the subsets it belongs to: `core` is the stable one, `wide` came later (docs/prompts.md)",
+    ]
     messages: Annotated[list[Message], "what the model is asked"]
     asks: Annotated[Asks, "what the request wants, as data"]
     checklist: Annotated[list[ChecklistItem], "what a good answer must show"]
