@@ -167,6 +167,7 @@ def main():
             )
         )
         held = ROOT / "data/prompts.jsonl"
+        prompts = len(held.read_text().splitlines())
         words = sorted(
             {
                 word
@@ -204,13 +205,13 @@ def main():
         table(
             "",
             [
-                ("Python sets, 2,000 rows against 132 prompts", *sets),
+                (f"Python sets, 2,000 rows against {prompts} prompts", *sets),
                 (
                     "chat-overlap, the same and the rows against each other",
                     *cost(overlap, stdin=some),
                 ),
                 (
-                    "chat-overlap, 20,000 rows against 132 prompts and each other",
+                    f"chat-overlap, 20,000 rows against {prompts} prompts and each other",
                     *cost(overlap, repeats=1, stdin=many),
                 ),
             ],

@@ -83,7 +83,7 @@ def constants(path):
 
 
 def asked(key):
-    return len({row["asks"][key] for row in prompts()})
+    return len({row["asks"].get(key) for row in prompts()} - {None})
 
 
 def cell(page, header, row, column):

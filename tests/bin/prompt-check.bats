@@ -13,10 +13,10 @@ setup() { load ../helper; }
   assert_output --partial 'prompt-check: 2 prompts; 2 lack a checklist'
 }
 
-@test "the rows of data/prompts.jsonl pass unchanged and in silence" {
+@test "the rows of data/prompts.jsonl pass unchanged, and only wide ones lack something" {
   run --separate-stderr prompt-check < "$ROOT/data/prompts.jsonl"
   assert_success
-  assert_equal "$stderr" ''
+  refute_regex "$stderr" 'checklist|references|measured'
   printf '%s\n' "${lines[@]}" | jq -cS . > passed.jsonl
   jq -cS . "$ROOT/data/prompts.jsonl" | diff - passed.jsonl
 }
@@ -42,4 +42,13 @@ setup() { load ../helper; }
   run prompt-check < /dev/null
   assert_failure 65
   assert_output 'prompt-check: stdin: no request in it'
+}
+
+@test "a reference sentence that its item does not find is refused" {
+  printf '{"request":"A deck on tides","checklist":[{"id":"c1","ask":"A table of tides","match":["@table","tide"]}],"references":["%s"]}\n' \
+    'High water twice a day' 'The tide, hour by hour' > rows
+  run --separate-stderr prompt-check < rows
+  assert_failure 65
+  assert_equal "${#lines[@]}" 1
+  assert_regex "$stderr" 'stdin:1: u-[0-9a-f]+: references: c1 does not match its own sentence: High water'
 }

@@ -105,10 +105,18 @@ class PromptRow(TypedDict):
         str,
         "unique and stable; letters, digits, `.`, `_`, `~`, `-`; names the record's folder in the run",
     ]
-    sets: Annotated[list[str], "the subsets it belongs to (`core` is the stable one)"]
+    sets: Annotated[
+        list[str],
+        "the subsets it belongs to: `core` is the stable one, `wide` came later (docs/prompts.md)",
+    ]
     messages: Annotated[list[Message], "what the model is asked"]
     asks: Annotated[Asks, "what the request wants, as data"]
     checklist: Annotated[list[ChecklistItem], "what a good answer must show"]
+    references: Annotated[
+        NotRequired[list[str]],
+        "for each item of the checklist, in its order, a sentence as it could stand in a deck that "
+        "satisfies it; no model and no judge sees it, and a run's identity does not hold it",
+    ]
 
 
 # --- gen ------------------------------------------------------------------------------------------

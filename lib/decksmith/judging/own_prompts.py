@@ -12,7 +12,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.decks import prompts
 from decksmith.decks.parser import THEMES
-from decksmith.judging import languages, offline
+from decksmith.judging import languages, offline, rendered
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -29,6 +29,8 @@ WORDS = {
     )
 }
 SPELLED = re.compile(rf"\b({'|'.join(WORDS)})[\s-]+slides?\b", re.IGNORECASE)
+# A reference sentence is looked for as it stands: no slide around it is too long or too pale.
+LIMITS = {"checklist": {"words": 120, "per_slide": 1, "unreadable_px": 0, "unreadable_contrast": 0}}
 THEME = re.compile(rf"\b({'|'.join(map(re.escape, THEMES))})\s+theme\b", re.IGNORECASE)
 
 
@@ -120,10 +122,37 @@ def check(protocol: Protocol) -> int:
 
 
 def valid(validator: "Draft202012Validator", record: Record) -> None:
-    """Raises ValueError with the place and the reason of the first thing that is not of the schema."""
+    """Raises ValueError with the place and the reason of the first thing that is not of the schema, or of the first
+    reference sentence that its own item of the checklist does not find."""
     for error in validator.iter_errors(record):
         place = ".".join(map(str, error.absolute_path)) or "row"
         raise ValueError(f"{record['id']}: {place}: {error.message[:200]}")
+    items, sentences = record["checklist"], record.get("references", [])
+    if sentences and len(sentences) != len(items):
+        raise ValueError(
+            f"{record['id']}: references: {len(sentences)} sentences for {len(items)} items; each item has its own"
+        )
+    for item, sentence in zip(items, sentences, strict=False):
+        if item.get("match") and not found([item], item, sentence):
+            raise ValueError(
+                f"{record['id']}: references: {item['id']} does not match its own sentence: {sentence}"
+            )
+
+
+def found(items: list[Record], item: Record, sentence: str) -> list[str]:
+    """The ids of the checklist's `items` that the offline judge finds on one slide with the `sentence` and every element
+    (`@table` ...) that `item` names. Bounded by no `per_slide`: each item is looked for on its own."""
+    options = [option for entry in item.get("match", []) for option in entry.split("|")]
+    page: Record = {"slide": 1, "text": sentence}
+    for option in options:
+        page |= rendered.SHOWN.get(option.removeprefix("@"), {}) if option.startswith("@") else {}
+    render = {"xray": [page]}
+    ids = []
+    for other in items:
+        record = {"render": render, "checklist": [other]}
+        if rendered.Pages(record, "", LIMITS).answers[0]["yes"]:
+            ids.append(other["id"])
+    return ids
 
 
 def _say(record: Record, protocol: Protocol) -> list[str]:

@@ -178,6 +178,15 @@ _COUNTED = {
     "katex": "formulas",
     "table": "table_cells",
 }
+# The X-ray of a slide that shows an element.
+SHOWN: dict[str, Record] = {
+    **{name: {key: 1} for name, key in _COUNTED.items()},
+    "image": {"images": 1},
+    "quote": {"quotes": 1},
+    "two-cols": {"columns": 2},
+    "cover": {"layout": "cover"},
+    "end": {"layout": "end"},
+}
 
 
 def shows(page: Record, element: str) -> bool:
