@@ -17,7 +17,7 @@ from decksmith.results import layout
             "make baseline MODEL=smol PROTOCOL=offline PROMPTS=mine.jsonl",
         ),
         ("results/runs/smol", "smol", "make baseline MODEL=smol"),
-        ("elsewhere/runs/first", "first", "make baseline MODEL=first"),
+        ("elsewhere/runs/first", "first", "make baseline MODEL=NAME"),
     ],
 )
 def test_a_run_is_called_by_its_model_and_made_by_its_protocol(tmp_path, folder, name, command):

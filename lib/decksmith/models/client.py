@@ -338,6 +338,7 @@ class Client:
                     )
                 find: Callable[[], list[str]] | None = url.split if " " in url else None
                 if url == "engine:":
+                    self._embedded_answers()
                     self.lease = await asyncio.to_thread(embedded.lease, model=self.model.slug)
                     url = self.lease.base_url
                 elif url == "serve:":
@@ -351,6 +352,15 @@ class Client:
                         raise
                 self.pool = pool
             return self.pool
+
+    def _embedded_answers(self) -> None:
+        """Raise cli.BadConfig where LLAMA_SERVER would answer in the embedded model's name."""
+        entry, server = self.model, os.environ.get("LLAMA_SERVER")
+        if server and entry.name != "local" and entry.slug in embedded.MODELS:
+            raise cli.BadConfig(
+                f"{entry.name} is the embedded model, and LLAMA_SERVER={server} would answer in its name; "
+                "unset it, or ask that server: MODEL=local"
+            )
 
     async def _once(self, body: Record, seconds: float, ear: Ear | None = None) -> Any:
         """One request within `seconds`, whatever the endpoint does meanwhile: the parsed JSON, or Trouble."""

@@ -23,9 +23,11 @@ def run_name(folder: Path) -> str:
 
 
 def make_command(folder: Path) -> str:
-    """The make command that makes this run, or makes it again."""
+    """The make command that makes this run, or makes it again; of a folder that is in no results/runs, with a place for
+    the model's name."""
     model, under = _place(folder)
-    command = f"make baseline MODEL={model}"
+    ours = under or folder.resolve().parent.parts[-2:] == ("results", "runs")
+    command = f"make baseline MODEL={model if ours else 'NAME'}"
     if not under:
         return command
     protocol, _, prompts = under.partition("@")
