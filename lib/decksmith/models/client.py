@@ -87,7 +87,8 @@ class Client:
             masking.add(self.key, model.key_env)
         if budget is not None and not (model.price or model.reports_cost):
             raise cli.BadConfig(
-                f"--budget needs a price, and [{model.name}] in {registry.REGISTRY} has neither `price` nor `reports_cost`"
+                f"a budget needs a price, and [{model.name}] in assets/models.toml or data/models has neither `price` nor "
+                "`reports_cost`; add price = { prompt = 1.25, completion = 10 }: USD for a million tokens"
             )
 
     @classmethod
