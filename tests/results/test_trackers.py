@@ -109,5 +109,4 @@ def test_wandb_reads_the_run_back(run, tmp_path, monkeypatch):
     rows = trackers.rows(run)
     assert [row[0] for row in table["data"]] == [row["id"] for row in rows]
     drawn = sum(trackers.sheet(run, record) is not None for record in run["records"])
-    assert sum(row[-1] is not None for row in table["data"]) == drawn
-    assert len(list(folder.glob("files/media/images/**/*.png"))) == drawn
+    assert drawn and len(list(folder.glob("files/media/images/*.png"))) == drawn

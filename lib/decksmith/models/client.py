@@ -88,7 +88,7 @@ class Client:
         if budget is not None and not (model.price or model.reports_cost):
             raise cli.BadConfig(
                 f"a budget needs a price, and [{model.name}] in assets/models.toml or data/models has neither `price` nor "
-                "`reports_cost`; add price = { prompt = 1.25, completion = 10 }: USD for a million tokens"
+                "`reports_cost`; add price = { prompt = 1, completion = 4 }: USD for a million tokens"
             )
 
     @classmethod

@@ -191,12 +191,11 @@ def _wandb(wandb: Any, out: Path, run: Record) -> str:
         settings=settings,
     )
     lines = rows(run)
-    table = wandb.Table(columns=[*lines[0], "deck"])
-    for record, line in zip(run["records"], lines, strict=True):
-        picture = sheet(run, record)
-        table.add_data(*line.values(), wandb.Image(picture) if picture else None)
+    table = wandb.Table(columns=list(lines[0]), data=[list(line.values()) for line in lines])
+    sheets = ((record["id"], sheet(run, record)) for record in run["records"])
+    pictures = [wandb.Image(picture, caption=name) for name, picture in sheets if picture]
     started.summary.update(figures(run))
-    started.log({"decks": table})
+    started.log({"decks": table, "slides": pictures})
     place = Path(started.dir).parent if started.offline else started.url
     started.finish()
     return str(place)
