@@ -369,7 +369,7 @@
     return h("details", { id: "interactive" }, h("summary", null, "Open it with its click steps"),
       h("p.soft", null, "The pictures show each slide after its last click. This builds the deck as a site and serves it; then open ",
         h("code", null, `http://127.0.0.1:8000/${deck.id}/build/`)),
-      h("pre.command", { tabindex: 0 }, `jq -c 'select(.id == "${deck.id}")' ${folder}/scores.jsonl | bin/deck-build --run ${folder} > /dev/null\npython3 -m http.server --bind 127.0.0.1 --directory ${folder} 8000`));
+      h("pre.command", { tabindex: 0 }, `grep -F '{"id":"${deck.id}",' ${folder}/scores.jsonl | bin/deck-build --run ${folder} > /dev/null\npython3 -m http.server --bind 127.0.0.1 --directory ${folder} 8000`));
   }
 
   /** What was said of a slide: by the judge, the checklist, the measures whose worst slide it is, the renderer. */
