@@ -54,12 +54,17 @@ def test_a_package_that_is_missing_is_said_with_the_command(run, tmp_path, monke
 
 
 @pytest.mark.slow
-def test_mlflow_reads_the_run_back_and_a_second_export_adds_none(run, tmp_path, monkeypatch):
+def test_mlflow_reads_the_run_back_and_what_is_there_is_not_written_again(
+    run, tmp_path, monkeypatch
+):
     mlflow = pytest.importorskip("mlflow", reason=f"mlflow {HOW}")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    ids = [next(trackers.export("mlflow", tmp_path, [run])) for _ in range(2)]
-    assert ids[0] == ids[1]
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    place = client.create_experiment("decksmith", (tmp_path / "artifacts").as_uri())
+    killed = client.create_run(place, tags={trackers.MARK: trackers.identity(run)})
+    ids = [next(trackers.export("mlflow", tmp_path, [run])) for _ in range(2)]
+    assert ids[0] == ids[1] != killed.info.run_id
+    assert [one.info.run_id for one in client.search_runs([place])] == ids[:1]
     kept = client.get_run(ids[0])
     assert kept.data.params == {name: str(value) for name, value in trackers.params(run).items()}
     assert kept.data.metrics == pytest.approx(trackers.figures(run))

@@ -186,7 +186,13 @@ def models(report: Report, names: Iterable[str]) -> None:
         with tempfile.TemporaryFile("w+") as source:
             source.write(ask)
             source.seek(0)
-            command = [ROOT / "bin/chat-generate", "--model", name, "--max-tokens", "16"]
+            command: list[str | Path] = [
+                ROOT / "bin/chat-generate",
+                "--model",
+                name,
+                "--max-tokens",
+                "16",
+            ]
             status, said = run([*command, "--retries", "1"], stdin=source, whole=True)
         why = _why(status, said)
         start = "start its server, or mend its entry in the registry (docs/models.md)"

@@ -89,6 +89,8 @@ def _overall(summary: Record) -> str:
 def _cost(summary: Record) -> str:
     costs = [summary.get("cost"), summary.get("judge_cost")]
     known = [cost for cost in costs if cost is not None]
+    if 0 < sum(known) < 0.005:
+        return "<0.01"  # 0.00 is what costs nothing
     return f"{sum(known):.2f}" if known else "-"
 
 

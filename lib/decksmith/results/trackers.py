@@ -139,7 +139,7 @@ def sheet(run: Record, record: Record) -> "Image | None":
     return made
 
 
-def _identity(run: Record) -> str:
+def identity(run: Record) -> str:
     """The same for the same finished run, wherever it lies."""
     return stream.fingerprint([run["name"], run["protocol"], rows(run)])
 
@@ -157,13 +157,13 @@ def _mlflow(mlflow: Any, out: Path, run: Record) -> str:
     if own and mlflow.get_experiment_by_name("decksmith") is None:
         mlflow.create_experiment("decksmith", artifact_location=(out / "artifacts").as_uri())
     mlflow.set_experiment("decksmith")
-    identity = _identity(run)
-    wanted = f"tags.`{MARK}` = '{identity}'"
+    mark = identity(run)
+    wanted = f"tags.`{MARK}` = '{mark}'"
     for old in mlflow.search_runs(filter_string=wanted, output_format="list"):
         if old.info.status == "FINISHED":
             return str(old.info.run_id)
         mlflow.delete_run(old.info.run_id)
-    with mlflow.start_run(run_name=run["label"], tags={MARK: identity}) as started:
+    with mlflow.start_run(run_name=run["label"], tags={MARK: mark}) as started:
         mlflow.log_params(params(run))
         mlflow.log_metrics(figures(run))
         lines = rows(run)
@@ -183,7 +183,7 @@ def _wandb(wandb: Any, out: Path, run: Record) -> str:
     settings = wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True)
     started = wandb.init(
         project=os.environ.get("WANDB_PROJECT") or "decksmith",
-        id=_identity(run)[:16],
+        id=identity(run)[:16],
         resume="allow",
         name=run["label"],
         config={**params(run), "protocol_json": run["protocol"]},
