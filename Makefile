@@ -65,7 +65,8 @@ CODE := $(shell find lib/decksmith -name "*.py") $(wildcard assets/renderer/*.mj
 # The registry's names: its table, the models that the embedded engine runs, and this checkout's own entries.
 NAMES = $(shell sed -n 's/^\["*\([^]."]*[^]"]*\)"*\].*/\1/p' $1 2> /dev/null)
 GGUF := $(call NAMES,assets/gguf.toml)
-KNOWN := $(call NAMES,assets/models.toml) $(GGUF) $(call NAMES,$(wildcard $(or $(DECKSMITH_MODELS),data/models)/*.toml) /dev/null)
+REGISTRY := assets/models.toml $(wildcard $(or $(DECKSMITH_MODELS),data/models)/*.toml)
+KNOWN := $(call NAMES,$(REGISTRY)) $(GGUF)
 # A run is redone for another LIMIT, a report for other models: they stand in the name of an empty
 # file in its folder.
 space := $(subst ,, )
@@ -148,6 +149,10 @@ named:
 	protocols=$$(cd assets/protocols; ls *.toml | sed 's/\.toml$$//' | tr '\n' ' ')
 	for name in $(MODEL); do
 	  [[ " $$models" == *" $$name "* ]] || { echo "There is no model $$name in assets/models.toml or assets/gguf.toml. Type MODEL=NAME with one of: $$models" >&2; exit 78; }
+	  # Before a first set-up, which takes minutes; later the runs that have all their replies need no key.
+	  key=$$(awk -v name="$$name" '/^\[/ {head = $$1; gsub(/[]["]/, "", head)} head == name && $$1 == "key_env" {gsub(/"/, "", $$3); print $$3}' $(REGISTRY))
+	  [ -e .venv/.python ] || [ -z "$$key" ] || [ -n "$${!key:-}" ] || grep -qs "^$$key=" .env ||
+	    { echo "$$name needs a key: set $$key in the environment or in .env" >&2; exit 78; }
 	done
 	[[ " $$protocols" == *" $(PROTOCOL) "* ]] || { echo "There is no protocol $(PROTOCOL) in assets/protocols. Type PROTOCOL=NAME with one of: $$protocols" >&2; exit 78; }
 

@@ -207,6 +207,7 @@ bench-looks: .venv/.dev
 ## screenshots: the pictures of docs/ and README's words: report, vote, demo
 screenshots: setup .venv/.dev .venv/.local assets/engine/node_modules/.done tests/node_modules/.done $(REPORT)/index.html
 	.venv/bin/node tests/web/drive.mjs screenshot $(REPORT) docs/report.png
+	.venv/bin/python3 tests/web/reference.py results/runs/reference/$(UNDER) docs/reference.png
 	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_vote.py docs/vote.png
 	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_demo_page.py docs/demo.png
 

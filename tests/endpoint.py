@@ -166,6 +166,7 @@ async def streamed(request, body, reply, fault):
     await response.prepare(request)
 
     head = {name: reply[name] for name in ("id", "model", "created", "system_fingerprint")}
+    head["object"] = "chat.completion.chunk"
 
     async def send(value):
         await response.write(
@@ -197,15 +198,10 @@ async def streamed(request, body, reply, fault):
                 )
             at += 1
             await asyncio.sleep(pace)
-        await send(
-            {
-                "choices": [
-                    {"index": 0, "delta": {}, "finish_reason": reply["choices"][0]["finish_reason"]}
-                ]
-            }
-        )
+        last = {"index": 0, "delta": {}, "finish_reason": reply["choices"][0]["finish_reason"]}
+        await send({**head, "choices": [last]})
         if (body.get("stream_options") or {}).get("include_usage"):
-            await send({"choices": [], "usage": usage})
+            await send({**head, "choices": [], "usage": usage})
         await send(b"[DONE]")
     except (ConnectionError, asyncio.CancelledError):
         total["left"] += 1

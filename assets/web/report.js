@@ -310,6 +310,7 @@
     detail.replaceChildren(
       h("div.head", null, mode === "one" ? who(deck) : h("p.who", null, h("span", null, modes[mode][0]), h("code", null, deck.prompt)), h("span.grow"),
         h("span.place", null, at < 0 ? "" : `${at + 1} of ${shown.length}`),
+        deck.slides.length > 0 && h("button", { type: "button", id: "play", onclick: play, title: "All slides, full screen, from the first (p)" }, "Play"),
         h("button", { type: "button", onclick: () => move(-1), title: "Previous deck (k)" }, "Previous"), h("button", { type: "button", onclick: () => move(1), title: "Next deck (j)" }, "Next"),
         many && h("span.modes", null, ...Object.entries(modes).map(([name, [label, letter]]) =>
           h("button", { type: "button", id: name, onclick: () => look(name), title: letter ? `${label} (${letter})` : label, "aria-pressed": String(name === mode) }, label))),
@@ -359,7 +360,16 @@
     }
     return h("div.stage", null, h("div.picture", null, h("button", { type: "button", title: "The slide alone (f)", "aria-label": "The slide alone", onclick: () => look("show") }, h("img", { id: "picture", alt: "" }))),
       h("div.seen", { id: "seen" }), h("ul.remarks", { id: "remarks" }),
-      h("div.film", { id: "film" }, ...deck.slides.map((one, index) => shot(deck, one, "thumb", () => turn(index)))), faultLine(deck));
+      h("div.film", { id: "film" }, ...deck.slides.map((one, index) => shot(deck, one, "thumb", () => turn(index)))), faultLine(deck), interactive());
+  }
+
+  /** How to open the deck itself: a page from disk cannot, since a built site needs a server. */
+  function interactive() {
+    const { folder } = deck.model;
+    return h("details", { id: "interactive" }, h("summary", null, "Open it with its click steps"),
+      h("p.soft", null, "The pictures show each slide after its last click. This builds the deck as a site and serves it; then open ",
+        h("code", null, `http://127.0.0.1:8000/${deck.id}/build/`)),
+      h("pre.command", { tabindex: 0 }, `grep -F '{"id":"${deck.id}",' ${folder}/scores.jsonl | bin/deck-build --run ${folder} > /dev/null\npython3 -m http.server --bind 127.0.0.1 --directory ${folder} 8000`));
   }
 
   /** What was said of a slide: by the judge, the checklist, the measures whose worst slide it is, the renderer. */
@@ -422,7 +432,18 @@
     large.tabIndex = -1;
     large.focus(); // and no button of it, so that Space goes on
   }
-  large.addEventListener("close", () => { if (view === "show") { view = "one"; address(); } });
+  /** The deck from its first slide, on the whole screen where the browser allows that. */
+  function play() {
+    if (!deck.slides.length) return;
+    slide = 0;
+    look("show");
+    $("screen").requestFullscreen?.().catch(() => {});
+  }
+  document.addEventListener("fullscreenchange", () => { if (!document.fullscreenElement) large.close(); }); // Escape ends both
+  large.addEventListener("close", () => {
+    if (document.fullscreenElement) document.exitFullscreen();
+    if (view === "show") { view = "one"; address(); }
+  });
   $("large-before").addEventListener("click", () => turn(slide - 1));
   $("large-next").addEventListener("click", () => turn(slide + 1));
   $("large-close").addEventListener("click", () => large.close());
@@ -504,8 +525,7 @@
   function replyFacts() {
     const usage = deck.usage;
     return [["finish", deck.truncated ? `length: cut off ${deck.cut_by === "server" ? "by the server, before max_tokens" : "at the token limit"}` : deck.finish || "none"], ["tokens", usage.completion_tokens === undefined ? "unknown" : `${usage.prompt_tokens ?? 0} in, ${usage.completion_tokens} out${usage.reasoning_tokens ? ` (${usage.reasoning_tokens} reasoning)` : ""}`],
-      usage.cost !== undefined && ["cost", `$${Number(usage.cost).toFixed(4)}`], deck.took && ["time", `${Number(deck.took).toFixed(1)} s`],
-      deck.slides.length > 0 && ["open it with clicks", h("code", null, `jq -c 'select(.id == "${deck.id}")' ${deck.model.folder}/scores.jsonl | bin/deck-build --run ${deck.model.folder} > /dev/null; python3 -m http.server -b 127.0.0.1 -d ${deck.model.folder}`)]].filter(Boolean);
+      usage.cost !== undefined && ["cost", `$${Number(usage.cost).toFixed(4)}`], deck.took && ["time", `${Number(deck.took).toFixed(1)} s`]].filter(Boolean);
   }
 
   function pictures() {
@@ -593,7 +613,7 @@
     const actions = large.open
       ? { ...turns, PageDown: turns.ArrowRight, PageUp: turns.ArrowLeft, f: () => large.close(), ...(!onButton && { " ": turns.ArrowRight }) }
       : detail.open
-        ? { ...turns, j: () => move(1), k: () => move(-1), f: () => deck.slides.length && look("show"), c: () => several && toggle("beside"), d: () => several && toggle("diff"), "?": () => $("help").showModal() }
+        ? { ...turns, j: () => move(1), k: () => move(-1), f: () => deck.slides.length && look("show"), p: play, c: () => several && toggle("beside"), d: () => several && toggle("diff"), "?": () => $("help").showModal() }
         : { j: () => step(1), k: () => step(-1), "/": () => $("search").focus(), "?": () => $("help").showModal(),
             c: () => current && siblings.get(current.prompt).length > 1 && open(current, 0, "beside"), d: () => current && siblings.get(current.prompt).length > 1 && open(current, 0, "diff"),
             ...(listed && !onButton && { ArrowDown: () => step(1), ArrowUp: () => step(-1), ArrowRight: () => slideFilm(1), ArrowLeft: () => slideFilm(-1), Enter: () => open(current) }) };

@@ -303,7 +303,10 @@ def test_a_revision_that_can_move_and_a_judge_that_is_not_named_are_refused(monk
     (tmp_path / "assets/benchmarks").mkdir(parents=True)
     monkeypatch.setattr(cli, "ROOT", tmp_path)
     whole = 'title = "T"\nsource = { hub = "a/b", split = "test", revision = "%s" }\nrow = "."\ngrader = "%s"\nlicence = "MIT"\n'
+    made = 'title = "T"\nsource = { %s }\nlicence = "MIT"\ngrader = "math"\n'
     for name, text, said in (
+        ("misspelt", made % 'generated = "quizz", rows = 2, seed = 1', "'quizz' is none of arith"),
+        ("unseeded", made % 'generated = "briefs", rows = 2', "a generated one rows and seed"),
         ("moving", whole % ("main", "math"), "revision 'main' can move"),
         ("judged", whole % ("a" * 40, "rubric"), "needs judge"),
         (

@@ -49,7 +49,7 @@ END
 
 @test "a run that is not there is named with the command that makes it, and the help shows a pipe" {
   run -69 pair-build none
-  assert_output 'pair-build: there is no run none; `make baseline MODEL=none` makes it'
+  assert_output 'pair-build: there is no run none; `make baseline MODEL=NAME` makes it'
   run -2 pair-build
   run pair-build --help
   assert_line --partial 'pair-build --study results/blindtest/decks results/runs/base/offline results/runs/tuned/offline | jq .pairs'

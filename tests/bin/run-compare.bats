@@ -13,7 +13,7 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_failure 65
   assert_line --index 0 --regexp '^Judge: offline-v1 \(offline measures, no vision model looked at these pictures\)\. Protocol [0-9a-f]{12}\.$'
   assert_line --regexp '^- SmolLM2 135M and .*: inconclusive on 10 of 12 prompts, Verifiable part \(offline\), floor \(.*, but .*the decks without a score could make it \['
-  assert_line --partial 'run-compare: nothing can be said: SmolLM2 135M: 2 of 12 decks have no score (judge faults 1, infra faults 1; at most 1 % may); `make baseline MODEL=smol`'
+  assert_line --partial 'run-compare: nothing can be said: SmolLM2 135M: 2 of 12 decks have no score (judge faults 1, infra faults 1; at most 1 % may); `make baseline MODEL=NAME`'
 }
 
 @test "with --page a terminal gets what fits, and the file all of it" {
@@ -76,7 +76,7 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_failure 65
   assert_output "run-compare: less contradicts itself:
   scores.jsonl: lacks 3 of the 12 prompts in prompts.jsonl: p003, p004, p005
-  to derive all of it again from what was paid for: rm less/scores.jsonl && make baseline MODEL=less"
+  to derive all of it again from what was paid for: rm less/scores.jsonl && make baseline MODEL=NAME"
   for n in 1 2 3 4 5 6 7 8 9; do
     echo '{"model":"x","id":"p'$n'","scores":{"design":5},"rendered":true}'
     [ $n -lt 3 ] || echo '{"model":"y","id":"p'$n'","scores":{"design":1},"rendered":true}'

@@ -23,7 +23,7 @@ setup_file() {
 @test "another format is refused with those that there are" {
   run run-export --format csv --out logs "$RUNS/smol"
   assert_failure 2
-  assert_output --partial "'csv' is not 'inspect'"
+  assert_output --partial "'csv' is not one of 'inspect', 'mlflow', 'wandb'"
 }
 
 @test "help is the script's own header" {

@@ -4,7 +4,7 @@ load ../helper
   mkdir r
   run run-pack --out caps r
   assert_failure 69
-  assert_output 'run-pack: r/scores.jsonl: No such file or directory; `make baseline MODEL=r` makes it'
+  assert_output 'run-pack: r/scores.jsonl: No such file or directory; `make baseline MODEL=NAME` makes it'
   assert [ ! -e caps ]
 }
 

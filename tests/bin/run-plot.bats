@@ -26,7 +26,7 @@ plots/deltas.svg'
   rm half/summary.json
   run run-plot --out plots half
   assert_failure 69
-  assert_output 'run-plot: half has no summary.json; `make baseline MODEL=half` makes it'
+  assert_output 'run-plot: half has no summary.json; `make baseline MODEL=NAME` makes it'
 }
 
 @test "help is the script's own header" {

@@ -27,7 +27,7 @@ setup_file() {
   rm half/protocol.json
   run run-report --out report half
   assert_failure 69
-  assert_output 'run-report: half has no protocol.json; `make baseline MODEL=half` makes it'
+  assert_output 'run-report: half has no protocol.json; `make baseline MODEL=NAME` makes it'
 }
 
 @test "help is the script's own header" {

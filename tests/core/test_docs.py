@@ -1,12 +1,13 @@
 """What the pages say of the scripts, and every figure in them, is what the code says."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from decksmith.core import records
+from decksmith.core import cli, records
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -185,6 +186,21 @@ def test_the_manifest_is_as_the_tool_writes_it():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_the_first_pages_have_sentences_of_at_most_25_words(page):
+    text = re.sub(r"```.*?```", "", (cli.ROOT / page).read_text(), flags=re.DOTALL)
+    text = re.sub(r"`[^`]*`", "x", re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text))
+    blocks = re.split(r"\n\s*\n|\n(?=[*#-] )", text)
+    prose = [" ".join(block.split()) for block in blocks if not block.lstrip().startswith("|")]
+    sentences = [one for block in prose for one in re.split(r"(?<=[.!?]) ", block)]
+    assert len(sentences) > 20
+    assert [one for one in sentences if len(re.findall(r"\S*\w\S*", one)) > 25] == []
+
+
+def test_the_readme_fits_two_screens():
+    assert len((cli.ROOT / "README.md").read_text().splitlines()) <= 100
+
+
 def test_every_script_has_a_bats_file_and_its_own_help():
     for path in sorted((ROOT / "bin").glob("*-*")):
         assert (ROOT / "tests/bin" / f"{path.name}.bats").exists(), path.name

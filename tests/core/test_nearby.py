@@ -1,5 +1,6 @@
 """Model servers that run here: found, listed, entered into the registry, asked. tests/endpoint.py stands in for Ollama."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -8,7 +9,7 @@ import urllib.request
 
 import pytest
 from decksmith.core import cli, doctor, nearby
-from decksmith.models import registry
+from decksmith.models import client, registry
 
 
 @pytest.fixture
@@ -100,3 +101,22 @@ def test_a_model_that_ollama_lacks_and_an_ollama_that_is_not_there_are_named(oll
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
     with pytest.raises(cli.Missing, match="no Ollama answers at http://127.0.0.1:9; start it"):
         registry.add_ollama("qwen3:4b")
+
+
+def test_the_doctor_says_why_a_model_does_not_answer():
+    said = '{"id":"x","gen":{"error":{"message":"http://127.0.0.1:9/v1: Cannot connect"}}}\nchat-generate: 1 fault'
+    assert doctor._why(75, said) == "http://127.0.0.1:9/v1: Cannot connect"
+    assert doctor._why(0, said) == "http://127.0.0.1:9/v1: Cannot connect"  # a model's own fault
+    assert doctor._why(78, "first\nchat-generate: m needs a key") == "chat-generate: m needs a key"
+    assert doctor._why(0, '{"id":"x","gen":{"text":"yes"}}') is None
+
+
+def test_no_other_server_answers_in_the_name_of_the_embedded_model(monkeypatch):
+    monkeypatch.setenv("LLAMA_SERVER", "http://127.0.0.1:9")
+    hello = [{"role": "user", "content": "Hello"}]
+    with pytest.raises(
+        cli.BadConfig, match="would answer in its name; unset it, or .* MODEL=local"
+    ):
+        asyncio.run(client.Client(registry.model("smol")).ask(hello, {}))
+    with pytest.raises(cli.Missing, match="LLAMA_SERVER http://127.0.0.1:9 cannot be reached"):
+        asyncio.run(client.Client(registry.model("local")).ask(hello, {}))

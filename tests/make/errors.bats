@@ -45,3 +45,14 @@ make_says() { run env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS make "$@" 2>&1; }
   assert_success
   assert_output ""
 }
+
+@test "before a first set-up a key that is not set is said, and nothing is fetched" {
+  export OPENROUTER_API_KEY=
+  make_says baseline MODEL=gpt-5.4
+  assert_failure 2
+  assert_line --index 0 'gpt-5.4 needs a key: set OPENROUTER_API_KEY in the environment or in .env'
+  [ ! -e results ] && [ ! -e .venv ]
+  echo 'OPENROUTER_API_KEY=k' > .env
+  make_says -s named MODEL=gpt-5.4
+  assert_success
+}

@@ -77,6 +77,8 @@ def test_every_entry_of_the_registry_is_complete():
     ("text", "words"),
     [
         ("[m]\nslug = 'x'\n", "[m] lacks 'base_url'"),
+        ("[m]\nslug = 'x'\nbase_url = ' '\n", "[m] lacks 'base_url', a text that is not empty"),
+        ("[m]\nslug = 3\nbase_url = 'u'\n", "[m] lacks 'slug', a text"),
         (
             "[m]\nslug = 'x'\nbase_url = 'u'\ntemprature = 1\n",
             "[m] has an unknown key 'temprature'",

@@ -175,7 +175,7 @@ def test_faults_that_are_not_the_model_s_are_never_floored_but_may_undo_a_claim(
     )
 
 
-REMEDY = "at most 1 % may); `make baseline MODEL=a` does these again and nothing else"
+REMEDY = "at most 1 % may); `make baseline MODEL=NAME` does these again and nothing else"
 
 
 @pytest.mark.parametrize("kind", ["judge", "infra"])

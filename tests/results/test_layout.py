@@ -17,7 +17,7 @@ from decksmith.results import layout
             "make baseline MODEL=smol PROTOCOL=offline PROMPTS=mine.jsonl",
         ),
         ("results/runs/smol", "smol", "make baseline MODEL=smol"),
-        ("elsewhere/runs/first", "first", "make baseline MODEL=first"),
+        ("elsewhere/runs/first", "first", "make baseline MODEL=NAME"),
     ],
 )
 def test_a_run_is_called_by_its_model_and_made_by_its_protocol(tmp_path, folder, name, command):
@@ -46,10 +46,12 @@ def test_the_list_has_a_line_for_each_finished_run(tmp_path):
     assert "make baseline" in layout.table(runs)[0]
     run(tmp_path, "smol/offline", cost=None)
     run(tmp_path, "gpt/published", judge_cost=0.25)
+    run(tmp_path, "mini/offline", cost=0.0031)
     (runs / "gpt/offline").mkdir()
     head, *rows = (line.split() for line in layout.table(runs))
     assert head == ["model", "protocol", "decks", "overall", "USD", "made", "folder"]
     assert [row[:5] for row in rows] == [
         ["gpt", "published", "2", "3.25", "0.38"],
+        ["mini", "offline", "2", "3.25", "<0.01"],
         ["smol", "offline", "2", "3.25", "-"],
     ]

@@ -110,6 +110,13 @@ def test_a_price_is_read_from_the_endpoint_s_list_of_models(root, monkeypatch):
     assert bill.line().endswith("tokens each (assumed): nobody says at what price")
 
 
+def test_a_budget_without_a_price_is_refused_before_anybody_agrees(root, monkeypatch):
+    monkeypatch.setenv("HIDDEN_KEY", "k")
+    folder, _ = run(root, "hidden")
+    with pytest.raises(cli.BadConfig, match="a budget needs a price.* add price = "):
+        spending.bills(Protocol.load("offline"), [folder], budget=5)
+
+
 def test_nothing_is_asked_unless_somebody_agrees(root, capsys):
     folder, _ = run(root, "dear")
     found = bills(folder)

@@ -229,6 +229,12 @@ def test_only_decks_that_rendered_are_paired_unless_asked_and_what_is_not_the_mo
         "  worse: 0 of 6 rendered (6 yaml)\n  --failed also pairs answers that gave no accepted deck"
     )
     assert not (tmp_path / "none" / "pairs.jsonl").exists()
+    both = [
+        ballots.run(tmp_path / name, prompts=2, failed=range(2), size=98) for name in ("w", "v")
+    ]
+    with pytest.raises(cli.BadData, match="and another an answer to show") as error:
+        build(tmp_path / "none", both, failed=True)
+    assert "--failed" not in str(error.value)
 
 
 def test_of_several_samples_one_is_drawn(tmp_path):
@@ -266,7 +272,7 @@ def test_what_cannot_be_compared_is_refused_by_name(tmp_path, runs):
         (runs[0] / "protocol.json").unlink()
     (ballots.run(tmp_path / "gone", prompts=3, size=98) / "p001" / "slides" / "01.png").unlink()
     with pytest.raises(
-        cli.BadData, match="this slide is not there; `make baseline MODEL=gone` renders it again"
+        cli.BadData, match="this slide is not there; `make baseline MODEL=NAME` renders it again"
     ):
         build(tmp_path / "study", [runs[0], tmp_path / "gone"])
     (tmp_path / "gone" / "p001" / "slides" / "01.png").write_bytes(b"\x89PNG no picture")

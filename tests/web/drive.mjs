@@ -144,6 +144,19 @@ async function several(all) {
   const there = await hash();
   await page.keyboard.press("f");
   await settle("view=show");
+  await page.keyboard.press("Escape");
+  await page.click("#play");
+  await page.waitForFunction(() => document.fullscreenElement?.id === "screen");
+  expect("play begins at the first slide", [await page.textContent("#large-place"), await hash()], ["1 of 7", there.replace(/&slide=\d+/, "") + "&view=show"]);
+  await page.keyboard.press("End");
+  expect("End goes to the last", await page.textContent("#large-place"), "7 of 7");
+  await page.keyboard.press("Home");
+  await page.keyboard.press("ArrowRight");
+  await page.evaluate(() => document.exitFullscreen()); // what the browser does with Escape
+  await page.waitForFunction(() => !document.getElementById("show").open);
+  expect("and the deck stays at the slide that was played last", (await hash()).includes("slide=2"), true);
+  await page.keyboard.press("f");
+  await settle("view=show");
   await page.keyboard.press(" ");
   expect("space goes on, enlarged", [await page.textContent("#large-place"), await page.evaluate(() => document.getElementById("show").open)], ["3 of 7", true]);
   await page.keyboard.press("Escape");
@@ -151,7 +164,7 @@ async function several(all) {
   await page.keyboard.press("Escape");
   await page.waitForFunction(() => !location.hash.includes("deck="));
   expect("closed, the list's state stays", await hash(), "#status=rendered&sort=a");
-  for (let n = 0; n < 12 && !(await hash()).includes("view=beside"); n += 1) await page.goBack();
+  for (let n = 0; n < 20 && !(await hash()).includes("view=beside"); n += 1) await page.goBack();
   expect("back opens what was open", await page.locator(".columns > header").count() > 1, true);
   while ((await hash()).includes("deck=")) await page.goBack();
   await page.waitForFunction(() => !document.getElementById("detail").open);

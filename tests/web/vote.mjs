@@ -84,8 +84,16 @@ async function look(page) {
   }
   await seen(page);
 }
+/** No violation of axe, in light and in dark colours. */
 async function accessible(page, what) {
   await page.evaluate(axe);
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    await audit(page, `${what}, ${colorScheme}`);
+  }
+  await page.emulateMedia({ colorScheme: null });
+}
+async function audit(page, what) {
   const found = await page.evaluate(async () => (await window.axe.run(document, { resultTypes: ["violations"] })).violations.map(({ id, impact, nodes }) => ({ id, impact, at: nodes[0].target.join(" "), n: nodes.length })));
   for (const each of found) trouble.push(`axe, ${what}: ${each.impact} ${each.id} at ${each.at} (${each.n})`);
 }
@@ -263,7 +271,7 @@ async function check() {
   const phone = await visitor({ width: 390, height: 844, scheme: "dark", touch: true });
   await phone.goto(await link(owner, "Cleo"));
   await ready(phone);
-  await accessible(phone, "phone, dark");
+  await accessible(phone, "phone");
   expect("a phone does not scroll sideways", await phone.evaluate(() => document.documentElement.scrollWidth), 390);
   expect("the two decks are one above the other", await phone.evaluate(() => document.querySelector("#right .picture").getBoundingClientRect().top >= document.querySelector("#left .picture").getBoundingClientRect().bottom), true);
   expect("both and the buttons fit", await phone.evaluate(() => document.querySelector("#right .picture").getBoundingClientRect().bottom <= document.getElementById("votes").getBoundingClientRect().top), true);

@@ -438,3 +438,12 @@ def needle(source: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "expected": numbers[:asked],
             "subset": f"{words} words, {asked} asked",
         }
+
+
+# What a benchmark's source may name as `generated`.
+GENERATORS = {
+    "arithmetic": arithmetic,
+    "briefs": briefs,
+    "instructions": instructions,
+    "needle": needle,
+}

@@ -92,11 +92,17 @@ def load(name: str) -> Record:
         raise cli.BadConfig(f"{path}: the key {sorted(wrong)[0]!r} is unknown or missing")
     if kind is None or not _source_fits(spec["source"], kind):
         raise cli.BadConfig(
-            f"{path}: source is {spec['source']}; it has one of {', '.join(SOURCES)}, a hub one also split or files"
+            f"{path}: source is {spec['source']}; it has one of {', '.join(SOURCES)}, a hub one also split or files, "
+            "a generated one rows and seed"
         )
     if kind == "hub" and not COMMIT.match(spec["source"].get("revision", "0" * 40)):
         raise cli.BadConfig(
             f"{path}: revision {spec['source']['revision']!r} can move; it is a commit of 40 letters, or not there"
+        )
+    made = spec["source"].get("generated", "arithmetic")
+    if str(made) not in generators.GENERATORS:
+        raise cli.BadConfig(
+            f"{path}: generated {made!r} is none of {', '.join(generators.GENERATORS)}"
         )
     grader = spec.get("grader", "math")
     if grader not in GRADERS:
@@ -130,6 +136,8 @@ def _needed(spec: Record, kind: str | None) -> set[str]:
 def _source_fits(source: Record, kind: str) -> bool:
     if set(source) - SOURCES[kind]:
         return False
+    if kind == "generated":
+        return set(source) == SOURCES[kind]
     return kind != "hub" or "split" in source or "files" in source
 
 
@@ -205,7 +213,7 @@ def _rows(spec: Record, card: Record) -> Iterator[Record]:
     rows: Iterable[Any]
     if spec["kind"] == "generated":
         card["revision"] = f"seed {spec['source']['seed']}"
-        rows = getattr(generators, spec["source"]["generated"])(spec["source"])
+        rows = generators.GENERATORS[spec["source"]["generated"]](spec["source"])
     elif spec["kind"] == "package":
         card["revision"], rows = _package(spec)
     else:

@@ -186,24 +186,26 @@ def models(report: Report, names: Iterable[str]) -> None:
         with tempfile.TemporaryFile("w+") as source:
             source.write(ask)
             source.seek(0)
-            status, said = run(
-                [
-                    ROOT / "bin/chat-generate",
-                    "--model",
-                    name,
-                    "--max-tokens",
-                    "16",
-                    "--retries",
-                    "1",
-                ],
-                stdin=source,
-            )
-        report.line(
-            status == 0,
-            name,
-            "answers" if status == 0 else said,
-            "make setup" if entry["base_url"] == "engine:" else "see the line above",
-        )
+            command: list[str | Path] = [
+                ROOT / "bin/chat-generate",
+                "--model",
+                name,
+                "--max-tokens",
+                "16",
+            ]
+            status, said = run([*command, "--retries", "1"], stdin=source, whole=True)
+        why = _why(status, said)
+        start = "start its server, or mend its entry in the registry (docs/models.md)"
+        mend = "make setup" if entry["base_url"] == "engine:" else start
+        report.line(why is None, name, why or "answers", mend)
+
+
+def _why(status: int, said: str) -> str | None:
+    """Why there is no reply in what chat-generate said: the error of its record, else its last line; None for a reply."""
+    try:
+        return str(json.loads(said.partition("\n")[0])["gen"]["error"]["message"])
+    except (ValueError, KeyError):
+        return said.rpartition("\n")[2] if status else None
 
 
 def neighbours(report: Report) -> None:

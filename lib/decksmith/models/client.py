@@ -87,7 +87,8 @@ class Client:
             masking.add(self.key, model.key_env)
         if budget is not None and not (model.price or model.reports_cost):
             raise cli.BadConfig(
-                f"--budget needs a price, and [{model.name}] in {registry.REGISTRY} has neither `price` nor `reports_cost`"
+                f"a budget needs a price, and [{model.name}] in assets/models.toml or data/models has neither `price` nor "
+                "`reports_cost`; add price = { prompt = 1, completion = 4 }: USD for a million tokens"
             )
 
     @classmethod
@@ -338,6 +339,7 @@ class Client:
                     )
                 find: Callable[[], list[str]] | None = url.split if " " in url else None
                 if url == "engine:":
+                    self._embedded_answers()
                     self.lease = await asyncio.to_thread(embedded.lease, model=self.model.slug)
                     url = self.lease.base_url
                 elif url == "serve:":
@@ -351,6 +353,15 @@ class Client:
                         raise
                 self.pool = pool
             return self.pool
+
+    def _embedded_answers(self) -> None:
+        """Raise cli.BadConfig where LLAMA_SERVER would answer in the embedded model's name."""
+        entry, server = self.model, os.environ.get("LLAMA_SERVER")
+        if server and entry.name != "local" and entry.slug in embedded.MODELS:
+            raise cli.BadConfig(
+                f"{entry.name} is the embedded model, and LLAMA_SERVER={server} would answer in its name; "
+                "unset it, or ask that server: MODEL=local"
+            )
 
     async def _once(self, body: Record, seconds: float, ear: Ear | None = None) -> Any:
         """One request within `seconds`, whatever the endpoint does meanwhile: the parsed JSON, or Trouble."""

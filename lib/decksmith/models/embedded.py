@@ -118,7 +118,9 @@ def settings(
     if loras is None:
         loras = {} if upstream or own else gguf.ADAPTERS
     if upstream and model in gguf.ADAPTERS:
-        raise cli.BadConfig(f"{model} is an adapter of the embedded model; unset LLAMA_SERVER")
+        raise cli.BadConfig(
+            f"{model} is an adapter of the embedded model; unset LLAMA_SERVER, or ask that server: MODEL=local"
+        )
     lora = {name: str(Path(path).resolve()) if path else "" for name, path in sorted(loras.items())}
     for name, path in lora.items():
         if name in MODELS or "=" in name or not name:

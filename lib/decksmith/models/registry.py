@@ -97,8 +97,9 @@ def _read(path: Path) -> dict[str, Model]:
     for name, entry in entries.items():
         if unknown := set(entry) - FIELDS:
             raise cli.BadConfig(f"{path}: [{name}] has an unknown key {sorted(unknown)[0]!r}")
-        if missing := {"base_url", "slug"} - set(entry):
-            raise cli.BadConfig(f"{path}: [{name}] lacks {sorted(missing)[0]!r}")
+        for key in ("base_url", "slug"):
+            if not isinstance(entry.get(key), str) or not entry[key].strip():
+                raise cli.BadConfig(f"{path}: [{name}] lacks {key!r}, a text that is not empty")
         if owned := _owned(entry):
             raise cli.BadConfig(
                 f"{path}: [{name}] {owned}: not a model's to set; the protocol decides it for every model alike"

@@ -23,9 +23,11 @@ def run_name(folder: Path) -> str:
 
 
 def make_command(folder: Path) -> str:
-    """The make command that makes this run, or makes it again."""
+    """The make command that makes this run, or makes it again; of a folder that is in no results/runs, with a place for
+    the model's name."""
     model, under = _place(folder)
-    command = f"make baseline MODEL={model}"
+    ours = under or folder.resolve().parent.parts[-2:] == ("results", "runs")
+    command = f"make baseline MODEL={model if ours else 'NAME'}"
     if not under:
         return command
     protocol, _, prompts = under.partition("@")
@@ -87,6 +89,8 @@ def _overall(summary: Record) -> str:
 def _cost(summary: Record) -> str:
     costs = [summary.get("cost"), summary.get("judge_cost")]
     known = [cost for cost in costs if cost is not None]
+    if 0 < sum(known) < 0.005:
+        return "<0.01"  # 0.00 is what costs nothing
     return f"{sum(known):.2f}" if known else "-"
 
 

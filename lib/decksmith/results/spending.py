@@ -67,9 +67,9 @@ def costs(entry: Model) -> bool:
     return bool(entry.reports_cost or entry.key_env)
 
 
-def bills(protocol: Protocol, folders: Sequence[Path]) -> list[Bill]:
-    """What these runs will ask of paid models. Raises cli.BadConfig for a model
-    that the registry does not have, or whose key is not set."""
+def bills(protocol: Protocol, folders: Sequence[Path], budget: float | None = None) -> list[Bill]:
+    """What these runs will ask of paid models. Raises cli.BadConfig for a model that the registry does not have, whose
+    key is not set, or that has no price where there is a budget."""
     found = []
     known = registry.models()
     judges = [known[name] for name in protocol.judges if name in known]
@@ -83,7 +83,7 @@ def bills(protocol: Protocol, folders: Sequence[Path]) -> list[Bill]:
         found += [_bill(judge, "judge", wanted["judge"], limit) for judge in judges if costs(judge)]
     asked = [bill for bill in found if bill.requests]
     for bill in asked:
-        Client(replace(bill.model))  # a key that is not set is said before anybody agrees
+        Client(replace(bill.model), budget=budget)  # what is not set is said before anybody agrees
     return asked
 
 
@@ -167,7 +167,7 @@ def agree(found: list[Bill], yes: bool, budget: float | None) -> None:
 @click.option("--budget", type=float, help="Agree to so many USD a model.")
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 def main(protocol: str, yes: bool, budget: float | None, runs: tuple[Path, ...]) -> None:
-    agree(bills(Protocol.load(protocol), runs), yes, budget)
+    agree(bills(Protocol.load(protocol), runs, budget), yes, budget)
 
 
 if __name__ == "__main__":

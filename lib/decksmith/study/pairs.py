@@ -124,7 +124,7 @@ def build(
         lot = _Lot(study["seed"], secret, known, failed)
         new = _wanted(lot, old, prompts, repeats, gold)
         if not old and not any(pair["kind"] == "vote" for pair in new):
-            raise cli.BadData(_nothing(known))
+            raise cli.BadData(_nothing(known, failed))
         study["runs"] = [
             {"name": run.name, "label": run.label, "path": str(run.path), "protocol": run.protocol}
             for _, run in sorted(known.items())
@@ -308,18 +308,22 @@ def _comparable(runs: Sequence[Run]) -> None:
                 )
 
 
-def _nothing(runs: Mapping[str, Run]) -> str:
-    """Why there is nothing to compare."""
+def _nothing(runs: Mapping[str, Run], failed: bool) -> str:
+    """Why there is nothing to compare; `failed`: --failed was given already."""
     if len(runs) < 2:
         return "one run has nothing to be compared with; name two or more"
-    lines = ["there is no request for which two of these runs have a rendered deck"]
+    lacking = "one of these runs has a rendered deck and another an answer to show"
+    lacking = lacking if failed else "two of these runs have a rendered deck"
+    lines = [f"there is no request for which {lacking}"]
     for name, run in sorted(runs.items()):
         found = [deck for samples in run.decks.values() for deck in samples.values()]
         rendered = sum(deck.state == "rendered" for deck in found)
         why = Counter(deck.why for deck in found if deck.why).most_common(3)
         most = f" ({', '.join(f'{n} {word}' for word, n in why)})" if why else ""
         lines.append(f"  {name}: {rendered} of {len(found)} rendered{most}")
-    return "\n".join([*lines, "  --failed also pairs answers that gave no accepted deck"])
+    if not failed:
+        lines.append("  --failed also pairs answers that gave no accepted deck")
+    return "\n".join(lines)
 
 
 # The lot
