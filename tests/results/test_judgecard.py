@@ -400,7 +400,9 @@ class Endpoint:
                 str(p.relative_to(run)) for p in folder.glob("slides/*.png")
             )
         for key, paths in versions.items():
-            data = [vision_judge.png("x", run / path, protocol.judge["image_width"]) for path in paths]
+            data = [
+                vision_judge.png("x", run / path, protocol.judge["image_width"]) for path in paths
+            ]
             self.known[hashlib.sha256(b"".join(data)).hexdigest()] = key
         self.loop = asyncio.new_event_loop()
         ready = threading.Event()
