@@ -113,7 +113,7 @@ def vision_inputs(judging: Record, run: Path, record: Record) -> list[Any]:
     ]
 
 
-def _again(reply: str, problem: str) -> list[Record]:
+def again(reply: str, problem: str) -> list[Record]:
     """What follows a reply of the judge that cannot be used."""
     asked = (
         f"This reply cannot be used: {problem}. Judge the same slides again, and answer with one "
@@ -200,7 +200,7 @@ class Vision:
                 stream.warn(
                     record["id"], f"reply {attempt + 1} of the judge cannot be used: {problem}"
                 )
-                messages = first + _again(reply.text, problem)
+                messages = first + again(reply.text, problem)
                 continue
             value = self._value(record, said)
             return {**value, "seen": seen, **kept, "by": {"attempts": attempt + 1}}
@@ -315,7 +315,7 @@ def usable(text: str, schema: Record, items: list[Record], slides: list[int]) ->
 
     check = Draft202012Validator(schema)
     found, errors = [], []
-    for candidate in _objects(text[:LONGEST]):
+    for candidate in objects(text[:LONGEST]):
         error = next(
             iter(sorted(check.iter_errors(candidate), key=lambda e: len(e.absolute_path))), None
         )
@@ -358,7 +358,7 @@ def usable(text: str, schema: Record, items: list[Record], slides: list[int]) ->
     return said
 
 
-def _objects(text: str) -> list[Any]:
+def objects(text: str) -> list[Any]:
     """Every top-level JSON object in a text; if there is none, the outermost braces read as YAML, which forgives a
     trailing comma, single quotes and bare keys."""
     decoder, objects, place = (

@@ -31,9 +31,7 @@ WORDS = {
 }
 SPELLED = re.compile(rf"\b({'|'.join(WORDS)})[\s-]+slides?\b", re.IGNORECASE)
 # A reference sentence is looked for as it stands: no slide around it is too long or too pale.
-LIMITS = {
-    "checklist": {"words": 120, "per_slide": 1, "unreadable_px": 0, "unreadable_contrast": 0}
-}
+LIMITS = {"checklist": {"words": 120, "per_slide": 1, "unreadable_px": 0, "unreadable_contrast": 0}}
 THEME = re.compile(rf"\b({'|'.join(map(re.escape, THEMES))})\s+theme\b", re.IGNORECASE)
 
 

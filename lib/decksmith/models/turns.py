@@ -51,9 +51,7 @@ def before(record: Record) -> list[str]:
     turn = record.get("turn") or {}
     sample = ((record.get("gen") or {}).get("sample") or {}).get("k")
     end = "" if sample is None else f"~{sample}"
-    return [
-        f"{turn['of']}{f'.{n}' if n > 1 else ''}{end}" for n in range(1, turn.get("n", 1))
-    ]
+    return [f"{turn['of']}{f'.{n}' if n > 1 else ''}{end}" for n in range(1, turn.get("n", 1))]
 
 
 class Conversations:

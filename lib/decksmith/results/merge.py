@@ -44,7 +44,9 @@ def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
     for number in range(1, parts + 1):
         scores = shards.get(number, run) / file
         if number not in shards or not scores.is_file():
-            undone[number] = [ident for ident, row in wanted.items() if part(turns.root(row), parts) == number]
+            undone[number] = [
+                ident for ident, row in wanted.items() if part(turns.root(row), parts) == number
+            ]
             continue
         for line, record in stream.records(scores):
             ident, where = record["id"], f"{scores}:{line}: {record['id']}"
