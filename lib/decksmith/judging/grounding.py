@@ -4,6 +4,7 @@ None of it is part of a score. `measured` is written under `features.grounding` 
 and docs/prompts.md says what they cannot see.
 """
 
+import bisect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from decksmith.models import turns
 
 RULES = "grounding-1"  # raise it when a value changes: it is part of a run's identity
 LISTED = 60  # figures and names without a source that a record lists
-CELLS = 400  # figures of one table or paragraph that are combined: a hostile one may be endless
+CELLS = 60  # figures of one row, column or sentence that are combined
 
 
 def measured(record: Record, text: str) -> Record:
@@ -87,11 +88,6 @@ class Figure:
     def place(self) -> Record:
         """The slide, the line of deck.md, and the figure as it stands there."""
         return {"slide": self.slide, "line": self.line, "text": self.text}
-
-    def near(self, value: float) -> bool:
-        """Whether this is the number, or the number rounded to the digits that this has."""
-        size = abs(value)
-        return any(abs(size - own) <= step / 2 + 1e-9 * size for own, step in self.meanings)
 
 
 def figures_in(text: str, slide: int = 0, line: int = 0) -> list[Figure]:
@@ -163,7 +159,12 @@ class Known:
         self.given = sorted(
             {value for f in figures_in(f"{self.text}\n\n{request}") for value, _ in f.meanings}
         )
-        self.groups = [group for text in material.values() for group in _groups(text)]
+        self.sums: dict[float, str] = {}
+        self.percentages: dict[float, str] = {}
+        for text in material.values():
+            for group in _groups(text):
+                self._combine(group)
+        self.changes = sorted(self.percentages)
         self.words = set(re.findall(r"\w+", fold(f"{self.text} {request}")))
 
     def says(self, figure: Figure) -> str | None:
@@ -172,12 +173,32 @@ class Known:
         It follows from two figures of one row, column or sentence, or from all of a column or row: their sum, difference or
         (with a sign of percent) share and change. Only exact sums and differences count, percentages to the digits shown.
         """
-        if any(figure.near(value) for value in self.given):
+        if any(self._nearest(self.given, value, step) for value, step in figure.meanings):
             return ""
-        for group in self.groups:
-            if how := _derived(figure, group):
-                return how
-        return None
+        own, step = figure.meanings[0]
+        if figure.percent and (found := self._nearest(self.changes, own, step)):
+            return self.percentages[found[0]]
+        return self.sums.get(round(own, 6))
+
+    @staticmethod
+    def _nearest(known: list[float], value: float, step: float) -> list[float]:
+        """Those of the sorted numbers that are `value` when they are rounded to `step`, the first of them alone."""
+        room = step / 2 + 1e-9 * value
+        at = bisect.bisect_left(known, value - room)
+        return [one for one in known[at : at + 1] if one <= value + room]
+
+    def _combine(self, group: list[float]) -> None:
+        """Adds what follows from the figures of a row, column or sentence."""
+        self.sums.setdefault(round(sum(group), 6), f"sum of {len(group)} figures")
+        for i, a in enumerate(group):
+            for b in group[i + 1 :]:
+                self.sums.setdefault(round(a + b, 6), f"{a:g} + {b:g}")
+                self.sums.setdefault(round(abs(a - b), 6), f"difference of {a:g} and {b:g}")
+                for part, whole in ((a, b), (b, a)):
+                    if whole:
+                        share, change = 100 * part / whole, 100 * abs(part - whole) / whole
+                        self.percentages.setdefault(change, f"change from {whole:g} to {part:g}")
+                        self.percentages.setdefault(share, f"{part:g} of {whole:g}")
 
     def has(self, name: str) -> bool:
         """Whether every word of a name stands in the documents or the request."""
@@ -190,8 +211,11 @@ class Known:
         return not asked or not spoken or asked == spoken
 
 
+_YEAR = re.compile(r"(?:19|20)\d\d")
+
+
 def _groups(text: str) -> Iterator[list[float]]:
-    """The figures of each sentence, and of each row and column of a table, that are worth combining: two or more."""
+    """The figures of each sentence, and of each row and column of a table, that are worth combining: two or more, no years."""
     table: list[list[str]] = []
     for line in [*text.split("\n"), ""]:
         if line.lstrip().startswith("|"):
@@ -201,37 +225,11 @@ def _groups(text: str) -> Iterator[list[float]]:
         columns = [[row[k] for row in table if k < len(row)] for k in range(width)]
         sentences = [[part] for part in re.split(r"(?<=[.;!?])\s", line)]
         for cells in [*table, *columns, *sentences]:
-            values = [f.meanings[0][0] for cell in cells for f in figures_in(cell)][:CELLS]
+            found = [f for cell in cells for f in figures_in(cell) if not _YEAR.fullmatch(f.text)]
+            values = [f.meanings[0][0] for f in found][:CELLS]
             if len(values) > 1:
                 yield values
         table = []
-
-
-def _derived(figure: Figure, group: list[float]) -> str | None:
-    own = figure.meanings[0][0]
-    exact = [round(value, 6) for value in group]
-    if round(own, 6) == round(sum(exact), 6):
-        return f"sum of {len(exact)} figures"
-    for i, a in enumerate(exact):
-        for b in exact[i + 1 :]:
-            if round(own, 6) == round(a + b, 6):
-                return f"{a:g} + {b:g}"
-            if round(own, 6) == round(abs(a - b), 6):
-                return f"difference of {a:g} and {b:g}"
-            if figure.percent and (how := _percentage(figure, a, b)):
-                return how
-    return None
-
-
-def _percentage(figure: Figure, a: float, b: float) -> str | None:
-    for part, whole in ((a, b), (b, a)):
-        if not whole:
-            continue
-        if figure.near(100 * part / whole):
-            return f"{part:g} of {whole:g}"
-        if figure.near(100 * (part - whole) / whole):
-            return f"change from {whole:g} to {part:g}"
-    return None
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
