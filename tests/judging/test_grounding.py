@@ -131,3 +131,10 @@ def test_kept_is_the_share_of_named_slides_whose_content_stands(keeps, share):
     before = "---\ntheme: seriph\n---\n\n# One\n\n---\n\n# Two\n\nold\n\n---\n\n# Three\n\n<!-- a note -->\n"
     after = "---\ntheme: default\n---\n\n#  One\n\n---\n\n# New\n\n---\n\n# Two\n\nnew\n\n---\n\n# Three\n"
     assert grounding.kept(keeps, before, after) == share
+
+
+def test_endless_figures_and_names_of_a_hostile_deck_are_read_in_passing():
+    value = found(
+        "9" * 50_000 + "a1 1" + "0" * 400 + " " + "12 " * 9_000 + "Ab " * 9_000 + "|" * 9_000
+    )
+    assert value["figures"] <= 9_100 and len(value["unsupported"]) <= grounding.LISTED

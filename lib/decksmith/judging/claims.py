@@ -28,7 +28,7 @@ class Reader:
     def __init__(
         self,
         run: Path,
-        model: str | None,
+        model: str,
         *,
         base_url: str | None = None,
         key_env: str | None = None,
@@ -102,7 +102,10 @@ def usable(text: str, schema: Record, slides: int, documents: Iterable[str]) -> 
     from jsonschema import Draft202012Validator
 
     check = Draft202012Validator(schema)
-    found = [one for one in judges.objects(text[: judges.LONGEST]) if check.is_valid(one)]
+    found: list[Record] = []
+    for one in judges.objects(text[: judges.LONGEST]):
+        if check.is_valid(one) and one not in found:
+            found.append(one)
     if len(found) != 1:
         raise ValueError("it holds no JSON object of the required form, or more than one")
     claims = found[0]["claims"]

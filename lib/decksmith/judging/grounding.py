@@ -6,6 +6,7 @@ and docs/prompts.md says what they cannot see.
 
 import bisect
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,7 @@ _DATE = re.compile(
     r"(?<!\d)(\d{1,2})[./](\d{1,2})[./](\d{4})(?!\d)|(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)"
 )
 _NUMBER = re.compile(
-    r"(?<![^\W_])(?:\d{1,3}(?:[ \u00a0\u202f'’]\d{3})+|\d+(?:[.,]\d{3})*)(?:[.,]\d+)?(?![^\W_]*\d)"
+    r"(?<![^\W_])(?:\d{1,3}(?:[ \u00a0\u202f'’]\d{3})+|\d{1,15}(?:[.,]\d{3}){0,4}(?!\d))(?:[.,]\d{1,15})?"
     r"(?:[ \u00a0\u202f-]?(%|percent\b|per cent\b|prozent\b|pour cent\b|"
     + "|".join(rf"{word}\b\.?" for word in sorted(_SCALE, key=len, reverse=True))
     + r"))?",
@@ -324,13 +325,8 @@ def kept(keeps: Record, before: str, after: str) -> float | None:
     wanted = [_content(old[n - 1]) for n in named if n <= len(old)]
     if not wanted:
         return None
-    there = [_content(slide) for slide in Deck.parse(after).shown]
-    same = 0
-    for content in wanted:
-        if content in there:
-            there.remove(content)
-            same += 1
-    return round(same / len(wanted), 4)
+    there = Counter(_content(slide) for slide in Deck.parse(after).shown)
+    return round((Counter(wanted) & there).total() / len(wanted), 4)
 
 
 def _content(slide: Slide) -> str:
