@@ -134,6 +134,7 @@ class PromptRow(TypedDict):
     sources: Annotated[
         NotRequired[list[Source]], "the documents that the user's message quotes (prompts.md)"
     ]
+    source: Annotated[NotRequired[Record], "where bench-prepare found the row"]
     turn: Annotated[
         NotRequired[Turn],
         "of a prompt of several turns: `messages` has all requests up to this one; the replies "
