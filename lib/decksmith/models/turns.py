@@ -5,6 +5,7 @@ prompt: `Conversations` puts them in when the turn is asked.
 """
 
 import asyncio
+from collections.abc import Mapping
 
 from decksmith.core.records import Record
 from decksmith.core.stream import Fault, fault
@@ -54,6 +55,20 @@ def before(record: Record) -> list[str]:
     return [f"{turn['of']}{f'.{n}' if n > 1 else ''}{end}" for n in range(1, turn.get("n", 1))]
 
 
+def woven(record: Record, values: Mapping[str, Record]) -> list[Record]:
+    """The record's messages, with the replies to the turns before between its last ones. values: `gen` by id. As they stand
+    where one of the replies is not there."""
+    messages: list[Record] = record["messages"]
+    said = [values[ident].get("text") for ident in before(record) if ident in values]
+    first = len(messages) - len(before(record))
+    if len(said) < len(before(record)) or None in said:
+        return messages
+    found = messages[:first]
+    for text, follow in zip(said, messages[first:], strict=True):
+        found += [{"role": "assistant", "content": text or "(empty)"}, follow]
+    return found
+
+
 class Conversations:
     """The replies that one run of the client has, for the turns that follow them. All turns of a prompt pass through the same
     stage in their order; a later one waits until the earlier have their replies, new or from the journal."""
@@ -83,7 +98,6 @@ class Conversations:
     async def messages(self, record: Record) -> list[Record]:
         """The record's messages, with the replies to the turns before where these were asked. Waits for them. Raises Fault where
         one of them failed: of the kind that it was."""
-        replies = []
         for ident in before(record):
             await self.ready[ident].wait()
             value = self.values[ident]
@@ -93,10 +107,4 @@ class Conversations:
                     "no-turn-before",
                     f"{ident} has no reply to go on from: {error['message']}",
                 )
-            replies.append({"role": "assistant", "content": value["text"] or "(empty)"})
-        messages: list[Record] = record["messages"]
-        first = len(messages) - len(replies)
-        woven = messages[:first]
-        for reply, follow in zip(replies, messages[first:], strict=True):
-            woven += [reply, follow]
-        return woven
+        return woven(record, self.values)
