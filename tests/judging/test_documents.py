@@ -92,3 +92,23 @@ def test_our_own_sentences_are_grounded_and_with_other_figures_most_are_not():
             count, lost = judged(row, other)
             figures, named = figures + count, named + len(lost)
     assert named / figures > 0.7
+
+
+@pytest.mark.parametrize(
+    "path", ["../prompts.jsonl", "/etc/passwd", "none.md", "orchard-trial.md/x"]
+)
+def test_a_row_reads_nothing_outside_of_the_folder(path):
+    with pytest.raises(ValueError, match="u-.*: sources: "):
+        own_prompts.rows(json.dumps({"request": "Four slides", "sources": [path]}))
+
+
+def test_the_request_and_its_id_are_apart_from_the_documents_and_a_budget_cuts_them():
+    row = {"request": "Four slides", "sources": ["ferry-report.md", "cantine-etude.md"]}
+    (whole,) = own_prompts.rows(json.dumps(row))
+    (cut,) = own_prompts.rows(json.dumps({**row, "budget": 4_000}))
+    (plain,) = own_prompts.rows(json.dumps({"request": "Four slides"}))
+    assert whole["id"] == cut["id"] == plain["id"]
+    assert sources.request(cut) == "Four slides" and cut["asks"] == plain["asks"]
+    assert [source["cut"] for source in cut["sources"]] == [True, True]
+    assert sum(map(len, sources.material(cut).values())) <= 4_100
+    assert "[ferry-report.md: the rest is left out]" in cut["messages"][1]["content"]
