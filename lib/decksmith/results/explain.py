@@ -135,9 +135,9 @@ def _record(run: Path, ident: str, journals: Journals) -> tuple[Record, str]:
     )
 
 
-def asking(entry: Model, protocol: Protocol) -> Callable[[Record, dict[str, Record]], Record]:
-    """What this model would be asked for a record, as chat-generate asks it, given the values of `gen` by id, which its turn
-    may follow; nothing is asked here."""
+def asking(entry: Model, protocol: Protocol) -> Callable[..., Record]:
+    """What this model would be asked for a record, as chat-generate asks it; for one that is a later turn, with the values of
+    `gen` by id. Nothing is asked here."""
     from decksmith.models import client
 
     entry.key_env = None
@@ -145,9 +145,9 @@ def asking(entry: Model, protocol: Protocol) -> Callable[[Record, dict[str, Reco
     seed, entry.params = sampling.pop("seed", None), {}
     asker = client.Client(entry)
 
-    def request(record: Record, values: dict[str, Record]) -> Record:
+    def request(record: Record, values: Record | None = None) -> Record:
         own = None if seed is None else seed + sample_of(record)
-        return asker.request(turns.woven(record, values), sampling, seed=own)
+        return asker.request(turns.woven(record, values or {}), sampling, seed=own)
 
     return request
 
