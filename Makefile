@@ -39,6 +39,8 @@ SHARD ?=
 # What it may cost: BUDGET=5 stops a model's replies, and its judge, at 5 USD each. Without it a
 # terminal is asked before anything is spent; YES=1 agrees elsewhere.
 BUDGET ?=
+# Of prompts with documents: a model that reads which claims of a deck they support (docs/prompts.md).
+CLAIMS ?=
 # Where it is shown: the report's folder in results/reports, and the training run whose loss it
 # shows. CHAINED=1: MODEL are the steps of a chain (MODEL="smol smol-sft smol-grpo"), each held
 # against the one before it and against the first.
@@ -111,6 +113,7 @@ $(PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/prompts.j
 	  bin/deck-render --protocol $(PROTOCOL) --run $(@D) |
 	  bin/deck-judge --protocol $(PROTOCOL) --run $(@D) $(BUDGET:%=--budget %) |
 	  bin/deck-scan --run $(@D) |
+	  $(CLAIMS:%=bin/deck-judge --claims % --run $(@D) $(BUDGET:%=--budget %) |)
 	  bin/deck-score --protocol $(PROTOCOL) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
 	rm -f $(@D)/summary.json  # of the scores before
@@ -132,7 +135,7 @@ agreed: $(PARTS:%=%/prompts.jsonl) | run-tools
 
 results/runs/reference/$(UNDER)/scores.jsonl: $(wildcard data/reference/*.md)
 
-$(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(RULES) %/$(FOR_RUN) | run-tools
+$(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(if $(OWN),$(wildcard data/sources/*)) $(RULES) %/$(FOR_RUN) | run-tools
 	$(call SAY,$(@D): prompts of $(PROTOCOL)$(LIMIT:%=$(comma) %))
 	$(OWN) bin/record-sample --protocol $(PROTOCOL) $(if $(LIMIT),--shuffle --limit $(LIMIT)) $(SHARD:%=--shard %) $(if $(OWN),,< $<) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@

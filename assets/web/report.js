@@ -512,6 +512,12 @@
     const made = [];
     if (entries.length) made.push(h("div.measures", null, ...entries.map(([name, one]) => measure(name, one))));
     if (deck.features.craft !== undefined || deck.features.craft_v5 !== undefined) made.push(h("p.soft", null, `craft ${two(deck.features.craft)} of 5, craft-v5 ${two(deck.features.craft_v5)} of 5${counts.length ? `: ${counts.map(([name, n]) => `${name.replaceAll("_", " ")} ${said(n)}`).join(", ")}` : ""}`));
+    const ground = deck.features.grounding;
+    if (ground) {
+      const lost = ground.unsupported.map((one) => `${one.text} (slide ${one.slide}, line ${one.line})`).join("; ");
+      made.push(h("p.soft", null, `${ground.figures} figures and ${ground.names} names; in no document: ${lost || "none"}. Headings that no slide takes up: ${ground.missed.join("; ") || "none"}.`));
+    }
+    if (typeof deck.features.kept === "number") made.push(h("p.soft", null, `kept ${two(deck.features.kept)} of the slides that this turn should not change`));
     return made.length ? h("div", null, ...made) : null;
   }
 
@@ -660,6 +666,7 @@
       fault: (row) => row.fault?.class, fault_kind: (row) => row.fault?.kind, truncated: (row) => row.truncated, slides: (row) => row.slides.length,
       overall: (row) => row.overall, judge_only: (row) => row.judge_only, ...Object.fromEntries(data.dimensions.map(([name]) => [name, (row) => row.dimensions[name]])),
       checklist: (row) => row.checklist, craft: (row) => row.features.craft, craft_v5: (row) => row.features.craft_v5,
+      grounding: (row) => row.features.grounding?.grounding, coverage: (row) => row.features.grounding?.coverage, kept: (row) => row.features.kept,
       tokens_in: (row) => row.usage.prompt_tokens, tokens_out: (row) => row.usage.completion_tokens, cost_usd: (row) => row.usage.cost, seconds: (row) => row.took,
     };
     const lines = [Object.keys(columns), ...shown.map((row) => Object.values(columns).map((value) => value(row)))];

@@ -82,3 +82,11 @@ setup() {
   assert_equal "$(head -n 12 <<< "$output")" "$(cat twelve)"
   refute [ "$(cat twelve)" = "$(head -n 12 many.jsonl)" ]
 }
+
+@test "the turns of a prompt stay together and in order" {
+  printf '%s\n' '{"id":"t1","turn":{"of":"t1","n":1}}' '{"id":"a"}' '{"id":"t1.2","turn":{"of":"t1","n":2}}' '{"id":"b"}' '{"id":"t1.3","turn":{"of":"t1","n":3}}' > in.jsonl
+  run record-sample --shuffle < in.jsonl
+  assert_regex "$(sed 's/.*"id":"\([^"]*\)".*/\1/' <<< "$output" | tr '\n' ' ')" 't1 t1\.2 t1\.3 '
+  for part in 1 2 3; do record-sample --shard $part/3 < in.jsonl 2> /dev/null | grep -c '"of":"t1"' || true; done > counts
+  assert_equal "$(sort -r counts | head -1)" 3
+}

@@ -66,7 +66,7 @@ def test_a_pdf_is_read_as_text_and_not_beyond_the_budget():
 @pytest.mark.parametrize(
     ("name", "data", "why"),
     [
-        ("x.docx", b"PK", "give one of .md, .txt, .pdf"),
+        ("x.docx", b"PK", "give one of .md, .txt, .html, .pdf"),
         ("x.txt", b"a\0b", "is no text"),
         ("x.md", b" \n", "has no text"),
         ("x.md", b"a" * (material.LARGEST + 1), "at most 5 are read"),

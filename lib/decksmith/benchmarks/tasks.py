@@ -23,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from decksmith.benchmarks import generators
+from decksmith.benchmarks import generators, presentbench
 from decksmith.benchmarks.graders import plus
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
@@ -59,6 +59,7 @@ SOURCES = {
     "package": {"package", "file", "revision"},
     "generated": {"generated", "rows", "seed"},
     "own": {"own"},
+    "folder": {"folder", "budget"},
 }
 GRADERS = (
     "math",
@@ -209,6 +210,9 @@ def _rows(spec: Record, card: Record) -> Iterator[Record]:
     """Our records of a source's rows; `card` gets the revision that came."""
     if spec["kind"] == "own":
         yield from (record for _, record in stream.records(cli.ROOT / spec["source"]["own"]))
+        return
+    if spec["kind"] == "folder":
+        yield from presentbench.rows(Path(spec["source"]["folder"]), spec["source"]["budget"])
         return
     rows: Iterable[Any]
     if spec["kind"] == "generated":

@@ -100,6 +100,23 @@ class ChecklistItem(TypedDict):
     match: Annotated[list[str], "its approximation in text: one slide contains every entry (below)"]
 
 
+class Source(TypedDict):
+    name: Annotated[str, "the document's file, as it is quoted"]
+    sha256: Annotated[str, "of the file"]
+    pages: Annotated[int, "how many it has"]
+    shown: Annotated[int, "how many of them are quoted, the last maybe in part"]
+    cut: Annotated[bool, "the rest is left out"]
+
+
+class Turn(TypedDict):
+    of: Annotated[str, "the id of the prompt, which is also that of its first turn"]
+    n: Annotated[int, "which turn, from 1"]
+    keeps: Annotated[
+        NotRequired[Record],
+        "what should not change of the deck before: {`slides`: numbers} or {`except`: numbers}",
+    ]
+
+
 class PromptRow(TypedDict):
     id: Annotated[
         str,
@@ -116,6 +133,15 @@ class PromptRow(TypedDict):
         NotRequired[list[str]],
         "for each item of the checklist, in its order, a sentence as it could stand in a deck that "
         "satisfies it; no model and no judge sees it, and a run's identity does not hold it",
+    ]
+    sources: Annotated[
+        NotRequired[list[Source]], "the documents that the user's message quotes (prompts.md)"
+    ]
+    source: Annotated[NotRequired[Record], "where bench-prepare found the row"]
+    turn: Annotated[
+        NotRequired[Turn],
+        "of a prompt of several turns: `messages` has all requests up to this one; the replies "
+        "between them are put in when it is asked",
     ]
 
 
@@ -418,11 +444,47 @@ class Judge(TypedDict, total=False):
     by: Annotated[By, "who made it"]
 
 
+class Grounding(TypedDict):
+    rules: Annotated[str, "the version of the rules (lib/decksmith/judging/grounding.py)"]
+    figures: Annotated[int, "figures that the deck shows"]
+    names: Annotated[int, "names in its running text; 0 where it is in another language"]
+    grounding: Annotated[
+        float | None, "share of both that the documents or the request have; null without any"
+    ]
+    coverage: Annotated[float | None, "share of the documents' headings that a slide takes up"]
+    missed: Annotated[list[str], "the other headings"]
+    derived: Annotated[
+        list[Record], "figures that follow from others: {slide, line, text, how}, at most 60"
+    ]
+    unsupported: Annotated[
+        list[Record],
+        "figures and names that are nowhere: {kind, slide, line, text}, at most 60",
+    ]
+
+
+class Claims(TypedDict, total=False):
+    share: Annotated[float | None, "of the claims that a source supports; null without claims"]
+    claims: Annotated[
+        list[Record],
+        "{slide, claim, supported, quote}; a quote stands in a document, or its claim counts as "
+        "unsupported",
+    ]
+    reader: Annotated[str, "who read, and the hash of what it was told"]
+    usage: Annotated[Usage, "tokens and cost"]
+    unread: Annotated[str, "why there is no reply to use; the next run asks again"]
+    by: Annotated[By, "who made it"]
+
+
 class Features(TypedDict, total=False):
     scanner: Annotated[str, "the versions of both scans"]
     craft_v5: Annotated[float, "1 to 5, the published scan, bit for bit"]
     craft: Annotated[float, "1 to 5, ours, by the real parser"]
     counts: Annotated[Record, "what they counted"]
+    grounding: Annotated[Grounding, "of prompts with `sources`"]
+    kept: Annotated[
+        float | None,
+        "of turns with `keeps`: share of the slides that should not change and did not",
+    ]
     error: Annotated[Error, "in place of the rest"]
     by: Annotated[By, "who made it"]
 
@@ -475,6 +537,7 @@ class DeckRecord(PromptRow, total=False):
     ]
     judge: Annotated[Judge, "deck-judge: scores 1 to 5 with evidence, and the checklist"]
     features: Annotated[Features, "deck-scan: `craft_v5`, `craft`, and what they counted"]
+    claims: Annotated[Claims, "deck-judge --claims: what a model says of the deck's claims"]
     score: Annotated[
         Score, "deck-score: dimensions, composites, and whether the floor rule applied"
     ]
@@ -511,6 +574,10 @@ class Summary(TypedDict, total=False):
     means: Annotated[
         dict[str, dict[str, Record]],
         "by accounting (`floor`, `renderable`) and measure: {mean, lo, hi, n}",
+    ]
+    turns: Annotated[
+        dict[str, Record],
+        "of prompts with turns, by the turn's number: {n, overall, checklist, kept} under `floor`",
     ]
     interval: Annotated[Record, "{level, method, over}: what `lo` and `hi` are"]
     by: Annotated[Record, "tool, version, and seconds of generation, wall time and each stage"]

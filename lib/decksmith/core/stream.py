@@ -329,7 +329,8 @@ def stage(
 
     work(record) -> value: a function or coroutine function, at most `jobs` at a time; raises Fault for a failure of this record.
     needs: the key or keys that earlier stages must have written.
-    run, inputs: with both, finished values are kept in `run/journal/<key>.jsonl` under the fingerprint of `inputs(record)`.
+    run, inputs: with both, finished values are kept in `run/journal/<key>.jsonl` under the fingerprint of `inputs(record)`,
+    a function or coroutine function: one that waits holds no place of `jobs`.
     valid(record, value): whether a journaled value may be used again (are its files still there?).
     passes_faults: records that already failed go through untouched.
     expand(record) -> records: turn one record into several before the work.
@@ -448,7 +449,9 @@ class _Stage:
         if self.passes_faults and fault(record):
             self.tally["passed"] += 1
             return record
-        inputs = fingerprint([self.key, self.inputs(record)]) if self.inputs else None
+        found = self.inputs(record) if self.inputs else None
+        found = await found if isinstance(found, Awaitable) else found
+        inputs = fingerprint([self.key, found]) if self.inputs else None
         value = self.journal.get(record["id"], inputs) if self.journal and inputs else None
         if value is not None and (self.valid is None or self.valid(record, value)):
             self.tally["kept"] += 1

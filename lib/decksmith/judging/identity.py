@@ -76,7 +76,12 @@ def observed(protocol: Protocol, records: list[Record]) -> Record:
         )
         raise cli.BadData(f"the decks were rendered at scale {scales}")
     sampling = agreed(records, "gen.sampling", lambda r: _sampling(protocol, r))
+    beside = {
+        "grounding": agreed(records, "features.grounding.rules", _grounded),
+        "claims": agreed(records, "claims.reader", lambda r: (r.get("claims") or {}).get("reader")),
+    }
     return {
+        **{name: value for name, value in beside.items() if value},
         "prompts": {"count": len(asked), "sha256": stream.fingerprint(sorted(asked.items()))},
         "system": stream.fingerprint(sorted(systems)),
         "sampling": sampling or protocol.sampling,
@@ -92,7 +97,8 @@ def prompts(records: Iterable[Record]) -> dict[str, str]:
     for record in records:
         ident = prompt_of(record)
         rest = [m for m in record.get("messages") or [] if m.get("role") != "system"]
-        row = stream.fingerprint([ident, rest, record.get("asks"), record.get("checklist")])
+        turn = [record["turn"]] if record.get("turn") else []
+        row = stream.fingerprint([ident, rest, record.get("asks"), record.get("checklist"), *turn])
         if found.setdefault(ident, row) != row:
             raise cli.BadData(f"{ident}: two different prompts under one id")
     return found
@@ -114,6 +120,10 @@ def unshipped(held: Record, records: list[Record]) -> list[str]:
         f"judge.rubric: {short(theirs)} != {short(ours)}" for theirs in sorted(judged - {ours})
     ]
     return lines({key: held.get(key) for key in shipped}, shipped) + other
+
+
+def _grounded(record: Record) -> str | None:
+    return ((record.get("features") or {}).get("grounding") or {}).get("rules")
 
 
 def _rubric(record: Record) -> str | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from decksmith.core.records import Record
+from decksmith.decks import sources
 from decksmith.decks import words as deck_words
 from decksmith.decks.words import STOPWORDS, content_words, fold, length
 from decksmith.judging import languages
@@ -290,10 +291,7 @@ def figures_in(text: str) -> set[str]:
 
 def _asked_figures(record: Record) -> set[str]:
     """The figures of a request. A number at a word for slides in the request's language is how many there shall be."""
-    request = "\n".join(
-        m["content"] for m in record.get("messages") or [] if m.get("role") == "user"
-    )
-    request = re.sub(r"(?m)^\s*\d{1,2}[.):]?\s", "", request)
+    request = re.sub(r"(?m)^\s*\d{1,2}[.):]?\s", "", sources.request(record))
     slides = {
         digits
         for pair in _SLIDES.findall(unicodedata.normalize("NFKC", request).casefold())

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
-from decksmith.decks import prompts
+from decksmith.decks import prompts, sources
 from decksmith.decks.parser import THEMES
 from decksmith.judging import languages, offline, rendered
+from decksmith.models import turns
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -54,6 +55,9 @@ def row(line: str) -> Record:
     if not messages:
         raise ValueError('no "request" and no "messages" in this row')
     text = _request(messages)
+    quoted = [s for s in given.get("sources") or [] if isinstance(s, dict) and "sha256" in s]
+    if quoted:  # a row that was here before: its documents ask for nothing
+        text = sources.request({"messages": messages, "sources": quoted})
     made = "u-" + hashlib.sha256(text.encode()).hexdigest()[:8]
     return {
         "id": made,
@@ -63,6 +67,23 @@ def row(line: str) -> Record:
         "messages": messages,
         "asks": named(text) | (given.get("asks") or {}),
     }
+
+
+def rows(line: str) -> list[Record]:
+    """The prompts that a line stands for: one, or one for each of its `turns`, with the `sources` that it names quoted in
+    the last of its first messages. Raises ValueError."""
+    made = row(line)
+    names, budget = made.get("sources"), made.pop("budget", sources.BUDGET)
+    if names and all(isinstance(name, str) for name in names):
+        try:
+            material, made["sources"] = sources.quoted(
+                [sources.find(name, budget) for name in names], budget
+            )
+        except sources.NotRead as error:
+            raise ValueError(f"{made['id']}: sources: {error}") from None
+        *first, last = made["messages"]
+        made["messages"] = [*first, {**last, "content": f"{last['content']}\n\n{material}"}]
+    return turns.expand(made)
 
 
 def named(request: str) -> Record:
@@ -103,16 +124,18 @@ def check(protocol: Protocol) -> int:
         if not line.strip():
             continue
         try:
-            record = row(line)
-            valid(validator, record)
-            if (first := seen.setdefault(record["id"], number)) != number:
-                raise ValueError(f"{record['id']}: this id is on line {first} already")
+            made = rows(line)
+            for record in made:
+                valid(validator, record)
+                if (first := seen.setdefault(record["id"], number)) != number:
+                    raise ValueError(f"{record['id']}: this id is on line {first} already")
         except ValueError as error:
             cli.say(f"stdin:{number}: {error}")
             bad += 1
             continue
-        stream.emit(record)
-        lacks.update(_say(record, protocol))
+        for record in made:
+            stream.emit(record)
+            lacks.update(_say(record, protocol))
     if not seen:
         raise cli.BadData("stdin: no request in it")
     if lacks:

@@ -7,6 +7,7 @@ from typing import Any
 
 from decksmith.core import cli
 from decksmith.core.records import Record
+from decksmith.decks import sources
 from decksmith.decks.parser import Deck
 from decksmith.decks.words import LONGEST, content_words, fold, head, length
 
@@ -89,10 +90,8 @@ class Pages:
 
     @cached_property
     def request(self) -> str:
-        """What the user asked for, in words."""
-        return "\n".join(
-            m["content"] for m in self.record.get("messages") or [] if m.get("role") == "user"
-        )
+        """What the user asked for, in words, without the documents that it quotes."""
+        return sources.request(self.record)
 
     @cached_property
     def own(self) -> dict[int, set[str]]:

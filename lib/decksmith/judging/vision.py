@@ -298,7 +298,7 @@ def one_object(text: str, schema: Record) -> Record:
     check = Draft202012Validator(schema)
     found: list[Record] = []
     errors = []
-    for candidate in _objects(text[:LONGEST]):
+    for candidate in objects(text[:LONGEST]):
         error = next(
             iter(sorted(check.iter_errors(candidate), key=lambda e: len(e.absolute_path))), None
         )
@@ -317,7 +317,7 @@ def one_object(text: str, schema: Record) -> Record:
     return found[0]
 
 
-def _objects(text: str) -> list[Any]:
+def objects(text: str) -> list[Any]:
     """Every top-level JSON object in a text; if there is none, the outermost braces read as YAML, which forgives a
     trailing comma, single quotes and bare keys."""
     decoder, objects, place = (

@@ -29,7 +29,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import STAGES, Record, prompt_of
 from decksmith.decks import pictures
 from decksmith.judging import identity, panel, vision
-from decksmith.models import registry
+from decksmith.models import registry, turns
 from decksmith.results import layout
 from decksmith.results.explain import clean
 
@@ -463,6 +463,7 @@ class Replay:
         stored = self.stored / "runs" / name
         prompts = {row["id"]: row for _, row in stream.records(stored / "prompts.jsonl")}
         replies = {entry["id"]: entry for _, entry in stream.records(stored / "gen.jsonl")}
+        values = {ident: entry["gen"] for ident, entry in replies.items() if "gen" in entry}
         for _, record in stream.records(stored / "scores.jsonl"):
             row, ident = (
                 {key: value for key, value in record.items() if key not in STAGES},
@@ -476,7 +477,7 @@ class Replay:
                 gen = entry["gen"]
                 body = {
                     "model": (gen.get("model") or {}).get("slug"),
-                    "messages": row.get("messages"),
+                    "messages": turns.woven(row, values),
                     **(gen.get("sampling") or {}),
                 }
                 self._count("replies")
@@ -488,7 +489,8 @@ class Replay:
                     )
             elif not gen.get("error"):
                 self._count("replies that no journal has")
-            yield {**row, "gen": gen}
+            paid = {"claims": record["claims"]} if "claims" in record else {}  # as they stand
+            yield {**row, "gen": gen, **paid}
 
     def _compare(self, runs: list[str]) -> None:
         """Hold everything that was derived again against what was stored."""

@@ -19,7 +19,7 @@ from decksmith.core.records import Record, sample_of
 from decksmith.decks import clean as cleaning
 from decksmith.decks import pictures, placeholders
 from decksmith.judging import identity
-from decksmith.models import registry
+from decksmith.models import registry, turns
 from decksmith.models.registry import Model
 from decksmith.render import pool
 from decksmith.results import layout, summary
@@ -135,8 +135,9 @@ def _record(run: Path, ident: str, journals: Journals) -> tuple[Record, str]:
     )
 
 
-def asking(entry: Model, protocol: Protocol) -> Callable[[Record], Record]:
-    """What this model would be asked for a record, as chat-generate asks it; nothing is asked here."""
+def asking(entry: Model, protocol: Protocol) -> Callable[..., Record]:
+    """What this model would be asked for a record, as chat-generate asks it; for one that is a later turn, with the values of
+    `gen` by id. Nothing is asked here."""
     from decksmith.models import client
 
     entry.key_env = None
@@ -144,9 +145,9 @@ def asking(entry: Model, protocol: Protocol) -> Callable[[Record], Record]:
     seed, entry.params = sampling.pop("seed", None), {}
     asker = client.Client(entry)
 
-    def request(record: Record) -> Record:
+    def request(record: Record, values: Record | None = None) -> Record:
         own = None if seed is None else seed + sample_of(record)
-        return asker.request(record["messages"], sampling, seed=own)
+        return asker.request(turns.woven(record, values or {}), sampling, seed=own)
 
     return request
 
@@ -174,7 +175,9 @@ class Rerun:
     # The same data as the stage's script gives to stream.stage.
 
     def gen_inputs(self, record: Record) -> Record:
-        return asking(registry.model(self.model), self.protocol())(record)
+        kept = read_journals(self.run)["gen"] if "turn" in record else []
+        values = {ident: value for ident, _, value in kept}
+        return asking(registry.model(self.model), self.protocol())(record, values)
 
     def deck_inputs(self, record: Record) -> list[Any]:
         return ["clean-1", record["gen"].get("text"), record["gen"].get("reasoning")]

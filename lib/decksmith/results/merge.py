@@ -13,13 +13,15 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.judging import identity
+from decksmith.models import turns
 from decksmith.results.summary import prompt_of
 
 FOLDER = re.compile(r"shard-(\d+)-of-(\d+)\Z")
 
 
 def part(ident: str, parts: int) -> int:
-    """The part, from 1 to `parts`, that a record belongs to: by its id and nothing else."""
+    """The part, from 1 to `parts`, that a record belongs to: by its id and nothing else; all turns of a prompt by the first's
+    (`turns.root`)."""
     return int(stream.fingerprint(ident)[:8], 16) % parts + 1
 
 
@@ -42,7 +44,9 @@ def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
     for number in range(1, parts + 1):
         scores = shards.get(number, run) / file
         if number not in shards or not scores.is_file():
-            undone[number] = [ident for ident in wanted if part(ident, parts) == number]
+            undone[number] = [
+                ident for ident, row in wanted.items() if part(turns.root(row), parts) == number
+            ]
             continue
         for line, record in stream.records(scores):
             ident, where = record["id"], f"{scores}:{line}: {record['id']}"
@@ -54,8 +58,8 @@ def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
     for record in found.values():
         samples.setdefault(prompt_of(record), {})[_sample(record)] = record
     kinds = sorted({k for each in samples.values() for k in each})
-    for ident in wanted:
-        if (number := part(ident, parts)) not in undone or ident in samples:
+    for ident, row in wanted.items():
+        if (number := part(turns.root(row), parts)) not in undone or ident in samples:
             lacking = [
                 ident if k is None else f"{ident}~{k}"
                 for k in kinds or [None]
@@ -96,7 +100,7 @@ def _belongs(
     asked = wanted.get(prompt_of(record))
     if asked is None:
         raise cli.BadData(f"{where}: no such prompt on stdin")
-    if (its := part(asked["id"], parts)) != number:
+    if (its := part(turns.root(asked), parts)) != number:
         raise cli.BadData(f"{where}: this record belongs to part {its}")
     if differing := [key for key in asks if record.get(key) != asked.get(key)]:
         raise cli.BadData(

@@ -15,6 +15,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.results import claims, text
 from decksmith.results.runs import caption, measures, titles
+from decksmith.results.summary import SHARES
 
 Tone = dict[str, str]  # colors by what they are for
 Point = tuple[float, float]
@@ -428,7 +429,7 @@ def _said(compared: Record) -> list[str]:
 
 def dimensions(runs: list[Record]) -> list[str]:
     """The dimensions of which any of these runs has a mean."""
-    others = ("overall", "judge_only", "checklist", "craft", "craft_v5")
+    others = ("overall", "judge_only", "craft", "craft_v5", *SHARES)
     return [name for name in measures(runs) if name not in others]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from decksmith.core.records import Record
+from decksmith.decks import sources
 from decksmith.results import report_origin
 from decksmith.results.plots import dimensions
 from decksmith.results.report_pictures import Pictures, inside_run
@@ -60,8 +61,9 @@ def _request(record: Record) -> Record:
     for message in record.get("messages") or []:
         said[message.get("role")] = _text(message.get("content"))
     asks = record.get("asks") or {}
+    own = "sources" in record or "turn" in record
     return {
-        "text": said.get("user", ""),
+        "text": sources.request(record) if own else said.get("user", ""),
         "system": said.get("system", ""),
         "sets": record.get("sets") or [],
         "asks": {key: value for key, value in asks.items() if key != "outline"},
@@ -126,7 +128,9 @@ def _deck(index: int, run: Record, record: Record, pictures: Pictures) -> Record
         "observations": judge.get("observations") or [],
         "caps": judge.get("caps") or [],
         "measures": judge.get("measures") or {},
-        "features": _only(record.get("features") or {}, ("craft", "craft_v5", "counts")),
+        "features": _only(
+            record.get("features") or {}, ("craft", "craft_v5", "counts", "grounding", "kept")
+        ),
         "slides": slides,
         "expected": render.get("expected"),
         "errors": render.get("errors") or [],

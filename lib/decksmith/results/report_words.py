@@ -62,6 +62,19 @@ WORDS = [
         "protocol.md#score",
     ),
     Word(
+        "grounding, coverage",
+        "0 to 1",
+        "Of prompts with documents: the share of a deck's figures and names that the documents have, and of their headings that "
+        "the deck takes up. No part of the score.",
+        "prompts.md#documents",
+    ),
+    Word(
+        "kept",
+        "0 to 1",
+        "Of prompts with turns: the share of the slides that a follow-up should not change and did not. No part of the score.",
+        "prompts.md#turns",
+    ),
+    Word(
         "X-ray",
         "",
         "What the renderer measured of a slide's page: words, boxes, type sizes, contrast, overflow. The line below a picture is from it.",

@@ -90,12 +90,14 @@ def bills(protocol: Protocol, folders: Sequence[Path], budget: float | None = No
 def missing(folder: Path, entry: Model, protocol: Protocol) -> dict[str, int]:
     """How many of a run's prompts have no kept reply to the request as it is now, and how many no kept judging."""
     kept = explain.read_journals(folder)
-    replies = {ident: inputs for ident, inputs, value in kept["gen"] if "error" not in value}
+    done = [(ident, inputs, value) for ident, inputs, value in kept["gen"] if "error" not in value]
+    replies = {ident: inputs for ident, inputs, _ in done}
+    values = {ident: value for ident, _, value in done}
     judged = {ident for ident, _, value in kept["judge"] if "error" not in value}
     lacking = {"gen": 0, "judge": 0}
     request = explain.asking(replace(entry), protocol)
     for _, record in stream.records(folder / "prompts.jsonl"):
-        stands = replies.get(record["id"]) == stream.fingerprint(["gen", request(record)])
+        stands = replies.get(record["id"]) == stream.fingerprint(["gen", request(record, values)])
         lacking["gen"] += not stands
         lacking["judge"] += not (stands and record["id"] in judged)
     return lacking

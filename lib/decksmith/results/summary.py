@@ -33,7 +33,14 @@ TITLES = {
     "checklist": "Checklist",
     "craft": "craft",
     "craft_v5": "craft-v5",
+    "grounding": "Grounding",
+    "coverage": "Coverage",
+    "claims": "Claims",
+    "kept": "Kept",
 }
+# Measures that are shares, from 0 to 1; those of a deck's documents and turns stand beside the score and are no part of it.
+BESIDE = ("grounding", "coverage", "claims", "kept")
+SHARES = ("checklist", *BESIDE)
 ACCOUNTINGS = ("floor", "renderable")
 UNMEASURED = ("overall", "judge_only", "content")  # where the prompt lacks what they need
 
@@ -72,6 +79,7 @@ def summarize(numbered: Iterable[tuple[int, Record]], where: object = "stdin") -
             accounting: means(columns(records, accounting), domains(records))
             for accounting in ACCOUNTINGS
         },
+        **({"turns": by_turn} if (by_turn := _turns(records)) else {}),
         "interval": {
             "level": stats.LEVEL,
             "method": stats.METHOD,
@@ -137,6 +145,24 @@ def _faults(faults: list[Record]) -> Record:
 # The values behind the means
 
 
+def _turns(records: list[Record]) -> dict[str, Record]:
+    """`{number of the turn: {"n", and the mean under `floor` of overall, checklist and kept}}`, where prompts have turns."""
+    turns: dict[str, list[Record]] = {}
+    for record in records:
+        if turn := record.get("turn"):
+            turns.setdefault(str(turn["n"]), []).append(record)
+    found = {}
+    for n, own in sorted(turns.items()):
+        table = columns(own, "floor")
+        means = {
+            name: round(sum(cells.values()) / len(cells), 4)
+            for name in ("overall", "checklist", "kept")
+            if (cells := table.get(name))
+        }
+        found[n] = {"n": len(own), **means}
+    return found
+
+
 def domains(records: Iterable[Record]) -> dict[str, str | None]:
     """What intervals are clustered by: `{prompt: the domain that it asks for, or None}`."""
     return {prompt_of(record): (record.get("asks") or {}).get("domain") for record in records}
@@ -144,7 +170,7 @@ def domains(records: Iterable[Record]) -> dict[str, str | None]:
 
 def scale(measure: str) -> tuple[int, int]:
     """The least and the most that a measure can be."""
-    return (0, 1) if measure == "checklist" else (1, 5)
+    return (0, 1) if measure in SHARES else (1, 5)
 
 
 def scales(measures: Iterable[str]) -> tuple[Array, Array]:
@@ -200,7 +226,8 @@ def _measures(records: list[Record]) -> list[str]:
     known = {
         name for record in records for name, value in _found(record).items() if value is not None
     }
-    order = ["overall", "judge_only", *_dimensions(records), "checklist", "craft", "craft_v5"]
+    scans = ["craft", "craft_v5", *BESIDE]
+    order = ["overall", "judge_only", *_dimensions(records), "checklist", *scans]
     return [measure for measure in order if measure in known]
 
 
@@ -219,7 +246,7 @@ def _value(record: Record, measure: str, excluded: int | None) -> float | None:
     fault, score, own = fault_of(record), record["score"], _found(record).get(measure)
     if score.get("lacks") and measure in UNMEASURED:
         return None
-    if measure == "checklist" and own is None and not record.get("checklist"):
+    if measure in SHARES and own is None and not _asks_for(record, measure):
         return None
     if not fault:
         return own
@@ -228,9 +255,16 @@ def _value(record: Record, measure: str, excluded: int | None) -> float | None:
     return scale(measure)[1 if excluded else 0]
 
 
+def _asks_for(record: Record, measure: str) -> bool:
+    """Whether a record's prompt has what a share is of."""
+    if measure == "kept":
+        return bool((record.get("turn") or {}).get("keeps"))
+    return bool(record.get("checklist" if measure == "checklist" else "sources"))
+
+
 def _floor(measure: str, score: Record) -> float:
-    """What a measure counts where the model failed: the protocol's floor, of a checklist nothing."""
-    if measure == "checklist":
+    """What a measure counts where the model failed: the protocol's floor, of a share nothing."""
+    if measure in SHARES:
         return 0
     given = (value for value in score["dimensions"].values() if value is not None)
     floor: float = next(given, score["overall"])
@@ -239,6 +273,7 @@ def _floor(measure: str, score: Record) -> float:
 
 def _found(record: Record) -> dict[str, Any]:
     score, features = record["score"], record.get("features") or {}
+    grounding = features.get("grounding") or {}
     return {
         "overall": score.get("overall"),
         "judge_only": score.get("judge_only"),
@@ -246,6 +281,10 @@ def _found(record: Record) -> dict[str, Any]:
         "checklist": score.get("checklist"),
         "craft": features.get("craft"),
         "craft_v5": features.get("craft_v5"),
+        "grounding": grounding.get("grounding"),
+        "coverage": grounding.get("coverage"),
+        "claims": (record.get("claims") or {}).get("share"),
+        "kept": features.get("kept"),
     }
 
 

@@ -11,7 +11,7 @@ from decksmith.results import chains, checklist, robustness, stats, text
 from decksmith.results.claims import ranked, settings
 from decksmith.results.pairs import ACCOUNTINGS, is_headline
 from decksmith.results.runs import caption, measures, titles
-from decksmith.results.summary import columns, domains, means
+from decksmith.results.summary import BESIDE, columns, domains, means
 from decksmith.results.verify import few
 
 Table = tuple[str, list[str], list[list[str]], str]  # title, header, rows, note
@@ -199,7 +199,9 @@ def scores_table(runs: list[Record]) -> Table:
             n = found.get("overall", {}).get("n", 0)
             cells = [text.interval(found.get(measure)) for measure in shown]
             rows.append([run["label"], accounting, str(n), *cells])
-    return "Scores", header, rows, NOTES
+    beside = [named[measure] for measure in shown if measure in BESIDE]
+    note = f" {text.listed(beside)}: shares, 0 to 1, no part of the score." if beside else ""
+    return "Scores", header, rows, NOTES + note
 
 
 def _scored_by_all(runs: list[Record]) -> list[dict[str, Record]]:

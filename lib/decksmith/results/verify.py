@@ -86,7 +86,7 @@ def _asked(records: list[Record], prompts: list[Record] | None) -> Iterator[str]
             yield f"prompts.jsonl: lacks {len(odd)} of the {len(samples)} prompts in scores.jsonl: {few(odd)}"
         for record in records:
             row = asked.get(prompt_of(record), record)
-            for key in ("messages", "asks", "checklist"):
+            for key in ("messages", "asks", "checklist", "sources", "turn"):
                 if record.get(key) != row.get(key):
                     yield f"scores.jsonl: {record['id']}: {key} differs from prompts.jsonl"
     usual = {k for each in samples.values() for k in each}

@@ -10,7 +10,7 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.judging import judges
+from decksmith.judging import vision
 from decksmith.render import cache, pool
 from decksmith.rewards.helper import Broken, Helper
 from decksmith.rewards.rules import Rules, read
@@ -33,12 +33,12 @@ def masked(cause: str, why: str) -> Record:
     return {"reward": None, "components": {}, "masked": True, "why": why, "cause": cause}
 
 
-def _judge(rules: Rules, run: Path) -> judges.Vision | None:
+def _judge(rules: Rules, run: Path) -> vision.Vision | None:
     """The judge of rules that need one. It is asked about every deck, however many before got no answer: a server outlives
     an hour in which nobody answers."""
     if not rules.judge:
         return None
-    judge = judges.Vision(rules.judge, run, None, None, None)
+    judge = vision.Vision(rules.judge, run, None, None, None)
     judge.client.breaker, judge.client.patience = sys.maxsize, PATIENCE
     return judge
 
@@ -48,7 +48,7 @@ class Scorer:
 
     Decks are worked on in ROOT/work and leave nothing there; finished renders are kept in ROOT/renders. Where the rules
     need a judge that reads, it is asked about each deck that renders. Raises what `read`, `pool.Pool` and
-    `judges.Vision` raise.
+    `vision.Vision` raise.
     """
 
     def __init__(self, root: Path, rules: str, *, jobs: int) -> None:
@@ -117,7 +117,7 @@ class Scorer:
         fault = stream.fault(record) or {}
         return {**value, "cause": fault.get("kind", "scorer")}
 
-    async def _verdict(self, judge: judges.Vision, record: Record) -> Record:
+    async def _verdict(self, judge: vision.Vision, record: Record) -> Record:
         """The value of `judge` for a rendered deck; a fault of the judge, or of the way to it, is in it."""
         try:
             return await judge.work(record)

@@ -1,0 +1,74 @@
+"""PresentBench's layout, with a case of our own words."""
+
+import json
+
+import pytest
+from decksmith.benchmarks import presentbench, tasks
+from decksmith.core import cli
+from decksmith.judging import own_prompts
+from jsonschema import Draft202012Validator
+
+CODE = {"__type__": "partial", "func": "utils.count_pages.check_slide_count", "args": []}
+
+
+def case(root, name="academia/CVPR 2025/A paper (final)", **files):
+    folder = root / name
+    judge = {
+        "material_independent_checklist_1": ["Is there a title?", CODE],
+        "material_dependent_checklist_1": ["Does a slide name 94 millimetres?"],
+        "material_dependent_checklist_3": ["Is page 1 right?"],
+    }
+    written = {
+        "generation_task/judge_prompt.json": json.dumps(judge),
+        "generation_task/generation_prompt.md": "Make 12 slides of the paper.\n",
+        "material.md": "# Rain\n\n94 millimetres fell.\n",
+        "material_1.md": "# More\n\nAnd 12 more.\n",
+        "material_3.md": "not reached\n",
+        "../../common_judge_prompt.json": json.dumps(
+            {"material_dependent_checklist_2": ["Is the source named?"]}
+        ),
+        **files,
+    }
+    for path, text in written.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        if text is not None:
+            (folder / path).write_text(text)
+
+
+def test_a_case_becomes_a_prompt_with_its_material_and_its_questions_in_words(tmp_path):
+    case(tmp_path)
+    (row,) = presentbench.rows(tmp_path, 60_000)
+    assert row["id"] == "academia-CVPR-2025-A-paper-final-"
+    assert row["source"] == {"path": "academia/CVPR 2025/A paper (final)"}
+    assert row["asks"] == {"slides": 12, "domain": "academia"}
+    assert [item["id"] for item in row["checklist"]] == ["i1.1", "d1.1", "d2.1"]
+    assert [source["name"] for source in row["sources"]] == ["material.md", "material_1.md"]
+    assert "94 millimetres fell." in row["messages"][1]["content"]
+    (again,) = own_prompts.rows(json.dumps(row))
+    assert again == row
+    schema = json.loads((cli.ROOT / "assets/schemas/prompt.json").read_text())
+    own_prompts.valid(Draft202012Validator(schema), row)
+
+
+def test_the_other_name_of_the_instructions_is_read_too(tmp_path):
+    case(
+        tmp_path,
+        **{
+            "generation_task/generation_prompt.md": None,
+            "generation_task/instructions.md": "Nine slides",
+        },
+    )
+    (row,) = presentbench.rows(tmp_path, 60_000)
+    assert row["messages"][1]["content"].startswith("Nine slides\n\n")
+
+
+def test_what_is_missing_is_named(tmp_path):
+    with pytest.raises(cli.Missing, match="hf download PresentBench/PresentBench"):
+        list(presentbench.rows(tmp_path, 60_000))
+    case(tmp_path, **{"generation_task/generation_prompt.md": None})
+    with pytest.raises(cli.BadData, match="has none of generation_prompt.md, instructions.md"):
+        list(presentbench.rows(tmp_path, 60_000))
+
+
+def test_it_is_one_of_the_benchmarks():
+    assert tasks.load("presentbench")["kind"] == "folder"

@@ -1,0 +1,52 @@
+"""Measures beside the score: of documents and turns."""
+
+from decksmith.results import summary
+
+
+def record(ident, *, turn=None, sources=True, features=None, fault=None):
+    score = {"overall": 3.0, "judge_only": 3.0, "checklist": None, "dimensions": {}}
+    if fault:
+        score |= {"overall": 1, "judge_only": 1, "floored": True}
+    made = {
+        "id": ident,
+        "asks": {},
+        "features": features or {},
+        "score": {**score, "rendered": not fault, "fault": fault},
+    }
+    if sources:
+        made["sources"] = [{"name": "a.md"}]
+    if turn:
+        made["turn"] = turn
+    return made
+
+
+FAULT = {"stage": "deck", "kind": "model", "class": "no-deck", "message": "none"}
+GROUNDED = {"grounding": {"grounding": 0.5, "coverage": 1.0}}
+
+
+def test_a_failed_deck_with_documents_counts_nothing_and_one_without_does_not_count():
+    records = [
+        record("d1", features=GROUNDED),
+        record("d2", fault=FAULT),
+        record("d3", sources=False, fault=FAULT),
+    ]
+    floor = summary.columns(records, "floor")
+    assert floor["grounding"] == {"d1": 0.5, "d2": 0} and floor["coverage"] == {"d1": 1.0, "d2": 0}
+    assert "kept" not in floor and "claims" not in floor
+    assert summary.columns(records, "renderable")["grounding"] == {"d1": 0.5}
+    assert summary.scale("grounding") == (0, 1)
+
+
+def test_turns_are_summed_up_by_their_number():
+    keeps = {"of": "t1", "n": 2, "keeps": {"except": [2]}}
+    records = [
+        record("t1", turn={"of": "t1", "n": 1}),
+        record("t1.2", turn=keeps, features={"kept": 0.8}),
+        record("t2.2", turn=keeps, fault=FAULT),
+    ]
+    found = summary.summarize(enumerate(records, 1))
+    assert found["turns"] == {
+        "1": {"n": 1, "overall": 3.0},
+        "2": {"n": 2, "overall": 2.0, "kept": 0.4},
+    }
+    assert "turns" not in summary.summarize([(1, record("d1"))])
