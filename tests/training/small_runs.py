@@ -1,5 +1,6 @@
 """A random model of two layers whose tokens are bytes, and runs of the trainer on it, in forks."""
 
+import gc
 import json
 import multiprocessing
 import os
@@ -82,6 +83,7 @@ def start(function, *arguments, log=None):
             status = stop.status
         os._exit(status or 0)
 
+    gc.freeze()  # else each fork walks, and so copies, all that torch and transformers have loaded
     process = CONTEXT.Process(target=go)
     process.start()
     return process
