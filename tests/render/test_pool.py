@@ -242,7 +242,7 @@ Somebody
 }
 # `make themes` renders all of them; a theme that nobody has named on this machine is bundled first, in 8 CPU seconds.
 if os.environ.get("DECKSMITH_THEMES") != "all":
-    COMMUNITY = {theme: COMMUNITY[theme] for theme in ("bricks", "purplin")}
+    COMMUNITY = {theme: COMMUNITY[theme] for theme in ("dracula",)}
 
 BROKEN = {  # name: (deck, class, line)
     "unclosed-tag": (HEAD + '# Three\n\n<div class="x">\n\ntext\n', "vue-compile", 17),
@@ -462,15 +462,15 @@ def test_a_theme_is_bundled_when_a_deck_first_names_it(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     cache.mkdir()
     for place in (toolchain.RENDERER / "node_modules/.cache/decksmith").iterdir():
-        if not place.name.endswith("-purplin"):
+        if not place.name.endswith("-dracula"):
             (cache / place.name).symlink_to(place)
     for path in (tmp_path, cache):
         path.chmod(0o755)
     monkeypatch.setenv("DECKSMITH_RENDER_CACHE", str(cache))
-    text = "---\ntheme: purplin\n---\n\n# A\n\n---\n\n# B\n\n---\n\n# C\n"
+    text = "---\ntheme: dracula\n---\n\n# A\n\n---\n\n# B\n\n---\n\n# C\n"
     values = rendered(tmp_path, [put(tmp_path, name, text) for name in "ab"], jobs=2)
     assert [value["status"] for value in values] == ["ok", "ok"]
-    assert sorted(place.name.split("-")[0] for place in cache.glob("*-purplin")) == [
+    assert sorted(place.name.split("-")[0] for place in cache.glob("*-dracula")) == [
         "runtime",
         "site",
     ]

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 import theme as adding  # noqa: E402
 
 # `make themes` renders all of them (test_pool.py says why not `make test`).
-SWEEP = sorted(THEMES) if os.environ.get("DECKSMITH_THEMES") == "all" else ["bricks", "purplin"]
+SWEEP = sorted(THEMES) if os.environ.get("DECKSMITH_THEMES") == "all" else ["dracula"]
 
 
 def test_a_file_of_a_theme_that_only_helps_its_layouts_is_none(tmp_path, monkeypatch):
