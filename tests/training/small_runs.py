@@ -19,6 +19,15 @@ WORDS = ["kettle", "harbour", "lamp", "amber", "nine", "slide", "theme", "moth"]
 CONTEXT = multiprocessing.get_context("fork")
 
 
+def load():
+    """Import what the forks run, once for all of them: torch, TRL, and what draws the loss."""
+    from decksmith.results import plots
+    from decksmith.training import dpo_trainer, trl_trainer  # noqa: F401
+    from matplotlib import pyplot  # noqa: F401
+
+    plots._fonts()
+
+
 def make_model(folder):
     import tokenizers
     import torch

@@ -28,6 +28,7 @@ from small_runs import (
     CONTEXT,
     conversation,
     finished,
+    load,
     make_model,
     metrics,
     start,
@@ -45,11 +46,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow]
 def model(tmp_path_factory):
     """The folder of the model; made in a process of its own, so that this one can be forked from."""
     folder = tmp_path_factory.mktemp("model")
-    from decksmith.results import plots
-    from decksmith.training import trl_trainer  # noqa: F401  # once, for all the forks
-    from matplotlib import pyplot  # noqa: F401
-
-    plots._fonts()
+    load()
     assert finished(start(make_model, folder)) == 0
     return folder
 
