@@ -4,6 +4,7 @@ The marks are in pyproject.toml. A Python test wears them as usual; a .bats file
 above the first test for all of the file, directly above a test for that one.
 """
 
+import gc
 import os
 import re
 import shutil
@@ -38,6 +39,10 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.option.loadscopereorder = False  # xdist keeps the order that is made below
+
+
+def pytest_collection_finish():
+    gc.freeze()  # what all the tests have loaded stays: no garbage collection, and no fork's, walks it
 
 
 def pytest_unconfigure(config):
