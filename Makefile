@@ -40,9 +40,11 @@ SHARD ?=
 # terminal is asked before anything is spent; YES=1 agrees elsewhere.
 BUDGET ?=
 # Where it is shown: the report's folder in results/reports, and the training run whose loss it
-# shows.
+# shows. CHAINED=1: MODEL are the steps of a chain (MODEL="smol smol-sft smol-grpo"), each held
+# against the one before it and against the first.
 NAME ?= $(UNDER)
 TRAINING ?=
+CHAINED ?=
 # Where it runs: in images (on), on this machine (off), or as there are (auto).
 IMAGES ?= auto
 export IMAGES
@@ -69,11 +71,11 @@ KNOWN := $(call NAMES,assets/models.toml) $(GGUF) $(call NAMES,$(wildcard $(or $
 space := $(subst ,, )
 comma := ,
 FOR_RUN := .for-$(or $(LIMIT),all)
-FOR_REPORT := .for-$(subst $(space),+,$(strip $(MODEL)))
+FOR_REPORT := .for-$(subst $(space),+,$(strip $(MODEL)))$(CHAINED:%=-chained)
 
 ##@ Measure
 define COMPARED
-bin/run-compare --page $(REPORT)/compare.md $(RUNS)
+bin/run-compare $(CHAINED:%=--chain) --page $(REPORT)/compare.md $(RUNS)
 echo "Every table: $(REPORT)/compare.md"
 echo "Open the report: file://$(abspath $(REPORT))/index.html"
 echo "Next: make vote (people decide), make plan EFFECT=0.3 (how many prompts find 0.3), make runs"
@@ -87,7 +89,7 @@ $(REPORT)/index.html: $(RUNS:%=%/summary.json) assets/models.toml \
   $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js $(REPORT)/$(FOR_REPORT)
 	$(call SAY,$(@D): plots and page of $(MODEL))
 	bin/run-plot --out $(@D)/plots $(RUNS) > /dev/null
-	bin/run-report --out $(@D) $(TRAINING:%=--training %) $(RUNS) > /dev/null
+	bin/run-report $(CHAINED:%=--chain) --out $(@D) $(TRAINING:%=--training %) $(RUNS) > /dev/null
 
 $(RUNS:%=%/summary.json): %/summary.json: %/scores.jsonl
 	$(call SAY,$*: means and intervals)
@@ -174,7 +176,7 @@ runs: .venv/.python
 ## report: the report of MODEL's finished runs again
 report: .venv/.python
 	bin/run-plot --out $(REPORT)/plots $(RUNS) > /dev/null
-	bin/run-report --out $(REPORT) $(TRAINING:%=--training %) $(RUNS) > /dev/null
+	bin/run-report $(CHAINED:%=--chain) --out $(REPORT) $(TRAINING:%=--training %) $(RUNS) > /dev/null
 	$(COMPARED)
 
 .PHONY: plan register

@@ -1,10 +1,11 @@
 """How fast the reward server is: decks a minute with 8 clients at once, how long one waits, from the cache, and its memory.
 
-  .venv/bin/python3 tests/bench_reward.py [DECKS [WORKERS]]
+  .venv/bin/python3 tests/bench_reward.py [DECKS [WORKERS [short]]]
 
-The decks are those of data/gold, each with a word of its own so that none is in a cache; the prompts are those of data/prompts.jsonl.
+The decks are those of data/gold, or short ones of three slides, which show in less time what many decks do to the memory. Each has a
+word of its own, so that none is in a cache; the prompts are those of data/prompts.jsonl.
 The server is the real one, with a folder of its own; the clients are decksmith.rewards.trainer. Numbers go to
-results/bench-reward.json, the table to stdout; goals stand beside what was measured and nothing fails for them.
+results/bench-reward.json, a markdown page (docs/reward-speed.md) to stdout; goals stand beside what was measured and nothing fails for them.
 """
 
 import json
@@ -28,12 +29,18 @@ from decksmith.rewards import trainer  # noqa: E402
 from decksmith.rewards.meter import quantile  # noqa: E402
 
 CLIENTS = 8
+TICK = os.sysconf("SC_CLK_TCK")
 GOALS = {"decks_per_minute": 60, "p95": 15.0, "cached_p95": 0.020}
 
 
-def decks(count):
-    """`count` rows of (prompt's id, deck); no two decks are the same."""
+SHORT = "# Tides\n\n---\n\n# Twice a day\n\n- the moon\n- the sun\n\n---\n\n# The end\n"
+
+
+def decks(count, kind="gold"):
+    """`count` rows of (prompt's id, deck); no two decks are the same. kind: gold or short."""
     texts = [path.read_text() for path in sorted((ROOT / "data/gold").glob("*/deck.md"))]
+    if kind == "short":
+        texts = [SHORT]
     with open(ROOT / "data/prompts.jsonl") as file:
         ids = [json.loads(line)["id"] for line in file]
     return [
@@ -52,6 +59,33 @@ def megabytes(pid):
             continue
         total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return total / 1024
+
+
+# The processes of a server, by a word of their command line: the first that fits.
+PARTS = {
+    "rewards.helper": "parsing and scoring",
+    "worker.mjs": "compiling, and driving the browser",
+    "--type=gpu-process": "drawing",
+    "--type=utility": "the browser's network",
+    "--type=zygote": "pages: scripts, layout, measures",
+    "--type=renderer": "pages: scripts, layout, measures",
+    "chromium": "the browser itself",
+    "reward-serve": "the server",
+}
+
+
+def by_part(pid):
+    """{part: CPU seconds} of a process and its descendants, with those that they have waited for."""
+    found = dict.fromkeys([*PARTS.values(), "other"], 0.0)
+    for each in [pid, *tree(pid)]:
+        try:
+            command = Path(f"/proc/{each}/cmdline").read_text().replace("\0", " ")
+            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        part = next((PARTS[word] for word in PARTS if word in command), "other")
+        found[part] += sum(map(int, fields[11:15])) / TICK
+    return found
 
 
 def watched(pid, seen, ended):
@@ -100,9 +134,9 @@ def numbers(rows, pid):
     seen, ended = [], threading.Event()
     watcher = threading.Thread(target=watched, args=(pid, seen, ended))
     watcher.start()
-    before = usage(pid)[0]
+    before, parts = usage(pid)[0], by_part(pid)
     took, each, masked = asked(rows, CLIENTS)
-    cpu = usage(pid)[0] - before
+    cpu, after = usage(pid)[0] - before, by_part(pid)
     ended.set()
     watcher.join()
     _, alone, _ = asked(rows, 1)
@@ -120,6 +154,7 @@ def numbers(rows, pid):
         "p50": quantile(each, 0.5),
         "p95": quantile(each, 0.95),
         "cpu_seconds_per_deck": cpu / len(rows),
+        "cpu_by_part": {part: (after[part] - parts[part]) / len(rows) for part in parts},
         "cached_p50": quantile(alone, 0.5),
         "cached_p95": quantile(alone, 0.95),
         "cached_p95_together": quantile(together, 0.95),
@@ -130,7 +165,7 @@ def numbers(rows, pid):
 
 
 def shown(found):
-    """The table."""
+    """The page."""
     met = {
         "decks_per_minute": found["decks_per_minute"] >= GOALS["decks_per_minute"],
         "p95": found["p95"] < GOALS["p95"],
@@ -139,12 +174,15 @@ def shown(found):
     yes = {name: "met" if good else "missed" for name, good in met.items()}
     load = " ".join(f"{each:.1f}" for each in found["load"])
     head = (
-        f"{found['decks']} decks of {found['slides_per_deck']:.1f} slides, scale 1, {found['clients']} clients, {found['workers']} workers, "
-        f"{found['cores']} cores, load before {load}\n"
+        "# What a reward costs\n\n"
+        f"Written by `make bench-reward`: {found['decks']} decks of {found['slides_per_deck']:.1f} slides at scale 1, {found['clients']} "
+        f"clients, {found['workers']} workers, {found['cores']} cores. The load of the machine before it was {load}. {found['cores']} cores "
+        f"that do nothing else could do {60 * found['cores'] / found['cpu_seconds_per_deck']:.0f} such decks a minute.\n\n```"
     )
     rows = [
         ("decks a minute", f"{found['decks_per_minute']:.1f}", f"60: {yes['decks_per_minute']}"),
         ("CPU seconds a deck", f"{found['cpu_seconds_per_deck']:.2f}", ""),
+        *((f"  {part}", f"{cpu:.2f}", "") for part, cpu in found["cpu_by_part"].items()),
         ("until the answer, p50", f"{found['p50']:.1f} s", ""),
         ("until the answer, p95", f"{found['p95']:.1f} s", f"15 s: {yes['p95']}"),
         (
@@ -157,13 +195,13 @@ def shown(found):
         ("masked", str(found["masked"]), ""),
         ("memory of all processes, peak", f"{found['memory_peak']:.0f} MiB", ""),
     ]
-    table = [f"{name:34}{value:>12}  {goal}".rstrip() for name, value, goal in rows]
+    table = [f"{name:36}{value:>10}  {goal}".rstrip() for name, value, goal in rows]
     flow = " ".join(f"{each:.0f}" for each in found["memory"])
-    return "\n".join([head, *table, f"memory by tenths of the time, MiB: {flow}"])
+    return "\n".join([head, *table, f"memory by tenths of the time, MiB: {flow}", "```"])
 
 
-def main(count=200, workers=2):
-    rows = decks(int(count))
+def main(count=200, workers=2, kind="gold"):
+    rows = decks(int(count), kind)
     load = os.getloadavg()
     with tempfile.TemporaryDirectory() as folder:
         found = measured(rows, int(workers), Path(folder))

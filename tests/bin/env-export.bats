@@ -4,7 +4,8 @@ rows() { head -2 "$ROOT/data/prompts.jsonl"; }
 
 @test "of verifiers it is a package with the prompts and the one client file" {
   rows | env-export --kind verifiers --out env 2> said
-  assert_equal "$(cat said)" "env-export: 2 prompts; next: env/README.md"
+  assert_equal "$(cat said)" "env-export: 2 of the prompts are in data/prompts.jsonl, which evaluates: whoever trains on them measures nothing by it
+env-export: 2 prompts; next: env/README.md"
   assert_equal "$(cd env && find . -type f | sort | tr '\n' ' ')" \
     "./README.md ./decksmith_decks/__init__.py ./decksmith_decks/decksmith_reward.py ./decksmith_decks/prompts.jsonl ./decksmith_decks/taskset.py ./pyproject.toml "
   cmp env/decksmith_decks/decksmith_reward.py "$ROOT/lib/decksmith/rewards/trainer.py"
@@ -13,7 +14,8 @@ rows() { head -2 "$ROOT/data/prompts.jsonl"; }
 }
 
 @test "of nemo-gym its rows name the agent, what the model is asked, and the prompt as the server wants it" {
-  rows | env-export --kind nemo-gym --out gym 2> /dev/null
+  rows | jq -c '.messages[-1].content += " Say it in rhyme."' | env-export --kind nemo-gym --out gym 2> said
+  assert_equal "$(cat said)" "env-export: 2 prompts; next: gym/README.md"
   cd gym/resources_servers/decksmith
   assert_equal "$(jq -c '[.agent_ref.name, .label.id, .responses_create_params.input[1].role]' data/train.jsonl)" \
     '["decksmith_agent","p001","user"]

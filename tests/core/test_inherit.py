@@ -45,7 +45,7 @@ def test_a_file_beside_it_comes_before_the_shipped_one(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('extends = "ofline"', "extends: no 'ofline' beside it .* offline, published"),
+        ('extends = "ofline"', "extends: no 'ofline' beside it .* offline, open, published"),
         ("extends = 3", "extends: no 3"),
         ('extends = "other"', "extends: other.toml extends another itself"),
         ('extends = "mine"', "extends: no 'mine'"),

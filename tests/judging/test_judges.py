@@ -11,34 +11,13 @@ import pytest
 from aiohttp import web
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.judging import identity, judges, scoring
+from decksmith.judging import identity, judges, scoring, vision
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from verdicts import answer, dimension, make
 
 PUBLISHED = Protocol.load("published")
-
-
-def dimension(score, slide=1):
-    return {
-        "why": f"It is a {score}.",
-        "evidence": [{"slide": slide, "seen": "a heading"}],
-        "score": score,
-    }
-
-
-def answer(**changes):
-    return {
-        "content": dimension(4),
-        "design": dimension(3, 2),
-        "coherence": dimension(5, 3),
-        "observations": [],
-        "checklist": [
-            {"id": "c1", "yes": True, "slide": 2},
-            {"id": "c2", "yes": False, "slide": None},
-        ],
-        **changes,
-    }
 
 
 @pytest.fixture
@@ -46,28 +25,6 @@ def deck(tmp_path, monkeypatch):
     """A record of three slides, its pictures in tmp_path."""
     monkeypatch.setenv("OPENROUTER_API_KEY", "test")
     return make(tmp_path, 3)
-
-
-def make(run, slides, size=(196, 110)):
-    paths = [f"p1/slides/{n:02}.png" for n in range(1, slides + 1)]
-    for n, path in enumerate(paths):
-        (run / path).parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", size, (40 + n, 90, 120)).save(run / path)
-    return {
-        "id": "p1",
-        "messages": [
-            {"role": "system", "content": "SYSTEM OF THE MODEL"},
-            {"role": "user", "content": "Three slides on reefs"},
-        ],
-        "asks": {"slides": 3},
-        "checklist": [
-            {"id": "c1", "ask": "Shows a map", "match": ["secret match"]},
-            {"id": "c2", "ask": "Names a year"},
-        ],
-        "gen": {"text": "THE MARKDOWN", "model": {"name": "THE MODEL"}},
-        "deck": {"path": "p1/deck.md"},
-        "render": {"slides": paths, "expected": slides, "errors": [], "xray": []},
-    }
 
 
 def ask(record, run, replies, protocol=PUBLISHED, **changes):
@@ -464,7 +421,7 @@ def test_a_changed_picture_makes_a_reply_stale_and_a_missing_one_stops(deck, tmp
 @given(st.text(max_size=300))
 def test_no_text_whatever_is_taken_for_an_answer_or_crashes_the_reader(text):
     with pytest.raises(ValueError):
-        judges.usable(text, PUBLISHED.schema, [], [1])
+        vision.usable(text, PUBLISHED.schema, [], [1])
 
 
 @given(
@@ -493,4 +450,4 @@ def test_no_text_whatever_is_taken_for_an_answer_or_crashes_the_reader(text):
 )
 def test_no_object_of_another_form_is_taken_for_an_answer(value):
     with pytest.raises(ValueError):
-        judges.usable(json.dumps({"content": value}), PUBLISHED.schema, [], [1])
+        vision.usable(json.dumps({"content": value}), PUBLISHED.schema, [], [1])

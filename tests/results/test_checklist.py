@@ -4,7 +4,7 @@ import json
 
 import pytest
 from decksmith.core.protocol import Protocol
-from decksmith.judging import judges, scoring
+from decksmith.judging import scoring, vision
 from decksmith.results import checklist
 
 ITEMS = [
@@ -91,7 +91,7 @@ def test_a_judge_that_says_yes_without_a_slide_it_was_shown_is_not_heard(slide):
         "checklist": [{"id": "c1", "yes": True, "slide": slide}],
     }
     with pytest.raises(ValueError, match="checklist"):
-        judges.usable(json.dumps(said), Protocol.load("published").schema, ITEMS[:1], [1, 2, 3])
+        vision.usable(json.dumps(said), Protocol.load("published").schema, ITEMS[:1], [1, 2, 3])
 
 
 def test_the_table_has_a_row_for_each_family_and_a_column_for_each_run():

@@ -12,7 +12,7 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.judging import identity, scoring
-from decksmith.models import client
+from decksmith.models import client, registry
 from decksmith.results import claims, pairs, tables
 from decksmith.results.runs import load
 
@@ -766,3 +766,43 @@ def test_nothing_in_common_and_nothing_known_are_said_too(runs):
         "; a was trained on the reward rendered, which has no measure of this score"
         "; b was trained on the reward rendered"
     )
+
+
+def judged_by(loaded, *names):
+    """The runs as a protocol with these judges has them."""
+    model = names[0] if len(names) == 1 else list(names)
+    for run in loaded:
+        run["protocol"] = {**run["protocol"], "judge": {"kind": "vision", "model": model}}
+    return loaded
+
+
+def test_a_judge_of_a_models_own_family_or_of_its_teachers_is_named(runs, monkeypatch):
+    known = {
+        "writer": registry.Model("writer", "http://x/v1", "openai/gpt-9"),
+        "tuned": registry.Model("tuned", "serve:", "tuned", taught_by=["glm"]),
+        "a": registry.Model("a", "http://x/v1", "openai/gpt-oss-20b"),
+        "b": registry.Model("b", "http://x/v1", "z-ai/glm-5.1"),
+    }
+    monkeypatch.setattr(registry, "models", lambda: known)
+    loaded = runs(writer=[3.0] * 8, tuned=[2.0] * 8)
+    summary = {run["name"]: run["summary"] for run in loaded}
+    summary["writer"]["model"]["slug"] = "openai/gpt-9"
+    assert set(claims.kin(judged_by(loaded, "a", "b"))) == {
+        "the judge a is of the same family as writer (gpt)",
+        "the family of the judge b (glm) wrote what tuned was trained on",
+    }
+    known["a"].family = "other"
+    assert claims.kin(judged_by(loaded, "a")) == []
+    summary["tuned"]["model"]["served"] = {"base": "zai-org/GLM-5"}
+    assert claims.kin(judged_by(loaded, "b")) == [
+        "the judge b is of the same family as tuned (glm)"
+    ]
+
+
+def test_a_panel_shows_how_far_its_judges_are_apart(runs):
+    loaded = runs(a=[3.0] * 8, b=[2.0] * 8)
+    assert "Judges apart" not in tables.markdown(loaded, claims.compare(loaded))
+    for run in loaded:
+        run["summary"]["disagreement"] = {"content": 0.5, "design": 1.0, "coherence": 0.0}
+    text = tables.markdown(loaded, claims.compare(loaded))
+    assert "Judges apart: the mean distance" in text and "| 0.50 |" in text

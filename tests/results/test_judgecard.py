@@ -18,6 +18,7 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.decks.parser import Deck
 from decksmith.judging import judges
+from decksmith.judging import vision as vision_judge
 from decksmith.render import pool as render_pool
 from decksmith.results import cardpage, defects, judgecard
 
@@ -399,7 +400,7 @@ class Endpoint:
                 str(p.relative_to(run)) for p in folder.glob("slides/*.png")
             )
         for key, paths in versions.items():
-            data = [judges._png("x", run / path, protocol.judge["image_width"]) for path in paths]
+            data = [vision_judge.png("x", run / path, protocol.judge["image_width"]) for path in paths]
             self.known[hashlib.sha256(b"".join(data)).hexdigest()] = key
         self.loop = asyncio.new_event_loop()
         ready = threading.Event()

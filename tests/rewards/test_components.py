@@ -111,6 +111,31 @@ def test_what_the_model_failed_at_counts_and_a_deck_is_worth_more_than_none(reco
     assert unrendered["why"] == "vue-compile: m" and not unrendered["masked"]
 
 
+def test_no_deck_is_worth_less_than_one_about_something_else_and_that_less_than_a_poor_one(
+    record, scored
+):
+    def said(*slides):
+        """The reward of the deck with these texts on its slides."""
+        other = copy.deepcopy(record)
+        for page, text in zip(other["render"]["xray"], slides, strict=True):
+            page |= {"title": text.split("\n")[0], "text": text}
+        return scored(other)["reward"]
+
+    good = scored()["reward"]
+    poor = said(TEXTS[0], TEXTS[1].replace("first puffins", "birds"), "What they need\nFish")
+    elsewhere = said(
+        "Kette und Ritzel\nDas Fahrrad trägt seinen Fahrer auf zwei Rädern durch die Stadt",
+        "Bremsen\nDie Beläge drücken auf die Felge, bis das Rad steht",
+        "Reifen\nVor einer langen Fahrt werden sie mit der Pumpe gefüllt",
+    )
+    error = {"kind": "model", "class": "too-few-slides", "message": "m"}
+    record["render"] = {"status": "failed", "errors": [error], "error": error}
+    unrendered = components.reward(record, RULES)["reward"]
+    record["deck"]["slides"] = 1  # of a reply in prose
+    prose = components.reward(record, RULES)["reward"]
+    assert 0 < prose < unrendered < elsewhere < poor < good
+
+
 def test_a_record_that_was_not_rendered_is_named(record):
     del record["render"]
     with pytest.raises(cli.BadData, match="p1: no render in this record; deck-render writes it"):

@@ -6,13 +6,16 @@ import itertools
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy
 import pytest
 from decksmith.core import cli
+from decksmith.core.protocol import Protocol
 from decksmith.study import (
     adaptive,
+    calibration,
     estimates,
     intervals,
     judge,
@@ -896,3 +899,25 @@ def test_what_is_taken_is_what_the_page_offers():
         (messages.Tag, messages.TAGS),
     ):
         assert get_args(taken) == tuple(offered)
+
+
+def test_fitted_weights_become_a_protocol_that_says_what_they_were_fitted_on(tmp_path, monkeypatch):
+    true = {"viscraft": 0.0, "design": 0.2, "content": 0.7, "coherence": 0.1}
+    weights = judge.weights(*scored(2, true, prompts=60), NOW)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "protocol.json").write_text('{"protocol": "open"}')
+    study = SimpleNamespace(folder=tmp_path, about={"runs": [{"path": str(run)}]})
+    text = calibration.protocol("ours", study, {"study": {"title": "Spring"}, "weights": weights})
+    (tmp_path / "ours.toml").write_text(text)
+    made = Protocol.load(tmp_path / "ours.toml")
+    assert made.name == "ours" and made.judge["model"] == "judge-open"
+    suggested = {name: one["suggested"] or 0 for name, one in weights["dimensions"].items()}
+    assert made.score["weights"] == suggested
+    votes = f"{weights['votes']} votes of {weights['raters']} people on 60 prompts"
+    assert '"Spring"' in text and votes in text and "with the weights of open" in text
+    with pytest.raises(cli.BadData, match="fit no weights"):
+        calibration.protocol("ours", study, {"weights": None})
+    (run / "protocol.json").write_text('{"protocol": "elsewhere"}')
+    with pytest.raises(cli.BadData, match="not made under a protocol"):
+        calibration.protocol("ours", study, {"study": {"title": "Spring"}, "weights": weights})

@@ -15,7 +15,7 @@ from decksmith import __version__
 from decksmith.benchmarks import tasks
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, sample_of
-from decksmith.results import pairs, stats
+from decksmith.results import chains, pairs, regressions, stats
 
 Questions = dict[str, list[Record]]  # the samples of each question, in their order
 
@@ -473,6 +473,23 @@ def compare(
     for entry in usable:
         entry["family"] = len(usable)
     return found
+
+
+def note_chain(runs: list[Record], folder: Path) -> None:
+    """Make these runs (results.runs.load) a chain in the order in which they were given: each gets the key `chain` that
+    results.chains reads, with what the benchmarks of both models in `folder`/MODEL say of it and earlier ones."""
+    for run in runs:
+        run["chain"] = {}
+    kept = ("benchmark", "difference", "p_holm", "margin", "verdict", "sentence")
+    for run, other in chains.pairs(runs):
+        ours, base = (folder / str(each["summary"]["model"]["name"]) for each in (run, other))
+        if not any(ours.glob("*/rows.jsonl")) or not any(base.glob("*/rows.jsonl")):
+            continue
+        found = run["chain"][other["label"]] = []
+        for entry in compare(load(ours), load(base)):
+            said = regressions.benchmark(run["label"], other["label"], entry)
+            entry["verdict"], entry["sentence"] = said
+            found.append({name: entry.get(name) for name in kept})
 
 
 def _compared(

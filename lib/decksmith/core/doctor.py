@@ -290,7 +290,8 @@ def main() -> int:
             f"choose one of {', '.join(p.stem for p in protocol.parent.glob('*.toml'))}",
         ):
             judge = inherit.read(protocol, protocol.parent)["judge"]
-            names += [judge["model"]] if judge.get("model") else []
+            judges = judge.get("model") or []
+            names += [judges] if isinstance(judges, str) else judges
         models(report, names)
     neighbours(report)
     cluster(report)

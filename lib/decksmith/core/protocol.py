@@ -1,7 +1,7 @@
 """Protocols, assets/protocols: what an evaluation holds fixed."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from decksmith.core import cli, inherit
@@ -76,6 +76,17 @@ class Protocol:
         )
 
     @property
+    def judges(self) -> list[str]:
+        """The names in assets/models.toml of the models that judge; none where nothing is asked."""
+        model = self.judge.get("model") or []
+        return [model] if isinstance(model, str) else list(model)
+
+    def alone(self, name: str) -> "Protocol":
+        """The same protocol with one of its judges for the only one."""
+        judge = {key: value for key, value in self.judge.items() if key != "combine"}
+        return replace(self, judge={**judge, "model": name})
+
+    @property
     def prompt(self) -> str:
         """The vision judge's instructions, as the model gets them."""
         text = _asset(self, "prompts", "prompt").read_text(encoding="utf-8")
@@ -122,6 +133,11 @@ def _check(path: Path, data: Record) -> None:
     if data["judge"]["kind"] == "offline":
         if "measures" not in data:
             raise cli.BadConfig(f"{path}: measures: is missing")
+    elif isinstance(data["judge"]["model"], list) != ("combine" in data["judge"]):
+        raise cli.BadConfig(
+            f"{path}: judge.combine: says how the models of a panel are joined (mean, median or "
+            "majority), where judge.model is a list of them, and only there"
+        )
     elif "measures" in data:
         raise cli.BadConfig(f"{path}: measures: only the offline judge has them")
 

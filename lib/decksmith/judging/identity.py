@@ -30,7 +30,9 @@ def judging(protocol: Protocol) -> Record:
     """Everything that decides what a judge says about the same deck, JSON-able; half of the identity, and the journal's key."""
     if protocol.judge["kind"] == "offline":
         return {**protocol.judge, "measures": protocol.measures}
-    slug = registry.model(protocol.judge["model"]).slug
+    slug = " + ".join(registry.model(name).slug for name in protocol.judges)
+    if how := protocol.judge.get("combine"):
+        slug += f" ({how})"
     prompt = hashlib.sha256(protocol.prompt.encode()).hexdigest()
     return {
         **protocol.judge,

@@ -1,55 +1,16 @@
-"""Judges of rendered decks: the offline measures, and a vision model that sees the request and the pictures.
+"""The judge of a protocol: the offline measures, a vision model, or a panel of them."""
 
-A model's reply is data: it is parsed, checked against the schema and against the deck, and asked for again in other
-words when it cannot be used. A judge that never gives a usable reply is a judge fault, never a score.
-"""
-
-import base64
 import hashlib
-import io
-import json
-import re
 from pathlib import Path
 from typing import Any
 
-from decksmith.core import cli, stream
+from decksmith.core import stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.decks import words
-from decksmith.judging import identity, legibility, offline, scoring
-
-LONGEST = 100_000  # characters of a reply that are looked at
-
-
-def open_judge(
-    protocol: Protocol,
-    run: str | Path,
-    *,
-    jobs: int | None = None,
-    base_url: str | None = None,
-    key_env: str | None = None,
-    budget: float | None = None,
-) -> "Offline | Vision":
-    """The protocol's judge, with what stream.stage needs: `work`, `inputs`, `valid`, `jobs`, `close`.
-
-    budget: USD that it may spend; the offline judge spends nothing.
-
-    Raises cli.BadConfig for an unknown model or a missing key.
-    """
-    if protocol.judge["kind"] == "offline":
-        return Offline(protocol, Path(run), jobs or 1)
-    return Vision(protocol, Path(run), jobs, base_url, key_env, budget)
-
-
-def _digests(run: Path, record: Record) -> list[str]:
-    """The sha256 of every picture of the deck; raises cli.BadData for one that is not there."""
-    try:
-        return [
-            hashlib.sha256((run / path).read_bytes()).hexdigest()
-            for path in record["render"].get("slides") or []
-        ]
-    except OSError as error:
-        raise cli.BadData(f"{record['id']}: {error}; render it again") from None
+from decksmith.judging import identity, legibility, offline, vision
+from decksmith.judging.panel import Panel
+from decksmith.judging.vision import Vision
 
 
 class Offline:
@@ -73,17 +34,15 @@ class Offline:
         return [
             self.judging,
             self.code,
-            _request(record),
+            vision.request_of(record),
             record.get("asks"),
             record.get("checklist"),
             record.get("deck", {}).get("sha256"),
             render,
-            _digests(self.run, record),
+            vision.digests(self.run, record),
         ]
 
     def work(self, record: Record, seed: int = 0) -> Record:
-        from decksmith.judging import offline
-
         return {
             **offline.judge(
                 record, self.run, self.protocol.measures, self.protocol.judge["needed"]
@@ -92,301 +51,30 @@ class Offline:
         }
 
 
+def open_judge(
+    protocol: Protocol,
+    run: str | Path,
+    *,
+    jobs: int | None = None,
+    base_url: str | None = None,
+    key_env: str | None = None,
+    budget: float | None = None,
+) -> Offline | Vision | Panel:
+    """The protocol's judge, with what stream.stage needs: `work`, `inputs`, `valid`, `jobs`, `close`.
+
+    budget: USD that it may spend; the offline judge spends nothing.
+
+    Raises cli.BadConfig for an unknown model or a missing key.
+    """
+    if protocol.judge["kind"] == "offline":
+        return Offline(protocol, Path(run), jobs or 1)
+    if len(protocol.judges) > 1:
+        return Panel(protocol, Path(run), jobs, base_url, key_env, budget)
+    return Vision(protocol, Path(run), jobs, base_url, key_env, budget)
+
+
 def inputs(protocol: Protocol, run: Path, record: Record) -> list[Any]:
     """What the verdict of the protocol's judge on a record depends on; `run` the folder. Asks nobody and needs no key."""
     if protocol.judge["kind"] == "offline":
         return Offline(protocol, run, 1).inputs(record)
-    return vision_inputs(identity.judging(protocol), run, record)
-
-
-def vision_inputs(judging: Record, run: Path, record: Record) -> list[Any]:
-    """What the verdict of a vision model on a record depends on; `judging` as from identity.judging, `run` the folder."""
-    render = record["render"]
-    return [
-        judging,
-        _request(record),
-        items(record),
-        (record.get("asks") or {}).get("slides"),
-        render.get("expected"),
-        render.get("slides"),
-        _digests(run, record),
-    ]
-
-
-def _again(reply: str, problem: str) -> list[Record]:
-    """What follows a reply of the judge that cannot be used."""
-    asked = (
-        f"This reply cannot be used: {problem}. Judge the same slides again, and answer with one "
-        "JSON object of the required form and nothing else."
-    )
-    return [
-        {"role": "assistant", "content": reply[:4000] or "(empty)"},
-        {"role": "user", "content": asked},
-    ]
-
-
-class Vision:
-    """A vision model behind any OpenAI-compatible endpoint; it sees the request and the pictures and nothing else."""
-
-    def __init__(
-        self,
-        protocol: Protocol,
-        run: Path,
-        jobs: int | None,
-        base_url: str | None,
-        key_env: str | None,
-        budget: float | None = None,
-    ) -> None:
-        from decksmith.models import client
-
-        self.run, self.protocol, self.judging = run, protocol, identity.judging(protocol)
-        self.client = client.Client.open(
-            protocol.judge["model"],
-            base_url=base_url,
-            key_env=key_env,
-            jobs=jobs,
-            budget=budget,
-            blame="judge",
-        )
-        self.jobs, self.close, self.rubric = (
-            self.client.jobs,
-            self.client.close,
-            stream.fingerprint(self.judging),
-        )
-        self.system, self.schema = protocol.prompt, protocol.schema
-
-    def inputs(self, record: Record) -> list[Any]:
-        return vision_inputs(self.judging, self.run, record)
-
-    def valid(self, record: Record, value: Record) -> bool:
-        return all((self.run / path).is_file() for path in value.get("replies") or [])
-
-    async def work(self, record: Record, seed: int = 0) -> Record:
-        """The judge's value for a record. `seed`: which of several independent judgings this is (decksmith.results.judgecard)."""
-        import asyncio
-
-        if not record["render"].get("slides"):
-            raise stream.Fault(
-                "renderer", "no-pictures", "there is no picture of any slide to judge"
-            )
-        for old in (self.run / record["id"] / "judge").glob("*.txt"):
-            old.unlink()
-        shown, seen = await asyncio.to_thread(self._pictures, record)
-        first = [
-            {"role": "system", "content": self.system},
-            {"role": "user", "content": self._question(record, shown, seen)},
-        ]
-        messages, replies, problem = first, [], None
-        usage: Record = {}
-        tries = self.protocol.judge["retries"] + 1
-        for attempt in range(tries):
-            reply = await self.client.ask(
-                messages,
-                self.protocol.judge["sampling"],
-                schema=self.schema,
-                seed=seed * tries + attempt,
-            )
-            for key, value in reply.usage.items():
-                usage[key] = None if value is None else (usage.get(key) or 0) + value
-            replies.append(f"{record['id']}/judge/{attempt + 1}.txt")
-            stream.write(self.run / replies[-1], reply.text)
-            kept = {"replies": replies, "usage": usage, "rubric": self.rubric}
-            try:
-                if reply.finish_reason == "length":
-                    raise ValueError("it was cut off at the token limit; write less")
-                said = usable(reply.text, self.schema, items(record), seen["slides"])
-            except ValueError as error:
-                problem = str(error)
-                stream.warn(
-                    record["id"], f"reply {attempt + 1} of the judge cannot be used: {problem}"
-                )
-                messages = first + _again(reply.text, problem)
-                continue
-            value = self._value(record, said)
-            return {**value, "seen": seen, **kept, "by": {"attempts": attempt + 1}}
-        message = f"no usable reply in {len(replies)} tries; the last: {problem}"
-        return {"error": {"kind": "judge", "class": "unparseable", "message": message}, **kept}
-
-    def _value(self, record: Record, said: Record) -> Record:
-        given = {name: said[name]["score"] for name in scoring.JUDGED}
-        made = len(record["render"].get("slides") or [])
-        scores, caps = scoring.capped(
-            self.protocol,
-            given,
-            said["observations"],
-            (record.get("asks") or {}).get("slides"),
-            made,
-        )
-        answers = {item["id"]: item for item in said["checklist"]}
-        return {
-            "judge": self.judging["slug"],
-            "scores": scores,
-            "given": given,
-            "why": {name: said[name]["why"] for name in scoring.JUDGED},
-            "evidence": {name: said[name]["evidence"] for name in scoring.JUDGED},
-            "observations": said["observations"],
-            "caps": caps,
-            "checklist": [
-                {
-                    "id": i["id"],
-                    "yes": answers[i["id"]]["yes"],
-                    "slide": answers[i["id"]]["slide"] if answers[i["id"]]["yes"] else None,
-                }
-                for i in items(record)
-            ],
-        }
-
-    def _pictures(self, record: Record) -> tuple[dict[int, Any], Record]:
-        """`({slide: PNG bytes}, what was shown)`: bounded in number (spread evenly) and in bytes (made smaller)."""
-        settings = self.protocol.judge
-        paths = {
-            int(Path(path).stem): self.run / path for path in record["render"].get("slides") or []
-        }
-        numbers = sorted(paths)
-        if len(numbers) > settings["max_slides"]:
-            step = (len(numbers) - 1) / (settings["max_slides"] - 1)
-            numbers = [numbers[round(i * step)] for i in range(settings["max_slides"])]
-        width = settings["image_width"]
-        while True:
-            shown = {n: _png(record["id"], paths[n], width) for n in numbers}
-            size = sum(map(len, shown.values()))
-            if size <= settings["max_bytes"] or width < 240:
-                return shown, {
-                    "slides": numbers,
-                    "of": max([*paths, record["render"].get("expected") or 0]),
-                    "width": width,
-                    "bytes": size,
-                }
-            width = width * 4 // 5
-
-    def _question(self, record, shown, seen):
-        parts = [f"The request that the deck answers:\n<request>\n{_request(record)}\n</request>"]
-        if asked := items(record):
-            parts.append(
-                "The checklist:\n" + "\n".join(f"{item['id']}: {item['ask']}" for item in asked)
-            )
-        count = f"The deck has {seen['of']} slides."
-        if len(shown) < seen["of"]:
-            lost = [n for n in range(1, seen["of"] + 1) if n not in shown]
-            count += f" You see {len(shown)} of them; not shown: {', '.join(map(str, lost))}."
-        content = [{"type": "text", "text": "\n\n".join([*parts, count])}]
-        for n, data in shown.items():
-            url = "data:image/png;base64," + base64.b64encode(data).decode()
-            content += [
-                {"type": "text", "text": f"Slide {n}:"},
-                {"type": "image_url", "image_url": {"url": url}},
-            ]
-        return [*content, {"type": "text", "text": "That was the last slide. Judge the deck."}]
-
-
-def _request(record: Record) -> str:
-    return "\n\n".join(
-        m["content"] for m in record.get("messages") or [] if m.get("role") == "user"
-    )
-
-
-def items(record: Record) -> list[Record]:
-    return [{"id": item["id"], "ask": item["ask"]} for item in record.get("checklist") or []]
-
-
-def _png(ident, path, width):
-    from PIL import Image
-
-    try:
-        with Image.open(path) as picture:
-            shown = picture.convert("RGB")
-            if shown.width > width:
-                size = (width, round(shown.height * width / shown.width))
-                shown = shown.resize(size, Image.Resampling.LANCZOS)
-            out = io.BytesIO()
-            shown.save(out, "PNG")
-    except OSError as error:
-        raise cli.BadData(f"{ident}: {error}; render it again") from None
-    return out.getvalue()
-
-
-def usable(text: str, schema: Record, items: list[Record], slides: list[int]) -> Record:
-    """The judge's answer in a reply, checked; raises ValueError with a sentence that tells the judge what was wrong.
-
-    text: the reply, perhaps fenced or with words around the JSON. items: the checklist. slides: the numbers it was
-    shown.
-    """
-    from jsonschema import Draft202012Validator
-
-    check = Draft202012Validator(schema)
-    found, errors = [], []
-    for candidate in _objects(text[:LONGEST]):
-        error = next(
-            iter(sorted(check.iter_errors(candidate), key=lambda e: len(e.absolute_path))), None
-        )
-        if error is None and candidate not in found:
-            found.append(candidate)
-        elif error is not None:
-            errors.append((len(candidate), error))
-    if not found and not errors:
-        raise ValueError("it holds no JSON object")
-    if not found:
-        error = max(errors, key=lambda pair: pair[0])[1]
-        where = ".".join(map(str, error.absolute_path)) or "the object"
-        raise ValueError(f"{where}: {error.message[:200]}")
-    if len(found) > 1:
-        raise ValueError("it holds several different answers")
-    said = found[0]
-    for name in scoring.JUDGED:
-        if not said[name]["why"].strip():
-            raise ValueError(f"{name}.why is empty")
-    answered = [item["id"] for item in said["checklist"]]
-    for item in items:
-        if answered.count(item["id"]) != 1:
-            raise ValueError(
-                f"the checklist item {item['id']} is answered {answered.count(item['id'])} times instead of once"
-            )
-    if extra := set(answered) - {item["id"] for item in items}:
-        raise ValueError(f"there is no checklist item {sorted(extra)[0]}")
-    cited = [("evidence", e["slide"]) for name in scoring.JUDGED for e in said[name]["evidence"]]
-    cited += [("observations", o["slide"]) for o in said["observations"] if o["slide"] is not None]
-    for item in said["checklist"]:
-        if item["yes"]:
-            if item["slide"] is None:
-                raise ValueError(
-                    f"the checklist item {item['id']} is answered yes without the slide that shows it"
-                )
-            cited.append(("checklist", item["slide"]))
-    for where, slide in cited:
-        if slide not in slides:
-            raise ValueError(f"{where} names slide {str(slide)[:20]}, which was not shown")
-    return said
-
-
-def _objects(text: str) -> list[Any]:
-    """Every top-level JSON object in a text; if there is none, the outermost braces read as YAML, which forgives a
-    trailing comma, single quotes and bare keys."""
-    decoder, objects, place = (
-        json.JSONDecoder(strict=False, parse_constant=_no_constant),
-        [],
-        text.find("{"),
-    )
-    first, tries = place, 0
-    while place >= 0 and tries < 200:
-        try:
-            value, end = decoder.raw_decode(text, place)
-            objects.append(value)
-        except (ValueError, RecursionError):
-            end, tries = place + 1, tries + 1
-        place = text.find("{", end)
-    whole = text[first : text.rfind("}") + 1] if first >= 0 else ""
-    marked = re.search(r"[:,{\[]\s*[&*!]", whole)  # anchors and tags could make YAML explode
-    if whole and not marked and not any("checklist" in o for o in objects):
-        from ruamel.yaml import YAML
-        from ruamel.yaml.error import YAMLError
-
-        try:
-            value = YAML(typ="safe", pure=True).load(whole.replace("\t", " "))
-            objects += [value] if isinstance(value, dict) else []
-        except (YAMLError, ValueError, RecursionError):
-            pass
-    return objects
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+    return vision.vision_inputs(identity.judging(protocol), run, record)

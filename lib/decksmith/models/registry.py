@@ -35,6 +35,8 @@ FIELDS = {
     "timeout",
     "shorten",
     "reward",
+    "family",
+    "taught_by",
 }
 # What a protocol or a client decides for every model alike. An entry that set one of these would ask its model something else, unseen.
 OWNED = {
@@ -74,6 +76,8 @@ class Model:
     timeout: float = 1200.0  # seconds for one request
     shorten: bool = False  # a request that does not fit the context is asked with fewer max_tokens
     reward: str | None = None  # of assets/rewards, that it was trained on: comparisons say so
+    family: str = ""  # whose relative a judge is; without it, by the name (family_of)
+    taught_by: list[str] = field(default_factory=list)  # families that wrote what it was trained on
 
 
 def models() -> dict[str, Model]:
@@ -156,6 +160,12 @@ def add_ollama(slug: str) -> str:
     text = "\n".join([f'["{name}"]', *lines, "price = { prompt = 0, completion = 0 }", ""])
     stream.write(gguf.folder() / f"{name}.toml", text)
     return name
+
+
+def family_of(slug: str) -> str:
+    """The family of a model by its name, as far as one shows: the letters that `owner/name-1.2-size` begins with."""
+    found = re.match(r"[a-z]+", slug.rpartition("/")[2].lower())
+    return found[0] if found else ""
 
 
 def _owned(entry: Record) -> str | None:

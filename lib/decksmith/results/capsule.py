@@ -28,7 +28,7 @@ from decksmith.core import cli, inherit, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import STAGES, Record, prompt_of
 from decksmith.decks import pictures
-from decksmith.judging import identity, judges
+from decksmith.judging import identity, panel, vision
 from decksmith.models import registry
 from decksmith.results import layout
 from decksmith.results.explain import clean
@@ -50,7 +50,7 @@ GRANTED = {"deadline": 300, "memory": 8000}  # what a stranger's protocol may le
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}"
 _MEMBER = re.compile(
     rf"capsule\.json|compare\.json|containers/images\.lock|assets/protocols/{_NAME}\.toml|assets/prompts/{_NAME}\.txt|runs/{_NAME}/"
-    rf"(scores\.jsonl|summary\.json|protocol\.json|prompts\.jsonl|gen\.jsonl|{_NAME}/images/{_NAME}|{_NAME}/judge/[0-9]{{1,3}}\.txt)"
+    rf"(scores\.jsonl|summary\.json|protocol\.json|prompts\.jsonl|gen\.jsonl|{_NAME}/images/{_NAME}|{_NAME}/judge/({_NAME}/)?[0-9]{{1,3}}\.txt)"
 )
 
 
@@ -162,7 +162,7 @@ def _assets(protocol: Protocol) -> Entries:
 def _models(records: list[Record], protocol: Protocol) -> dict[str, Record]:
     """The registry's entries of those who wrote and judged."""
     known = registry.models()
-    used = {*(_model(record) for record in records), protocol.judge.get("model")}
+    used = {*(_model(record) for record in records), *protocol.judges}
     keys = ("label", "color", "slug", "params")
     return {name: {key: getattr(known[name], key) for key in keys} for name in known.keys() & used}
 
@@ -684,31 +684,21 @@ def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
             "images", lambda r: _illustrated(r, then[r["id"]], stored, now, protocol), needs="deck"
         )
 
-    class Heard(judges.Vision):
-        """The vision judge with its stored replies for an endpoint."""
+    class Heard(vision.Vision):
+        """A vision judge with its stored replies for an endpoint."""
 
-        def __init__(self) -> None:
+        def __init__(self, protocol: Protocol) -> None:
             self.run, self.protocol, self.judging = now, protocol, identity.judging(protocol)
             self.rubric, self.schema = stream.fingerprint(self.judging), protocol.schema
 
-        def hear(self, record: Record) -> Record:
-            value, ident = then[record["id"]], record["id"]
-            replies = [
-                f"{ident}/judge/{n}.txt" for n in range(1, len(value.get("replies") or []) + 1)
-            ]
-            if not replies:
-                return value or {
-                    "error": {
-                        "kind": "judge",
-                        "class": "unparseable",
-                        "message": "no reply was stored",
-                    }
-                }
-            common = {"replies": replies, "usage": value.get("usage"), "rubric": self.rubric}
+        def hear(self, record: Record, replies: list[str], usage: Record | None) -> Record:
+            common = {"replies": replies, "usage": usage, "rubric": self.rubric}
             try:
+                if not replies:
+                    raise ValueError("no reply was stored")
                 _, seen = self._pictures(record)
                 text = (stored / replies[-1]).read_bytes().decode("utf-8", "replace")
-                said = judges.usable(text, self.schema, judges.items(record), seen["slides"])
+                said = vision.usable(text, self.schema, vision.items(record), seen["slides"])
             except (OSError, ValueError) as error:
                 return {
                     "error": {"kind": "judge", "class": "unparseable", "message": str(error)},
@@ -716,7 +706,25 @@ def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
                 }
             return {**self._value(record, said), "seen": seen, **common}
 
-    return stream.stage("judge", Heard().hear, needs="render")
+    def hear(record: Record) -> Record:
+        value, ident = then[record["id"]], record["id"]
+        stored_replies = value.get("replies") or []
+        if not stored_replies:
+            message = "no reply was stored"
+            nothing = {"kind": "judge", "class": "unparseable", "message": message}
+            return value or {"error": nothing}
+        if len(protocol.judges) == 1:
+            paths = [f"{ident}/judge/{n}.txt" for n in range(1, len(stored_replies) + 1)]
+            return Heard(protocol).hear(record, paths, value.get("usage"))
+        members = {}
+        for name in protocol.judges:
+            count = sum(path.startswith(f"{ident}/judge/{name}/") for path in stored_replies)
+            paths = [f"{ident}/judge/{name}/{n}.txt" for n in range(1, count + 1)]
+            usage = (value.get("members") or {}).get(name, {}).get("usage") or {}
+            members[name] = Heard(protocol.alone(name)).hear(record, paths, usage)
+        return panel.joined(protocol, members)
+
+    return stream.stage("judge", hear, needs="render")
 
 
 def _illustrated(

@@ -6,6 +6,7 @@ from typing import Any
 
 from decksmith.core import cli
 from decksmith.core.records import Record
+from decksmith.models import registry
 from decksmith.results import pairs, stats, text
 from decksmith.results.pairs import is_headline
 from decksmith.results.runs import caption, judged_by, titles, unmatched
@@ -40,6 +41,7 @@ def compare(runs: list[Record], sequential: bool = False) -> Record:
             {"run": str(run["path"]), "label": run["label"], **run["summary"]} for run in runs
         ],
         "caveats": caveats(runs),
+        "kin": kin(runs),
         "unsettled": bool(headlines) and all(pair["open"] for pair in headlines),
         "headlines": [pair["sentence"] for pair in headlines],
         "ranks": ranks([run["label"] for run in runs], headlines),
@@ -118,6 +120,13 @@ def verdict(pair: Record) -> tuple[str, str]:
     if found["mean"] < 0:
         a, b, shown = b, a, text.interval(turned(found))
     return "beats", f"{a} beats {b} by {shown}{on}{_at_worst(pair)}"
+
+
+def direction(entry: Record) -> str:
+    """The verdict of an entry with a difference, as what it says of the first of the two: "better" or "worse" for "beats"."""
+    if entry["verdict"] != "beats":
+        return str(entry["verdict"])
+    return "better" if entry["difference"]["mean"] > 0 else "worse"
 
 
 def _separated(found: Record) -> bool:
@@ -230,6 +239,32 @@ def caveats(runs: list[Record]) -> list[str]:
                 f"{run['label']}: {summary['truncated']} of {summary['n']} replies were cut off at the token limit "
                 f"(at most {text.percent(most['truncated'])} may); {remedy}"
             )
+    return found
+
+
+def kin(runs: list[Record]) -> list[str]:
+    """Which judge is of the family of a model that it judged, or of one that wrote what that model was trained on; a
+    sentence each."""
+    known = registry.models()
+    names = (runs[0]["protocol"].get("judge") or {}).get("model") or []
+    judges = {
+        name: known[name]
+        for name in ([names] if isinstance(names, str) else names)
+        if name in known
+    }
+    found = []
+    for run in runs:
+        model = run["summary"]["model"]
+        entry = known.get(model["name"])
+        served = (model.get("served") or {}).get("base") or model["slug"] or ""
+        own = entry.family if entry and entry.family else registry.family_of(served)
+        for name, judge in judges.items():
+            family = judge.family or registry.family_of(judge.slug)
+            if family and family == own:
+                found.append(f"the judge {name} is of the same family as {run['label']} ({family})")
+            elif entry and family in entry.taught_by:
+                wrote = f"the family of the judge {name} ({family}) wrote"
+                found.append(f"{wrote} what {run['label']} was trained on")
     return found
 
 

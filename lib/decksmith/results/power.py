@@ -287,18 +287,19 @@ def _rates(group: list[Record], gpus: int | None) -> Record:
     judged = [record["judge"] for record in records if _judged(record)]
     known = registry.models()
     reply = _each([gen.get("usage") for gen in replies], known.get(summary["model"]["name"]))
-    verdict: Record = {"tokens": 0.0, "cost": 0.0}
-    asks = judge.get("kind") != "offline"
-    if asks:
-        verdict = _each([one.get("usage") for one in judged], known.get(judge.get("model") or ""))
+    names = judge.get("model") or []
+    if isinstance(names, str):
+        verdict = _each([one.get("usage") for one in judged], known.get(names))
+    else:
+        verdict = _panel(judged, names, known)
     generating = _per(busy(records, ["gen"]), len(replies))
     hours = None
     if gpus and generating and reply["cost"] is None:
         hours = generating * gpus / 3600
     return {
         "name": summary["model"]["name"],
-        "judge": judge.get("model"),
-        "asks": asks,
+        "judge": names if isinstance(names, str) else ", ".join(names) or None,
+        "asks": 1 if isinstance(names, str) else len(names),
         "share": len(judged) / len(records),
         "reply": reply,
         "verdict": verdict,
@@ -323,6 +324,21 @@ def _each(usages: list[Any], entry: Model | None) -> Record:
     else:
         cost = None if None in said else sum(said) / len(said)
     return {"tokens": sum(tokens.values()), "cost": cost}
+
+
+def _panel(judged: list[Record], names: list[str], known: dict[str, Model]) -> Record:
+    """Tokens and USD of one deck's judging by several models, or by none."""
+    each = [
+        _each(
+            [(one.get("members") or {}).get(name, {}).get("usage") for one in judged],
+            known.get(name),
+        )
+        for name in names
+    ]
+    return {
+        key: None if any(one[key] is None for one in each) else sum(one[key] for one in each)
+        for key in ("tokens", "cost")
+    }
 
 
 def _per(total: float | None, count: int) -> float | None:

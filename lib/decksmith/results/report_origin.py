@@ -20,7 +20,8 @@ def origin(runs: list[Record]) -> list[tuple[str, Facts]]:
 def command(runs: list[Record]) -> str:
     """The command that writes such a report of these runs."""
     folders = " ".join(folder(run["path"]) for run in sorted(runs, key=lambda run: run["order"]))
-    return f"bin/run-report --out results/reports/NAME {folders}"
+    chain = "--chain " if "chain" in runs[0] else ""
+    return f"bin/run-report {chain}--out results/reports/NAME {folders}"
 
 
 def folder(path: Path) -> str:

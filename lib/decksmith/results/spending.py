@@ -72,16 +72,15 @@ def bills(protocol: Protocol, folders: Sequence[Path]) -> list[Bill]:
     that the registry does not have, or whose key is not set."""
     found = []
     known = registry.models()
-    judge = known.get(protocol.judge.get("model") or "")
+    judges = [known[name] for name in protocol.judges if name in known]
     for folder in folders:
         entry = registry.model(layout.run_name(folder))
         wanted = missing(folder, entry, protocol)
         if costs(entry):
             limit = (protocol.sampling | entry.params).get("max_tokens")
             found.append(_bill(entry, "gen", wanted["gen"], limit))
-        if judge and costs(judge):
-            limit = (protocol.judge.get("sampling") or {}).get("max_tokens")
-            found.append(_bill(judge, "judge", wanted["judge"], limit))
+        limit = (protocol.judge.get("sampling") or {}).get("max_tokens")
+        found += [_bill(judge, "judge", wanted["judge"], limit) for judge in judges if costs(judge)]
     asked = [bill for bill in found if bill.requests]
     for bill in asked:
         Client(replace(bill.model))  # a key that is not set is said before anybody agrees
@@ -118,10 +117,11 @@ def _measured(entry: Model, stage: str) -> tuple[float, float] | None:
         for _, _, value in explain.read_journals(folder)[stage]:
             if "error" in value:
                 continue
-            slug = value.get("judge") if stage == "judge" else value["model"]["slug"]
-            usage = value.get("usage") or {}
-            if slug == entry.slug and usage.get("completion_tokens"):
-                counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
+            for said in (value.get("members") or {"": value}).values():
+                slug = said.get("judge") if stage == "judge" else said["model"]["slug"]
+                usage = said.get("usage") or {}
+                if slug == entry.slug and usage.get("completion_tokens"):
+                    counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
     if not counts:
         return None
     prompts, completions = zip(*counts, strict=True)

@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from decksmith import __version__
@@ -62,6 +63,7 @@ def summarize(numbered: Iterable[tuple[int, Record]], where: object = "stdin") -
         **({"cut_by_server": early} if early else {}),
         **({"lacks": dict(sorted(lacks.items()))} if lacks else {}),
         "capped": sum(bool((record.get("judge") or {}).get("caps")) for record in records),
+        **_apart(judged),
         "faults": _faults(faults),
         "tokens": _tokens(generated),
         "cost": _cost(gen.get("usage") for gen in generated),
@@ -110,6 +112,14 @@ def _done(record: Record, stage: str) -> Record | None:
     """What a stage made of the record, None where it failed or was not reached."""
     value = record.get(stage)
     return value if isinstance(value, dict) and not value.get("error") else None
+
+
+def _apart(judged: list[Record]) -> Record:
+    """How far two models of a panel are apart on average, by dimension; nothing where one model judged."""
+    said = [value["disagreement"] for value in judged if value.get("disagreement")]
+    names = dict.fromkeys(name for one in said for name in one)
+    means = {name: fmean(one[name] for one in said if name in one) for name in names}
+    return {"disagreement": {k: round(v, 4) for k, v in means.items()}} if said else {}
 
 
 def _faults(faults: list[Record]) -> Record:

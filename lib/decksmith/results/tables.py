@@ -6,7 +6,8 @@ from typing import Any
 
 from decksmith.core import stream
 from decksmith.core.records import Record
-from decksmith.results import checklist, robustness, stats, text
+from decksmith.judging.scoring import JUDGED
+from decksmith.results import chains, checklist, robustness, stats, text
 from decksmith.results.claims import ranked, settings
 from decksmith.results.pairs import ACCOUNTINGS, is_headline
 from decksmith.results.runs import caption, measures, titles
@@ -19,6 +20,7 @@ HAPPENED = (
     "Truncated: cut off at the token limit. Faults: whose doing it was that a deck has no score. Capped: decks in which something the "
     "judge saw limits a score."
 )
+APART = " Judges apart: the mean distance of two judges of the panel, in points of a dimension."
 NOTES = (
     "Means over prompts with 95 % intervals, clustered by domain where a domain has several, 1 to 5 (Checklist: share of the items, 0 to 1). "
     "floor: a model fault counts 1 (Checklist 0). renderable: only decks that rendered. all scored: prompts for which every model's "
@@ -106,7 +108,7 @@ def headline(compared: Record) -> list[str]:
 
 def limited(compared: Record) -> list[str]:
     """What a reader of the headline must know beside it, one sentence each."""
-    said = list(compared["caveats"])
+    said = [*compared["caveats"], *compared["kin"]]
     if unshipped := compared["unshipped"]:
         more = " .." if unshipped[3:] else ""
         said.append(f"the protocol is not the shipped one: {'; '.join(unshipped[:3])}{more}")
@@ -127,6 +129,8 @@ def tables(runs: list[Record], compared: Record) -> list[Table]:
     found.append(scores_table(runs))
     if several:
         found.append(paired_table(compared))
+    if several and "chain" in runs[0]:
+        found.append(chains.table(runs, compared))
     if card := robustness.card(runs, compared["ranks"]):
         found += robustness.tables(card)
     note = CHECKED
@@ -142,7 +146,9 @@ def happened_table(runs: list[Record]) -> Table:
     """What became of the decks of each run, and what they took."""
     header = ["Model", "n", "Rendered", "Truncated"]
     header += [f"{kind.capitalize()} faults" for kind in stream.KINDS]
-    header += ["Capped", "Tokens in", "Tokens out", "Cost", "Wall"]
+    panel = any(run["summary"].get("disagreement") for run in runs)
+    header += ["Capped", *(["Judges apart"] if panel else [])]
+    header += ["Tokens in", "Tokens out", "Cost", "Wall"]
     rows = []
     for run in runs:
         summary = run["summary"]
@@ -157,10 +163,18 @@ def happened_table(runs: list[Record]) -> Table:
                 f"{cut}{share}",
                 *(str(summary["faults"]["kinds"][kind]) for kind in stream.KINDS),
                 str(summary["capped"]),
+                *([_apart(summary)] if panel else []),
                 *spent(summary),
             ]
         )
-    return "What happened", header, rows, HAPPENED
+    return "What happened", header, rows, HAPPENED + (APART if panel else "")
+
+
+def _apart(summary: Record) -> str:
+    """How far the judges of a panel are apart, over the three dimensions, as text."""
+    apart = summary.get("disagreement") or {}
+    points = [apart[name] for name in JUDGED if name in apart]
+    return f"{sum(points) / len(points):.2f}" if points else "unknown"
 
 
 def spent(summary: Record) -> list[str]:

@@ -53,11 +53,17 @@ def worth(found: Mapping[str, float], rules: Rules) -> float:
 
 
 def contributions(found: Mapping[str, float], rules: Rules) -> dict[str, float]:
-    """What each component with a weight adds to the reward, gates included: {name: 0..1}, which sum to the reward."""
+    """What each component with a weight adds to the reward, gates included: {name: 0..1}, which sum to the reward.
+
+    No gate lowers what `parses` adds: a deck about something else is still worth more than no deck.
+    """
     weights = {name: weight for name, weight in rules.weights.items() if name in found}
-    gates = (gate.factor(found[name]) for name, gate in rules.gates.items() if name in found)
-    factor = math.prod(gates) / sum(weights.values())
-    return {name: found[name] * weight * factor for name, weight in weights.items()}
+    gates = math.prod(
+        gate.factor(found[name]) for name, gate in rules.gates.items() if name in found
+    )
+    factors = {name: 1.0 if name == "parses" else gates for name in weights}
+    total = sum(weights.values())
+    return {name: found[name] * weight * factors[name] / total for name, weight in weights.items()}
 
 
 def measured(record: Record, rules: Rules, run: str | Path) -> dict[str, float]:

@@ -18,9 +18,12 @@ PLACES = {
 AGENT = {"type": "responses_api_agents", "name": "decksmith_agent"}
 
 
-def export(kind: str, folder: Path) -> int:
-    """Write an environment of the prompts on stdin into a new folder; returns how many there are. `kind`: of PLACES.
-    Raises cli.BadData for prompts that cannot be used, cli.Missing for a folder that is there."""
+EVALUATION = cli.ROOT / "data/prompts.jsonl"
+
+
+def export(kind: str, folder: Path) -> tuple[int, int]:
+    """Write an environment of the prompts on stdin into a new folder; returns how many there are, and how many of them
+    EVALUATION asks too. `kind`: of PLACES. Raises cli.BadData for prompts that cannot be used, cli.Missing for a folder that is there."""
     if folder.exists():
         raise cli.Missing(f"{folder} is there already; remove it, or give another --out")
     prompts = Rows(Path("/dev/stdin")).known.values()
@@ -34,7 +37,13 @@ def export(kind: str, folder: Path) -> int:
     rows = prompts if kind == "verifiers" else gym_rows(prompts)
     stream.write(fresh / data, b"".join(stream.dumps(row) + b"\n" for row in rows))
     fresh.rename(folder)
-    return len(prompts)
+    evaluated = {_request(row) for _, row in stream.records(EVALUATION)}
+    return len(prompts), sum(_request(row) in evaluated for row in prompts)
+
+
+def _request(prompt: Record) -> tuple[str, ...]:
+    """What a prompt's user says."""
+    return tuple(m["content"] for m in prompt["messages"] if m["role"] == "user")
 
 
 def gym_rows(prompts: Iterable[Record]) -> Iterable[Record]:

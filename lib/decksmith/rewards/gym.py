@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from decksmith.core.records import Record
+from decksmith.rewards.components import contributions
 from decksmith.rewards.rows import spoken
 from decksmith.rewards.rules import Rules
 
@@ -59,11 +60,10 @@ def verified(body: Record, value: Record, rules: Rules) -> Record:
 
 def shares(value: Record, rules: Rules) -> dict[str, float]:
     """What each component with a weight brings to the reward, gates included; together they are the reward."""
-    found = value["components"]
-    parts = {name: weight * found.get(name, 0.0) for name, weight in rules.weights.items()}
+    parts = contributions(value["components"], rules)
     total = sum(parts.values())
     scale = (value["reward"] or 0.0) / total if total else 0.0
-    return {name: part * scale for name, part in parts.items()}
+    return {name: parts.get(name, 0.0) * scale for name in rules.weights}
 
 
 def aggregated(responses: list[Record]) -> Record:

@@ -10,7 +10,7 @@ from decksmith.core import cli, inherit, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.decks import words
-from decksmith.judging import languages, legibility, offline, rendered
+from decksmith.judging import identity, languages, legibility, offline, rendered
 from decksmith.models import registry
 
 SHIPPED = cli.ROOT / "assets/rewards"
@@ -96,13 +96,15 @@ class Gate:
 class Rules:
     """One file of assets/rewards.
 
-    weights: {component: its share of the mean}, which sum to 1. ramps: {component: where it is 0 and 1}. sha256: of all of
-    this, of the protocol's measures, and of the code that measures.
+    judge: the protocol whose judge reads the decks, of rules that need one. weights: {component: its share of the mean},
+    which sum to 1. ramps: {component: where it is 0 and 1}. sha256: of all of this, of the protocol's measures, of what
+    decides what the judge says, and of the code that measures.
     """
 
     name: str
     sha256: str
     protocol: Protocol
+    judge: Protocol | None
     weights: dict[str, float]
     gates: dict[str, Gate]
     ramps: dict[str, list[float]]
@@ -115,7 +117,7 @@ class Rules:
     @property
     def needs_judge(self) -> bool:
         """Whether the reward needs the `judge` of a record, by a model that reads."""
-        return "answers" in self.used
+        return self.judge is not None
 
     def shared_with(self, protocol: Protocol) -> list[str]:
         """The measures that this reward and a protocol's scores have in common, sorted: a model that was trained on the
@@ -152,10 +154,17 @@ def read(name: str | Path) -> Rules:
         raise cli.BadConfig(
             f"{path}: protocol: {data['protocol']} has no offline measures; name one that has them, as offline"
         )
+    judge = Protocol.load(data["judge"]) if "judge" in data else None
+    if judge and judge.judge["kind"] != "vision":
+        raise cli.BadConfig(
+            f"{path}: judge: {data['judge']} has no vision judge; name one that has it, as published"
+        )
+    judging = identity.judging(judge) if judge else None
     return Rules(
         name=data["name"],
-        sha256=stream.fingerprint([data, protocol.render, protocol.measures, _code()]),
+        sha256=stream.fingerprint([data, protocol.render, protocol.measures, judging, _code()]),
         protocol=protocol,
+        judge=judge,
         weights=data["weights"],
         gates={component: Gate(**gate) for component, gate in data["gates"].items()},
         ramps=data["ramps"],
@@ -196,8 +205,14 @@ def _check(path: Path, data: Record) -> None:
         if not isinstance(data.get(key), dict if key in TABLES else str):
             raise cli.BadConfig(f"{path}: {key}: is missing, or no {_kind(key)}")
     for key in data:
-        if key not in keys:
-            raise cli.BadConfig(f"{path}: {key}: unknown; there are: {', '.join(keys)}")
+        if key not in (*keys, "judge"):
+            raise cli.BadConfig(f"{path}: {key}: unknown; there are: {', '.join(keys)}, judge")
+    if not isinstance(data.get("judge", ""), str):
+        raise cli.BadConfig(f"{path}: judge: is no text")
+    if ("judge" in data) != ("answers" in {*data["weights"], *data["gates"]}):
+        raise cli.BadConfig(
+            f"{path}: judge and the component answers go together: the protocol whose judge reads, and what its verdict is worth"
+        )
     for table in TABLES:
         for component, value in data[table].items():
             _check_entry(f"{path}: {table}.{component}", table, component, value)

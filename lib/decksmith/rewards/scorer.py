@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
+from decksmith.judging import judges
 from decksmith.render import cache, pool
 from decksmith.rewards.helper import Broken, Helper
 from decksmith.rewards.rules import Rules, read
@@ -21,6 +23,9 @@ KNOWN_GOOD = (
 )
 KNOWN_PROMPT: Record = {"messages": [{"role": "user", "content": "Three slides"}]}
 KNOWN_PROMPT |= {"asks": {}, "checklist": []}
+# Nobody is asked, and paid, for a verdict on it.
+KNOWN_PROMPT |= {"judge": {"judge": "nobody", "scores": {"content": 5}, "checklist": []}}
+PATIENCE = 60.0  # seconds for all attempts at one verdict
 
 
 def masked(cause: str, why: str) -> Record:
@@ -28,11 +33,22 @@ def masked(cause: str, why: str) -> Record:
     return {"reward": None, "components": {}, "masked": True, "why": why, "cause": cause}
 
 
+def _judge(rules: Rules, run: Path) -> judges.Vision | None:
+    """The judge of rules that need one. It is asked about every deck, however many before got no answer: a server outlives
+    an hour in which nobody answers."""
+    if not rules.judge:
+        return None
+    judge = judges.Vision(rules.judge, run, None, None, None)
+    judge.client.breaker, judge.client.patience = sys.maxsize, PATIENCE
+    return judge
+
+
 class Scorer:
     """Warm renderers and scoring processes, `jobs` of each, under the rules of a name (rules.read).
 
-    Decks are worked on in ROOT/work and leave nothing there; finished renders are kept in ROOT/renders. Raises what
-    `read` and `pool.Pool` raise.
+    Decks are worked on in ROOT/work and leave nothing there; finished renders are kept in ROOT/renders. Where the rules
+    need a judge that reads, it is asked about each deck that renders. Raises what `read`, `pool.Pool` and
+    `judges.Vision` raise.
     """
 
     def __init__(self, root: Path, rules: str, *, jobs: int) -> None:
@@ -43,6 +59,7 @@ class Scorer:
         self.rules.protocol.render.update(scale=1)
         kept = root / "renders" if cache.folder() else None
         self.pool = pool.Pool(self.rules.protocol, jobs=jobs, kept=kept)
+        self.judge = _judge(self.rules, self.work)
         self.helpers: asyncio.LifoQueue[Helper] = asyncio.LifoQueue()
         self.all = [Helper(rules, deadline=DEADLINE, memory=MEMORY) for _ in range(jobs)]
         for helper in self.all:
@@ -92,11 +109,20 @@ class Scorer:
         record = await self._ask(do="prepare", record=record)
         if not stream.fault(record):
             record["render"] = await self.pool.render(self.work, record)
+        if self.judge and "judge" not in record and not stream.fault(record):
+            record["judge"] = await self._verdict(self.judge, record)
         value = await self._ask(do="score", record=record)
         if not value["masked"]:
             return value
         fault = stream.fault(record) or {}
         return {**value, "cause": fault.get("kind", "scorer")}
+
+    async def _verdict(self, judge: judges.Vision, record: Record) -> Record:
+        """The value of `judge` for a rendered deck; a fault of the judge, or of the way to it, is in it."""
+        try:
+            return await judge.work(record)
+        except stream.Fault as fault:
+            return {"error": fault.error}
 
     async def _ask(self, **order: Any) -> Record:
         """An order to a helper. Whoever is cancelled leaves the helper busy until it has answered."""
@@ -127,6 +153,8 @@ class Scorer:
 
     async def close(self) -> None:
         """End all processes."""
+        if self.judge:
+            await self.judge.close()
         for helper in self.all:
             helper.end()
         self.threads.shutdown(cancel_futures=True)

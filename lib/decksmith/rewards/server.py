@@ -76,7 +76,8 @@ async def _opened(
     line = Line(
         scorer.score,
         store,
-        jobs=2 * settings.jobs,  # one is drawn while another is parsed or scored
+        # One is drawn while another is parsed or scored, and others wait for the judge.
+        jobs=2 * settings.jobs + (scorer.judge.jobs if scorer.judge else 0),
         most=settings.waiting,
         deadline=settings.deadline,
     )

@@ -4,6 +4,6 @@ counted with intervals.
 In: two or more finished runs, or votes that others collected. Out: a study (a folder with pairs,
 pictures and votes), and its tally.
 
-Used by pair-build, vote-serve, vote-export, vote-import and vote-tally. May import results, judging
+Used by pair-*, vote-* and judge-compare. May import results, judging, models
 and core.
 """

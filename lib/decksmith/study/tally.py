@@ -238,7 +238,7 @@ def of_study(
         scores, current, unjudged = outside.measures(study)
     else:
         scores, current, unjudged = _scores(about["runs"])
-    decks = _decks(study, scores, labels)
+    decks = decks_of(study, scores, labels)
     found = tally(
         named, decks, current, came=study.raters(), without_crowds=without_crowds, ties=ties
     )
@@ -251,7 +251,7 @@ def of_study(
     return {"study": heading, **found}, votes
 
 
-def _decks(study: store.Study, scores: outside.Scores, labels: Mapping[str, str]) -> judge.Decks:
+def decks_of(study: store.Study, scores: outside.Scores, labels: Mapping[str, str]) -> judge.Decks:
     """The measures of both decks of each pair to vote on that has them, by the models' labels."""
     found = {}
     for ident, pair in study.pairs.items():

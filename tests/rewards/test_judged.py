@@ -1,0 +1,111 @@
+"""Rules with a judge that reads: what its verdict is worth, and what is said where there is none."""
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import pytest
+from decksmith.core import cli
+from decksmith.rewards import rules
+from decksmith.rewards.scorer import Scorer
+from reward_server import ASKS, DECK
+
+ROOT = cli.ROOT
+PROMPT = {
+    "messages": [{"role": "user", "content": ASKS["request"]}],
+    "asks": ASKS["asks"],
+    "checklist": [{"id": "c1", "ask": "names an animal", "match": ["crab"]}],
+}
+
+
+def said(content, yes):
+    """A reply of the judge: this score for content, 3 for all else, and its answer to the checklist."""
+
+    def dimension(score):
+        return {"why": "so", "evidence": [{"slide": 1, "seen": "a heading"}], "score": score}
+
+    return json.dumps(
+        {
+            "content": dimension(content),
+            "design": dimension(3),
+            "coherence": dimension(3),
+            "observations": [],
+            "checklist": [{"id": "c1", "yes": yes, "slide": 2 if yes else None}],
+        }
+    )
+
+
+@pytest.fixture
+def endpoint(tmp_path, monkeypatch):
+    """A judge on loopback that says what stands in a file: (process, file)."""
+    reply = tmp_path / "verdict"
+    command = [sys.executable, ROOT / "tests/endpoint.py", "--reply", reply]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    url = process.stdout.readline().strip()
+    entries = tmp_path / "models"
+    entries.mkdir()
+    (entries / "judge.toml").write_text(f'[judge]\nbase_url = "{url}"\nslug = "reads"\njobs = 2\n')
+    monkeypatch.setenv("DECKSMITH_MODELS", str(entries))
+    yield process, reply
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_deck_off_its_request_gets_nothing_for_its_looks_and_without_a_judge_there_is_no_number(
+    endpoint, tmp_path
+):
+    process, reply = endpoint
+
+    async def asked():
+        scorer = Scorer(tmp_path / "root", "read", jobs=1)
+        scorer.judge.client.retries = 0
+        deck = DECK.format(word="tea")
+        try:
+            await scorer.warm()  # asks nobody: there is no verdict yet
+            reply.write_text(said(5, True))
+            yield await scorer.score("a", PROMPT, deck)
+            reply.write_text(said(1, False))
+            yield await scorer.score("b", PROMPT, deck)
+            reply.write_text("I like it")
+            yield await scorer.score("c", PROMPT, deck)
+            process.kill()
+            process.wait()
+            yield await scorer.score("d", PROMPT, deck)
+            yield await scorer.score("e", PROMPT, "")  # no deck: nobody needs to look
+        finally:
+            await scorer.close()
+
+    async def all_of_them():
+        return [value async for value in asked()]
+
+    good, bad, unusable, down, empty = asyncio.run(all_of_them())
+    assert good["components"]["answers"] == good["components"]["checklist"] == 1
+    assert good["components"]["layout"] > 0 and good["reward"] > 0.3
+    assert bad["components"]["answers"] == bad["components"]["layout"] == 0
+    assert bad["components"]["checklist"] == 0 and bad["reward"] < 0.3 * good["reward"]
+    assert [one["reward"] for one in (unusable, down)] == [None, None]
+    assert [one["cause"] for one in (unusable, down)] == ["judge", "infra"]
+    assert unusable["why"].startswith("judge fault, unparseable: no usable reply in 4 tries")
+    assert (empty["reward"], empty["masked"]) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('judge = "published"', "", "judge and the component answers go together"),
+        ('judge = "published"', 'judge = "offline"', "judge: offline has no vision judge"),
+        ('judge = "published"', "judge = 3", "judge: is no text"),
+        ("[gates]", "[gatez]", "gatez: unknown"),
+    ],
+)
+def test_rules_whose_judge_cannot_read_are_refused_by_their_key(tmp_path, old, new, says):
+    shipped = (rules.SHIPPED / "read.toml").read_text()
+    assert old in shipped
+    path = tmp_path / "mine.toml"
+    path.write_text(shipped.replace(old, new))
+    with pytest.raises(cli.BadConfig) as error:
+        rules.read(path)
+    assert str(error.value).startswith(f"{path}: {says}")

@@ -1,0 +1,172 @@
+"""Judges with planted agreement and planted biases beside planted people: each plant is found, and no other."""
+
+import csv
+import json
+import random
+
+import pytest
+from decksmith.core import cli
+from decksmith.study import judge_compare, outside, store
+
+PROMPTS = [f"p{n:03}" for n in range(60)]
+MAKERS = ("ada", "bob")
+
+
+@pytest.fixture(scope="module")
+def truth():
+    """Which maker's deck is better, and which is longer, of each prompt; the two have nothing to do with each other."""
+    random.seed(7)
+    return {
+        prompt: {"better": random.choice(MAKERS), "longer": random.choice(MAKERS)}
+        for prompt in PROMPTS
+    }
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory, truth):
+    """Six people prefer the better deck in 85 of 100 cases."""
+    folder = tmp_path_factory.mktemp("study")
+    random.seed(8)
+    with open(folder / "votes.csv", "w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["prompt", "rater", "left", "right", "choice"])
+        for prompt in PROMPTS:
+            for rater in range(6):
+                left, right = random.sample(MAKERS, 2)
+                good = truth[prompt]["better"] == left
+                rows.writerow(
+                    [
+                        prompt,
+                        rater,
+                        left,
+                        right,
+                        "left" if good == (random.random() < 0.85) else "right",
+                    ]
+                )
+    outside.take(folder / "in", folder / "votes.csv", None)
+    return store.Study(folder / "in")
+
+
+def scored(path, prefers):
+    """A file of scores of a judge that gives 4 to the deck of `prefers(prompt)` and 2 to the other."""
+    with open(path, "w") as file:
+        for prompt in PROMPTS:
+            for maker in MAKERS:
+                scores = {"content": 4 if prefers(prompt) == maker else 2}
+                row = {"id": prompt, "model": maker, "rendered": True, "scores": scores}
+                file.write(json.dumps(row) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(study, truth, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("judges")
+    random.seed(9)
+    coins = {prompt: random.choice(MAKERS) for prompt in PROMPTS}
+    judges = [
+        judge_compare.read(study, "wise", [scored(folder / "w", lambda p: truth[p]["better"])]),
+        judge_compare.read(study, "long", [scored(folder / "l", lambda p: truth[p]["longer"])]),
+        judge_compare.read(study, "coin", [scored(folder / "c", coins.get)]),
+    ]
+    for one in judges:
+        one.asks = {
+            prompt: {"domain": f"d{n % 3}", "language": "en"} for n, prompt in enumerate(PROMPTS)
+        }
+        one.traits = {
+            (maker, prompt, 0): {"words": 200.0 if truth[prompt]["longer"] == maker else 100.0}
+            for prompt in PROMPTS
+            for maker in MAKERS
+        }
+    return judge_compare.compare(study, judges)
+
+
+def judge(found, name):
+    return next(one for one in found["judges"] if one["judge"] == name)
+
+
+def inside(figure, value):
+    return figure["lo"] <= value <= figure["hi"]
+
+
+def test_planted_agreement_is_found_with_its_interval(found):
+    assert inside(judge(found, "wise")["agreement"], 0.85)
+    assert inside(judge(found, "long")["agreement"], 0.5)
+    assert inside(judge(found, "coin")["agreement"], 0.5)
+    assert found["people"]["another"]["mean"] < judge(found, "wise")["agreement"]["mean"]
+
+
+def test_a_planted_bias_to_length_is_found_and_in_no_other_judge(found):
+    drawn = {name: judge(found, name)["drawn_to"]["words"] for name in ("wise", "long", "coin")}
+    assert drawn["long"]["judge"]["mean"] == 1 and drawn["long"]["difference"]["lo"] > 0.2
+    assert inside(drawn["wise"]["difference"], 0)
+    assert inside(drawn["coin"]["difference"], 0)
+
+
+def test_the_sentences_separate_the_judges_that_differ(found):
+    said = {(pair["a"], pair["b"]): pair for pair in found["differences"]}
+    assert said["wise", "coin"]["verdict"] == said["wise", "long"]["verdict"] == "beats"
+    assert said["wise", "coin"]["sentence"].startswith("wise beats coin by 0.")
+    assert "share of people's votes that it follows (360 votes)" in said["wise", "coin"]["sentence"]
+    assert said["long", "coin"]["verdict"] == "not separated"
+
+
+def test_figures_by_domain_are_there_where_there_are_several(found):
+    wise = judge(found, "wise")["by"]
+    assert set(wise["domain"]) == {"d0", "d1", "d2"} and "language" not in wise
+    text = judge_compare.markdown(found)
+    assert "**Follows, by domain**" in text and "| wise " in text and "another person" in text
+
+
+def answers(path, prefers, pairs):
+    """What pair-judge would write of a judge that chooses the side `prefers(prompt, left)`."""
+    with open(path, "w") as file:
+        for ident, pair in pairs.items():
+            makers = [pair["left"]["model"], pair["right"]["model"]]
+            for order, (left, right) in enumerate((makers, makers[::-1])):
+                side = prefers(pair["prompt"], left)
+                row = {
+                    "id": f"{ident}~{order}",
+                    "kind": "vote",
+                    "prompt": pair["prompt"],
+                    "left": {"model": left},
+                    "right": {"model": right},
+                    "pictures": {},
+                    "judge": {
+                        "choice": side,
+                        **dict.fromkeys(judge_compare.DIMENSIONS, side),
+                        "usage": {"cost": 0.25},
+                        "by": {"took": 2.0},
+                    },
+                }
+                file.write(json.dumps(row) + "\n")
+    return path
+
+
+def test_a_judge_that_prefers_what_is_shown_first_is_found_out(study, truth, tmp_path):
+    first = answers(tmp_path / "first", lambda prompt, left: "left", study.pairs)
+    fair = answers(
+        tmp_path / "fair",
+        lambda prompt, left: "left" if truth[prompt]["better"] == left else "right",
+        study.pairs,
+    )
+    judges = [judge_compare.read(study, path.name, [path]) for path in (first, fair)]
+    found = judge_compare.compare(study, judges)
+    of_first, of_fair = found["judges"]
+    assert of_first["order"]["flips"]["mean"] == of_first["order"]["first"]["mean"] == 1
+    assert of_first["agreement"]["mean"] == 0.5 and of_first["equal"] == 1
+    assert of_fair["order"]["flips"]["mean"] == 0 and inside(of_fair["agreement"], 0.85)
+    assert of_fair["cost"] == 0.25 and of_fair["seconds"] == 2.0
+    assert found["differences"][0]["verdict"] == "beats"
+    assert "the other deck when swapped" in judge_compare.markdown(found)
+
+
+def test_a_judge_of_other_decks_is_named(study, tmp_path):
+    path = tmp_path / "other.jsonl"
+    path.write_text('{"id":"q1","model":"ada","rendered":true,"scores":{"content":3}}\n')
+    with pytest.raises(cli.BadData, match="other: none of the study's pairs has both decks"):
+        judge_compare.read(study, "other", [path])
+    with pytest.raises(cli.Missing, match="a judge is NAME=a run's folder or a file"):
+        judge_compare.read(study, "none", [tmp_path / "none"])
+    path.write_text("")
+    with pytest.raises(cli.BadData, match=r"other\.jsonl is empty"):
+        judge_compare.read(study, "other", [path])
