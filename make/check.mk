@@ -91,9 +91,9 @@ SEED ?= 1
 fuzz: setup .venv/.dev
 	DECKSMITH_FUZZ=$(DECKS) DECKSMITH_SEED=$(SEED) .venv/bin/python3 -m pytest tests/hostile/test_fuzz.py
 
-## stress: pictures while twenty processes keep the machine busy
-stress: setup .venv/.dev
-	DECKSMITH_STRESS=1 .venv/bin/python3 -m pytest tests/hostile/test_stress.py
+## stress: pictures while twenty processes keep the machine busy, and a report of 600 decks
+stress: setup .venv/.dev tests/node_modules/.done
+	DECKSMITH_STRESS=1 .venv/bin/python3 -m pytest tests/hostile/test_stress.py tests/web/test_page.py
 
 ## lint: ruff, the import contract, types, shellcheck
 lint: .venv/.dev

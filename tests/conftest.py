@@ -4,11 +4,14 @@ The marks are in pyproject.toml. A Python test wears them as usual; a .bats file
 above the first test for all of the file, directly above a test for that one.
 """
 
+import gc
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -19,7 +22,9 @@ BATS = ROOT / "tests" / "node_modules" / "bats" / "bin" / "bats"
 
 # A shell that runs us with `&` has the interrupt ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-os.environ["DECKSMITH_RENDERS"] = "off"  # a test renders what it looks at
+# What one test has rendered is there for the others of this run of the suite, in all its workers.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["DECKSMITH_RENDERS"] = tempfile.mkdtemp(prefix="decksmith-test-renders-")
 # On a busy machine a second thread waits more than it works.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -34,6 +39,15 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.option.loadscopereorder = False  # xdist keeps the order that is made below
+
+
+def pytest_collection_finish():
+    gc.freeze()  # what all the tests have loaded stays: no garbage collection, and no fork's, walks it
+
+
+def pytest_unconfigure(config):
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ["DECKSMITH_RENDERS"], ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items):

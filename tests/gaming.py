@@ -195,12 +195,13 @@ def decks():
     }
 
 
-def scores(run):
-    """{deck: {metric: score}} by the offline protocol, through the stages of the pipeline."""
+def scores(run, names=None):
+    """{deck: {metric: score}} of `names` (or all) by the offline protocol, through the stages of the pipeline."""
     prompt = json.loads((DECKS / "prompt.json").read_text())
+    chosen = {name: text for name, text in decks().items() if names is None or name in names}
     rows = "".join(
         json.dumps({**prompt, "id": name.replace("/", "-"), "gen": {"text": text}}) + "\n"
-        for name, text in decks().items()
+        for name, text in chosen.items()
     )
     for stage in (
         "deck-parse",
@@ -221,7 +222,7 @@ def scores(run):
             stdout=subprocess.PIPE,
         ).stdout
     found = {}
-    for name, record in zip(decks(), map(json.loads, rows.splitlines()), strict=True):
+    for name, record in zip(chosen, map(json.loads, rows.splitlines()), strict=True):
         score, features = record["score"], record["features"]
         found[name] = {
             **{key: score[key] for key in ("overall", "judge_only", "checklist")},
@@ -281,6 +282,20 @@ def table(found):
         for m in METRICS
     ]
     return "\n".join([*lines, "| fooled by | " + " | ".join(count) + " |"])
+
+
+def printed(page):
+    """{deck: {metric: score}} as the table of a page has them."""
+    lines = re.search(r"\| deck \| `\w+` .*\n\|---.*\n((?:\|.*\n)+)\| fooled by", page)[
+        1
+    ].splitlines()
+    rows = ([cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines)
+    return {
+        name.replace(": ", "/").replace(" ", "_"): dict(
+            zip(METRICS, map(float, cells), strict=True)
+        )
+        for name, *cells in rows
+    }
 
 
 def main():

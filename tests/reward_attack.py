@@ -66,9 +66,9 @@ class Scorer:
         return value
 
 
-async def kinds(scorer, target):
+async def kinds(scorer, target, without=()):
     """{kind: reward} of the kinds that people thought of."""
-    made = adversaries.suite(target)
+    made = {k: deck for k, deck in adversaries.suite(target).items() if k not in without}
     return {kind: (await scorer.score(target.row, deck))["reward"] for kind, deck in made.items()}
 
 

@@ -1,8 +1,6 @@
 # marks: browser
 load ../helper
 
-setup() { export DECKSMITH_RENDERS=off; }
-
 deck() {
   mkdir -p "$1"
   printf -- '---\ntheme: %s\n---\n\n# Cover\n\n---\n\n## Two\n\n- a\n\n---\n\n%s\n' "$2" "$3" > "$1/deck.md"
@@ -15,12 +13,20 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
 
 @test "good and bad decks come out in order, with pictures, status and the line of the fault" {
   { deck good default '## Three'; deck bad seriph 'an <open> tag'; deck none nosuch '## Three'; } > in.jsonl
+  # The illustrated deck is preferred; a record that already failed passes through.
+  deck x default '## Three' > /dev/null
+  sed 's/Cover/Illustrated/' x/deck.md > x/illustrated.md
+  echo '{"id":"x","deck":{"path":"x/deck.md"},"images":{"path":"x/illustrated.md","items":[]}}' >> in.jsonl
+  echo '{"id":"y","gen":{"error":{"kind":"infra","class":"http","message":"503"}}}' >> in.jsonl
   run --separate-stderr deck-render --run . < in.jsonl
   assert_success
-  run of '[.id, .render.status, (.render.slides | length), (.render.errors | map([.class, .slide, .line]))]' <<< "$output"
-  assert_output '["good","ok",3,[]]
-["bad","partial",3,[["vue-compile",3,15]]]
-["none","partial",3,[["unknown-theme",1,2]]]'
+  said=$output
+  run of '[.id, .render.status, (.render.slides | length), (.render.errors // [] | map([.class, .slide, .line])), .render.xray[0].title]' <<< "$said"
+  assert_output '["good","ok",3,[],"Cover"]
+["bad","partial",3,[["vue-compile",3,15]],"Cover"]
+["none","partial",3,[["unknown-theme",1,2]],"Cover"]
+["x","ok",3,[],"Illustrated"]
+["y",null,0,[],null]'
   assert [ -s good/slides/03.png ]
   cmp none/slides/02.png good/slides/02.png
 }
@@ -61,9 +67,6 @@ for value in jq.compile(sys.argv[1]).input_text(sys.stdin.read()).all(): print(j
   diff -r a/x c/x
   run ls cache/decksmith/renders
   assert_output --regexp '^[0-9a-f]{64}$'
-  DECKSMITH_RENDERS=off deck-render --run c --deadline 31 < in.jsonl > d.jsonl 2> /dev/null
-  run of '.render.by.cached' < d.jsonl
-  assert_output null
 }
 
 @test "a deck of one's own is rendered where one is, without a journal; with --run the journal is there" {
@@ -83,18 +86,6 @@ talk.md"
   assert_equal "$(ls r/journal)" "images.jsonl
 judge.jsonl
 render.jsonl"
-}
-
-@test "the illustrated deck is preferred, and a record that already failed passes through" {
-  deck x default '## Three' > /dev/null
-  sed 's/Cover/Illustrated/' x/deck.md > x/illustrated.md
-  echo '{"id":"x","deck":{"path":"x/deck.md"},"images":{"path":"x/illustrated.md","items":[]}}' > in.jsonl
-  echo '{"id":"y","gen":{"error":{"kind":"infra","class":"http","message":"503"}}}' >> in.jsonl
-  run --separate-stderr deck-render --run . < in.jsonl
-  assert_success
-  run of '[.id, .render.xray[0].title]' <<< "$output"
-  assert_output '["x","Illustrated"]
-["y",null]'
 }
 
 @test "a record whose deck cannot be read is a bad record" {

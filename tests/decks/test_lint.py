@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.decks import lint
+from drawing import shared_workers  # noqa: F401
 from test_pool import FEATURES, HEAD, THEMES, png, put, rendered
 
 HONEST = Path(__file__).resolve().parents[1] / "fixtures" / "decks" / "honest"

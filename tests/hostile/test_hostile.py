@@ -14,6 +14,7 @@ import pytest
 from decksmith.core.protocol import Protocol
 from decksmith.render import pool as render_pool
 from decksmith.render import worker
+from drawing import shared, shared_workers  # noqa: F401
 from PIL import Image
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -289,28 +290,27 @@ def digest(run, value):
     return [hashlib.sha256((run / name).read_bytes()).hexdigest() for name in value["slides"]]
 
 
-def batch(run, decks, *, jobs=1, **limits):
-    """Render decks (id to text) in one pool, one after the other: id to value."""
-    protocol = Protocol.load("offline")
-    protocol.render.update({"min_slides": 1} | limits)
+def batch(run, decks, *, jobs=0, **limits):
+    """Render decks (id to text), one after the other by a worker of this file: id to value; with `jobs` by so many fresh ones."""
     for name, text in decks.items():
         (run / name).mkdir(parents=True)
         (run / name / "deck.md").write_text(text)
 
+    async def draw(pool):
+        records = ({"id": name, "deck": {"path": f"{name}/deck.md"}} for name in decks)
+        values = await asyncio.gather(*(pool.render(run, record) for record in records))
+        return dict(zip(decks, values, strict=True))
+
     async def go():
+        protocol = Protocol.load("offline")
+        protocol.render.update({"min_slides": 1} | limits)
         pool = render_pool.Pool(protocol, jobs=jobs)
         try:
-            values = await asyncio.gather(
-                *(
-                    pool.render(run, {"id": name, "deck": {"path": f"{name}/deck.md"}})
-                    for name in decks
-                )
-            )
-            return dict(zip(decks, values, strict=True))
+            return await draw(pool)
         finally:
             await pool.close()
 
-    return asyncio.run(go())
+    return asyncio.run(go()) if jobs else shared(draw, min_slides=1)
 
 
 @pytest.fixture(scope="module")
@@ -351,7 +351,7 @@ def test_no_deck_reads_a_file_calls_a_port_or_leaves_a_trace(
         if "style" in name or "image" in name or "snippet" in name
     }
     decks |= calls(f"http://127.0.0.1:{canary.port}/") | STATES | KEPT | ENVIRONMENT
-    values = batch(tmp_path / "run", between(decks, 4))
+    values = batch(tmp_path / "run", between(decks, 4), jobs=1)
     assert not wire.opened and not inside.opened, "a file was opened"
     assert canary.hits == []
     assert "CANARY" not in json.dumps(values).replace("CANARY_ENV", "")
@@ -391,7 +391,7 @@ def test_a_strange_deck_ends_in_time_with_a_name_and_costs_only_itself(tmp_path,
 
 @pytest.mark.timeout(300)
 def test_an_endless_deck_ends_at_its_deadline_and_costs_only_itself(tmp_path, reference):
-    values = batch(tmp_path, between(ENDLESS), deadline=3)
+    values = batch(tmp_path, between(ENDLESS), jobs=1, deadline=3)
     named = {name: value["error"]["class"] for name, value in values.items() if "~" not in name}
     assert named.pop("loop-template") in ("deadline", "memory")
     assert named == {name: "deadline" for name in ENDLESS if name != "loop-template"}
@@ -408,7 +408,7 @@ def test_an_endless_deck_ends_at_its_deadline_and_costs_only_itself(tmp_path, re
 
 @pytest.mark.timeout(300)
 def test_a_deck_that_eats_the_memory_costs_only_itself(tmp_path, reference):
-    values = batch(tmp_path, between(BOMBS), memory=700)
+    values = batch(tmp_path, between(BOMBS), jobs=1, memory=700)
     assert {name: value["error"]["class"] for name, value in values.items() if "~" not in name} == {
         name: "memory" for name in BOMBS
     }

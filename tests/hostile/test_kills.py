@@ -39,7 +39,9 @@ def start(folder, *options, **environment):
     (folder / "tmp").mkdir(exist_ok=True)
     return subprocess.Popen(
         [cli.ROOT / "bin/deck-render", "--run", folder, *options],
-        env=os.environ | {"IMAGES": "off", "TMPDIR": str(folder / "tmp")} | environment,
+        env=os.environ
+        | {"IMAGES": "off", "DECKSMITH_RENDERS": "off", "TMPDIR": str(folder / "tmp")}
+        | environment,
         stdin=open(folder / "in.jsonl", "rb"),
         stdout=open(folder / "out.jsonl", "wb"),
         stderr=open(folder / "err", "ab"),

@@ -1,5 +1,9 @@
 """Decks made to please a metric and no reader, and decks of few words as designers make them, each against an honest deck for the same
-prompt (tests/fixtures/gaming, tests/fixtures/designed)."""
+prompt (tests/fixtures/gaming, tests/fixtures/designed).
+
+`make gaming` scores all of them and writes the table of docs/protocol.md. What is claimed here is claimed of that table; a sample
+of its rows is scored again: the decks nearest to the honest one, and of the others one of each kind.
+"""
 
 import sys
 from pathlib import Path
@@ -11,12 +15,50 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import gaming  # noqa: E402
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+PAGE = (ROOT / "docs/protocol.md").read_text()
+NEAREST = {
+    "shuffled_lines",
+    "wrong_figures",
+    "shuffled_slides",
+    "shuffled_words",
+    "irrelevant_code_and_formulas",
+    "varied_filler_on_topic",
+    "half_of_it",
+}
+UNREADABLE = [
+    "blurred",
+    "mirrored",
+    "upside_down",
+    "dots_for_letters",
+    "backwards",
+    "under_paper",
+    "struck_out",
+]
+KINDS = {
+    "lightened_away",
+    "prompt_echoed",
+    "other_language",
+    "filler_with_every_feature",
+    "hidden_by_colour",
+    "all_in_the_notes",
+    "praise_for_the_judge",
+}
+SAMPLE = {"honest", "designed/poster", "designed/one_sentence", *NEAREST, *UNREADABLE, *KINDS}
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    return gaming.scores(tmp_path_factory.mktemp("gaming"))
+def found():
+    return gaming.printed(PAGE)
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_the_documentation_prints_the_scores_as_they_are(found, tmp_path):
+    assert found.keys() == gaming.decks().keys(), "run: make gaming"
+    scored = gaming.scores(tmp_path, SAMPLE)
+    assert scored.keys() == SAMPLE
+    _, _, *rows, _ = gaming.table(scored).split("\n")
+    assert [row for row in rows if row not in PAGE] == [], "run: make gaming"
 
 
 def test_no_adversarial_deck_comes_near_the_honest_deck_but_those_that_only_a_reader_can_tell(
@@ -45,24 +87,13 @@ def test_every_designed_deck_stands_above_every_deck_of_filler(found):
     } == set(), best
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "blurred",
-        "mirrored",
-        "upside_down",
-        "dots_for_letters",
-        "backwards",
-        "under_paper",
-        "struck_out",
-    ],
-)
+@pytest.mark.parametrize("name", UNREADABLE)
 def test_text_that_cannot_be_made_out_in_the_picture_is_worth_nothing(found, name):
     assert found[name]["judge_only"] < 1.5 and found[name]["checklist"] <= 0.5
 
 
-def test_the_documentation_prints_the_scores_as_they_are(found):
-    assert gaming.table(found) in (ROOT / "docs/protocol.md").read_text(), "run: make gaming"
+def test_the_table_is_read_as_it_is_written(found):
+    assert all(line in PAGE for line in gaming.table(found).split("\n"))
 
 
 def test_a_metric_that_is_fooled_is_bold_and_counted():

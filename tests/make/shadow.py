@@ -29,9 +29,8 @@ def make(folder, prompts, registry):
 
 
 def environment(folder, **more):
-    kept = {
-        name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ
-    }
+    names = ("PATH", "HOME", "TMPDIR", "LANG", "DECKSMITH_RENDERS")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     return {
         **kept,
         "DECKSMITH_ROOT": str(folder),

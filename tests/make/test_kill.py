@@ -26,7 +26,7 @@ def baseline(folder, **options):
     return subprocess.Popen(
         ["make", "baseline", "MODEL=fake", "--silent"],
         cwd=folder,
-        env=environment(folder),
+        env=environment(folder, DECKSMITH_RENDERS=str(folder / "renders")),
         start_new_session=True,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -336,7 +336,7 @@ def test_the_committed_adapter_is_that_of_its_manifest_and_writes_the_format_whe
     messages = [{"role": "system", "content": prompts.system()}, {"role": "user", "content": ask}]
     slides = {}
     for model in ("smol", "smol-sft"):
-        body = {"model": model, "temperature": 0, "seed": 1, "max_tokens": 1024}
+        body = {"model": model, "temperature": 0, "seed": 1, "max_tokens": 500}
         status, reply = post(base, body | {"messages": messages})
         assert status == 200
         deck, _ = clean(reply["choices"][0]["message"]["content"])

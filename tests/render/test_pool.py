@@ -16,6 +16,7 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.render import cell, toolchain, worker
 from decksmith.render import pool as render_pool
+from drawing import shared, shared_workers  # noqa: F401
 from PIL import Image
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -241,7 +242,7 @@ Somebody
 }
 # `make themes` renders all of them; a theme that nobody has named on this machine is bundled first, in 8 CPU seconds.
 if os.environ.get("DECKSMITH_THEMES") != "all":
-    COMMUNITY = {theme: COMMUNITY[theme] for theme in ("bricks", "purplin")}
+    COMMUNITY = {theme: COMMUNITY[theme] for theme in ("dracula",)}
 
 BROKEN = {  # name: (deck, class, line)
     "unclosed-tag": (HEAD + '# Three\n\n<div class="x">\n\ntext\n', "vue-compile", 17),
@@ -351,18 +352,20 @@ def put(run, name, text, pictures=()):
     return {"id": name, "deck": {"path": f"{name}/deck.md"}}
 
 
-def rendered(run, records, protocol="offline", jobs=1, **settings):
-    chosen = Protocol.load(protocol)
-    chosen.render.update(settings)
+def rendered(run, records, protocol="offline", jobs=0, **settings):
+    """The render values of records, by a worker of this file; with `jobs` by so many fresh ones."""
+
+    async def draw(pool):
+        return await asyncio.gather(*(pool.render(run, record) for record in records))
 
     async def go():
-        pool = render_pool.Pool(chosen, jobs=jobs)
+        pool = render_pool.Pool(Protocol.load(protocol), jobs=jobs)
         try:
-            return await asyncio.gather(*(pool.render(run, record) for record in records))
+            return await draw(pool)
         finally:
             await pool.close()
 
-    return asyncio.run(go())
+    return asyncio.run(go()) if jobs else shared(draw, protocol, **settings)
 
 
 def hashes(run, value):
@@ -459,15 +462,15 @@ def test_a_theme_is_bundled_when_a_deck_first_names_it(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     cache.mkdir()
     for place in (toolchain.RENDERER / "node_modules/.cache/decksmith").iterdir():
-        if not place.name.endswith("-purplin"):
+        if not place.name.endswith("-dracula"):
             (cache / place.name).symlink_to(place)
     for path in (tmp_path, cache):
         path.chmod(0o755)
     monkeypatch.setenv("DECKSMITH_RENDER_CACHE", str(cache))
-    text = "---\ntheme: purplin\n---\n\n# A\n\n---\n\n# B\n\n---\n\n# C\n"
+    text = "---\ntheme: dracula\n---\n\n# A\n\n---\n\n# B\n\n---\n\n# C\n"
     values = rendered(tmp_path, [put(tmp_path, name, text) for name in "ab"], jobs=2)
     assert [value["status"] for value in values] == ["ok", "ok"]
-    assert sorted(place.name.split("-")[0] for place in cache.glob("*-purplin")) == [
+    assert sorted(place.name.split("-")[0] for place in cache.glob("*-dracula")) == [
         "runtime",
         "site",
     ]
@@ -918,9 +921,8 @@ def test_another_browser_is_named_in_the_record_and_a_missing_one_ends_the_stage
     monkeypatch.setenv("DECKSMITH_CHROMIUM", str(other))
     toolchain.versions.cache_clear()
     try:
-        (value,) = rendered(
-            tmp_path, [put(tmp_path, "x", FEATURES.replace("THEME", "default"), ["images/a.png"])]
-        )
+        deck = FEATURES.replace("THEME", "default")
+        (value,) = rendered(tmp_path, [put(tmp_path, "x", deck, ["images/a.png"])], jobs=1)
         assert (value["status"], value["engine"]["browser"]) == ("ok", "Chromium 1.2 of somebody")
         toolchain.versions.cache_clear()
         monkeypatch.setenv("DECKSMITH_CHROMIUM", str(tmp_path / "none"))

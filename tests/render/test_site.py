@@ -19,6 +19,7 @@ import pytest
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
 from decksmith.render import pool, site, toolchain
+from drawing import shared, shared_workers  # noqa: F401
 from test_pool import FEATURES
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -28,10 +29,8 @@ HEAD = "---\ntheme: default\n---\n\n"
 GIF = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x01D\x00;"
 
 
-def build(run, decks, formats=("site", "pdf", "pptx-image"), **settings):
-    """Values of `{id: text}` (or `{id: (text, pictures)}`) built into `run` by one worker."""
-    protocol = Protocol.load("offline")
-    protocol.render.update(settings)
+def build(run, decks, formats=("site", "pdf", "pptx-image"), fresh=False, **settings):
+    """Values of `{id: text}` (or `{id: (text, pictures)}`) built into `run` by a worker of this file, or a fresh one."""
     records = []
     for ident, deck in decks.items():
         text, pictures = deck if isinstance(deck, tuple) else (deck, {})
@@ -40,14 +39,17 @@ def build(run, decks, formats=("site", "pdf", "pptx-image"), **settings):
             stream.write(run / ident / name, data)
         records.append({"id": ident, "deck": {"path": f"{ident}/deck.md"}})
 
+    async def work(builder):
+        return {record["id"]: await builder.build(run, record) for record in records}
+
     async def go():
-        builder = site.Builder(protocol, formats)
+        builder = site.Builder(Protocol.load("offline"), formats)
         try:
-            return {record["id"]: await builder.build(run, record) for record in records}
+            return await work(builder)
         finally:
             await builder.close()
 
-    return asyncio.run(go())
+    return asyncio.run(go()) if fresh else shared(work, formats=tuple(formats), **settings)
 
 
 class Canary:
@@ -257,7 +259,8 @@ def test_a_powerpoint_file_of_pictures_has_one_per_slide_with_its_text_and_the_n
 
 def test_a_deck_built_again_alone_has_the_same_bytes(built, tmp_path):
     _, run, _ = built
-    build(tmp_path, {"seriph": (FEATURES.replace("THEME", "seriph"), {"images/a.png": GIF})})
+    deck = FEATURES.replace("THEME", "seriph")
+    build(tmp_path, {"seriph": (deck, {"images/a.png": GIF})}, fresh=True)
     for path in (tmp_path / "seriph" / "build").rglob("*"):
         if path.is_file():
             assert path.read_bytes() == (run / path.relative_to(tmp_path)).read_bytes(), path.name

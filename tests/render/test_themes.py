@@ -1,6 +1,5 @@
 """The themes that we ship: one table, a test deck for each; Slidev's own components and icon sets."""
 
-import asyncio
 import json
 import os
 import re
@@ -12,7 +11,8 @@ from decksmith.core.protocol import Protocol
 from decksmith.corpus import drafts, published, seeds
 from decksmith.decks.parser import LAYOUTS, THEMES, Deck
 from decksmith.judging import scoring
-from decksmith.render import pool as render_pool
+from decksmith.render import pool
+from drawing import shared, shared_workers  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
 RENDERER = ROOT / "assets" / "renderer"
@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 import theme as adding  # noqa: E402
 
 # `make themes` renders all of them (test_pool.py says why not `make test`).
-SWEEP = sorted(THEMES) if os.environ.get("DECKSMITH_THEMES") == "all" else ["bricks", "purplin"]
+SWEEP = sorted(THEMES) if os.environ.get("DECKSMITH_THEMES") == "all" else ["dracula"]
 
 
 def test_a_file_of_a_theme_that_only_helps_its_layouts_is_none(tmp_path, monkeypatch):
@@ -44,7 +44,7 @@ def test_the_table_the_dependencies_and_the_test_decks_name_the_same_themes_pinn
     assert (
         list(THEMES)
         == sorted(THEMES)
-        == render_pool.themes()
+        == pool.themes()
         == sorted(path.stem for path in adding.DECKS.glob("*.md"))
     )
     for name, theme in THEMES.items():
@@ -119,21 +119,16 @@ def test_each_theme_shows_its_test_deck_whole(tmp_path):
 def show(tmp_path, *texts):
     """The render values of decks, by one worker."""
 
-    async def go():
-        pool = render_pool.Pool(Protocol.load("offline"))
-        try:
-            ids = [f"d{number}" for number in range(len(texts))]
-            return [
-                await pool.render(tmp_path, {"id": i, "deck": {"path": f"{i}/deck.md"}})
-                for i in ids
-            ]
-        finally:
-            await pool.close()
+    async def draw(pool):
+        ids = [f"d{number}" for number in range(len(texts))]
+        return [
+            await pool.render(tmp_path, {"id": i, "deck": {"path": f"{i}/deck.md"}}) for i in ids
+        ]
 
     for number, text in enumerate(texts):
         (tmp_path / f"d{number}").mkdir()
         (tmp_path / f"d{number}" / "deck.md").write_text(text)
-    return asyncio.run(go())
+    return shared(draw)
 
 
 @pytest.mark.browser

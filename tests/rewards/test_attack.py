@@ -15,6 +15,19 @@ import reward_attack  # noqa: E402
 from decksmith.rewards.rules import read  # noqa: E402
 
 RULES = read("rendered")
+# As unreadable as `blurred`, `backwards` and `under_paper`, or out of order as `shuffled_lines`: tests/judging/test_gaming.py
+# has the rule of each.
+LIKE = {
+    "behind_frosted_glass",
+    "dots_for_letters",
+    "letters_piled_up",
+    "lightened_away",
+    "mirrored",
+    "shuffled_slides",
+    "shuffled_words",
+    "struck_out",
+    "upside_down",
+}
 PAGE = (ROOT / "docs/rewards.md").read_text()
 
 
@@ -34,16 +47,21 @@ def scored(run, work):
 @pytest.mark.browser
 @pytest.mark.slow
 def test_no_bad_deck_comes_near_the_good_one_but_what_only_a_reader_can_tell(tmp_path):
-    """For one request; `make reward-attack` asks for all of them."""
+    """For one request, of like kinds one; `make reward-attack` asks for all of them."""
     name = "g006-sourdough-jar"
     (target,) = adversaries.targets([name])
 
     async def work(scorer):
         good = (await scorer.score(target.row, target.deck))["reward"]
-        return {"target": name, "good": good, "kinds": await reward_attack.kinds(scorer, target)}
+        return {
+            "target": name,
+            "good": good,
+            "kinds": await reward_attack.kinds(scorer, target, LIKE),
+        }
 
     row = scored(tmp_path, work)
-    assert len(row["kinds"]) >= 30 and row["good"] > 0.85
+    assert len(adversaries.suite(target)) >= 30 and row["good"] > 0.85
+    assert row["kinds"].keys() == adversaries.suite(target).keys() - LIKE
     assert reward_attack.near([{**row, "found": []}]) == []
 
 

@@ -1,5 +1,6 @@
 """A random model of two layers whose tokens are bytes, and runs of the trainer on it, in forks."""
 
+import gc
 import json
 import multiprocessing
 import os
@@ -16,6 +17,15 @@ TEMPLATE = (
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"  # read when the trainer's packages are loaded, here
 WORDS = ["kettle", "harbour", "lamp", "amber", "nine", "slide", "theme", "moth"]
 CONTEXT = multiprocessing.get_context("fork")
+
+
+def load():
+    """Import what the forks run, once for all of them: torch, TRL, and what draws the loss."""
+    from decksmith.results import plots
+    from decksmith.training import dpo_trainer, trl_trainer  # noqa: F401
+    from matplotlib import pyplot  # noqa: F401
+
+    plots._fonts()
 
 
 def make_model(folder):
@@ -82,6 +92,7 @@ def start(function, *arguments, log=None):
             status = stop.status
         os._exit(status or 0)
 
+    gc.freeze()  # else each fork walks, and so copies, all that torch and transformers have loaded
     process = CONTEXT.Process(target=go)
     process.start()
     return process

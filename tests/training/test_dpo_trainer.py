@@ -9,10 +9,11 @@ import time
 import pytest
 from decksmith.core import cli, stream
 from decksmith.corpus import preferences
-from decksmith.training import adapter, dpo_trainer, recipes, trainer  # noqa: F401  # once, for all the forks
+from decksmith.training import adapter, recipes, trainer
 from small_runs import (
     conversation,
     finished,
+    load,
     make_model,
     metrics,
     start,
@@ -36,6 +37,7 @@ SMALL = (
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
+    load()
     assert finished(start(make_model, folder)) == 0
     return folder
 

@@ -62,17 +62,16 @@ def test_a_page_that_is_one_file_works_as_well_and_has_nothing_beside_it(tmp_pat
     assert json.loads(done.stdout)["trouble"] == []
 
 
-def test_six_hundred_decks_work_too_and_the_time_until_the_page_answers_is_printed(
-    tmp_path, capsys
-):
-    page = made(tmp_path, 300, slides_too="plain")
+def test_many_decks_work_too_and_the_time_until_the_page_answers_is_printed(tmp_path, capsys):
+    decks = 600 if os.environ.get("DECKSMITH_STRESS") else 120
+    page = made(tmp_path, decks // 2, slides_too="plain")
     done = drive("check", page)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
-    assert (found["decks"], found["trouble"]) == (600, [])
+    assert (found["decks"], found["trouble"]) == (decks, [])
     with capsys.disabled():
         print(
-            f"\n600 decks: the page answers after {found['ready_ms']} ms; frames while scrolling: {found['frames']}"
+            f"\n{decks} decks: the page answers after {found['ready_ms']} ms; frames while scrolling: {found['frames']}"
         )
 
 
