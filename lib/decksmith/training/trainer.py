@@ -28,6 +28,7 @@ ENVIRONMENT = {
     "OMP_WAIT_POLICY": "passive",  # threads that spin cost a busy machine more than they gain
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TRL_EXPERIMENTAL_SILENCE": "1",  # of rollout functions, of a version that is pinned
 }
 
 # {"input_ids", "labels"}, of one length; of a pair {"prompt_ids", "chosen_ids", "rejected_ids"}; of GRPO {"prompt_ids",
