@@ -80,6 +80,20 @@ def stand_in(monkeypatch):
         with open(self.folder / "asked", "a") as file:
             file.write(name + "\n")
         return [deck(name, prompt, k, seed) for prompt in prompts for k in range(samples)]
+
+    monkeypatch.setattr(rollouts.Rollouts, "ask", ask)
+
+
+@pytest.fixture
+def recipe(model, sft, tmp_path):
+    """A function that writes a run of four steps of two prompts into tmp_path/NAME and returns the folder."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for side, numbers in (("train", range(8)), ("test", range(90, 92))):
+        rows = [
+            {"id": f"r{n}", "messages": conversation(n)[:1], "asks": {"slides": 3}, "checklist": []}
+            for n in numbers
+        ]
         (data / f"{side}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def write(name, *overrides):
