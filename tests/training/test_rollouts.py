@@ -12,12 +12,7 @@ from decksmith.core import cli, stream
 from decksmith.training import adapter, unpack
 from decksmith.training.rollouts import Rollouts, Sampling
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.skipif("DECKSMITH_RL" not in os.environ, reason="make test-rl asks for it"),
-]
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 PROMPT = next(row for _, row in stream.records(cli.ROOT / "data/training-prompts.jsonl"))
 ASK = """
 import json, sys
@@ -42,6 +37,8 @@ def test_the_repositorys_adapter_comes_back_in_the_same_bytes(peft, tmp_path):
     assert (tmp_path / "again.gguf").read_bytes() == shipped.read_bytes()
 
 
+@pytest.mark.browser
+@pytest.mark.skipif("DECKSMITH_RL" not in os.environ, reason="make test-rl asks for it")
 def test_a_killed_set_of_answers_goes_on_and_nothing_is_asked_twice(peft, tmp_path):
     words = [sys.executable, "-c", ASK, str(tmp_path), str(peft), json.dumps(PROMPT)]
     environment = os.environ | {"PYTHONPATH": str(cli.ROOT / "lib")}
