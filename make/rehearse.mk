@@ -71,7 +71,7 @@ ON = TRAINER=trl FROM=$(A)/sft
 rehearsal-rl: .venv/.python
 	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.rehearsal $(A)/phases.jsonl \
 	  'set-up|130|setup .venv/.train' \
-	  'base and fine-tune write|480|$(patsubst %,results/runs/%/$(UNDER)/summary.json,smol smol-sft) LIMIT=$(ACT)' \
+	  'base and fine-tune write|480|rehearsal-rl-before' \
 	  'the fine-tune answers the training prompts|900|$(A)/samples.jsonl' \
 	  'it is trained on its best answers|240|$(A)/rft/adapter/manifest.json' \
 	  'DPO on pairs of its answers|200|$(A)/dpo/adapter/manifest.json' \
@@ -114,7 +114,10 @@ $(A)/dpo/adapter/manifest.json: $(A)/pairs/report.json $(A)/sft/adapter/manifest
 $(A)/grpo/adapter/manifest.json: $(A)/prompts/report.json $(A)/sft/adapter/manifest.json assets/recipes/smol-grpo.yaml
 	$(MAKE) rl $(ON) DATA=$(A)/prompts SFT=$(A)/grpo STEPS=$(RL_STEPS) SET="grpo.val_period=3 grpo.val_batches=4"
 
-.PHONY: rehearsal-rl-runs $(addprefix rehearsal-rl-,rft dpo grpo)
+.PHONY: rehearsal-rl-before rehearsal-rl-runs $(addprefix rehearsal-rl-,rft dpo grpo)
+rehearsal-rl-before:
+	$(MAKE) $(patsubst %,results/runs/%/$(UNDER)/summary.json,smol smol-sft) MODEL="smol smol-sft" LIMIT=$(ACT)
+
 rehearsal-rl-runs: rehearsal-rl-rft rehearsal-rl-dpo rehearsal-rl-grpo
 $(addprefix rehearsal-rl-,rft dpo grpo): rehearsal-rl-%: $(A)/%/adapter/manifest.json
 	export DECKSMITH_SERVE=$(CURDIR)/$(A)/serve/$*
