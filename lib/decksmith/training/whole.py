@@ -7,8 +7,6 @@ wrote, all slides but the last one are whole. `gen.cut_back` says how many chara
 a deck has stays as it was, cut off.
 """
 
-import sys
-
 from decksmith.core import stream
 from decksmith.core.records import Record
 from decksmith.decks.parser import Deck
@@ -37,4 +35,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
