@@ -102,6 +102,8 @@ class Plan:
         read = [self.rows, self.held, reading]
         self.start = self._start()
         made_of = ["trl", config["policy"], self.setting, read]
+        if self.algorithm == "grpo":
+            made_of += [config["loss_fn"], config.get("env")]
         self.same = stream.fingerprint(made_of + ([self._digest()] if self.start else []))
         self.loggers = self._loggers()
 
