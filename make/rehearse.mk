@@ -55,13 +55,14 @@ rehearsal-report:
 	bin/run-compare --model-only $(patsubst %,results/runs/%/$(UNDER),$(REHEARSE_BASE) smol-tuned)
 	echo "Open the report: file://$(abspath results/reports/rehearsal/index.html)"
 
-# The second act: the fine-tune of data/adapter (`make adapter` puts the rehearsal's there) answers the
-# training prompts, RL_PROMPTS of them RL_SAMPLES times each; the best answers, pairs of answers, and then its own answers
-# train it on. RL_STEPS steps of GRPO; ACT prompts are asked for the comparison, whose judge is not the
-# reward. Killed anywhere, it goes on.
-RL_PROMPTS ?= 25
+# The second act: the fine-tune of data/adapter (`make adapter` puts the rehearsal's there) answers
+# RL_PROMPTS of the training prompts RL_SAMPLES times each; the best answers, pairs of answers, and then
+# its own answers train it on. RL_STEPS steps of GRPO; ACT prompts are asked for the comparison, whose judge is not the
+# reward. Killed anywhere, it goes on. The seconds are estimates for two idle cores: nobody has run it on
+# such.
+RL_PROMPTS ?= 20
 RL_SAMPLES ?= 4
-RL_STEPS ?= 10
+RL_STEPS ?= 6
 ACT ?= 12
 A := results/rehearsal-rl
 CHAIN := smol smol-sft smol-rft smol-dpo smol-grpo
@@ -71,12 +72,12 @@ ON = TRAINER=trl FROM=$(A)/sft
 rehearsal-rl: .venv/.python
 	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.rehearsal $(A)/phases.jsonl \
 	  'set-up|130|setup .venv/.train' \
-	  'base and fine-tune write|480|rehearsal-rl-before' \
-	  'the fine-tune answers the training prompts|900|$(A)/samples.jsonl' \
-	  'it is trained on its best answers|240|$(A)/rft/adapter/manifest.json' \
-	  'DPO on pairs of its answers|200|$(A)/dpo/adapter/manifest.json' \
-	  'GRPO|900|$(A)/grpo/adapter/manifest.json' \
-	  'the three write|600|rehearsal-rl-runs' \
+	  'base and fine-tune write|250|rehearsal-rl-before' \
+	  'the fine-tune answers the training prompts|800|$(A)/samples.jsonl' \
+	  'it is trained on its best answers|60|$(A)/rft/adapter/manifest.json' \
+	  'DPO on pairs of its answers|320|$(A)/dpo/adapter/manifest.json' \
+	  'GRPO|1000|$(A)/grpo/adapter/manifest.json' \
+	  'the three write|400|rehearsal-rl-runs' \
 	  'the comparison|20|rehearsal-rl-report'
 
 $(A)/sft/adapter/manifest.json: data/adapter/adapter.gguf | .venv/.train .venv/.local
