@@ -109,6 +109,9 @@ class Recipe(trl_trainer.Recipe):
 class GroupTuner(trl.GRPOTrainer):
     """TRL's, with answers and rewards of the embedded engine and the pipeline."""
 
+    model: Any
+    processing_class: Any
+
     def __init__(self, plan: Plan, rollouts: Rollouts, **parts: Any) -> None:
         self.plan, self.rollouts = plan, rollouts
         self.rows = {json.dumps(row["prompt"]): row for row in plan.rows}
@@ -129,10 +132,11 @@ def deck_reward(completions: list[Any], reward: list[float | None], **_: Any) ->
     return reward
 
 
-def _answers(prompts: list[Any], tuner: GroupTuner) -> dict[str, list[Any]]:
+def _answers(prompts: list[Any], tuner: Any) -> dict[str, Any]:
     """What TRL asks of a rollout function: tokens of prompts and answers, and the rewards. The answers to one prompt follow
     one another."""
-    plan, count = tuner.plan, tuner.num_generations
+    plan: Plan = tuner.plan
+    count = plan.trained // plan.batch
     rows = [tuner.rows[json.dumps(prompt)] for prompt in prompts[::count]]
     step = tuner.state.global_step + 1
     decks = tuner.rollouts.ask(
@@ -150,7 +154,7 @@ def _tokens(tuner: GroupTuner, deck: Record) -> list[int]:
     """The tokens of an answer: of its text, and the end where the model ended it."""
     tokenizer, said = tuner.processing_class, deck["gen"]
     ids = tokenizer.encode(str(said.get("text") or ""), add_special_tokens=False)
-    limit = tuner.max_completion_length
+    limit = tuner.rollouts.sampling.max_tokens
     is_cut = said.get("finish_reason") == "length"
     return ids[:limit] if is_cut and ids else [*ids[: limit - 1], tokenizer.eos_token_id]
 

@@ -323,10 +323,10 @@ def _model(plan: Plan, dtype: torch.dtype) -> Any:
     alpha = recipes.want(plan.config, "policy.dtensor_cfg.lora_cfg.alpha", int)
     model = transformers.AutoModelForCausalLM.from_pretrained(plan.base, dtype=dtype)
     if plan.start:
-        model = peft.PeftModel.from_pretrained(model, plan.start, is_trainable=True)
+        tuned = peft.PeftModel.from_pretrained(model, plan.start, is_trainable=True)
         # By the adapter's own name for it peft would ask the Hub at each checkpoint.
-        model.peft_config["default"].base_model_name_or_path = str(plan.base)
-        return model
+        tuned.peft_config["default"].base_model_name_or_path = str(plan.base)
+        return tuned
     modules = dict(model.named_modules())
     linear = {name for name, module in modules.items() if isinstance(module, torch.nn.Linear)}
     chosen = targets(linear, lora)
