@@ -68,13 +68,13 @@ class Plan:
         # Rows of a step; of GRPO these are prompts, each with several answers.
         self.batch: int = recipes.want(config, recipes.ALGORITHMS[self.algorithm], int)
         self.micro: int = recipes.want(config, "policy.train_micro_batch_size", int)
-        self.trained = self.batch
+        self.trained, key = self.batch, recipes.ALGORITHMS[self.algorithm]
         if self.algorithm == "grpo":
             self.trained *= recipes.want(config, "grpo.num_generations_per_prompt", int)
+            key += " x grpo.num_generations_per_prompt"
         if self.trained % self.micro:
             raise cli.BadConfig(
-                f"a step trains {self.trained} answers ({recipes.ALGORITHMS[self.algorithm]}), no multiple of "
-                f"policy.train_micro_batch_size, {self.micro}"
+                f"{key} is {self.trained}, no multiple of policy.train_micro_batch_size, {self.micro}"
             )
         self.name: str = recipes.want(config, "policy.model_name", str)
         self.base = base.folder(self.name)
