@@ -274,7 +274,7 @@ FROM ?= results/sft/$(if $(filter trl,$(TRAINER)),smol-lora,nemotron-nano-lora)
 dpo: RECIPE = $(if $(filter trl,$(TRAINER)),smol-dpo,nemotron-nano-dpo)
 dpo: DATA = data/pairs
 dpo: SFT = results/dpo/$(notdir $(FROM))
-dpo: START = $(if $(filter trl,$(TRAINER)),start.adapter=$(abspath $(FROM))/adapter)
+dpo rl: START = $(if $(filter trl,$(TRAINER)),start.adapter=$(abspath $(FROM))/adapter)
 dpo rl: OTHER = $(if $(filter trl,$(TRAINER)),,$(abspath $(FROM))/merged)
 dpo: $(if $(filter trl,$(TRAINER)),,$(FROM)/merged/config.json)
 rft: DATA = data/best
@@ -308,17 +308,21 @@ sft dpo rft: known .venv/.corpus $(if $(filter trl,$(TRAINER)),.venv/.train) $(i
 # gives the reward servers four CPU nodes.
 PLANTED ?= results/planted.jsonl
 PACE ?= 60
-rl: RECIPE = nemotron-nano-grpo
+rl: RECIPE = $(if $(filter trl,$(TRAINER)),smol-grpo,nemotron-nano-grpo)
 rl: DATA = data/rl
 rl: SFT = results/rl/$(notdir $(FROM))
+LEARN_trl = bin/sft-train --run $(SFT)
+define LEARN_nemo-rl
+bin/rl-check --run $(SFT) --planted $(PLANTED) --pace $(PACE) > $(SFT)/check.json$(if $(DRY), || [ $$? = 69 ])
+bin/job-submit slurm/rl.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS)
+endef
 .PHONY: rl
 ## rl: GRPO of FROM on the prompts in DATA by rewards of rendered decks; DRY=1
-rl: .venv/.corpus $(FROM)/merged/config.json
+rl: known .venv/.corpus $(if $(filter trl,$(TRAINER)),run-tools .venv/.train .venv/.local assets/engine/node_modules/.done,$(FROM)/merged/config.json)
 	$(call SAY,$(SFT): $(RECIPE) on $(DATA))
 	$(SITE)
-	bin/sft-config --recipe $(RECIPE) --base $(OTHER) --data $(DATA) --run $(SFT) $(STEPS:%=grpo.max_num_steps=%) $(SET)
-	bin/rl-check --run $(SFT) --planted $(PLANTED) --pace $(PACE) > $(SFT)/check.json$(if $(DRY), || [ $$? = 69 ])
-	bin/job-submit slurm/rl.sbatch --run $(SFT) $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS)
+	bin/sft-config --recipe $(RECIPE) $(OTHER:%=--base %) --data $(DATA) --run $(SFT) $(STEPS:%=grpo.max_num_steps=%) $(START) $(SET)
+	$(LEARN_$(TRAINER))
 	$(if $(DRY),,bin/model-export --run $(SFT))
 
 $(FROM)/merged/config.json: | .venv/.corpus

@@ -12,7 +12,7 @@ PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
-.PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-gpu fuzz stress lint bench-self bench-render bench-stats \
+.PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-stats \
   bench-help sizes docs bench-looks bench-reward bench-vote bench-tally judge-card judge-drift gaming reward-attack gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
@@ -42,6 +42,10 @@ VERIFIERS ?=
 ## test-doors: TRL, NeMo Gym and verifiers ask our reward server: GYM=/path/to/python VERIFIERS=..
 test-doors: setup .venv/.dev .venv/.train
 	DECKSMITH_GYM='$(GYM)' DECKSMITH_VERIFIERS='$(VERIFIERS)' .venv/bin/python3 -m pytest -rs tests/rewards/test_server_others.py
+
+## test-rl: GRPO on this machine killed and gone on with; answers of the real engine with real rewards
+test-rl: setup .venv/.dev .venv/.train
+	DECKSMITH_RL=1 .venv/bin/python3 -m pytest -rs tests/training/test_grpo_trainer.py tests/training/test_rollouts.py
 
 # A quarter of an hour and 30 GB of disk; without a GPU each test is skipped with its reason.
 ## test-gpu: the trainer on this machine's CUDA GPU: docs/gpu.md

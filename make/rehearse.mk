@@ -55,6 +55,85 @@ rehearsal-report:
 	bin/run-compare --model-only $(patsubst %,results/runs/%/$(UNDER),$(REHEARSE_BASE) smol-tuned)
 	echo "Open the report: file://$(abspath results/reports/rehearsal/index.html)"
 
+# The second act: the fine-tune of data/adapter (`make adapter` puts the rehearsal's there) answers
+# RL_PROMPTS of the training prompts RL_SAMPLES times each; the best answers, pairs of answers, and then
+# its own answers train it on. RL_STEPS steps of GRPO; ACT prompts are asked for the comparison, whose judge is not the
+# reward. Killed anywhere, it goes on. The seconds are estimates for two idle cores: nobody has run it on
+# such.
+RL_PROMPTS ?= 20
+RL_SAMPLES ?= 4
+RL_STEPS ?= 6
+ACT ?= 12
+A := results/rehearsal-rl
+CHAIN := smol smol-sft smol-rft smol-dpo smol-grpo
+ON = TRAINER=trl FROM=$(A)/sft
+.PHONY: rehearsal-rl rehearsal-rl-report
+## rehearsal-rl: from the fine-tune on: best of n, DPO, GRPO by a rendered reward, compared
+rehearsal-rl: .venv/.python
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.rehearsal $(A)/phases.jsonl \
+	  'set-up|130|setup .venv/.train' \
+	  'base and fine-tune write|250|rehearsal-rl-before' \
+	  'the fine-tune answers the training prompts|800|$(A)/samples.jsonl' \
+	  'it is trained on its best answers|60|$(A)/rft/adapter/manifest.json' \
+	  'DPO on pairs of its answers|320|$(A)/dpo/adapter/manifest.json' \
+	  'GRPO|1000|$(A)/grpo/adapter/manifest.json' \
+	  'the three write|400|rehearsal-rl-runs' \
+	  'the comparison|20|rehearsal-rl-report'
+
+$(A)/sft/adapter/manifest.json: data/adapter/adapter.gguf | .venv/.train .venv/.local
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.training.unpack data/adapter $(@D)
+
+$(A)/prompts/report.json: data/training-prompts.jsonl data/prompts.jsonl | run-tools .venv/.corpus .venv/.local
+	mkdir -p $(@D)
+	bin/chat-overlap --run $(@D) --against data/prompts.jsonl < $< | bin/chat-split --share 0.2 --out $(@D)
+
+# One thread, so that the same answers are written on any number of cores. The model is seldom done within
+# its 1024 tokens; what it was in the midst of is left out.
+$(A)/samples.jsonl: $(A)/prompts/report.json data/adapter/adapter.gguf
+	export DECKSMITH_ENGINE_THREADS=1 TOTAL=$$(($(RL_SAMPLES) * $(RL_PROMPTS)))
+	bin/record-sample --limit $(RL_PROMPTS) < $(<D)/train.jsonl |
+	  bin/chat-generate --model smol-sft --samples $(RL_SAMPLES) --temperature 1 --top-p 1 --seed 1 --run $(A)/samples |
+	  bin/within tools python3 -m decksmith.training.whole |
+	  bin/deck-parse --run $(A)/samples | bin/deck-illustrate --run $(A)/samples |
+	  bin/deck-render --run $(A)/samples | bin/deck-reward --run $(A)/samples > $@.tmp
+	mv $@.tmp $@
+
+# sft-check takes no answer with a broken character in it.
+$(A)/best/report.json $(A)/pairs/report.json: $(A)/%/report.json: $(A)/samples.jsonl assets/recipes/prefer-smol.toml
+	mkdir -p $(@D)
+	bin/record-sample --where '.gen.text // "" | contains("\uFFFD") | not' < $< |
+	  bin/chat-prefer --run $(A) $(if $(findstring best,$*),--best) --rules assets/recipes/prefer-smol.toml --report $(@D)/chosen.json > $(@D)/rows.jsonl
+	bin/chat-split --share 0.2 --out $(@D) < $(@D)/rows.jsonl > /dev/null
+
+$(A)/rft/adapter/manifest.json: $(A)/best/report.json $(A)/sft/adapter/manifest.json
+	$(MAKE) rft $(ON) DATA=$(A)/best SFT=$(A)/rft SET="start.adapter=$(abspath $(A))/sft/adapter sft.max_num_epochs=2 policy.optimizer.kwargs.lr=2e-4"
+
+$(A)/dpo/adapter/manifest.json: $(A)/pairs/report.json $(A)/sft/adapter/manifest.json
+	$(MAKE) dpo $(ON) DATA=$(A)/pairs SFT=$(A)/dpo SET="dpo.max_num_epochs=2 policy.train_global_batch_size=1"
+
+# Four held-out prompts, twice each, after every third step.
+$(A)/grpo/adapter/manifest.json: $(A)/prompts/report.json $(A)/sft/adapter/manifest.json assets/recipes/smol-grpo.yaml
+	$(MAKE) rl $(ON) DATA=$(A)/prompts SFT=$(A)/grpo STEPS=$(RL_STEPS) SET="grpo.val_period=3 grpo.val_batches=4"
+
+.PHONY: rehearsal-rl-before rehearsal-rl-runs $(addprefix rehearsal-rl-,rft dpo grpo)
+rehearsal-rl-before:
+	$(MAKE) $(patsubst %,results/runs/%/$(UNDER)/summary.json,smol smol-sft) MODEL="smol smol-sft" LIMIT=$(ACT)
+
+rehearsal-rl-runs: rehearsal-rl-rft rehearsal-rl-dpo rehearsal-rl-grpo
+$(addprefix rehearsal-rl-,rft dpo grpo): rehearsal-rl-%: $(A)/%/adapter/manifest.json
+	export DECKSMITH_SERVE=$(CURDIR)/$(A)/serve/$*
+	bin/model-serve --engine local --adapter $(<D) & server=$$!
+	trap 'kill $$server 2> /dev/null || :; wait $$server || :' EXIT
+	bin/model-wait --pid $$server > /dev/null
+	$(MAKE) results/runs/smol-$*/$(UNDER)/summary.json MODEL=smol-$* LIMIT=$(ACT)
+
+rehearsal-rl-report:
+	$(MAKE) results/reports/rehearsal-rl/index.html MODEL="$(CHAIN)" LIMIT=$(ACT) NAME=rehearsal-rl TRAINING=$(A)/grpo
+	bin/run-compare --page results/reports/rehearsal-rl/compare.md $(CHAIN:%=results/runs/%/$(UNDER))
+	cat $(A)/grpo/curve/curve.md $(A)/grpo/curve/watch.json
+	echo "The curve of GRPO: $(A)/grpo/curve/curve.png"
+	echo "Open the report: file://$(abspath results/reports/rehearsal-rl/index.html)"
+
 # What `smol-sft` answers with is committed, so that `make baseline` needs no training.
 .PHONY: adapter
 ## adapter: data/adapter trained again, as the rehearsal does

@@ -12,7 +12,7 @@ import time
 
 import pytest
 from decksmith.core import cli
-from decksmith.training import checkpoints, curve, processes
+from decksmith.training import checkpoints, curve, hacking, processes
 
 SCORE = """echo '{"raw_metrics":{"gsm8k":{"pass@1":{"num_entries":8,"symbolic_correct":0.'$CKPT_STEP',"std_err":0.1},"delegate":{"ok":1}}}}'"""
 
@@ -103,6 +103,17 @@ def test_each_checkpoint_is_evaluated_once_the_newest_first_and_the_curve_is_by_
     assert brief(watched(run, f"echo $CKPT_STEP >> {run}/asked; {SCORE}")[1]) == [(40, 0.4)]
     assert (run / "asked").read_text().split() == ["30", "10", "40"]
     assert sorted(path.name for path in (run / "curve").iterdir() if path.is_dir()) == []
+
+
+def test_a_rule_says_what_went_apart_and_may_end_the_watch(run, drawn, capsys):
+    script = """echo '{"reward": {"r": {"mean": 0.'$CKPT_STEP'}}, "offline": {"o": {"mean": '$((90 - CKPT_STEP))'}}}'"""
+    for step in (10, 30):
+        checkpoint(run, step)
+    assert watched(run, script, rule=hacking.Rule())[0] == 0
+    said = "step 30: watch: the reward rose from 0.10 to 0.30, and offline fell from 80.00 to 60.00"
+    assert said in capsys.readouterr().err
+    with pytest.raises(cli.BadData, match="the watch says stop; end the training of"):
+        watched(run, script, rule=hacking.Rule(action="stop"))
 
 
 def test_the_command_gets_a_run_folder_of_this_checkpoint_alone_without_optimizer(run):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from decksmith.core import cli, stream
-from decksmith.training import curve, processes, recipes
+from decksmith.training import curve, hacking, processes, recipes
 
 PRINTED = 64 << 20  # bytes of a command's output
 # Of no other checkpoint would these come out differently: usage, a command that is not there or cannot be run, configuration.
@@ -76,6 +76,7 @@ def watch(
     tries: int = 3,
     every: float = 15.0,
     told: Callable[[str], Any] = print,
+    rule: hacking.Rule | None = None,
 ) -> int:
     """Run `command` for each finished checkpoint of the training run in `run`; returns the exit status.
 
@@ -86,8 +87,8 @@ def watch(
     object are the metrics. It is tried `tries` times, later each time, and then it is a gap with a name.
 
     Ends when nothing waits and the training is complete, or `once`: 0, or 75 with a gap. every: seconds between two looks.
-    told: gets each line of the curve when it is new. Raises cli.BadConfig for a command that fails whatever the checkpoint,
-    cli.Missing, cli.TryAgain.
+    told: gets each line of the curve when it is new. rule: what it finds on the curve is said. Raises cli.BadConfig for a
+    command that fails whatever the checkpoint, cli.BadData where the rule stops the training, cli.Missing, cli.TryAgain.
     """
     run = Path(run).resolve()
     folder = run if run.name == "checkpoints" else run / "checkpoints"
@@ -103,7 +104,7 @@ def watch(
             raise cli.TryAgain(
                 f"another ckpt-watch works in {home}; wait for it, or stop it"
             ) from None
-        return _Watch(run, folder, home, command, tries, every, told).go(once)
+        return _Watch(run, folder, home, command, tries, every, told, rule).go(once)
 
 
 class _Watch:
@@ -116,9 +117,11 @@ class _Watch:
         tries: int,
         every: float,
         told: Callable[[str], Any],
+        rule: hacking.Rule | None,
     ):
         self.run, self.folder, self.home, self.command = run, folder, home, command
-        self.tries, self.every, self.told = tries, every, told
+        self.tries, self.every, self.told, self.rule = tries, every, told, rule
+        self.found: set[hacking.Finding] = set()  # what was said of the curve
         self.later: dict[int, float] = {}  # {step: time.monotonic() from which it is tried again}
         self.said = ""  # what is waited for
         self.known: dict[int, State] = {}
@@ -133,6 +136,7 @@ class _Watch:
         if once and not found:
             raise cli.Missing(f"there is no finished checkpoint in {self.folder}")
         self._curve()
+        self._hacked()
         while True:
             for state in self._waiting():
                 if self._marks(state["step"]).exists():  # of a watcher that was killed
@@ -347,6 +351,18 @@ class _Watch:
         self._keep(state)
         self._curve()
         self.told(json.dumps(_line(state)))
+        self._hacked()
+
+    def _hacked(self) -> None:
+        """Say once what the rule finds on the curve. Raises cli.BadData where it stops the training."""
+        if self.rule is None:
+            return
+        new = set(hacking.found(map(_line, self.known.values()), self.rule)) - self.found
+        for one in sorted(new, key=lambda one: one.step):
+            cli.say(f"step {one.step}: watch: {one.says}")
+        self.found |= new
+        if new and self.rule.action == "stop":
+            raise cli.BadData(f"the watch says stop; end the training of {self.run}")
 
     def _curve(self) -> None:
         """Write curve.jsonl and the plot, where they are not what they would be."""

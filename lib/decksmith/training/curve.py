@@ -9,6 +9,8 @@ from decksmith.core import stream
 PANELS = 12
 CHOSEN = "#c2912b"
 LOSS = "validation loss"
+# What a training on rewards is watched by (hacking.py): more of it is not better.
+UNRANKED = {"adversarial", "diversity", "kl", "length"}
 # Of a mode, and no score.
 BESIDE = {
     "num_entries",
@@ -200,7 +202,7 @@ def _panel(
     for point in points:
         _bar(axes, point, color)
     axes.plot(xs, ys, color=color, linewidth=1.8, marker="o", markersize=5, clip_on=False, zorder=3)
-    best = None if is_loss else selected(points)
+    best = None if is_loss or name in UNRANKED else selected(points)
     if best:
         _ring(axes, best)
     if not is_loss:

@@ -37,6 +37,8 @@ def tuner_of(plan: Plan, recipe: Recipe, *, is_new: bool) -> PairTuner:
                 f"dpo.{key} is {plan.setting[key]}; this trainer knows {only}, NeMo-RL has the others"
             )
     beta = recipes.want(plan.config, "dpo.reference_policy_kl_penalty", float)
-    tuner = PairTuner(**parts(plan, recipe, trl.DPOConfig, is_new=is_new, beta=beta))
+    tuner = PairTuner(
+        **parts(plan, recipe, trl.DPOConfig, is_new=is_new, beta=beta, max_length=None)
+    )
     tuner.remove_callback(PrinterCallback)  # it writes to stdout
     return tuner

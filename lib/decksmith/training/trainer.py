@@ -28,10 +28,12 @@ ENVIRONMENT = {
     "OMP_WAIT_POLICY": "passive",  # threads that spin cost a busy machine more than they gain
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TRL_EXPERIMENTAL_SILENCE": "1",  # of rollout functions, of a version that is pinned
 }
 
-# {"input_ids", "labels"}, of one length; of a pair {"prompt_ids", "chosen_ids", "rejected_ids"}
-Row = dict[str, list[int]]
+# {"input_ids", "labels"}, of one length; of a pair {"prompt_ids", "chosen_ids", "rejected_ids"}; of GRPO {"prompt_ids",
+# "prompt", "label"}, the messages and the JSON of the prompt that deck-reward measures by
+Row = dict[str, Any]
 
 
 class Bell:
@@ -58,18 +60,21 @@ class Plan:
         self.folder = folder
         self.config = config = recipes.load(folder / "recipe.yaml")
         self.algorithm = recipes.algorithm(config)
-        if self.algorithm not in recipes.VAL_LOSS:
-            raise cli.BadConfig(
-                f"{folder}/recipe.yaml is of {self.algorithm.upper()}; NeMo-RL does that"
-            )
+        if recipes.get(config, "env.should_use_nemo_gym"):
+            raise cli.BadConfig(f"{folder}/recipe.yaml asks for NeMo Gym; NeMo-RL does that")
         self.setting: dict[str, Any] = config[self.algorithm]
-        self.val_loss = recipes.VAL_LOSS[self.algorithm]
+        self.val_loss = recipes.VAL_LOSS.get(self.algorithm, "")
         self.seed: int = self.setting.get("seed", 42)
-        self.batch: int = recipes.want(config, "policy.train_global_batch_size", int)
+        # Rows of a step; of GRPO these are prompts, each with several answers.
+        self.batch: int = recipes.want(config, recipes.ALGORITHMS[self.algorithm], int)
         self.micro: int = recipes.want(config, "policy.train_micro_batch_size", int)
-        if self.batch % self.micro:
+        self.trained, key = self.batch, recipes.ALGORITHMS[self.algorithm]
+        if self.algorithm == "grpo":
+            self.trained *= recipes.want(config, "grpo.num_generations_per_prompt", int)
+            key += " x grpo.num_generations_per_prompt"
+        if self.trained % self.micro:
             raise cli.BadConfig(
-                f"policy.train_global_batch_size is {self.batch}, no multiple of policy.train_micro_batch_size, {self.micro}"
+                f"{key} is {self.trained}, no multiple of policy.train_micro_batch_size, {self.micro}"
             )
         self.name: str = recipes.want(config, "policy.model_name", str)
         self.base = base.folder(self.name)
@@ -97,6 +102,8 @@ class Plan:
         read = [self.rows, self.held, reading]
         self.start = self._start()
         made_of = ["trl", config["policy"], self.setting, read]
+        if self.algorithm == "grpo":
+            made_of += [config["loss_fn"], config.get("env")]
         self.same = stream.fingerprint(made_of + ([self._digest()] if self.start else []))
         self.loggers = self._loggers()
 
@@ -134,11 +141,7 @@ class Plan:
         long = 0
         for number, row in stream.records(path):
             where = f"{path}:{number}: {row['id']}"
-            made, is_long = (
-                _talk(row, template, self.config, where)
-                if self.algorithm == "sft"
-                else _pair(row, template, self.config, where)
-            )
+            made, is_long = READERS[self.algorithm](row, template, self.config, where)
             long += is_long
             if made:
                 rows.append(made)
@@ -154,7 +157,7 @@ class Plan:
         held = self._rows("validation")
         if (batches := setting.get("val_batches") or 0) > 0:
             held = held[: batches * setting.get("val_global_batch_size", 1)]
-        self.held = [row for row in held if trained_tokens(row)]
+        self.held = [row for row in held if self.algorithm == "grpo" or trained_tokens(row)]
         self.val_period: int = setting.get("val_period") or 0
         if self.val_period > 0 and not self.held:
             raise cli.BadConfig(
@@ -275,11 +278,13 @@ def run(folder: Path | str) -> int:
             cli.say(f"done before: {newest.step} of {plan.total} steps in {newest.path}")
             return _report(plan, newest.info, started)
         try:
-            from decksmith.training import dpo_trainer, trl_trainer
+            from decksmith.training import dpo_trainer, grpo_trainer, trl_trainer
         except ImportError as error:
             raise cli.Missing(f"{error.name} is not installed; {base.MEND}") from None
-        tuner = trl_trainer.tuner_of if plan.algorithm == "sft" else dpo_trainer.tuner_of
-        return _report(plan, trl_trainer.train(plan, newest, bell, started, tuner), started)
+        modules = {"sft": trl_trainer, "dpo": dpo_trainer, "grpo": grpo_trainer}
+        chosen = modules[plan.algorithm]
+        recipe = chosen.Recipe(plan, bell, started)
+        return _report(plan, trl_trainer.train(recipe, newest, chosen.tuner_of), started)
 
 
 def _talk(
@@ -313,8 +318,38 @@ def _pair(
     return ids, False
 
 
+def _prompt(
+    row: dict[str, Any], template: recipes.Template, config: recipes.Recipe, where: str
+) -> tuple[Row | None, bool]:
+    """(a prompt's messages, tokens and label, whether it leaves no room for an answer); such a prompt is left out.
+    Raises cli.BadData."""
+    asked = recipes.get(row, "responses_create_params.input")
+    label = row.get("label")
+    if (
+        not asked
+        or not isinstance(label, dict)
+        or not (label.get("asks") or label.get("checklist"))
+    ):
+        raise cli.BadData(
+            f"{where}: a prompt needs asks or a checklist; sft-config writes such rows"
+        )
+    kwargs = recipes.get(config, "policy.tokenizer.chat_template_kwargs") or {}
+    ids = template.encode(template.render(asked, add_generation_prompt=True, **kwargs))
+    room = recipes.want(config, "policy.generation.max_new_tokens", int)
+    if len(ids) + room > recipes.want(config, "policy.max_total_sequence_length", int):
+        return None, True
+    prompt = {"id": row["id"], "messages": asked, "asks": {}, "checklist": [], **label}
+    return {"prompt": asked, "prompt_ids": ids, "label": json.dumps(prompt)}, False
+
+
+READERS = {"sft": _talk, "dpo": _pair, "grpo": _prompt}
+
+
 def trained_tokens(row: Row) -> int:
-    """How many tokens of a row are predicted; there is nothing before the first one."""
+    """How many tokens of a row are predicted; there is nothing before the first one. None of a prompt's: its answers are not
+    written yet."""
+    if "prompt" in row:
+        return 0
     if "labels" not in row:
         return len(row["chosen_ids"]) + len(row["rejected_ids"])
     return sum(label != UNTRAINED for label in row["labels"][1:])
@@ -352,7 +387,7 @@ def _report(plan: Plan, info: dict[str, Any], started: float) -> Literal[0, 75]:
         "of": plan.total,
         "train_loss": info.get("train:loss"),
         "val_loss": info.get(plan.val_loss),
-        "trained_tokens": info["total_valid_tokens"],
+        "trained_tokens": info["total_valid_tokens"] or None,
         "seconds": round(time.monotonic() - started, 1),
         "cpu_seconds": round(use.ru_utime + use.ru_stime, 1),
         "peak_gib": round(use.ru_maxrss / 2**20, 2),

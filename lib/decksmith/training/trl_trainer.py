@@ -42,24 +42,20 @@ PLACES = {
 
 
 def train(
-    plan: Plan,
-    newest: Checkpoint | None,
-    bell: Bell,
-    started: float,
-    tuner_of: Callable[..., Any],
+    recipe: "Recipe", newest: Checkpoint | None, tuner_of: Callable[..., Any]
 ) -> dict[str, Any]:
-    """Train what `plan` asks for, on from `newest`, until it is done or `bell` rings.
+    """Train what the recipe's plan asks for, on from `newest`, until it is done or its bell rings.
 
-    started: when the process began, as time.monotonic() counts. tuner_of: makes TRL's trainer, as below. Returns what training_info.json holds of the last step,
-    with gpu_gib, the peak, on a GPU. Raises cli.BadConfig, cli.BadData, cli.Missing.
+    tuner_of: makes TRL's trainer, as below. Returns what training_info.json holds of the last step, with gpu_gib, the peak,
+    on a GPU. Raises cli.BadConfig, cli.BadData, cli.Missing.
     """
+    plan = recipe.plan
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
     if not sys.stderr.isatty():
         transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     logging.getLogger("trl").setLevel(logging.ERROR)
     step = newest.step if newest else 0
-    recipe = Recipe(plan, bell, started)
     tuner = tuner_of(plan, recipe, is_new=newest is None)
     plan.begin(step)
     _say_what(plan, tuner, step)
@@ -166,6 +162,7 @@ class Recipe(TrainerCallback):
                 "grad_norm": round(norm, 4),
                 "seconds": round(taken, 3),
                 **_of_pairs(logs),
+                **self.more(logs),
             }
             if step * 10 // total > (step - 1) * 10 // total:
                 self._say(f"step {step} of {total}, loss {logs['loss']:.3f}")
@@ -173,6 +170,10 @@ class Recipe(TrainerCallback):
             return
         with open(self.plan.folder / "metrics.jsonl", "a") as file:
             file.write(json.dumps(line) + "\n")
+
+    def more(self, logs: dict[str, Any]) -> dict[str, Any]:
+        """What a line of metrics.jsonl holds beside what each trainer has."""
+        return {}
 
     def _say(self, text: str) -> None:
         if not sys.stderr.isatty():  # where `Bar` shows it
@@ -244,7 +245,8 @@ class Bar(ProgressCallback):
 
 def tuner_of(plan: Plan, recipe: Recipe, *, is_new: bool) -> Tuner:
     """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
-    tuner = Tuner(**parts(plan, recipe, trl.SFTConfig, is_new=is_new))
+    # Rows that are too long train nothing already.
+    tuner = Tuner(**parts(plan, recipe, trl.SFTConfig, is_new=is_new, max_length=None))
     tuner.remove_callback(PrinterCallback)  # it writes to stdout
     if plan.held:
         tuner.held_tokens = sum(map(trained_tokens, plan.held)) / len(plan.held)
@@ -270,9 +272,8 @@ def parts(
         max_steps=plan.total,  # the data set holds the rows of all of them, in their order
         train_sampling_strategy="sequential",
         per_device_train_batch_size=plan.micro,
-        gradient_accumulation_steps=plan.batch // plan.micro,
+        gradient_accumulation_steps=plan.trained // plan.micro,
         per_device_eval_batch_size=1,
-        max_length=None,  # rows that are too long train nothing already
         router_aux_loss_coef=0.0,  # of a mixture of experts too, the loss is that of the tokens
         eval_on_start=plan.val_at_start and is_new,
         eval_strategy="no",  # `Recipe` says when
@@ -322,7 +323,10 @@ def _model(plan: Plan, dtype: torch.dtype) -> Any:
     alpha = recipes.want(plan.config, "policy.dtensor_cfg.lora_cfg.alpha", int)
     model = transformers.AutoModelForCausalLM.from_pretrained(plan.base, dtype=dtype)
     if plan.start:
-        return peft.PeftModel.from_pretrained(model, plan.start, is_trainable=True)
+        tuned = peft.PeftModel.from_pretrained(model, plan.start, is_trainable=True)
+        # By the adapter's own name for it peft would ask the Hub at each checkpoint.
+        tuned.peft_config["default"].base_model_name_or_path = str(plan.base)
+        return tuned
     modules = dict(model.named_modules())
     linear = {name for name, module in modules.items() if isinstance(module, torch.nn.Linear)}
     chosen = targets(linear, lora)
