@@ -146,7 +146,7 @@ def reply_to(body, text):
     if not args.reply:
         return deck(text)
     path = Path(args.reply)
-    change = path / f"{body['model']}.change.md"  # of one slide (demo/changes.py)
+    change = path / f"{body['model']}.change.md"  # of one slide (decks/edits.py)
     if text.startswith("Change slide ") and change.is_file():
         return change.read_text()
     return (path / f"{body['model']}.md" if path.is_dir() else path).read_text()
