@@ -13,6 +13,11 @@ from decksmith.core.records import Record, prompt_of
 from decksmith.decks import prompts
 
 PLAIN = "plain"
+_CHOOSER = {
+    "xray": "X-ray findings",
+    "reward": "the reward",
+    "judge": "the evaluation's own judge",
+}
 FOLDER = cli.ROOT / "assets" / "conditions"
 
 
@@ -62,17 +67,23 @@ class Condition:
         return [*head, *turns, *own]
 
     def asked(self) -> Record:
-        """What `gen.condition` keeps: the name, the sha256 of what is sent beside the request, and that in words."""
-        given = [self.system, [[shot.id, shot.request, shot.deck] for shot in self.shots]]
-        return {"name": self.name, "sha256": stream.fingerprint(given), "adds": self.adds()}
+        """What `gen.condition` keeps: the name, the sha256 of all of it, and that in words."""
+        return {"name": self.name, "sha256": stream.fingerprint(self.dumped()), "adds": self.adds()}
 
     def adds(self) -> list[str]:
-        """What is sent beside the request, a phrase each."""
+        """In what it differs from asking once, a phrase each."""
         said = []
         if self.system:
             said.append(f"system prompt + {self.source}")
         if self.shots:
             said.append(f"few-shot decks {', '.join(shot.id for shot in self.shots)}")
+        if self.samples:
+            said.append(f"best of {self.n} by {_CHOOSER[self.samples['choose']]}")
+        if self.revise:
+            rounds = self.revise["rounds"]
+            said.append(
+                f"at most {rounds} revision{'s' * (rounds > 1)} kept by {_CHOOSER[self.revise['by']]}"
+            )
         return said
 
     def dumped(self) -> Record:

@@ -34,6 +34,7 @@ FIELDS = {
     "jobs",
     "timeout",
     "shorten",
+    "sees",
     "reward",
 }
 # What a protocol or a client decides for every model alike. An entry that set one of these would ask its model something else, unseen.
@@ -73,6 +74,7 @@ class Model:
     jobs: int = 8
     timeout: float = 1200.0  # seconds for one request
     shorten: bool = False  # a request that does not fit the context is asked with fewer max_tokens
+    sees: bool = False  # it takes pictures: deck-revise sends it the slides with findings
     reward: str | None = None  # of assets/rewards, that it was trained on: comparisons say so
 
 
