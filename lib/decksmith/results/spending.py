@@ -106,13 +106,15 @@ def missing(
     rounds = condition.revise.get("rounds", 0) if condition else 0
     is_judges = bool(condition) and condition.samples.get("choose") == "judge"
     for _, record in stream.records(folder / "prompts.jsonl"):
-        stands = 0
-        for sample in expanded(record, samples):
-            stands += replies.get(sample["id"]) == stream.fingerprint(["gen", request(sample)])
-        left = samples - stands
-        decks = samples if is_judges else 1
-        lacking["gen"] += left + (rounds * decks if left else 0)
-        lacking["judge"] += decks * (not (not left and record["id"] in judged))
+        asked = expanded(record, samples)
+        left = [
+            one["id"]
+            for one in asked
+            if replies.get(one["id"]) != stream.fingerprint(["gen", request(one)])
+        ]
+        to_judge = [one["id"] for one in asked] if is_judges else [record["id"]]
+        lacking["gen"] += len(left) + (rounds * len(to_judge) if left else 0)
+        lacking["judge"] += sum(bool(left) or ident not in judged for ident in to_judge)
     return lacking
 
 

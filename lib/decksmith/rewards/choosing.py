@@ -45,13 +45,14 @@ def chosen(records: Iterable[Record], condition: Condition, run: str | Path) -> 
     equals. `choose` says what the others were worth and what all of them took.
 
     A sample that failed through no fault of its model leaves the prompt undecided: the record has that fault. By `judge`, records
-    without a score pass through as they are.
+    without a score pass through as they are, and so does what was chosen before: the same command stands before and behind the judge.
     """
     by = condition.samples["choose"]
     rules = rules_of(condition.samples, by)
     for _, group in groupby(records, prompt_of):
         samples = list(group)
-        if by == "judge" and "score" not in samples[0]:
+        is_early = by == "judge" and "score" not in samples[0]
+        if is_early or "choose" in samples[0]:
             yield from samples
             continue
         worths = [worth(sample, by, run, rules) for sample in samples]
