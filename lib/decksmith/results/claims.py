@@ -69,7 +69,7 @@ def _say(found: list[Record], runs: list[Record], cost: Record | None) -> None:
             for label in (pair["a"], pair["b"]):
                 pair["sentence"] += trained_on(label, trained[label]) if label in trained else ""
                 pair["sentence"] += chosen_by(label, guided[label]) if label in guided else ""
-            pair["sentence"] += _at_what_cost(pair, cost)
+            pair["sentence"] += at_what_cost(pair, cost)
 
 
 def trained_on(label: str, trained: Record) -> str:
@@ -97,7 +97,7 @@ def chosen_by(label: str, guided: Record) -> str:
     return f"; the decks of {label} were chosen by the reward {by}, which has {count} of the measures of this score"
 
 
-def _at_what_cost(pair: Record, cost: Record | None) -> str:
+def at_what_cost(pair: Record, cost: Record | None) -> str:
     """How many times as much the dearer of two runs costs a deck, as the end of a sentence; nothing where both cost the same."""
     ratio = costs.ratio(cost, pair["a"], pair["b"])
     if cost is None or ratio is None:
