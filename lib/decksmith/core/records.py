@@ -145,6 +145,9 @@ class Asked(TypedDict):
         NotRequired[Served],
         "where a server of `make serve` answered; a reply of another adapter is never used again",
     ]
+    condition: Annotated[
+        NotRequired[Record], "of a summary: `name` and `adds` of the condition of all replies"
+    ]
     weights: Annotated[
         NotRequired[str], "sha256 of the GGUF file that answered, for a model of assets/gguf.toml"
     ]
