@@ -179,8 +179,8 @@ Why a valley is as wide as its flood, not as its stream
 - Measure the load at the bridge, twice a week
 - Ask the dam for its flushing days
 """
-WALL = " ".join(["water"] * 700)
-BAD = f"---\ntheme: seriph\n---\n\n# A\n\n{WALL}\n\n---\n\n# A\n\n{WALL}\n\n---\n\n# A\n\n{WALL}\n"
+FALLS = "\n\n".join(["# Water"] * 12)  # far beyond the slide, in fewer words than the good deck has
+BAD = "---\ntheme: seriph\n---\n\n" + "\n\n---\n\n".join([FALLS] * 3) + "\n"
 
 
 def gained(body, text):

@@ -24,17 +24,21 @@ def per_deck(run: Record) -> Record:
     labels = domains(run["records"])
     found: Record = dict.fromkeys(KINDS)
     for kind in KINDS:
-        values = [[_value(each, kind) for each in some] for some in rows.values()]
-        if any(value is None for some in values for value in some):
+        means = [_mean([_value(each, kind) for each in some]) for some in rows.values()]
+        known = [mean for mean in means if mean is not None]
+        if len(known) < len(means):
             continue
-        column = numpy.array([[sum(some) / len(some)] for some in values], dtype=float)  # type: ignore[arg-type]
-        most = float(column.max())
-        scale = (numpy.zeros(1), numpy.full(1, max(most, 1e-9)))
+        column = numpy.array(known, dtype=float)[:, None]
+        scale = (numpy.zeros(1), numpy.full(1, max(float(column.max()), 1e-9)))
         mean = stats.means(column, scale, [labels.get(prompt) for prompt in rows])
-        found[kind] = {name: stats.number(mean[name][0]) for name in ("mean", "lo", "hi")}
-        found[kind]["mean"] = float(column.mean())
-        found[kind]["n"] = len(rows)
+        found[kind] = {name: stats.number(mean[name][0]) for name in ("lo", "hi")}
+        found[kind] |= {"mean": float(column.mean()), "n": len(rows)}
     return found
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
 
 
 def _value(took: Record, kind: str) -> float | None:

@@ -188,8 +188,8 @@ def _chooser(run: Record) -> Record | None:
     """What chose a run's decks by measures of the score itself, `{"by", "shared"}`; None where nothing did, or where X-ray findings
     did, which are no measures of a score."""
     given = run.get("condition") or {}
-    for table, key in ((given.get("samples"), "choose"), (given.get("revise"), "by")):
-        by = (table or {}).get(key)
+    for table, key in ((given.get("samples") or {}, "choose"), (given.get("revise") or {}, "by")):
+        by = table.get(key)
         if by == "judge":
             return {"by": by, "shared": []}
         if by == "reward":
