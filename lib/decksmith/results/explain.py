@@ -17,7 +17,8 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, sample_of
 from decksmith.decks import clean as cleaning
-from decksmith.decks import pictures, placeholders
+from decksmith.decks import conditions, pictures, placeholders
+from decksmith.decks.conditions import Condition
 from decksmith.judging import identity
 from decksmith.models import registry
 from decksmith.models.registry import Model
@@ -135,7 +136,9 @@ def _record(run: Path, ident: str, journals: Journals) -> tuple[Record, str]:
     )
 
 
-def asking(entry: Model, protocol: Protocol) -> Callable[[Record], Record]:
+def asking(
+    entry: Model, protocol: Protocol, condition: Condition | None = None
+) -> Callable[[Record], Record]:
     """What this model would be asked for a record, as chat-generate asks it; nothing is asked here."""
     from decksmith.models import client
 
@@ -146,7 +149,8 @@ def asking(entry: Model, protocol: Protocol) -> Callable[[Record], Record]:
 
     def request(record: Record) -> Record:
         own = None if seed is None else seed + sample_of(record)
-        return asker.request(record["messages"], sampling, seed=own)
+        messages = condition.messages(record) if condition else record["messages"]
+        return asker.request(messages, sampling, seed=own)
 
     return request
 
@@ -161,7 +165,8 @@ class Rerun:
         self.limit = limits[-1] if limits else None
         self.name = protocol or _protocol_of(run) or "offline"
         model = ((record.get("gen") or {}).get("model") or {}).get("name")
-        self.model = str(model or layout.run_name(run))
+        named, self.condition = conditions.split(layout.run_name(run))
+        self.model = str(model or named)
 
     def protocol(self) -> Protocol:
         return Protocol.load(self.name)
@@ -174,7 +179,8 @@ class Rerun:
     # The same data as the stage's script gives to stream.stage.
 
     def gen_inputs(self, record: Record) -> Record:
-        return asking(registry.model(self.model), self.protocol())(record)
+        condition = conditions.load(self.condition)
+        return asking(registry.model(self.model), self.protocol(), condition)(record)
 
     def deck_inputs(self, record: Record) -> list[Any]:
         return ["clean-1", record["gen"].get("text"), record["gen"].get("reasoning")]
