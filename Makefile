@@ -78,11 +78,7 @@ KNOWN := $(call NAMES,assets/models.toml) $(GGUF) $(call NAMES,$(wildcard $(or $
 space := $(subst ,, )
 comma := ,
 FOR_RUN := .for-$(or $(LIMIT),all)
-<<<<<<< HEAD
-FOR_REPORT := .for-$(subst $(space),+,$(strip $(MODEL)))$(CHAINED:%=-chained)
-=======
-FOR_REPORT := .for-$(subst $(space),+,$(strip $(NAMED)))
->>>>>>> cond
+FOR_REPORT := .for-$(subst $(space),+,$(strip $(NAMED)))$(CHAINED:%=-chained)
 
 ##@ Measure
 define COMPARED

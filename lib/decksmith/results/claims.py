@@ -6,12 +6,8 @@ from typing import Any
 
 from decksmith.core import cli
 from decksmith.core.records import Record
-<<<<<<< HEAD
 from decksmith.models import registry
-from decksmith.results import pairs, stats, text
-=======
 from decksmith.results import costs, pairs, stats, text
->>>>>>> cond
 from decksmith.results.pairs import is_headline
 from decksmith.results.runs import caption, judged_by, titles, unmatched
 

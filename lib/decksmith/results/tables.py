@@ -6,12 +6,8 @@ from typing import Any
 
 from decksmith.core import stream
 from decksmith.core.records import Record
-<<<<<<< HEAD
 from decksmith.judging.scoring import JUDGED
-from decksmith.results import chains, checklist, robustness, stats, text
-=======
-from decksmith.results import checklist, costs, robustness, stats, text
->>>>>>> cond
+from decksmith.results import chains, checklist, costs, robustness, stats, text
 from decksmith.results.claims import ranked, settings
 from decksmith.results.pairs import ACCOUNTINGS, is_headline
 from decksmith.results.runs import caption, measures, titles
