@@ -21,6 +21,9 @@ endif
 # (data/adapter). `reference` is none: decks that people wrote for the first twelve prompts
 # (data/reference), read from a folder.
 MODEL ?= smol smol-sft $(REFERENCE)
+# Under which conditions (assets/conditions): CONDITION="plain cheatsheet best-of-4" runs each model
+# under each; plain is the absence of one, and the only one of `reference`.
+CONDITION ?= plain
 # What they are asked, and by which judge and weights (assets/protocols); the prompts, of which a
 # protocol takes some. PROMPTS=mine.txt: your own, a request a line (docs/prompts.md).
 PROTOCOL ?= offline
@@ -57,13 +60,17 @@ RULES += $(patsubst %,assets/protocols/%.toml,$(shell sed -n 's/^extends = "\(.*
   $(RULES) 2> /dev/null))
 # A run lies by its model, its protocol and, where they are not ours, its prompts: none overwrites another.
 UNDER := $(PROTOCOL)$(patsubst %,@%,$(basename $(notdir $(filter-out data/prompts.jsonl,$(PROMPTS)))))
-RUNS := $(MODEL:%=results/runs/%/$(UNDER))
+NAMED := $(foreach m,$(MODEL),$(foreach c,$(if $(filter reference,$m),plain,$(CONDITION)),$m$(patsubst %,+%,$(filter-out plain,$c))))
+RUNS := $(NAMED:%=results/runs/%/$(UNDER))
+# Of a run's path: its name, and of that the model and the condition.
+model_of = $(firstword $(subst +, ,$(firstword $(subst /, ,$1))))
+condition_of = $(word 2,$(subst +, ,$(firstword $(subst /, ,$1))))
 OWN := $(if $(filter-out data/prompts.jsonl,$(PROMPTS)),bin/prompt-check --protocol $(PROTOCOL) < $(PROMPTS) |)
 PARTS := $(RUNS:%=%$(if $(SHARD),/shard-$(subst /,-of-,$(SHARD))))
 REPORT := results/reports/$(NAME)
 # This site's settings (slurm/site.env); what stands in the environment is stronger.
 SITE = if [ -f slurm/site.env ]; then own=$$(export -p); set +eu -a; . slurm/site.env; set -eu +a; eval "$$own"; fi
-CODE := $(shell find lib/decksmith -name "*.py") $(wildcard assets/renderer/*.mjs assets/prompts/*) assets/renderer/package-lock.json assets/models.toml
+CODE := $(shell find lib/decksmith -name "*.py") $(wildcard assets/renderer/*.mjs assets/prompts/* assets/conditions/*) assets/renderer/package-lock.json assets/models.toml
 # The registry's names: its table, the models that the embedded engine runs, and this checkout's own entries.
 NAMES = $(shell sed -n 's/^\["*\([^]."]*[^]"]*\)"*\].*/\1/p' $1 2> /dev/null)
 GGUF := $(call NAMES,assets/gguf.toml)
@@ -74,7 +81,7 @@ KNOWN := $(call NAMES,$(REGISTRY)) $(GGUF)
 space := $(subst ,, )
 comma := ,
 FOR_RUN := .for-$(or $(LIMIT),all)
-FOR_REPORT := .for-$(subst $(space),+,$(strip $(MODEL)))$(CHAINED:%=-chained)
+FOR_REPORT := .for-$(subst $(space),+,$(strip $(NAMED)))$(CHAINED:%=-chained)
 
 ##@ Measure
 define COMPARED
@@ -90,7 +97,7 @@ baseline: $(REPORT)/index.html
 
 $(REPORT)/index.html: $(RUNS:%=%/summary.json) assets/models.toml \
   $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js $(REPORT)/$(FOR_REPORT)
-	$(call SAY,$(@D): plots and page of $(MODEL))
+	$(call SAY,$(@D): plots and page of $(NAMED))
 	bin/run-plot --out $(@D)/plots $(RUNS) > /dev/null
 	bin/run-report $(CHAINED:%=--chain) --out $(@D) $(TRAINING:%=--training %) $(RUNS) > /dev/null
 
@@ -107,14 +114,16 @@ $(PARTS:%=%/scores.jsonl): results/runs/%/scores.jsonl: results/runs/%/prompts.j
 	export TOTAL=$$(wc -l < $<)
 	export LIVE=$(@D)/.live
 	echo "# $(subst results/runs/,,$(@D))" > $$LIVE
-	bin/chat-generate --model $(firstword $(subst /, ,$*)) --protocol $(PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) $(BUDGET:%=--budget %) < $< |
+	bin/chat-generate --model $(call model_of,$*) $(patsubst %,--condition %,$(call condition_of,$*)) --protocol $(PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) $(BUDGET:%=--budget %) < $< |
 	  bin/deck-parse --run $(@D) |
 	  bin/deck-illustrate --protocol $(PROTOCOL) --run $(@D) |
 	  bin/deck-render --protocol $(PROTOCOL) --run $(@D) |
+	  $(if $(call condition_of,$*),bin/deck-choose --condition $(call condition_of,$*) --run $(@D) |
+	  bin/deck-revise --model $(call model_of,$*) --condition $(call condition_of,$*) --protocol $(PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) $(BUDGET:%=--budget %) |)
 	  bin/deck-judge --protocol $(PROTOCOL) --run $(@D) $(BUDGET:%=--budget %) |
 	  bin/deck-scan --run $(@D) |
 	  $(CLAIMS:%=bin/deck-judge --claims % --run $(@D) $(BUDGET:%=--budget %) |)
-	  bin/deck-score --protocol $(PROTOCOL) > $@.$$$$.tmp
+	  bin/deck-score --protocol $(PROTOCOL) $(if $(call condition_of,$*),| bin/deck-choose --condition $(call condition_of,$*) --run $(@D)) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
 	rm -f $(@D)/summary.json  # of the scores before
 	# A deck without a score through no fault of its model's is done again by the next make: older than its prompts.
@@ -127,6 +136,14 @@ model: named .venv/.hub
 	$(if $(filter file,$(origin MODEL)),bin/model-fetch --list
 	echo "Fetch one: make model MODEL=$(firstword $(GGUF)). One that Ollama has: make model OLLAMA=NAME",
 	for name in $(MODEL); do bin/model-fetch $$name > /dev/null; done))
+
+# Five ways of asking one model, or another model's: CONDITION="plain xray-of-4 revise".
+.PHONY: conditions
+## conditions: would a better prompt, more samples or a revision have done as well?
+conditions:
+	$(MAKE) baseline MODEL="$(if $(filter file,$(origin MODEL)),smol-sft,$(MODEL))" \
+	  CONDITION="$(if $(filter file,$(origin CONDITION)),plain cheatsheet few-shot best-of-4 revise cheatsheet-best-of-4,$(CONDITION))" \
+	  LIMIT=$(LIMIT) NAME=$(or $(filter-out $(UNDER),$(NAME)),conditions)
 
 # Once for all of MODEL: what is lacking, and what that costs.
 .PHONY: agreed
@@ -148,7 +165,7 @@ $(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT): | named
 # A name that is not there is said before anything is made, fetched or asked.
 .PHONY: named
 named:
-	models="$(strip $(KNOWN)) "
+	models="$(strip $(KNOWN)) " conditions="plain $(patsubst assets/conditions/%.toml,%,$(wildcard assets/conditions/*.toml)) "
 	protocols=$$(cd assets/protocols; ls *.toml | sed 's/\.toml$$//' | tr '\n' ' ')
 	for name in $(MODEL); do
 	  [[ " $$models" == *" $$name "* ]] || { echo "There is no model $$name in assets/models.toml or assets/gguf.toml. Type MODEL=NAME with one of: $$models" >&2; exit 78; }
@@ -156,6 +173,9 @@ named:
 	  key=$$(awk -v name="$$name" '/^\[/ {head = $$1; gsub(/[]["]/, "", head)} head == name && $$1 == "key_env" {gsub(/"/, "", $$3); print $$3}' $(REGISTRY))
 	  [ -e .venv/.python ] || [ -z "$$key" ] || [ -n "$${!key:-}" ] || grep -qs "^$$key=" .env ||
 	    { echo "$$name needs a key: set $$key in the environment or in .env" >&2; exit 78; }
+	done
+	for name in $(CONDITION); do
+	  [[ " $$conditions" == *" $$name "* ]] || { echo "There is no condition $$name in assets/conditions. Type CONDITION=NAME with one of: $$conditions" >&2; exit 78; }
 	done
 	[[ " $$protocols" == *" $(PROTOCOL) "* ]] || { echo "There is no protocol $(PROTOCOL) in assets/protocols. Type PROTOCOL=NAME with one of: $$protocols" >&2; exit 78; }
 

@@ -13,7 +13,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-stats \
-  bench-help sizes docs bench-looks bench-reward bench-vote bench-tally judge-card judge-drift gaming reward-attack gold-check screenshots numbers
+  bench-help sizes docs conditions-check bench-looks bench-reward bench-vote bench-tally judge-card judge-drift gaming reward-attack gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -98,6 +98,10 @@ fuzz: setup .venv/.dev
 ## stress: pictures while twenty processes keep the machine busy, and a report of 600 decks
 stress: setup .venv/.dev tests/node_modules/.done
 	DECKSMITH_STRESS=1 .venv/bin/python3 -m pytest tests/hostile/test_stress.py tests/web/test_page.py
+
+## conditions-check: four scripted models with planted gains, under four conditions: each is found
+conditions-check: setup .venv/.dev
+	GAINS=all .venv/bin/python3 -m pytest tests/make/test_conditions.py
 
 ## lint: ruff, the import contract, types, shellcheck
 lint: .venv/.dev

@@ -8,6 +8,8 @@ folder the file that the request's model names (`FOLDER/MODEL.md`). With "stream
 apart (`--pace 0.02,slow=0.1`: of the model `slow`); that of the model `endless` never ends; at the word {{hold}} it waits for a POST to
 /go. Streams that the client left are counted.
 With `--context N` a request with more tokens is refused, in the words of the server that its model names (`vllm`, `openai`, ..).
+With `--gains` four scripted models are better under one condition and no other: `sheet` with a cheat sheet in its system prompt,
+`sampler` with the third of several seeds, `reviser` when it is told what is wrong, and `flat` never (tests/make/test_conditions.py).
 Each request is logged as {"key", "status"}, the key being the hash of the last message.
 """
 
@@ -40,6 +42,7 @@ options.add_argument(
 options.add_argument("--model", help="list this model, as a router does")
 options.add_argument("--pricing", help="USD a token, of its prompts and of its replies: 1e-6,4e-6")
 options.add_argument("--weights", help="a file with the weight_version that /model_info gives")
+options.add_argument("--gains", action="store_true")
 args = options.parse_args()
 
 PLAN = [
@@ -142,11 +145,62 @@ def deck(text):
     return "\n---\n\n".join(slides)
 
 
+GOOD = """---
+theme: seriph
+title: Rivers
+---
+
+# Rivers carry mountains to the sea
+
+Why a valley is as wide as its flood, not as its stream
+
+---
+
+# A flood moves what a year does not
+
+- Sand travels in any season, boulders only in a flood
+- One day of high water can move half of a year's load
+- Dams keep the load: the delta below them sinks
+
+---
+
+# Three rivers compared
+
+| River | Load, Mt a year | Dams |
+| --- | --- | --- |
+| Po | 15 | many |
+| Amazon | 1100 | few |
+| Nile | 2 | one |
+
+---
+
+# What to do on Monday
+
+- Measure the load at the bridge, twice a week
+- Ask the dam for its flushing days
+"""
+FALLS = "\n\n".join(["# Water"] * 12)  # far beyond the slide, in fewer words than the good deck has
+BAD = "---\ntheme: seriph\n---\n\n" + "\n\n---\n\n".join([FALLS] * 3) + "\n"
+
+
+def gained(body, text):
+    """The reply of a scripted model whose gain is planted."""
+    system = " ".join(m["content"] for m in body["messages"] if m["role"] == "system")
+    better = {
+        "sheet": "image-query" in system and len(system) > 2000,
+        "sampler": body.get("seed", 0) % 4 == 3,
+        "reviser": text.startswith("Your deck was rendered"),
+    }
+    return GOOD if better.get(body["model"]) else BAD
+
+
 def reply_to(body, text):
+    if args.gains:
+        return gained(body, text)
     if not args.reply:
         return deck(text)
     path = Path(args.reply)
-    change = path / f"{body['model']}.change.md"  # of one slide (demo/changes.py)
+    change = path / f"{body['model']}.change.md"  # of one slide (decks/edits.py)
     if text.startswith("Change slide ") and change.is_file():
         return change.read_text()
     return (path / f"{body['model']}.md" if path.is_dir() else path).read_text()

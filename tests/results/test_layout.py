@@ -16,6 +16,11 @@ from decksmith.results import layout
             "smol",
             "make baseline MODEL=smol PROTOCOL=offline PROMPTS=mine.jsonl",
         ),
+        (
+            "results/runs/smol+best-of-4/offline",
+            "smol+best-of-4",
+            "make baseline MODEL=smol CONDITION=best-of-4 PROTOCOL=offline",
+        ),
         ("results/runs/smol", "smol", "make baseline MODEL=smol"),
         ("elsewhere/runs/first", "first", "make baseline MODEL=NAME"),
     ],

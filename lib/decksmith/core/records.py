@@ -25,6 +25,16 @@ def sample_of(record: Record) -> int:
     return k
 
 
+def expanded(record: Record, samples: int) -> list[Record]:
+    """A record as so many, which are asked apart: id~0, id~1 and on; itself where it is one."""
+    if samples == 1:
+        return [record]
+    of = record["id"]
+    return [
+        {**record, "id": f"{of}~{k}", "gen": {"sample": {"of": of, "k": k}}} for k in range(samples)
+    ]
+
+
 def _sample(record: Record) -> Record:
     sample: Record = (record.get("gen") or {}).get("sample") or {}
     return sample
@@ -169,6 +179,9 @@ class Asked(TypedDict):
         NotRequired[Served],
         "where a server of `make serve` answered; a reply of another adapter is never used again",
     ]
+    condition: Annotated[
+        NotRequired[Record], "of a summary: `name` and `adds` of the condition of all replies"
+    ]
     weights: Annotated[
         NotRequired[str], "sha256 of the GGUF file that answered, for a model of assets/gguf.toml"
     ]
@@ -187,6 +200,12 @@ class Shortened(TypedDict):
     sent: Annotated[int, "those that did"]
 
 
+class GivenCondition(TypedDict):
+    name: Annotated[str, "of assets/conditions"]
+    sha256: Annotated[str, "of condition.json of the run, which has all of it"]
+    adds: Annotated[list[str], "that in words"]
+
+
 class Gen(TypedDict, total=False):
     text: Annotated[str, "the answer, its reasoning apart"]
     reasoning: Annotated[str, "the thought, from a field of its own or from think tags"]
@@ -196,6 +215,7 @@ class Gen(TypedDict, total=False):
     sampling: Annotated[Record, "the body of the request as it was posted, less model and messages"]
     request: Annotated[str, "fingerprint of the body less the model"]
     sample: Annotated[Sample, "which of several samples (`--samples N`)"]
+    condition: Annotated[GivenCondition, "under which condition it was asked (`--condition NAME`)"]
     shortened: Annotated[
         Shortened, "fewer tokens were sent than asked for; `sampling` has the asked"
     ]
@@ -522,6 +542,45 @@ class Reward(TypedDict, total=False):
 # --- the record of a deck -------------------------------------------------------------------------
 
 
+# --- choose, revise -------------------------------------------------------------------------------
+
+
+class Spent(TypedDict):
+    prompt_tokens: Annotated[int | None, "null where a reply does not say"]
+    completion_tokens: Annotated[int | None, "reasoning included"]
+    reasoning_tokens: Annotated[int | None, "as far as the endpoint says them"]
+    cost: Annotated[float | None, "USD; null without a price"]
+    seconds: Annotated[float | None, "from request to reply, added up"]
+
+
+class Choose(TypedDict, total=False):
+    rule: Annotated[str, "xray, judge, or reward with its rules and the beginning of their sha256"]
+    k: Annotated[int, "the sample that was kept"]
+    n: Annotated[int, "samples that were asked for"]
+    worth: Annotated[list[float | None], "of each sample by the rule; null where its model failed"]
+    spent: Annotated[Spent, "by all samples, with revisions and the judgings that chose"]
+    error: Annotated[Error, "a sample failed through no fault of its model"]
+
+
+class Round(TypedDict, total=False):
+    kept: Annotated[bool, "whether the deck became this one"]
+    why: Annotated[str, "why it was not"]
+    findings: Annotated[int, "what was wrong before it"]
+    worth: Annotated[list[float | None], "before and after, by the rule"]
+    reply: Annotated[str, "what the model said"]
+    finish_reason: Annotated[str | None, "as the endpoint said it"]
+    spent: Annotated[Spent, "by this round"]
+    deck: Annotated[str, "the deck that was kept"]
+
+
+class Revise(TypedDict, total=False):
+    rule: Annotated[str, "xray, or reward with its rules"]
+    rounds: Annotated[list[Round], "none where nothing was wrong, or nothing was rendered"]
+    kept: Annotated[int, "the last round that was kept, from 1; 0 for none"]
+    error: Annotated[Error, "the endpoint did not answer"]
+    by: Annotated[By, "who made it"]
+
+
 class DeckRecord(PromptRow, total=False):
     gen: Annotated[Gen, "chat-generate: the model's reply"]
     deck: Annotated[Deck, "deck-parse: the clean deck"]
@@ -535,6 +594,8 @@ class DeckRecord(PromptRow, total=False):
     build: Annotated[
         Build, "deck-build: where the interactive site, the PDF and the PowerPoint file are"
     ]
+    choose: Annotated[Choose, "deck-choose: which sample was kept, and what all of them took"]
+    revise: Annotated[Revise, "deck-revise: what the model was told, replied, and what was kept"]
     judge: Annotated[Judge, "deck-judge: scores 1 to 5 with evidence, and the checklist"]
     features: Annotated[Features, "deck-scan: `craft_v5`, `craft`, and what they counted"]
     claims: Annotated[Claims, "deck-judge --claims: what a model says of the deck's claims"]

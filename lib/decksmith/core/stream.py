@@ -323,6 +323,7 @@ def stage(
     jobs: int = 1,
     passes_faults: bool = True,
     expand: Callable[[Record], list[Record]] | None = None,
+    merge: Callable[[Record, Record], Record] | None = None,
     close: Callable[[], Awaitable[None]] | None = None,
 ) -> int:
     """Run one stage from stdin to stdout and return its exit status (0, 65 or 75).
@@ -334,11 +335,12 @@ def stage(
     valid(record, value): whether a journaled value may be used again (are its files still there?).
     passes_faults: records that already failed go through untouched.
     expand(record) -> records: turn one record into several before the work.
+    merge(record, value) -> record: how a value joins its record, where it is not simply added under `key`.
     close(): a coroutine function, awaited at the end whatever happened.
     """
     needs = (needs,) if isinstance(needs, str) else tuple(needs)
     return asyncio.run(
-        _Stage(key, work, needs, run, inputs, valid, jobs, passes_faults, expand, close).go()
+        _Stage(key, work, needs, run, inputs, valid, jobs, passes_faults, expand, merge, close).go()
     )
 
 
@@ -359,11 +361,13 @@ class _Stage:
         jobs: int,
         passes_faults: bool,
         expand: Callable[[Record], list[Record]] | None,
+        merge: Callable[[Record, Record], Record] | None,
         close: Callable[[], Awaitable[None]] | None,
     ) -> None:
         self.key, self.work, self.needs, self.inputs, self.valid = key, work, needs, inputs, valid
         self.jobs, self.passes_faults, self.close = jobs, passes_faults, close
         self.expand = expand or (lambda record: [record])
+        self.merge = merge or (lambda record, value: {**record, key: value})
         self.kept_in = (
             Path(run) / "journal" / f"{key}.jsonl" if run is not None and inputs else None
         )
@@ -463,7 +467,7 @@ class _Stage:
             self.tally["refused" if final else error["kind"]] += 1
         else:
             self.tally["done"] += 1
-        return {**record, self.key: value}
+        return self.merge(record, value)
 
     async def _make(self, record: Record, inputs: str | None) -> Record:
         started, at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")

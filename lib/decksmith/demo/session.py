@@ -25,12 +25,12 @@ from aiohttp import web as http
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.decks import clean, lint, prompts
+from decksmith.decks import clean, edits, lint, prompts
 from decksmith.decks import pictures as deck_pictures
+from decksmith.decks.edits import SETTINGS
 from decksmith.decks.parser import Deck, Slide
-from decksmith.demo import changes, references
+from decksmith.demo import references
 from decksmith.demo.ask import ENDS, INTERRUPTED, Ask, Line, version_id
-from decksmith.demo.changes import SETTINGS
 from decksmith.models import client as chat_client
 from decksmith.models import embedded
 from decksmith.models import registry as model_registry
@@ -467,11 +467,11 @@ class Studio:
             async with line.turn(lambda place: ask.say(side, "place", place=place)):
                 ask.say(side, "changing", slide=slide)
                 reply = await self._reply(ask, name, text, slide, wish)
-            made = changes.changed(text, slide, reply)
+            made = edits.changed(text, slide, reply)
         except asyncio.CancelledError:
             self._unchanged(ask, side, slide, "stopped", before)
             raise
-        except (changes.NoSlide, stream.Fault, cli.Stop, TimeoutError) as error:
+        except (edits.NoSlide, stream.Fault, cli.Stop, TimeoutError) as error:
             why = f"no reply in {SECONDS} s" if isinstance(error, TimeoutError) else str(error)
             self._unchanged(ask, side, slide, why, before)
             return
@@ -483,7 +483,7 @@ class Studio:
         sampling = {**self.sampling, **client.model.params}
         sampling["max_tokens"] = min(sampling.get("max_tokens", TOKENS), TOKENS)
         request = messages(ask.asked["request"])[-1]["content"]
-        asked = changes.messages(request, text, slide, wish)
+        asked = edits.messages(request, text, slide, wish)
         # Another version is another seed: the same wish may have another answer.
         seed = ask.asked["seed"] + len(ask.events)
         async with asyncio.timeout(SECONDS):

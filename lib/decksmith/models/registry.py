@@ -34,6 +34,7 @@ FIELDS = {
     "jobs",
     "timeout",
     "shorten",
+    "sees",
     "reward",
     "family",
     "taught_by",
@@ -75,6 +76,7 @@ class Model:
     jobs: int = 8
     timeout: float = 1200.0  # seconds for one request
     shorten: bool = False  # a request that does not fit the context is asked with fewer max_tokens
+    sees: bool = False  # it takes pictures: deck-revise sends it the slides with findings
     reward: str | None = None  # of assets/rewards, that it was trained on: comparisons say so
     family: str = ""  # whose relative a judge is; without it, by the name (family_of)
     taught_by: list[str] = field(default_factory=list)  # families that wrote what it was trained on

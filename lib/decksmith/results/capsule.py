@@ -102,6 +102,11 @@ def pack(paths: Sequence[Path], out: Path) -> Path:
     for folder, name in zip(folders, names, strict=True):
         files = {file: _read(folder / file) for file in FILES}
         records = [record for _, record in stream.records(folder / "scores.jsonl")]
+        if any((record.get("gen") or {}).get("condition") for record in records):
+            raise cli.BadData(
+                f"{folder}: a run under a condition cannot be packed yet; what a replay would derive again is the reply, not what was "
+                "chosen or revised of it"
+            )
         protocol = _unchanged(folder, files, records)
         entries |= {f"runs/{name}/{file}": data for file, data in files.items()}
         entries |= _assets(protocol)

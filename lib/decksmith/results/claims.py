@@ -7,7 +7,7 @@ from typing import Any
 from decksmith.core import cli
 from decksmith.core.records import Record
 from decksmith.models import registry
-from decksmith.results import pairs, stats, text
+from decksmith.results import costs, pairs, stats, text
 from decksmith.results.pairs import is_headline
 from decksmith.results.runs import caption, judged_by, titles, unmatched
 
@@ -27,7 +27,8 @@ def compare(runs: list[Record], sequential: bool = False) -> Record:
     found = pairs.between(runs)
     if sequential:
         pairs.in_sequence(runs, found)
-    _say(found, {run["label"]: run["trained"] for run in runs if run.get("trained")})
+    cost = costs.table(runs)
+    _say(found, runs, cost)
     headlines = [pair for pair in found if is_headline(pair)]
     return {
         "judge": judged_by(runs),
@@ -43,15 +44,18 @@ def compare(runs: list[Record], sequential: bool = False) -> Record:
         "caveats": caveats(runs),
         "kin": kin(runs),
         "unsettled": bool(headlines) and all(pair["open"] for pair in headlines),
+        "costs": cost,
         "headlines": [pair["sentence"] for pair in headlines],
         "ranks": ranks([run["label"] for run in runs], headlines),
         "pairs": found,
     }
 
 
-def _say(found: list[Record], trained: dict[str, Record]) -> None:
-    """Give each pair its verdict and its sentence. trained: of the runs whose model was trained on a reward, what
-    rewards.rules.note_training says."""
+def _say(found: list[Record], runs: list[Record], cost: Record | None) -> None:
+    """Give each pair its verdict and its sentence. Of runs whose model was trained on a reward, or whose decks were chosen by one,
+    it says so (rewards.rules.note_training); under conditions also what a deck costs (`costs.table`)."""
+    trained = {run["label"]: run["trained"] for run in runs if run.get("trained")}
+    guided = {run["label"]: run["guided"] for run in runs if run.get("guided")}
     judge_only = {
         (pair["a"], pair["b"]): pair["difference"]
         for pair in found
@@ -66,6 +70,8 @@ def _say(found: list[Record], trained: dict[str, Record]) -> None:
         if is_headline(pair):
             for label in (pair["a"], pair["b"]):
                 pair["sentence"] += trained_on(label, trained[label]) if label in trained else ""
+                pair["sentence"] += chosen_by(label, guided[label]) if label in guided else ""
+            pair["sentence"] += at_what_cost(pair, cost)
 
 
 def trained_on(label: str, trained: Record) -> str:
@@ -80,6 +86,31 @@ def trained_on(label: str, trained: Record) -> str:
         count = len(shared) + len(others)
         return f"{said}, so on {len(shared)} of the {count} measures of this score: all but {text.listed(others)}"
     return f"{said}, so on {text.listed(shared)} of this score"
+
+
+def chosen_by(label: str, guided: Record) -> str:
+    """What chose a run's decks, where that has measures of the score itself, as the end of a clause."""
+    by = guided["by"]
+    if by == "judge":
+        return f"; the decks of {label} were chosen by this very judge, so its score is that of a maximum"
+    if not guided["shared"]:
+        return ""
+    count = len(guided["shared"])
+    return f"; the decks of {label} were chosen by the reward {by}, which has {count} of the measures of this score"
+
+
+def at_what_cost(pair: Record, cost: Record | None) -> str:
+    """How many times as much the dearer of two runs costs a deck, as the end of a sentence; nothing where both cost the same."""
+    ratio = costs.ratio(cost, pair["a"], pair["b"])
+    if cost is None or ratio is None:
+        return ""
+    dearer = pair["a"]
+    if ratio < 1:
+        dearer, ratio = pair["b"], 1 / ratio
+    unit = costs.UNITS[cost["unit"]]
+    if ratio < 1.05:
+        return f"; a deck of both costs the same ({unit})"
+    return f"; {dearer} costs {ratio:.1f} times as much ({unit})"
 
 
 def _without_the_scan(headline: Record, judge_only: Record) -> str:

@@ -17,7 +17,8 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, sample_of
 from decksmith.decks import clean as cleaning
-from decksmith.decks import pictures, placeholders
+from decksmith.decks import conditions, pictures, placeholders
+from decksmith.decks.conditions import Condition
 from decksmith.judging import identity
 from decksmith.models import registry, turns
 from decksmith.models.registry import Model
@@ -135,7 +136,9 @@ def _record(run: Path, ident: str, journals: Journals) -> tuple[Record, str]:
     )
 
 
-def asking(entry: Model, protocol: Protocol) -> Callable[..., Record]:
+def asking(
+    entry: Model, protocol: Protocol, condition: Condition | None = None
+) -> Callable[..., Record]:
     """What this model would be asked for a record, as chat-generate asks it; for one that is a later turn, with the values of
     `gen` by id. Nothing is asked here."""
     from decksmith.models import client
@@ -147,7 +150,9 @@ def asking(entry: Model, protocol: Protocol) -> Callable[..., Record]:
 
     def request(record: Record, values: Record | None = None) -> Record:
         own = None if seed is None else seed + sample_of(record)
-        return asker.request(turns.woven(record, values or {}), sampling, seed=own)
+        record = {**record, "messages": turns.woven(record, values or {})}
+        messages = condition.messages(record) if condition else record["messages"]
+        return asker.request(messages, sampling, seed=own)
 
     return request
 
@@ -162,7 +167,8 @@ class Rerun:
         self.limit = limits[-1] if limits else None
         self.name = protocol or _protocol_of(run) or "offline"
         model = ((record.get("gen") or {}).get("model") or {}).get("name")
-        self.model = str(model or layout.run_name(run))
+        named, self.condition = conditions.split(layout.run_name(run))
+        self.model = str(model or named)
 
     def protocol(self) -> Protocol:
         return Protocol.load(self.name)
@@ -177,7 +183,8 @@ class Rerun:
     def gen_inputs(self, record: Record) -> Record:
         kept = read_journals(self.run)["gen"] if "turn" in record else []
         values = {ident: value for ident, _, value in kept}
-        return asking(registry.model(self.model), self.protocol())(record, values)
+        condition = conditions.load(self.condition)
+        return asking(registry.model(self.model), self.protocol(), condition)(record, values)
 
     def deck_inputs(self, record: Record) -> list[Any]:
         return ["clean-1", record["gen"].get("text"), record["gen"].get("reasoning")]

@@ -1,4 +1,4 @@
-"""Where runs lie and what they are called: results/runs/<model>/<protocol>[@<prompts>]/.
+"""Where runs lie and what they are called: results/runs/<model>[+<condition>]/<protocol>[@<prompts>]/.
 
 `python3 -m decksmith.results.layout` lists them (`make runs`).
 """
@@ -12,12 +12,13 @@ import click
 
 from decksmith.core import cli
 from decksmith.core.records import Record
+from decksmith.decks import conditions
 
 RUNS = cli.ROOT / "results/runs"
 
 
 def run_name(folder: Path) -> str:
-    """What a run is called: its model where it lies under results/runs, else its folder's name."""
+    """What a run is called: its model, and the condition behind a + where it has one, where it lies under results/runs, else its folder's name."""
     model, protocol = _place(folder)
     return model if protocol else folder.resolve().name
 
@@ -27,7 +28,9 @@ def make_command(folder: Path) -> str:
     the model's name."""
     model, under = _place(folder)
     ours = under or folder.resolve().parent.parts[-2:] == ("results", "runs")
+    model, condition = conditions.split(model)
     command = f"make baseline MODEL={model if ours else 'NAME'}"
+    command += f" CONDITION={condition}" if condition != conditions.PLAIN else ""
     if not under:
         return command
     protocol, _, prompts = under.partition("@")

@@ -16,6 +16,7 @@ from typing import Any
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
+from decksmith.decks import conditions
 from decksmith.judging import identity as identities
 from decksmith.models import registry
 from decksmith.results import foreign, layout, runs, stats
@@ -271,11 +272,13 @@ def register(folders: list[Path], protocol: Protocol) -> Record:
             raise cli.BadData(
                 f"{first} and {path} do not hold the same prompts: {'; '.join(lines)}"
             )
-    models = [registry.model(layout.run_name(folder)) for folder in folders]
+    names = [layout.run_name(folder) for folder in folders]
+    models = [registry.model(conditions.split(name)[0]) for name in names]
     accounting, measure = HEADLINE
     written = {
         "models": [
-            {"name": model.name, "slug": model.slug, "params": model.params} for model in models
+            {"name": name, "slug": model.slug, "params": model.params}
+            for name, model in zip(names, models, strict=True)
         ],
         "n": identity["prompts"]["count"],
         "measure": measure,
@@ -301,7 +304,7 @@ def _kept_to(loaded: list[Record], pairs: list[Record], sequential: bool) -> str
     if any(one not in (None, written) for _, one in found):
         lines.append("the runs were registered apart")
     wanted = {model["name"]: model for model in written["models"]}
-    here = {run["summary"]["model"]["name"]: run for run in loaded}
+    here = {_named(run): run for run in loaded}
     lines += [f"{name} is not compared" for name in wanted if name not in here]
     lines += itertools.chain(
         *(_other_model(run, wanted[name]) for name, run in here.items() if name in wanted)
@@ -324,6 +327,13 @@ def _kept_to(loaded: list[Record], pairs: list[Record], sequential: bool) -> str
     if not lines:
         return f"As registered before the first reply, on {written['at'][:10]}: {title}"
     return f"Not as registered on {written['at'][:10]} ({title}): {'; '.join(lines)}"
+
+
+def _named(run: Record) -> str:
+    """A run's model, and its condition behind a +."""
+    model = run["summary"]["model"]
+    under = model.get("condition")
+    return f"{model['name']}+{under['name']}" if under else str(model["name"])
 
 
 def _registered(run: Record) -> Record | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.results import claims, text
+from decksmith.results import claims, costs, text
 from decksmith.results.runs import caption, measures, titles
 from decksmith.results.summary import SHARES
 
@@ -103,6 +103,8 @@ def plots(
         "radar": _plot_radar,
         "deltas": _plot_deltas,
     }
+    if compared.get("costs"):
+        kinds["costs"] = _plot_costs
     files = []
     for name, plot in kinds.items():
         draw = partial(plot, runs=runs, compared=compared)
@@ -491,6 +493,48 @@ def _plot_radar(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record
     axes.tick_params(axis="x", pad=14, labelcolor=tone["ink"])
     axes.grid(color=tone["line"], linewidth=0.8)
     axes.spines["polar"].set_visible(False)
+    return figure
+
+
+def _plot_costs(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
+    """Score against cost a deck, with the intervals of both; a line joins what no other run dominates. Hollow: dominated."""
+    cost = compared["costs"]
+    kind, beaten = cost["unit"], cost["dominated"]
+    points = []
+    for run in runs:
+        score, took = (
+            run["summary"]["means"]["floor"].get("overall"),
+            cost["runs"][run["label"]][kind],
+        )
+        if score and took and took["mean"] > 0:
+            points.append((run, took, score))
+    said = [
+        Said(f"{titles(runs)['overall']} against cost", TITLE, bold=True),
+        Said(
+            f"{costs.UNITS[kind].capitalize()} a deck, each step ten times as much.", NOTE, "soft"
+        ),
+        Said("Filled: no other run is as good for less. Hollow: dominated.", NOTE, "soft"),
+        *_legend([run for run, _, _ in points]),
+    ]
+    figure, axes = _sheet(pyplot, tone, said, 2.6)
+    place = axes.get_position()
+    axes.set_position((0.42 / WIDTH, place.y0, (WIDTH - 0.62) / WIDTH, place.height))
+    axes.set_xscale("log")
+    axes.set_ylim(1, 5)
+    axes.set_yticks([1, 2, 3, 4, 5], ["1", "2", "3", "4", "5"], size=NOTE, color=tone["soft"])
+    axes.grid(color=tone["line"], linewidth=0.8)
+    best = sorted((x["mean"], y["mean"]) for run, x, y in points if run["label"] not in beaten)
+    axes.plot(*zip(*best, strict=True), color=tone["soft"], linewidth=1, linestyle=":")
+    for run, x, y in points:
+        line = {"color": run["color"], "linewidth": 1.6, "solid_capstyle": "round"}
+        if y["lo"] is not None:
+            axes.plot([x["mean"]] * 2, [y["lo"], y["hi"]], **line)
+        if x["lo"] is not None and x["lo"] > 0:
+            axes.plot([x["lo"], x["hi"]], [y["mean"]] * 2, **line)
+        style = "none" if run["label"] in beaten else "full"
+        axes.plot(
+            [x["mean"]], [y["mean"]], "o", color=run["color"], markersize=6.5, fillstyle=style
+        )
     return figure
 
 

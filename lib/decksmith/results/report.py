@@ -209,6 +209,7 @@ _ALT = {
     "radar": "Profile of the dimensions",
     "deltas": "Paired differences to the first run",
     "loss": "Loss over the steps of the training",
+    "costs": "Overall of each run against what a deck of it costs, with 95 % intervals of both; what another run dominates is hollow",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
+from decksmith.decks import conditions
 from decksmith.judging import identity
 from decksmith.models import registry
 from decksmith.results import foreign, layout, verify
@@ -111,6 +112,8 @@ def _run(folder: Path) -> Record:
             raise cli.Missing(f"{folder} has no {name}; `{make}` makes it")
     stored, protocol = (_object(folder / f"{name}.json", make) for name in ("summary", "protocol"))
     records = [record for _, record in stream.records(folder / "scores.jsonl")]
+    under = any((record.get("gen") or {}).get("condition") for record in records)
+    given = _object(folder / "condition.json", make) if under else None
     asked = folder / "prompts.jsonl"
     prompts = [record for _, record in stream.records(asked)] if asked.exists() else None
     for record in records:
@@ -120,17 +123,22 @@ def _run(folder: Path) -> Record:
             )
     summary = verify.check(
         folder,
-        verify.Files(records, prompts, protocol, stored),
+        verify.Files(records, prompts, protocol, stored, given),
         lambda records: summarize(enumerate(records, 1), folder / "scores.jsonl"),
         f"to derive all of it again from what was paid for: rm {folder}/scores.jsonl && {make}",
     )
-    model = summary["model"]["name"] or layout.run_name(folder)
+    model = summary["model"]["name"] or conditions.split(layout.run_name(folder))[0]
+    condition = summary["model"].get("condition")
     known = registry.models().get(model)
     return {
         "path": folder,
         "name": layout.run_name(folder),
-        "label": known.label or model if known else model,
-        "color": known.color if known and known.color != registry.Model.color else None,
+        "label": (known.label or model if known else model)
+        + (f" + {condition['name']}" if condition else ""),
+        "condition": given,
+        "color": known.color
+        if known and not condition and known.color != registry.Model.color
+        else None,
         "summary": summary,
         "protocol": protocol,
         "unshipped": identity.unshipped(protocol, records),
@@ -140,6 +148,8 @@ def _run(folder: Path) -> Record:
 
 
 def _object(path: Path, make: str) -> Record:
+    if not path.is_file():
+        raise cli.Missing(f"there is no {path}; `{make}` makes it")
     try:
         found = json.loads(path.read_text())
     except ValueError as error:

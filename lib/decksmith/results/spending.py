@@ -18,6 +18,9 @@ import requests
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.core.records import expanded
+from decksmith.decks import conditions
+from decksmith.decks.conditions import Condition
 from decksmith.models import registry
 from decksmith.models.client import Client
 from decksmith.models.registry import Model
@@ -74,8 +77,9 @@ def bills(protocol: Protocol, folders: Sequence[Path], budget: float | None = No
     known = registry.models()
     judges = [known[name] for name in protocol.judges if name in known]
     for folder in folders:
-        entry = registry.model(layout.run_name(folder))
-        wanted = missing(folder, entry, protocol)
+        name, under = conditions.split(layout.run_name(folder))
+        entry = registry.model(name)
+        wanted = missing(folder, entry, protocol, conditions.load(under))
         if costs(entry):
             limit = (protocol.sampling | entry.params).get("max_tokens")
             found.append(_bill(entry, "gen", wanted["gen"], limit))
@@ -87,19 +91,31 @@ def bills(protocol: Protocol, folders: Sequence[Path], budget: float | None = No
     return asked
 
 
-def missing(folder: Path, entry: Model, protocol: Protocol) -> dict[str, int]:
-    """How many of a run's prompts have no kept reply to the request as it is now, and how many no kept judging."""
+def missing(
+    folder: Path, entry: Model, protocol: Protocol, condition: Condition | None = None
+) -> dict[str, int]:
+    """How many replies to a run's prompts are not kept as they would be asked for now, with as many revisions as there can be, and
+    how many judgings."""
     kept = explain.read_journals(folder)
     done = [(ident, inputs, value) for ident, inputs, value in kept["gen"] if "error" not in value]
     replies = {ident: inputs for ident, inputs, _ in done}
     values = {ident: value for ident, _, value in done}
     judged = {ident for ident, _, value in kept["judge"] if "error" not in value}
     lacking = {"gen": 0, "judge": 0}
-    request = explain.asking(replace(entry), protocol)
+    request = explain.asking(replace(entry), protocol, condition)
+    samples = condition.n if condition else 1
+    rounds = condition.revise.get("rounds", 0) if condition else 0
+    is_judges = bool(condition) and condition.samples.get("choose") == "judge"
     for _, record in stream.records(folder / "prompts.jsonl"):
-        stands = replies.get(record["id"]) == stream.fingerprint(["gen", request(record, values)])
-        lacking["gen"] += not stands
-        lacking["judge"] += not (stands and record["id"] in judged)
+        asked = expanded(record, samples)
+        left = [
+            one["id"]
+            for one in asked
+            if replies.get(one["id"]) != stream.fingerprint(["gen", request(one, values)])
+        ]
+        to_judge = [one["id"] for one in asked] if is_judges else [record["id"]]
+        lacking["gen"] += len(left) + (rounds * len(to_judge) if left else 0)
+        lacking["judge"] += sum(bool(left) or ident not in judged for ident in to_judge)
     return lacking
 
 
@@ -114,7 +130,7 @@ def _measured(entry: Model, stage: str) -> tuple[float, float] | None:
     """The mean tokens (prompt, completion) of this model's requests in finished runs."""
     counts: list[tuple[int, int]] = []
     for folder in layout.finished():
-        if stage == "gen" and layout.run_name(folder) != entry.name:
+        if stage == "gen" and conditions.split(layout.run_name(folder))[0] != entry.name:
             continue
         for _, _, value in explain.read_journals(folder)[stage]:
             if "error" in value:

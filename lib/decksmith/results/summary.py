@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from decksmith import __version__
 from decksmith.core import cli, stream
-from decksmith.core.records import Record
-from decksmith.results import stats, verify
+from decksmith.core.records import Record, sample_of
+from decksmith.results import spent, stats, verify
 
 if TYPE_CHECKING:
     from decksmith.results.stats import Array
@@ -55,6 +55,7 @@ def summarize(numbered: Iterable[tuple[int, Record]], where: object = "stdin") -
     scores = [record["score"] for record in records]
     faults = [fault for record in records if (fault := fault_of(record))]
     generated = [gen for record in records if (gen := _done(record, "gen")) is not None]
+    usages = [spent.of(record) for record in records if _done(record, "gen") is not None]
     judged = [value for record in records if (value := _done(record, "judge")) is not None]
     lacks = Counter(what for score in scores for what in score.get("lacks") or ())
     early = sum(gen.get("cut_by") == "server" for gen in generated)
@@ -72,8 +73,8 @@ def summarize(numbered: Iterable[tuple[int, Record]], where: object = "stdin") -
         "capped": sum(bool((record.get("judge") or {}).get("caps")) for record in records),
         **_apart(judged),
         "faults": _faults(faults),
-        "tokens": _tokens(generated),
-        "cost": _cost(gen.get("usage") for gen in generated),
+        "tokens": _tokens(usages),
+        "cost": _cost(usages),
         "judge_cost": _cost(value.get("usage") or {"cost": 0} for value in judged),
         "means": {
             accounting: means(columns(records, accounting), domains(records))
@@ -322,7 +323,9 @@ def _model(record: Record) -> Record | None:
     if not model:
         return None
     more = {key: model[key] for key in ("served", "weights", "files") if model.get(key)}
-    return {"name": model.get("name"), "slug": model.get("slug"), **more}
+    given = record["gen"].get("condition")
+    condition = {"condition": {"name": given["name"], "adds": given["adds"]}} if given else {}
+    return {"name": model.get("name"), "slug": model.get("slug"), **more, **condition}
 
 
 def _judge(record: Record) -> Any:
@@ -347,7 +350,7 @@ def _asked(records: list[Record]) -> Record:
     for record, gen in gens:
         sampling = dict(gen.get("sampling") or {})
         if isinstance(sampling.get("seed"), int):
-            sampling["seed"] -= verify.place(record)[1]
+            sampling["seed"] -= sample_of(record)
         for name, value in _flat(sampling):
             values = found.setdefault(name, [])
             if value not in values:
@@ -376,8 +379,7 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 # What it took
 
 
-def _tokens(generated: list[Record]) -> Record:
-    usages = [gen.get("usage") or {} for gen in generated]
+def _tokens(usages: list[Record]) -> Record:
     usages = [usage for usage in usages if usage.get("completion_tokens") is not None]
     total = {
         name: sum(usage.get(f"{name}_tokens") or 0 for usage in usages)

@@ -7,7 +7,7 @@ from typing import Any
 from decksmith.core import stream
 from decksmith.core.records import Record
 from decksmith.judging.scoring import JUDGED
-from decksmith.results import chains, checklist, robustness, stats, text
+from decksmith.results import chains, checklist, costs, robustness, stats, text
 from decksmith.results.claims import ranked, settings
 from decksmith.results.pairs import ACCOUNTINGS, is_headline
 from decksmith.results.runs import caption, measures, titles
@@ -31,6 +31,10 @@ FAMILY = (
     "The headline is the protocol's overall score under the floor. p: the larger of the interval's and the sign-flip permutation test's; corrected by "
     "Holm's method, the headline over the pairs, everything else over pairs and measures of its accounting. d: mean difference over "
     "its standard deviation. Bounds: what the excluded decks could make of the difference. docs/statistics.md has the methods."
+)
+DOMINATED = (
+    "Of all samples and revisions, not only of what was kept; no judging but one that chose. Dominated by: that run's mean score is "
+    "as high or higher, and a deck of it costs no more ({unit}); whether the scores are separated is said in the headline."
 )
 CHECKED = "Items answered yes with the slide that shows each, and the mean share over prompts."
 ASKED = "How the models were asked"
@@ -74,9 +78,26 @@ def brief(runs: list[Record], compared: Record, width: int) -> str:
         rows.append([run["label"], rendered, overall, *means_of, text.price(summary["cost"])])
     lines = [*textwrap.wrap(f"{caption(runs)}.", width), ""]
     lines += [*_fitting(header, rows, width), ""]
+    if cost := compared.get("costs"):
+        lines += [*_costs(runs, cost, width), ""]
     for line in headline(compared):
         lines += textwrap.wrap(line.replace("**", ""), width, subsequent_indent="  ") or [""]
     return "\n".join(lines) + "\n"
+
+
+def _costs(runs: list[Record], cost: Record, width: int) -> list[str]:
+    """What each run adds, and what a deck of it takes, for a terminal."""
+    header = ["model", "tokens a deck", "seconds", "USD", "dominated by"]
+    rows = []
+    for run in runs:
+        took = cost["runs"][run["label"]]
+        cells = [_took(took[kind], kind).partition(" ")[0] for kind in costs.KINDS]
+        rows.append([run["label"], *cells, cost["dominated"].get(run["label"], text.DASH)])
+    said = []
+    for run in runs:
+        if under := run["summary"]["model"].get("condition"):
+            said += textwrap.wrap(f"{run['label']}: {'; '.join(under['adds'])}", width)
+    return [*_fitting(header, rows, width), "", *said]
 
 
 def _fitting(header: list[str], rows: list[list[str]], width: int) -> list[str]:
@@ -127,6 +148,8 @@ def tables(runs: list[Record], compared: Record) -> list[Table]:
     if several:
         found.append(asked_table(runs, compared))
     found.append(scores_table(runs))
+    if compared.get("costs"):
+        found.append(conditions_table(runs, compared["costs"]))
     if several:
         found.append(paired_table(compared))
     if several and "chain" in runs[0]:
@@ -216,6 +239,35 @@ def _scored_by_all(runs: list[Record]) -> list[dict[str, Record]]:
         for table in found
     ]
     return [means(table, domains(run["records"])) for run, table in zip(runs, shared, strict=True)]
+
+
+def conditions_table(runs: list[Record], cost: Record) -> Table:
+    """What each run adds to asking once, what its decks took, and which other run does as well for less."""
+    header = ["Run", "What it adds", "Overall"]
+    header += [f"{costs.UNITS[kind].capitalize()} a deck" for kind in costs.KINDS]
+    header += ["Dominated by"]
+    rows = []
+    for run in runs:
+        under = run["summary"]["model"].get("condition")
+        overall = text.interval(run["summary"]["means"]["floor"].get("overall"))
+        took = cost["runs"][run["label"]]
+        cells = [_took(took[kind], kind) for kind in costs.KINDS]
+        adds = "; ".join(under["adds"]) if under else text.DASH
+        beaten = cost["dominated"].get(run["label"], text.DASH)
+        rows.append([run["label"], adds, overall, *cells, beaten])
+    unit = costs.UNITS[cost["unit"]]
+    return "Conditions and what they cost", header, rows, DOMINATED.format(unit=unit)
+
+
+def _took(found: Record | None, kind: str) -> str:
+    """The mean of what a deck took, with its interval."""
+    if found is None:
+        return "unknown"
+    form = "{:,.4f}" if kind == "usd" else "{:,.0f}" if found["mean"] >= 100 else "{:,.1f}"
+    mean = form.format(found["mean"])
+    if found["lo"] is None:
+        return mean
+    return f"{mean} [{form.format(found['lo'])}, {form.format(found['hi'])}]"
 
 
 def asked_table(runs: list[Record], compared: Record) -> Table:

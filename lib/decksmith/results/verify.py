@@ -12,6 +12,7 @@ from typing import Any
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, prompt_of, sample_of
+from decksmith.decks import conditions
 from decksmith.judging import identity, scoring
 
 SHOWN = 5  # contradictions, and ids, that a message names
@@ -26,6 +27,7 @@ class Files:
     prompts: list[Record] | None
     protocol: Record
     summary: Record
+    condition: Record | None = None  # condition.json, of a run under one
 
 
 def check(
@@ -36,7 +38,7 @@ def check(
     Raises cli.BadData naming file, id, field and both values of what contradicts itself, with `remedy` at the end.
     """
     found = [*_ids(files.records), *_asked(files.records, files.prompts), *_copies(files.records)]
-    found += [*_requests(files.records), *_protocol(files), *_scores(files)]
+    found += [*_requests(files), *_protocol(files), *_scores(files)]
     summary: Record = {}
     if not found:
         summary = summarize(files.records)
@@ -50,8 +52,8 @@ def check(
 
 
 def place(record: Record) -> tuple[str, int]:
-    """`(prompt's id, number of the sample)` of a record."""
-    return prompt_of(record), sample_of(record)
+    """`(prompt's id, number of the sample)` of a record; what was chosen of several samples stands for its prompt."""
+    return prompt_of(record), 0 if "choose" in record else sample_of(record)
 
 
 def few(idents: Iterable[str]) -> str:
@@ -116,11 +118,17 @@ def _plain(content: Any) -> Any:
     return " ".join(content.split()).casefold() if isinstance(content, str) else content
 
 
-def _requests(records: list[Record]) -> Iterator[str]:
-    for record in records:
+def _requests(files: Files) -> Iterator[str]:
+    given = conditions.held(files.condition) if files.condition else None
+    own = given.asked() if given else None
+    for record in files.records:
         gen = record.get("gen") or {}
         if kept := gen.get("request"):
-            body = {"messages": record.get("messages"), **(gen.get("sampling") or {})}
+            if gen.get("condition") != own:
+                yield f"scores.jsonl: {record['id']}: gen.condition is {_short(gen.get('condition'))}, condition.json gives {_short(own)}"
+                continue
+            messages = given.messages(record) if given else record.get("messages")
+            body = {"messages": messages, **(gen.get("sampling") or {})}
             if (now := stream.fingerprint(body)) != kept:
                 yield f"scores.jsonl: {record['id']}: gen.request is {_short(kept)}, messages and sampling give {_short(now)}"
 

@@ -180,6 +180,8 @@ def note_training(runs: list[Record]) -> None:
     """
     entries = registry.models()
     for run in runs:
+        if by := _chooser(run):
+            run["guided"] = by
         entry = entries.get(run["summary"]["model"]["name"])
         if not entry or not entry.reward:
             continue
@@ -189,6 +191,22 @@ def note_training(runs: list[Record]) -> None:
             shared = rules.shared_with(protocol)
             others = sorted({*protocol.measures} - {*shared})
         run["trained"] = {"reward": rules.name, "shared": shared, "others": others}
+
+
+def _chooser(run: Record) -> Record | None:
+    """What chose a run's decks by measures of the score itself, `{"by", "shared"}`; None where nothing did, or where X-ray findings
+    did, which are no measures of a score."""
+    given = run.get("condition") or {}
+    for table, key in ((given.get("samples") or {}, "choose"), (given.get("revise") or {}, "by")):
+        by = table.get(key)
+        if by == "judge":
+            return {"by": by, "shared": []}
+        if by == "reward":
+            rules = read(table.get("rules", "rendered"))
+            protocol = None if run["unshipped"] else Protocol.load(run["protocol"]["protocol"])
+            shared = rules.shared_with(protocol) if protocol else []
+            return {"by": rules.name, "shared": shared}
+    return None
 
 
 def _code() -> str:

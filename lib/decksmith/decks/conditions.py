@@ -1,0 +1,184 @@
+"""Conditions, assets/conditions: what a model is given beside the request, and what becomes of its replies.
+
+`plain` is the absence of one. A run under a condition is called <model>+<condition>. Its records keep the prompt's own messages; what
+was sent is composed here (`Condition.messages`), by everything that asks or checks.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from decksmith.core import cli, inherit, stream
+from decksmith.core.records import Record, prompt_of
+from decksmith.decks import prompts
+
+PLAIN = "plain"
+_CHOOSER = {
+    "xray": "X-ray findings",
+    "reward": "the reward",
+    "judge": "the evaluation's own judge",
+}
+FOLDER = cli.ROOT / "assets" / "conditions"
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A request with its deck, shown to the model as a turn of its own."""
+
+    id: str
+    request: str
+    deck: str
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One file of assets/conditions (assets/schemas/condition.json).
+
+    system: text behind the system prompt, "" without; source: the file that it came from. samples: {"n", "choose", "rules"}.
+    revise: {"rounds", "by", "rules", "words"}. Both are {} without.
+    """
+
+    name: str
+    system: str
+    source: str
+    shots: tuple[Shot, ...]
+    samples: Record
+    revise: Record
+
+    @property
+    def n(self) -> int:
+        """Replies to each request."""
+        return int(self.samples.get("n", 1))
+
+    def messages(self, record: Record) -> list[Record]:
+        """What a model is sent for a record. A shot of the prompt that is asked is left out."""
+        own = list(record["messages"])
+        head: list[Record] = []
+        if own and own[0].get("role") == "system":
+            head = [own.pop(0)]
+        if self.system:
+            said = [message["content"] for message in head] + [self.system]
+            head = [{"role": "system", "content": "\n\n".join(said)}]
+        turns: list[Record] = []
+        for shot in self.shots:
+            if shot.id != prompt_of(record):
+                turns.append({"role": "user", "content": shot.request})
+                turns.append({"role": "assistant", "content": shot.deck})
+        return [*head, *turns, *own]
+
+    def asked(self) -> Record:
+        """What `gen.condition` keeps: the name, the sha256 of all of it, and that in words."""
+        return {"name": self.name, "sha256": stream.fingerprint(self.dumped()), "adds": self.adds()}
+
+    def adds(self) -> list[str]:
+        """In what it differs from asking once, a phrase each."""
+        said = []
+        if self.system:
+            said.append(f"system prompt + {self.source}")
+        if self.shots:
+            said.append(f"few-shot decks {', '.join(shot.id for shot in self.shots)}")
+        if self.samples:
+            said.append(f"best of {self.n} by {_CHOOSER[self.samples['choose']]}")
+        if self.revise:
+            rounds = self.revise["rounds"]
+            said.append(
+                f"at most {rounds} revision{'s' * (rounds > 1)} kept by {_CHOOSER[self.revise['by']]}"
+            )
+        return said
+
+    def dumped(self) -> Record:
+        """The whole condition, JSON-able: condition.json of a run, which `held` reads."""
+        return {
+            "name": self.name,
+            "system": self.system,
+            "source": self.source,
+            "shots": [vars(shot) for shot in self.shots],
+            "samples": self.samples,
+            "revise": self.revise,
+        }
+
+
+def held(data: Record) -> Condition:
+    """The condition that `dumped` gave."""
+    shots = tuple(Shot(**shot) for shot in data["shots"])
+    return Condition(**{**data, "shots": shots})
+
+
+def load(name: str | None) -> Condition | None:
+    """A condition by its name in assets/conditions, None for `plain` and no name. Raises cli.BadConfig naming file and key."""
+    if name is None or name == PLAIN:
+        return None
+    path = FOLDER / f"{name}.toml"
+    if not path.is_file():
+        raise cli.BadConfig(f"no condition {name!r} in {FOLDER}; there are: {', '.join(names())}")
+    try:
+        data = inherit.read(path, FOLDER)
+    except (OSError, ValueError) as error:
+        raise cli.BadConfig(f"{path}: {error}") from None
+    _check(path, data)
+    system, source = _system(path, data.get("system") or {})
+    return Condition(
+        name=data["name"],
+        system=system,
+        source=source,
+        shots=tuple(_shot(path, shot["deck"]) for shot in data.get("shots", ())),
+        samples=data.get("samples") or {},
+        revise=data.get("revise") or {},
+    )
+
+
+def names() -> list[str]:
+    """The names that CONDITION may have, `plain` first."""
+    return [PLAIN, *sorted(path.stem for path in FOLDER.glob("*.toml"))]
+
+
+def split(run: str) -> tuple[str, str]:
+    """The model and the condition that the name of a run says: "smol+revise" is ("smol", "revise"), "smol" is ("smol", "plain")."""
+    model, _, condition = run.partition("+")
+    return model, condition or PLAIN
+
+
+def _check(path: Path, data: Record) -> None:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import relevance
+
+    schema = json.loads((cli.ROOT / "assets/schemas/condition.json").read_text(encoding="utf-8"))
+    if errors := sorted(Draft202012Validator(schema).iter_errors(data), key=relevance):
+        where = ".".join(map(str, errors[-1].absolute_path)) or "top level"
+        raise cli.BadConfig(f"{path}: {where}: {errors[-1].message}")
+    if data["name"] != path.stem:
+        raise cli.BadConfig(f"{path}: name: it is {data['name']!r}, and the file is {path.name}")
+
+
+def _system(path: Path, table: Record) -> tuple[str, str]:
+    """(the text behind the system prompt, where it is from)."""
+    if "text" in table:
+        return table["text"].strip(), f"{len(table['text'].split())} words of its own"
+    if "file" not in table:
+        return "", ""
+    try:
+        return prompts.text(table["file"]), table["file"]
+    except OSError as error:
+        raise cli.BadConfig(f"{path}: system.file: {error}") from None
+
+
+def _shot(path: Path, deck: str) -> Shot:
+    """The shot of a draft's folder in data/gold, or of a deck in data/reference, which answers the prompt of its name."""
+    place = cli.ROOT / deck
+    try:
+        if place.suffix == ".md":
+            rows = stream.records(cli.ROOT / "data/prompts.jsonl")
+            request = next((_request(row) for _, row in rows if row["id"] == place.stem), None)
+            if request is None:
+                raise cli.BadConfig(
+                    f"{path}: shots: {place.stem} is no prompt of data/prompts.jsonl"
+                )
+            return Shot(place.stem, request, place.read_text(encoding="utf-8").strip())
+        request = (place / "PROMPT.md").read_text(encoding="utf-8").strip()
+        return Shot(place.name, request, (place / "deck.md").read_text(encoding="utf-8").strip())
+    except OSError as error:
+        raise cli.BadConfig(f"{path}: shots: {error}") from None
+
+
+def _request(row: Record) -> str:
+    return str(row["messages"][-1]["content"])

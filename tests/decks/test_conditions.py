@@ -1,0 +1,63 @@
+"""What a condition adds to a request, and what a wrong one is answered with."""
+
+import pytest
+from decksmith.core import cli
+from decksmith.decks import conditions
+
+RECORD = {
+    "id": "p010",
+    "messages": [{"role": "system", "content": "Decks."}, {"role": "user", "content": "Tides"}],
+}
+
+
+def test_every_shipped_condition_loads_and_says_what_it_adds():
+    assert {"cheatsheet", "few-shot", "best-of-4", "revise"} < {*conditions.names()}
+    for name in conditions.names():
+        condition = conditions.load(name)
+        assert (condition is None) == (name == "plain")
+        assert condition is None or condition.adds()
+        assert condition is None or conditions.held(condition.dumped()) == condition
+
+
+def test_the_cheat_sheet_stands_behind_the_system_prompt():
+    system, user = conditions.load("cheatsheet").messages(RECORD)
+    assert system["content"].startswith("Decks.\n\n") and len(system["content"]) > 2000
+    assert user == RECORD["messages"][1]
+
+
+def test_few_shot_decks_are_turns_and_never_the_answer_to_what_is_asked(tmp_path, monkeypatch):
+    (tmp_path / "shots.toml").write_text(
+        'name = "shots"\n[[shots]]\ndeck = "data/reference/p010.md"\n'
+        '[[shots]]\ndeck = "data/gold/g006-sourdough-jar"\n'
+    )
+    monkeypatch.setattr(conditions, "FOLDER", tmp_path)
+    condition = conditions.load("shots")
+    roles = [message["role"] for message in condition.messages({**RECORD, "id": "p011"})]
+    assert roles == ["system", *["user", "assistant"] * 2, "user"]
+    sample = {**RECORD, "id": "p010~1", "gen": {"sample": {"of": "p010", "k": 1}}}
+    for record in (RECORD, sample):
+        assert len(condition.messages(record)) == 4
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ('name = "x"\n', "top level"),
+        ('name = "y"\n[system]\ntext = "a"\n', "name: it is 'y', and the file is x.toml"),
+        ('name = "x"\n[samples]\nn = 1\nchoose = "xray"\n', "samples.n"),
+        ('name = "x"\n[samples]\nn = 4\nchoose = "vote"\n', "samples.choose"),
+        ('name = "x"\n[system]\nfile = "none.md"\n', "system.file"),
+        ('name = "x"\n[[shots]]\ndeck = "data/gold/none"\n', "shots: .*No such file"),
+        ('name = "x"\n[[shots]]\ndeck = "data/gold/../../etc"\n', "shots.0.deck"),
+    ],
+)
+def test_a_wrong_condition_names_file_and_key(tmp_path, monkeypatch, text, why):
+    (tmp_path / "x.toml").write_text(text)
+    monkeypatch.setattr(conditions, "FOLDER", tmp_path)
+    with pytest.raises(cli.BadConfig, match=why):
+        conditions.load("x")
+
+
+def test_a_condition_that_is_not_there_is_answered_with_those_that_are():
+    with pytest.raises(cli.BadConfig, match="there are: plain, best-of-4, cheatsheet"):
+        conditions.load("none")
