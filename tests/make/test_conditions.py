@@ -78,3 +78,9 @@ def test_each_planted_gain_is_found_and_no_other_and_nothing_is_asked_twice(tmp_
         if EVERY and PLANTED[model] != "best-of-4":
             assert compared["costs"]["dominated"][flat]
     assert list(root.glob("results/reports/offline/plots/costs.svg"))
+    told = root / run / "condition.json"
+    told.write_text(told.read_text().replace('"rounds": 2', '"rounds": 3'))
+    done = subprocess.run(
+        [root / "bin/run-compare", *runs], env=environment(root), capture_output=True, text=True
+    )
+    assert done.returncode == 65 and "condition.json gives" in done.stderr
