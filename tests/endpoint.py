@@ -321,6 +321,7 @@ async def chat(request):
             while True:
                 await asyncio.sleep(0.1 if fault == "drip" else 3600)
                 await response.write(b" ")
+        said = "".join(str(m["content"]) for m in body["messages"]) if args.gains else text
         reply = {
             "id": f"chatcmpl-{total['asked']}",
             "object": "chat.completion",
@@ -335,9 +336,9 @@ async def chat(request):
                 }
             ],
             "usage": {
-                "prompt_tokens": len(text) // 4,
+                "prompt_tokens": len(said) // 4,
                 "completion_tokens": 100,
-                "total_tokens": 100 + len(text) // 4,
+                "total_tokens": 100 + len(said) // 4,
             },
         }
         message = reply["choices"][0]["message"]
