@@ -186,10 +186,11 @@ BAD = "---\ntheme: seriph\n---\n\n" + "\n\n---\n\n".join([FALLS] * 3) + "\n"
 def gained(body, text):
     """The reply of a scripted model whose gain is planted."""
     system = " ".join(m["content"] for m in body["messages"] if m["role"] == "system")
+    told = text.startswith("Your deck was rendered")
     better = {
         "sheet": "image-query" in system and len(system) > 2000,
-        "sampler": body.get("seed", 0) % 4 == 3,
-        "reviser": text.startswith("Your deck was rendered"),
+        "sampler": body.get("seed", 0) % 4 == 3 and not told,
+        "reviser": told,
     }
     return GOOD if better.get(body["model"]) else BAD
 
