@@ -186,10 +186,11 @@ BAD = "---\ntheme: seriph\n---\n\n" + "\n\n---\n\n".join([FALLS] * 3) + "\n"
 def gained(body, text):
     """The reply of a scripted model whose gain is planted."""
     system = " ".join(m["content"] for m in body["messages"] if m["role"] == "system")
+    told = text.startswith("Your deck was rendered")
     better = {
         "sheet": "image-query" in system and len(system) > 2000,
-        "sampler": body.get("seed", 0) % 4 == 3,
-        "reviser": text.startswith("Your deck was rendered"),
+        "sampler": body.get("seed", 0) % 4 == 3 and not told,
+        "reviser": told,
     }
     return GOOD if better.get(body["model"]) else BAD
 
@@ -317,6 +318,7 @@ async def chat(request):
             while True:
                 await asyncio.sleep(0.1 if fault == "drip" else 3600)
                 await response.write(b" ")
+        said = "".join(str(m["content"]) for m in body["messages"]) if args.gains else text
         reply = {
             "id": f"chatcmpl-{total['asked']}",
             "object": "chat.completion",
@@ -331,9 +333,9 @@ async def chat(request):
                 }
             ],
             "usage": {
-                "prompt_tokens": len(text) // 4,
+                "prompt_tokens": len(said) // 4,
                 "completion_tokens": 100,
-                "total_tokens": 100 + len(text) // 4,
+                "total_tokens": 100 + len(said) // 4,
             },
         }
         message = reply["choices"][0]["message"]

@@ -35,7 +35,11 @@ def asked(root):
 def test_each_planted_gain_is_found_and_no_other_and_nothing_is_asked_twice(tmp_path):
     server, url = endpoint(tmp_path, "--log", "asked.jsonl", "--gains")
     try:
-        root = make(tmp_path, core(6), "".join(ENTRY.format(name=m, url=url) for m in MODELS))
+        root = make(
+            tmp_path,
+            core(24 if EVERY else 10),
+            "".join(ENTRY.format(name=m, url=url) for m in MODELS),
+        )
         done = baseline(root, f"CONDITION={' '.join(CONDITIONS)}")
         assert done.returncode == 0, done.stdout + done.stderr
         before, run = asked(root), f"results/runs/{MODELS[0]}+{CONDITIONS[-1]}/offline"
@@ -78,3 +82,9 @@ def test_each_planted_gain_is_found_and_no_other_and_nothing_is_asked_twice(tmp_
         if EVERY and PLANTED[model] != "best-of-4":
             assert compared["costs"]["dominated"][flat]
     assert list(root.glob("results/reports/offline/plots/costs.svg"))
+    told = root / run / "condition.json"
+    told.write_text(told.read_text().replace('"rounds": 2', '"rounds": 3'))
+    done = subprocess.run(
+        [root / "bin/run-compare", *runs], env=environment(root), capture_output=True, text=True
+    )
+    assert done.returncode == 65 and "condition.json gives" in done.stderr

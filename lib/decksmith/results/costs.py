@@ -10,6 +10,7 @@ from decksmith.results import spent, stats
 from decksmith.results.summary import domains, prompt_of
 
 KINDS = ("tokens", "seconds", "usd")
+TITLES = {"tokens": "Tokens", "seconds": "Seconds", "usd": "USD"}
 UNITS = {"tokens": "tokens in and out", "seconds": "seconds of generation", "usd": "USD"}
 
 
@@ -29,9 +30,14 @@ def per_deck(run: Record) -> Record:
         if len(known) < len(means):
             continue
         column = numpy.array(known, dtype=float)[:, None]
-        scale = (numpy.zeros(1), numpy.full(1, max(float(column.max()), 1e-9)))
-        mean = stats.means(column, scale, [labels.get(prompt) for prompt in rows])
-        found[kind] = {name: stats.number(mean[name][0]) for name in ("lo", "hi")}
+        most = max(float(column.max()), 1e-9)  # the interval's method wants a scale that ends
+        mean = stats.means(
+            column / most, (numpy.zeros(1), numpy.ones(1)), [labels.get(prompt) for prompt in rows]
+        )
+        ends = {name: stats.number(mean[name][0]) for name in ("lo", "hi")}
+        found[kind] = {
+            name: None if value is None else value * most for name, value in ends.items()
+        }
         found[kind] |= {"mean": float(column.mean()), "n": len(rows)}
     return found
 

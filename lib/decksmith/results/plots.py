@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -496,6 +497,16 @@ def _plot_radar(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record
     return figure
 
 
+def _steps(least: float, most: float) -> list[float]:
+    """The round numbers around a range, for a logarithmic axis: 1, 2 and 5 where they are few, else powers of ten."""
+    low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
+    digits = (1, 2, 5) if high - low <= 2 else (1,)
+    steps = [digit * 10.0**power for power in range(low, high + 1) for digit in digits]
+    first = max((step for step in steps if step <= least), default=steps[0])
+    last = min((step for step in steps if step >= most and step > first), default=steps[-1])
+    return [step for step in steps if first <= step <= last]
+
+
 def _plot_costs(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
     """Score against cost a deck, with the intervals of both; a line joins what no other run dominates. Hollow: dominated."""
     cost = compared["costs"]
@@ -510,9 +521,7 @@ def _plot_costs(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record
             points.append((run, took, score))
     said = [
         Said(f"{titles(runs)['overall']} against cost", TITLE, bold=True),
-        Said(
-            f"{costs.UNITS[kind].capitalize()} a deck, each step ten times as much.", NOTE, "soft"
-        ),
+        Said(f"{costs.TITLES[kind]} a deck, on a logarithmic scale.", NOTE, "soft"),
         Said("Filled: no other run is as good for less. Hollow: dominated.", NOTE, "soft"),
         *_legend([run for run, _, _ in points]),
     ]
@@ -520,6 +529,11 @@ def _plot_costs(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record
     place = axes.get_position()
     axes.set_position((0.42 / WIDTH, place.y0, (WIDTH - 0.62) / WIDTH, place.height))
     axes.set_xscale("log")
+    ends = [end for _, x, _ in points for end in (x["lo"], x["hi"], x["mean"]) if end]
+    ticks = _steps(min(ends), max(ends))
+    axes.set_xlim(ticks[0], ticks[-1])
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xticks([], minor=True)
     axes.set_ylim(1, 5)
     axes.set_yticks([1, 2, 3, 4, 5], ["1", "2", "3", "4", "5"], size=NOTE, color=tone["soft"])
     axes.grid(color=tone["line"], linewidth=0.8)
@@ -533,7 +547,13 @@ def _plot_costs(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record
             axes.plot([x["lo"], x["hi"]], [y["mean"]] * 2, **line)
         style = "none" if run["label"] in beaten else "full"
         axes.plot(
-            [x["mean"]], [y["mean"]], "o", color=run["color"], markersize=6.5, fillstyle=style
+            [x["mean"]],
+            [y["mean"]],
+            "o",
+            color=run["color"],
+            markersize=6.5,
+            fillstyle=style,
+            clip_on=False,
         )
     return figure
 

@@ -105,7 +105,7 @@ def missing(
     request = explain.asking(replace(entry), protocol, condition)
     samples = condition.n if condition else 1
     rounds = condition.revise.get("rounds", 0) if condition else 0
-    is_judges = bool(condition) and condition.samples.get("choose") == "judge"
+    is_judges = condition is not None and condition.samples.get("choose") == "judge"
     for _, record in stream.records(folder / "prompts.jsonl"):
         asked = expanded(record, samples)
         left = [

@@ -244,7 +244,7 @@ def _scored_by_all(runs: list[Record]) -> list[dict[str, Record]]:
 def conditions_table(runs: list[Record], cost: Record) -> Table:
     """What each run adds to asking once, what its decks took, and which other run does as well for less."""
     header = ["Run", "What it adds", "Overall"]
-    header += [f"{costs.UNITS[kind].capitalize()} a deck" for kind in costs.KINDS]
+    header += [f"{costs.TITLES[kind]} a deck" for kind in costs.KINDS]
     header += ["Dominated by"]
     rows = []
     for run in runs:
