@@ -1,0 +1,33 @@
+load ../helper
+
+setup() {
+  for prompt in p1 p2 p3 p4 p5 p6 p7; do
+    for rater in ada bob; do echo "$prompt,$rater,one,two,left"; done
+    for maker in one two; do
+      score=$([ $maker = one ] && echo 4 || echo 2)
+      echo '{"id":"'$prompt'","model":"'$maker'","rendered":true,"scores":{"content":'"$score"'}}' >> wise.jsonl
+    done
+  done | { echo prompt,rater,left,right,choice; cat; } > votes.csv
+  vote-import --study here --votes votes.csv > /dev/null
+}
+
+@test "a judge that prefers what people prefer follows every vote" {
+  run --separate-stderr judge-compare --study here wise=wise.jsonl
+  assert_success
+  [ "$(jq -c '.judges[0] | [.judge, .agreement.mean == 1, .asked]' <<< "$output")" = '["wise",true,"one deck at a time"]' ]
+  run judge-compare --study here --table wise=wise.jsonl
+  assert_line --partial '| wise |'
+  assert_line --partial 'another person'
+}
+
+@test "a judge without a name or file is named with what to type" {
+  run judge-compare --study here wise
+  assert_failure 2
+  assert_output --partial "'wise': a judge is NAME=FOLDER or NAME=FILE"
+  run judge-compare --study here a=wise.jsonl a=wise.jsonl
+  assert_failure 2
+  assert_output --partial 'two judges are called a'
+  run judge-compare --study here none=nowhere.jsonl
+  assert_failure 69
+  assert_output --partial 'there is no nowhere.jsonl'
+}
