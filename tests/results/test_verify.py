@@ -73,7 +73,7 @@ def said(folder, **how):
     assert first == f"{folder} contradicts itself:"
     assert (
         lines.pop()
-        == f"to derive all of it again from what was paid for: rm {folder}/scores.jsonl && make baseline MODEL=smol"
+        == f"to derive all of it again from what was paid for: rm {folder}/scores.jsonl && make baseline MODEL=NAME"
     )
     return lines
 
@@ -293,6 +293,6 @@ def test_json_of_another_kind_is_named(run):
     (folder / "summary.json").write_text("[]")
     with pytest.raises(
         cli.BadData,
-        match="summary.json: not a JSON object; delete it and `make baseline MODEL=smol`",
+        match="summary.json: not a JSON object; delete it and `make baseline MODEL=NAME`",
     ):
         load([folder])
