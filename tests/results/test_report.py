@@ -340,8 +340,8 @@ Judge: offline-v1 (offline measures, no vision model looked at these pictures). 
 
 **What limits this**
 
-- high: 1 of 4 decks have no score (judge faults 1; at most 1 % may); `make baseline MODEL=high` does these again and nothing else
-- low: 1 of 4 decks have no score (judge faults 1; at most 1 % may); `make baseline MODEL=low` does these again and nothing else
+- high: 1 of 4 decks have no score (judge faults 1; at most 1 % may); `make baseline MODEL=NAME` does these again and nothing else
+- low: 1 of 4 decks have no score (judge faults 1; at most 1 % may); `make baseline MODEL=NAME` does these again and nothing else
 """
     )
 
@@ -365,7 +365,7 @@ def test_an_unfinished_run_names_the_command_that_finishes_it(runs, name):
     (runs / "low" / name).unlink()
     with pytest.raises(cli.Missing) as missing:
         load([runs / "low"])
-    assert str(missing.value) == f"{runs}/low has no {name}; `make baseline MODEL=low` makes it"
+    assert str(missing.value) == f"{runs}/low has no {name}; `make baseline MODEL=NAME` makes it"
 
 
 def test_a_summary_of_other_records_is_refused(runs):
@@ -378,7 +378,7 @@ def test_a_summary_of_other_records_is_refused(runs):
         load([runs / "low"])
     assert str(refusal.value) == (
         f"{runs}/low contradicts itself:\n  summary.json: truncated is 1, the records give 2\n"
-        f"  to derive all of it again from what was paid for: rm {runs}/low/scores.jsonl && make baseline MODEL=low"
+        f"  to derive all of it again from what was paid for: rm {runs}/low/scores.jsonl && make baseline MODEL=NAME"
     )
 
 
