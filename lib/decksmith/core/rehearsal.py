@@ -7,6 +7,7 @@ run have taken here; a phase that Make finds done costs nothing and says nothing
 """
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -29,13 +30,12 @@ def made(target: str) -> int:
 
     Ctrl-C reaches Make as well, and what Make runs; it is waited for until these have put their things away.
     """
-    child = subprocess.Popen(["make", "--no-print-directory", *target.split()])
-    while True:
-        try:
-            status = child.wait()
-        except KeyboardInterrupt:
-            continue
-        return status if status >= 0 else 128 - status
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # exec gives Make the default again
+    try:
+        status = subprocess.run(["make", "--no-print-directory", *target.split()]).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return status if status >= 0 else 128 - status
 
 
 def main(log: str, *phases: str) -> int:
