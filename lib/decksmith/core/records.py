@@ -202,6 +202,9 @@ class Deck(TypedDict, total=False):
     slides: Annotated[int, "how many it shows"]
     theme: Annotated[str | None, "as its first frontmatter names it"]
     sha256: Annotated[str, "of deck.md"]
+    template: Annotated[
+        Record, "`name` and `sha256` of the template that it is under (docs/templates.md)"
+    ]
     error: Annotated[
         Error,
         "classes: `empty-reply`, `no-deck` (reasoning only, or nothing left after fences are removed)",
@@ -435,6 +438,10 @@ class Features(TypedDict, total=False):
     craft_v5: Annotated[float, "1 to 5, the published scan, bit for bit"]
     craft: Annotated[float, "1 to 5, ours, by the real parser"]
     counts: Annotated[Record, "what they counted"]
+    template: Annotated[
+        Record,
+        "of a deck under a template: `name`, `sha256`, and `findings`, how many of each rule it breaks",
+    ]
     error: Annotated[Error, "in place of the rest"]
     by: Annotated[By, "who made it"]
 
