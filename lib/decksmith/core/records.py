@@ -170,6 +170,7 @@ class GivenCondition(TypedDict):
     name: Annotated[str, "of assets/conditions"]
     sha256: Annotated[str, "of condition.json of the run, which has all of it"]
     adds: Annotated[list[str], "that in words"]
+    template: Annotated[NotRequired[Record], "`name` and `sha256` of the template behind it"]
 
 
 class Gen(TypedDict, total=False):
