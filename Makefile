@@ -24,6 +24,12 @@ MODEL ?= smol smol-sft $(REFERENCE)
 # Under which conditions (assets/conditions): CONDITION="plain cheatsheet best-of-4" runs each model
 # under each; plain is the absence of one, and the only one of `reference`.
 CONDITION ?= plain
+# The template that decks follow (docs/templates.md), in demo, baseline and corpus:
+# TEMPLATE=data/templates/company.md. A run under it is called after it, like one under a condition.
+TEMPLATE ?=
+TEMPLATED := $(basename $(notdir $(TEMPLATE)))
+export DECKSMITH_TEMPLATES := $(or $(patsubst %/,%,$(dir $(TEMPLATE))),$(DECKSMITH_TEMPLATES),data/templates)
+UNDERS := $(if $(TEMPLATED),$(foreach c,$(CONDITION),$(if $(filter plain,$c),$(TEMPLATED),$c+$(TEMPLATED))),$(CONDITION))
 # What they are asked, and by which judge and weights (assets/protocols); the prompts, of which a
 # protocol takes some. PROMPTS=mine.txt: your own, a request a line (docs/prompts.md).
 PROTOCOL ?= offline
@@ -60,17 +66,17 @@ RULES += $(patsubst %,assets/protocols/%.toml,$(shell sed -n 's/^extends = "\(.*
   $(RULES) 2> /dev/null))
 # A run lies by its model, its protocol and, where they are not ours, its prompts: none overwrites another.
 UNDER := $(PROTOCOL)$(patsubst %,@%,$(basename $(notdir $(filter-out data/prompts.jsonl,$(PROMPTS)))))
-NAMED := $(foreach m,$(MODEL),$(foreach c,$(if $(filter reference,$m),plain,$(CONDITION)),$m$(patsubst %,+%,$(filter-out plain,$c))))
+NAMED := $(foreach m,$(MODEL),$(foreach c,$(if $(filter reference,$m),plain,$(UNDERS)),$m$(patsubst %,+%,$(filter-out plain,$c))))
 RUNS := $(NAMED:%=results/runs/%/$(UNDER))
 # Of a run's path: its name, and of that the model and the condition.
 model_of = $(firstword $(subst +, ,$(firstword $(subst /, ,$1))))
-condition_of = $(word 2,$(subst +, ,$(firstword $(subst /, ,$1))))
+condition_of = $(patsubst $(model_of)+%,%,$(filter $(model_of)+%,$(firstword $(subst /, ,$1))))
 OWN := $(if $(filter-out data/prompts.jsonl,$(PROMPTS)),bin/prompt-check --protocol $(PROTOCOL) < $(PROMPTS) |)
 PARTS := $(RUNS:%=%$(if $(SHARD),/shard-$(subst /,-of-,$(SHARD))))
 REPORT := results/reports/$(NAME)
 # This site's settings (slurm/site.env); what stands in the environment is stronger.
 SITE = if [ -f slurm/site.env ]; then own=$$(export -p); set +eu -a; . slurm/site.env; set -eu +a; eval "$$own"; fi
-CODE := $(shell find lib/decksmith -name "*.py") $(wildcard assets/renderer/*.mjs assets/prompts/* assets/conditions/*) assets/renderer/package-lock.json assets/models.toml
+CODE := $(shell find lib/decksmith -name "*.py") $(wildcard assets/renderer/*.mjs assets/prompts/* assets/conditions/* $(TEMPLATE:%=$(DECKSMITH_TEMPLATES)/*)) assets/renderer/package-lock.json assets/models.toml
 # The registry's names: its table, the models that the embedded engine runs, and this checkout's own entries.
 NAMES = $(shell sed -n 's/^\["*\([^]."]*[^]"]*\)"*\].*/\1/p' $1 2> /dev/null)
 GGUF := $(call NAMES,assets/gguf.toml)
@@ -165,7 +171,7 @@ $(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT): | named
 # A name that is not there is said before anything is made, fetched or asked.
 .PHONY: named
 named:
-	models="$(strip $(KNOWN)) " conditions="plain $(patsubst assets/conditions/%.toml,%,$(wildcard assets/conditions/*.toml)) "
+	models="$(strip $(KNOWN)) " conditions="plain $(patsubst assets/conditions/%.toml,%,$(wildcard assets/conditions/*.toml)) $(patsubst $(DECKSMITH_TEMPLATES)/%.md,%,$(wildcard $(DECKSMITH_TEMPLATES)/*.md)) "
 	protocols=$$(cd assets/protocols; ls *.toml | sed 's/\.toml$$//' | tr '\n' ' ')
 	for name in $(MODEL); do
 	  [[ " $$models" == *" $$name "* ]] || { echo "There is no model $$name in assets/models.toml or assets/gguf.toml. Type MODEL=NAME with one of: $$models" >&2; exit 78; }
@@ -174,7 +180,7 @@ named:
 	  [ -e .venv/.python ] || [ -z "$$key" ] || [ -n "$${!key:-}" ] || grep -qs "^$$key=" .env ||
 	    { echo "$$name needs a key: set $$key in the environment or in .env" >&2; exit 78; }
 	done
-	for name in $(CONDITION); do
+	for name in $(subst +, ,$(UNDERS)); do
 	  [[ " $$conditions" == *" $$name "* ]] || { echo "There is no condition $$name in assets/conditions. Type CONDITION=NAME with one of: $$conditions" >&2; exit 78; }
 	done
 	[[ " $$protocols" == *" $(PROTOCOL) "* ]] || { echo "There is no protocol $(PROTOCOL) in assets/protocols. Type PROTOCOL=NAME with one of: $$protocols" >&2; exit 78; }
@@ -248,7 +254,7 @@ corpus: run-tools .venv/.synth .venv/.local assets/engine/node_modules/.done
 	$(call SAY,$(CORPUS): $(N) seeds and their drafts)
 	mkdir -p $(CORPUS)
 	bin/seed-sample --n $(N) --model $(SEED_MODEL) --run $(CORPUS) |
-	  TOTAL=$(N) bin/seed-author --author '$(AUTHOR)' --run $(CORPUS) $(AUTHOR_FLAGS) > $(CORPUS)/drafts.jsonl.tmp
+	  TOTAL=$(N) bin/seed-author --author '$(AUTHOR)' --run $(CORPUS) $(TEMPLATE:%=--template %) $(AUTHOR_FLAGS) > $(CORPUS)/drafts.jsonl.tmp
 	mv $(CORPUS)/drafts.jsonl.tmp $(CORPUS)/drafts.jsonl
 	bin/draft-check --run $(CORPUS) < $(CORPUS)/drafts.jsonl |
 	  bin/draft-pack --run $(CORPUS) |

@@ -27,4 +27,4 @@ vote-demo: .venv/.python
 ## demo: decks in the browser by MODEL, two side by side, until Ctrl-C
 demo: .venv/.python assets/renderer/node_modules/.built $(if \
   $(filter local smol smol-sft smol-outline,$(MODEL)),.venv/.local assets/engine/node_modules/.done)
-	exec bin/demo-serve $(patsubst %,--model %,$(filter-out reference,$(MODEL))) --port $(PORT)
+	exec bin/demo-serve $(patsubst %,--model %,$(filter-out reference,$(MODEL))) --port $(PORT) $(TEMPLATE:%=--template %)

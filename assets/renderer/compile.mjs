@@ -155,11 +155,11 @@ const about = error => `the deck breaks its compiler: ${String(error?.message ??
  * Compiles a deck that should have at least `least` slides. What its text breaks in the compiler is the deck's fault, a `compile-error`
  * on the slide or, where no slide can be told, of the deck; raises only what a known good deck brings about too.
  * @returns {Promise<{fatal?: object, expected?: number, slides: object[], errors: object[], theme: string, files: Map<string, string>}>} `fatal` is the error that leaves nothing to
- * render; `slides` hold {no, line, layout, title, diagrams, formulas, failed}; `files` are the deck's modules by address.
+ * render; `template` is {theme, css}: the theme of a deck that names none, and a style behind the theme's; `slides` hold {no, line, layout, title, diagrams, formulas, failed}; `files` are the deck's modules by address.
  */
-export async function compile(text, least = 3) {
+export async function compile(text, least = 3, template = {}) {
   try {
-    const deck = await compileDeck(text, least)
+    const deck = await compileDeck(text, least, template)
     if (deck.errors.some(error => error.class === 'compile-error'))
       await compileDeck(KNOWN_GOOD, 1)
     return deck
@@ -170,7 +170,7 @@ export async function compile(text, least = 3) {
   }
 }
 
-async function compileDeck(text, least) {
+async function compileDeck(text, least, template = {}) {
   const { text: source, findings } = clean(text)
   const lines = source.split('\n')
   const deck = parseSync(source, '/deck.md', { noParseYAML: true })
@@ -205,7 +205,7 @@ async function compileDeck(text, least) {
     return fail('too-few-slides', 1, 'the deck is empty')
   if (fenced)
     return fail('fenced-deck', lines.findIndex(line => line.trim()) + 1, 'the whole deck stands inside a code fence')
-  const wanted = headmatter.theme ?? 'default'
+  const wanted = headmatter.theme ?? template.theme ?? 'default'
   const theme = ALLOWED.includes(wanted) ? wanted : 'default'
   if (theme !== wanted)
     errors.push({ kind: 'model', class: 'unknown-theme', slide: 1, line: raw[0].parsed.where?.('theme') ?? 1, message: `the theme ${shown(wanted)} is not one of ${ALLOWED.join(', ')}; the deck is shown in the theme default` })
@@ -253,7 +253,7 @@ async function compileDeck(text, least) {
   let css = await stylesheet(runtime, uno, tokens)
   if (features.katex)
     css = css.replace(/^/, `${katexCss()}\n`)
-  files.set('/@deck/style.css', [fonts.base, ...han, css, ...styles].join('\n'))
+  files.set('/@deck/style.css', [fonts.base, ...han, css, template.css ?? '', ...styles].join('\n'))
   files.set('/@deck/slides.js', slidesModule(slides))
   files.set('/@deck/configs.js', configsModule(options.data.config, raw[0].parsed.config, slides[0]))
   files.set('/@deck/titles.js', await titlesModule(slides, md, /<(?:toc|title-?renderer)\b/i.test(source) || slides.some(slide => runtime.contents.includes(slide.layout))))

@@ -2,7 +2,7 @@
  * The long-lived worker: one JSON request per line on stdin, one JSON reply per line on stdout; ends when stdin does.
  *
  * Requests: {"id", "text", "images": {"images/x.png": base64}, "scale": 1|2, "least": 3, "formats": [] or
- * null}. Replies: {"ready": {...}} once, {"id", "slide": n, "line", "of"} while a deck is on, then
+ * null, "template": {} or {"theme", "css"}}. Replies: {"ready": {...}} once, {"id", "slide": n, "line", "of"} while a deck is on, then
  * {"id", "result": {...}} or {"id", "crash": "why"}. Whoever starts the worker keeps its time and memory and kills it.
  */
 import fs from 'node:fs'
@@ -33,8 +33,8 @@ const { product } = await browser.send('Browser.getVersion')
 out({ ready: { slidev: JSON.parse(fs.readFileSync(path.join(MODULES, '@slidev/cli/package.json'), 'utf8')).version, lock: LOCK, browser: product, canvas: [WIDTH, HEIGHT] } })
 
 /** Slides whose picture is what the deck is scored on come out even when something on them failed; a deck is `failed` when it cannot count as rendered. */
-async function render({ id, text, images = {}, scale = 1, least = 3, formats }) {
-  const deck = await compile(text, least)
+async function render({ id, text, images = {}, scale = 1, least = 3, formats, template }) {
+  const deck = await compile(text, least, template)
   if (deck.fatal)
     return { pictures: [], expected: deck.expected, errors: [deck.fatal, ...deck.errors], xray: [] }
   const { runtime } = await warm(deck.theme)

@@ -204,6 +204,7 @@ class GivenCondition(TypedDict):
     name: Annotated[str, "of assets/conditions"]
     sha256: Annotated[str, "of condition.json of the run, which has all of it"]
     adds: Annotated[list[str], "that in words"]
+    template: Annotated[NotRequired[Record], "`name` and `sha256` of the template behind it"]
 
 
 class Gen(TypedDict, total=False):
@@ -236,6 +237,9 @@ class Deck(TypedDict, total=False):
     slides: Annotated[int, "how many it shows"]
     theme: Annotated[str | None, "as its first frontmatter names it"]
     sha256: Annotated[str, "of deck.md"]
+    template: Annotated[
+        Record, "`name` and `sha256` of the template that it is under (docs/templates.md)"
+    ]
     error: Annotated[
         Error,
         "classes: `empty-reply`, `no-deck` (reasoning only, or nothing left after fences are removed)",
@@ -504,6 +508,9 @@ class Features(TypedDict, total=False):
     kept: Annotated[
         float | None,
         "of turns with `keeps`: share of the slides that should not change and did not",
+    template: Annotated[
+        Record,
+        "of a deck under a template: `name`, `sha256`, and `findings`, how many of each rule it breaks",
     ]
     error: Annotated[Error, "in place of the rest"]
     by: Annotated[By, "who made it"]

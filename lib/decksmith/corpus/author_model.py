@@ -9,7 +9,7 @@ from typing import Any
 from decksmith.core import stream
 from decksmith.corpus import drafts, rules, workfolders
 from decksmith.corpus.workfolders import Seed, Status
-from decksmith.decks import clean, prompts
+from decksmith.decks import clean, prompts, templates
 
 STEPS = (
     ("PROMPT.md", "author-prompt.md"),
@@ -96,7 +96,10 @@ class Model:
     ) -> Messages:
         messages = []
         if name == "deck.md":
-            messages.append({"role": "system", "content": prompts.text("slidev-cheatsheet.md")})
+            told = [prompts.text("slidev-cheatsheet.md")]
+            if seed.get("template"):
+                told.append(templates.held(folder, seed["template"], folder.name).system())
+            messages.append({"role": "system", "content": "\n\n".join(told)})
         if self.shots:
             gold = workfolders.example(folder.name, seed)
             answer = (gold / name).read_text(encoding="utf-8").strip()
@@ -137,7 +140,7 @@ def _refusal(earlier: str, faults: list[drafts.Fault]) -> str:
 
 def _request(template: str, seed: Seed, folder: Path, reasons: str = "") -> str:
     """A prompt of assets/prompts with its fields filled in from a seed and the files that are there."""
-    about = {name: value for name, value in seed.items() if name != "id"}
+    about = {name: value for name, value in seed.items() if name not in ("id", "template")}
     fields = {
         "seed": json.dumps(about, ensure_ascii=False, indent=1),
         "reasons": reasons,

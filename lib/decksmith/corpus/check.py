@@ -10,7 +10,8 @@ from typing import Any
 from decksmith.core import stream
 from decksmith.corpus import drafts, mend, rules
 from decksmith.corpus.drafts import FILES, Fault, fault
-from decksmith.decks import lint, pictures
+from decksmith.decks import lint, pictures, templates
+from decksmith.decks.templates import Template
 from decksmith.render.pool import Pool
 
 OVERFLOW_PX = 16  # content may reach so far past the slide or its own box: half a line of text
@@ -36,7 +37,10 @@ async def check(
     value = {"profile": profile, "rendered": False, "faults": found, "fixed": fixed}
     has_deck = not any(f["rule"] == "missing" and f["file"] == "deck.md" for f in found)
     if pool and has_deck:
-        render = await draw(folder / "deck.md", record["id"], pool, scratch or Path(run) / "check")
+        place = scratch or Path(run) / "check"
+        under = record["seed"].get("template")
+        template = templates.held(folder, under, record["id"]) if under else None
+        render = await draw(folder / "deck.md", record["id"], pool, place, template)
         value["rendered"] = True
         seen = {(f["line"], f["rule"]) for f in found}
         text = (folder / "deck.md").read_bytes().decode(errors="replace")
@@ -92,10 +96,14 @@ def _reach(value: dict[str, Any]) -> dict[int, float]:
     }
 
 
-async def draw(path: Path, ident: str, pool: Pool, scratch: Path) -> dict[str, Any]:
-    """The `render` value of the deck at `path`, with drawn pictures, under `<scratch>/<ident>`."""
+async def draw(
+    path: Path, ident: str, pool: Pool, scratch: Path, template: Template | None = None
+) -> dict[str, Any]:
+    """The `render` value of the deck at `path`, with drawn pictures and in a template, under `<scratch>/<ident>`."""
     (scratch / ident).mkdir(parents=True, exist_ok=True)
-    deck = {"path": os.path.relpath(path.resolve(), scratch.resolve())}
+    deck: dict[str, Any] = {"path": os.path.relpath(path.resolve(), scratch.resolve())}
+    if template:
+        deck["template"] = templates.put(scratch, template)
     record: dict[str, Any] = {"id": ident, "deck": deck}
     record["images"] = pictures.illustrate(scratch, record, pictures.providers("drawn"))
     return await pool.render(scratch, record)

@@ -8,7 +8,7 @@ from typing import Any
 from decksmith.core import cli
 from decksmith.corpus import drafts
 from decksmith.corpus.drafts import FILES
-from decksmith.decks import prompts
+from decksmith.decks import prompts, templates
 
 CHEATSHEET = 0.5  # share of the rows whose instructions include the cheat sheet
 LIMIT = 4096  # tokens of a training sequence
@@ -52,6 +52,9 @@ def row(
     prompt, think, deck = ((found[name] or "").strip() for name in FILES)
     sheet = has_cheatsheet(record["id"], cheatsheet)
     instructions = system(sheet)
+    if under := record["seed"].get("template"):
+        template = templates.held(Path(run) / record["draft"]["path"], under, record["id"])
+        instructions += f"\n\n{template.system()}"
     count = counter or estimate
     tokens = {
         "prompt": count(instructions) + count(prompt),

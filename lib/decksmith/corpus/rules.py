@@ -13,7 +13,7 @@ from typing import Any
 
 from decksmith.corpus import drafts, published, reasoning, slides
 from decksmith.corpus.drafts import FEATURES, FILES, LEAST, SEED_THEMES, Fault, fault, line_at
-from decksmith.decks import prompts
+from decksmith.decks import prompts, templates
 from decksmith.decks.parser import THEMES, Deck
 
 VERSION = "check-2"  # raise it when a verdict changes: journals keep verdicts
@@ -67,6 +67,8 @@ STRICT = {
     "deadline": "make the deck cheaper to draw",
     "memory": "make the deck smaller",
 }
+# Of a seed with a template (docs/templates.md); no author without one is told of them.
+OF_TEMPLATE = dict.fromkeys(templates.RULES, "follow the template")
 _FILE_NAMES = re.compile(
     r"(?i)\b(?:PROMPT\.md|think\.md|deck\.md|seed\.json|INSTRUCTIONS\.md|EXAMPLE\.md|status\.json"
     r"|reasons\.txt|run\.log)\b"
@@ -96,11 +98,19 @@ def faults(folder: Path | str, seed: dict[str, Any], profile: str = "strict") ->
         remedies = published.REMEDIES
     else:
         out = [*unread, *_strict(found, seed)]
-        remedies = STRICT
+        if seed.get("template") and found["deck.md"]:
+            out += _of_template(Path(folder), seed, found["deck.md"])
+        remedies = STRICT | OF_TEMPLATE
     once = {(f["file"], f["line"], f["rule"], f["message"]): f for f in out}.values()
     for one in once:
         one["remedy"] = remedies[one["rule"]]
     return sorted(once, key=lambda f: (f["file"] != "seed.json", *drafts.place(f)))[:MOST]
+
+
+def _of_template(folder: Path, seed: dict[str, Any], text: str) -> Iterator[Fault]:
+    template = templates.held(folder, seed["template"], folder.name)
+    for one in templates.findings(template, text):
+        yield fault("deck.md", one["line"], one["rule"], one["message"])
 
 
 def instructions() -> str:

@@ -19,8 +19,9 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.corpus import drafts, rules
+from decksmith.decks import templates
 
-GIVEN = ("seed.json", "INSTRUCTIONS.md", "EXAMPLE.md", "reasons.txt")
+GIVEN = ("seed.json", "INSTRUCTIONS.md", "EXAMPLE.md", "reasons.txt", templates.FILE)
 OURS = {*GIVEN, *drafts.FILES, "status.json", "run.log", "delivery.json", ".lock"}
 GOLD = cli.ROOT / "data/gold"
 
@@ -76,10 +77,15 @@ def _example_text(folder: Path) -> str:
 
 
 def give(folder: Path, ident: str, seed: Seed) -> None:
-    """Lay out in the folder what the author is given, where it is not there yet."""
+    """Lay out in the folder what the author is given, where it is not there yet. The seed's template is the run's."""
+    told = rules.instructions()
+    if seed.get("template"):
+        template = templates.held(folder.parents[1], seed["template"], ident)
+        templates.put(folder, template)
+        told += f"\n{template.system()}\n"
     given = {
         "seed.json": json.dumps({"id": ident, **seed}, ensure_ascii=False, indent=1) + "\n",
-        "INSTRUCTIONS.md": rules.instructions(),
+        "INSTRUCTIONS.md": told,
         "EXAMPLE.md": _example_text(example(ident, seed)),
     }
     for name, whole in given.items():

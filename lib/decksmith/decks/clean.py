@@ -3,6 +3,7 @@
 import hashlib
 import re
 from pathlib import Path
+from typing import Any
 
 from decksmith.core.records import Record
 from decksmith.decks.parser import FENCE, Deck
@@ -183,7 +184,7 @@ def current(run: Path, value: Record) -> bool:
 
 def parse(run: Path, record: Record) -> Record:
     """Write <id>/gen.md, reasoning.md (if any) and deck.md under `run` from `record["gen"]`; returns the `deck` value
-    of docs/records.md.
+    of docs/records.md; under a condition with a template, `template` is that one.
 
     Raises stream.Fault of kind model: `empty-reply` (no text and no reasoning), `no-deck` (reasoning only, or nothing
     left).
@@ -218,4 +219,17 @@ def parse(run: Path, record: Record) -> Record:
         "slides": len(parsed.shown),
         "theme": parsed.theme,
         "sha256": hashlib.sha256(data).hexdigest(),
+        **template_of(record),
     }
+
+
+def inputs(record: Record) -> list[Any]:
+    """Everything that the `deck` value of a record depends on, for the journal."""
+    gen = record["gen"]
+    return ["clean-1", gen.get("text"), gen.get("reasoning"), *template_of(record).values()]
+
+
+def template_of(record: Record) -> Record:
+    """`{"template": ..}` of a reply under a condition with a template, else {}."""
+    under = (record["gen"].get("condition") or {}).get("template")
+    return {"template": under} if under else {}

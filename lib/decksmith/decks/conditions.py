@@ -1,16 +1,18 @@
 """Conditions, assets/conditions: what a model is given beside the request, and what becomes of its replies.
 
 `plain` is the absence of one. A run under a condition is called <model>+<condition>. Its records keep the prompt's own messages; what
-was sent is composed here (`Condition.messages`), by everything that asks or checks.
+was sent is composed here (`Condition.messages`), by everything that asks or checks. A template (templates.py) is a condition by its
+name, alone or behind another one: `company`, `cheatsheet+company`.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from decksmith.core import cli, inherit, stream
 from decksmith.core.records import Record, prompt_of
-from decksmith.decks import prompts
+from decksmith.decks import prompts, templates
+from decksmith.decks.templates import Template
 
 PLAIN = "plain"
 _CHOOSER = {
@@ -35,7 +37,8 @@ class Condition:
     """One file of assets/conditions (assets/schemas/condition.json).
 
     system: text behind the system prompt, "" without; source: the file that it came from. samples: {"n", "choose", "rules"}.
-    revise: {"rounds", "by", "rules", "words"}. Both are {} without.
+    revise: {"rounds", "by", "rules", "words"}. Both are {} without. template: of what decks are
+    rendered and checked under (templates.Template as a record), {} without.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Condition:
     shots: tuple[Shot, ...]
     samples: Record
     revise: Record
+    template: Record = field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -67,14 +71,18 @@ class Condition:
         return [*head, *turns, *own]
 
     def asked(self) -> Record:
-        """What `gen.condition` keeps: the name, the sha256 of all of it, and that in words."""
-        return {"name": self.name, "sha256": stream.fingerprint(self.dumped()), "adds": self.adds()}
+        """What `gen.condition` keeps: the name, the sha256 of all of it, and that in words; `template` as `deck.template` has it."""
+        under = {"template": templates.tag(Template(**self.template))} if self.template else {}
+        sha256 = stream.fingerprint(self.dumped())
+        return {"name": self.name, "sha256": sha256, "adds": self.adds(), **under}
 
     def adds(self) -> list[str]:
         """In what it differs from asking once, a phrase each."""
         said = []
-        if self.system:
+        if self.source:
             said.append(f"system prompt + {self.source}")
+        if self.template:
+            said.append(f"template {self.template['name']}")
         if self.shots:
             said.append(f"few-shot decks {', '.join(shot.id for shot in self.shots)}")
         if self.samples:
@@ -95,6 +103,7 @@ class Condition:
             "shots": [vars(shot) for shot in self.shots],
             "samples": self.samples,
             "revise": self.revise,
+            **({"template": self.template} if self.template else {}),
         }
 
 
@@ -105,11 +114,17 @@ def held(data: Record) -> Condition:
 
 
 def load(name: str | None) -> Condition | None:
-    """A condition by its name in assets/conditions, None for `plain` and no name. Raises cli.BadConfig naming file and key."""
+    """A condition by its name in assets/conditions, that of a template, or both joined by a +; None for `plain` and no name.
+    Raises cli.BadConfig naming file and key."""
     if name is None or name == PLAIN:
         return None
+    first, _, second = name.partition("+")
+    if second:
+        return under(load(first), templates.read(_template(second)))
     path = FOLDER / f"{name}.toml"
     if not path.is_file():
+        if _template(name).is_file():
+            return under(None, templates.read(_template(name)))
         raise cli.BadConfig(f"no condition {name!r} in {FOLDER}; there are: {', '.join(names())}")
     try:
         data = inherit.read(path, FOLDER)
@@ -127,8 +142,27 @@ def load(name: str | None) -> Condition | None:
     )
 
 
+def under(condition: Condition | None, template: Template) -> Condition:
+    """A condition with a template behind it, None: the template alone. Raises cli.BadConfig for a template that has a condition's name."""
+    if template.name in names():
+        raise cli.BadConfig(
+            f"the template {template.name} has the name of a condition; call its file otherwise"
+        )
+    before = condition or Condition(PLAIN, "", "", (), {}, {})
+    return replace(
+        before,
+        name=template.name if condition is None else f"{before.name}+{template.name}",
+        system="\n\n".join(filter(None, (before.system, template.system()))),
+        template=dict(vars(template)),
+    )
+
+
+def _template(name: str) -> Path:
+    return templates.folder() / f"{name}.md"
+
+
 def names() -> list[str]:
-    """The names that CONDITION may have, `plain` first."""
+    """The names that CONDITION may have, `plain` first; templates' names besides."""
     return [PLAIN, *sorted(path.stem for path in FOLDER.glob("*.toml"))]
 
 

@@ -1,9 +1,11 @@
 """The two feature scans of a deck's markdown: the published one, bit-compatible, and ours, on the real parser."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 from decksmith.core.records import Record
+from decksmith.decks import templates
 from decksmith.decks import words as counted
 from decksmith.decks.parser import LAYOUTS, SLOT, Deck, Slide, visible
 
@@ -326,15 +328,20 @@ def _inline(line: str) -> list[str]:
 
 def scan(run: Path, record: Record) -> Record:
     """The `features` value of a record, read from its deck.md under `run`; nulls where there is no deck (its stage
-    says why)."""
+    says why). `template` counts where a deck under a template departs from it, by rule."""
     from decksmith.core import cli
 
     path = (record.get("deck") or {}).get("path")
     if not path:
         return {"scanner": SCANNER, "craft_v5": None, "craft": None, "counts": {}}
     try:
-        return features((run / path).read_bytes().decode("utf-8", "replace"))
+        text = (run / path).read_bytes().decode("utf-8", "replace")
     except OSError as error:
         raise cli.Missing(
             f"{record['id']}: {run / path}: {error.strerror}; is --run the folder that deck-parse wrote to?"
         ) from None
+    value = features(text)
+    if template := templates.of(run, record):
+        found = Counter(one["rule"] for one in templates.findings(template, text))
+        value["template"] = {**templates.tag(template), "findings": dict(found)}
+    return value

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
+from decksmith.decks import templates
 from decksmith.decks import words as deck_words
 from decksmith.decks.parser import Deck, Slide
 
@@ -382,10 +383,18 @@ def examine(run: str | Path, record: Record, *, overlay: bool = False) -> Record
         raise cli.BadData(
             f"{record['id']}: the deck of this record cannot be read: {error}"
         ) from None
-    value: Record = {"findings": findings(record, text)}
+    value: Record = {"findings": found(run, record, text)}
     if overlay:
         value["overlay"] = draw(run, record, value["findings"])
     return value
+
+
+def found(run: str | Path, record: Record, text: str) -> list[Record]:
+    """`findings`, and behind them where the deck departs from its template, by its text and by its pictures."""
+    out = findings(record, text)
+    if template := templates.of(run, record):
+        out += templates.findings(template, text) + templates.unseen_logo(template, run, record)
+    return out
 
 
 def lint(record: Record, value: Record) -> list[str]:

@@ -22,6 +22,7 @@ from aiohttp import web as http
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from decksmith.core import cli, pages, stream, validation, web
+from decksmith.decks.templates import Template
 from decksmith.demo import material, references
 from decksmith.demo.ask import Ask, version_id
 from decksmith.demo.session import ASK_ID, EVERYBODY, SLIDES, TEXT, Studio
@@ -627,10 +628,11 @@ def serve(
     public: tuple[str | None, str | None] = (None, None),
     jobs: int = 1,
     budget: float | None = None,
+    template: Template | None = None,
 ) -> None:
     """Serve the demo until SIGTERM or Ctrl-C, the page on `port` and the decks on the next one.
 
-    models, jobs and budget are Studio's. public: the origins that a reverse proxy gives
+    models, jobs, budget and template are Studio's. public: the origins that a reverse proxy gives
     the two. While it runs, `<folder>/address.json` has {"url", "decks", "pid"}. Raises cli.Missing
     for ports in use, and where there is no renderer."""
     folder = Path(folder)
@@ -642,7 +644,7 @@ def serve(
         listening = _listen(host, port + 1 if port else 0)
         start, _, page_port = url.rpartition(":")
         decks_port = listening.getsockname()[1]
-        studio = Studio(folder, models, jobs=jobs, budget=budget)
+        studio = Studio(folder, models, jobs=jobs, budget=budget, template=template)
         second = decks(studio, hosts, public_page or int(page_port), public_decks)
         async with web.serving(second, listening):
             warming = asyncio.create_task(studio.warm())

@@ -14,6 +14,7 @@ from typing import Any
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import Record
+from decksmith.decks import templates
 from decksmith.decks.parser import THEMES
 from decksmith.render import cache, cell, toolchain
 from decksmith.render.worker import Worker, failure
@@ -64,6 +65,12 @@ def source(run: str | Path, record: Record) -> tuple[str, dict[str, bytes]]:
     return text, pictures
 
 
+def dress(run: str | Path, record: Record) -> list[Record]:
+    """The style of the template that a deck is under, as a worker is given it; [] without a template."""
+    template = templates.of(run, record)
+    return [template.style()] if template else []
+
+
 def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[Any]:
     """Everything the rendering of a record depends on, for the journal."""
     text, pictures = source(run, record)
@@ -72,6 +79,7 @@ def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[Any]:
         _hashes(pictures),
         engine(protocol.render["scale"]),
         protocol.render,
+        *dress(run, record),
     ]
 
 
@@ -109,7 +117,9 @@ class Pool:
 
     async def render(self, run: str | Path, record: Record) -> Record:
         """Render one record and return its `render` value; pictures are written to `<run>/<id>/slides`."""
-        result, cached = await self._kept_result(record["id"], *source(run, record))
+        result, cached = await self._kept_result(
+            record["id"], *source(run, record), dress(run, record)
+        )
         by = {"cached": True} if cached else {"walls": (await self.ready)[0]} if self.ready else {}
         return await self._value(run, record, result) | ({"by": by} if by else {})
 
@@ -135,7 +145,7 @@ class Pool:
         return value
 
     async def _kept_result(
-        self, ident: str, text: str, pictures: dict[str, bytes]
+        self, ident: str, text: str, pictures: dict[str, bytes], dressed: list[Record]
     ) -> tuple[Record, bool]:
         """(the result for a deck, its pictures as bytes; whether an earlier run kept it)."""
         if len(text) > MAX_TEXT:
@@ -143,7 +153,9 @@ class Pool:
         settings = {
             name: self.settings[name] for name in ("scale", "min_slides", "deadline", "memory")
         }
-        key = stream.fingerprint(["render 1", text, _hashes(pictures), self.engine, settings])
+        key = stream.fingerprint(
+            ["render 1", text, _hashes(pictures), self.engine, settings, *dressed]
+        )
         if self.kept and (result := await asyncio.to_thread(cache.load, self.kept, key)):
             return result, True
         result = await self._result(
@@ -155,6 +167,7 @@ class Pool:
                 "images": {
                     name: base64.b64encode(data).decode() for name, data in pictures.items()
                 },
+                "template": next(iter(dressed), {}),
             }
         )
         result["pictures"] = [base64.b64decode(data) for data in result["pictures"]]

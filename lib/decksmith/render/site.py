@@ -71,6 +71,7 @@ class Builder(pool.Pool):
             pool.engine(self.settings["scale"]),
             self.settings,
             self.formats,
+            *pool.dress(run, record),
         ]
 
     async def build(
@@ -109,6 +110,7 @@ class Builder(pool.Pool):
             "least": self.settings["min_slides"],
             "formats": formats,
             "images": {name: base64.b64encode(data).decode() for name, data in pictures.items()},
+            "template": next(iter(pool.dress(run, record)), {}),
         }
         return await self._result(request), pictures
 

@@ -187,7 +187,7 @@ class Rerun:
         return asking(registry.model(self.model), self.protocol(), condition)(record, values)
 
     def deck_inputs(self, record: Record) -> list[Any]:
-        return ["clean-1", record["gen"].get("text"), record["gen"].get("reasoning")]
+        return cleaning.inputs(record)
 
     def images_inputs(self, record: Record) -> list[Any]:
         provider = self.protocol().images["provider"]

@@ -108,7 +108,8 @@ class Reviser:
 
     async def _made(self, ident: str, now: Record, text: str) -> Record:
         """The record with another deck: parsed, illustrated and rendered under the round's own id."""
-        fresh: Record = {"id": ident, "gen": {"text": text}}
+        under = {key: now["gen"][key] for key in ("condition",) if key in now["gen"]}
+        fresh: Record = {"id": ident, "gen": {"text": text, **under}}
         fresh["deck"] = clean.parse(self.run, fresh)
         fresh["images"] = pictures.illustrate(self.run, fresh, self.source)
         fresh["render"] = await self.pool.render(self.run, fresh)
