@@ -508,6 +508,7 @@ class Features(TypedDict, total=False):
     kept: Annotated[
         float | None,
         "of turns with `keeps`: share of the slides that should not change and did not",
+    ]
     template: Annotated[
         Record,
         "of a deck under a template: `name`, `sha256`, and `findings`, how many of each rule it breaks",
