@@ -121,3 +121,28 @@ def test_chat_generate_runs_an_agent_once_for_each_record(tmp_path):
         assert one["text"] == "# A" and two["error"]["class"] == "no-deck"
     for ident in ("a", "b"):
         assert (tmp_path / "agents" / ident / "run.log").read_text().count(f"--- {ident}, ") == 1
+
+
+LOOKS = """
+import asyncio, mcp, os, sys
+from mcp.client.stdio import stdio_client
+DECK = '# A\\n\\n---\\n\\n# B\\n\\n' + '- a point\\n' * 60
+async def talk():
+    place = mcp.StdioServerParameters(command=sys.argv[1], args=['--mcp'], env={**os.environ, 'DECKSMITH_RENDERS': 'off'})
+    async with stdio_client(place) as pipes, mcp.ClientSession(*pipes) as session:
+        await session.initialize()
+        return (await session.call_tool('xray', {'deck': DECK})).content[0].text
+open('deck.md', 'w').write(asyncio.run(talk()))
+"""
+
+
+@pytest.mark.browser
+def test_an_agent_in_its_cell_sees_its_deck_through_the_server(tmp_path):
+    pytest.importorskip("mcp", reason="the package mcp is not installed: make .venv/.mcp")
+    python = cli.ROOT / ".venv/bin/python3"
+    line = f"command:{python} -c {shlex.quote(LOOKS)} {cli.ROOT / 'bin/deck-serve'}"
+    show = ["bin", "lib", "assets", ".venv", "pyproject.toml", "assets/renderer/node_modules"]
+    model = registry.Model("looks", line, "looks", timeout=300, show=show)
+    gen = asyncio.run(agents.Agent(model, tmp_path).write({"id": "p1", "messages": MESSAGES}))
+    assert "2 of 2 slides drawn." in gen.get("text", ""), gen
+    assert "overflows by" in gen["text"]
