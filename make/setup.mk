@@ -68,7 +68,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 	fi
 	touch $@
 
-.venv/.local .venv/.hub .venv/.corpus .venv/.synth .venv/.bench .venv/.dev .venv/.docs: .venv/.%: .venv/.python
+.venv/.local .venv/.hub .venv/.corpus .venv/.synth .venv/.bench .venv/.dev .venv/.docs .venv/.mcp: .venv/.%: .venv/.python
 	$(call SAY,setting up: Python packages of group $*)
 	$(UV) --group $*
 	$(if $(filter bench dev,$*),$(NLTK_DATA) || [ $$? -eq 75 ])

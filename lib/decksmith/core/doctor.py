@@ -174,6 +174,11 @@ def models(report: Report, names: Iterable[str]) -> None:
                 f"mkdir {folder}, or name another",
             )
             continue
+        if entry["base_url"].startswith("command:"):  # asking it would be a whole deck
+            line = entry["base_url"].removeprefix("command:").split()
+            found = bool(line) and shutil.which(line[0]) is not None
+            report.line(found, name, " ".join(line), "install it, or give its path")
+            continue
         variable = entry.get("key_env")
         if variable and not report.line(
             os.environ.get(variable),

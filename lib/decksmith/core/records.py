@@ -186,6 +186,7 @@ class Asked(TypedDict):
         NotRequired[str], "sha256 of the GGUF file that answered, for a model of assets/gguf.toml"
     ]
     files: Annotated[NotRequired[str], "the folder of decks that were read in place of replies"]
+    command: Annotated[NotRequired[str], "the command line that left the deck"]
 
 
 class Sample(TypedDict):

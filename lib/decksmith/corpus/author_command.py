@@ -151,20 +151,43 @@ class Command:
         given = {name: workfolders.text(folder / name) for name in (*GIVEN, *drafts.FILES)}
         files = {name: text for name, text in given.items() if text is not None}
         task = TASK + (AGAIN if "reasons.txt" in files else "")
+        status.update(walls=self.walls[0])
+        env = self.environment(folder) | {
+            "SEED_DIR": str(folder),
+            "SEED_ID": folder.name,
+            "SEED_JSON": f"{folder}/seed.json",
+            "ATTEMPT": str(number),
+            "REASONS_FILE": f"{folder}/reasons.txt",
+        }
+        return await self.carry_out(folder, files, task, env, drafts.FILES, f"attempt {number}")
+
+    async def carry_out(
+        self,
+        folder: Path,
+        files: dict[str, str],
+        task: str,
+        env: dict[str, str],
+        take: Sequence[str],
+        said: str,
+    ) -> dict[str, Any]:
+        """Run the command in a cell over a folder of `files`; what it delivered of the names in `take`, as `attempt` says.
+
+        said: how its part of run.log begins. Raises as `attempt` does; `ready` was awaited.
+        """
+        assert self.walls is not None
         order = {
             "files": files,
             "argv": self._argv(folder, task),
             "timeout": self.timeout,
             "grace": GRACE,
-            "take": drafts.FILES,
+            "take": take,
             "most": drafts.LARGEST,
         }
-        status.update(walls=self.walls[0])
         log = Log(folder / "run.log")
-        log.line(f"--- attempt {number}, {workfolders.now()}: {self.name}")
+        log.line(f"--- {said}, {workfolders.now()}: {self.name}")
         foreign = self.walls[1] and os.geteuid() == 0
         before = elsewhere.snapshot(folder, foreign) if self.walls[0] == "plain" else None
-        ended = await self._run(folder, order, self._env(folder, number), self.walls, log)
+        ended = await self._run(folder, order, env, self.walls, log)
         escaped = []
         if before is not None:
             escaped = elsewhere.changes(folder, before, elsewhere.snapshot(folder, foreign))
@@ -190,29 +213,25 @@ class Command:
                 f"the author's command lacks something in its cell (exit status {out['rc']}, it said: "
                 f"{_last(log.tail)}); --show what it needs",
             )
-        return self._outcome(ended, escaped, log.tail)
+        return self._outcome(ended, escaped, log.tail, len(take))
 
     def _argv(self, folder: Path, task: str) -> list[str]:
         words = {"dir": str(folder), "id": folder.name, "prompt": task}
         fields = re.compile(r"\{(dir|id|prompt)\}")
         return [fields.sub(lambda match: words[match[1]], word) for word in self.argv]
 
-    def _env(self, folder: Path, number: int) -> dict[str, str]:
+    def environment(self, folder: Path) -> dict[str, str]:
+        """The environment of a command in a folder."""
         return {
             "PATH": self.path,
             "HOME": str(folder),
             "TMPDIR": f"{folder}/.tmp",
             "LANG": "C.UTF-8",
-            "SEED_DIR": str(folder),
-            "SEED_ID": folder.name,
-            "SEED_JSON": f"{folder}/seed.json",
-            "ATTEMPT": str(number),
-            "REASONS_FILE": f"{folder}/reasons.txt",
             "TIMEOUT": f"{self.timeout:g}",
             **self.passed,
         }
 
-    def _outcome(self, ended: Ended, escaped: list[str], tail: str) -> dict[str, Any]:
+    def _outcome(self, ended: Ended, escaped: list[str], tail: str, wanted: int) -> dict[str, Any]:
         """The delivery of an attempt (authors.Delivery): files without our secrets, and what is held against it."""
         out = ended.out
         files, leaks = {}, []
@@ -223,7 +242,7 @@ class Command:
                     f"{name}:1: a secret of our environment stands in the file; take it out"
                 )
         odd = [f"{name}: {why}; write it as a regular file" for name, why in out["odd"].items()]
-        kind, reason = self._conduct(out, escaped, tail, bool(leaks))
+        kind, reason = self._conduct(out, escaped, tail, bool(leaks), wanted)
         return {
             "rc": out["rc"],
             "files": files,
@@ -234,7 +253,7 @@ class Command:
         }
 
     def _conduct(
-        self, out: dict[str, Any], escaped: list[str], tail: str, leaked: bool
+        self, out: dict[str, Any], escaped: list[str], tail: str, leaked: bool, wanted: int
     ) -> tuple[str | None, str | None]:
         """(class, reason) of the worst that is held against an attempt besides its files, or (None, None)."""
         if escaped:
@@ -249,7 +268,7 @@ class Command:
             return "timeout", f"no end within {self.timeout:g} seconds; be done earlier"
         linked = any("link" in name or "link" in why for name, why in out["odd"].items())
         refused = out["rc"] and re.search(r"Read-only file system|Permission denied", tail)
-        if linked or (refused and len(out["files"]) < 3):
+        if linked or (refused and len(out["files"]) < wanted):
             return (
                 "escaped",
                 "it tried to write or read outside of its folder, which the cell does not grant; write in "

@@ -64,8 +64,9 @@ class Condition:
             said = [message["content"] for message in head] + [self.system]
             head = [{"role": "system", "content": "\n\n".join(said)}]
         turns: list[Record] = []
+        asked = (record.get("turn") or {}).get("of") or prompt_of(record)
         for shot in self.shots:
-            if shot.id != prompt_of(record):
+            if shot.id != asked:
                 turns.append({"role": "user", "content": shot.request})
                 turns.append({"role": "assistant", "content": shot.deck})
         return [*head, *turns, *own]

@@ -337,6 +337,11 @@ class Client:
                         f"{self.model.name} is a folder of decks ({url}) and answers nothing; "
                         "chat-generate reads it, `make baseline` reports it"
                     )
+                if url.startswith(registry.COMMAND):
+                    raise cli.BadConfig(
+                        f"{self.model.name} is a command ({url}), which leaves one deck for each request; "
+                        "chat-generate runs it, nothing else can ask it"
+                    )
                 find: Callable[[], list[str]] | None = url.split if " " in url else None
                 if url == "engine:":
                     self._embedded_answers()

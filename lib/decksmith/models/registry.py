@@ -19,6 +19,7 @@ REGISTRY = cli.ROOT / "assets" / "models.toml"
 FREE = {"prompt": 0.0, "completion": 0.0}
 PATIENT = 7200.0  # seconds for a reply of a model on a laptop
 FILES = "files:"  # of a base_url: what follows is a folder of finished decks (models/files.py)
+COMMAND = "command:"  # what follows is a command line that leaves a deck (corpus/agents.py)
 FIELDS = {
     "label",
     "color",
@@ -38,6 +39,9 @@ FIELDS = {
     "reward",
     "family",
     "taught_by",
+    "net",
+    "pass_env",
+    "show",
 }
 # What a protocol or a client decides for every model alike. An entry that set one of these would ask its model something else, unseen.
 OWNED = {
@@ -61,7 +65,7 @@ class Model:
 
     name: str
     # An address, several with blanks between them, "engine:" (the embedded model), "serve:" (whatever model-serve runs) or
-    # "files:FOLDER/" (decks that are there already).
+    # "files:FOLDER/" (decks that are there already) or "command:LINE" (an agent that leaves a deck).
     base_url: str
     slug: str
     label: str = ""
@@ -80,6 +84,10 @@ class Model:
     reward: str | None = None  # of assets/rewards, that it was trained on: comparisons say so
     family: str = ""  # whose relative a judge is; without it, by the name (family_of)
     taught_by: list[str] = field(default_factory=list)  # families that wrote what it was trained on
+    # Of a command: whether it has the network, the variables of our environment that it gets, the paths that it may read.
+    net: bool = False
+    pass_env: list[str] = field(default_factory=list)
+    show: list[str] = field(default_factory=list)
 
 
 def models() -> dict[str, Model]:
