@@ -442,7 +442,7 @@
   document.addEventListener("fullscreenchange", () => { if (!document.fullscreenElement) large.close(); }); // Escape ends both
   large.addEventListener("close", () => {
     if (document.fullscreenElement) document.exitFullscreen();
-    if (view === "show") { view = "one"; address(); }
+    if (view === "show" && !large.open) { view = "one"; address(); } // it may be open again before the event comes
   });
   $("large-before").addEventListener("click", () => turn(slide - 1));
   $("large-next").addEventListener("click", () => turn(slide + 1));

@@ -45,7 +45,7 @@ setup() {
   assert_output --partial "train.jsonl has 40 rows, less than one batch of 64"
   run sft-config --recipe mine --data chat --run run
   assert_failure 69
-  assert_output --partial "recipes: lora, nemotron-nano-dpo, nemotron-nano-grpo, nemotron-nano-lora, smol-dpo, smol-lora"
+  assert_output --partial "recipes: lora, nemotron-nano-dpo, nemotron-nano-grpo, nemotron-nano-lora, smol-dpo, smol-grpo, smol-lora"
   run sft-config --data chat --run run lr
   assert_failure 78
   assert_output "sft-config: 'lr' is no override; write key=value, as policy.optimizer.kwargs.lr=1e-4"

@@ -106,7 +106,15 @@ def test_a_file_goes_from_the_hub_to_a_reply_and_its_thought_stands_apart(tmp_pa
     row = json.dumps(
         {"id": "p1", "messages": [{"role": "user", "content": "Name a coral animal."}]}
     )
-    ask = [cli.ROOT / "bin/chat-generate", "--model", "gemma-4-e4b", "--max-tokens", "16"]
+    ask = [
+        cli.ROOT / "bin/chat-generate",
+        "--model",
+        "gemma-4-e4b",
+        "--max-tokens",
+        "16",
+        "--temperature",
+        "0",
+    ]
     asked = subprocess.run(ask, input=row, env=env, capture_output=True, text=True)
     gen = json.loads(asked.stdout)["gen"]
     assert gen["finish_reason"] == "length" and gen["text"] == "" and len(gen["reasoning"]) > 10
