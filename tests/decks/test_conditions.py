@@ -61,3 +61,17 @@ def test_a_wrong_condition_names_file_and_key(tmp_path, monkeypatch, text, why):
 def test_a_condition_that_is_not_there_is_answered_with_those_that_are():
     with pytest.raises(cli.BadConfig, match="there are: plain, best-of-4, cheatsheet"):
         conditions.load("none")
+
+
+def test_a_later_turn_is_asked_under_a_condition_with_its_conversation_and_without_its_own_prompt():
+    from decksmith.models import turns
+
+    condition = conditions.load("few-shot")
+    shown = condition.shots[0].id
+    first = {"id": shown, "messages": [{"role": "user", "content": "Huts"}], "asks": {}}
+    row = turns.expand({**first, "turns": [{"request": "Shorter"}]})[1]
+    row["messages"] = turns.woven(row, {shown: {"text": "# Huts"}})
+    said = [message["content"] for message in condition.messages(row)]
+    assert said[-3:] == ["Huts", "# Huts", "Shorter"]
+    assert condition.shots[0].deck not in said
+    assert all(shot.deck in said for shot in condition.shots[1:])
