@@ -292,7 +292,7 @@ def test_the_table_states_everything_and_claims_nothing_that_the_lost_decks_coul
     assert (
         said
         == f"""\
-Judge: offline-v1 (offline measures, no vision model looked at these pictures). Protocol {identity}.
+Judge: offline-v1 (offline measures, no vision model looked at these pictures; its card: docs/judge-card.md; never held beside people). Protocol {identity}.
 
 **What happened**
 

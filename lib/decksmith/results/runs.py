@@ -11,10 +11,10 @@ from decksmith.core.records import Record
 from decksmith.decks import conditions
 from decksmith.judging import identity
 from decksmith.models import registry
-from decksmith.results import foreign, layout, verify
+from decksmith.results import beside, foreign, layout, verify
 from decksmith.results.summary import TITLES, prompt_of, summarize
 
-OFFLINE = "offline measures, no vision model looked at these pictures"
+OFFLINE = "offline measures, no vision model looked at these pictures; its card: docs/judge-card.md"
 FILES = ("protocol.json", "scores.jsonl", "summary.json")  # that every run folder has
 COLORS = ("#2f6f9f", "#c8553d", "#4f8a5b", "#8a5a9e", "#c2912b", "#4b5563", "#b0567f", "#2a8c8c")
 
@@ -192,7 +192,8 @@ def caption(runs: list[Record]) -> str:
         return f"Scores as {' and '.join(sorted({run['path'].name for run in runs}))} gives them"
     if judge is None:
         return "No deck was judged"
-    said = f"Judge: {judge}" + (f" ({OFFLINE})" if offline(runs) else "")
+    about = [*([OFFLINE] if offline(runs) else []), beside.said(judge)]
+    said = f"Judge: {judge} ({'; '.join(about)})"
     records = [record for run in runs for record in run["records"]]
     if poor := {prompt_of(record) for record in records if record["score"].get("lacks")}:
         lacks = sorted({what for run in runs for what in run["summary"].get("lacks") or ()})

@@ -14,7 +14,7 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.results import claims, layout, runs, stats
+from decksmith.results import beside, claims, layout, runs, stats
 from decksmith.study import intervals, judge, outside, pair_judge, people, store, tally
 from decksmith.study.intervals import Figure, Vote
 
@@ -33,6 +33,7 @@ class Judge:
     name: str
     measure: str  # what it prefers a deck by: "choice" or "overall"
     decks: judge.Decks
+    of: str = ""  # of one that scored decks, the name in their records
     answers: list[Record] = field(default_factory=list)  # as pair_judge.votes has them
     usage: list[Record] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
@@ -129,6 +130,7 @@ def _scorer(study: store.Study, name: str, rows: Sequence[tuple[Path, Record]]) 
         found.asks[deck[1]] = row.get("asks") or {}
         found.traits[deck] = _traits(row)
         judged.append(row.get("judge") or {})
+        found.of = str(said.get("judge") or "")
     found.decks = tally.decks_of(study, scores, {})
     found.usage = [value.get("usage") or {} for value in judged]
     found.seconds = _seconds(judged)
@@ -174,6 +176,22 @@ def compare(study: store.Study, judges: Sequence[Judge]) -> dict[str, Any]:
     }
 
 
+def keep(found: Mapping[str, Any]) -> list[Path]:
+    """Keep for the captions of comparisons (results/beside.py) how far each judge that scored decks follows people."""
+    return [
+        beside.keep(
+            one["of"],
+            {
+                "study": found["study"],
+                "votes": found["votes"],
+                "agreement": one["agreement"],
+            },
+        )
+        for one in found["judges"]
+        if one["of"]
+    ]
+
+
 def _with_facts(study: store.Study, votes: Sequence[Vote], judges: Sequence[Judge]) -> list[Vote]:
     """The votes with what the judges' records say of prompt and decks: `by` and `traits`."""
     asks = {prompt: said for one in judges for prompt, said in one.asks.items() if said}
@@ -216,6 +234,7 @@ def _judge(one: Judge, votes: Sequence[Vote]) -> dict[str, Any]:
     equal = by_measure.get(one.measure, {}).get("equal")
     return {
         "judge": one.name,
+        "of": one.of,
         "asked": "which of two" if one.answers else "one deck at a time",
         "agreement": intervals.credited(credits),
         "equal": equal,
