@@ -8,6 +8,7 @@ from pathlib import Path
 from decksmith.core import cli, pages, stream
 from decksmith.core.records import Record
 from decksmith.results import (
+    beside,
     claims,
     foreign,
     looks,
@@ -200,7 +201,7 @@ def _honest(runs: list[Record]) -> str:
             f"Scores by {judge}: measures computed from the rendered slides, their pixels and their text. No vision model and no "
             "person looked at these pictures, so they compare with other offline scores only."
         )
-    return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong."
+    return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong; {beside.said(judge)}."
 
 
 _ALT = {
