@@ -164,8 +164,10 @@ judge-drift: run-tools
 	bin/deck-judge --run $$day --protocol $(PROTOCOL) $(BUDGET:%=--budget %) < $$run/rendered.jsonl > $$day/judged.jsonl.tmp
 	mv $$day/judged.jsonl.tmp $$day/judged.jsonl
 	if [ ! -s $$run/first.jsonl ]; then
-	  cp $$day/judged.jsonl $$run/first.jsonl
-	  echo "The first answers are kept in $$run/first.jsonl. Type the same on another day."
+	  ln -s $${day##*/}/judged.jsonl $$run/first.jsonl
+	fi
+	if [ $$run/first.jsonl -ef $$day/judged.jsonl ]; then
+	  echo "The first answers are of today and kept in $$day. Type the same on another day."
 	else
 	  PYTHONPATH=lib .venv/bin/python3 -m decksmith.results.drift $$run/first.jsonl $$day/judged.jsonl
 	fi
