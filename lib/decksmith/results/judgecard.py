@@ -298,7 +298,7 @@ def interval(values: Sequence[float], share: bool = False) -> Record:
     share: the values are shares of one. When all of them are 0 or all are 1, resampling knows no spread, and the exact
     interval stands in its place (Clopper and Pearson 1934).
     """
-    found = stats.mean(values)
+    found = stats.mean(values, (0.0, 1.0) if share else None)
     return _exact(found) if share else found
 
 
