@@ -72,12 +72,12 @@ ON = TRAINER=trl FROM=$(A)/sft
 rehearsal-rl: .venv/.python
 	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.rehearsal $(A)/phases.jsonl \
 	  'set-up|130|setup .venv/.train' \
-	  'base and fine-tune write|250|rehearsal-rl-before' \
+	  'base and fine-tune write|250|-j2 rehearsal-rl-before' \
 	  'the fine-tune answers the training prompts|800|$(A)/samples.jsonl' \
 	  'it is trained on its best answers|60|$(A)/rft/adapter/manifest.json' \
 	  'DPO on pairs of its answers|320|$(A)/dpo/adapter/manifest.json' \
 	  'GRPO|1000|$(A)/grpo/adapter/manifest.json' \
-	  'the three write|400|rehearsal-rl-runs' \
+	  'the three write|400|-j2 rehearsal-rl-runs' \
 	  'the comparison|20|rehearsal-rl-report'
 
 $(A)/sft/adapter/manifest.json: data/adapter/adapter.gguf | .venv/.train .venv/.local
