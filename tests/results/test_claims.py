@@ -758,6 +758,19 @@ def test_a_headline_says_which_measures_of_the_score_a_model_was_trained_on(runs
     )
 
 
+def test_of_several_models_the_measures_of_a_reward_are_said_once(runs):
+    three = runs(a=[3.0] * 12, b=[3.0] * 12, c=[3.0] * 12)
+    three[0]["trained"] = three[1]["trained"] = trained(["checklist", "slides"])
+    assert claims.taught(three) == [
+        "a and b were trained on the reward rendered, so on checklist and slides of this score"
+    ]
+    first, *_ = said(three)
+    assert first.endswith(
+        "; a was trained on the reward rendered; b was trained on the reward rendered"
+    )
+    assert claims.taught(three[:2]) == []
+
+
 def test_nothing_in_common_and_nothing_known_are_said_too(runs):
     both = runs(a=[3.0] * 12, b=[3.0] * 12)
     both[0]["trained"], both[1]["trained"] = trained([]), trained(None)

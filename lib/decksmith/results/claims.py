@@ -2,6 +2,7 @@
 benchmarks in regressions.py."""
 
 import itertools
+import json
 from typing import Any
 
 from decksmith.core import cli
@@ -42,6 +43,7 @@ def compare(runs: list[Record], sequential: bool = False) -> Record:
             {"run": str(run["path"]), "label": run["label"], **run["summary"]} for run in runs
         ],
         "caveats": caveats(runs),
+        "taught": taught(runs),
         "kin": kin(runs),
         "unsettled": bool(headlines) and all(pair["open"] for pair in headlines),
         "costs": cost,
@@ -56,6 +58,7 @@ def _say(found: list[Record], runs: list[Record], cost: Record | None) -> None:
     it says so (rewards.rules.note_training); under conditions also what a deck costs (`costs.table`)."""
     trained = {run["label"]: run["trained"] for run in runs if run.get("trained")}
     guided = {run["label"]: run["guided"] for run in runs if run.get("guided")}
+    several = sum(is_headline(pair) for pair in found) > 1  # the measures then stand in `taught`
     judge_only = {
         (pair["a"], pair["b"]): pair["difference"]
         for pair in found
@@ -69,23 +72,46 @@ def _say(found: list[Record], runs: list[Record], cost: Record | None) -> None:
             pair["sentence"] += _without_the_scan(pair["difference"], other)
         if is_headline(pair):
             for label in (pair["a"], pair["b"]):
-                pair["sentence"] += trained_on(label, trained[label]) if label in trained else ""
+                pair["sentence"] += (
+                    trained_on(label, trained[label], several) if label in trained else ""
+                )
                 pair["sentence"] += chosen_by(label, guided[label]) if label in guided else ""
             pair["sentence"] += at_what_cost(pair, cost)
 
 
-def trained_on(label: str, trained: Record) -> str:
-    """Which of a score's measures a model was trained to please, as the end of a clause."""
-    shared, others = trained["shared"], trained["others"]
+def trained_on(label: str, trained: Record, briefly: bool = False) -> str:
+    """Which of a score's measures a model was trained to please, as the end of a clause; briefly: the reward alone."""
     said = f"; {label} was trained on the reward {trained['reward']}"
+    return said if briefly else said + _measures(trained)
+
+
+def _measures(trained: Record) -> str:
+    shared, others = trained["shared"], trained["others"]
     if shared is None:
-        return said
+        return ""
     if not shared:
-        return f"{said}, which has no measure of this score"
+        return ", which has no measure of this score"
     if len(others) < len(shared) and others:
         count = len(shared) + len(others)
-        return f"{said}, so on {len(shared)} of the {count} measures of this score: all but {text.listed(others)}"
-    return f"{said}, so on {text.listed(shared)} of this score"
+        return f", so on {len(shared)} of the {count} measures of this score: all but {text.listed(others)}"
+    return f", so on {text.listed(shared)} of this score"
+
+
+def taught(runs: list[Record]) -> list[str]:
+    """Which of several models were trained on a reward, and so on which measures of the score; a sentence for each reward.
+    Of two models, the headline says it (`trained_on`)."""
+    by: dict[str, list[Record]] = {}
+    for run in runs if len(runs) > 2 else ():
+        if run.get("trained"):
+            by.setdefault(json.dumps(run["trained"], sort_keys=True), []).append(run)
+    found = []
+    for some in by.values():
+        labels, one = [run["label"] for run in some], some[0]["trained"]
+        were = "were" if len(labels) > 1 else "was"
+        found.append(
+            f"{text.listed(labels)} {were} trained on the reward {one['reward']}{_measures(one)}"
+        )
+    return found
 
 
 def chosen_by(label: str, guided: Record) -> str:

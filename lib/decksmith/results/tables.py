@@ -129,7 +129,7 @@ def headline(compared: Record) -> list[str]:
 
 def limited(compared: Record) -> list[str]:
     """What a reader of the headline must know beside it, one sentence each."""
-    said = [*compared["caveats"], *compared["kin"]]
+    said = [*compared["caveats"], *compared["taught"], *compared["kin"]]
     if unshipped := compared["unshipped"]:
         more = " .." if unshipped[3:] else ""
         said.append(f"the protocol is not the shipped one: {'; '.join(unshipped[:3])}{more}")
