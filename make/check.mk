@@ -13,7 +13,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-stats \
-  bench-help sizes docs conditions-check bench-looks bench-reward bench-vote bench-tally judge-card judge-drift gaming reward-attack gold-check screenshots numbers
+  bench-help sizes docs conditions-check bench-looks bench-reward bench-vote bench-tally judge-card judge-drift rl-page gaming reward-attack gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -212,6 +212,11 @@ bench-stats: .venv/.dev
 bench-looks: .venv/.dev
 	.venv/bin/python3 tests/bench_looks.py > docs/looks-bench.md.tmp
 	mv docs/looks-bench.md.tmp docs/looks-bench.md
+
+## rl-page: what the last `make rehearsal-rl` took and said: docs/rehearsal-rl.md
+rl-page: .venv/.python
+	PYTHONPATH=lib .venv/bin/python3 tests/rl_page.py > docs/rehearsal-rl.md.tmp
+	mv docs/rehearsal-rl.md.tmp docs/rehearsal-rl.md
 
 # `make baseline` first, or again after a change: its report is the first picture.
 ## screenshots: the pictures of docs/ and README's words: report, vote, demo

@@ -58,8 +58,8 @@ rehearsal-report:
 # The second act: the fine-tune of data/adapter (`make adapter` puts the rehearsal's there) answers
 # RL_PROMPTS of the training prompts RL_SAMPLES times each; the best answers, pairs of answers, and then
 # its own answers train it on. RL_STEPS steps of GRPO; ACT prompts are asked for the comparison, whose judge is not the
-# reward. Killed anywhere, it goes on. The seconds are estimates for two idle cores: nobody has run it on
-# such.
+# reward. Killed anywhere, it goes on. The seconds were measured on two cores with other work beside it
+# (docs/rehearsal-rl.md).
 RL_PROMPTS ?= 20
 RL_SAMPLES ?= 4
 RL_STEPS ?= 6
@@ -71,13 +71,13 @@ ON = TRAINER=trl FROM=$(A)/sft
 ## rehearsal-rl: from the fine-tune on: best of n, DPO, GRPO by a rendered reward, compared
 rehearsal-rl: .venv/.python
 	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.rehearsal $(A)/phases.jsonl \
-	  'set-up|130|setup .venv/.train' \
-	  'base and fine-tune write|250|-j2 rehearsal-rl-before' \
-	  'the fine-tune answers the training prompts|800|$(A)/samples.jsonl' \
-	  'it is trained on its best answers|60|$(A)/rft/adapter/manifest.json' \
-	  'DPO on pairs of its answers|320|$(A)/dpo/adapter/manifest.json' \
-	  'GRPO|1000|$(A)/grpo/adapter/manifest.json' \
-	  'the three write|400|-j2 rehearsal-rl-runs' \
+	  'set-up|61|setup .venv/.train' \
+	  'base and fine-tune write|200|-j2 rehearsal-rl-before' \
+	  'the fine-tune answers the training prompts|1080|$(A)/samples.jsonl' \
+	  'it is trained on its best answers|150|$(A)/rft/adapter/manifest.json' \
+	  'DPO on pairs of its answers|530|$(A)/dpo/adapter/manifest.json' \
+	  'GRPO|1350|$(A)/grpo/adapter/manifest.json' \
+	  'the three write|350|-j2 rehearsal-rl-runs' \
 	  'the comparison|20|rehearsal-rl-report'
 
 $(A)/sft/adapter/manifest.json: data/adapter/adapter.gguf | .venv/.train .venv/.local
