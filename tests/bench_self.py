@@ -31,6 +31,23 @@ async def main():
 asyncio.run(main())
 """
 
+RAW_AIOHTTP = """
+import asyncio, json, sys
+import aiohttp
+async def main():
+    slots, url = asyncio.Semaphore(512), sys.argv[1] + "/chat/completions"
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        async def ask(row):
+            async with slots:
+                body = {"model": "m", "messages": row["messages"]}
+                async with session.post(url, json=body) as response:
+                    reply = await response.json()
+                return json.dumps({**row, "text": reply["choices"][0]["message"]["content"]})
+        for line in await asyncio.gather(*[ask(json.loads(line)) for line in sys.stdin]):
+            print(line)
+asyncio.run(main())
+"""
+
 
 SCIPY = """
 import itertools, json, sys, numpy
@@ -127,6 +144,7 @@ def main():
             url = server.stdout.readline().strip()
             ours = [ROOT / "bin/chat-generate", "--base-url", url, "--slug", "m", "--jobs", FLIGHT]
             plain, plain_memory = cost([sys.executable, "-c", PLAIN_OPENAI, url], stdin=source)
+            raw, raw_memory = cost([sys.executable, "-c", RAW_AIOHTTP, url], stdin=source)
             piped, piped_memory = cost(ours, stdin=source)
             kept = []
             for i in range(3):
@@ -137,6 +155,7 @@ def main():
         finally:
             server.kill()
     replies = [
+        ("aiohttp alone", raw, raw_memory),
         ("openai package, its default transport", plain, plain_memory),
         ("chat-generate", piped, piped_memory),
         ("chat-generate with a journal", statistics.median(kept), None),

@@ -7,12 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-import aiohttp
+import aiohttp.test_utils
 import pytest
 from decksmith.core import cli
 from decksmith.core.stream import Fault
 from decksmith.models import client as chat_client
-from decksmith.models import registry, replies, trouble
+from decksmith.models import registry, replies, servers, trouble
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,6 +65,39 @@ def test_a_request_takes_parameters_in_order_of_strength_and_speaks_the_endpoint
         "max_completion_tokens": 10,
         "usage": {"include": True},
     }
+
+
+def test_a_request_goes_through_the_site_s_proxy_with_our_key_and_not_with_one_of_netrc(
+    monkeypatch, tmp_path
+):
+    (tmp_path / "netrc").write_text("machine model.invalid login a password b\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("OWN_KEY", "sk-0123456789")
+    seen = []
+
+    async def proxy(request):
+        seen.append((request.raw_path, {**request.headers}))
+        return aiohttp.web.json_response({"choices": [{"message": {"content": "by the proxy"}}]})
+
+    async def main():
+        server = aiohttp.test_utils.RawTestServer(proxy)
+        await server.start_server()
+        monkeypatch.setenv("http_proxy", f"user:word@{server.host}:{server.port}")
+        model = registry.Model("m", "http://model.invalid/v1", "m", key_env="OWN_KEY")
+        client = chat_client.Client(model)
+        try:
+            return await client.ask([{"role": "user", "content": "x"}])
+        finally:
+            await client.close()
+            await server.close()
+
+    assert asyncio.run(main()).text == "by the proxy"
+    [(asked, headers)] = seen
+    assert asked == "http://model.invalid/v1/chat/completions"
+    assert headers["Authorization"] == "Bearer sk-0123456789"
+    assert headers["Proxy-Authorization"].startswith("Basic ")
+    monkeypatch.setenv("no_proxy", "model.invalid")
+    assert servers.proxy_of("http://model.invalid/v1") is None
 
 
 def test_every_entry_of_the_registry_is_complete():

@@ -1,7 +1,7 @@
 """The one client for OpenAI-compatible chat endpoints: requests, retries, budget, cost.
 
-The wire is the `openai` package with its aiohttp transport; its default transport costs four times the CPU at high concurrency
-(a scan of every pooled connection on each request).
+One request and one answer are plain aiohttp; what streams is read by the `openai` package, whose import and
+layers cost more CPU time than short replies do.
 """
 
 import asyncio
@@ -370,16 +370,15 @@ class Client:
 
     async def _once(self, body: Record, seconds: float, ear: Ear | None = None) -> Any:
         """One request within `seconds`, whatever the endpoint does meanwhile: the parsed JSON, or Trouble."""
-        import httpx2
-        import openai
-
         pool = await self._connect()
         server = pool.choose()
         asked = context.limit_of(body)[1]
         try:
             async with asyncio.timeout(seconds):
                 data, headers = await server.during(
-                    self._listen(server, body, ear) if ear else self._fetch(server, body)
+                    self._listen(pool, server, body, ear)
+                    if ear
+                    else self._fetch(pool, server, body)
                 )
         except asyncio.CancelledError:
             current = asyncio.current_task()
@@ -388,22 +387,10 @@ class Client:
             raise Trouble(
                 "connection", f"{server.url}: {server.trouble}", elsewhere=pool.free()
             ) from None
-        except (TimeoutError, openai.APITimeoutError) as error:
-            # The aiohttp transport calls a refused connection a timeout of connecting.
-            if isinstance(error.__cause__, httpx2.ConnectTimeout):
-                raise await self._lost(pool, server, error) from None
+        except TimeoutError:
             raise Trouble("timeout", f"no whole reply in {seconds:.3g} s") from None
-        except openai.APIStatusError as error:
-            raise Trouble.status_error(
-                error.status_code, error.response.text, error.response.headers, asked
-            ) from None
-        except openai.APIConnectionError as error:
+        except OSError as error:
             raise await self._lost(pool, server, error) from None
-        except openai.APIError as error:  # a failure that came as an event of the stream
-            code = error.body.get("code") if isinstance(error.body, dict) else None
-            raise Trouble.status_error(
-                code if isinstance(code, int) else 502, error.message, {}, asked
-            ) from None
         except ValueError as error:
             raise Trouble("malformed", f"the endpoint's reply is not JSON ({error})") from None
         if (
@@ -417,14 +404,45 @@ class Client:
             )
         return data
 
-    async def _fetch(self, server: Server, body: Record) -> tuple[Any, Mapping[str, str]]:
-        import httpx2
-
-        response = await server.sdk.post("/chat/completions", body=body, cast_to=httpx2.Response)
-        return json.loads(response.content), response.headers
+    async def _fetch(
+        self, pool: Pool, server: Server, body: Record
+    ) -> tuple[Any, Mapping[str, str]]:
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        status, said, headers = await pool.post(server, text.encode())
+        if not 200 <= status < 300:
+            asked = context.limit_of(body)[1]
+            raise Trouble.status_error(status, said.decode(errors="replace"), headers, asked)
+        return json.loads(said), headers
 
     async def _listen(
-        self, server: Server, body: Record, ear: Ear
+        self, pool: Pool, server: Server, body: Record, ear: Ear
+    ) -> tuple[Any, Mapping[str, str]]:
+        """`_stream`, with the openai package's errors as ours: Trouble, TimeoutError, ConnectionError."""
+        import httpx2
+        import openai
+
+        try:
+            return await self._stream(pool, server, body, ear)
+        except openai.APIStatusError as error:
+            asked = context.limit_of(body)[1]
+            raise Trouble.status_error(
+                error.status_code, error.response.text, error.response.headers, asked
+            ) from None
+        except openai.APIConnectionError as error:
+            # The aiohttp transport calls a refused connection a timeout of connecting.
+            late = isinstance(error, openai.APITimeoutError)
+            if late and not isinstance(error.__cause__, httpx2.ConnectTimeout):
+                raise TimeoutError from None
+            raise ConnectionError(str(error.__cause__ or error)) from None
+        except openai.APIError as error:  # a failure that came as an event of the stream
+            code = error.body.get("code") if isinstance(error.body, dict) else None
+            asked = context.limit_of(body)[1]
+            raise Trouble.status_error(
+                code if isinstance(code, int) else 502, error.message, {}, asked
+            ) from None
+
+    async def _stream(
+        self, pool: Pool, server: Server, body: Record, ear: Ear
     ) -> tuple[Any, Mapping[str, str]]:
         """A streamed reply, put together as if it had come in one piece; what cannot stream answers in one, and is heard in one."""
         import httpx2
@@ -432,7 +450,7 @@ class Client:
 
         more = {"stream": True, "stream_options": {"include_usage": True}}
         more = {name: value for name, value in more.items() if name not in self.model.drop}
-        stream = await server.sdk.post(
+        stream = await pool.sdk(server).post(
             "/chat/completions",
             body=body | more,
             cast_to=object,
@@ -486,7 +504,7 @@ class Client:
             await pool.look(server)
         return Trouble(
             "connection",
-            f"{server.url}: {error.__cause__ or error}",
+            f"{server.url}: {error}",
             elsewhere=bool(server.trouble) and pool.free(),
         )
 

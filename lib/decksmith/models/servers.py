@@ -2,9 +2,12 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+import urllib.request
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
+from decksmith import __version__
 from decksmith.core import cli
 from decksmith.models.registry import Model
 from decksmith.models.trouble import Trouble
@@ -17,14 +20,17 @@ Answer = TypeVar("Answer")
 PULSE = float(os.environ.get("DECKSMITH_PULSE") or 2)  # of several servers: seconds between looks
 PULSE_LIMIT = 5 * PULSE  # seconds for an answer to a look
 MISSES = 3  # unanswered looks until a server is given up
+IDLE = 5  # seconds that an unused connection is kept; servers close theirs no earlier
 NEW = "not asked yet"
 
 
 class Server:
     """One address of a model: its requests in flight, and why it gets none just now."""
 
-    def __init__(self, url: str, sdk: "AsyncOpenAI", trouble: str | None = None) -> None:
-        self.url, self.sdk, self.trouble, self.misses = url, sdk, trouble, 0
+    def __init__(self, url: str, trouble: str | None = None, proxy: str | None = None) -> None:
+        self.url, self.trouble, self.misses = url, trouble, 0
+        self.proxy = proxy
+        self.sdk: AsyncOpenAI | None = None  # Pool.sdk makes it
         self.calls: set[asyncio.Task[Any]] = set()
 
     async def during(self, request: Coroutine[Any, Any, Answer]) -> Answer:
@@ -37,6 +43,17 @@ class Server:
             self.calls.discard(call)
 
 
+def proxy_of(url: str) -> str | None:
+    """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name for a URL, or None. aiohttp
+    would ask that in a thread for each request, and take a key from ~/.netrc as well."""
+    parts = urlsplit(url)
+    if urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    named = urllib.request.getproxies()
+    found = named.get(parts.scheme) or named.get("all")
+    return f"http://{found}" if found and "://" not in found else found
+
+
 class Pool:
     """The servers of one model, at the addresses that `find()` gives. With `start()` they are watched: one that stops answering loses
     its requests to the others and is back as soon as it answers, and addresses may come and go."""
@@ -44,29 +61,71 @@ class Pool:
     def __init__(self, model: Model, key: str, jobs: int, find: Callable[[], list[str]]) -> None:
         self.model, self.key, self.jobs, self.find = model, key, jobs, find
         self.session: aiohttp.ClientSession | None = None
+        self.wire: aiohttp.ClientSession | None = None
         self.watcher: asyncio.Task[None] | None = None
+        # A proxy of the site does not know its own compute nodes.
+        self.trust_env = model.base_url != "serve:"
         self.servers = [self._server(url) for url in find()]
 
     def _server(self, url: str, trouble: str | None = None) -> Server:
+        return Server(url, trouble, proxy_of(url) if self.trust_env else None)
+
+    async def post(self, server: Server, body: bytes) -> tuple[int, bytes, Mapping[str, str]]:
+        """Post a chat request: the status, body and headers of the answer. Prompts and key go to the
+        host that was named, and to no other. Raises ConnectionError."""
+        import aiohttp
+
+        if not self.wire:
+            self.wire = self._wire()
+        url = f"{server.url.rstrip('/')}/chat/completions"
+        try:
+            asking = self.wire.post(url, data=body, allow_redirects=False, proxy=server.proxy)
+            async with asking as reply:
+                return reply.status, await reply.read(), reply.headers
+        except aiohttp.ClientError as error:
+            raise ConnectionError(str(error) or repr(error)) from None
+
+    def _wire(self) -> "aiohttp.ClientSession":
+        """The connections that requests share; who waits for an answer has a timeout of its own."""
+        import aiohttp
+
+        secure: dict[str, Any] = {}
+        if any(server.url.startswith("https:") for server in self.servers):
+            import httpx2
+
+            # The certificates that the openai package trusts.
+            secure["ssl"] = httpx2.create_ssl_context(trust_env=self.trust_env)
+        return aiohttp.ClientSession(
+            headers={
+                "Authorization": f"Bearer {self.key}",
+                "Content-Type": "application/json",
+                "Accept": "application/json",
+                "User-Agent": f"decksmith/{__version__}",
+            },
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, **secure),
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
+
+    def sdk(self, server: Server) -> "AsyncOpenAI":
+        """The openai package's client of a server: for streams. Its import takes longer than a
+        hundred requests, so whoever does not stream goes without."""
         import httpx2
         from openai import AsyncOpenAI, DefaultAioHttpClient
 
-        limits = httpx2.Limits(max_connections=self.jobs, max_keepalive_connections=self.jobs)
-        timeout = httpx2.Timeout(self.model.timeout)
-        # A proxy of the site does not know its own compute nodes.
-        client = DefaultAioHttpClient(
-            limits=limits,
-            timeout=timeout,
-            trust_env=self.model.base_url != "serve:",
-            follow_redirects=False,
-        )  # prompts and key go to the host that was named, and to no other
-        return Server(
-            url,
-            AsyncOpenAI(
-                base_url=url, api_key=self.key, max_retries=0, timeout=timeout, http_client=client
-            ),
-            trouble,
-        )
+        if not server.sdk:
+            limits = httpx2.Limits(max_connections=self.jobs, max_keepalive_connections=self.jobs)
+            timeout = httpx2.Timeout(self.model.timeout)
+            client = DefaultAioHttpClient(
+                limits=limits, timeout=timeout, trust_env=self.trust_env, follow_redirects=False
+            )
+            server.sdk = AsyncOpenAI(
+                base_url=server.url,
+                api_key=self.key,
+                max_retries=0,
+                timeout=timeout,
+                http_client=client,
+            )
+        return server.sdk
 
     def choose(self) -> Server:
         """The least busy server that answers; raises Trouble, with what is wrong with each, when there is none."""
@@ -90,7 +149,7 @@ class Pool:
 
         self.session = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {self.key}"},
-            trust_env=self.model.base_url != "serve:",
+            trust_env=self.trust_env,
             connector=aiohttp.TCPConnector(force_close=True),
             timeout=aiohttp.ClientTimeout(total=PULSE_LIMIT),
         )
@@ -166,7 +225,9 @@ class Pool:
     async def close(self) -> None:
         if self.watcher:
             self.watcher.cancel()
-        if self.session:
-            await self.session.close()
+        for session in (self.session, self.wire):
+            if session:
+                await session.close()
         for server in self.servers:
-            await server.sdk.close()
+            if server.sdk:
+                await server.sdk.close()
