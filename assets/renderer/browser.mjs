@@ -109,7 +109,8 @@ async function start({ port, home, memory, sandbox }) {
     '--use-mock-keychain', '--disable-features=Translate,MediaRouter,OptimizationHints,WebBluetooth,PaintHolding,WebRtcHideLocalIpsWithMdns,ServiceWorker',
     // A page draws when we ask it to, and then all of it: one frame for a picture instead of a dozen on the way there.
     '--enable-begin-frame-control', '--run-all-compositor-stages-before-draw', '--disable-new-content-rendering-timeout', '--disable-threaded-animation', '--disable-threaded-scrolling', '--disable-checker-imaging',
-    `--js-flags=--max-old-space-size=${memory}`, '--disk-cache-size=1', ...(sandbox ? [] : ['--no-zygote', '--no-sandbox']), 'about:blank',
+    // A page lives for one picture: its scripts end before what the optimizing compilers make of them would pay.
+    `--js-flags=--max-old-space-size=${memory} --no-opt --no-maglev`, '--disk-cache-size=1', ...(sandbox ? [] : ['--no-zygote', '--no-sandbox']), 'about:blank',
   ]
   const child = spawn(own || path.join(folder, 'chromium'), args, {
     stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'],
