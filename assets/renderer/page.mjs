@@ -1,5 +1,5 @@
 /**
- * One deck in one fresh browser context: loads each slide as its own page, waits for an explicit state of readiness, measures, takes the picture.
+ * One deck in one fresh browser context: shows each slide, waits for an explicit state of readiness, measures, takes the picture.
  */
 import { errorSlide } from './compile.mjs'
 import { parts } from './editable.mjs'
