@@ -306,6 +306,10 @@ def pages(count):
         "Every deck is compiled before the clock starts; no walls. Milliseconds of CPU per deck; of three turns, in which all ways took "
         "turns, the one in the middle.\n"
     )
+    print(
+        "The first row of a table is what `deck-render` does; a page for every slide and optimizing compilers are what it did before. One tile a "
+        "picture is not taken, because pictures differ, nor graphics inside the browser process, which takes down a wall.\n"
+    )
     for scale, ways in results.items():
         print(f"## Device scale {scale}\n")
         print(f"| | all | {' | '.join(KINDS)} | pictures that differ |\n|---|" + "---:|" * 7)
