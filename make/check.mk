@@ -12,7 +12,7 @@ PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
-.PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-stats \
+.PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-render-pages bench-pipeline bench-stats \
   bench-help sizes docs conditions-check bench-looks bench-reward bench-vote bench-tally judge-card judge-drift rl-page gaming reward-attack gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
@@ -131,6 +131,16 @@ sizes: .venv/.node
 bench-render: setup .venv/.dev
 	.venv/bin/python3 tests/bench_render.py > docs/render-speed.md.tmp
 	mv docs/render-speed.md.tmp docs/render-speed.md
+
+## bench-render-pages: where a picture's cost goes, other ways tried: docs/render-pages.md
+bench-render-pages: setup .venv/.dev
+	.venv/bin/python3 tests/bench_render.py --pages > docs/render-pages.md.tmp
+	mv docs/render-pages.md.tmp docs/render-pages.md
+
+## bench-pipeline: where a baseline's time goes with an instant model: docs/pipeline-speed.md
+bench-pipeline: setup .venv/.dev
+	.venv/bin/python3 tests/bench_pipeline.py docs/pipeline-speed.png > docs/pipeline-speed.md.tmp
+	mv docs/pipeline-speed.md.tmp docs/pipeline-speed.md
 
 ## bench-reward: the reward server under 8 clients, DECKS=200: docs/reward-speed.md
 bench-reward: setup .venv/.dev

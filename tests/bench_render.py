@@ -1,6 +1,7 @@
 """What a rendered deck costs, stock Slidev and ours in one run over the same decks: prints a markdown page (docs/render-speed.md).
 
   tests/bench_render.py [--decks N] [--ours]
+  tests/bench_render.py --pages [--decks N]   where a page's cost goes, other ways tried (docs/render-pages.md)
 
 The decks are N of data/gold, spread over it, or where it has fewer than ten those of tests/fixtures/bench. CPU seconds
 are of the whole process tree: every command runs under a reaper that adopts and waits for all that it leaves behind.
@@ -280,6 +281,53 @@ def floor(run, records, scale):
     return {**json.loads(done.stdout.splitlines()[-1]), "peak": None}
 
 
+# --- one page -------------------------------------------------------------------------------------
+
+KINDS = ("renderer", "browser", "gpu-process", "utility", "node")
+
+
+def pages(count):
+    """Print where the CPU seconds of pictures go by process and thread, and what other ways cost (docs/render-pages.md)."""
+    results = {}
+    with tempfile.TemporaryDirectory(prefix="bench-render-") as folder:
+        records, origin = decks(count, Path(folder) / "source")
+        for scale in (2, 1):
+            command = [NODE, FIXTURES / "tries.mjs", scale, 3, Path(folder) / "source"]
+            command += [record["id"] for record in records]
+            done = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, check=True)
+            results[scale] = {
+                name: sorted(turns, key=lambda turn: sum(turn["processes"].values()))[1]
+                for name, turns in json.loads(done.stdout).items()
+            }
+    count, slides = len(records), results[2]["as it is"]["slides"]
+    print("# Where the cost of a picture goes\n")
+    print(
+        f"Written by `make bench-render-pages` on {os.cpu_count()} cores: {count} decks of {origin}, {slides} slides. "
+        "Every deck is compiled before the clock starts; no walls. Milliseconds of CPU per deck; of three turns, in which all ways took "
+        "turns, the one in the middle.\n"
+    )
+    print(
+        "The first row of a table is what `deck-render` does; a page for every slide and optimizing compilers are what it did before. One tile a "
+        "picture is not taken, because pictures differ, nor graphics inside the browser process, which takes down a wall.\n"
+    )
+    for scale, ways in results.items():
+        print(f"## Device scale {scale}\n")
+        print(f"| | all | {' | '.join(KINDS)} | pictures that differ |\n|---|" + "---:|" * 7)
+        for name, row in ways.items():
+            each = [row["processes"].get(kind, 0) for kind in KINDS]
+            figures = [
+                f"{1000 * part / count:.0f}" for part in (sum(row["processes"].values()), *each)
+            ]
+            print(f"| {name} | {' | '.join(figures)} | {row['differ']} |")
+        print(
+            "\nAs it is, the threads that take most:\n\n| process | thread | ms |\n|---|---|---:|"
+        )
+        threads = sorted(ways["as it is"]["threads"].items(), key=lambda pair: -pair[1])
+        for name, seconds in threads[:10]:
+            print(f"| {' | '.join(name.split(' ', 1))} | {1000 * seconds / count:.0f} |")
+        print()
+
+
 def main():
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -292,7 +340,12 @@ def main():
         default=10,
         help="how often the decks are repeated in the run for memory; 0: not at all",
     )
+    options.add_argument(
+        "--pages", action="store_true", help="where the cost of a page goes, and nothing else"
+    )
     args = options.parse_args()
+    if args.pages:
+        return pages(args.decks)
     rows = {}
     with tempfile.TemporaryDirectory(prefix="bench-render-") as folder:
         folder = Path(folder)
@@ -355,7 +408,7 @@ def main():
     first = next(iter(rows.values()))
     print("# What a rendered deck costs\n")
     print(f"Written by `make bench-render` on {os.cpu_count()} cores, Python {platform.python_version()}, Linux {platform.release().split('-')[0]}: {count} decks of {origin}, "
-          f"{first['slides']} slides, drawn pictures. Device scale {SCALE} unless said, one picture per page load, the same Chromium and fonts for all; stock has no web fonts to wait for. "
+          f"{first['slides']} slides, drawn pictures. Device scale {SCALE} unless said, one picture per slide, the same Chromium and fonts for all; stock has no web fonts to wait for. "
           "CPU seconds are of the whole process tree, all decks together over their number; memory is the peak of the tree with shared pages counted once. "
           "The row in bold and the floor ran three times, and the run with the middle CPU time counts.\n")  # fmt: skip
     print(

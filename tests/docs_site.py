@@ -27,7 +27,7 @@ NAV = {
     "Benchmarks": ["benchmarks", "eval-server"],
     "People": ["people", "votes", "votes-bench", "proxy"],
     "Reference": ["scripts", "records", "architecture", "security", "figures"],
-    "Speed": ["speed", "render-speed", "reward-speed", "sizes"],
+    "Speed": ["speed", "render-speed", "render-pages", "pipeline-speed", "reward-speed", "sizes"],
 }
 
 

@@ -78,10 +78,11 @@ export async function unpack() {
 /**
  * Starts the browser; every request of every page goes to the proxy at `port` on loopback, which is our own server and
  * answers for our origin alone: no other port, host or protocol can be reached (`<-loopback>` takes away the built-in exception).
+ * `more` are arguments of the browser to try (tests/fixtures/bench/tries.mjs).
  */
-export async function launch({ port, home, memory = 1024 }) {
+export async function launch({ port, home, memory = 1024, more = [] }) {
   // The cell says whether the kernel lets the browser build its own sandbox; a browser that cannot after all ends at once.
-  const browser = await start({ port, home, memory, sandbox: process.env.BROWSER_SANDBOX === '1' })
+  const browser = await start({ port, home, memory, more, sandbox: process.env.BROWSER_SANDBOX === '1' })
   try {
     await browser.send('Browser.getVersion')
     return browser
@@ -90,11 +91,11 @@ export async function launch({ port, home, memory = 1024 }) {
     if (process.env.BROWSER_SANDBOX !== '1')
       throw error
     process.stderr.write(`worker: the browser did not start in its own sandbox: ${error.message} ${browser.stderr.slice(-300)}\n`)
-    return start({ port, home, memory, sandbox: false })
+    return start({ port, home, memory, more, sandbox: false })
   }
 }
 
-async function start({ port, home, memory, sandbox }) {
+async function start({ port, home, memory, more, sandbox }) {
   const folder = await unpack()
   const own = process.env.DECKSMITH_CHROMIUM
   const args = [
@@ -109,7 +110,8 @@ async function start({ port, home, memory, sandbox }) {
     '--use-mock-keychain', '--disable-features=Translate,MediaRouter,OptimizationHints,WebBluetooth,PaintHolding,WebRtcHideLocalIpsWithMdns,ServiceWorker',
     // A page draws when we ask it to, and then all of it: one frame for a picture instead of a dozen on the way there.
     '--enable-begin-frame-control', '--run-all-compositor-stages-before-draw', '--disable-new-content-rendering-timeout', '--disable-threaded-animation', '--disable-threaded-scrolling', '--disable-checker-imaging',
-    `--js-flags=--max-old-space-size=${memory}`, '--disk-cache-size=1', ...(sandbox ? [] : ['--no-zygote', '--no-sandbox']), 'about:blank',
+    // A page lives for one picture: its scripts end before what the optimizing compilers make of them would pay.
+    `--js-flags=--max-old-space-size=${memory} --no-opt --no-maglev`, '--disk-cache-size=1', ...(sandbox ? [] : ['--no-zygote', '--no-sandbox']), ...more, 'about:blank',
   ]
   const child = spawn(own || path.join(folder, 'chromium'), args, {
     stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'],

@@ -155,7 +155,7 @@ const about = error => `the deck breaks its compiler: ${String(error?.message ??
  * Compiles a deck that should have at least `least` slides. What its text breaks in the compiler is the deck's fault, a `compile-error`
  * on the slide or, where no slide can be told, of the deck; raises only what a known good deck brings about too.
  * @returns {Promise<{fatal?: object, expected?: number, slides: object[], errors: object[], theme: string, files: Map<string, string>}>} `fatal` is the error that leaves nothing to
- * render; `template` is {theme, css}: the theme of a deck that names none, and a style behind the theme's; `slides` hold {no, line, layout, title, diagrams, formulas, failed}; `files` are the deck's modules by address.
+ * render; `template` is {theme, css}: the theme of a deck that names none, and a style behind the theme's; `slides` hold {no, line, layout, title, diagrams, formulas, failed, plain (whether it may follow another in one page)}; `files` are the deck's modules by address.
  */
 export async function compile(text, least = 3, template = {}) {
   try {
@@ -243,7 +243,7 @@ async function compileDeck(text, least, template = {}) {
     styles.push(result.css)
     files.set(`/@deck/slide/${slide.no}.js`, result.code)
     slides.push({ no: slide.no, line: slide.start + 1, row: slide.row + 1, layout: result.layout, title: title(slide, data), note: slide.note ?? '', data, source: slide, diagrams: result.diagrams,
-      formulas: result.formulas, failed: result.failed })
+      formulas: result.formulas, failed: result.failed, plain: result.plain })
   }
 
   // Han characters look different by language: kana or hangul tell which, and the deck's main script wins.
@@ -360,22 +360,45 @@ async function compileSlide({ slide, data, md, runtime, uno, lines, first, token
       return broken({ class: 'vue-compile', line: lineOf(row + (error.line ?? 1) - 1), message: `style: ${error.reason ?? error.message.split('\n')[0]}` })
     }
   }
+  const plain = !errors.length && !out.runs && !seen.diagrams.length && ![...out.components].some(tag => MOVING.test(tag.replace(/-/g, '')))
   const glyphs = [...new Set(seen.diagrams.flatMap(diagram => [...lz.decompressFromBase64(diagram.code)]))].sort().join('')
   const code = [`__deck.glyphs = ${json(glyphs)}`, `import { h, onMounted } from '/@rt/vue.js'`, `import { useSlideContext, frontmatterToProps } from '/@rt/context.js'`, `import InjectedLayout from '/@rt/layout/${layout}.js'`, ...imports, out.code,
     `export default { ${styles.length ? `__scopeId: '${scope}', ` : ''}components: { ${components.map((tag, i) => `${json(tag)}: C${i}`).join(', ')} },`,
     `  setup() { const context = useSlideContext(); context.$clicksContext.setup(); onMounted(() => __deck.mounted = true); return { ...context, InjectedLayout, _frontmatterToProps: frontmatterToProps } }, render }`]
-  return done(code.join('\n'), css.join('\n'))
+  return { ...done(code.join('\n'), css.join('\n')), plain }
 }
 
-/** Vue's template compiler on one source: {code, components, unknown} or {error}. */
+/** What does more than give a value, and what is drawn by chance or moved by scripts: a slide that has it has a page of its own. */
+const RUNS = /[(`=]|\+\+|--|\b(?:new|delete|await|yield)\b/
+const MOVES = /^(?:mark|motion|drag)/
+const MOVING = /^(?:vdrag|mermaid|shikimagicmove|autofittext|component)/i
+function runs(found) {
+  const look = part => found.runs ||= RUNS.test(part?.loc.source ?? '')
+  return (node) => {
+    if (node.type === 5)
+      look(node)
+    else if (node.type === 9) // v-if
+      node.branches.forEach(branch => look(branch.condition))
+    else if (node.type === 11) // v-for
+      look(node.source)
+    else if (node.type === 1 && node.tag !== 'InjectedLayout')
+      node.props.forEach((prop) => {
+        if (prop.type === 7 && !prop.loc.source.startsWith('style=')) // which Vue takes for an expression
+          MOVES.test(prop.name) ? found.runs = true : look(prop.exp)
+      })
+  }
+}
+
+/** Vue's template compiler on one source: {code, components, unknown, taken, runs (whether it may run code of the deck's)} or {error}. */
 function template(source, bindingMetadata, scope) {
   const components = new Set()
   const taken = []
+  const found = { runs: false }
   let result
   try {
     result = compileTemplate({
       source, filename: 'slide.vue', id: scope ?? 'data-v-slide', scoped: !!scope, transformAssetUrls: false, slotted: false,
-      compilerOptions: { mode: 'module', bindingMetadata, runtimeModuleName: '/@rt/vue.js', isCustomElement: tag => MATHML.has(tag), comments: false, nodeTransforms: [guard(taken)] },
+      compilerOptions: { mode: 'module', bindingMetadata, runtimeModuleName: '/@rt/vue.js', isCustomElement: tag => MATHML.has(tag), comments: false, nodeTransforms: [guard(taken), runs(found)] },
     })
   }
   catch (error) {
@@ -389,7 +412,7 @@ function template(source, bindingMetadata, scope) {
     components.add(tag)
   const bare = result.code.replace(/"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'/g, '""')
   const unknown = new Set([...bare.matchAll(/_ctx\.([\w$]+)/g)].map(m => m[1]).filter(name => !KNOWN.has(name)))
-  return { code: result.code, components, unknown, taken }
+  return { code: result.code, components, unknown, taken, runs: found.runs }
 }
 
 function errorModule(no, error) {
@@ -403,9 +426,9 @@ export const errorSlide = errorModule
 function slidesModule(slides) {
   const rows = slides.map(({ no, title, data, source }) => ({ no, frontmatter: data, slide: { title, level: source.level ?? 1, index: no - 1, start: source.start, images: [] } }))
   return `import { defineAsyncComponent, shallowRef, reactive, shallowReactive } from '/@rt/vue.js'
-const current = __deck.all ? 0 : Number(location.pathname.slice(1)) || 1
+const rows = ${json(rows)}
 const empty = { render: () => null }
-export const slides = shallowRef(${json(rows)}.map(({ no, frontmatter: data, slide }) => {
+const made = current => structuredClone(rows).map(({ no, frontmatter: data, slide }) => {
   const frontmatter = reactive(data)
   const load = async () => !current || no === current ? import('/@deck/slide/' + no + '.js') : { default: empty }
   const meta = shallowReactive({
@@ -414,7 +437,10 @@ export const slides = shallowRef(${json(rows)}.map(({ no, frontmatter: data, sli
     slide: { ...slide, frontmatter, note: '', noteHTML: '', content: '', raw: '', filepath: '', id: no - 1, no }, __clicksContext: null, __preloaded: false })
   const component = !current || no === current ? defineAsyncComponent({ loader: load, suspensible: false, onError: (error) => { __deck.fault('load', error) } }) : empty
   return { no, meta, load, component }
-}))`
+})
+const current = () => __deck.all ? 0 : Number(location.pathname.slice(1)) || 1
+export const slides = shallowRef(made(current()))
+__deck.select = () => { slides.value = made(current()) }`
 }
 
 function configsModule(base, wanted, first) {

@@ -1,5 +1,5 @@
 /**
- * One deck in one fresh browser context: loads each slide as its own page, waits for an explicit state of readiness, measures, takes the picture.
+ * One deck in one fresh browser context: shows each slide, waits for an explicit state of readiness, measures, takes the picture.
  */
 import { errorSlide } from './compile.mjs'
 import { parts } from './editable.mjs'
@@ -10,15 +10,15 @@ export const HEIGHT = 552
 
 /** Runs before anything of the page: the state the host waits for, no clock, no chance, no dialogs. */
 const PRELUDE = `(() => {
-  const deck = { mounted: false, pending: 0, faults: [], diagrams: [],
+  let seed
+  const deck = { begin() { Object.assign(deck, { mounted: false, pending: 0, faults: [], diagrams: [], glyphs: '' }); seed = 1 },
     fault(where, error) { if (deck.faults.length < 20) deck.faults.push({ where: String(where), message: String(error?.message ?? error).slice(0, 500) }); deck.mounted ||= where !== 'page' && where !== 'promise' },
-    glyphs: '',
     fonts: () => Promise.all([400, 700].flatMap(weight => ['Noto Sans Variable', 'Deck CJK', 'Noto Color Emoji'].map(family => document.fonts.load(weight + ' 16px "' + family + '"', deck.glyphs)))),
     diagram(code, error) { if (deck.diagrams.length < 20) deck.diagrams.push({ code, message: String(error?.message ?? error).slice(0, 500) }) } }
+  deck.begin()
   Object.defineProperty(window, '__deck', { value: deck })
   addEventListener('error', event => event.target === window && deck.fault('page', event.error ?? event.message), true)
   addEventListener('unhandledrejection', event => deck.fault('promise', event.reason))
-  let seed = 1
   Math.random = () => { seed = (seed * 16807) % 2147483647; return (seed - 1) / 2147483646 }
   const NOW = Date.UTC(2024, 0, 1, 12), Native = Date
   const Fixed = function (...args) { return new.target ? Reflect.construct(Native, args.length ? args : [NOW], new.target === Fixed ? Native : new.target) : new Native(NOW).toString() }
@@ -119,12 +119,12 @@ export async function open(browser, browserContextId, scale) {
     return result.value
   }
   /** Frames for the page, which draws none by itself, until `work` is done; they lay out and run what waits for a frame, and paint nothing. */
-  const frames = async (work) => {
+  const frames = async (work, most = 6000) => {
     let done = false
     const failed = work.then(() => done = true).then(() => new Promise(() => {}))
     for (let n = 0; !done; n++) {
-      if (n > 6000) // two minutes on an idle machine, by its own pace on a busy one
-        throw new Error('in the page: the slide was not ready after 6000 frames')
+      if (n > most) // 6000 are two minutes on an idle machine, by its own pace on a busy one
+        throw new Error(`in the page: the slide was not ready after ${most} frames`)
       await Promise.race([send('HeadlessExperimental.beginFrame', { noDisplayUpdates: true }), failed])
       await Promise.race([new Promise(resolve => setTimeout(resolve, Math.min(20, n))), work])
     }
@@ -139,6 +139,11 @@ export async function open(browser, browserContextId, scale) {
         throw new Error(`${url} did not load: ${errorText}`)
       await Promise.race([load, lost])
       return frames(run(undefined, settle))
+    },
+    /** As `visit`, in the page that is there; only after slides that run no code of the deck's own. */
+    async turn(address) {
+      await send('Emulation.setScriptExecutionDisabled', { value: false })
+      return frames(run(undefined, `async () => { await __deck.turn(${JSON.stringify(address)}); return (${settle})() }`), 300)
     },
     /**
      * From here on the deck's scripts do not run, and nothing moves, until the next visit. A world of our own, which those scripts cannot reach, holds
@@ -204,12 +209,23 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
   try {
     await browser.send('Browser.setDownloadBehavior', { behavior: 'deny', browserContextId })
     let page = await open(browser, browserContextId, scale)
+    // A slide without code leaves its page to the next one without; anything out of the ordinary is seen once more in a page of its own.
+    let left = false
+    const show = async (slide) => {
+      const address = `/${slide.no}?print=true&range=${slide.no}`
+      const turned = left && slide.plain && !print && !edit && await page.turn(address).catch((error) => {
+        if (error.crash)
+          throw error
+      })
+      left = slide.plain
+      return turned && !turned.stuck && !turned.faults.length ? { ...turned, turned: true } : page.visit(`${server.origin}${address}`)
+    }
     for (const slide of deck.slides) {
       onSlide(slide.no)
       const error = (cls, message, line = slide.row) => errors.push({ kind: 'model', class: cls, slide: slide.no, line, message })
       const found = cls => deck.errors.concat(errors).findLast(e => e.slide === slide.no && e.class === cls)
       const once = async () => {
-        const state = await page.visit(`${server.origin}/${slide.no}?print=true&range=${slide.no}`)
+        const state = await show(slide)
         await page.hold()
         const picture = await page.picture()
         const xray = await page.measure({ slide: slide.no, line: slide.line, layout: slide.layout, title: slide.title, formulas: slide.formulas, width: WIDTH, height: HEIGHT, replaced })
@@ -221,11 +237,16 @@ export async function shoot({ browser, server, deck, runtime, images, scale, pri
           error(cls, message)
         deck.files.set(`/@deck/slide/${slide.no}.js`, errorSlide(slide.no, { class: cls, line: found(cls).line, message: found(cls).message }))
         replaced = true
+        slide.plain = left = false
         return once()
       }
       let shot
       try {
         shot = await once()
+        if (shot.state.turned && (shot.xray.blank || shot.xray.missing.length)) {
+          left = false
+          shot = await once()
+        }
       }
       catch (failure) {
         // A page that goes elsewhere, closes or breaks its own builtins under our hands was told to by the deck; anything else is ours.

@@ -163,6 +163,31 @@ defineOptions({ inheritAttrs: false })
 :where(.decksmith-embed.slidev-layout-iframe) { width: 100%; height: 100%; }
 </style>`
 
+/**
+ * A page that has shown one slide shows another: Slidev starts again at another address, in the document as it was before Slidev came.
+ * What is loaded and parsed by then stays.
+ */
+const TURN = `const nodes = new Set([...document.head.childNodes, ...document.body.childNodes])
+const roots = [document.documentElement, document.body].map(el => [el, [...el.attributes].map(({ name, value }) => [name, value])])
+let shown = main()
+__deck.turn = async (address) => {
+  (await shown).unmount()
+  for (const node of [...document.head.childNodes, ...document.body.childNodes])
+    nodes.has(node) || node.remove()
+  for (const [el, attributes] of roots) {
+    for (const { name } of [...el.attributes])
+      el.removeAttribute(name)
+    for (const [name, value] of attributes)
+      el.setAttribute(name, value)
+  }
+  scrollTo(0, 0)
+  history.replaceState(null, '', address)
+  __deck.begin()
+  __deck.select()
+  shown = main()
+  await shown
+}`
+
 /** Leaves the deck's modules external and UnoCSS's sheets as markers. */
 function splitter(roots) {
   const external = { '/@slidev/slides': '/@deck/slides.js', '/@slidev/configs': '/@deck/configs.js', '/@slidev/title-renderer': '/@deck/titles.js' }
@@ -208,6 +233,12 @@ export default [async () => {
         return code.replace(/<iframe[\s\S]*?\/>/, BOX.replace('class="', 'class="slidev-layout-iframe '))
       if (id.endsWith('/builtin/Link.vue'))
         return code.replaceAll('v-html="title"', 'v-text="title"')
+      if (id.endsWith('/@slidev/client/main.ts')) {
+        const again = code.replace("app.mount('#app')", "app.mount('#app')\n  return app").replace(/main\(\)\s*$/, TURN)
+        if (!again.includes('return app') || !again.endsWith(TURN))
+          throw new Error('main.ts is not as expected')
+        return again
+      }
       if (id.endsWith('/composables/useDragElements.ts'))
         return code.replace(`if (dataSource !== 'frontmatter' && !markdownSource)`, 'if (false)')
       if (!id.endsWith('/builtin/Mermaid.vue'))

@@ -523,6 +523,43 @@ def test_the_same_deck_gives_the_same_bytes_in_other_order_and_on_other_workers(
     assert [again[theme]["xray"] for theme in THEMES] == [values[theme]["xray"] for theme in THEMES]
 
 
+def test_a_slide_looks_the_same_after_others_in_its_page_and_in_a_page_of_its_own(tmp_path):
+    """A slide that runs code has a page of its own, and so has the one behind it."""
+    slides = [piece.strip("\n") for piece in FEATURES.split("\n---\n")[2:]]
+    for theme in THEMES:
+        head = f"---\ntheme: {theme}\n---\n\n"
+        apart = [piece for slide in slides for piece in (slide, "# {{ String(1) }}")]
+        together, alone = rendered(
+            tmp_path,
+            [
+                put(tmp_path, name, head + "\n\n---\n\n".join(pieces), ["images/a.png"])
+                for name, pieces in ((f"{theme}-together", slides), (f"{theme}-alone", apart))
+            ],
+        )
+        assert (together["errors"], alone["errors"]) == ([], [])
+        assert hashes(tmp_path, together) == hashes(tmp_path, alone)[::2]
+        texts = [[slide["text"] for slide in value["xray"]] for value in (together, alone)]
+        assert texts[0] == texts[1][::2]
+
+
+def test_only_a_slide_that_runs_no_code_may_follow_another_in_one_page():
+    harmless = ["# A", "$a^2$", "{{ $nav.currentPage }}", "<v-clicks>\n\n- b\n\n</v-clicks>"]
+    harmless += ["```python {2|3}\na = f(1)\nb\nc\n```", "<div v-click>c</div>\n\n<mdi-fish />"]
+    running = ["{{ String(1) }}", "<p :title='a = 1'>d</p>", "<p v-for='i in [1].concat(2)'>e</p>"]
+    running += ["```mermaid\ngraph LR\n  A --> B\n```", "<p v-mark.red>f</p>", "<NoSuchThing />"]
+    script = """
+      const { compile } = await import(`${process.argv[1]}/compile.mjs`)
+      const { slides } = await compile(process.argv[2])
+      process.stdout.write(JSON.stringify(slides.map(slide => !!slide.plain)))
+      process.exit(0)
+    """
+    deck = "---\ntheme: default\n---\n\n" + "\n\n---\n\n".join(harmless + running)
+    command = [toolchain.node(), "--no-warnings", "--input-type=module", "-e", script, "--"]
+    done = subprocess.run([*command, toolchain.RENDERER, deck], stdout=subprocess.PIPE, check=True)
+    plain = json.loads(done.stdout)
+    assert plain == [True] * len(harmless) + [False] * len(running)
+
+
 def test_colours_of_code_do_not_depend_on_how_long_they_took():
     script = """
       const { compile } = await import(`${process.argv[1]}/compile.mjs`)
