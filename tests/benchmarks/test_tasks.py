@@ -152,13 +152,15 @@ def test_hidden_tests_are_unpacked_and_a_pickle_that_names_code_is_refused(monke
 def test_generated_rows_are_the_same_everywhere():
     found = {
         name: list(tasks._rows(tasks.load(name), {}))
-        for name in ("arithmetic", "briefs", "instructions", "needle")
+        for name in ("arithmetic", "briefs", "instructions", "multilingual", "needle", "replies")
     }
     assert {name: len(rows) for name, rows in found.items()} == {
         "arithmetic": 200,
         "briefs": 60,
         "instructions": 150,
-        "needle": 80,
+        "multilingual": 120,
+        "needle": 160,
+        "replies": 128,
     }
     assert {
         name: hashlib.sha256(b"".join(map(stream.dumps, rows))).hexdigest()[:12]
@@ -167,7 +169,9 @@ def test_generated_rows_are_the_same_everywhere():
         "arithmetic": "f0688f71816f",
         "briefs": "f26e28019a03",
         "instructions": "ddb08cebb051",
-        "needle": "797dc5a7b6c1",
+        "multilingual": "df296bcbcacd",
+        "needle": "18c143ef098b",
+        "replies": "bf883e191928",
     }
 
 

@@ -16,6 +16,7 @@ from decksmith.benchmarks import tasks
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.results import chains, pairs, regressions, stats
+from decksmith.results import text as as_text
 
 Questions = dict[str, list[Record]]  # the samples of each question, in their order
 
@@ -475,6 +476,26 @@ def compare(
     return found
 
 
+def comparison(model: str, base: str, entries: list[Record], first: str = "Benchmark") -> list[str]:
+    """Entries of `compare` that have their verdict as a markdown table, then a line for each."""
+    header = [first, "Metric", "Questions", model, base, "Difference", "p corrected"]
+    rows = [
+        [
+            entry["benchmark"],
+            entry["metric"],
+            str(entry["difference"]["n"]),
+            *(score(entry[side]) for side in ("ours", "base")),
+            as_text.interval(entry["difference"]),
+            as_text.p_value(entry.get("p_holm")),
+            text(entry["margin"]),
+            entry["verdict"],
+        ]
+        for entry in entries
+    ]
+    lines = as_text.markdown_table([*header, "Margin", "Verdict"], rows, 2)
+    return [*lines, "", *(f"- {entry['sentence']}" for entry in entries)]
+
+
 def note_chain(runs: list[Record], folder: Path) -> None:
     """Make these runs (results.runs.load) a chain in the order in which they were given: each gets the key `chain` that
     results.chains reads, with what the benchmarks of both models in `folder`/MODEL say of it and earlier ones."""
@@ -509,18 +530,18 @@ def _compared(
     }
     if not (ours and base and ours_said and base_said):
         return entry
-    means = [_means(ours), _means(base)]
-    shared = [ident for ident in means[0] if ident in means[1]]
+    sides = [means(ours), means(base)]
+    shared = [ident for ident in sides[0] if ident in sides[1]]
     entry["refused"] = _refused(ours_said, base_said, ours, base)
     entry["margin"] = tasks.load(name).get("margin", tasks.MARGIN) if margin is None else margin
     if shared:
-        gaps = [means[0][ident] - means[1][ident] for ident in shared]
-        entry["difference"] = _difference(*([side[ident] for ident in shared] for side in means))
-        entry["needed"] = _needed(gaps, entry["margin"])
+        gaps = [sides[0][ident] - sides[1][ident] for ident in shared]
+        entry["difference"] = difference(*([side[ident] for ident in shared] for side in sides))
+        entry["needed"] = needed(gaps, entry["margin"])
     return entry
 
 
-def _means(questions: Questions) -> dict[str, float]:
+def means(questions: Questions) -> dict[str, float]:
     """The mean over the graded samples of every question that has any."""
     graded = {
         ident: [record["grade"]["score"] for record in samples if fault_of(record) is None]
@@ -529,7 +550,7 @@ def _means(questions: Questions) -> dict[str, float]:
     return {ident: sum(scores) / len(scores) for ident, scores in graded.items() if scores}
 
 
-def _difference(ours: list[float], base: list[float]) -> Record:
+def difference(ours: list[float], base: list[float]) -> Record:
     """`stats.differences` of the scores of the same questions, rounded for a record."""
     import numpy
 
@@ -541,7 +562,7 @@ def _difference(ours: list[float], base: list[float]) -> Record:
     }
 
 
-def _needed(gaps: list[float], margin: float) -> int:
+def needed(gaps: list[float], margin: float) -> int:
     """The questions that a margin needs: as for finding a difference of its size, by the spread of these differences around 0
     and of one question won and one lost more, since few questions show less than there is."""
     spread = math.sqrt((sum(gap**2 for gap in gaps) + 2) / (len(gaps) + 2))
