@@ -14,7 +14,7 @@ from typing import Any
 from decksmith import __version__
 from decksmith.benchmarks import tasks
 from decksmith.core import cli, stream
-from decksmith.core.records import Record, prompt_of, sample_of
+from decksmith.core.records import Record, prompt_of, sample_of, wording_of
 from decksmith.results import chains, pairs, regressions, stats
 from decksmith.results import text as as_text
 
@@ -155,6 +155,7 @@ def summarize(questions: Questions, of: int | None = None) -> Record:
         },
         "cost": _cost(gens, judged),
         **_extra(spec, records),
+        **_spread(questions),
         "modes": _modes(spec, questions, interval=True),
         "subsets": {subset: _modes(spec, part) for subset, part in _subsets(questions).items()},
         "by": {"tool": "bench-summarize", "version": __version__},
@@ -323,6 +324,31 @@ def _extra(spec: Record, records: list[Record]) -> Record:
     return {}
 
 
+def _spread(questions: Questions) -> Record:
+    """Where questions were asked in several wordings: `{"wordings", "seeds"}`, the score of each wording over its seeds and of
+    each seed over its wordings, with their standard deviation."""
+    many = max(wording_of(record) for samples in questions.values() for record in samples) + 1
+    if many == 1:
+        return {}
+    seeds = len(next(iter(questions.values()))) // many
+    scores: dict[str, list[list[float]]] = {
+        "wordings": [[] for _ in range(many)],
+        "seeds": [[] for _ in range(seeds)],
+    }
+    for samples in questions.values():
+        for record in samples:
+            if fault_of(record) is None:
+                score = record["grade"]["score"]
+                scores["wordings"][wording_of(record)].append(score)
+                scores["seeds"][sample_of(record) % seeds].append(score)
+    found = {}
+    for name, parts in scores.items():
+        each = [sum(part) / len(part) for part in parts if part]
+        spread = round(_sd(each), 4) if len(each) > 1 else None
+        found[name] = {"scores": [round(score, 4) for score in each], "sd": spread}
+    return found
+
+
 def _followed(judged: list[Record], how: str) -> list[list[bool]]:
     """Whether each instruction of each reply was followed; of a blank reply, or one on which a checker stalled, none is."""
     return [
@@ -334,12 +360,12 @@ def _followed(judged: list[Record], how: str) -> list[list[bool]]:
 
 def _prompts(questions: Questions) -> str:
     """What the model was asked, as one hash over all questions: only equal ones are compared."""
-    return stream.fingerprint(
-        sorted(
-            (ident, stream.fingerprint(samples[0].get("messages")))
-            for ident, samples in questions.items()
-        )
-    )
+    asked = []
+    for ident, samples in questions.items():
+        worded = {wording_of(record): record.get("messages") for record in samples}
+        messages = list(worded.values()) if len(worded) > 1 else worded[wording_of(samples[0])]
+        asked.append((ident, stream.fingerprint(messages)))
+    return stream.fingerprint(sorted(asked))
 
 
 # As text
@@ -367,6 +393,9 @@ def table(summaries: Iterable[Record]) -> tuple[list[str], list[list[str]]]:
     for found in summaries:
         rows += _lines(found, found["benchmark"], found["modes"])
         rows += [["", also, "", text(found[also]), *[""] * 8] for also in ALSO if also in found]
+        for name in ("wordings", "seeds"):
+            if name in found and found[name]["scores"]:
+                rows.append(_spread_line(name, found[name]))
         for subset, modes in found["subsets"].items():
             rows += _lines(found, f"  {subset}", dict([next(iter(modes.items()))]))
     return [
@@ -391,6 +420,15 @@ def _lines(found: Record, name: str, modes: dict[str, Record]) -> list[list[str]
     most = max((_over(mode) for mode in modes), default=1)
     shown = [mode for mode in modes if mode == first or _over(mode) == most]
     return [_line(found, name, mode, modes[mode], mode == first) for mode in shown]
+
+
+def _spread_line(name: str, spread: Record) -> list[str]:
+    """The row of scores over wordings or seeds: their standard deviation where that of a mean stands, least and most where its
+    interval does."""
+    scores = spread["scores"]
+    reach = f"{text(min(scores))} to {text(max(scores))}"
+    mean = text(sum(scores) / len(scores))
+    return [f"  over {len(scores)} {name}", "sd", "", mean, text(spread["sd"]), reach, *[""] * 6]
 
 
 def _over(mode: str) -> int:

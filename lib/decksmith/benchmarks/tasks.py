@@ -25,7 +25,7 @@ from typing import Any
 from decksmith.benchmarks import generators, presentbench, sources
 from decksmith.benchmarks.graders import plus
 from decksmith.core import cli, stream
-from decksmith.core.records import Record, prompt_of
+from decksmith.core.records import Record, prompt_of, wording_of
 from decksmith.models import registry
 
 FIELDS = {
@@ -443,16 +443,50 @@ def letter(record: Record) -> str:
     return LETTERS[order(record).index(LETTERS.index(record["task"]["expected"]))]
 
 
-def template(name: str) -> str:
-    """The text of a template: a name in assets/prompts/bench or a path. Raises cli.BadConfig."""
+def template(name: str, folder: str = "") -> str:
+    """The text of a template: a name in assets/prompts/bench or a path, from `folder`. Raises cli.BadConfig."""
     path = TEMPLATES / f"{name}.txt"
-    path = path if path.is_file() else Path(name)
+    path = path if path.is_file() else Path(folder, name)
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
         raise cli.BadConfig(
             f"no template {name}; there are: {', '.join(sorted(p.stem for p in TEMPLATES.glob('*.txt')))}"
         ) from None
+
+
+WORDINGS = 5  # that a question can be asked in
+
+
+@functools.cache
+def _others() -> dict[str, list[str]]:
+    """Other wordings by the name of the template; those of `any` have {asked} where the template's text stands."""
+    found = tomllib.loads((TEMPLATES / "wordings.toml").read_text())
+    return {name: entry["others"] for name, entry in found.items()}
+
+
+def worded(spec: Record, wording: int) -> str:
+    """The template of a benchmark in one of its wordings; 0 is its own."""
+    name = spec.get("template") or spec["name"]
+    text = template(name, spec.get("folder", ""))
+    if not wording:
+        return text
+    if name in _others():
+        return _others()[name][wording - 1]
+    return _others()["any"][wording - 1].replace("{asked}", text)
+
+
+def variants(record: Record, wordings: int, seeds: int) -> list[Record]:
+    """A record as its samples: each seed of each wording. Sample k is of wording k // seeds, and is asked with a seed of its own."""
+    of = record["id"]
+    return [
+        {
+            **record,
+            "id": f"{of}~{k}",
+            "gen": {"sample": {"of": of, "k": k, "wording": k // seeds}},
+        }
+        for k in range(wordings * seeds)
+    ]
 
 
 def filled(text: str, fields: Record, where: str) -> str:
@@ -498,7 +532,7 @@ class Prompter:
             raise cli.BadData(
                 f"{record['id']}: no task in this record; bench-prepare writes it"
             ) from None
-        text = self.text or template(spec.get("template") or spec["name"])
+        text = self.text or worded(spec, wording_of(record))
         system = self.system or spec.get("system")
         said = [{"role": "system", "content": system}] if system else []
         for shot in self._chosen(record):
@@ -566,8 +600,9 @@ def _words(fields: Record) -> list[str]:
     return re.findall(r"\w+", " ".join(str(value) for value in fields.values()).casefold())
 
 
-def flags(each: str, model: str | None = None) -> str:
-    """The flags of chat-generate for "NAME:N" (N samples; without N those of the benchmark) and a model of the registry.
+def flags(each: str, model: str | None = None, variants: bool = False) -> str:
+    """The flags of chat-generate for "NAME:N" (N samples; without N those of the benchmark) and a model of the registry;
+    variants: of rows that are samples already (bench-prompt --wordings).
 
     One sample is asked at temperature 0, several at 0.7 and top-p 0.95 with seeds, as NeMo-Skills does; the model's own
     params win, of max_tokens the smaller does.
@@ -577,9 +612,9 @@ def flags(each: str, model: str | None = None) -> str:
     own = known[model].params if model in known else {}
     if samples and not samples.isdecimal():
         raise cli.BadConfig(f"{each!r} is no NAME:N")
-    n = int(samples or spec["samples"]) or 1
+    n = 1 if variants else int(samples or spec["samples"]) or 1
     wanted: Record = {"temperature": 0.0}
-    if n > 1:
+    if n > 1 or variants:
         wanted = {"samples": n, "seed": 0, "temperature": 0.7, "top_p": 0.95}
     wanted = {key: value for key, value in wanted.items() if key not in own}
     if "max_tokens" in spec:
@@ -587,8 +622,8 @@ def flags(each: str, model: str | None = None) -> str:
     return " ".join(f"--{key.replace('_', '-')} {value}" for key, value in wanted.items())
 
 
-if __name__ == "__main__":  # python3 -m decksmith.benchmarks.tasks NAME:N MODEL
+if __name__ == "__main__":  # python3 -m decksmith.benchmarks.tasks NAME:N MODEL [variants]
     try:
-        print(flags(*sys.argv[1:]))
+        print(flags(*sys.argv[1:3], variants=bool(sys.argv[3:])))
     except cli.Stop as stop:
         sys.exit(f"bench: {stop}")
