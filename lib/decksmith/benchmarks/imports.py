@@ -76,7 +76,7 @@ def _outputs(folder: Path) -> list[Path]:
 def _record(made: Record, row: Record, spec: Record, model: str) -> Record:
     """The record of a row without its grade."""
     started, took = row.get("generation_start_time"), row.get("generation_time")
-    by = {"tool": "NeMo-Skills"}
+    by: Record = {"tool": "NeMo-Skills"}
     if isinstance(started, int | float) and isinstance(took, int | float):
         by |= {"at": datetime.fromtimestamp(started, UTC).isoformat(), "took": took}
     gen = {
@@ -134,9 +134,9 @@ def _verdict(row: Record, spec: Record) -> bool | None:
     """What their evaluators wrote into a row: a judge's verdict, a math comparison, tests or instructions."""
     if "judgement" in row:
         return bool(grading.judgement(str(row["judgement"])))
-    names = ("symbolic_correct", "is_correct")
+    names = ["symbolic_correct", "is_correct"]
     if spec["name"].endswith("-plus"):
-        names = ("is_correct-plus", *names)
+        names.insert(0, "is_correct-plus")
     for name in names:
         if name in row:
             return bool(row[name])

@@ -67,7 +67,8 @@ def _entry(summary: Record, figure: Record) -> Record:
     main = {summary["metric"]: mode[summary["metric"]]}
     wanted = figure.get("measure", [summary["metric"]])
     scores = [main.get(name, summary.get(name)) for name in wanted]
-    ours = None if None in scores else sum(scores) / len(scores)
+    known = [score for score in scores if score is not None]
+    ours = sum(known) / len(known) if len(known) == len(wanted) else None
     low, high = mode["interval"] if wanted == [summary["metric"]] else (None, None)
     verdict = None
     if ours is not None and low is not None:

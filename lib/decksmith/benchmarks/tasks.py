@@ -624,6 +624,6 @@ def flags(each: str, model: str | None = None, variants: bool = False) -> str:
 
 if __name__ == "__main__":  # python3 -m decksmith.benchmarks.tasks NAME:N MODEL [variants]
     try:
-        print(flags(*sys.argv[1:3], variants=bool(sys.argv[3:])))
+        print(flags(sys.argv[1], sys.argv[2], bool(sys.argv[3:])))
     except cli.Stop as stop:
         sys.exit(f"bench: {stop}")
