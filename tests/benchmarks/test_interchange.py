@@ -1,6 +1,7 @@
 """Results of other harnesses as rows of ours, and ours as their files."""
 
 import json
+import zipfile
 
 import pytest
 from decksmith.benchmarks import exports, imports, metrics, tasks
@@ -96,19 +97,19 @@ def test_what_cannot_be_read_is_named_and_rows_without_a_verdict_can_be_graded_h
         list(imports.skills(folder, "aime25", "m"))
 
 
-def test_results_become_lm_evals_files_and_a_row_without_a_grade_is_counted(tmp_path):
-    rows = list(
-        imports.skills(
-            outputs(tmp_path / "aime25", [skills_row(n, n < 3) for n in range(4)]),
-            "aime25",
-            "org/m",
-        )
-    )
-    rows[3]["grade"] = {"error": {"kind": "judge", "class": "grader-timeout", "message": "m"}}
-    stream.write(
-        tmp_path / "m/aime25/rows.jsonl", b"".join(stream.dumps(row) + b"\n" for row in rows)
-    )
-    paths = list(exports.lm_eval(tmp_path / "out", tmp_path / "m"))
+@pytest.fixture
+def graded(tmp_path):
+    """A model's folder with one benchmark of four rows, of which the last has no grade."""
+    rows = [skills_row(n, n < 3) for n in range(4)]
+    found = list(imports.skills(outputs(tmp_path / "aime25", rows), "aime25", "org/m"))
+    found[3]["grade"] = {"error": {"kind": "judge", "class": "grader-timeout", "message": "m"}}
+    lines = b"".join(stream.dumps(row) + b"\n" for row in found)
+    stream.write(tmp_path / "m/aime25/rows.jsonl", lines)
+    return tmp_path / "m"
+
+
+def test_results_become_lm_evals_files_and_a_row_without_a_grade_is_counted(tmp_path, graded):
+    paths = list(exports.lm_eval(tmp_path / "out", graded))
     assert [path.name for path in paths] == [
         "results_2025-10-09T08-53-20.000000.json",
         "samples_aime25_2025-10-09T08-53-20.000000.jsonl",
@@ -122,6 +123,21 @@ def test_results_become_lm_evals_files_and_a_row_without_a_grade_is_counted(tmp_
     assert [line["doc_id"] for line in lines] == [0, 1, 2]
     assert lines[0]["resps"] == [["So \\boxed{1}"]] and lines[0]["symbolic_correct"] == 1.0
     before = [path.read_bytes() for path in paths]
-    assert [
-        path.read_bytes() for path in exports.lm_eval(tmp_path / "out", tmp_path / "m")
-    ] == before
+    assert [path.read_bytes() for path in exports.lm_eval(tmp_path / "out", graded)] == before
+
+
+def test_results_become_a_log_of_inspect_in_which_a_row_without_a_grade_has_an_error(
+    tmp_path, graded
+):
+    (path,) = exports.inspect(tmp_path / "out", graded)
+    assert path.name == "org__m_aime25.eval"
+    with zipfile.ZipFile(path) as log:
+        header = json.loads(log.read("header.json"))
+        last = json.loads(log.read("samples/aime25-00004_epoch_1.json"))
+        first = json.loads(log.read("samples/aime25-00001_epoch_1.json"))
+    assert header["results"]["scores"][0]["metrics"]["mean"]["value"] == 1.0
+    assert (header["results"]["total_samples"], header["results"]["completed_samples"]) == (4, 3)
+    assert first["scores"] == {"symbolic_correct": {"value": 1.0, "answer": "1"}}
+    assert last["scores"] == {} and last["error"]["message"].startswith(
+        "judge fault, grader-timeout"
+    )
