@@ -401,12 +401,15 @@ finetuned: run-tools
 # General benchmarks (assets/benchmarks): "aime25:8 gsm8k:1" asks each question of the first eight
 # times. What MODEL is held against: BASE.
 # JUDGE: an entry of assets/models.toml in place of the benchmarks' own judge. SHOTS=worked.jsonl:
-# with worked examples (bench-prompt --help).
+# with worked examples (bench-prompt --help). BENCH=guard: a group (assets/groups) with its own gate.
 # smol-outline and reference are left out: they have decks and nothing else.
 BENCH ?= arithmetic instructions humaneval
 BASE ?= base
 JUDGE ?=
 SHOTS ?=
+# How much a score is the wording's: WORDINGS=5 SEEDS=3 asks each question in five, three times each.
+WORDINGS ?=
+SEEDS ?=
 # The largest loss that `regressions` lets stay open; else each benchmark's own (0.02 where its
 # file names none).
 MARGIN ?=
@@ -418,19 +421,19 @@ bench: $(BENCHES) $(if $(filter slidevbench%,$(BENCH)),$(RUNS:%=%/summary.json))
 $(BENCHES): run-tools .venv/.bench $(if $(filter local,$(MODEL)),.venv/.local \
   assets/engine/node_modules/.done)
 	LIMIT='$(LIMIT)' SHARD='$(SHARD)' SHOTS='$(SHOTS)' JOBS='$(JOBS)' JUDGE='$(JUDGE)' \
-	  make/bench $(subst @,:,$(notdir $@)) $(word 2,$(subst /, ,$@))
+	  WORDINGS='$(WORDINGS)' SEEDS='$(SEEDS)' make/bench $(subst @,:,$(notdir $@)) $(word 2,$(subst /, ,$@))
 
 ## bench-merge: the parts of MODEL's benchmarks into one each
 bench-merge: .venv/.python
-	for run in $(foreach path,$(BENCHES),results/$(firstword $(subst @, ,$(path)))); do
-	  bin/run-merge --run $$run < $$run/questions.jsonl > $$run/rows.jsonl.$$$$.tmp
-	  mv $$run/rows.jsonl.$$$$.tmp $$run/rows.jsonl
-	  bin/bench-summarize --table --out $$run/.. < $$run/rows.jsonl
+	for path in $(subst @,:,$(BENCHES)); do
+	  IFS=/ read -r _ model each <<< "$$path"
+	  MERGE=1 SHARD= WORDINGS='$(WORDINGS)' make/bench "$$each" "$$model"
 	done
 
 ## regressions: what MODEL does worse than BASE; passes if more than MARGIN is ruled out
 regressions: .venv/.python
-	bin/bench-compare $(MARGIN:%=--margin %) $(patsubst %,results/bench/%,$(firstword $(MODEL)) $(BASE))
+	bin/bench-compare $(MARGIN:%=--margin %) $(patsubst assets/groups/%.toml,--group %,$(firstword \
+	  $(wildcard $(BENCH:%=assets/groups/%.toml)))) $(patsubst %,results/bench/%,$(firstword $(MODEL)) $(BASE))
 
 .PHONY: eval-serve curve
 ## eval-serve: evaluations for somebody else's training loop, until Ctrl-C

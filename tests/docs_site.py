@@ -24,7 +24,7 @@ NAV = {
     "Measure": ["protocol", "statistics", "statistics-bench", "looks-bench", "judge-card"],
     "Models and money": ["models", "costs", "engines"],
     "Corpus and training": ["corpus", "training", "cluster", "images"],
-    "Benchmarks": ["benchmarks", "eval-server"],
+    "Benchmarks": ["benchmarks", "benchmark-howto", "eval-server"],
     "People": ["people", "votes", "votes-bench", "proxy"],
     "Reference": ["scripts", "records", "architecture", "security", "figures"],
     "Speed": ["speed", "render-speed", "render-pages", "pipeline-speed", "reward-speed", "sizes"],

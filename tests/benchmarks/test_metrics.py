@@ -316,7 +316,7 @@ def test_about_as_many_questions_as_are_said_to_be_needed_rule_the_loss_out():
 
     random = numpy.random.default_rng(7)
     gaps = random.choice([-1.0, 0.0, 1.0], size=200, p=[0.1, 0.8, 0.1])
-    n = metrics._needed(gaps, 0.1)
+    n = metrics.needed(gaps, 0.1)
     assert 100 < n < 300
     drawn = random.choice([-1.0, 0.0, 1.0], size=(n, 300), p=[0.1, 0.8, 0.1])
     found = stats.differences(
@@ -383,4 +383,31 @@ def test_replies_that_were_cut_off_stand_beside_the_sentence():
     (entry,) = metrics.compare(ours, base)
     assert regressions.benchmark("tuned", "base", entry)[1].endswith(
         "are needed. Cut off at the token limit: 20 % and 0 % of the replies"
+    )
+
+
+def test_the_spread_over_wordings_and_seeds_stands_beside_the_mean():
+    scores = {0: [1, 1, 0], 1: [0, 0, 0], 2: [1, 1, 1]}  # of three seeds, by wording
+
+    def rows():
+        for question in "ab":
+            for wording, each in scores.items():
+                for seed, score in enumerate(each):
+                    made = row(question, 3 * wording + seed, float(score))
+                    made["gen"]["sample"]["wording"] = wording
+                    made["messages"] = [{"role": "user", "content": f"{question} {wording}"}]
+                    yield made
+
+    found = metrics.summarize(metrics.read(enumerate(rows(), 1))["arithmetic"])
+    assert found["wordings"] == {"scores": [0.6667, 0.0, 1.0], "sd": 0.5092}
+    assert found["seeds"] == {"scores": [0.6667, 0.6667, 0.3333], "sd": 0.1925}
+    assert found["num_questions"] == 2 and found["samples"] == 9
+    lines = metrics.table([found])[1]
+    assert ["  over 3 wordings", "sd", "", "0.556", "0.509", "0.000 to 1.000", *[""] * 6] in lines
+    other = [
+        {**one, "messages": [*one["messages"], {}]} if one["id"] == "a~8" else one for one in rows()
+    ]
+    assert (
+        metrics.summarize(metrics.read(enumerate(other, 1))["arithmetic"])["prompts"]
+        != found["prompts"]
     )

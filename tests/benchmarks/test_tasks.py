@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import pickle
+import re
 import zlib
 from collections import Counter
 
@@ -152,13 +153,15 @@ def test_hidden_tests_are_unpacked_and_a_pickle_that_names_code_is_refused(monke
 def test_generated_rows_are_the_same_everywhere():
     found = {
         name: list(tasks._rows(tasks.load(name), {}))
-        for name in ("arithmetic", "briefs", "instructions", "needle")
+        for name in ("arithmetic", "briefs", "instructions", "multilingual", "needle", "replies")
     }
     assert {name: len(rows) for name, rows in found.items()} == {
         "arithmetic": 200,
         "briefs": 60,
         "instructions": 150,
-        "needle": 80,
+        "multilingual": 120,
+        "needle": 160,
+        "replies": 128,
     }
     assert {
         name: hashlib.sha256(b"".join(map(stream.dumps, rows))).hexdigest()[:12]
@@ -167,7 +170,9 @@ def test_generated_rows_are_the_same_everywhere():
         "arithmetic": "f0688f71816f",
         "briefs": "f26e28019a03",
         "instructions": "ddb08cebb051",
-        "needle": "797dc5a7b6c1",
+        "multilingual": "df296bcbcacd",
+        "needle": "18c143ef098b",
+        "replies": "bf883e191928",
     }
 
 
@@ -347,3 +352,33 @@ def test_a_template_that_asks_for_what_is_not_there_is_refused():
 )
 def test_name_and_number_become_the_flags_of_the_client(each, model, found):
     assert tasks.flags(each, model) == found
+
+
+def test_a_question_in_five_wordings_is_asked_for_the_same_and_shows_the_same_choices():
+    found = tasks.variants(choice(1), tasks.WORDINGS, 3)
+    assert [row["id"] for row in found[:4:3]] == ["gpqa-diamond-00001~0", "gpqa-diamond-00001~3"]
+    assert [row["gen"]["sample"]["wording"] for row in found] == [k // 3 for k in range(15)]
+    asked = [tasks.Prompter().messages(row)[-1]["content"] for row in found]
+    assert (
+        len(set(asked)) == tasks.WORDINGS
+        and asked[0] == tasks.Prompter().messages(choice(1))[-1]["content"]
+    )
+    shown = [text[text.index("A. ") : text.index("D. ")] for text in asked]
+    assert len(set(shown)) == 1
+    assert len({tasks.letter(row) for row in found}) == 1
+
+
+def test_every_template_has_its_wordings_and_each_holds_the_question():
+    for name in tasks.names():
+        spec = tasks.load(name)
+        if "template" not in spec:
+            continue
+        texts = [tasks.worded(spec, wording) for wording in range(tasks.WORDINGS)]
+        holes = [sorted(set(re.findall(r"\{([a-z_]+)\}", text))) for text in texts]
+        assert len(set(texts)) == tasks.WORDINGS and all(each == holes[0] for each in holes), name
+
+
+def test_rows_that_are_samples_already_are_asked_with_a_seed_each():
+    assert tasks.flags("arithmetic", variants=True) == (
+        "--samples 1 --seed 0 --temperature 0.7 --top-p 0.95 --max-tokens 512"
+    )

@@ -29,3 +29,12 @@ Work it out step by step. On the last line put the final answer, and nothing but
   assert_failure 65
   assert_output --partial 'shots.jsonl:1: s: an example needs "fields"'
 }
+
+@test "--wordings asks a question in several, as samples of it" {
+  run bench-prompt --wordings 2 --seeds 2 <<< "$row"
+  assert_success
+  assert_equal "$(jq -c '[.id, .gen.sample.wording]' <<< "$output" | tr '\n' ' ')" \
+    '["arithmetic-00001~0",0] ["arithmetic-00001~1",0] ["arithmetic-00001~2",1] ["arithmetic-00001~3",1] '
+  run bench-prompt --wordings 2 --template t.txt <<< "$row"
+  assert_failure 2
+}

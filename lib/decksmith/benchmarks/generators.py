@@ -1,13 +1,18 @@
-"""Benchmarks that we generate: word problems, instructions that a program checks, briefs that a judge checks, needles in long text.
+"""Benchmarks that we generate: word problems, also in eight languages, instructions that a program checks, briefs that a judge
+checks, needles in long text.
 
 Everything is drawn from a seed, so rows are the same everywhere; each generator takes the benchmark's `source` and yields
 `{"fields", "expected", "subset"}`.
 """
 
+import functools
 import random
+import tomllib
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
+
+from decksmith.core import cli
 
 PEOPLE = (
     "Amara",
@@ -440,10 +445,55 @@ def needle(source: dict[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
+@functools.cache
+def _languages() -> dict[str, dict[str, Any]]:
+    """The sentences of each language, by its ISO 639-1 code."""
+    return tomllib.loads((cli.ROOT / "assets/prompts/bench/languages.toml").read_text())
+
+
+def multilingual(source: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Word problems of one or two steps in eight languages; the subset names the language."""
+    draw = random.Random(f"multilingual {source['seed']}")
+    for number in range(source["rows"]):
+        said = list(_languages().values())[number % len(_languages())]
+        kind = draw.choice(("gain", "boxes", "share"))
+        a, b, c = _many(draw, 3, 12), _many(draw, 3, 25), _many(draw, 2, 19)
+        answer = {"gain": a + b, "boxes": a * b + c, "share": b}[kind]
+        problem = said[kind].format(who=draw.choice(PEOPLE), a=a, b=b, c=c, t=a * b)
+        yield {
+            "fields": {"problem": problem, "ending": said["ending"]},
+            "expected": str(answer),
+            "subset": said["name"],
+        }
+
+
+def replies(source: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Short texts to be written in one of eight languages, no request twice: some are made in the language itself, the others
+    are in English and ask for it. The subset says which. At most 128 rows."""
+    asked = []
+    for code, said in _languages().items():
+        asked += [(code, "asked in it", task) for task in said["tasks"]]
+        for task in TASKS:
+            prompt = f"{task}, in three to five sentences. Reply in {said['name']}."
+            asked.append((code, "asked for in English", prompt))
+    random.Random(f"replies {source['seed']}").shuffle(asked)
+    for code, subset, prompt in asked[: source["rows"]]:
+        yield {
+            "fields": {"prompt": prompt},
+            "expected": {
+                "instructions": ["language:response_language"],
+                "arguments": [{"language": code}],
+            },
+            "subset": subset,
+        }
+
+
 # What a benchmark's source may name as `generated`.
 GENERATORS = {
     "arithmetic": arithmetic,
     "briefs": briefs,
     "instructions": instructions,
+    "multilingual": multilingual,
     "needle": needle,
+    "replies": replies,
 }

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.benchmarks import tasks
-from decksmith.benchmarks.graders import choice, code, math
+from decksmith.benchmarks.graders import choice, code, math, refusal
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.core.stream import Fault
@@ -537,6 +537,10 @@ def _contains(spec: Record, task: Record, text: str) -> Record:
     }
 
 
+def _refusal(spec: Record, task: Record, text: str) -> Record:
+    return refusal.grade(task, text)
+
+
 GRADERS = {
     "math": _math,
     "choice": _choice,
@@ -544,6 +548,7 @@ GRADERS = {
     "exact": _exact,
     "contains": _contains,
     "code": code.grade,
+    "refusal": _refusal,
 }
 
 

@@ -14,8 +14,9 @@ from typing import Any
 from decksmith import __version__
 from decksmith.benchmarks import tasks
 from decksmith.core import cli, stream
-from decksmith.core.records import Record, prompt_of, sample_of
+from decksmith.core.records import Record, prompt_of, sample_of, wording_of
 from decksmith.results import chains, pairs, regressions, stats
+from decksmith.results import text as as_text
 
 Questions = dict[str, list[Record]]  # the samples of each question, in their order
 
@@ -154,6 +155,7 @@ def summarize(questions: Questions, of: int | None = None) -> Record:
         },
         "cost": _cost(gens, judged),
         **_extra(spec, records),
+        **_spread(questions),
         "modes": _modes(spec, questions, interval=True),
         "subsets": {subset: _modes(spec, part) for subset, part in _subsets(questions).items()},
         "by": {"tool": "bench-summarize", "version": __version__},
@@ -322,6 +324,31 @@ def _extra(spec: Record, records: list[Record]) -> Record:
     return {}
 
 
+def _spread(questions: Questions) -> Record:
+    """Where questions were asked in several wordings: `{"wordings", "seeds"}`, the score of each wording over its seeds and of
+    each seed over its wordings, with their standard deviation."""
+    many = max(wording_of(record) for samples in questions.values() for record in samples) + 1
+    if many == 1:
+        return {}
+    seeds = len(next(iter(questions.values()))) // many
+    scores: dict[str, list[list[float]]] = {
+        "wordings": [[] for _ in range(many)],
+        "seeds": [[] for _ in range(seeds)],
+    }
+    for samples in questions.values():
+        for record in samples:
+            if fault_of(record) is None:
+                score = record["grade"]["score"]
+                scores["wordings"][wording_of(record)].append(score)
+                scores["seeds"][sample_of(record) % seeds].append(score)
+    found = {}
+    for name, parts in scores.items():
+        each = [sum(part) / len(part) for part in parts if part]
+        spread = round(_sd(each), 4) if len(each) > 1 else None
+        found[name] = {"scores": [round(score, 4) for score in each], "sd": spread}
+    return found
+
+
 def _followed(judged: list[Record], how: str) -> list[list[bool]]:
     """Whether each instruction of each reply was followed; of a blank reply, or one on which a checker stalled, none is."""
     return [
@@ -333,12 +360,12 @@ def _followed(judged: list[Record], how: str) -> list[list[bool]]:
 
 def _prompts(questions: Questions) -> str:
     """What the model was asked, as one hash over all questions: only equal ones are compared."""
-    return stream.fingerprint(
-        sorted(
-            (ident, stream.fingerprint(samples[0].get("messages")))
-            for ident, samples in questions.items()
-        )
-    )
+    asked = []
+    for ident, samples in questions.items():
+        worded = {wording_of(record): record.get("messages") for record in samples}
+        messages = list(worded.values()) if len(worded) > 1 else worded[wording_of(samples[0])]
+        asked.append((ident, stream.fingerprint(messages)))
+    return stream.fingerprint(sorted(asked))
 
 
 # As text
@@ -366,6 +393,9 @@ def table(summaries: Iterable[Record]) -> tuple[list[str], list[list[str]]]:
     for found in summaries:
         rows += _lines(found, found["benchmark"], found["modes"])
         rows += [["", also, "", text(found[also]), *[""] * 8] for also in ALSO if also in found]
+        for name in ("wordings", "seeds"):
+            if name in found and found[name]["scores"]:
+                rows.append(_spread_line(name, found[name]))
         for subset, modes in found["subsets"].items():
             rows += _lines(found, f"  {subset}", dict([next(iter(modes.items()))]))
     return [
@@ -390,6 +420,15 @@ def _lines(found: Record, name: str, modes: dict[str, Record]) -> list[list[str]
     most = max((_over(mode) for mode in modes), default=1)
     shown = [mode for mode in modes if mode == first or _over(mode) == most]
     return [_line(found, name, mode, modes[mode], mode == first) for mode in shown]
+
+
+def _spread_line(name: str, spread: Record) -> list[str]:
+    """The row of scores over wordings or seeds: their standard deviation where that of a mean stands, least and most where its
+    interval does."""
+    scores = spread["scores"]
+    reach = f"{text(min(scores))} to {text(max(scores))}"
+    mean = text(sum(scores) / len(scores))
+    return [f"  over {len(scores)} {name}", "sd", "", mean, text(spread["sd"]), reach, *[""] * 6]
 
 
 def _over(mode: str) -> int:
@@ -475,6 +514,26 @@ def compare(
     return found
 
 
+def comparison(model: str, base: str, entries: list[Record], first: str = "Benchmark") -> list[str]:
+    """Entries of `compare` that have their verdict as a markdown table, then a line for each."""
+    header = [first, "Metric", "Questions", model, base, "Difference", "p corrected"]
+    rows = [
+        [
+            entry["benchmark"],
+            entry["metric"],
+            str(entry["difference"]["n"]),
+            *(score(entry[side]) for side in ("ours", "base")),
+            as_text.interval(entry["difference"]),
+            as_text.p_value(entry.get("p_holm")),
+            text(entry["margin"]),
+            entry["verdict"],
+        ]
+        for entry in entries
+    ]
+    lines = as_text.markdown_table([*header, "Margin", "Verdict"], rows, 2)
+    return [*lines, "", *(f"- {entry['sentence']}" for entry in entries)]
+
+
 def note_chain(runs: list[Record], folder: Path) -> None:
     """Make these runs (results.runs.load) a chain in the order in which they were given: each gets the key `chain` that
     results.chains reads, with what the benchmarks of both models in `folder`/MODEL say of it and earlier ones."""
@@ -509,18 +568,18 @@ def _compared(
     }
     if not (ours and base and ours_said and base_said):
         return entry
-    means = [_means(ours), _means(base)]
-    shared = [ident for ident in means[0] if ident in means[1]]
+    sides = [means(ours), means(base)]
+    shared = [ident for ident in sides[0] if ident in sides[1]]
     entry["refused"] = _refused(ours_said, base_said, ours, base)
     entry["margin"] = tasks.load(name).get("margin", tasks.MARGIN) if margin is None else margin
     if shared:
-        gaps = [means[0][ident] - means[1][ident] for ident in shared]
-        entry["difference"] = _difference(*([side[ident] for ident in shared] for side in means))
-        entry["needed"] = _needed(gaps, entry["margin"])
+        gaps = [sides[0][ident] - sides[1][ident] for ident in shared]
+        entry["difference"] = difference(*([side[ident] for ident in shared] for side in sides))
+        entry["needed"] = needed(gaps, entry["margin"])
     return entry
 
 
-def _means(questions: Questions) -> dict[str, float]:
+def means(questions: Questions) -> dict[str, float]:
     """The mean over the graded samples of every question that has any."""
     graded = {
         ident: [record["grade"]["score"] for record in samples if fault_of(record) is None]
@@ -529,7 +588,7 @@ def _means(questions: Questions) -> dict[str, float]:
     return {ident: sum(scores) / len(scores) for ident, scores in graded.items() if scores}
 
 
-def _difference(ours: list[float], base: list[float]) -> Record:
+def difference(ours: list[float], base: list[float]) -> Record:
     """`stats.differences` of the scores of the same questions, rounded for a record."""
     import numpy
 
@@ -541,7 +600,7 @@ def _difference(ours: list[float], base: list[float]) -> Record:
     }
 
 
-def _needed(gaps: list[float], margin: float) -> int:
+def needed(gaps: list[float], margin: float) -> int:
     """The questions that a margin needs: as for finding a difference of its size, by the spread of these differences around 0
     and of one question won and one lost more, since few questions show less than there is."""
     spread = math.sqrt((sum(gap**2 for gap in gaps) + 2) / (len(gaps) + 2))

@@ -5,7 +5,6 @@ A benchmark is a file of assets/benchmarks: its source, a jq program that makes 
 
 import base64
 import functools
-import gzip
 import hashlib
 import io
 import json
@@ -23,10 +22,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from decksmith.benchmarks import generators, presentbench
+from decksmith.benchmarks import generators, presentbench, sources
 from decksmith.benchmarks.graders import plus
 from decksmith.core import cli, stream
-from decksmith.core.records import Record, prompt_of
+from decksmith.core.records import Record, prompt_of, wording_of
 from decksmith.models import registry
 
 FIELDS = {
@@ -60,6 +59,9 @@ SOURCES = {
     "generated": {"generated", "rows", "seed"},
     "own": {"own"},
     "folder": {"folder", "budget"},
+    "file": {"file", "sha256"},
+    "url": {"url", "sha256"},
+    "program": {"program"},
 }
 GRADERS = (
     "math",
@@ -71,6 +73,7 @@ GRADERS = (
     "equal",
     "pairwise",
     "rubric",
+    "refusal",
     "deck",
 )
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -81,12 +84,12 @@ COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 @functools.cache
 def load(name: str) -> Record:
     """The description of a benchmark, by name. Raises cli.BadConfig naming file and key."""
-    path = cli.ROOT / "assets" / "benchmarks" / f"{name}.toml"
+    path = _path(name)
     try:
         spec = tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise cli.BadConfig(f"no benchmark {path}; there are: {', '.join(names())}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
     kind = _kind(spec)
     if wrong := (set(spec) - FIELDS) | (_needed(spec, kind) - set(spec)):
@@ -115,7 +118,8 @@ def load(name: str) -> Record:
     margin = spec.get("margin", MARGIN)
     if not isinstance(margin, int | float) or not 0 < margin < 1:
         raise cli.BadConfig(f"{path}: margin is {margin!r}; it is a share between 0 and 1")
-    return {"name": name, "kind": kind, "samples": 1, "metric": "accuracy", **spec}
+    known = {"name": name, "kind": kind, "path": str(path), "folder": str(path.parent)}
+    return {**known, "samples": 1, "metric": "accuracy", **spec}
 
 
 def _kind(spec: Record) -> str | None:
@@ -143,7 +147,33 @@ def _source_fits(source: Record, kind: str) -> bool:
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in (cli.ROOT / "assets" / "benchmarks").glob("*.toml"))
+    """Every benchmark that has a description, ours and those of this checkout alone."""
+    return sorted({path.stem for folder in _folders() for path in folder.glob("*.toml")})
+
+
+def usable() -> list[str]:
+    """Those of `names` whose descriptions can be used; of each other one, stderr says why not."""
+    found = []
+    for name in names():
+        try:
+            load(name)
+        except cli.BadConfig as error:
+            cli.say(f"left out: {error}")
+        else:
+            found.append(name)
+    return found
+
+
+def _folders() -> list[Path]:
+    """Where descriptions lie; of two with the same name the first counts."""
+    own = os.environ.get("DECKSMITH_BENCHMARKS") or cli.ROOT / "data" / "benchmarks"
+    return [cli.ROOT / "assets" / "benchmarks", Path(own)]
+
+
+def _path(name: str) -> Path:
+    """The description of that name; where there is none, where ours would lie."""
+    paths = [folder / f"{name}.toml" for folder in _folders()]
+    return next((path for path in paths if path.is_file()), paths[0])
 
 
 # Rows
@@ -161,8 +191,9 @@ def prepare(name: str, folder: Path) -> Iterator[Record]:
         # Prompts of the deck pipeline: nothing to grade here, nothing to keep.
         yield from _rows(spec, {})
         return
-    made = stream.fingerprint({key: value for key, value in spec.items() if key != "margin"})
-    rows, known = home / "rows.jsonl", _card(home)
+    beside = ("margin", "path", "folder")
+    made = stream.fingerprint({key: value for key, value in spec.items() if key not in beside})
+    rows, known = home / "rows.jsonl", None if spec["kind"] in sources.LOCAL else _card(home)
     if known and known["description"] == made and rows.is_file() and _sha(rows) == known["sha256"]:
         yield from (record for _, record in stream.records(rows))
         return
@@ -220,6 +251,8 @@ def _rows(spec: Record, card: Record) -> Iterator[Record]:
         rows = generators.GENERATORS[spec["source"]["generated"]](spec["source"])
     elif spec["kind"] == "package":
         card["revision"], rows = _package(spec)
+    elif spec["kind"] in sources.READERS:
+        card["revision"], rows = sources.READERS[spec["kind"]](spec)
     else:
         card["revision"], rows = _hub(spec)
     keep = stream.program(spec["where"]) if "where" in spec else None
@@ -232,12 +265,18 @@ def _rows(spec: Record, card: Record) -> Iterator[Record]:
             made = program(row)
         except (ValueError, TypeError) as error:
             raise cli.BadData(
-                f"{spec['name']}: row {number}: assets/benchmarks/{spec['name']}.toml does not fit it: {error}"
+                f"{spec['name']}: row {number}: {_shown(spec)} does not fit it: {error}"
             ) from None
         if "prompt" in spec:
             yield {**made, "source": _source(spec, card)}
         else:
             yield _task(spec, card, number, made)
+
+
+def _shown(spec: Record) -> str:
+    """The path of a description as people know it."""
+    path = Path(spec["path"])
+    return str(path.relative_to(cli.ROOT) if path.is_relative_to(cli.ROOT) else path)
 
 
 def _source(spec: Record, card: Record) -> Record:
@@ -251,6 +290,10 @@ def _source(spec: Record, card: Record) -> Record:
 
 def _task(spec: Record, card: Record, number: int, made: Record) -> Record:
     """The record of a row, from what the description made of it. Raises cli.BadData for a value that is not there."""
+    if not isinstance(made, dict) or not isinstance(made.get("fields"), dict):
+        raise cli.BadData(
+            f'{spec["name"]}: row {number}: {_shown(spec)} makes no "fields" (an object) of it'
+        )
     for key, value in {**made["fields"], **made}.items():
         if value is None:
             raise cli.BadData(f"{spec['name']}: row {number} has no {key}")
@@ -280,10 +323,7 @@ def _package(spec: Record) -> tuple[str, list[Record]]:
             "`make .venv/.bench` installs it"
         )
     data = Path(str(found.locate_file(source["file"]))).read_bytes()
-    text = (gzip.decompress(data) if source["file"].endswith(".gz") else data).decode()
-    return f"{source['package']} {found.version}", [
-        json.loads(line) for line in text.splitlines() if line.strip()
-    ]
+    return f"{source['package']} {found.version}", sources.parsed(source["file"], data)
 
 
 def _hub(spec: Record) -> tuple[str, Any]:
@@ -403,16 +443,50 @@ def letter(record: Record) -> str:
     return LETTERS[order(record).index(LETTERS.index(record["task"]["expected"]))]
 
 
-def template(name: str) -> str:
-    """The text of a template: a name in assets/prompts/bench or a path. Raises cli.BadConfig."""
+def template(name: str, folder: str = "") -> str:
+    """The text of a template: a name in assets/prompts/bench or a path, from `folder`. Raises cli.BadConfig."""
     path = TEMPLATES / f"{name}.txt"
-    path = path if path.is_file() else Path(name)
+    path = path if path.is_file() else Path(folder, name)
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
         raise cli.BadConfig(
             f"no template {name}; there are: {', '.join(sorted(p.stem for p in TEMPLATES.glob('*.txt')))}"
         ) from None
+
+
+WORDINGS = 5  # that a question can be asked in
+
+
+@functools.cache
+def _others() -> dict[str, list[str]]:
+    """Other wordings by the name of the template; those of `any` have {asked} where the template's text stands."""
+    found = tomllib.loads((TEMPLATES / "wordings.toml").read_text())
+    return {name: entry["others"] for name, entry in found.items()}
+
+
+def worded(spec: Record, wording: int) -> str:
+    """The template of a benchmark in one of its wordings; 0 is its own."""
+    name = spec.get("template") or spec["name"]
+    text = template(name, spec.get("folder", ""))
+    if not wording:
+        return text
+    if name in _others():
+        return _others()[name][wording - 1]
+    return _others()["any"][wording - 1].replace("{asked}", text)
+
+
+def variants(record: Record, wordings: int, seeds: int) -> list[Record]:
+    """A record as its samples: each seed of each wording. Sample k is of wording k // seeds, and is asked with a seed of its own."""
+    of = record["id"]
+    return [
+        {
+            **record,
+            "id": f"{of}~{k}",
+            "gen": {"sample": {"of": of, "k": k, "wording": k // seeds}},
+        }
+        for k in range(wordings * seeds)
+    ]
 
 
 def filled(text: str, fields: Record, where: str) -> str:
@@ -458,7 +532,7 @@ class Prompter:
             raise cli.BadData(
                 f"{record['id']}: no task in this record; bench-prepare writes it"
             ) from None
-        text = self.text or template(spec.get("template") or spec["name"])
+        text = self.text or worded(spec, wording_of(record))
         system = self.system or spec.get("system")
         said = [{"role": "system", "content": system}] if system else []
         for shot in self._chosen(record):
@@ -526,8 +600,9 @@ def _words(fields: Record) -> list[str]:
     return re.findall(r"\w+", " ".join(str(value) for value in fields.values()).casefold())
 
 
-def flags(each: str, model: str | None = None) -> str:
-    """The flags of chat-generate for "NAME:N" (N samples; without N those of the benchmark) and a model of the registry.
+def flags(each: str, model: str | None = None, variants: bool = False) -> str:
+    """The flags of chat-generate for "NAME:N" (N samples; without N those of the benchmark) and a model of the registry;
+    variants: of rows that are samples already (bench-prompt --wordings).
 
     One sample is asked at temperature 0, several at 0.7 and top-p 0.95 with seeds, as NeMo-Skills does; the model's own
     params win, of max_tokens the smaller does.
@@ -537,9 +612,9 @@ def flags(each: str, model: str | None = None) -> str:
     own = known[model].params if model in known else {}
     if samples and not samples.isdecimal():
         raise cli.BadConfig(f"{each!r} is no NAME:N")
-    n = int(samples or spec["samples"]) or 1
+    n = 1 if variants else int(samples or spec["samples"]) or 1
     wanted: Record = {"temperature": 0.0}
-    if n > 1:
+    if n > 1 or variants:
         wanted = {"samples": n, "seed": 0, "temperature": 0.7, "top_p": 0.95}
     wanted = {key: value for key, value in wanted.items() if key not in own}
     if "max_tokens" in spec:
@@ -547,8 +622,8 @@ def flags(each: str, model: str | None = None) -> str:
     return " ".join(f"--{key.replace('_', '-')} {value}" for key, value in wanted.items())
 
 
-if __name__ == "__main__":  # python3 -m decksmith.benchmarks.tasks NAME:N MODEL
+if __name__ == "__main__":  # python3 -m decksmith.benchmarks.tasks NAME:N MODEL [variants]
     try:
-        print(flags(*sys.argv[1:]))
+        print(flags(sys.argv[1], sys.argv[2], bool(sys.argv[3:])))
     except cli.Stop as stop:
         sys.exit(f"bench: {stop}")

@@ -25,6 +25,12 @@ def sample_of(record: Record) -> int:
     return k
 
 
+def wording_of(record: Record) -> int:
+    """In which wording of its benchmark a record asks, from 0; 0 is the benchmark's own."""
+    wording: int = _sample(record).get("wording") or 0
+    return wording
+
+
 def expanded(record: Record, samples: int) -> list[Record]:
     """A record as so many, which are asked apart: id~0, id~1 and on; itself where it is one."""
     if samples == 1:
@@ -194,6 +200,7 @@ class Sample(TypedDict):
         str, "the id of the prompt: with `--samples N` a row becomes `p001~0`, `p001~1`, .."
     ]
     k: Annotated[int, "from 0; asked with the seed plus k"]
+    wording: Annotated[NotRequired[int], "of the question, from 0 (bench-prompt --wordings)"]
 
 
 class Shortened(TypedDict):

@@ -32,7 +32,7 @@ ALIASES: dict[str, tuple[str, str]] = {
 
 def names() -> list[str]:
     """The benchmarks that may be asked for."""
-    return [name for name in tasks.names() if "prompt" not in tasks.load(name)]
+    return [name for name in tasks.usable() if "prompt" not in tasks.load(name)]
 
 
 def ours(name: str) -> str:

@@ -56,7 +56,7 @@ def export(out: Path, runs: list[Record]) -> Iterator[Path]:
             )
         places[path] = run
     for path, run in places.items():
-        stream.write(path, _zipped(_members(run)))
+        stream.write(path, zipped(_members(run)))
         yield path
 
 
@@ -70,16 +70,20 @@ def _name(run: Record) -> str:
 
 def _members(run: Record) -> dict[str, Any]:
     samples = [_sample(run, record) for record in run["records"]]
-    header = _header(run, samples)
+    return members(_header(run, samples), samples)
+
+
+def members(header: Record, samples: list[Record]) -> dict[str, Any]:
+    """The files of a log."""
     return {
         "_journal/start.json": {key: header[key] for key in ("version", "eval", "plan")},
         **{f"samples/{one['id']}_epoch_{one['epoch']}.json": one for one in samples},
-        "summaries.json": [_summary(one) for one in samples],
+        "summaries.json": [summary_of(one) for one in samples],
         "header.json": header,
     }
 
 
-def _zipped(members: dict[str, Any]) -> bytes:
+def zipped(members: dict[str, Any]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
         for name, value in members.items():
@@ -93,11 +97,11 @@ def _zipped(members: dict[str, Any]) -> bytes:
 
 
 def _header(run: Record, samples: list[Record]) -> Record:
-    started, ended = _span(run["records"])
+    started, ended = span(run["records"])
     model = run["summary"]["model"]["slug"] or run["name"]
     spec = _spec(run, samples, started, model)
     usage = run["summary"]["tokens"]
-    total = _usage({f"{name}_tokens": usage.get(name) for name in usage}, run["summary"]["cost"])
+    total = usage_of({f"{name}_tokens": usage.get(name) for name in usage}, run["summary"]["cost"])
     return {
         "version": VERSION,
         "status": "success",
@@ -165,16 +169,16 @@ def _result(run: Record, name: str) -> Record:
 
 def _sample(run: Record, record: Record) -> Record:
     gen, fault = record.get("gen") or {}, fault_of(record)
-    asked = [_message(message) for message in record.get("messages") or []]
-    reply = None if gen.get("error") or not gen else _reply(gen)
-    started, ended = _span([record])
+    asked = [message_of(message) for message in record.get("messages") or []]
+    reply = None if gen.get("error") or not gen else reply_of(gen)
+    started, ended = span([record])
     sample: Record = {
         "id": prompt_of(record),
         "epoch": sample_of(record) + 1,
         "input": asked,
         "target": [item["ask"] for item in record.get("checklist") or []] or "",
         "messages": [*asked, *([reply] if reply else []), *_slides(run, record)],
-        "output": _output(gen, reply) if reply else {},
+        "output": output_of(gen, reply) if reply else {},
         "scores": _scores(record),
         "metadata": _metadata(record, fault),
         "model_usage": {},
@@ -190,11 +194,11 @@ def _sample(run: Record, record: Record) -> Record:
     return sample
 
 
-def _message(message: Record) -> Record:
+def message_of(message: Record) -> Record:
     return {"role": message["role"], "content": message.get("content") or ""}
 
 
-def _reply(gen: Record) -> Record:
+def reply_of(gen: Record) -> Record:
     """The assistant's message; what it thought stands before what it wrote."""
     said: Any = gen.get("text") or ""
     if thought := gen.get("reasoning"):
@@ -207,19 +211,19 @@ def _slug(gen: Record) -> str:
     return str(model.get("slug") or model.get("name") or "unknown")
 
 
-def _output(gen: Record, reply: Record) -> Record:
+def output_of(gen: Record, reply: Record) -> Record:
     stop = STOPS.get(str(gen.get("finish_reason")), "unknown")
     usage = gen.get("usage") or {}
     return {
         "model": _slug(gen),
         "choices": [{"message": reply, "stop_reason": stop}],
         "completion": gen.get("text") or "",
-        "usage": _usage(usage, usage.get("cost")),
+        "usage": usage_of(usage, usage.get("cost")),
         "time": (gen.get("by") or {}).get("took"),
     }
 
 
-def _usage(tokens: Record, cost: float | None) -> Record:
+def usage_of(tokens: Record, cost: float | None) -> Record:
     read, written = tokens.get("prompt_tokens") or 0, tokens.get("completion_tokens") or 0
     return {
         "input_tokens": read,
@@ -292,7 +296,7 @@ def _metadata(record: Record, fault: Record | None) -> Record:
     }
 
 
-def _summary(sample: Record) -> Record:
+def summary_of(sample: Record) -> Record:
     """A sample as Inspect's list of samples shows it."""
     keys = ("id", "epoch", "target", "scores", "model_usage", "started_at", "completed_at", "uuid")
     error = sample.get("error") or {}
@@ -306,7 +310,7 @@ def _summary(sample: Record) -> Record:
     }
 
 
-def _span(records: list[Record]) -> tuple[str, str]:
+def span(records: list[Record]) -> tuple[str, str]:
     """When the first stage of these records began and the last ended, ISO 8601 in UTC."""
     first: datetime | None = None
     last: datetime | None = None

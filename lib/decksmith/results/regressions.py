@@ -55,15 +55,17 @@ def _said(model: str, base: str, entry: Record) -> tuple[str, str]:
     )
 
 
-def summary(model: str, base: str, compared: list[Record]) -> tuple[str, str]:
-    """The one line under such a comparison, and what it comes to: "fail" where a loss is shown or something could not be
+def summary(
+    model: str, base: str, compared: list[Record], what: str = "benchmark"
+) -> tuple[str, str]:
+    """The one line under such a comparison, of benchmarks or `what`, and what it comes to: "fail" where a loss is shown or something could not be
     compared, "open" where a benchmark has too few questions to tell, else "pass"."""
     worse, refused, unclear = (
         [entry for entry in compared if entry["verdict"] == said]
         for said in ("worse", "refused", "cannot tell")
     )
     n = len(compared) - len(refused)
-    line = f"{model} is worse than {base} on {len(worse)} of {n} benchmark{'' if n == 1 else 's'}"
+    line = f"{model} is worse than {base} on {len(worse)} of {n} {what}{'' if n == 1 else 's'}"
     if worse:
         line += f": {_names(worse)}"
     if unclear:

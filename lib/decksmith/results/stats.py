@@ -168,11 +168,10 @@ def power(effect: float, sd: float, n: int) -> float:
     two-sided t test at 5 % (Cohen 1988, chapter 2; t squared is a noncentral F), which the permutation test follows closely."""
     from scipy.special import ncfdtr, stdtrit
 
-    return (
-        float(1 - ncfdtr(1, n - 1, (effect / sd) ** 2 * n, stdtrit(n - 1, (1 + LEVEL) / 2) ** 2))
-        if n > 1
-        else 0.0
-    )
+    if n < 2:
+        return 0.0
+    missed = ncfdtr(1, n - 1, (effect / sd) ** 2 * n, stdtrit(n - 1, (1 + LEVEL) / 2) ** 2)
+    return 1.0 if math.isnan(missed) else float(1 - missed)  # NaN: too far off to be computed
 
 
 def needed(effect: float, sd: float, wanted: float = 0.8) -> int:

@@ -1,0 +1,173 @@
+"""Results of other harnesses as graded rows of ours, so that tables, intervals and the gate read them.
+
+A reader takes a folder and yields records as bench-grade prints them; one function for each harness.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from decksmith.benchmarks import grading, sources, tasks
+from decksmith.core import cli
+from decksmith.core.records import Record, expanded
+
+SEED = re.compile(r"output-rs(\d+)\.jsonl\Z")
+PART = re.compile(r"output.*_chunk_\d+\.jsonl\Z")
+TASK = {"problem", "question", "expected_answer", "generation", "subset_for_metrics"}
+
+
+def skills(folder: Path, bench: str, model: str, ungraded: bool = False) -> Iterator[Record]:
+    """NeMo-Skills' outputs of one benchmark, `FOLDER/output.jsonl` or `FOLDER/output-rsSEED.jsonl`: their verdicts as grades, or with
+    `ungraded` none, for bench-grade to make. `bench`: which of our benchmarks it is.
+
+    What a prompt was is not in these files, so that such rows are compared with other rows of theirs only. Raises cli.Missing,
+    cli.BadData naming the file and the line.
+    """
+    spec = tasks.load(bench)
+    files = _outputs(Path(folder))
+    passes = [sources.parsed(str(path), path.read_bytes()) for path in files]
+    lengths = {len(rows) for rows in passes}
+    if len(lengths) > 1:
+        said = ", ".join(
+            f"{path.name}: {len(rows)}" for path, rows in zip(files, passes, strict=True)
+        )
+        raise cli.BadData(f"{folder}: each seed has all questions, but here are {said} rows")
+    scores = []
+    for number in range(lengths.pop()):
+        base = {"id": f"{bench}-{number + 1:05d}"}
+        for k, made in enumerate(expanded(base, len(files))):
+            row, where = passes[k][number], f"{files[k]}:{number + 1}"
+            if not isinstance(row, dict) or not isinstance(row.get("generation"), str | None):
+                raise cli.BadData(f"{where}: a row of NeMo-Skills is an object with a generation")
+            record = _record(made, row, spec, model)
+            if not ungraded:
+                record["grade"] = _grade(row, spec, where)
+                scores.append(record["grade"]["score"])
+            yield record
+    _said(Path(folder), bench, scores)
+
+
+def _outputs(folder: Path) -> list[Path]:
+    """The files of a folder's passes, by seed."""
+    whole = [folder / "output.jsonl"] if (folder / "output.jsonl").is_file() else []
+    seeds = {
+        int(match[1]): path
+        for path in folder.glob("output-rs*.jsonl")
+        if (match := SEED.match(path.name))
+    }
+    if whole and seeds:
+        raise cli.BadData(
+            f"{folder} has output.jsonl and output-rs*.jsonl; remove those of one run"
+        )
+    if parts := sorted(path.name for path in folder.glob("output*.jsonl") if PART.match(path.name)):
+        raise cli.BadData(
+            f"{folder} has parts that were not joined ({parts[0]}); let NeMo-Skills join them"
+        )
+    if not whole and not seeds:
+        raise cli.Missing(
+            f"{folder} has no output.jsonl and no output-rs*.jsonl; it is a folder eval-results/BENCHMARK of NeMo-Skills"
+        )
+    return whole or [seeds[seed] for seed in sorted(seeds)]
+
+
+def _record(made: Record, row: Record, spec: Record, model: str) -> Record:
+    """The record of a row without its grade."""
+    started, took = row.get("generation_start_time"), row.get("generation_time")
+    by: Record = {"tool": "NeMo-Skills"}
+    if isinstance(started, int | float) and isinstance(took, int | float):
+        by |= {"at": datetime.fromtimestamp(started, UTC).isoformat(), "took": took}
+    gen = {
+        "text": row.get("generation") or "",
+        "finish_reason": row.get("finish_reason"),
+        "reasoning": row.get("reasoning_content"),
+        "model": {"name": model, "slug": model},
+        "usage": {
+            "prompt_tokens": row.get("num_input_tokens"),
+            "completion_tokens": row.get("num_generated_tokens"),
+        },
+        "by": by,
+    }
+    fields = {key: value for key, value in row.items() if key not in TASK and _plain(value)}
+    asked = row.get("problem", row.get("question"))
+    task = {
+        "bench": spec["name"],
+        "split": None,
+        "fields": {**fields, "problem": asked} if asked is not None else fields,
+        "expected": row.get("expected_answer"),
+        "subset": row.get("subset_for_metrics"),
+        "revision": "NeMo-Skills",
+    }
+    return {**made, "task": task, "gen": {**gen, **made.get("gen", {})}}
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _grade(row: Record, spec: Record, where: str) -> Record:
+    """Their verdict on a row as a grade. Raises cli.BadData for a row that has none."""
+    answer, right = row.get("predicted_answer"), _verdict(row, spec)
+    if right is None:
+        raise cli.BadData(
+            f"{where}: no verdict in this row; --ungraded leaves it to bench-grade, or let NeMo-Skills evaluate it"
+        )
+    silent = "predicted_answer" in row and answer is None and not right
+    detail = {
+        how: row[f"{how}_eval"]["follow_instruction_list"]
+        for how in ("strict", "loose")
+        if isinstance(row.get(f"{how}_eval"), dict)
+    }
+    return {
+        "verdict": "right" if right else "no_answer" if silent else "wrong",
+        "score": float(right),
+        "answer": answer,
+        "truncated": row.get("finish_reason") == "length",
+        "detail": detail,
+        "rules": "NeMo-Skills",
+    }
+
+
+def _verdict(row: Record, spec: Record) -> bool | None:
+    """What their evaluators wrote into a row: a judge's verdict, a math comparison, tests or instructions."""
+    if "judgement" in row:
+        return bool(grading.judgement(str(row["judgement"])))
+    names = ["symbolic_correct", "is_correct"]
+    if spec["name"].endswith("-plus"):
+        names.insert(0, "is_correct-plus")
+    for name in names:
+        if name in row:
+            return bool(row[name])
+    if row.get("graded_list"):
+        return bool(row["graded_list"][0])
+    if isinstance(row.get("strict_eval"), dict):
+        return bool(row["strict_eval"].get("follow_all_instructions"))
+    return None
+
+
+def _said(folder: Path, bench: str, scores: list[float]) -> None:
+    """Say whether the mean of these rows is the one in their metrics.json, where there is one."""
+    try:
+        modes = next(iter(json.loads((folder / "metrics.json").read_text()).values()))
+    except (OSError, ValueError, AttributeError, StopIteration):
+        return
+    if not scores or not isinstance(modes, dict):
+        return
+    mean = 100 * sum(scores) / len(scores)
+    theirs = [
+        (name, value)
+        for mode, found in modes.items()
+        if mode.startswith("pass@1") and isinstance(found, dict)
+        for name, value in found.items()
+        if isinstance(value, int | float) and re.search("correct|accuracy|passing", name)
+    ]
+    if any(abs(value - mean) < 0.01 for _, value in theirs):
+        cli.say(f"{bench}: {mean:.2f} %, as in their metrics.json")
+    else:
+        shown = ", ".join(f"{name} {value}" for name, value in theirs) or "nothing of the kind"
+        cli.say(f"{bench}: these rows come to {mean:.2f} %; their metrics.json has {shown}")
+
+
+READERS: dict[str, Callable[..., Iterator[Record]]] = {"skills": skills}

@@ -1,0 +1,123 @@
+"""Our figures beside those that makers publish of the same models (assets/published.toml), with what is known to differ."""
+
+import tomllib
+from collections.abc import Iterable
+from fnmatch import fnmatch
+
+from decksmith.benchmarks import metrics, tasks
+from decksmith.core import cli
+from decksmith.core.records import Record
+from decksmith.results import text
+
+NEEDED = {"models", "bench", "score", "how", "source"}
+MAY = {"measure", "differs"}
+
+
+def figures() -> list[Record]:
+    """Every published figure, each with its `source` as a list of addresses. Raises cli.BadConfig naming the entry."""
+    path = cli.ROOT / "assets" / "published.toml"
+    try:
+        table = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise cli.BadConfig(f"{path}: {error}") from None
+    found = []
+    for number, figure in enumerate(table.get("figures", []), 1):
+        where = f"{path}: figure {number} ({figure.get('bench')})"
+        if not NEEDED <= set(figure) <= NEEDED | MAY:
+            raise cli.BadConfig(f"{where}: it has {', '.join(sorted(NEEDED))}, and may have {MAY}")
+        if figure["bench"] not in tasks.names() or figure["source"] not in table["sources"]:
+            raise cli.BadConfig(f"{where}: no such benchmark, or no such source")
+        found.append({**figure, "source": table["sources"][figure["source"]]})
+    return found
+
+
+def beside(summaries: Iterable[Record], known_as: str | None = None) -> list[Record]:
+    """The published figures of the models and benchmarks of these summaries (metrics.summarize), each
+    `{"bench", "ours", "interval", "asked", "published", "verdict", "how", "differs", "source"}`.
+
+    known_as: what the model is, where its names here do not say it. The verdict is "agrees" where the published figure lies
+    inside our interval, "lower" or "higher" where ours is so, and None where we have no interval of it.
+    """
+    found = []
+    for summary in summaries:
+        names = {known_as} if known_as else _names(summary["model"] or {})
+        for figure in figures():
+            if figure["bench"] == summary["benchmark"] and _is_of(figure, names):
+                found.append(_entry(summary, figure))
+    return found
+
+
+def _names(model: Record) -> set[str]:
+    """What a model is called in its records; one with an adapter is not the model it was made of."""
+    served = model.get("served") or {}
+    base = None if served.get("adapter") else served.get("base")
+    return {str(name) for name in (model.get("name"), model.get("slug"), base) if name}
+
+
+def _is_of(figure: Record, names: set[str]) -> bool:
+    return any(
+        fnmatch(name.casefold(), pattern.casefold())
+        for name in names
+        for pattern in figure["models"]
+    )
+
+
+def _entry(summary: Record, figure: Record) -> Record:
+    mode = metrics.main_mode(summary)[1]
+    main = {summary["metric"]: mode[summary["metric"]]}
+    wanted = figure.get("measure", [summary["metric"]])
+    scores = [main.get(name, summary.get(name)) for name in wanted]
+    known = [score for score in scores if score is not None]
+    ours = sum(known) / len(known) if len(known) == len(wanted) else None
+    low, high = mode["interval"] if wanted == [summary["metric"]] else (None, None)
+    verdict = None
+    if ours is not None and low is not None:
+        inside = low <= figure["score"] <= high
+        verdict = "agrees" if inside else "lower" if ours < figure["score"] else "higher"
+    return {
+        "bench": summary["benchmark"],
+        "ours": ours,
+        "interval": [low, high],
+        "asked": _asked(summary),
+        "published": figure["score"],
+        "verdict": verdict,
+        **{key: figure.get(key) for key in ("how", "differs", "source")},
+    }
+
+
+def _asked(summary: Record) -> str:
+    """How the model was asked here."""
+    sampling, n = summary["sampling"] or {}, summary["samples"]
+    of = "" if summary["rows"] in (None, summary["num_questions"]) else f" of {summary['rows']:,}"
+    said = [
+        f"{summary['num_questions']:,}{of} questions",
+        f"{n} sample{'' if n == 1 else 's'}",
+    ]
+    if "temperature" in sampling:
+        said.append(f"temperature {sampling['temperature']:g}")
+    if "max_tokens" in sampling:
+        said.append(f"at most {sampling['max_tokens']:,} tokens")
+    return ", ".join(said)
+
+
+def shown(found: list[Record]) -> list[str]:
+    """Such entries as lines of markdown: a table, then for each how it was asked here and there."""
+    if not found:
+        return [
+            "No figure is published of this model on these benchmarks (assets/published.toml); --as NAME says which model it is."
+        ]
+    rows = []
+    for one in found:
+        low, high = one["interval"]
+        reach = text.DASH if low is None else f"[{metrics.text(low)}, {metrics.text(high)}]"
+        scores = [metrics.text(one["ours"]), reach, metrics.text(one["published"])]
+        rows.append([one["bench"], *scores, one["verdict"] or text.DASH])
+    lines = text.markdown_table(["Benchmark", "Ours", "95 %", "Published", "Ours is"], rows, 1)
+    lines.append("")
+    for one in found:
+        differs = f" Differs: {one['differs']}." if one["differs"] else ""
+        sources = ", ".join(one["source"])
+        lines.append(
+            f"- {one['bench']}: here {one['asked']}; there {one['how']}.{differs} Source: {sources}"
+        )
+    return lines

@@ -1,0 +1,143 @@
+"""Results of other harnesses as rows of ours, and ours as their files."""
+
+import json
+import zipfile
+
+import pytest
+from decksmith.benchmarks import exports, imports, metrics, tasks
+from decksmith.core import cli, stream
+
+
+def skills_row(number, right, **more):
+    """One row as NeMo-Skills writes it (names from its sources, words ours)."""
+    return {
+        "problem": f"What is {number}+1?",
+        "expected_answer": str(number + 1),
+        "generation": f"So \\boxed{{{number + 1 if right else 0}}}",
+        "predicted_answer": str(number + 1 if right else 0),
+        "symbolic_correct": right,
+        "num_generated_tokens": 12,
+        "num_input_tokens": 9,
+        "generation_start_time": 1_760_000_000.0 + number,
+        "generation_time": 2.0,
+        "finish_reason": "stop",
+        **more,
+    }
+
+
+def outputs(folder, rows, name="output.jsonl", metrics_json=None):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if metrics_json:
+        (folder / "metrics.json").write_text(json.dumps(metrics_json))
+    return folder
+
+
+def test_a_folder_of_nemo_skills_with_its_seeds_gives_their_score(tmp_path, capsys):
+    folder = tmp_path / "aime25"
+    said = {"aime25": {"pass@1[avg-of-2]": {"symbolic_correct": 75.0}}}
+    outputs(folder, [skills_row(1, True), skills_row(2, True)], "output-rs0.jsonl", said)
+    outputs(folder, [skills_row(1, False), skills_row(2, True)], "output-rs1.jsonl")
+    rows = list(imports.skills(folder, "aime25", "theirs"))
+    assert [row["id"] for row in rows[:2]] == ["aime25-00001~0", "aime25-00001~1"]
+    found = metrics.summarize(metrics.read(enumerate(rows, 1))["aime25"])
+    assert found["modes"]["pass@1[avg-of-2]"]["symbolic_correct"] == 0.75
+    assert found["modes"]["pass@1[avg-of-2]"]["avg_tokens"] == 12
+    assert "aime25: 75.00 %, as in their metrics.json" in capsys.readouterr().err
+    outputs(folder, [skills_row(1, True)], "output-rs1.jsonl")
+    with pytest.raises(cli.BadData, match=r"output-rs0.jsonl: 2, output-rs1.jsonl: 1 rows"):
+        list(imports.skills(folder, "aime25", "theirs"))
+    outputs(folder, [])
+    with pytest.raises(cli.BadData, match="remove those of one run"):
+        list(imports.skills(folder, "aime25", "theirs"))
+
+
+@pytest.mark.parametrize(
+    "bench, verdict, right",
+    [
+        ("hle", {"judgement": "Reasoning.\nJudgement: Yes"}, True),
+        ("hle", {"judgement": "Judgement: perhaps"}, False),
+        ("humaneval", {"is_correct": True, "is_correct-plus": False}, True),
+        ("humaneval-plus", {"is_correct": True, "is_correct-plus": False}, False),
+        ("livecodebench", {"graded_list": [True]}, True),
+        (
+            "ifeval",
+            {
+                "strict_eval": {
+                    "follow_all_instructions": False,
+                    "follow_instruction_list": [True, False],
+                }
+            },
+            False,
+        ),
+    ],
+)
+def test_every_kind_of_verdict_is_read(tmp_path, bench, verdict, right):
+    row = skills_row(1, True, **verdict)
+    del row["symbolic_correct"]
+    (found,) = imports.skills(outputs(tmp_path / bench, [row]), bench, "m")
+    assert found["grade"]["score"] == float(right)
+
+
+def test_what_cannot_be_read_is_named_and_rows_without_a_verdict_can_be_graded_here(tmp_path):
+    row = skills_row(1, True)
+    del row["symbolic_correct"]
+    folder = outputs(tmp_path / "aime25", [row])
+    with pytest.raises(cli.BadData, match=r"output.jsonl:1: no verdict in this row; --ungraded"):
+        list(imports.skills(folder, "aime25", "m"))
+    (found,) = imports.skills(folder, "aime25", "m", ungraded=True)
+    assert "grade" not in found and found["task"]["expected"] == "2"
+    with pytest.raises(cli.Missing, match="no output.jsonl"):
+        list(imports.skills(tmp_path, "aime25", "m"))
+    outputs(folder, [{"generation": 3}])
+    with pytest.raises(cli.BadData, match=r"output.jsonl:1: a row of NeMo-Skills"):
+        list(imports.skills(folder, "aime25", "m"))
+    outputs(folder, [row], "output-rs0_chunk_1.jsonl")
+    with pytest.raises(cli.BadData, match="not joined"):
+        list(imports.skills(folder, "aime25", "m"))
+
+
+@pytest.fixture
+def graded(tmp_path):
+    """A model's folder with one benchmark of four rows, of which the last has no grade."""
+    rows = [skills_row(n, n < 3) for n in range(4)]
+    found = list(imports.skills(outputs(tmp_path / "aime25", rows), "aime25", "org/m"))
+    found[3]["grade"] = {"error": {"kind": "judge", "class": "grader-timeout", "message": "m"}}
+    lines = b"".join(stream.dumps(row) + b"\n" for row in found)
+    stream.write(tmp_path / "m/aime25/rows.jsonl", lines)
+    return tmp_path / "m"
+
+
+def test_results_become_lm_evals_files_and_a_row_without_a_grade_is_counted(tmp_path, graded):
+    paths = list(exports.lm_eval(tmp_path / "out", graded))
+    assert [path.name for path in paths] == [
+        "results_2025-10-09T08-53-20.000000.json",
+        "samples_aime25_2025-10-09T08-53-20.000000.jsonl",
+    ]
+    assert paths[0].parent == tmp_path / "out/org__m"
+    whole = json.loads(paths[0].read_text())
+    assert whole["results"]["aime25"]["symbolic_correct,none"] == 1.0
+    assert whole["n-samples"]["aime25"] == {"original": 4, "effective": 3}
+    assert whole["configs"]["aime25"]["dataset_path"] == tasks.load("aime25")["source"]["hub"]
+    lines = [json.loads(line) for line in paths[1].read_text().splitlines()]
+    assert [line["doc_id"] for line in lines] == [0, 1, 2]
+    assert lines[0]["resps"] == [["So \\boxed{1}"]] and lines[0]["symbolic_correct"] == 1.0
+    before = [path.read_bytes() for path in paths]
+    assert [path.read_bytes() for path in exports.lm_eval(tmp_path / "out", graded)] == before
+
+
+def test_results_become_a_log_of_inspect_in_which_a_row_without_a_grade_has_an_error(
+    tmp_path, graded
+):
+    (path,) = exports.inspect(tmp_path / "out", graded)
+    assert path.name == "org__m_aime25.eval"
+    with zipfile.ZipFile(path) as log:
+        header = json.loads(log.read("header.json"))
+        last = json.loads(log.read("samples/aime25-00004_epoch_1.json"))
+        first = json.loads(log.read("samples/aime25-00001_epoch_1.json"))
+    assert header["results"]["scores"][0]["metrics"]["mean"]["value"] == 1.0
+    assert (header["results"]["total_samples"], header["results"]["completed_samples"]) == (4, 3)
+    assert first["scores"] == {"symbolic_correct": {"value": 1.0, "answer": "1"}}
+    assert last["scores"] == {} and last["error"]["message"].startswith(
+        "judge fault, grader-timeout"
+    )
