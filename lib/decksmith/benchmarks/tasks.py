@@ -23,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from decksmith.benchmarks import generators, presentbench
+from decksmith.benchmarks import generators, gym, presentbench
 from decksmith.benchmarks.graders import plus
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
@@ -60,6 +60,7 @@ SOURCES = {
     "generated": {"generated", "rows", "seed"},
     "own": {"own"},
     "folder": {"folder", "budget"},
+    "gym": {"gym", "file"},
 }
 GRADERS = (
     "math",
@@ -72,6 +73,7 @@ GRADERS = (
     "pairwise",
     "rubric",
     "deck",
+    "gym",
 )
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TEMPLATES = cli.ROOT / "assets" / "prompts" / "bench"
@@ -83,12 +85,16 @@ def load(name: str) -> Record:
     """The description of a benchmark, by name. Raises cli.BadConfig naming file and key."""
     path = cli.ROOT / "assets" / "benchmarks" / f"{name}.toml"
     try:
-        spec = tomllib.loads(path.read_text())
+        spec = tomllib.loads(_plain(name, path) or path.read_text())
     except FileNotFoundError:
         raise cli.BadConfig(f"no benchmark {path}; there are: {', '.join(names())}") from None
     except tomllib.TOMLDecodeError as error:
         raise cli.BadConfig(f"{path}: {error}") from None
+    if isinstance(spec.get("source"), str) and spec["source"].startswith("gym:"):
+        spec["source"] = {"gym": spec["source"].removeprefix("gym:")}
     kind = _kind(spec)
+    if kind == "gym":
+        spec = gym.defaults(spec["source"]["gym"]) | spec
     if wrong := (set(spec) - FIELDS) | (_needed(spec, kind) - set(spec)):
         raise cli.BadConfig(f"{path}: the key {sorted(wrong)[0]!r} is unknown or missing")
     if kind is None or not _source_fits(spec["source"], kind):
@@ -116,6 +122,13 @@ def load(name: str) -> Record:
     if not isinstance(margin, int | float) or not 0 < margin < 1:
         raise cli.BadConfig(f"{path}: margin is {margin!r}; it is a share between 0 and 1")
     return {"name": name, "kind": kind, "samples": 1, "metric": "accuracy", **spec}
+
+
+def _plain(name: str, path: Path) -> str | None:
+    """The description of gym-NAME, which needs no file; None for any other name."""
+    if name.startswith("gym-") and not path.exists():
+        return f"source = {json.dumps('gym:' + name[4:])}"
+    return None
 
 
 def _kind(spec: Record) -> str | None:
@@ -161,7 +174,10 @@ def prepare(name: str, folder: Path) -> Iterator[Record]:
         # Prompts of the deck pipeline: nothing to grade here, nothing to keep.
         yield from _rows(spec, {})
         return
-    made = stream.fingerprint({key: value for key, value in spec.items() if key != "margin"})
+    said = {key: value for key, value in spec.items() if key != "margin"}
+    if spec["kind"] == "gym" and (own := gym.file(spec, home)):
+        said["file"] = _sha(own)
+    made = stream.fingerprint(said)
     rows, known = home / "rows.jsonl", _card(home)
     if known and known["description"] == made and rows.is_file() and _sha(rows) == known["sha256"]:
         yield from (record for _, record in stream.records(rows))
@@ -172,7 +188,10 @@ def prepare(name: str, folder: Path) -> Iterator[Record]:
         "licence": spec["licence"],
         "description": made,
     }
-    found = list(_rows(spec, card))
+    if spec["kind"] == "gym":
+        found = list(gym.records(spec, card, gym.file(spec, home)))
+    else:
+        found = list(_rows(spec, card))
     stream.write(rows, b"".join(stream.dumps(record) + b"\n" for record in found))
     card |= {
         "rows": len(found),
