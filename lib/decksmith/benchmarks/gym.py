@@ -31,6 +31,7 @@ WHY_NOT = {
     "turns": "an agent of several turns; run Gym's own collector, and bench-import gym reads its rollouts",
     "audio": "it asks with sound, which chat-generate does not send",
     "pictures": "it asks with pictures",
+    "tools": "its rows offer tools, which are not asked with here",
     "sandbox": "its verifier runs what a reply holds, and does not run in our sandbox yet",
 }
 
@@ -53,8 +54,9 @@ def defaults(name: str) -> Record:
 
 
 def _row(name: str) -> Record:
+    """What the table says of a benchmark, or of a server where no benchmark has this name."""
     try:
-        return table()["benchmarks"][name]
+        return (table()["servers"] | table()["benchmarks"])[name]
     except KeyError:
         raise cli.BadConfig(
             f"NeMo Gym {table()['version']} has no benchmark {name!r}; `bench-prepare --list` shows all"
@@ -76,7 +78,7 @@ def lack(name: str) -> str | None:
 
 def listed() -> Iterator[list[str]]:
     """Lines for people: name, server, licence, samples, what it needs, whether it runs here."""
-    for name, row in table()["benchmarks"].items():
+    for name, row in (table()["servers"] | table()["benchmarks"]).items():
         wants = ",".join(row["needs"]) or "-"
         here = lack(name) or ("runs" if python().exists() else "runs after `make .venv-gym`")
         licence = row["licence"]
@@ -324,7 +326,10 @@ def judged(request: Record) -> tuple[list[Record], Record]:
 def write_table() -> None:
     """Write assets/gym.toml: what the wheel says, and which benchmarks tests/benchmarks/test_gym.py proves."""
     ran = subprocess.run(_command("table"), capture_output=True, text=True, check=True)
-    proven = set(json.loads((cli.ROOT / "tests" / "fixtures" / "gym.json").read_text()))
+    fixtures = cli.ROOT / "tests" / "fixtures"
+    proven: set[str] = set()
+    for path in (fixtures / "gym.json", fixtures / "gym-servers.json"):
+        proven |= set(json.loads(path.read_text()))
     version = subprocess.run(
         [str(python()), "-c", "from importlib.metadata import version as v; print(v('nemo-gym'))"],
         capture_output=True,
@@ -333,10 +338,13 @@ def write_table() -> None:
     ).stdout.strip()
     lines = ["# Written by `make gym-table` from the wheel: facts about NeMo Gym's benchmarks."]
     lines.append(f"version = {json.dumps(version)}")
-    for name, row in json.loads(ran.stdout).items():
-        row["tested"] = row["server"] in proven
-        lines += ["", f"[benchmarks.{json.dumps(name)}]"]
-        lines += [f"{key} = {json.dumps(value)}" for key, value in row.items() if key != "unread"]
+    for part, rows in json.loads(ran.stdout).items():
+        for name, row in rows.items():
+            row["tested"] = row["server"] in proven
+            lines += ["", f"[{part}.{json.dumps(name)}]"]
+            lines += [
+                f"{key} = {json.dumps(value)}" for key, value in row.items() if key != "unread"
+            ]
     stream.write(TABLE, "\n".join(lines) + "\n")
 
 

@@ -60,6 +60,32 @@ def parts(config: DictConfig) -> tuple[str, str, dict[str, Any], dict[str, Any]]
     raise LookupError("no agent of it names a benchmark's data set and a resources server")
 
 
+def alone(kind: str) -> tuple[str, DictConfig, dict[str, Any]]:
+    """`(agent, configuration, settings)` of a resources server by itself, as its own folder has it: the
+    file of its name, else the first. Raises LookupError for one without any."""
+    files = sorted((HOME / "resources_servers" / kind / "configs").glob("*.yaml"))
+    for path in sorted(files, key=lambda path: path.stem != kind):
+        config = OmegaConf.load(path)
+        blocks = [(name, block) for name, block in config.items() if isinstance(block, DictConfig)]
+        agents = [agent for _, block in blocks for agent in block.get("responses_api_agents") or ()]
+        for name, block in blocks:
+            own = (block.get("resources_servers") or {}).get(kind)
+            if own is not None:
+                plain = OmegaConf.to_container(own, resolve=False)
+                return (agents or ["none"])[0], config, {**plain, "name": name}
+    raise LookupError("no configuration of its folder describes it")
+
+
+def chosen(name: str) -> tuple[str, DictConfig, dict[str, Any]]:
+    """`(kind of server, configuration, settings)` of a benchmark, or of a server of this name."""
+    if (HOME / "benchmarks" / name / "config.yaml").exists():
+        config = resolved(name)
+        _, kind, settings, _ = parts(config)
+        return kind, config, settings
+    _, config, settings = alone(name)
+    return name, config, settings
+
+
 def server_source(kind: str) -> str:
     folder = HOME / "resources_servers" / kind
     return "\n".join(path.read_text() for path in sorted(folder.glob("*.py")))
@@ -107,12 +133,60 @@ def table() -> dict[str, dict[str, Any]]:
     return rows
 
 
+# A server of turns has doors beside /verify, or an agent of its own.
+TURNS = re.compile(r"\bapp\.post\(|GymnasiumServer|def seed_session|\bMCP\b")
+
+
+def servers() -> dict[str, dict[str, Any]]:
+    """All resources servers, by name, each with its needs; none means: one turn, graded by rules."""
+    rows = {}
+    for folder in sorted((HOME / "resources_servers").iterdir()):
+        if not (folder / "app.py").exists():
+            continue
+        example = folder / "data" / "example.jsonl"
+        first = example.open().readline() if example.exists() else ""
+        try:
+            agent, _, settings = alone(folder.name)
+        except Exception:  # what its configuration names is not in the wheel
+            agent, settings = "none", {}
+        modality = {"modality": "pictures" if '"input_image"' in first else "text"}
+        found = needs(agent, folder.name, settings, modality)
+        asks = json.loads(first or "{}").get("responses_create_params") or {}
+        if asks.get("tools"):
+            found.append("tools")
+        if "turns" not in found and TURNS.search(server_source(folder.name)):
+            found.append("turns")
+        wanted = folder / "requirements.txt"
+        lines = wanted.read_text().splitlines() if wanted.exists() else []
+        rows[folder.name] = {
+            "licence": "that of the rows",
+            "server": folder.name,
+            "needs": found,
+            "packages": [line.strip() for line in lines if not GENERATED.search(line)],
+            "elsewhere": any(re.search(r"git\+|https?://", line) for line in lines),
+            "repeats": 1,
+        }
+    return rows
+
+
 # --- rows -----------------------------------------------------------------------------------------
 
 
 def load(path: Path, name: str) -> Any:
-    """A module of the wheel by its file; its own folder is not on the path."""
+    """A module of the wheel by its file, which may import others of its folder by their bare names."""
     dotted = ".".join(path.relative_to(HOME).with_suffix("").parts)
+    sys.path.insert(0, str(path.parent))
+    try:
+        return imported(dotted, path, name)
+    finally:
+        # Several servers have a module `scorer` or `utils`: the next is to find its own.
+        sys.path.remove(str(path.parent))
+        for key, module in list(sys.modules.items()):
+            if "." not in key and (getattr(module, "__file__", None) or "").startswith(f"{path.parent}/"):
+                del sys.modules[key]
+
+
+def imported(dotted: str, path: Path, name: str) -> Any:
     if all(part.isidentifier() for part in dotted.split(".")):
         return importlib.import_module(dotted)
     spec = importlib.util.spec_from_file_location(name, path)
@@ -127,7 +201,11 @@ def prepared(name: str, file: str | None) -> Any:
     format, or what its own preparation brings."""
     from nemo_gym import prompt
 
-    data = parts(resolved(name))[3]
+    data: dict[str, Any] = {}
+    if (HOME / "benchmarks" / name / "config.yaml").exists():
+        data = parts(resolved(name))[3]
+    elif file is None:
+        raise SystemExit(f"the server {name} has no rows of its own")
     if file is None:
         made = load(HOME / data["prepare_script"], "preparation").prepare()
         file = str(made or HOME / data["jsonl_fpath"])
@@ -209,8 +287,7 @@ def verifier(name: str, ask: Any) -> Any:
             shape = {"id": "chat", "object": "chat.completion", "created": 0, "model": "judge"}
             return Asked({**shape, "choices": [choice]})
 
-    config = resolved(name)
-    _, kind, settings, _ = parts(config)
+    kind, config, settings = chosen(name)
     module = load(HOME / "resources_servers" / kind / "app.py", f"server_{kind}")
     servers = [
         value
@@ -271,7 +348,7 @@ def main() -> None:
 
     work, *rest = sys.argv[1:]
     if work == "table":
-        say(table())
+        say({"benchmarks": table(), "servers": servers()})
     elif work == "prepare":
         for row in prepared(rest[0], rest[1] if len(rest) > 1 else None):
             say(row)
