@@ -1,7 +1,7 @@
 """Benchmarks of NeMo Gym: their own rows and prompts, and verdicts by their official verifiers.
 
 The verifiers live in .venv-gym, another Python (`make .venv-gym`). A worker (gym_worker.py) holds
-those of one kind and is asked by JSON lines. assets/gym.toml says what there is: `make gym-table`
+them and is asked by JSON lines. assets/gym.toml says what there is: `make gym-table`
 writes it from the wheel.
 """
 
@@ -12,10 +12,8 @@ import json
 import os
 import subprocess
 import tomllib
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
@@ -177,32 +175,31 @@ Ask = Callable[[Record], Awaitable[str]]
 
 
 class Verifiers:
-    """Grades by workers that stay warm, one kind of server in each, `jobs` at once; `seconds` for a row."""
+    """Grades by workers that stay warm, `jobs` at once; `seconds` for a row."""
 
     def __init__(self, jobs: int, seconds: float = SECONDS) -> None:
         self.seconds = seconds
         self.slots = asyncio.Semaphore(jobs)
-        self.idle: dict[str, list[_Worker]] = defaultdict(list)  # by kind of server
+        self.idle: list[_Worker] = []
 
     async def grade(self, name: str, row: Record, text: str, cut: bool, ask: Ask) -> Record:
         """`{"verdict", "score", "answer", "detail"}` of a reply to a row of benchmark `name`; `ask` answers the
         verifier's requests to a judge. Raises Fault where there is no verdict: a worker that hangs
         or dies is replaced."""
-        idle = self.idle[_row(name)["server"]]
         order = {"bench": name, "row": row, "text": text, "cut": cut}
         async with self.slots:
-            worker = idle.pop() if idle else await _Worker.start()
+            worker = self.idle.pop() if self.idle else await _Worker.start()
             try:
                 await worker.open(name)
                 said = await worker.verify(order, ask, self.seconds)
             except BaseException:
                 await worker.end()
                 raise
-            idle.append(worker)
+            self.idle.append(worker)
         return graded(said)
 
     async def close(self) -> None:
-        for worker in [each for idle in self.idle.values() for each in idle]:
+        for worker in self.idle:
             await worker.end()
 
 

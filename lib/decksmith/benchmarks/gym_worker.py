@@ -46,7 +46,7 @@ def resolved(name: str) -> DictConfig:
 
 def parts(config: DictConfig) -> tuple[str, str, dict[str, Any], dict[str, Any]]:
     """`(agent, kind of server, the server's settings, the data set)` of a benchmark."""
-    for name, block in config.items():
+    for block in config.values():
         if not isinstance(block, DictConfig) or "responses_api_agents" not in block:
             continue
         agent, settings = next(iter(block["responses_api_agents"].items()))
@@ -56,7 +56,12 @@ def parts(config: DictConfig) -> tuple[str, str, dict[str, Any], dict[str, Any]]
         server = settings["resources_server"]["name"]
         kind, own = next(iter(config[server]["resources_servers"].items()))
         plain = OmegaConf.to_container(own, resolve=False)
-        return agent, kind, {**plain, "name": server}, OmegaConf.to_container(sets[0], resolve=False)
+        return (
+            agent,
+            kind,
+            {**plain, "name": server},
+            OmegaConf.to_container(sets[0], resolve=False),
+        )
     raise LookupError("no agent of it names a benchmark's data set and a resources server")
 
 
