@@ -55,13 +55,9 @@ def parts(config: DictConfig) -> tuple[str, str, dict[str, Any], dict[str, Any]]
             continue
         server = settings["resources_server"]["name"]
         kind, own = next(iter(config[server]["resources_servers"].items()))
-        plain = OmegaConf.to_container(own, resolve=False)
-        return (
-            agent,
-            kind,
-            {**plain, "name": server},
-            OmegaConf.to_container(sets[0], resolve=False),
-        )
+        plain: Any = OmegaConf.to_container(own, resolve=False)
+        data: Any = OmegaConf.to_container(sets[0], resolve=False)
+        return agent, kind, {**plain, "name": server}, data
     raise LookupError("no agent of it names a benchmark's data set and a resources server")
 
 
@@ -121,6 +117,7 @@ def load(path: Path, name: str) -> Any:
     if all(part.isidentifier() for part in dotted.split(".")):
         return importlib.import_module(dotted)
     spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader, path
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -176,7 +173,9 @@ def reply(text: str, cut: bool = False) -> dict[str, Any]:
 class Asked:
     """What a verifier gets for a request to its judge: as much of an aiohttp response as it reads."""
 
-    ok, status, headers, cookies = True, 200, {}, {}
+    ok, status = True, 200
+    headers: dict[str, str] = {}
+    cookies: dict[str, str] = {}
 
     def __init__(self, body: dict[str, Any]) -> None:
         self.body = body
@@ -202,7 +201,7 @@ def verifier(name: str, ask: Any) -> Any:
 
     class Client(ServerClient):
         async def request(self, server_name: str, url_path: str, method: str, **kwargs: Any) -> Any:
-            body = kwargs.get("json")
+            body: Any = kwargs.get("json")
             body = body.model_dump(exclude_unset=True) if hasattr(body, "model_dump") else body
             if not url_path.endswith(("/v1/responses", "/v1/chat/completions")):
                 raise RuntimeError(f"it asks {server_name} for {url_path}, which is no model's")
@@ -224,7 +223,7 @@ def verifier(name: str, ask: Any) -> Any:
         and issubclass(value, SimpleResourcesServer)
         and value.__module__ == module.__name__
     ]
-    server = servers[-1]
+    server: Any = servers[-1]
     wanted = server.model_fields["config"].annotation
     settings = {"host": "127.0.0.1", "port": 1, "num_workers": 1, **settings}
     client = Client(
