@@ -215,6 +215,7 @@ def verifier(name: str, ask: Any) -> Any:
 
     config = resolved(name)
     _, kind, settings, _ = parts(config)
+    os.chdir(HOME / "resources_servers" / kind)  # their servers name files from their own folder
     module = load(HOME / "resources_servers" / kind / "app.py", f"server_{kind}")
     servers = [
         value
@@ -267,7 +268,7 @@ def main() -> None:
     # Verifiers print; what they print is no answer.
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    os.chdir(HOME)  # their configurations name files from there
+    os.chdir(HOME)  # their benchmarks name files from there
     warnings.simplefilter("ignore")
 
     def say(value: dict[str, Any]) -> None:
