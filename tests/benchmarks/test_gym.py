@@ -171,7 +171,8 @@ def test_a_right_reply_has_its_reward_and_a_wrong_one_none(tmp_path, monkeypatch
 
     found = asyncio.run(go())
     assert len(found) == 2 * len(HERE)
-    assert not [(key, got) for key, got in found.items() if got[0] != (key[1] == "right")]
+    wrong = [(key, got) for key, got in found.items() if got[0] != (key[1] == "right")]
+    assert not wrong, "\n".join(map(str, wrong))
 
 
 @real

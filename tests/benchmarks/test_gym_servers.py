@@ -48,5 +48,7 @@ def test_each_server_tells_a_right_reply_from_a_wrong_one(tmp_path):
 
     found = asyncio.run(go())
     assert len(found) == 2 * len(ROWS)
-    assert not [(key, got) for key, got in found.items() if (got[0] == "right") != (key[1] == "right")]
+    assert not [
+        (key, got) for key, got in found.items() if (got[0] == "right") != (key[1] == "right")
+    ]
     assert not [key for key, got in found.items() if key[1] == "wrong" and got[1] >= 0.5]

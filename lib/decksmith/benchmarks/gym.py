@@ -209,6 +209,8 @@ class Verifiers:
 def graded(said: Record) -> Record:
     """The grade that a verifier's answer is. Raises Fault for a sample that it masks, and for a
     reward that is no number."""
+    if "failed" in said:
+        raise Fault("judge", "verifier-error", f"the verifier: {said['failed']}")
     reward = said.get("reward")
     if said.get("mask_sample"):
         why = said.get("failure_reason") or "its verifier says that this reward measures nothing"
@@ -236,7 +238,8 @@ class _Worker:
     """A process that holds a verifier."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
+        assert process.stdin and process.stdout, "they are pipes"
+        self.process, self.stdin, self.stdout = process, process.stdin, process.stdout
         self.benchmarks: set[str] = set()  # whose verifiers it has loaded
 
     @classmethod
@@ -265,26 +268,26 @@ class _Worker:
         self.benchmarks.add(name)
 
     async def verify(self, order: Record, ask: Ask, seconds: float) -> Record:
-        """What the verifier says of a row."""
+        """What the verifier says of a row, or `{"failed": ..}`, after which it goes on."""
         self._tell(order)
         while True:
             found = await self._heard(seconds)
             if "ask" in found:
                 self._tell({"answer": await ask(found["ask"])})
             elif "failed" in found:
-                raise Fault("judge", "verifier-error", f"the verifier: {found['failed']}")
+                return found
             elif isinstance(found.get("said"), dict):
                 return found["said"]
             else:
                 raise Fault("judge", "verifier-garbage", f"the verifier said {str(found)[:200]}")
 
     def _tell(self, value: Record) -> None:
-        self.process.stdin.write(stream.dumps(value) + b"\n")
+        self.stdin.write(stream.dumps(value) + b"\n")
 
     async def _heard(self, seconds: float) -> Record:
         """The next line. Raises Fault where none comes in time, the process ends, or it is no object."""
         try:
-            line = await asyncio.wait_for(self.process.stdout.readline(), seconds)
+            line = await asyncio.wait_for(self.stdout.readline(), seconds)
         except TimeoutError:
             raise Fault(
                 "judge", "verifier-timeout", f"the verifier took more than {seconds:g} s"

@@ -55,13 +55,9 @@ def parts(config: DictConfig) -> tuple[str, str, dict[str, Any], dict[str, Any]]
             continue
         server = settings["resources_server"]["name"]
         kind, own = next(iter(config[server]["resources_servers"].items()))
-        plain = OmegaConf.to_container(own, resolve=False)
-        return (
-            agent,
-            kind,
-            {**plain, "name": server},
-            OmegaConf.to_container(sets[0], resolve=False),
-        )
+        plain: Any = OmegaConf.to_container(own, resolve=False)
+        data: Any = OmegaConf.to_container(sets[0], resolve=False)
+        return agent, kind, {**plain, "name": server}, data
     raise LookupError("no agent of it names a benchmark's data set and a resources server")
 
 
@@ -187,7 +183,9 @@ def load(path: Path, name: str) -> Any:
         # Several servers have a module `scorer` or `utils`: the next is to find its own.
         sys.path.remove(str(path.parent))
         for key, module in list(sys.modules.items()):
-            if "." not in key and (getattr(module, "__file__", None) or "").startswith(f"{path.parent}/"):
+            if "." not in key and (getattr(module, "__file__", None) or "").startswith(
+                f"{path.parent}/"
+            ):
                 del sys.modules[key]
 
 
@@ -195,6 +193,7 @@ def imported(dotted: str, path: Path, name: str) -> Any:
     if all(part.isidentifier() for part in dotted.split(".")):
         return importlib.import_module(dotted)
     spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader, path
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -254,7 +253,9 @@ def reply(text: str, cut: bool = False) -> dict[str, Any]:
 class Asked:
     """What a verifier gets for a request to its judge: as much of an aiohttp response as it reads."""
 
-    ok, status, headers, cookies = True, 200, {}, {}
+    ok, status = True, 200
+    headers: dict[str, str] = {}
+    cookies: dict[str, str] = {}
 
     def __init__(self, body: dict[str, Any]) -> None:
         self.body = body
@@ -280,7 +281,7 @@ def verifier(name: str, ask: Any) -> Any:
 
     class Client(ServerClient):
         async def request(self, server_name: str, url_path: str, method: str, **kwargs: Any) -> Any:
-            body = kwargs.get("json")
+            body: Any = kwargs.get("json")
             body = body.model_dump(exclude_unset=True) if hasattr(body, "model_dump") else body
             if not url_path.endswith(("/v1/responses", "/v1/chat/completions")):
                 raise RuntimeError(f"it asks {server_name} for {url_path}, which is no model's")
@@ -293,6 +294,7 @@ def verifier(name: str, ask: Any) -> Any:
             return Asked({**shape, "choices": [choice]})
 
     kind, config, settings = chosen(name)
+    os.chdir(HOME / "resources_servers" / kind)  # their servers name files from their own folder
     module = load(HOME / "resources_servers" / kind / "app.py", f"server_{kind}")
     servers = [
         value
@@ -301,7 +303,7 @@ def verifier(name: str, ask: Any) -> Any:
         and issubclass(value, SimpleResourcesServer)
         and value.__module__ == module.__name__
     ]
-    server = servers[-1]
+    server: Any = servers[-1]
     wanted = server.model_fields["config"].annotation
     settings = {"host": "127.0.0.1", "port": 1, "num_workers": 1, **settings}
     client = Client(
@@ -345,7 +347,7 @@ def main() -> None:
     # Verifiers print; what they print is no answer.
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    os.chdir(HOME)  # their configurations name files from there
+    os.chdir(HOME)  # their benchmarks name files from there
     warnings.simplefilter("ignore")
 
     def say(value: dict[str, Any]) -> None:
