@@ -87,6 +87,12 @@ vllm-lock: .venv/.python
 	  --python ../../.venv/bin/python3 $(PIP_FIND_LINKS:%=--find-links %) \
 	  $(TORCH_INDEX:%=--extra-index-url %) --index-strategy unsafe-best-match pyproject.toml -o requirements.txt
 
+# A right and a wrong reply to a row of ours, for each benchmark of NeMo Gym that runs here.
+.PHONY: test-gym
+## test-gym: NeMo Gym's own verifiers, on rows of ours
+test-gym: .venv-gym/.done .venv/.dev
+	DECKSMITH_GYM=1 .venv/bin/python3 -m pytest tests/benchmarks/test_gym.py tests/benchmarks/test_gym_servers.py
+
 # All of them compiled, every fifth rendered: 20 minutes on two cores. What breaks the rule
 # becomes a file that `make test` replays.
 DECKS ?= 2000

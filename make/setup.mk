@@ -92,6 +92,30 @@ TORCH_INDEX ?= $(if $(wildcard /dev/nvidiactl)$(PIP_FIND_LINKS),,https://downloa
 	  $(TORCH_INDEX:%=--extra-index-url %) --constraint .venv/train.txt accelerate gguf peft torch transformers trl
 	touch $@
 
+# NeMo Gym's verifiers (2 GB): a toolchain of its own, with Python 3.13 or later, since the wheel's
+# packages part with ours. pip, for the wheel asks for 3.13.14 and its verifiers need only 3.13.
+GYM_PYTHON ?= $(firstword $(foreach p,python3.13 python3.14 python3,$(shell \
+  $p -c 'import sys, venv; print("$p") if sys.version_info >= (3, 13) else None' 2>/dev/null)))
+.PHONY: .venv-gym
+## .venv-gym: NeMo Gym's official verifiers, pinned: docs/gym.md
+.venv-gym: .venv-gym/.done
+.venv-gym/.done: assets/gym/requirements.txt | .venv/.python
+	$(call SAY,setting up: the verifiers of NeMo Gym)
+	if [ -n '$(GYM_PYTHON)' ]; then
+	  $(or $(GYM_PYTHON),false) -m venv --clear .venv-gym
+	else
+	  UV_PYTHON_DOWNLOADS=automatic .venv/bin/uv venv --quiet --clear --seed --python 3.13 .venv-gym
+	fi
+	.venv-gym/bin/python3 -m pip install --quiet --disable-pip-version-check --no-deps \
+	  --ignore-requires-python -r assets/gym/requirements.txt
+	touch $@
+
+# After a change of assets/gym/requirements.txt or tests/fixtures/gym.json.
+.PHONY: gym-table
+## gym-table: assets/gym.toml, what the wheel says of each benchmark
+gym-table: .venv-gym/.done
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.benchmarks.gym
+
 assets/engine/node_modules/.done: NPM += --omit=optional
 %/node_modules/.done: %/package-lock.json %/package.json .venv/.node
 	$(call SAY,setting up: Node packages of $*)

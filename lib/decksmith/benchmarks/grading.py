@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from decksmith.benchmarks import tasks
+from decksmith.benchmarks import gym, tasks
 from decksmith.benchmarks.graders import choice, code, math, refusal
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
@@ -62,6 +62,7 @@ class Graders:
         self.idle: dict[str, list[_Worker]] = defaultdict(list)  # by grader
         self.judges: dict[str, Judge] = {}  # by benchmark
         self.verdicts: stream.Journal | None = None
+        self.verifiers = gym.Verifiers(jobs)
 
     def inputs(self, record: Record) -> list[Any]:
         """Everything a grade depends on."""
@@ -70,6 +71,8 @@ class Graders:
         if spec["grader"] in JUDGED:
             judge = registry.model(self._judge_of(spec), **self.endpoint)
             judged = [judge.slug, tasks.template(JUDGED[spec["grader"]])]
+        elif spec["grader"] == "gym" and self._judged_here(spec):
+            judged = [registry.model(self._judge_of(spec), **self.endpoint).slug]
         return [
             rules(spec, record["task"]),
             gen.get("text"),
@@ -85,7 +88,7 @@ class Graders:
         """The registry's name of the judge of a benchmark; None where an endpoint is its whole description."""
         if self.endpoint.get("base_url") and self.endpoint.get("slug"):
             return None
-        return self.judge or spec["judge"]["model"]
+        return self.judge or (spec.get("judge") or {}).get("model")
 
     async def work(self, record: Record) -> Record:
         spec, gen = tasks.load(record["task"]["bench"]), record["gen"]
@@ -98,6 +101,8 @@ class Graders:
             found: Record = {"verdict": "no_answer"}
         elif spec["grader"] in JUDGED:
             found = await judged(self._open(spec), spec, record)
+        elif spec["grader"] == "gym":
+            found = await self._gym(spec, record, text)
         else:
             task = dict(record["task"])
             if spec["grader"] == "choice":
@@ -116,12 +121,33 @@ class Graders:
             "rules": rules(spec, record["task"]),
         }
 
+    async def _gym(self, spec: Record, record: Record, text: str) -> Record:
+        """The verdict of an official verifier; what it asks a judge, ours answers."""
+        own = spec["source"]["gym"]
+        needs = gym.table()["benchmarks"][own]["needs"]
+        if "judge" in needs and not self._judged_here(spec):
+            raise cli.BadConfig(
+                f"{spec['name']}: its verifier asks a judge: bench-grade --judge NAME, an entry of assets/models.toml"
+            )
+
+        async def ask(request: Record) -> str:
+            if not self._judged_here(spec):
+                raise Fault("judge", "no-judge", "the verifier asks a judge: bench-grade --judge")
+            return await self._open(spec).said(record["id"], *gym.judged(request))
+
+        row, cut = record["task"]["expected"], record["gen"].get("finish_reason") == "length"
+        row = {**row, "responses_create_params": {"input": record.get("messages") or []}}
+        return await self.verifiers.grade(own, row, text, cut, ask)
+
+    def _judged_here(self, spec: Record) -> bool:
+        return bool(self._judge_of(spec) or self.endpoint.get("base_url"))
+
     def _open(self, spec: Record) -> Judge:
         """The judge of a benchmark, opened once."""
         if self.run is not None and not self.verdicts:
             self.verdicts = verdicts(self.run)
         if spec["name"] not in self.judges:
-            sampling = spec["judge"].get("sampling")
+            sampling = (spec.get("judge") or {}).get("sampling")
             name = self._judge_of(spec)
             self.judges[spec["name"]] = Judge(name, self.verdicts, sampling, **self.endpoint)
         return self.judges[spec["name"]]
@@ -180,6 +206,7 @@ class Graders:
     async def close(self) -> None:
         for worker in self.all:
             worker.end()
+        await self.verifiers.close()
         for judge in self.judges.values():
             await judge.close()
         if self.verdicts:
@@ -259,6 +286,17 @@ class Judge:
             "unparseable",
             f"no verdict in {TRIES} replies; the last ended: {text[-200:]!r}",
         )
+
+    async def said(self, ident: str, messages: list[Record], sampling: Record) -> str:
+        """The judge's reply to a request that somebody else worded, kept in the journal like a verdict."""
+        sampling = sampling | (self.sampling or {})
+        inputs = stream.fingerprint([VERSION, self.client.request(messages, sampling)])
+        if self.journal and (kept := self.journal.get(ident, inputs)):
+            return kept["said"]
+        reply = await self.client.ask(messages, sampling)
+        if self.journal:
+            self.journal.put(ident, inputs, {"said": reply.text, "usage": reply.usage})
+        return reply.text
 
     async def close(self) -> None:
         await self.client.close()
@@ -471,6 +509,8 @@ PRELOAD = {"math": ["math_verify"], "instructions": ["decksmith.benchmarks.grade
 
 def rules(spec: Record, task: Record) -> int | str:
     """Which rules grade a row: our version of them, and the harness with its version where one does. Raises cli.BadData, cli.Missing."""
+    if spec["grader"] == "gym":
+        return f"{VERSION}: nemo-gym {gym.table()['version']}"
     if spec["grader"] == "code":
         return f"{VERSION}: {harness}" if (harness := code.harness(task)) else VERSION
     if spec["grader"] != "instructions":

@@ -22,7 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from decksmith.benchmarks import generators, presentbench, sources
+from decksmith.benchmarks import generators, gym, presentbench, sources
 from decksmith.benchmarks.graders import plus
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, wording_of
@@ -59,6 +59,7 @@ SOURCES = {
     "generated": {"generated", "rows", "seed"},
     "own": {"own"},
     "folder": {"folder", "budget"},
+    "gym": {"gym", "file"},
     "file": {"file", "sha256"},
     "url": {"url", "sha256"},
     "program": {"program"},
@@ -75,6 +76,7 @@ GRADERS = (
     "rubric",
     "refusal",
     "deck",
+    "gym",
 )
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TEMPLATES = cli.ROOT / "assets" / "prompts" / "bench"
@@ -86,12 +88,16 @@ def load(name: str) -> Record:
     """The description of a benchmark, by name. Raises cli.BadConfig naming file and key."""
     path = _path(name)
     try:
-        spec = tomllib.loads(path.read_text())
+        spec = tomllib.loads(_plain(name, path) or path.read_text())
     except FileNotFoundError:
         raise cli.BadConfig(f"no benchmark {path}; there are: {', '.join(names())}") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
+    if isinstance(spec.get("source"), str) and spec["source"].startswith("gym:"):
+        spec["source"] = {"gym": spec["source"].removeprefix("gym:")}
     kind = _kind(spec)
+    if kind == "gym":
+        spec = gym.defaults(spec["source"]["gym"]) | spec
     if wrong := (set(spec) - FIELDS) | (_needed(spec, kind) - set(spec)):
         raise cli.BadConfig(f"{path}: the key {sorted(wrong)[0]!r} is unknown or missing")
     if kind is None or not _source_fits(spec["source"], kind):
@@ -120,6 +126,13 @@ def load(name: str) -> Record:
         raise cli.BadConfig(f"{path}: margin is {margin!r}; it is a share between 0 and 1")
     known = {"name": name, "kind": kind, "path": str(path), "folder": str(path.parent)}
     return {**known, "samples": 1, "metric": "accuracy", **spec}
+
+
+def _plain(name: str, path: Path) -> str | None:
+    """The description of gym-NAME, which needs no file; None for any other name."""
+    if name.startswith("gym-") and not path.exists():
+        return f"source = {json.dumps('gym:' + name[4:])}"
+    return None
 
 
 def _kind(spec: Record) -> str | None:
@@ -192,7 +205,10 @@ def prepare(name: str, folder: Path) -> Iterator[Record]:
         yield from _rows(spec, {})
         return
     beside = ("margin", "path", "folder")
-    made = stream.fingerprint({key: value for key, value in spec.items() if key not in beside})
+    said = {key: value for key, value in spec.items() if key not in beside}
+    if spec["kind"] == "gym" and (own := gym.file(spec, home)):
+        said["file"] = _sha(own)
+    made = stream.fingerprint(said)
     rows, known = home / "rows.jsonl", None if spec["kind"] in sources.LOCAL else _card(home)
     if known and known["description"] == made and rows.is_file() and _sha(rows) == known["sha256"]:
         yield from (record for _, record in stream.records(rows))
@@ -203,7 +219,10 @@ def prepare(name: str, folder: Path) -> Iterator[Record]:
         "licence": spec["licence"],
         "description": made,
     }
-    found = list(_rows(spec, card))
+    if spec["kind"] == "gym":
+        found = list(gym.records(spec, card, gym.file(spec, home)))
+    else:
+        found = list(_rows(spec, card))
     stream.write(rows, b"".join(stream.dumps(record) + b"\n" for record in found))
     card |= {
         "rows": len(found),
