@@ -68,6 +68,7 @@ GRADERS = (
     "exact",
     "contains",
     "code",
+    "tools",
     "equal",
     "pairwise",
     "rubric",
@@ -262,7 +263,8 @@ def _task(spec: Record, card: Record, number: int, made: Record) -> Record:
         "subset": made.get("subset"),
         "revision": card["revision"],
     }
-    return {"id": f"{spec['name']}-{number:05d}", "task": task}
+    tools = {key: made[key] for key in ("tools", "tool_code") if key in made}
+    return {"id": f"{spec['name']}-{number:05d}", "task": task, **tools}
 
 
 def _package(spec: Record) -> tuple[str, list[Record]]:
