@@ -152,13 +152,14 @@ def test_hidden_tests_are_unpacked_and_a_pickle_that_names_code_is_refused(monke
 def test_generated_rows_are_the_same_everywhere():
     found = {
         name: list(tasks._rows(tasks.load(name), {}))
-        for name in ("arithmetic", "briefs", "instructions", "needle")
+        for name in ("arithmetic", "briefs", "instructions", "needle", "tools")
     }
     assert {name: len(rows) for name, rows in found.items()} == {
         "arithmetic": 200,
         "briefs": 60,
         "instructions": 150,
         "needle": 80,
+        "tools": 40,
     }
     assert {
         name: hashlib.sha256(b"".join(map(stream.dumps, rows))).hexdigest()[:12]
@@ -168,6 +169,7 @@ def test_generated_rows_are_the_same_everywhere():
         "briefs": "f26e28019a03",
         "instructions": "ddb08cebb051",
         "needle": "797dc5a7b6c1",
+        "tools": "299dd73651a2",
     }
 
 

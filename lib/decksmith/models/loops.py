@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.core.records import Record
-from decksmith.core.stream import Fault, Journal, fault, fingerprint
+from decksmith.core.stream import Fault, Journal, dumps, fault, fingerprint
 from decksmith.models.client import Client
 from decksmith.models.replies import Reply
 
@@ -103,7 +103,7 @@ class Loops:
 
     async def converse(self, record: Record, body: Record, calls: list[Record]) -> Reply:
         """The last reply to a request with tools, its usage that of all. `calls` gets every message after the request's own, also
-        where a Fault ends the loop. A reply of finish_reason `tool_calls` is one after which the model was not asked again."""
+        where a Fault ends the loop; the last of them calls tools where the model was not asked again."""
         if self.path and not self.journal:
             self.journal = Journal(self.path, "said")
         usages: list[Record] = []
@@ -130,11 +130,12 @@ class Loops:
         await self.client.close()
 
     async def _once(self, ident: str, inputs: Any, make: Callable[[], Awaitable[Any]]) -> Any:
-        """What `make` gives, from the journal where it was made before."""
+        """What `make` gives, from the journal where it was made before; as the journal would give it (without secrets and halves of
+        surrogate pairs), so that the conversation goes on alike."""
         key = fingerprint(inputs)
         if self.journal and (kept := self.journal.get(ident, key)) is not None:
             return kept
-        value = await make()
+        value = json.loads(dumps(await make()))
         if self.journal:
             self.journal.put(ident, key, value)
         return value
@@ -167,6 +168,7 @@ class Loops:
             return f"error: no function {name[:100]!r}; there are: {', '.join(names(record))}"
         try:
             arguments = json.loads(given)
+            json.dumps(arguments)  # not nested too deeply to be handed on
         except (ValueError, RecursionError) as error:
             return f"error: the arguments are no JSON ({error})"
         if not isinstance(arguments, dict):

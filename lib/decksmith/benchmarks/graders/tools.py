@@ -31,12 +31,11 @@ def grade(task: dict[str, Any], calls: list[dict[str, Any]], text: str) -> dict[
 
 def _key(name: str, arguments: Any) -> str:
     """A call as a text, equal for equal calls; arguments that are no JSON object stay as they came."""
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return f"{name} {arguments}"
-    return f"{name} {json.dumps(_plain(arguments), sort_keys=True, ensure_ascii=False)}"
+    try:
+        given = json.loads(arguments) if isinstance(arguments, str) else arguments
+        return f"{name} {json.dumps(_plain(given), sort_keys=True, ensure_ascii=False)}"
+    except (ValueError, RecursionError):
+        return f"{name} {arguments}"
 
 
 def _plain(value: Any) -> Any:
