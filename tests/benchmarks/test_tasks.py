@@ -169,7 +169,7 @@ def test_generated_rows_are_the_same_everywhere():
         "briefs": "f26e28019a03",
         "instructions": "ddb08cebb051",
         "needle": "797dc5a7b6c1",
-        "tools": "299dd73651a2",
+        "tools": "33088de06826",
     }
 
 

@@ -540,7 +540,6 @@ def find_trains(origin, destination, hour):
     return {"trains": [{"leaves": f"{hour}:{_number(origin, destination) % 60:02}", "from": origin, "to": destination}]}
 """
 CITIES = ("Bergen", "Cusco", "Dakar", "Hanoi", "Izmir", "Lagos", "Nantes", "Osaka", "Quito", "Riga")
-DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 CURRENCIES = ("CHF", "EUR", "INR", "JPY", "KES", "NOK", "PEN", "USD")
 _UNAIDED = (
     "Write one sentence about a {0}. Nothing needs to be looked up.",
