@@ -101,7 +101,7 @@ def converse(endpoint, record, use=None, run=None, **limits):
     """(reply or Fault, messages, how often tools were used) of a loop in this process."""
     used, made = [], []
 
-    def counted(source, name, arguments):
+    def counted(source, name, arguments, seconds):
         used.append((name, arguments))
         return use(name, arguments) if use else "5"
 
@@ -165,6 +165,9 @@ def test_a_loop_that_goes_on_asks_and_runs_nothing_twice(endpoint, tmp_path):
     reply, made, used = converse(endpoint, ROW, run=tmp_path)
     assert reply.text == "5" and used == [] and len(endpoint.asked) == before + 1
     assert endpoint.tools_seen() == ["half \ufffd"]
+    _, _, used = converse(endpoint, ROW, run=tmp_path, seconds=60)
+    assert len(used) == 1  # it may take longer now
+    before = len(endpoint.asked) - 1
     converse(endpoint, {**ROW, "id": "r2"}, run=tmp_path)  # another record is asked for itself
     assert len(endpoint.asked) == before + 2
 

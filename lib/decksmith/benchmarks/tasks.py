@@ -263,7 +263,7 @@ def _task(spec: Record, card: Record, number: int, made: Record) -> Record:
         "subset": made.get("subset"),
         "revision": card["revision"],
     }
-    tools = {key: made[key] for key in ("tools", "tool_code") if key in made}
+    tools: Record = {key: made[key] for key in ("tools", "tool_code") if key in made}
     return {"id": f"{spec['name']}-{number:05d}", "task": task, **tools}
 
 

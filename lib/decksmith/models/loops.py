@@ -18,8 +18,8 @@ from decksmith.core.stream import Fault, Journal, dumps, fault, fingerprint
 from decksmith.models.client import Client
 from decksmith.models.replies import Reply
 
-# Runs a tool: (source of the functions, name, arguments) -> what the model is told.
-Use = Callable[[str, str, Record], str]
+# Runs a tool: (source of the functions, name, arguments, seconds it may take) -> what the model is told.
+Use = Callable[[str, str, Record, float], str]
 
 AT_ONCE = 16  # calls of tools that one reply may make
 PYTHON: Record = {
@@ -42,9 +42,10 @@ NO_TOOLS = (
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Of one loop. calls: how often the model is asked; letters: of a tool's result."""
+    """Of one loop. calls: how often the model is asked; seconds: of a tool's call; letters: of its result."""
 
     calls: int = 10
+    seconds: float = 10.0
     letters: int = 10_000
 
 
@@ -174,12 +175,13 @@ class Loops:
         if not isinstance(arguments, dict):
             return "error: the arguments are no JSON object"
         source = record.get("tool_code") or ""
+        seconds, most = self.limits.seconds, self.limits.letters
 
         async def run() -> str:
-            return await asyncio.to_thread(self.use, source, name, arguments)
+            return await asyncio.to_thread(self.use, source, name, arguments, seconds)
 
-        text: str = await self._once(record["id"], ["tool", source, place, call, messages], run)
-        most = self.limits.letters
+        inputs = ["tool", source, seconds, place, call, messages]
+        text: str = await self._once(record["id"], inputs, run)
         return text if len(text) <= most else f"{text[:most]}\n(cut after {most} characters)"
 
 
