@@ -8,6 +8,7 @@ import signal
 
 import pytest
 from decksmith.benchmarks import grading, tasks
+from decksmith.benchmarks.graders import tools
 from decksmith.core import stream
 from decksmith.models import client as chat_client
 
@@ -522,3 +523,40 @@ def test_a_refusal_is_known_by_its_words_and_counts_as_the_row_says(text, refuse
     assert verdict(refuse=refuses) == "right" and verdict(refuse=not refuses) == "wrong"
     if not refuses:
         assert verdict(refuse=False, any=["no such word"]) == "wrong"
+
+
+def called(*calls):
+    """Messages of a loop: a reply that makes these calls, each (name, arguments), and what its tools said."""
+    made = [{"function": {"name": name, "arguments": given}} for name, given in calls]
+    return [{"role": "assistant", "tool_calls": made}, {"role": "tool", "content": "x"}]
+
+
+def test_calls_of_tools_count_in_any_order_and_no_more_than_asked():
+    two = [{"name": "f", "arguments": {"a": 3, "b": "x"}}, {"name": "g", "arguments": {}}]
+    task = {"expected": {"calls": two}}
+    f, g = ("f", '{"b": "x ", "a": 3.0}'), ("g", "{}")
+    assert tools.grade(task, called(g) + called(f), "")["verdict"] == "right"
+    half = tools.grade(task, called(f), "done")
+    assert (half["verdict"], half["score"], half["detail"]["missing"]) == ("wrong", 0.5, ["g {}"])
+    more = tools.grade(task, called(f, g, g), "done")
+    assert (more["verdict"], more["detail"]["more"]) == ("wrong", ["g {}"])
+    assert tools.grade(task, called(g, ("f", '{"a": true, "b": "x"}')), "")["verdict"] == "wrong"
+    assert tools.grade(task, called(("f", "{"), ("g", "[" * 90_000)), "")["verdict"] == "wrong"
+    assert tools.grade(task, [], " ")["verdict"] == "no_answer"
+
+
+def test_where_no_tool_fits_an_answer_without_a_call_is_right():
+    task = {"expected": {"calls": []}}
+    assert tools.grade(task, [{"role": "assistant"}], "lynxes")["verdict"] == "right"
+    wrong = tools.grade(task, called(("f", "{}")), "lynxes")
+    assert (wrong["verdict"], wrong["score"]) == ("wrong", 0.0)
+
+
+def test_a_row_of_tools_is_graded_by_its_calls():
+    row = next(tasks._rows(tasks.load("tools"), {}))
+    (call,) = row["task"]["expected"]["calls"]
+    gen = {"text": "", "calls": called((call["name"], json.dumps(call["arguments"])))}
+    graders = grading.Graders()
+    record = {**row, "gen": gen, "messages": []}
+    assert asyncio.run(graders.work(record))["verdict"] == "right"
+    assert graders.inputs(record) != graders.inputs({**record, "gen": {"text": "", "calls": []}})

@@ -153,7 +153,15 @@ def test_hidden_tests_are_unpacked_and_a_pickle_that_names_code_is_refused(monke
 def test_generated_rows_are_the_same_everywhere():
     found = {
         name: list(tasks._rows(tasks.load(name), {}))
-        for name in ("arithmetic", "briefs", "instructions", "multilingual", "needle", "replies")
+        for name in (
+            "arithmetic",
+            "briefs",
+            "instructions",
+            "multilingual",
+            "needle",
+            "replies",
+            "tools",
+        )
     }
     assert {name: len(rows) for name, rows in found.items()} == {
         "arithmetic": 200,
@@ -162,6 +170,7 @@ def test_generated_rows_are_the_same_everywhere():
         "multilingual": 120,
         "needle": 160,
         "replies": 128,
+        "tools": 40,
     }
     assert {
         name: hashlib.sha256(b"".join(map(stream.dumps, rows))).hexdigest()[:12]
@@ -173,6 +182,7 @@ def test_generated_rows_are_the_same_everywhere():
         "multilingual": "df296bcbcacd",
         "needle": "18c143ef098b",
         "replies": "bf883e191928",
+        "tools": "33088de06826",
     }
 
 

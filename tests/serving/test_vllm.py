@@ -17,7 +17,8 @@ import engines
 import pytest
 from decksmith.core import cli
 from decksmith.models import client as chat_client
-from decksmith.models import registry
+from decksmith.models import loops, registry
+from decksmith.sandbox import tools
 from decksmith.serving import readiness, server
 
 pytestmark = [
@@ -374,6 +375,50 @@ def test_a_beginning_is_continued_and_plain_text_completed(served):
         "/completions", model="tuned", prompt="The bee", max_tokens=4, temperature=0
     )
     assert status == 200 and reply["usage"]["completion_tokens"] == 4
+
+
+def test_a_loop_runs_the_tool_that_the_model_calls_and_tells_it_the_result(served):
+    parameters = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "enum": ["Bern"]}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    tool = {"name": "weather", "description": "Weather of a city", "parameters": parameters}
+    record = {
+        "id": "t1",
+        "messages": [user("What is the weather in Bern?")],
+        "tools": [{"type": "function", "function": tool}],
+        "tool_code": "def weather(city):\n    return f'{city}: snow'\n",
+    }
+    made = []
+
+    async def go():
+        more = {"tool_choice": "required", "max_tokens": 200, "temperature": 0}
+        entry = registry.Model("base", served.url, "base", extra_body=more)
+        loop = loops.Loops(chat_client.Client(entry, jobs=1), tools.use, None, loops.Limits(2))
+        body = loop.client.request(record["messages"]) | {"tools": loops.offered(record)}
+        try:
+            await loop.converse(record, body, made)
+        finally:
+            await loop.close()
+
+    asyncio.run(go())
+    assert made[0]["tool_calls"][0]["function"]["name"] == "weather"
+    assert made[1]["content"] == "Bern: snow" and made[-1]["role"] == "assistant"
+
+
+def test_chat_generate_continues_a_beginning_and_completes_a_prompt(served, tmp_path):
+    begun = {"role": "assistant", "content": "---\ntheme: seriph\n"}
+    records = [
+        {"id": "prefill", "messages": [user(QUESTION), begun]},
+        {"id": "plain", "prompt": "The bee"},
+    ]
+    flags = ("--model", "base", "--max-tokens", "8", "--temperature", "0")
+    assert served.generate(tmp_path / "run", records, *flags).wait() == 0
+    prefill, plain = (each["gen"] for each in lines(tmp_path / "run/out.jsonl"))
+    assert prefill["text"] and not prefill["text"].startswith(begun["content"])
+    assert plain["usage"]["prompt_tokens"] < 8 and plain["usage"]["completion_tokens"]
 
 
 # Three engines

@@ -1,8 +1,8 @@
 """Benchmarks that we generate: word problems, also in eight languages, instructions that a program checks, briefs that a judge
-checks, needles in long text.
+checks, needles in long text, tools to call.
 
 Everything is drawn from a seed, so rows are the same everywhere; each generator takes the benchmark's `source` and yields
-`{"fields", "expected", "subset"}`.
+`{"fields", "expected", "subset"}`, with `tools` and `tool_code` where the model may call tools.
 """
 
 import functools
@@ -488,6 +488,155 @@ def replies(source: dict[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
+def tools(source: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Requests with five tools at hand, of which one is to be called, one twice, two different ones or none; the subset says which."""
+    draw = random.Random(f"tools {source['seed']}")
+    kinds = (("one", 1), ("same twice", 2), ("two", 2), ("none", 0))
+    for number in range(source["rows"]):
+        kind, many = kinds[number % len(kinds)]
+        if kind == "none":
+            request, calls = draw.choice(_UNAIDED).format(draw.choice(ANIMALS)), []
+        else:
+            first = draw.choice(_TASKS)
+            rest = [task for task in _TASKS if task is not first]
+            other = first if kind == "same twice" else draw.choice(rest)
+            parts = _different(draw, [first, other][:many])
+            request = " ".join(text for text, _ in parts)
+            calls = [call for _, call in parts]
+        yield {
+            "fields": {"prompt": request},
+            "expected": {"calls": calls},
+            "subset": kind,
+            "tools": draw.sample(TOOLS, len(TOOLS)),
+            "tool_code": TOOL_CODE,
+        }
+
+
+def _different(draw, makers):
+    """A part of a request, and the call that it wants, by each maker; no two calls are equal."""
+    parts = []
+    for make in makers:
+        part = make(draw)
+        while part in parts:
+            part = make(draw)
+        parts.append(part)
+    return parts
+
+
+def _tool(name, description, **parameters):
+    """A tool in OpenAI's form, all of its parameters required. parameters: name=(type, description)."""
+    described = {
+        key: {"type": kind, "description": text} for key, (kind, text) in parameters.items()
+    }
+    schema = {"type": "object", "properties": described, "required": list(parameters)}
+    function = {"name": name, "description": description, "parameters": schema}
+    return {"type": "function", "function": function}
+
+
+TOOLS = [
+    _tool(
+        "get_weather",
+        "The weather in a city on a day of this week.",
+        city=("string", "name of the city, as the user writes it"),
+        day=("string", "day of the week in English, such as Monday"),
+    ),
+    _tool(
+        "convert_currency",
+        "An amount of money in another currency.",
+        amount=("number", "how much"),
+        source=("string", "ISO 4217 code of the currency it is in"),
+        target=("string", "ISO 4217 code of the currency wanted"),
+    ),
+    _tool(
+        "set_timer",
+        "Start a timer.",
+        label=("string", "what it is for, in one word as the user writes it"),
+        minutes=("integer", "how long"),
+    ),
+    _tool(
+        "count_stock",
+        "How many pieces of an item a branch has in stock.",
+        item=("string", "the item in the plural, as the user writes it"),
+        branch=("integer", "number of the branch"),
+    ),
+    _tool(
+        "find_trains",
+        "Trains between two cities that leave after a full hour.",
+        origin=("string", "where it leaves"),
+        destination=("string", "where it goes"),
+        hour=("integer", "0 to 23"),
+    ),
+]
+TOOL_CODE = """
+def _number(*parts):
+    return sum(map(ord, "".join(map(str, parts)))) % 90 + 10
+
+def get_weather(city, day):
+    return {"city": city, "day": day, "celsius": _number(city, day) - 40}
+
+def convert_currency(amount, source, target):
+    return {"amount": amount * _number(source, target) / 50, "currency": target}
+
+def set_timer(label, minutes):
+    return {"label": label, "minutes": minutes, "state": "running"}
+
+def count_stock(item, branch):
+    return {"item": item, "branch": branch, "pieces": _number(item, branch)}
+
+def find_trains(origin, destination, hour):
+    return {"trains": [{"leaves": f"{hour}:{_number(origin, destination) % 60:02}", "from": origin, "to": destination}]}
+"""
+CITIES = ("Bergen", "Cusco", "Dakar", "Hanoi", "Izmir", "Lagos", "Nantes", "Osaka", "Quito", "Riga")
+CURRENCIES = ("CHF", "EUR", "INR", "JPY", "KES", "NOK", "PEN", "USD")
+_UNAIDED = (
+    "Write one sentence about a {0}. Nothing needs to be looked up.",
+    "What is the plural of the word {0}?",
+    "Spell the word {0} backwards.",
+    "Give me a name for a pet {0}.",
+)
+
+
+def _weather(draw):
+    city, day = draw.choice(CITIES), draw.choice(DAYS)
+    call = {"name": "get_weather", "arguments": {"city": city, "day": day}}
+    return f"What is the weather in {city} on {day}?", call
+
+
+def _currency(draw):
+    amount = draw.randint(2, 900)
+    source, target = draw.sample(CURRENCIES, 2)
+    call = {"amount": amount, "source": source, "target": target}
+    return f"How much are {amount} {source} in {target}?", {
+        "name": "convert_currency",
+        "arguments": call,
+    }
+
+
+def _timer(draw):
+    label, minutes = draw.choice(("bread", "laundry", "rice", "tea", "yoga")), draw.randint(2, 55)
+    call = {"name": "set_timer", "arguments": {"label": label, "minutes": minutes}}
+    return f"Set a timer of {minutes} minutes with the label {label}.", call
+
+
+def _stock(draw):
+    item, branch = draw.choice(THINGS), draw.randint(2, 60)
+    call = {"name": "count_stock", "arguments": {"item": item, "branch": branch}}
+    return f"How many {item} does branch {branch} have in stock?", call
+
+
+def _trains(draw):
+    origin, destination = draw.sample(CITIES, 2)
+    hour = draw.randint(5, 22)
+    call = {"origin": origin, "destination": destination, "hour": hour}
+    return f"Which trains go from {origin} to {destination} after {hour}:00?", {
+        "name": "find_trains",
+        "arguments": call,
+    }
+
+
+_TASKS = (_weather, _currency, _timer, _stock, _trains)
+
+
 # What a benchmark's source may name as `generated`.
 GENERATORS = {
     "arithmetic": arithmetic,
@@ -496,4 +645,5 @@ GENERATORS = {
     "multilingual": multilingual,
     "needle": needle,
     "replies": replies,
+    "tools": tools,
 }

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.benchmarks import gym, tasks
-from decksmith.benchmarks.graders import choice, code, math, refusal
+from decksmith.benchmarks.graders import choice, code, math, refusal, tools
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.core.stream import Fault
@@ -77,6 +77,7 @@ class Graders:
             rules(spec, record["task"]),
             gen.get("text"),
             gen.get("finish_reason"),
+            *([gen.get("calls")] if spec["grader"] == "tools" else []),
             record["task"],
             tasks.order(record),
             [spec.get(key) for key in ("grader", "extract", "judge")],
@@ -97,8 +98,10 @@ class Graders:
                 f"{record['id']}: decks are scored by deck-parse .. deck-score (make baseline), not here"
             )
         text = gen.get("text") or ""
-        if not text.strip():
-            found: Record = {"verdict": "no_answer"}
+        if spec["grader"] == "tools":  # nothing of a reply is run or evaluated: it needs no process
+            found: Record = tools.grade(record["task"], gen.get("calls") or [], text)
+        elif not text.strip():
+            found = {"verdict": "no_answer"}
         elif spec["grader"] in JUDGED:
             found = await judged(self._open(spec), spec, record)
         elif spec["grader"] == "gym":

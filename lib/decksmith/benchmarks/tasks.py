@@ -71,6 +71,7 @@ GRADERS = (
     "exact",
     "contains",
     "code",
+    "tools",
     "equal",
     "pairwise",
     "rubric",
@@ -324,7 +325,8 @@ def _task(spec: Record, card: Record, number: int, made: Record) -> Record:
         "subset": made.get("subset"),
         "revision": card["revision"],
     }
-    return {"id": f"{spec['name']}-{number:05d}", "task": task}
+    tools: Record = {key: made[key] for key in ("tools", "tool_code") if key in made}
+    return {"id": f"{spec['name']}-{number:05d}", "task": task, **tools}
 
 
 def _package(spec: Record) -> tuple[str, list[Record]]:

@@ -142,7 +142,20 @@ class PromptRow(TypedDict):
         list[str],
         "the subsets it belongs to: `core` is the stable one, `wide` came later (docs/prompts.md)",
     ]
-    messages: Annotated[list[Message], "what the model is asked"]
+    messages: Annotated[
+        list[Message],
+        "what the model is asked; the last one of the assistant's is continued, and `gen.text` is what it added",
+    ]
+    prompt: Annotated[
+        NotRequired[str], "in place of `messages`: a text that a base model goes on from"
+    ]
+    tools: Annotated[
+        NotRequired[list[Record]],
+        "functions that the model may call, in OpenAI's form; `python` among them is the built-in one",
+    ]
+    tool_code: Annotated[
+        NotRequired[str], "Python source of these functions; it runs in the sandbox"
+    ]
     asks: Annotated[Asks, "what the request wants, as data"]
     checklist: Annotated[list[ChecklistItem], "what a good answer must show"]
     references: Annotated[
@@ -221,7 +234,9 @@ class Gen(TypedDict, total=False):
     finish_reason: Annotated[str | None, "as the endpoint said it; `length` means truncated"]
     usage: Annotated[Usage, "tokens and cost"]
     model: Annotated[Asked, "who answered"]
-    sampling: Annotated[Record, "the body of the request as it was posted, less model and messages"]
+    sampling: Annotated[
+        Record, "the body of the request as it was posted, less model, messages, prompt and tools"
+    ]
     request: Annotated[str, "fingerprint of the body less the model"]
     sample: Annotated[Sample, "which of several samples (`--samples N`)"]
     condition: Annotated[GivenCondition, "under which condition it was asked (`--condition NAME`)"]
@@ -232,6 +247,11 @@ class Gen(TypedDict, total=False):
         Literal["max_tokens", "server"],
         "what ended a reply of `length`: as many tokens as were asked for, or the server before that "
         "(its context was full, or a limit of its own); absent where its counts do not say",
+    ]
+    calls: Annotated[
+        list[Record],
+        "of a row with tools: every message after the request's own, replies with `tool_calls` and what "
+        "the tools said; also beside an error, as far as it came",
     ]
     error: Annotated[Error, "in place of the reply"]
     by: Annotated[By, "who made it"]

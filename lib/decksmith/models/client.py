@@ -23,6 +23,8 @@ from decksmith.models.replies import Ear, Reply
 from decksmith.models.servers import Pool, Server
 from decksmith.models.trouble import ENDS_ALL, Overflow, Trouble
 
+SAID = ("model", "messages", "prompt", "tools")  # of a request: not how, but what is asked
+
 
 def stands(value: Record, shorten: bool) -> bool:
     """Whether a kept value of gen is what asking with or without `shorten` would give."""
@@ -33,10 +35,10 @@ def stands(value: Record, shorten: bool) -> bool:
 
 
 def asked(body: Record) -> Record:
-    """What of a request's body `gen` keeps: `sampling`, all but model and messages as it was posted, and `request`, the fingerprint of
+    """What of a request's body `gen` keeps: `sampling`, all but model, messages, prompt and tools as it was posted, and `request`, the fingerprint of
     the whole body less the model's name: two models with equal ones were asked the same."""
     return {
-        "sampling": {key: value for key, value in body.items() if key not in ("model", "messages")},
+        "sampling": {key: value for key, value in body.items() if key not in SAID},
         "request": fingerprint({key: value for key, value in body.items() if key != "model"}),
     }
 
@@ -118,7 +120,8 @@ class Client:
         schema: Record | None = None,
         seed: int | None = None,
     ) -> Record:
-        """The exact JSON body that `ask` posts. `schema` asks for structured output (response_format json_schema)."""
+        """The exact JSON body that `ask` posts. `schema` asks for structured output (response_format json_schema). A last message of the
+        assistant's is continued: vLLM and sglang are told so, an endpoint that knows no such fields names them in its `drop`."""
         body: Record = {
             "model": self.model.slug,
             "messages": messages,
@@ -132,12 +135,23 @@ class Client:
                 "type": "json_schema",
                 "json_schema": {"name": "reply", "strict": True, "schema": schema},
             }
+        if messages and messages[-1].get("role") == "assistant":
+            body |= {"add_generation_prompt": False, "continue_final_message": True}
         for name in self.model.drop:
             body.pop(name, None)
         for old, new in self.model.rename.items():
             if old in body:
                 body[new] = body.pop(old)
         return body | self.model.extra_body
+
+    def completion(
+        self, prompt: str, sampling: Mapping[str, Any] | None = None, *, seed: int | None = None
+    ) -> Record:
+        """As `request`, for a text that a base model goes on from, without a chat template."""
+        body = self.request([], sampling, seed=seed)
+        return {("prompt" if name == "messages" else name): body[name] for name in body} | {
+            "prompt": prompt
+        }
 
     async def ask(
         self,
@@ -262,7 +276,7 @@ class Client:
             self.reserved -= reserve
             # Written and paid for, though nobody says how much.
             if reply is None and ear and ear.letters:
-                asked = len(json.dumps(body["messages"])) / 4
+                asked = len(json.dumps(_conversation(body))) / 4
                 price = self._price(asked, ear.letters / 4) if self.model.price else self.dearest
                 self.spent += price
 
@@ -311,7 +325,7 @@ class Client:
         amount = self.dearest
         if self.model.price:
             limit = next((body[name] for name in context.LIMITS if name in body), 0)
-            letters = len(json.dumps(body.get("messages"), ensure_ascii=False).encode())
+            letters = len(json.dumps(_conversation(body), ensure_ascii=False).encode())
             amount = max(amount if not limit else 0.0, self._price(letters / 2, limit))
         if self.spent + self.reserved + amount > self.budget or self.spent >= self.budget:
             raise Fault(
@@ -408,7 +422,7 @@ class Client:
         self, pool: Pool, server: Server, body: Record
     ) -> tuple[Any, Mapping[str, str]]:
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        status, said, headers = await pool.post(server, text.encode())
+        status, said, headers = await pool.post(server, path(body), text.encode())
         if not 200 <= status < 300:
             asked = context.limit_of(body)[1]
             raise Trouble.status_error(status, said.decode(errors="replace"), headers, asked)
@@ -518,6 +532,16 @@ class Client:
         self.spent += usage["cost"] or 0.0
         self.dearest = max(self.dearest, usage["cost"] or 0.0)
         return reply
+
+
+def path(body: Record) -> str:
+    """Where a body is posted, behind the base URL."""
+    return "/completions" if "prompt" in body else "/chat/completions"
+
+
+def _conversation(body: Record) -> list[Any]:
+    """What the model reads of a body, for a guess at its tokens."""
+    return [body[name] for name in ("messages", "prompt", "tools") if name in body]
 
 
 def _fewer(limit: int, room: int | None, refusals: int) -> int:

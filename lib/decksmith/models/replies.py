@@ -21,6 +21,7 @@ class Reply:
     response: what the endpoint calls this reply, of `id`, `model`, `created`, `system_fingerprint` what it said.
     shortened: {"asked", "sent"}, the max_tokens that did not fit the context and those that did; None where nothing was shortened.
     cut_by: what ended a reply of finish_reason `length` (`cut_by`); None for any other, and where it is not known.
+    tool_calls: the tools that it calls, `{"id", "type", "function": {"name", "arguments"}}`, where arguments is the text as it came.
     """
 
     text: str
@@ -32,6 +33,7 @@ class Reply:
     response: Record = field(default_factory=dict)
     shortened: Record | None = None
     cut_by: str | None = None
+    tool_calls: list[Record] = field(default_factory=list)
 
     def value(self) -> Record:
         """What of it stands in a record (docs/records.md, gen)."""
@@ -74,7 +76,7 @@ def read(data: Any, took: float, attempts: int) -> Reply:
     """The reply in an endpoint's JSON; its cost is null where the endpoint does not say it. Raises Trouble for one of another form."""
     try:
         choice = data["choices"][0]
-        message = choice["message"]
+        message = choice["message"] if "message" in choice else {"content": choice["text"]}
         text = message.get("content") or ""
         if isinstance(text, list):
             text = "".join(part.get("text") or "" for part in text)
@@ -102,8 +104,36 @@ def read(data: Any, took: float, attempts: int) -> Reply:
         if isinstance(data.get(name), str | int) and not isinstance(data[name], bool)
     }
     return Reply(
-        text, reasoning or thought, choice.get("finish_reason"), usage, took, attempts, named
+        text,
+        reasoning or thought,
+        choice.get("finish_reason"),
+        usage,
+        took,
+        attempts,
+        named,
+        tool_calls=_tool_calls(message.get("tool_calls")),
     )
+
+
+def _tool_calls(said: Any) -> list[Record]:
+    """The calls of tools in a message, each in OpenAI's form; what is none is left out."""
+    found: list[Record] = []
+    for number, call in enumerate(said if isinstance(said, list) else ()):
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict):
+            continue
+        name, given, ident = function.get("name"), function.get("arguments"), call.get("id")
+        found.append(
+            {
+                "id": ident if isinstance(ident, str) and ident else f"call_{number}",
+                "type": "function",
+                "function": {
+                    "name": name if isinstance(name, str) else "",
+                    "arguments": given if isinstance(given, str) else json.dumps(given or {}),
+                },
+            }
+        )
+    return found
 
 
 class Ear:

@@ -70,14 +70,16 @@ class Pool:
     def _server(self, url: str, trouble: str | None = None) -> Server:
         return Server(url, trouble, proxy_of(url) if self.trust_env else None)
 
-    async def post(self, server: Server, body: bytes) -> tuple[int, bytes, Mapping[str, str]]:
-        """Post a chat request: the status, body and headers of the answer. Prompts and key go to the
+    async def post(
+        self, server: Server, path: str, body: bytes
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        """Post a request to a server's path: the status, body and headers of the answer. Prompts and key go to the
         host that was named, and to no other. Raises ConnectionError."""
         import aiohttp
 
         if not self.wire:
             self.wire = self._wire()
-        url = f"{server.url.rstrip('/')}/chat/completions"
+        url = server.url.rstrip("/") + path
         try:
             asking = self.wire.post(url, data=body, allow_redirects=False, proxy=server.proxy)
             async with asking as reply:

@@ -1,0 +1,194 @@
+"""Loops: a conversation that grows by calls, of the model and of its tools, until the model answers without one.
+
+There is one mechanism. A call that ended is journaled at once, under the record's id and the sha256 of all that it depends on, the
+conversation so far among it. A process killed at any moment goes through the same conversation again, and what stands in the
+journal is neither asked nor run again.
+"""
+
+import asyncio
+import dataclasses
+import json
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from decksmith.core.records import Record
+from decksmith.core.stream import Fault, Journal, dumps, fault, fingerprint
+from decksmith.models.client import Client
+from decksmith.models.replies import Reply
+
+# Runs a tool: (source of the functions, name, arguments, seconds it may take) -> what the model is told.
+Use = Callable[[str, str, Record, float], str]
+
+AT_ONCE = 16  # calls of tools that one reply may make
+PYTHON: Record = {
+    "type": "function",
+    "function": {
+        "name": "python",
+        "description": "Runs a Python program and returns what it prints. Nothing is kept from one call to the next.",
+        "parameters": {
+            "type": "object",
+            "properties": {"code": {"type": "string", "description": "the program"}},
+            "required": ["code"],
+        },
+    },
+}
+NO_TOOLS = (
+    "the server refused a request with tools; this row needs a model and a server that call tools (vLLM: "
+    "--enable-auto-tool-choice --tool-call-parser NAME, llama-server: --jinja); it said: "
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Of one loop. calls: how often the model is asked; seconds: of a tool's call; letters: of its result."""
+
+    calls: int = 10
+    seconds: float = 10.0
+    letters: int = 10_000
+
+
+def offered(record: Record) -> list[Record]:
+    """The tools of a record in OpenAI's form; "python" among them stands for the built-in one."""
+    return [PYTHON if tool == "python" else tool for tool in record.get("tools") or ()]
+
+
+def names(record: Record) -> list[str]:
+    """What a record's tools are called, in their order."""
+    return [tool["function"]["name"] for tool in offered(record)]
+
+
+def check(record: Record) -> None:
+    """Raise ValueError for a record that cannot be asked: without messages or prompt, or with tools of another form."""
+    ident = record["id"]
+    if fault(record):
+        return
+    if not isinstance(record.get("messages"), list) and not isinstance(record.get("prompt"), str):
+        raise ValueError(
+            f'{ident}: no "messages" in this record; an earlier stage writes it (docs/records.md)'
+        )
+    if "tools" not in record:
+        return
+    if "messages" not in record:
+        raise ValueError(f"{ident}: tools need messages; a completion (prompt) calls none")
+    try:
+        known = names(record)
+        fitting = all(name.isidentifier() for name in known)
+    except (TypeError, KeyError, AttributeError):
+        fitting = False
+    if not fitting:
+        raise ValueError(
+            f'{ident}: tools is a list of "python" and of {{"type": "function", "function": {{"name", ..}}}}, '
+            "where each name is one of Python's"
+        )
+    if set(known) - {"python"} and not isinstance(record.get("tool_code"), str):
+        raise ValueError(f"{ident}: tools without tool_code, the Python source of these functions")
+
+
+class Loops:
+    """The loops of one run. `use` runs a tool; with `run` each call is kept in run/journal/calls.jsonl; `by` is what else a reply
+    depends on, such as the weights that answer."""
+
+    def __init__(
+        self,
+        client: Client,
+        use: Use,
+        run: str | Path | None = None,
+        limits: Limits | None = None,
+        by: Any = None,
+    ) -> None:
+        self.client, self.use, self.limits, self.by = client, use, limits or Limits(), by
+        self.path = None if run is None else Path(run) / "journal" / "calls.jsonl"
+        self.journal: Journal | None = None  # opened for the first loop
+
+    async def converse(self, record: Record, body: Record, calls: list[Record]) -> Reply:
+        """The last reply to a request with tools, its usage that of all. `calls` gets every message after the request's own, also
+        where a Fault ends the loop; the last of them calls tools where the model was not asked again."""
+        if self.path and not self.journal:
+            self.journal = Journal(self.path, "said")
+        usages: list[Record] = []
+        for number in range(self.limits.calls):
+            asked = {**body, "messages": [*body["messages"], *calls]}
+            reply = await self._reply(record["id"], asked, first=number == 0)
+            usages.append(reply.usage)
+            said: Record = {"role": "assistant", "content": reply.text}
+            if reply.tool_calls:
+                said["tool_calls"] = reply.tool_calls
+            calls.append(said)
+            if not reply.tool_calls or number + 1 == self.limits.calls:
+                break
+            for place, call in enumerate(reply.tool_calls):
+                text = await self._used(record, call, place, [*body["messages"], *calls])
+                calls.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+        reply.usage = _sum(usages)
+        return reply
+
+    async def close(self) -> None:
+        """Close the journal and the client."""
+        if self.journal:
+            self.journal.close()
+        await self.client.close()
+
+    async def _once(self, ident: str, inputs: Any, make: Callable[[], Awaitable[Any]]) -> Any:
+        """What `make` gives, from the journal where it was made before; as the journal would give it (without secrets and halves of
+        surrogate pairs), so that the conversation goes on alike."""
+        key = fingerprint(inputs)
+        if self.journal and (kept := self.journal.get(ident, key)) is not None:
+            return kept
+        value = json.loads(dumps(await make()))
+        if self.journal:
+            self.journal.put(ident, key, value)
+        return value
+
+    async def _reply(self, ident: str, body: Record, first: bool) -> Reply:
+        async def ask() -> Record:
+            return dataclasses.asdict(await self.client.post(body))
+
+        try:
+            return Reply(**await self._once(ident, ["model", self.by, body], ask))
+        except Fault as failed:
+            error = failed.error
+            speaks = re.search(r"\btools?\b|tool[_-]", error["message"], re.IGNORECASE)
+            if first and error.get("status") in (400, 422, 501) and speaks:
+                raise Fault(
+                    error["kind"],
+                    "no-tools",
+                    NO_TOOLS + error["message"],
+                    retriable=False,
+                    status=error["status"],
+                ) from None
+            raise
+
+    async def _used(self, record: Record, call: Record, place: int, messages: list[Record]) -> str:
+        """What the model is told of a call, at most so many letters."""
+        if place >= AT_ONCE:
+            return f"error: not run, since a reply may make at most {AT_ONCE} calls"
+        name, given = call["function"]["name"], call["function"]["arguments"]
+        if name not in names(record):
+            return f"error: no function {name[:100]!r}; there are: {', '.join(names(record))}"
+        try:
+            arguments = json.loads(given)
+            json.dumps(arguments)  # not nested too deeply to be handed on
+        except (ValueError, RecursionError) as error:
+            return f"error: the arguments are no JSON ({error})"
+        if not isinstance(arguments, dict):
+            return "error: the arguments are no JSON object"
+        source = record.get("tool_code") or ""
+        seconds, most = self.limits.seconds, self.limits.letters
+
+        async def run() -> str:
+            return await asyncio.to_thread(self.use, source, name, arguments, seconds)
+
+        inputs = ["tool", source, seconds, place, call, messages]
+        text: str = await self._once(record["id"], inputs, run)
+        return text if len(text) <= most else f"{text[:most]}\n(cut after {most} characters)"
+
+
+def _sum(usages: list[Record]) -> Record:
+    """Each number of the usages added up; None where any does not say it."""
+    total: Record = {}
+    for key in usages[0]:
+        values = [usage[key] for usage in usages]
+        total[key] = None if None in values else sum(values)
+    return total

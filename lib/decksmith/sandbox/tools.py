@@ -1,0 +1,50 @@
+"""The tools of a conversation: functions that a record brings, and programs that the model writes, each call in a cell of its own."""
+
+import json
+from typing import Any
+
+from decksmith.sandbox import pool
+from decksmith.sandbox.cell import Limits, Result
+
+_CALL = """import json
+from tool_code import {name} as tool
+with open("arguments.json") as file:
+    arguments = json.load(file)
+value = tool(**arguments)
+with open("result.txt", "w") as file:
+    file.write(value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False))
+"""
+
+
+def use(source: str, name: str, arguments: dict[str, Any], seconds: float = 10.0) -> str:
+    """What a model is told of a call: what the function `name` of `source` returns (JSON, or a text as it is), what the built-in
+    `python` prints, or how it failed. Never longer than 64 Ki bytes of output. Raises cli.Missing where nothing confines code."""
+    limits = Limits(wall=seconds, output=1 << 16, disk=4 << 20)
+    if name == "python":
+        code = arguments.get("code")
+        if not isinstance(code, str):
+            return 'error: python takes {"code": "a program"}'
+        result = pool.run(code, limits=limits)
+        return _failed(result, seconds) if result.status != "ok" else _printed(result)
+    result = pool.run(
+        _CALL.format(name=name),
+        files={"tool_code.py": source, "arguments.json": json.dumps(arguments)},
+        take=("result.txt",),
+        limits=limits,
+    )
+    if result.status != "ok" or "result.txt" not in result.files:
+        return _failed(result, seconds)
+    return result.files["result.txt"].decode("utf-8", "replace")
+
+
+def _printed(result: Result) -> str:
+    return result.stdout + result.stderr or "(it printed nothing)"
+
+
+def _failed(result: Result, seconds: float) -> str:
+    if result.status == "timeout":
+        return f"error: timed out after {seconds:g} s"
+    if result.status in ("ok", "error"):
+        said = result.stderr.strip().splitlines() or ["it ended without a result"]
+        return f"{result.stdout[-2000:]}error: {said[-1]}"
+    return f"error: {result.status}: {result.message}"

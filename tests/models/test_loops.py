@@ -1,0 +1,279 @@
+"""Tools, prefill and completions, asked of a scripted endpoint on loopback."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from decksmith.core.stream import Fault
+from decksmith.models import client as chat_client
+from decksmith.models import loops
+
+ROOT = Path(__file__).resolve().parents[2]
+ADD = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        },
+    },
+}
+ROW = {
+    "id": "r1",
+    "messages": [{"role": "user", "content": "2 + 3?"}],
+    "tools": [ADD],
+    "tool_code": "def add(a, b):\n    return a + b\n",
+}
+
+
+def calling(*calls):
+    """An answer that calls tools: (name, arguments) each."""
+    made = [
+        {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": given}}
+        for n, (name, given) in enumerate(calls)
+    ]
+    return {
+        "choices": [
+            {"message": {"content": None, "tool_calls": made}, "finish_reason": "tool_calls"}
+        ],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 2},
+    }
+
+
+def saying(text):
+    return {
+        "choices": [{"message": {"content": text}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 2},
+    }
+
+
+class Endpoint:
+    """Answers by `script(number of the request, body) -> (status, answer)`; `asked` has (path, body) of each request."""
+
+    def __init__(self):
+        self.asked, self.script = [], None
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                endpoint.asked.append((self.path, body))
+                found = endpoint.script(len(endpoint.asked), body)
+                if found is None:  # whoever asked was killed
+                    return
+                status, answer = found
+                data = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def tools_seen(self):
+        """What the model was told by its tools, in the last request."""
+        return [m["content"] for m in self.asked[-1][1]["messages"] if m["role"] == "tool"]
+
+
+@pytest.fixture
+def endpoint():
+    endpoint = Endpoint()
+    yield endpoint
+    endpoint.server.shutdown()
+    endpoint.server.server_close()
+
+
+def converse(endpoint, record, use=None, run=None, **limits):
+    """(reply or Fault, messages, how often tools were used) of a loop in this process."""
+    used, made = [], []
+
+    def counted(source, name, arguments, seconds):
+        used.append((name, arguments))
+        return use(name, arguments) if use else "5"
+
+    async def go():
+        client = chat_client.Client.open(base_url=endpoint.url, slug="m", retries=0, blame="model")
+        loop = loops.Loops(client, counted, run, loops.Limits(**limits))
+        body = client.request(record["messages"]) | {"tools": loops.offered(record)}
+        try:
+            return await loop.converse(record, body, made)
+        except Fault as failed:
+            return failed
+        finally:
+            await loop.close()
+
+    return asyncio.run(go()), made, used
+
+
+def test_what_a_model_gets_wrong_is_said_to_it_and_the_loop_goes_on(endpoint):
+    wrong = [("add", "{"), ("add", "[1]"), ("sub", "{}"), ("add", "[" * 90_000)]
+    endpoint.script = lambda n, body: (
+        200,
+        calling(*wrong, *[("add", '{"a": 2}')] * 14) if n == 1 else saying("5"),
+    )
+    reply, made, used = converse(endpoint, ROW, lambda *_: "é" * 30, letters=20)
+    assert reply.text == "5" and reply.usage["prompt_tokens"] == 20
+    told = endpoint.tools_seen()
+    assert told[0].startswith("error: the arguments are no JSON (")
+    assert told[1] == "error: the arguments are no JSON object"
+    assert told[2] == "error: no function 'sub'; there are: add"
+    assert told[3].startswith("error: the arguments are no JSON (")
+    assert told[4] == "é" * 20 + "\n(cut after 20 characters)"
+    assert told[16:] == ["error: not run, since a reply may make at most 16 calls"] * 2
+    assert used == [("add", {"a": 2})] * 12
+    assert [message["role"] for message in made] == ["assistant", *["tool"] * 18, "assistant"]
+
+
+def test_a_model_that_never_stops_calling_is_asked_so_often_and_no_more(endpoint):
+    endpoint.script = lambda n, body: (200, calling(("add", "{}")))
+    reply, made, used = converse(endpoint, ROW, calls=3)
+    assert len(endpoint.asked) == 3 and len(used) == 2 and reply.text == ""
+    assert made[-1]["tool_calls"] and reply.usage["completion_tokens"] == 6
+
+
+def test_a_conversation_that_outgrows_the_context_keeps_what_it_has(endpoint):
+    over = {"error": {"message": "This model's maximum context length is 64 tokens."}}
+    endpoint.script = lambda n, body: (200, calling(("add", "{}"))) if n == 1 else (400, over)
+    failed, made, _ = converse(endpoint, ROW)
+    assert (failed.error["kind"], failed.error["class"]) == ("model", "context-overflow")
+    assert [message["role"] for message in made] == ["assistant", "tool"]
+
+
+def test_a_loop_that_goes_on_asks_and_runs_nothing_twice(endpoint, tmp_path):
+    """Also where what came has half of a surrogate pair, which no file keeps."""
+    endpoint.script = lambda n, body: (
+        (200, calling(("add", '{"a": "\ud800"}'))) if n == 1 else (503, {"error": "busy"})
+    )
+    failed, made, used = converse(endpoint, ROW, lambda *_: "half \udfff", tmp_path)
+    assert isinstance(failed, Fault) and len(made) == 2 and len(used) == 1
+    before = len(endpoint.asked)
+    endpoint.script = lambda n, body: (200, saying("5"))
+    reply, made, used = converse(endpoint, ROW, run=tmp_path)
+    assert reply.text == "5" and used == [] and len(endpoint.asked) == before + 1
+    assert endpoint.tools_seen() == ["half \ufffd"]
+    _, _, used = converse(endpoint, ROW, run=tmp_path, seconds=60)
+    assert len(used) == 1  # it may take longer now
+    before = len(endpoint.asked) - 1
+    converse(endpoint, {**ROW, "id": "r2"}, run=tmp_path)  # another record is asked for itself
+    assert len(endpoint.asked) == before + 2
+
+
+@pytest.mark.parametrize(
+    "more, words",
+    [
+        ({"messages": None}, 'no "messages" in this record'),
+        ({"tool_code": None}, "tools without tool_code"),
+        ({"tools": [{"function": {"name": "a b"}}]}, 'tools is a list of "python" and of'),
+        ({"tools": ["shell"]}, 'tools is a list of "python" and of'),
+    ],
+)
+def test_a_record_that_cannot_be_asked_is_named(more, words):
+    with pytest.raises(ValueError, match=f"r1: {words}"):
+        loops.check(ROW | more)
+
+
+def test_tools_of_a_prompt_are_refused_and_the_built_in_one_needs_no_code():
+    with pytest.raises(ValueError, match="r1: tools need messages"):
+        loops.check({"id": "r1", "prompt": "x", "tools": [ADD], "tool_code": ""})
+    record = {"id": "r1", "messages": [], "tools": ["python"]}
+    loops.check(record)
+    assert loops.names(record) == ["python"]
+
+
+def generate(endpoint, rows, run, fatal=None):
+    """(status, records, stderr) of chat-generate; `fatal(process)` gets it as soon as it runs."""
+    command = [sys.executable, ROOT / "bin/chat-generate", "--base-url", endpoint.url]
+    process = subprocess.Popen(
+        [*command, "--slug", "m", "--run", run, "--tool-seconds", "5"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lib")},
+        text=True,
+        start_new_session=True,
+    )
+    if fatal:
+        fatal(process)
+    out, err = process.communicate("".join(json.dumps(row) + "\n" for row in rows))
+    return process.returncode, [json.loads(line) for line in out.splitlines()], err
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_of_a_loop_no_call_that_ended_is_made_again(endpoint, tmp_path):
+    """The tool gives another number whenever it runs: the same number in both runs is one call."""
+    row = {**ROW, "tool_code": "import os\ndef add(a, b):\n    return os.urandom(8).hex()\n"}
+    victim = []
+
+    def script(n, body):
+        told = [m for m in body["messages"] if m["role"] == "tool"]
+        if n == 2 or n == 4:  # the second and third turns are killed once each, while in flight
+            os.killpg(victim[-1].pid, signal.SIGKILL)
+            return None
+        return 200, calling(("add", '{"a": 2, "b": 3}')) if len(told) < 2 else saying("done")
+
+    endpoint.script = script
+    for _ in range(2):
+        status, *_ = generate(endpoint, [row], tmp_path, victim.append)
+        assert status == -signal.SIGKILL
+    status, (record,), err = generate(endpoint, [row], tmp_path)
+    assert status == 0 and record["gen"]["text"] == "done", err
+    bodies = [body["messages"] for _, body in endpoint.asked]
+    assert [len(messages) for messages in bodies] == [1, 3, 3, 5, 5]
+    assert bodies[1] == bodies[2] and bodies[3] == bodies[4]
+    first, second = (m["content"] for m in bodies[-1] if m["role"] == "tool")
+    assert len(first) == len(second) == 16 and first != second
+    assert [*row["messages"], *record["gen"]["calls"]][:5] == bodies[-1]
+    generate(endpoint, [row], tmp_path)
+    assert len(endpoint.asked) == 5
+
+
+@pytest.mark.slow
+def test_rows_of_all_forms_go_their_way_and_a_server_without_tools_costs_its_row_alone(
+    endpoint, tmp_path
+):
+    refusal = "tool choice requires --enable-auto-tool-choice and --tool-call-parser"
+
+    def script(n, body):
+        if "prompt" in body:
+            return 200, {"choices": [{"text": " jumps", "finish_reason": "stop"}]}
+        if body["messages"][0]["content"] == "refused":
+            return 400, {"error": {"message": refusal}}
+        if "tools" in body and len(body["messages"]) == 1:
+            return 200, calling(("add", '{"a": 2, "b": 3}'), ("python", '{"code": "print(6 * 7)"}'))
+        return 200, saying(f"heard {body['messages'][-1]['content']}")
+
+    endpoint.script = script
+    begun = {"role": "assistant", "content": "The answer is"}
+    rows = [
+        {**ROW, "id": "refused", "messages": [{"role": "user", "content": "refused"}]},
+        {**ROW, "id": "tools", "tools": [ADD, "python"]},
+        {"id": "prefill", "messages": [*ROW["messages"], begun]},
+        {"id": "base", "prompt": "The quick brown fox"},
+        {"id": "neither"},
+    ]
+    status, out, err = generate(endpoint, rows, tmp_path)
+    gens = {record["id"]: record["gen"] for record in out}
+    assert status == 65 and 'stdin:5: neither: no "messages"' in err
+    assert gens["refused"]["error"]["class"] == "no-tools" and refusal in err
+    assert gens["tools"]["text"] == "heard 42\n"
+    assert [m["content"] for m in gens["tools"]["calls"] if m["role"] == "tool"] == ["5", "42\n"]
+    assert gens["base"]["text"] == " jumps" and gens["prefill"]["text"] == "heard The answer is"
+    sent = {path: body for path, body in endpoint.asked}
+    assert sent["/v1/completions"]["prompt"] == "The quick brown fox"
+    assert "messages" not in sent["/v1/completions"]
+    prefill = next(body for _, body in endpoint.asked if body.get("continue_final_message"))
+    assert prefill["messages"][-1] == begun and prefill["add_generation_prompt"] is False
