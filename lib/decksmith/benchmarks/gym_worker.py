@@ -88,8 +88,10 @@ def chosen(name: str) -> tuple[str, DictConfig, dict[str, Any]]:
 
 
 def server_source(kind: str) -> str:
+    """What a server runs: all of its folder but a client, which is for people who try it."""
     folder = HOME / "resources_servers" / kind
-    return "\n".join(path.read_text() for path in sorted(folder.glob("*.py")))
+    files = [path for path in sorted(folder.glob("*.py")) if path.name != "client.py"]
+    return "\n".join(path.read_text() for path in files)
 
 
 def needs(agent: str, kind: str, settings: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
