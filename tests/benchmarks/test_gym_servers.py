@@ -20,6 +20,10 @@ def test_a_server_without_a_benchmark_is_named_like_one(tmp_path, monkeypatch):
     assert not [name for name in ROWS if gym.lack(name)]
     assert "runs what a reply holds" in gym.lack("nvarc")
     assert "no test of ours" in gym.lack("fukuyamabench")
+    with pytest.raises(cli.Missing, match="without rows of its own"):
+        list(tasks.prepare("gym-string_match", tmp_path))
+    (tmp_path / "gym-string_match").mkdir()
+    (tmp_path / "gym-string_match" / "gym.jsonl").write_text("{}\n")
     monkeypatch.setenv("DECKSMITH_GYM_PYTHON", str(tmp_path / "none"))
     with pytest.raises(cli.Missing, match="make .venv-gym"):
         list(tasks.prepare("gym-string_match", tmp_path))

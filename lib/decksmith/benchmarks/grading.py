@@ -127,8 +127,7 @@ class Graders:
     async def _gym(self, spec: Record, record: Record, text: str) -> Record:
         """The verdict of an official verifier; what it asks a judge, ours answers."""
         own = spec["source"]["gym"]
-        needs = gym.table()["benchmarks"][own]["needs"]
-        if "judge" in needs and not self._judged_here(spec):
+        if gym.judged_by(own) and not self._judged_here(spec):
             raise cli.BadConfig(
                 f"{spec['name']}: its verifier asks a judge: bench-grade --judge NAME, an entry of assets/models.toml"
             )

@@ -61,6 +61,11 @@ def _row(name: str) -> Record:
         ) from None
 
 
+def judged_by(name: str) -> bool:
+    """Whether its verifier may ask a judge."""
+    return "judge" in _row(name)["needs"]
+
+
 def lack(name: str) -> str | None:
     """Why a benchmark cannot run here, None where it can; that it needs a judge is no lack."""
     row = _row(name)
@@ -120,6 +125,11 @@ def records(spec: Record, card: Record, path: Path | None) -> Iterator[Record]:
     name = spec["source"]["gym"]
     if why := lack(name):
         raise cli.Missing(f"{spec['name']}: {why}")
+    if path is None and name not in table()["benchmarks"]:
+        raise cli.Missing(
+            f"{spec['name']}: {name} is a verifier without rows of its own; put yours, in Gym's "
+            f"format, in gym.jsonl of its folder (data/bench/{spec['name']}), or name a file"
+        )
     card["revision"] = f"nemo-gym {table()['version']}"
     command = _command("prepare", name, *([str(path.resolve())] if path else []))
     ran = subprocess.run(command, capture_output=True, text=True, cwd=WORKER.parent)

@@ -66,13 +66,13 @@ def alone(kind: str) -> tuple[str, DictConfig, dict[str, Any]]:
     file of its name, else the first. Raises LookupError for one without any."""
     files = sorted((HOME / "resources_servers" / kind / "configs").glob("*.yaml"))
     for path in sorted(files, key=lambda path: path.stem != kind):
-        config = OmegaConf.load(path)
+        config: Any = OmegaConf.load(path)
         blocks = [(name, block) for name, block in config.items() if isinstance(block, DictConfig)]
         agents = [agent for _, block in blocks for agent in block.get("responses_api_agents") or ()]
         for name, block in blocks:
             own = (block.get("resources_servers") or {}).get(kind)
             if own is not None:
-                plain = OmegaConf.to_container(own, resolve=False)
+                plain: Any = OmegaConf.to_container(own, resolve=False)
                 return (agents or ["none"])[0], config, {**plain, "name": name}
     raise LookupError("no configuration of its folder describes it")
 
@@ -88,8 +88,10 @@ def chosen(name: str) -> tuple[str, DictConfig, dict[str, Any]]:
 
 
 def server_source(kind: str) -> str:
+    """What a server runs: all of its folder but a client, which is for people who try it."""
     folder = HOME / "resources_servers" / kind
-    return "\n".join(path.read_text() for path in sorted(folder.glob("*.py")))
+    files = [path for path in sorted(folder.glob("*.py")) if path.name != "client.py"]
+    return "\n".join(path.read_text() for path in files)
 
 
 def needs(agent: str, kind: str, settings: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
