@@ -141,3 +141,48 @@ def test_results_become_a_log_of_inspect_in_which_a_row_without_a_grade_has_an_e
     assert last["scores"] == {} and last["error"]["message"].startswith(
         "judge fault, grader-timeout"
     )
+
+
+def rollout(task, number, text, **said):
+    """A line as NeMo Gym's collector writes it; its keys are those of 0.7.0, its content ours."""
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {
+        "_ng_task_index": task,
+        "_ng_rollout_index": number,
+        "responses_create_params": {"input": [{"role": "user", "content": f"question {task}"}]},
+        "response": {
+            "model": "served",
+            "output": [
+                {"type": "reasoning", "summary": []},
+                {"type": "message", "role": "assistant", "content": content},
+            ],
+            "usage": {"input_tokens": 9, "output_tokens": 4},
+        },
+        **said,
+    }
+
+
+def test_rollouts_of_nemo_gym_become_graded_samples_of_their_tasks(tmp_path):
+    rows = [
+        rollout(1, 0, "b", reward=0.0, extracted_answer="b"),
+        rollout(0, 1, "no", reward=1.0),
+        rollout(0, 0, "a", reward=1.0),
+        rollout(2, 0, "", reward=0.0, mask_sample=True, failure_kind="verifier_timeout"),
+    ]
+    path = tmp_path / "rollouts.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = list(imports.gym(path, "gym-aime24", "theirs"))
+    assert [(one["id"], one["gen"]["text"]) for one in found] == [
+        ("gym-aime24-00001~0", "a"),
+        ("gym-aime24-00001~1", "no"),
+        ("gym-aime24-00002", "b"),
+        ("gym-aime24-00003", ""),
+    ]
+    assert [one["grade"].get("verdict") for one in found] == ["right", "right", "wrong", None]
+    assert found[3]["grade"]["error"]["class"] == "verifier_timeout"
+    assert found[0]["messages"] == [{"role": "user", "content": "question 0"}]
+    assert found[0]["gen"]["usage"] == {"prompt_tokens": 9, "completion_tokens": 4}
+    assert "grade" not in next(imports.gym(path, "gym-aime24", "theirs", ungraded=True))
+    path.write_text('{"reward": 1}\n')
+    with pytest.raises(cli.BadData, match=r"rollouts.jsonl:1: a rollout has _ng_task_index"):
+        list(imports.gym(path, "gym-aime24", "theirs"))

@@ -1,6 +1,6 @@
 """Results of other harnesses as graded rows of ours, so that tables, intervals and the gate read them.
 
-A reader takes a folder and yields records as bench-grade prints them; one function for each harness.
+A reader takes a folder or a file and yields records as bench-grade prints them; one function for each harness.
 """
 
 import json
@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.benchmarks import grading, sources, tasks
+from decksmith.benchmarks import gym as verifiers
 from decksmith.core import cli
 from decksmith.core.records import Record, expanded
+from decksmith.core.stream import Fault
 
 SEED = re.compile(r"output-rs(\d+)\.jsonl\Z")
 PART = re.compile(r"output.*_chunk_\d+\.jsonl\Z")
@@ -170,4 +172,71 @@ def _said(folder: Path, bench: str, scores: list[float]) -> None:
         cli.say(f"{bench}: these rows come to {mean:.2f} %; their metrics.json has {shown}")
 
 
-READERS: dict[str, Callable[..., Iterator[Record]]] = {"skills": skills}
+def gym(path: Path, bench: str, model: str, ungraded: bool = False) -> Iterator[Record]:
+    """Rollouts of NeMo Gym's collector, a file of them: rewards as grades, or with `ungraded` none. Rows come by task, and a task's
+    rollouts are its samples.
+
+    Raises cli.BadData naming file and line of a row that is no rollout.
+    """
+    spec = tasks.load(bench)
+    by_task: dict[int, list[tuple[str, Record]]] = {}
+    for number, row in enumerate(sources.parsed(str(path), Path(path).read_bytes()), 1):
+        where = f"{path}:{number}"
+        task = row.get("_ng_task_index") if isinstance(row, dict) else None
+        if not isinstance(task, int) or not isinstance(row.get("response"), dict):
+            raise cli.BadData(f"{where}: a rollout has _ng_task_index and response; this has not")
+        by_task.setdefault(task, []).append((where, row))
+    for task, some in sorted(by_task.items()):
+        some.sort(key=lambda one: one[1].get("_ng_rollout_index") or 0)
+        base = {"id": f"{bench}-{task + 1:05d}"}
+        for made, (where, row) in zip(expanded(base, len(some)), some, strict=True):
+            record = _rollout(made, row, spec, model, where)
+            if not ungraded:
+                try:
+                    record["grade"] = verifiers.graded(_verified(row)) | {"rules": "NeMo Gym"}
+                except Fault as fault:
+                    record["grade"] = {"error": fault.error}
+            yield record
+
+
+def _verified(row: Record) -> Record:
+    """What a verifier said in a rollout; the request and the reply stand elsewhere in it."""
+    return {key: value for key, value in row.items() if not isinstance(value, dict | list)}
+
+
+def _rollout(made: Record, row: Record, spec: Record, model: str, where: str) -> Record:
+    """The record of a rollout without its grade; its text is that of its last message."""
+    response = row["response"]
+    messages = [one for one in response.get("output") or () if one.get("type") == "message"]
+    parts = messages[-1].get("content") or () if messages else ()
+    usage = response.get("usage") or {}
+    cut = (response.get("incomplete_details") or {}).get("reason") == "max_output_tokens"
+    asked = row.get("responses_create_params") or {}
+    try:
+        said = verifiers.chat(asked.get("input") or [], asked.get("instructions"))
+        text = "".join(part.get("text") or "" for part in parts)
+    except (cli.BadData, AttributeError, TypeError) as error:
+        raise cli.BadData(f"{where}: {error}") from None
+    gen = {
+        "text": text,
+        "finish_reason": "length" if cut else "stop",
+        "reasoning": "",
+        "model": {"name": model, "slug": response.get("model") or model},
+        "usage": {
+            "prompt_tokens": usage.get("input_tokens"),
+            "completion_tokens": usage.get("output_tokens"),
+        },
+        "by": {"tool": "NeMo Gym"},
+    }
+    task = {
+        "bench": spec["name"],
+        "split": None,
+        "fields": {"question": said[-1]["content"]} if said else {},
+        "expected": None,
+        "subset": None,
+        "revision": "NeMo Gym",
+    }
+    return {**made, "task": task, "messages": said, "gen": {**gen, **made.get("gen", {})}}
+
+
+READERS: dict[str, Callable[..., Iterator[Record]]] = {"gym": gym, "skills": skills}
