@@ -248,8 +248,12 @@ def test_rows_of_all_forms_go_their_way_and_a_server_without_tools_costs_its_row
     refusal = "tool choice requires --enable-auto-tool-choice and --tool-call-parser"
 
     def script(n, body):
+        if body.get("prompt") == "lost":
+            return 404, {"error": "no such path"}
         if "prompt" in body:
             return 200, {"choices": [{"text": " jumps", "finish_reason": "stop"}]}
+        if body["messages"][0]["content"] == "jinja":
+            return 500, {"error": {"message": "tools param requires --jinja flag"}}
         if body["messages"][0]["content"] == "refused":
             return 400, {"error": {"message": refusal}}
         if "tools" in body and len(body["messages"]) == 1:
@@ -259,6 +263,8 @@ def test_rows_of_all_forms_go_their_way_and_a_server_without_tools_costs_its_row
     endpoint.script = script
     begun = {"role": "assistant", "content": "The answer is"}
     rows = [
+        {"id": "lost", "prompt": "lost"},
+        {**ROW, "id": "jinja", "messages": [{"role": "user", "content": "jinja"}]},
         {**ROW, "id": "refused", "messages": [{"role": "user", "content": "refused"}]},
         {**ROW, "id": "tools", "tools": [ADD, "python"]},
         {"id": "prefill", "messages": [*ROW["messages"], begun]},
@@ -267,7 +273,9 @@ def test_rows_of_all_forms_go_their_way_and_a_server_without_tools_costs_its_row
     ]
     status, out, err = generate(endpoint, rows, tmp_path)
     gens = {record["id"]: record["gen"] for record in out}
-    assert status == 65 and 'stdin:5: neither: no "messages"' in err
+    assert gens["lost"]["error"]["class"] == "no-completions"
+    assert gens["jinja"]["error"]["class"] == "no-tools"
+    assert status == 65 and 'stdin:7: neither: no "messages"' in err
     assert gens["refused"]["error"]["class"] == "no-tools" and refusal in err
     assert gens["tools"]["text"] == "heard 42\n"
     assert [m["content"] for m in gens["tools"]["calls"] if m["role"] == "tool"] == ["5", "42\n"]
@@ -277,3 +285,10 @@ def test_rows_of_all_forms_go_their_way_and_a_server_without_tools_costs_its_row
     assert "messages" not in sent["/v1/completions"]
     prefill = next(body for _, body in endpoint.asked if body.get("continue_final_message"))
     assert prefill["messages"][-1] == begun and prefill["add_generation_prompt"] is False
+
+
+@pytest.mark.parametrize("name", ["python", "class"])
+def test_a_function_that_cannot_be_told_from_the_built_in_tool_or_called_is_refused(name):
+    tool = {"type": "function", "function": {**ADD["function"], "name": name}}
+    with pytest.raises(ValueError, match="r1: a function of the row is called like a keyword"):
+        loops.check({**ROW, "tools": [tool]})

@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,6 +24,10 @@ from decksmith.models.replies import Ear, Reply
 from decksmith.models.servers import Pool, Server
 from decksmith.models.trouble import ENDS_ALL, Overflow, Trouble
 
+NO_TOOLS = (
+    "the server refused a request with tools; this row needs a model and a server that call tools (vLLM: "
+    "--enable-auto-tool-choice --tool-call-parser NAME, llama-server: --jinja); it said: "
+)
 SAID = ("model", "messages", "prompt", "tools")  # of a request: not how, but what is asked
 
 
@@ -287,6 +292,8 @@ class Client:
         if trouble.overflow:
             limit = context.limit_of(body)[1]
             raise Overflow(self.blame, trouble.overflow, limit, str(trouble)) from None
+        if unable := _unable(trouble, body):
+            raise Fault("infra", *unable, retriable=False, status=trouble.status) from None
         if trouble.final:
             raise self._give_up(trouble) from None
 
@@ -537,6 +544,18 @@ class Client:
 def path(body: Record) -> str:
     """Where a body is posted, behind the base URL."""
     return "/completions" if "prompt" in body else "/chat/completions"
+
+
+def _unable(trouble: Trouble, body: Record) -> tuple[str, str] | None:
+    """`(class, message)` where a server lacks what this row needs and others may not; None else."""
+    if "prompt" in body and trouble.status in (404, 405, 501):
+        said = f"the server has no {path(body)}, which a row with a prompt is asked at; it said: {trouble}"
+        return "no-completions", said
+    speaks = re.search(r"\btools?\b|tool[_-]", str(trouble), re.IGNORECASE)
+    begun = any(one.get("role") == "tool" for one in body.get("messages") or ())
+    if "tools" in body and not begun and speaks and trouble.status in (400, 404, 422, 500, 501):
+        return "no-tools", NO_TOOLS + str(trouble)
+    return None
 
 
 def _conversation(body: Record) -> list[Any]:

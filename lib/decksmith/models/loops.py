@@ -8,13 +8,13 @@ journal is neither asked nor run again.
 import asyncio
 import dataclasses
 import json
-import re
+import keyword
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from decksmith.core.records import Record
-from decksmith.core.stream import Fault, Journal, dumps, fault, fingerprint
+from decksmith.core.stream import Journal, dumps, fault, fingerprint
 from decksmith.models.client import Client
 from decksmith.models.replies import Reply
 
@@ -34,10 +34,6 @@ PYTHON: Record = {
         },
     },
 }
-NO_TOOLS = (
-    "the server refused a request with tools; this row needs a model and a server that call tools (vLLM: "
-    "--enable-auto-tool-choice --tool-call-parser NAME, llama-server: --jinja); it said: "
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +78,12 @@ def check(record: Record) -> None:
             f'{ident}: tools is a list of "python" and of {{"type": "function", "function": {{"name", ..}}}}, '
             "where each name is one of Python's"
         )
+    if any(keyword.iskeyword(name) for name in known) or "python" in [
+        tool["function"]["name"] for tool in record["tools"] if tool != "python"
+    ]:
+        raise ValueError(
+            f'{ident}: a function of the row is called like a keyword of Python, or "python", which is the built-in tool'
+        )
     if set(known) - {"python"} and not isinstance(record.get("tool_code"), str):
         raise ValueError(f"{ident}: tools without tool_code, the Python source of these functions")
 
@@ -110,7 +112,7 @@ class Loops:
         usages: list[Record] = []
         for number in range(self.limits.calls):
             asked = {**body, "messages": [*body["messages"], *calls]}
-            reply = await self._reply(record["id"], asked, first=number == 0)
+            reply = await self._reply(record["id"], asked)
             usages.append(reply.usage)
             said: Record = {"role": "assistant", "content": reply.text}
             if reply.tool_calls:
@@ -141,24 +143,11 @@ class Loops:
             self.journal.put(ident, key, value)
         return value
 
-    async def _reply(self, ident: str, body: Record, first: bool) -> Reply:
+    async def _reply(self, ident: str, body: Record) -> Reply:
         async def ask() -> Record:
             return dataclasses.asdict(await self.client.post(body))
 
-        try:
-            return Reply(**await self._once(ident, ["model", self.by, body], ask))
-        except Fault as failed:
-            error = failed.error
-            speaks = re.search(r"\btools?\b|tool[_-]", error["message"], re.IGNORECASE)
-            if first and error.get("status") in (400, 422, 501) and speaks:
-                raise Fault(
-                    error["kind"],
-                    "no-tools",
-                    NO_TOOLS + error["message"],
-                    retriable=False,
-                    status=error["status"],
-                ) from None
-            raise
+        return Reply(**await self._once(ident, ["model", self.by, body], ask))
 
     async def _used(self, record: Record, call: Record, place: int, messages: list[Record]) -> str:
         """What the model is told of a call, at most so many letters."""

@@ -6,6 +6,7 @@ from typing import Any
 from decksmith.sandbox import pool
 from decksmith.sandbox.cell import Limits, Result
 
+MOST = 1 << 16  # characters that a call gives
 _CALL = """import json
 from tool_code import {name} as tool
 with open("arguments.json") as file:
@@ -18,8 +19,8 @@ with open("result.txt", "w") as file:
 
 def use(source: str, name: str, arguments: dict[str, Any], seconds: float = 10.0) -> str:
     """What a model is told of a call: what the function `name` of `source` returns (JSON, or a text as it is), what the built-in
-    `python` prints, or how it failed. Never longer than 64 Ki bytes of output. Raises cli.Missing where nothing confines code."""
-    limits = Limits(wall=seconds, output=1 << 16, disk=4 << 20)
+    `python` prints, or how it failed; at most MOST characters. Raises cli.Missing where nothing confines code."""
+    limits = Limits(wall=seconds, output=MOST, disk=4 << 20)
     if name == "python":
         code = arguments.get("code")
         if not isinstance(code, str):
@@ -34,7 +35,7 @@ def use(source: str, name: str, arguments: dict[str, Any], seconds: float = 10.0
     )
     if result.status != "ok" or "result.txt" not in result.files:
         return _failed(result, seconds)
-    return result.files["result.txt"].decode("utf-8", "replace")
+    return result.files["result.txt"][: 4 * MOST].decode("utf-8", "replace")[:MOST]
 
 
 def _printed(result: Result) -> str:
