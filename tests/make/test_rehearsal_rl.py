@@ -30,12 +30,12 @@ def test_the_acts_phases_are_in_order_and_the_rows_are_split_before_they_are_tra
     phases = [line.split("|")[2] for line in would("rehearsal-rl").splitlines() if "|" in line]
     names = [phase.strip("'\\ ").removeprefix("results/rehearsal-rl/") for phase in phases]
     assert names[1:] == [
-        "rehearsal-rl-before",
+        "-j2 rehearsal-rl-before",  # two models write side by side, each on one core
         "samples.jsonl",
         "rft/adapter/manifest.json",
         "dpo/adapter/manifest.json",
         "grpo/adapter/manifest.json",
-        "rehearsal-rl-runs",
+        "-j2 rehearsal-rl-runs",
         "rehearsal-rl-report",
     ]
     said = would("results/test-act/pairs/report.json", "A=results/test-act", "RL_PROMPTS=3")
