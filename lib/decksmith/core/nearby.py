@@ -5,8 +5,6 @@ The standard library only: `make doctor` asks before any set-up.
 
 import json
 import os
-import urllib.error
-import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,6 +29,8 @@ def listed(address: str) -> list[dict[str, Any]] | None:
 
     No proxy of the site is asked: it does not know this machine's servers.
     """
+    import urllib.request  # brings all of http and email, and most scripts ask nobody
+
     address = address.rstrip("/").removesuffix("/v1")
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from decksmith.core import cli, inherit
+from decksmith.core import cli, inherit, schemas
 from decksmith.core.records import Record
 
 
@@ -120,14 +120,8 @@ def _asset(protocol: Protocol, folder: str, key: str) -> Path:
 
 
 def _check(path: Path, data: Record) -> None:
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import relevance
-
-    schema = json.loads((cli.ROOT / "assets/schemas/protocol.json").read_text(encoding="utf-8"))
-    errors = sorted(Draft202012Validator(schema).iter_errors(data), key=relevance)
-    if errors:
-        where = ".".join(str(step) for step in errors[-1].absolute_path) or "top level"
-        raise cli.BadConfig(f"{path}: {where}: {errors[-1].message}")
+    wanted = json.loads((cli.ROOT / "assets/schemas/protocol.json").read_text(encoding="utf-8"))
+    schemas.check(path, data, wanted)
     if sum(data["score"]["weights"].values()) <= 0:
         raise cli.BadConfig(f"{path}: score.weights: they sum to 0")
     if data["judge"]["kind"] == "offline":

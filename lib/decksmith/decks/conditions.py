@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from decksmith.core import cli, inherit, stream
+from decksmith.core import cli, inherit, schemas, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.decks import prompts, templates
 from decksmith.decks.templates import Template
@@ -174,13 +174,8 @@ def split(run: str) -> tuple[str, str]:
 
 
 def _check(path: Path, data: Record) -> None:
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import relevance
-
-    schema = json.loads((cli.ROOT / "assets/schemas/condition.json").read_text(encoding="utf-8"))
-    if errors := sorted(Draft202012Validator(schema).iter_errors(data), key=relevance):
-        where = ".".join(map(str, errors[-1].absolute_path)) or "top level"
-        raise cli.BadConfig(f"{path}: {where}: {errors[-1].message}")
+    wanted = json.loads((cli.ROOT / "assets/schemas/condition.json").read_text(encoding="utf-8"))
+    schemas.check(path, data, wanted)
     if data["name"] != path.stem:
         raise cli.BadConfig(f"{path}: name: it is {data['name']!r}, and the file is {path.name}")
 

@@ -110,10 +110,10 @@ def _picture(provider: "Provider", words: str) -> tuple[bytes, Record]:
 
 
 def pillow_version() -> str:
-    """The version of Pillow, without importing it."""
-    from importlib.metadata import version
+    """The version of Pillow, without importing what draws."""
+    from PIL import __version__
 
-    return version("pillow")
+    return __version__
 
 
 # --- the cache, shared by all runs ----------------------------------------------------------------

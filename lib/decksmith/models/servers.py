@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import urllib.request
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -46,6 +45,8 @@ class Server:
 def proxy_of(url: str) -> str | None:
     """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name for a URL, or None. aiohttp
     would ask that in a thread for each request, and take a key from ~/.netrc as well."""
+    import urllib.request  # brings all of http and email
+
     parts = urlsplit(url)
     if urllib.request.proxy_bypass(parts.hostname or ""):
         return None

@@ -1,6 +1,5 @@
 """Requests that failed: what an endpoint said, and whether asking again can help."""
 
-import email.utils
 import time
 from collections.abc import Mapping
 
@@ -87,7 +86,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         try:
             seconds = float(value)
         except ValueError:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+            from email.utils import parsedate_to_datetime  # brings all of email
+
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
         return min(300.0, max(0.0, seconds))
     except (ValueError, TypeError):
         return None
