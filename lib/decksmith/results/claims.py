@@ -347,5 +347,5 @@ def settings(run: Record) -> dict[str, Any]:
     served = run["summary"]["model"].get("served") or {}
     return {
         **run["summary"]["asked"]["parameters"],
-        **{f"server.{name}": value for name, value in served.items()},
+        **{f"server.{name}": value for name, value in served.items() if name != "rewards"},
     }
