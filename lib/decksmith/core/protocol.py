@@ -51,19 +51,11 @@ class Protocol:
     def held(cls, identity: Record) -> "Protocol":
         """The protocol as far as an `identity` (protocol.json of a run) says it: enough to score by. Raises ValueError
         with a sentence that names the key."""
-        from jsonschema import Draft202012Validator
-
         schema = json.loads((cli.ROOT / "assets/schemas/protocol.json").read_text(encoding="utf-8"))
         for key in ("sampling", "images", "render", "score", "claim"):
-            wanted = {
-                "$ref": f"#/properties/{key}",
-                "properties": schema["properties"],
-                "$defs": schema["$defs"],
-            }
-            if error := next(Draft202012Validator(wanted).iter_errors(identity.get(key)), None):
-                raise ValueError(
-                    f"{'.'.join([key, *map(str, error.absolute_path)])}: {error.message}"
-                )
+            wanted = {**schema["properties"][key], "$defs": schema["$defs"]}
+            if found := schemas.fault(identity.get(key), wanted):
+                raise ValueError(f"{'.'.join(filter(None, [key, found[0]]))}: {found[1]}")
         if sum(identity["score"]["weights"].values()) <= 0:
             raise ValueError("score.weights: they sum to 0")
         parts = {key: identity[key] for key in ("sampling", "images", "render", "score", "claim")}

@@ -18,23 +18,30 @@ TYPES: dict[str, Any] = {
 
 
 def check(path: Path, data: Any, schema: Record) -> None:
-    """Hold what `path` says against a schema of draft 2020-12. Raises cli.BadConfig with one line that names file and key.
+    """Raises cli.BadConfig with one line that names file and key where what `path` says breaks its schema."""
+    if found := fault(data, schema):
+        where, message = found
+        raise cli.BadConfig(f"{path}: {where or 'top level'}: {message}")
+
+
+def fault(data: Any, schema: Record) -> tuple[str, str] | None:
+    """What is most wrong with `data` by a schema of draft 2020-12: (its keys, joined by dots; a sentence), or None.
 
     jsonschema takes as long to import as the rest of a script, so data that plainly fits never meets it; of any other
     it decides.
     """
     try:
         if _fits(data, schema, schema):
-            return
+            return None
     except NotImplementedError:
         pass
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import relevance
 
     errors = sorted(Draft202012Validator(schema).iter_errors(data), key=relevance)
-    if errors:
-        where = ".".join(map(str, errors[-1].absolute_path)) or "top level"
-        raise cli.BadConfig(f"{path}: {where}: {errors[-1].message}")
+    if not errors:
+        return None
+    return ".".join(map(str, errors[-1].absolute_path)), errors[-1].message
 
 
 def _fits(value: Any, schema: Record | bool, root: Record) -> bool:
@@ -58,7 +65,10 @@ def _meets(value: Any, keyword: str, schema: Record, root: Record) -> bool:
         case "enum":
             return value in wanted
         case "$ref":
-            return _fits(value, root["$defs"][wanted.removeprefix("#/$defs/")], root)
+            part = root
+            for step in wanted.split("/")[1:]:
+                part = part[step]
+            return _fits(value, part, root)
         case "allOf":
             return all(_fits(value, each, root) for each in wanted)
         case "oneOf":
@@ -97,9 +107,9 @@ def _has(table: Record, keyword: str, schema: Record, root: Record) -> bool:
         case "required":
             return all(name in table for name in wanted)
         case "minProperties":
-            return len(table) >= wanted
+            return bool(len(table) >= wanted)
         case "maxProperties":
-            return len(table) <= wanted
+            return bool(len(table) <= wanted)
         case "propertyNames":
             return all(_fits(name, wanted, root) for name in table)
         case "properties":

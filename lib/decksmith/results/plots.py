@@ -170,18 +170,14 @@ def _fonts() -> Any:
         font = TTFont(
             cli.ROOT / "assets" / "web" / "fonts" / f"inter-{weight}.woff", recalcTimestamp=False
         )
-        font.flavor, font["name"].names = None, []
-        for ident, value in (
-            (1, family),
-            (2, "Regular"),
-            (4, family),
-            (6, family.replace(" ", "")),
-        ):
-            font["name"].setName(value, ident, 3, 1, 0x409)
-        font["OS/2"].usWeightClass = 400
-        path = Path(folder.name) / f"{weight}.ttf"
+        font.flavor = None
+        path = str(Path(folder.name) / f"{weight}.ttf")
         font.save(path)
-        font_manager.fontManager.addfont(path)
+        # An entry of our own, since reading and changing the font's tables takes longer than drawing with it.
+        entry = font_manager.FontEntry(
+            fname=path, name=family, weight=400, stretch="normal", size="scalable"
+        )
+        font_manager.fontManager.ttflist.append(entry)
     return folder  # kept until the process ends: matplotlib reads the files late
 
 
