@@ -24,8 +24,8 @@ class Offline:
         self.rubric = stream.fingerprint(self.judging)
         # What was judged by other code is judged again: it costs little.
         here = Path(__file__).parent  # not imported to be read: legibility needs numpy
-        files = [str(offline.__file__), here / "legibility.py", str(words.__file__)]
-        code = b"".join(Path(file).read_bytes() for file in files)
+        files = [Path(offline.__file__), here / "legibility.py", Path(words.__file__)]
+        code = b"".join(file.read_bytes() for file in files)
         self.code = hashlib.sha256(code).hexdigest()
 
     def inputs(self, record: Record) -> list[Any]:
