@@ -217,13 +217,16 @@ class Journal:
     """Finished values by record id and fingerprint of their inputs, one JSON line each, appended by a single write.
 
     A torn last line (kill -9, full disk) is cut off on opening. A second process waits for the first: the file is locked.
+    Of each line only the place is kept in memory, about 90 bytes.
     """
 
-    _HEAD = re.compile(rb'\{"id":"([^"\\]+)","inputs":"([0-9a-f]{64})",')
+    _HEAD = re.compile(rb'\{"id":"[^"\\]+","inputs":"[0-9a-f]{64}",')
+    _LENGTHS = 1 << 32  # a place is one number: offset * _LENGTHS + length
 
     def __init__(self, path: str | Path, key: str) -> None:
         self.key = key
-        self.index: dict[tuple[str, str], tuple[int, int]] = {}  # (id, inputs): offset, length
+        # By the hash of a line's head. Should two heads have one hash, only the later line is found.
+        self.places: dict[int, int] = {}
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.file = open(path, "a+b", buffering=0)
@@ -236,24 +239,42 @@ class Journal:
 
     def _load(self) -> None:
         offset = 0
-        with open(self.file.fileno(), "rb", closefd=False) as reader:
+        with open(self.file.fileno(), "rb", buffering=1 << 20, closefd=False) as reader:
             reader.seek(0)
             for line in reader:
                 if not line.endswith(b"\n"):
                     break
                 if head := self._HEAD.match(line):
-                    self.index[head[1].decode(), head[2].decode()] = (offset, len(line))
+                    self.places[hash(head[0])] = offset * self._LENGTHS + len(line)
                 offset += len(line)
         self.file.truncate(offset)
 
+    def _head(self, ident: str, inputs: str) -> bytes:
+        return dumps({"id": ident, "inputs": inputs})[:-1] + b","
+
+    def _line(self, place: int) -> bytes:
+        offset, length = divmod(place, self._LENGTHS)
+        return os.pread(self.file.fileno(), length, offset)
+
     def get(self, ident: str, inputs: str) -> Any:
         """The value journaled for these inputs, or None."""
-        if (place := self.index.get((ident, inputs))) is None:
+        head = self._head(ident, inputs)
+        if (place := self.places.get(hash(head))) is None:
             return None
+        line = self._line(place)
         try:
-            return json.loads(os.pread(self.file.fileno(), place[1], place[0]))[self.key]
+            return json.loads(line)[self.key] if line.startswith(head) else None
         except (ValueError, KeyError):  # a line damaged by hand is as good as deleted
             return None
+
+    def values(self) -> Iterator[tuple[str, str, Any]]:
+        """Yield `(id, inputs, value)` of every line that `get` finds."""
+        for place in self.places.values():
+            try:
+                line = json.loads(self._line(place))
+                yield line["id"], line["inputs"], line[self.key]
+            except (ValueError, KeyError):
+                continue
 
     def put(self, ident: str, inputs: str, value: Any) -> None:
         line = dumps({"id": ident, "inputs": inputs, self.key: value}) + b"\n"
@@ -265,7 +286,7 @@ class Journal:
         except OSError:  # a full disk: the next line must not follow half a line
             self.file.truncate(offset)
             raise
-        self.index[ident, inputs] = (offset, len(line))
+        self.places[hash(self._head(ident, inputs))] = offset * self._LENGTHS + len(line)
 
     def close(self) -> None:
         os.fsync(self.file.fileno())
