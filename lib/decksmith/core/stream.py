@@ -6,6 +6,7 @@ stands in an append-only journal, so that a process killed at any moment repeats
 
 import asyncio
 import concurrent.futures
+import contextlib
 import fcntl
 import hashlib
 import io
@@ -19,7 +20,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from decksmith import __version__
 from decksmith.core import cli, masking
@@ -86,12 +87,29 @@ def whole(text: str) -> str:
 
 def write(path: str | Path, data: str | bytes) -> None:
     """Write a whole file or nothing: `path.tmp`, flushed, then renamed. Folders are made."""
+    with _appearing(path) as file:
+        file.write(data if isinstance(data, bytes) else whole(masking.mask(data)).encode())
+
+
+def write_records(path: str | Path, records: Iterable[Record]) -> int:
+    """Write a whole file of records or nothing, without holding them all; returns how many they are."""
+    count = 0
+    with _appearing(path) as file:
+        for record in records:
+            file.write(dumps(record) + b"\n")
+            count += 1
+    return count
+
+
+@contextlib.contextmanager
+def _appearing(path: str | Path) -> Iterator[BinaryIO]:
+    """A file to write to, which has its name once it is whole."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         with open(temporary, "wb") as file:
-            file.write(data if isinstance(data, bytes) else whole(masking.mask(data)).encode())
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
