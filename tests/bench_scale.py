@@ -122,14 +122,14 @@ class Stage:
         return max(size for _, size in self.looks)
 
 
-def grown(path: Path, size: int, process: subprocess.Popen[bytes]) -> float:
-    """Seconds until a file has more than `size` bytes."""
+def grown(path: Path, size: int, process: subprocess.Popen[bytes]) -> tuple[float, float]:
+    """Seconds by the clock, and CPU seconds of a process, until a file has more than `size` bytes."""
     began = time.monotonic()
     while path.stat().st_size <= size:
         if process.poll() is not None:
             sys.exit(f"{process.args} ended, and {path} has not grown")
         time.sleep(0.005)
-    return time.monotonic() - began
+    return time.monotonic() - began, used(process.pid)
 
 
 def lines(path: Path) -> list[Any]:
@@ -137,9 +137,9 @@ def lines(path: Path) -> list[Any]:
         return [json.loads(line) for line in file if line.endswith(b"\n")]
 
 
-def killed(stage: Stage, journal: Path) -> tuple[list[str], float]:
-    """Kill a stage when it has read half of its input, and run it again to its end: the ids that its journal had, and the seconds from
-    its second start until the journal grew."""
+def killed(stage: Stage, journal: Path) -> tuple[list[str], tuple[float, float]]:
+    """Kill a stage when it has read half of its input, and run it again to its end: the ids that its journal had, and `grown` from its
+    second start until the journal grew."""
     stage.watch(stage.start(), stop_at=(stage.place / stage.given).stat().st_size / 2)
     kept = [line["id"] for line in lines(journal)]
     size = journal.stat().st_size
@@ -161,8 +161,8 @@ def requests(place: Path, kept: list[str], log: Path) -> tuple[int, int]:
     return len(more), sum(key in again for key in more)
 
 
-def opened(place: Path, url: str, log: Path) -> tuple[int, list[tuple[float, float]]]:
-    """`(lines, [(seconds, MiB) without, with])`: from chat-generate's start to its first request and its peak memory, with no journal
+def opened(place: Path, url: str, log: Path) -> tuple[int, list[tuple[float, float, float]]]:
+    """`(lines, [(seconds, CPU seconds, MiB) without, with])`: from chat-generate's start to its first request and its peak memory, with no journal
     and with one of JOURNAL bytes, whose lines are those of this run under other ids."""
     source = (place / "run/journal/gen.jsonl").read_bytes().splitlines(keepends=True)
     path, count, size = place / "large/journal/gen.jsonl", 0, 0
@@ -182,7 +182,7 @@ def opened(place: Path, url: str, log: Path) -> tuple[int, list[tuple[float, flo
         process = stage.start()
         seconds = grown(log, size, process)
         stage.watch(process)
-        found.append((seconds, stage.peak()))
+        found.append((*seconds, stage.peak()))
     return count, found
 
 
@@ -206,6 +206,10 @@ def table(every: list[Stage], rows: int) -> None:
             f"| {stage.line.split()[0]} | {stage.cpu:.1f} | {rows / stage.cpu:.0f} | {stage.wall:.0f} "
             f"| {near} | {stage.peak():.0f} |"
         )
+
+
+def spent(seconds: tuple[float, ...]) -> str:
+    return f"{seconds[0]:.1f} s ({seconds[1]:.1f} of the CPU)"
 
 
 def main(rows: int, place: Path) -> None:
@@ -239,14 +243,14 @@ def main(rows: int, place: Path) -> None:
     table(every, rows)
     print(
         f"\nchat-generate and bench-grade were killed (SIGKILL) in the middle and run again; their figures are of both runs. "
-        f"With {len(kept):,} replies in its journal, chat-generate had its first new reply {ask_again:.1f} s after its second start, "
+        f"With {len(kept):,} replies in its journal, chat-generate had its first new reply {spent(ask_again)} after its second start, "
         f"and asked {again} of the kept ones again; {twice} that were in flight at the kill were asked twice. "
-        f"With {len(graded):,} grades in its journal, bench-grade had its first new one after {grade_again:.1f} s, and made "
+        f"With {len(graded):,} grades in its journal, bench-grade had its first new one after {spent(grade_again)}, and made "
         f"{len(grades) - len(set(grades))} of them twice."
     )
     print(
-        f"\nA journal of {JOURNAL / 1e9:.2f} GB ({count:,} lines): chat-generate's first request leaves {large[0]:.1f} s after its "
-        f"start, and it takes {large[1]:.0f} MiB; without a journal {bare[0]:.1f} s and {bare[1]:.0f} MiB."
+        f"\nA journal of {JOURNAL / 1e9:.2f} GB ({count:,} lines): chat-generate's first request leaves {spent(large)} after its "
+        f"start, and it takes {large[2]:.0f} MiB; without a journal {spent(bare)} and {bare[2]:.0f} MiB."
     )
 
 
