@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -92,10 +93,12 @@ def write(path: str | Path, data: str | bytes) -> None:
 
 
 def write_records(path: str | Path, records: Iterable[Record]) -> int:
-    """Write a whole file of records or nothing, without holding them all; returns how many they are."""
-    count = 0
+    """Write a whole file of records or nothing, without holding them all; returns how many they are. Folders are made once the
+    first record is there."""
+    count, rest = 0, iter(records)
+    first = list(itertools.islice(rest, 1))
     with _appearing(path) as file:
-        for record in records:
+        for record in itertools.chain(first, rest):
             file.write(dumps(record) + b"\n")
             count += 1
     return count
