@@ -13,7 +13,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-render-pages bench-pipeline bench-stats \
-  bench-help sizes docs conditions-check bench-looks bench-reward bench-vote bench-tally judge-card judge-drift rl-page gaming reward-attack gold-check screenshots numbers
+  bench-help sizes docs conditions-check bench-looks bench-report bench-reward bench-scale bench-vote bench-tally judge-card judge-drift rl-page gaming reward-attack gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -153,6 +153,19 @@ bench-reward: setup .venv/.dev
 	.venv/bin/python3 tests/bench_reward.py $(if $(filter command environment,$(origin DECKS)),$(DECKS)) > docs/reward-speed.md.tmp
 	mv docs/reward-speed.md.tmp docs/reward-speed.md
 	cat docs/reward-speed.md
+
+# The decks of data/reference are rendered first; ten minutes on two cores.
+## bench-report: reports of 600 and of 6,000 decks in the browser: docs/report-speed.md
+bench-report: setup .venv/.dev tests/node_modules/.done
+	.venv/bin/python3 tests/bench_report.py > docs/report-speed.md.tmp
+	mv docs/report-speed.md.tmp docs/report-speed.md
+
+# ROWS=10000 is a quick look; 100,000 take two minutes and 3 GB of disk for as long.
+ROWS ?= 100000
+## bench-scale: 100,000 rows of a benchmark, kill -9, a journal of 1 GB: docs/scale.md
+bench-scale: setup .venv/.dev
+	.venv/bin/python3 tests/bench_scale.py $(ROWS) > docs/scale.md.tmp
+	mv docs/scale.md.tmp docs/scale.md
 
 ## judge-card: known defects in gold decks: what the offline judge notices
 judge-card: run-tools

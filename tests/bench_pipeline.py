@@ -35,15 +35,26 @@ AFTER = [
 EVERY = 0.1  # seconds between two looks at the stages
 
 
-def used(pid: int) -> float:
-    """CPU seconds of a process, its descendants and those that they have waited for."""
-    ticks, waiting = 0, [pid]
+def tree(pid: int) -> list[int]:
+    """A process and its descendants."""
+    found, waiting = [], [pid]
     while waiting:
         member = waiting.pop()
         try:
             for task in os.listdir(f"/proc/{member}/task"):
                 children = Path(f"/proc/{member}/task/{task}/children").read_text()
                 waiting += map(int, children.split())
+        except OSError:
+            continue
+        found.append(member)
+    return found
+
+
+def used(pid: int) -> float:
+    """CPU seconds of a process, its descendants and those that they have waited for."""
+    ticks = 0
+    for member in tree(pid):
+        try:
             fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue

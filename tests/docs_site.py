@@ -27,7 +27,16 @@ NAV = {
     "Benchmarks": ["benchmarks", "benchmark-howto", "eval-server"],
     "People": ["people", "votes", "votes-bench", "proxy"],
     "Reference": ["scripts", "records", "architecture", "security", "figures"],
-    "Speed": ["speed", "render-speed", "render-pages", "pipeline-speed", "reward-speed", "sizes"],
+    "Speed": [
+        "speed",
+        "render-speed",
+        "render-pages",
+        "pipeline-speed",
+        "reward-speed",
+        "scale",
+        "report-speed",
+        "sizes",
+    ],
 }
 
 

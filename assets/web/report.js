@@ -18,7 +18,11 @@
   const said = (value) => (typeof value === "string" ? value : JSON.stringify(value));
   const kinds = { model: "model fault", renderer: "renderer fault, not the model's", judge: "judge fault, not the model's", infra: "infrastructure fault, not the model's" };
 
-  const rows = data.rows.map((row, order) => ({ ...row, order, model: data.runs[row.run], request: data.prompts[row.prompt], node: null, text: null }));
+  // What only an open deck shows stands on a line of its own and is parsed when it is asked for.
+  const lines = $("later").textContent.split("\n");
+  const later = {};
+  for (const name of data.later) Object.defineProperty(later, name, { get() { this.rest ??= JSON.parse(lines[this.order]); return this.rest[name]; } });
+  const rows = data.rows.map((row, order) => Object.assign(Object.create(later), row, { order, model: data.runs[row.run], request: data.prompts[row.prompt], rest: null, node: null, text: null }));
   const siblings = Map.groupBy ? Map.groupBy(rows, (row) => row.prompt) : rows.reduce((map, row) => map.set(row.prompt, [...(map.get(row.prompt) || []), row]), new Map());
   const place = new Map(Object.keys(data.prompts).map((id, index) => [id, index]));
   const key = (row) => `${row.model.name}/${row.id}`;
@@ -412,7 +416,7 @@
         if (node.offsetLeft < box.scrollLeft + box.offsetLeft || node.offsetLeft + node.offsetWidth > box.scrollLeft + box.offsetLeft + box.clientWidth) box.scrollLeft = node.offsetLeft - box.offsetLeft - 60;
       } else node.removeAttribute("aria-current");
     });
-    const seen = one.seen;
+    const { seen } = deck.xray[slide];
     const fact = (name, value, off) => value !== undefined && value !== null && h(off ? "span.off" : "span", null, `${name} `, h("b", null, value));
     const past = seen.overflow ? Math.max(seen.overflow.x || 0, seen.overflow.y || 0) : 0;
     $("seen").replaceChildren(...[h("span", null, h("b", null, `Slide ${one.n}`), ` of ${Math.max(deck.expected || 0, deck.slides.length)}`), fact("words", seen.words), fact("smallest text", seen.font && seen.font.min && `${seen.font.min} px`, seen.font && seen.font.min < 12),
@@ -469,8 +473,8 @@
   function mark() {
     const lines = $("lines");
     if (!lines || deck.markdown === null) return;
-    const starts = deck.slides.map((one) => one.line).filter(Boolean);
-    const from = deck.slides[slide].line;
+    const starts = deck.xray.map((one) => one.line).filter(Boolean);
+    const from = deck.xray[slide].line;
     const to = Math.min(...starts.filter((line) => line > from), Infinity);
     [...lines.children].forEach((node, at) => node.classList.toggle("here", Boolean(from) && at + 1 >= from && at + 1 < to));
     const target = [...lines.children].find((node) => node.classList.contains("here") && node.classList.contains("error")) || lines.children[from - 1];

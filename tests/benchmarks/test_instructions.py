@@ -604,7 +604,7 @@ def test_a_reply_without_a_word_follows_nothing_in_all_four_figures():
             [followed, half, {"verdict": "no_answer", "answer": None, "detail": {}}]
         )
     ]
-    found = metrics.summarize({row["id"]: [row] for row in rows})
+    found = metrics.summarize(metrics.read(enumerate(rows, 1), lean=True)["ifbench"])
     assert metrics.main_mode(found)[1]["prompt_strict"] == 0
     assert (found["prompt_loose"], found["instruction_strict"], found["instruction_loose"]) == (
         0.3333,

@@ -83,7 +83,26 @@ def row(question, k, score, answer="x", verdict=None, n=2, bench="arithmetic", s
 
 
 def summary(rows, **options):
-    return metrics.summarize(metrics.read(enumerate(rows, 1))["arithmetic"], **options)
+    """The summary of whole rows; that of lean ones, which bench-summarize reads, is the same."""
+    rows = list(rows)
+    whole, lean = (
+        metrics.summarize(metrics.read(enumerate(rows, 1), lean)["arithmetic"], **options)
+        for lean in (False, True)
+    )
+    assert whole == lean
+    return whole
+
+
+def test_a_lean_row_holds_nothing_of_its_question_and_reply():
+    whole = row("q1", 0, 1.0) | {"tools": {"error": {"kind": "infra", "class": "c", "message": ""}}}
+    whole["gen"]["text"] = whole["task"]["fields"]["problem"] = "long " * 1000
+    (kept,) = metrics.read([(1, whole)], lean=True)["arithmetic"]["q1"]
+    assert len(json.dumps(kept)) < 800
+    assert (
+        metrics.fault_of(kept)
+        == metrics.fault_of(whole)
+        == {**whole["tools"]["error"], "stage": "tools"}
+    )
 
 
 def test_a_whole_summary_agrees_with_the_hand():
@@ -398,7 +417,7 @@ def test_the_spread_over_wordings_and_seeds_stands_beside_the_mean():
                     made["messages"] = [{"role": "user", "content": f"{question} {wording}"}]
                     yield made
 
-    found = metrics.summarize(metrics.read(enumerate(rows(), 1))["arithmetic"])
+    found = summary(rows())
     assert found["wordings"] == {"scores": [0.6667, 0.0, 1.0], "sd": 0.5092}
     assert found["seeds"] == {"scores": [0.6667, 0.6667, 0.3333], "sd": 0.1925}
     assert found["num_questions"] == 2 and found["samples"] == 9

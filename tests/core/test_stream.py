@@ -412,3 +412,27 @@ def test_a_jq_program_takes_any_value_that_json_can_say(tmp_path):
         stream.program(".n >=")
     stream.write(tmp_path / "deck.md", "# \ud800 漢")
     assert (tmp_path / "deck.md").read_text() == "# \ufffd 漢"
+
+
+def test_a_journal_is_read_again_by_the_places_of_its_lines(tmp_path):
+    path = tmp_path / "journal" / "gen.jsonl"
+    journal = stream.Journal(path, "gen")
+    inputs = {number: stream.fingerprint(number) for number in range(2000)}
+    for number, one in inputs.items():
+        journal.put(f"r{number}", one, {"text": f"reply {number} " * 50})
+    journal.put("r7", inputs[7], {"text": "a later reply"})
+    journal.close()
+    with path.open("ab") as file:
+        file.write(b'{"id":"r9","inputs":"')
+    again = stream.Journal(path, "gen")
+    assert again.get("r7", inputs[7]) == {"text": "a later reply"}
+    assert again.get("r8", inputs[8]) == {"text": "reply 8 " * 50}
+    assert again.get("r8", inputs[9]) is again.get("r2000", inputs[9]) is None
+    assert len(list(again.values())) == 2000
+    assert ("r7", inputs[7], {"text": "a later reply"}) in again.values()
+    assert sum(map(sys.getsizeof, [*again.places, *again.places.values()])) < 100 * len(inputs)
+    # Two heads with one hash: the line of the other is no answer.
+    mine, other = (hash(again._head(f"r{n}", inputs[n])) for n in (1, 2))
+    again.places[mine] = again.places[other]
+    assert again.get("r1", inputs[1]) is None
+    again.close()

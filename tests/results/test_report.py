@@ -465,11 +465,17 @@ def test_nothing_a_model_wrote_can_end_the_data_or_reach_outside_the_run(small, 
     _, done = report.page(tmp_path, runs)
     html = (tmp_path / "index.html").read_text()
     data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
-    shown = next(one for one in json.loads(data)["rows"] if one["id"] == row["id"])
-    assert "<" not in data
+    later = html.split('id="later">')[1].split("</script>")[0]
+    shown, more = next(
+        (one, json.loads(line))
+        for one, line in zip(json.loads(data)["rows"], later.split("\n"), strict=True)
+        if one["id"] == row["id"]
+    )
+    assert "<" not in data + later
     assert json.loads(data)["prompts"][row["id"]]["text"] == "</script><!-- <script> \ud800 \u2028"
-    assert (done["lost"], shown["slides"][0]["img"], shown["markdown"]) == (1, None, None)
-    assert html.count("<script") == 2 and "http://" not in html.split("<style>")[0]
+    assert (done["lost"], shown["slides"][0]["img"], more["markdown"]) == (1, None, None)
+    assert len(more["xray"]) == len(shown["slides"]) and "markdown" not in shown
+    assert html.count("<script") == 3 and "http://" not in html.split("<style>")[0]
 
 
 def test_the_policy_allows_exactly_the_page_s_own_script_and_style(small, tmp_path):

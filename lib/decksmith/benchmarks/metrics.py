@@ -5,6 +5,7 @@ Every number is a share from 0 to 1. Rows that could not be graded are in no sco
 
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -50,8 +51,16 @@ def ks(n: int) -> list[int]:
     return sorted({1 << i for i in range(n.bit_length()) if 1 << i <= n} | {n})
 
 
-def read(numbered: Iterable[tuple[int, Record]]) -> dict[str, Questions]:
-    """Graded records by benchmark, `{name: {question: [record of sample 0, 1, ..]}}`.
+# What `summarize` looks at; the rest of a graded row is ten times as large.
+READ: dict[str, tuple[str, ...]] = {
+    "task": ("bench", "subset", "revision"),
+    "gen": ("sample", "error", "finish_reason", "model", "sampling", "usage", "by"),
+    "grade": ("error", "verdict", "score", "answer", "detail", "rules"),
+}
+
+
+def read(numbered: Iterable[tuple[int, Record]], lean: bool = False) -> dict[str, Questions]:
+    """Graded records by benchmark, `{name: {question: [record of sample 0, 1, ..]}}`; with `lean` only what `summarize` needs of them.
 
     Raises cli.BadData for a record without a grade, an id twice, mixed models, settings or judges; cli.TryAgain naming the
     questions that lack samples.
@@ -60,6 +69,7 @@ def read(numbered: Iterable[tuple[int, Record]]) -> dict[str, Questions]:
     ids: set[str] = set()
     settings: dict[str, Any] = {}
     judges: dict[str, str] = {}
+    equal: dict[str, Any] = {}
     for number, record in numbered:
         where = f"stdin:{number}: {record['id']}"
         fault = stream.fault(record)
@@ -83,7 +93,8 @@ def read(numbered: Iterable[tuple[int, Record]]) -> dict[str, Questions]:
             )
         if fault and fault["kind"] == "model":  # no reply, and nobody's fault but the model's
             record = {**record, "grade": dict(NO_REPLY)}
-        found.setdefault(name, {}).setdefault(prompt_of(record), []).append(record)
+        kept = _lean(record, equal) if lean else record
+        found.setdefault(name, {}).setdefault(prompt_of(record), []).append(kept)
     if not found:
         raise cli.BadData("no records on stdin; a summary needs what bench-grade prints")
     for questions in found.values():
@@ -91,6 +102,31 @@ def read(numbered: Iterable[tuple[int, Record]]) -> dict[str, Questions]:
             samples.sort(key=sample_of)
         _complete(questions)
     return found
+
+
+def _lean(record: Record, equal: dict[str, Any]) -> Record:
+    """The parts of a record that `summarize` reads. What many records have alike is kept once, in `equal`, by its JSON."""
+    made: Record = {"id": record["id"], "messages": _asked(record)}
+    for part, value in record.items():
+        if isinstance(value, dict):
+            names = READ.get(part, ("error",))
+            made[sys.intern(part)] = {name: value[name] for name in names if name in value}
+    expected = record["task"].get("expected")
+    if isinstance(expected, dict) and "instructions" in expected:
+        made["task"]["expected"] = {"instructions": expected["instructions"]}
+    gen = made.get("gen") or {}
+    if "by" in gen:
+        gen["by"] = {name: gen["by"].get(name) for name in ("at", "took")}
+    for holder, part in ((made, "task"), (gen, "model"), (gen, "sampling")):
+        if part in holder:
+            holder[part] = equal.setdefault(json.dumps(holder[part]), holder[part])
+    return made
+
+
+def _asked(record: Record) -> str:
+    """What the model was asked, as a hash; of a lean record it stands in place of the messages."""
+    messages = record.get("messages")
+    return messages if isinstance(messages, str) else stream.fingerprint(messages)
 
 
 def _setting(record: Record) -> list[Any] | None:
@@ -362,9 +398,8 @@ def _prompts(questions: Questions) -> str:
     """What the model was asked, as one hash over all questions: only equal ones are compared."""
     asked = []
     for ident, samples in questions.items():
-        worded = {wording_of(record): record.get("messages") for record in samples}
-        messages = list(worded.values()) if len(worded) > 1 else worded[wording_of(samples[0])]
-        asked.append((ident, stream.fingerprint(messages)))
+        worded = {wording_of(record): _asked(record) for record in samples}
+        asked.append((ident, *worded.values()))
     return stream.fingerprint(sorted(asked))
 
 

@@ -7,7 +7,7 @@ import io
 import json
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from decksmith.core import cli
 from decksmith.core.records import Record
 
 SECONDS = 600  # for a program, and for an address to answer
-Rows = tuple[str, list[Any]]  # the revision, and the rows
+Rows = tuple[str, Iterable[Any]]  # the revision, and the rows
+NOT_LINES = (".gz", ".parquet", ".csv", ".tsv", ".json")  # ends of files that are read as a whole
 
 
 def parsed(name: str, data: bytes) -> list[Any]:
@@ -60,13 +61,31 @@ def _json(where: str, text: str) -> Any:
 
 
 def file(spec: Record) -> Rows:
-    """Of a file, by its path from the folder of the description. Raises cli.Missing, cli.BadData."""
+    """Of a file, by its path from the folder of the description; JSONL is read line by line. Raises cli.Missing, cli.BadData."""
     path = Path(spec["folder"]) / spec["source"]["file"]
     try:
-        data = path.read_bytes()
+        if path.name.endswith(NOT_LINES):
+            return _checked(spec, str(path), path.read_bytes())
+        with path.open("rb") as opened:
+            found = hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError as error:
         raise cli.Missing(f"{spec['name']}: its rows are in {path}: {error.strerror}") from None
-    return _checked(spec, str(path), data)
+    return _revision(spec, str(path), found), _lines(spec, path)
+
+
+def _lines(spec: Record, path: Path) -> Iterator[Any]:
+    """The rows of JSONL. Raises cli.BadData naming the line."""
+    rows = 0
+    with path.open(encoding="utf-8-sig", newline="\n") as opened:
+        try:
+            for number, line in enumerate(opened, 1):
+                if line.strip():
+                    yield _json(f"{path}:{number}", line)
+                    rows += 1
+        except UnicodeDecodeError as error:
+            raise cli.BadData(f"{path}: not UTF-8 ({error})") from None
+    if not rows:
+        raise cli.BadData(f"{spec['name']}: {path} has no rows")
 
 
 def address(spec: Record) -> Rows:
@@ -106,7 +125,16 @@ def program(spec: Record) -> Rows:
 
 def _checked(spec: Record, name: str, data: bytes) -> Rows:
     """The rows of bytes that have the hash that the description names."""
-    found, wanted = hashlib.sha256(data).hexdigest(), spec["source"].get("sha256")
+    revision = _revision(spec, name, hashlib.sha256(data).hexdigest())
+    rows = parsed(name if spec["kind"] != "program" else "", data)
+    if not rows:
+        raise cli.BadData(f"{spec['name']}: {name} has no rows")
+    return revision, rows
+
+
+def _revision(spec: Record, name: str, found: str) -> str:
+    """The revision of what has the sha256 `found`. Raises cli.BadData where the description names another."""
+    wanted = spec["source"].get("sha256")
     if wanted and found != wanted:
         raise cli.BadData(
             f"{spec['name']}: {name} has the sha256 {found}, and {wanted} was expected"
@@ -115,10 +143,7 @@ def _checked(spec: Record, name: str, data: bytes) -> Rows:
         cli.say(
             f'{spec["name"]}: took what is there; to pin it: sha256 = "{found}" in {spec["path"]}'
         )
-    rows = parsed(name if spec["kind"] != "program" else "", data)
-    if not rows:
-        raise cli.BadData(f"{spec['name']}: {name} has no rows")
-    return f"sha256 {found[:16]}", rows
+    return f"sha256 {found[:16]}"
 
 
 READERS: dict[str, Callable[[Record], Rows]] = {"file": file, "url": address, "program": program}

@@ -220,18 +220,16 @@ def prepare(name: str, folder: Path) -> Iterator[Record]:
         "licence": spec["licence"],
         "description": made,
     }
-    if spec["kind"] == "gym":
-        found = list(gym.records(spec, card, gym.file(spec, home)))
-    else:
-        found = list(_rows(spec, card))
-    stream.write(rows, b"".join(stream.dumps(record) + b"\n" for record in found))
+    gyms = spec["kind"] == "gym"
+    found = gym.records(spec, card, gym.file(spec, home)) if gyms else _rows(spec, card)
+    count = stream.write_records(rows, found)
     card |= {
-        "rows": len(found),
+        "rows": count,
         "sha256": _sha(rows),
         "prepared": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     stream.write(home / "card.json", json.dumps(card, indent=2, ensure_ascii=False) + "\n")
-    yield from found
+    yield from (record for _, record in stream.records(rows))
 
 
 def kept() -> Path:
@@ -254,7 +252,8 @@ def _card(home: Path) -> Record | None:
 
 
 def _sha(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _rows(spec: Record, card: Record) -> Iterator[Record]:

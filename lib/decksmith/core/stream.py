@@ -6,9 +6,11 @@ stands in an append-only journal, so that a process killed at any moment repeats
 
 import asyncio
 import concurrent.futures
+import contextlib
 import fcntl
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -19,7 +21,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from decksmith import __version__
 from decksmith.core import cli, masking
@@ -86,12 +88,31 @@ def whole(text: str) -> str:
 
 def write(path: str | Path, data: str | bytes) -> None:
     """Write a whole file or nothing: `path.tmp`, flushed, then renamed. Folders are made."""
+    with _appearing(path) as file:
+        file.write(data if isinstance(data, bytes) else whole(masking.mask(data)).encode())
+
+
+def write_records(path: str | Path, records: Iterable[Record]) -> int:
+    """Write a whole file of records or nothing, without holding them all; returns how many they are. Folders are made once the
+    first record is there."""
+    count, rest = 0, iter(records)
+    first = list(itertools.islice(rest, 1))
+    with _appearing(path) as file:
+        for record in itertools.chain(first, rest):
+            file.write(dumps(record) + b"\n")
+            count += 1
+    return count
+
+
+@contextlib.contextmanager
+def _appearing(path: str | Path) -> Iterator[BinaryIO]:
+    """A file to write to, which has its name once it is whole."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         with open(temporary, "wb") as file:
-            file.write(data if isinstance(data, bytes) else whole(masking.mask(data)).encode())
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -217,13 +238,16 @@ class Journal:
     """Finished values by record id and fingerprint of their inputs, one JSON line each, appended by a single write.
 
     A torn last line (kill -9, full disk) is cut off on opening. A second process waits for the first: the file is locked.
+    Of each line only the place is kept in memory, about 90 bytes.
     """
 
-    _HEAD = re.compile(rb'\{"id":"([^"\\]+)","inputs":"([0-9a-f]{64})",')
+    _HEAD = re.compile(rb'\{"id":"[^"\\]+","inputs":"[0-9a-f]{64}",')
+    _LENGTHS = 1 << 32  # a place is one number: offset * _LENGTHS + length
 
     def __init__(self, path: str | Path, key: str) -> None:
         self.key = key
-        self.index: dict[tuple[str, str], tuple[int, int]] = {}  # (id, inputs): offset, length
+        # By the hash of a line's head. Should two heads have one hash, only the later line is found.
+        self.places: dict[int, int] = {}
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.file = open(path, "a+b", buffering=0)
@@ -236,24 +260,42 @@ class Journal:
 
     def _load(self) -> None:
         offset = 0
-        with open(self.file.fileno(), "rb", closefd=False) as reader:
+        with open(self.file.fileno(), "rb", buffering=1 << 20, closefd=False) as reader:
             reader.seek(0)
             for line in reader:
                 if not line.endswith(b"\n"):
                     break
                 if head := self._HEAD.match(line):
-                    self.index[head[1].decode(), head[2].decode()] = (offset, len(line))
+                    self.places[hash(head[0])] = offset * self._LENGTHS + len(line)
                 offset += len(line)
         self.file.truncate(offset)
 
+    def _head(self, ident: str, inputs: str) -> bytes:
+        return dumps({"id": ident, "inputs": inputs})[:-1] + b","
+
+    def _line(self, place: int) -> bytes:
+        offset, length = divmod(place, self._LENGTHS)
+        return os.pread(self.file.fileno(), length, offset)
+
     def get(self, ident: str, inputs: str) -> Any:
         """The value journaled for these inputs, or None."""
-        if (place := self.index.get((ident, inputs))) is None:
+        head = self._head(ident, inputs)
+        if (place := self.places.get(hash(head))) is None:
             return None
+        line = self._line(place)
         try:
-            return json.loads(os.pread(self.file.fileno(), place[1], place[0]))[self.key]
+            return json.loads(line)[self.key] if line.startswith(head) else None
         except (ValueError, KeyError):  # a line damaged by hand is as good as deleted
             return None
+
+    def values(self) -> Iterator[tuple[str, str, Any]]:
+        """Yield `(id, inputs, value)` of every line that `get` finds."""
+        for place in self.places.values():
+            try:
+                line = json.loads(self._line(place))
+                yield line["id"], line["inputs"], line[self.key]
+            except (ValueError, KeyError):
+                continue
 
     def put(self, ident: str, inputs: str, value: Any) -> None:
         line = dumps({"id": ident, "inputs": inputs, self.key: value}) + b"\n"
@@ -265,7 +307,7 @@ class Journal:
         except OSError:  # a full disk: the next line must not follow half a line
             self.file.truncate(offset)
             raise
-        self.index[ident, inputs] = (offset, len(line))
+        self.places[hash(self._head(ident, inputs))] = offset * self._LENGTHS + len(line)
 
     def close(self) -> None:
         os.fsync(self.file.fileno())

@@ -171,8 +171,7 @@ def _link(source: str, target: str) -> None:
 def _append(source: Path, target: Path) -> None:
     """What the journal `target` does not yet have of `source`."""
     theirs, ours = stream.Journal(source, source.stem), stream.Journal(target, target.stem)
-    for ident, inputs in theirs.index:
-        value = theirs.get(ident, inputs)
+    for ident, inputs, value in theirs.values():
         if value is not None and ours.get(ident, inputs) != value:
             ours.put(ident, inputs, value)
     theirs.close()

@@ -68,7 +68,7 @@ def page(
     }
     data = report_data.data(runs, pictures, compared)
     data |= {"markdown": tables.markdown(runs, compared), "docs": said["docs"]}
-    html = _html(said, data, pictures.inside if single else None)
+    html = _html(said, *report_data.apart(data), pictures.inside if single else None)
     file = out / (SINGLE if single else "index.html")
     stream.write(file, html)
     return file, {"decks": sum(len(run["records"]) for run in runs), **pictures.counts()}
@@ -174,8 +174,8 @@ def _script() -> str:
     return pages.script("diff.js", "report.js")
 
 
-def _html(said: Record, data: Record, inside: dict[str, str] | None) -> str:
-    """The page: what it says, the data that its script shows, and the pictures where it is one file."""
+def _html(said: Record, data: Record, later: list[Record], inside: dict[str, str] | None) -> str:
+    """The page: what it says, the data that its script shows at once and later, and the pictures where it is one file."""
     template = pages.template("report.html.j2", number=_number, place=_place)
     return template.render(
         **said,
@@ -183,6 +183,7 @@ def _html(said: Record, data: Record, inside: dict[str, str] | None) -> str:
         style=pages.as_is(_style()),
         script=pages.as_is(_script()),
         data=pages.data(data),
+        later=[pages.data(deck) for deck in later],
         inside=None if inside is None else pages.data(inside),
     )
 

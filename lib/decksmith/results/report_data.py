@@ -17,6 +17,35 @@ LONGEST = 60_000  # characters of a deck, a reply or a thought that the page car
 SEEN = ("words", "contrast", "overflow", "font", "images_broken", "blank")  # of a slide's X-ray
 
 
+# What only an open deck shows, or a search looks through: nine tenths of a page of many decks.
+LATER = (
+    "markdown",
+    "reply",
+    "reasoning",
+    "measures",
+    "features",
+    "why",
+    "evidence",
+    "observations",
+    "caps",
+    "pictures",
+)
+XRAY = ("line", "seen")  # the same of a slide
+
+
+def apart(data: Record) -> tuple[Record, list[Record]]:
+    """`data` as the page's script wants it: without what it reads later, and that, deck by deck. A deck's `xray` has an entry for
+    each of its slides."""
+    rows, later = [], []
+    for row in data["rows"]:
+        slides = [{k: v for k, v in slide.items() if k not in XRAY} for slide in row["slides"]]
+        light = {key: value for key, value in row.items() if key not in LATER}
+        rows.append({**light, "slides": slides})
+        xray = [_only(slide, XRAY) for slide in row["slides"]]
+        later.append({**_only(row, LATER), "xray": xray})
+    return {**data, "rows": rows, "later": [*LATER, "xray"]}, later
+
+
 def data(runs: list[Record], pictures: Pictures, compared: Record) -> Record:
     """Everything that the page's script shows; `compared` is claims.compare's."""
     prompts: dict[str, Record] = {}
