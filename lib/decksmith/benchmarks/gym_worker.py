@@ -10,11 +10,13 @@ rows with their prompts filled in, and `verify` reads orders and answers each, o
 Nothing of decksmith is imported: this runs with another Python.
 """
 
+import ctypes
 import importlib.util
 import inspect
 import json
 import os
 import re
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -27,6 +29,7 @@ from nemo_gym.global_config import GlobalConfigDictParserConfig
 from omegaconf import DictConfig, OmegaConf
 
 HOME = Path(nemo_gym.__file__).parent.parent
+PR_SET_PDEATHSIG = 1  # prctl(2)
 GENERATED = re.compile(r"\bgit\+|-e |https?://|^\s*#|^\s*$")
 # What a verifier's source names when it runs what a reply holds.
 RUNS = re.compile(
@@ -346,6 +349,8 @@ def serve(hear: Any, say: Any) -> None:
 
 
 def main() -> None:
+    # An idle worker hears that its parent has gone (its input ends); one that is in a verifier does not.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     # Verifiers print; what they print is no answer.
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
