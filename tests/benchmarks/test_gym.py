@@ -180,6 +180,33 @@ def test_a_right_reply_has_its_reward_and_a_wrong_one_none(tmp_path, monkeypatch
     assert not wrong, "\n".join(map(str, wrong))
 
 
+@real
+def test_what_a_verifier_asks_its_judge_goes_to_an_endpoint_once(tmp_path):
+    rows = ROWS["simpleqa"]
+    (tmp_path / "reply.md").write_text(rows["judge"]["right"])
+    log = tmp_path / "asked.jsonl"
+    command = [sys.executable, str(cli.ROOT / "tests" / "endpoint.py"), "--log", str(log)]
+    endpoint = subprocess.Popen(
+        [*command, "--reply", str(tmp_path / "reply.md")], stdout=subprocess.PIPE, text=True
+    )
+    url = endpoint.stdout.readline().strip()
+    row = {key: value for key, value in rows["row"].items() if key[:9] != "responses"}
+    asked = record("simpleqa", row, [{"role": "user", "content": "Which?"}], rows["right"])
+
+    async def graded():
+        graders = grading.Graders(1, run=tmp_path / "run", base_url=url, slug="m")
+        grade = await graders.work(asked)
+        await graders.close()
+        return grade["verdict"]
+
+    try:
+        assert [asyncio.run(graded()), asyncio.run(graded())] == ["right", "right"]
+    finally:
+        endpoint.kill()
+        endpoint.wait()
+    assert [json.loads(line)["status"] for line in log.read_text().splitlines()] == [200]
+
+
 # A parent that opens a verifier, says its process, and waits.
 PARENT = """
 import asyncio
