@@ -91,7 +91,8 @@ vllm-lock: .venv/.python
 .PHONY: test-gym
 ## test-gym: NeMo Gym's own verifiers, on rows of ours
 test-gym: .venv-gym/.done .venv/.dev
-	DECKSMITH_GYM=1 .venv/bin/python3 -m pytest tests/benchmarks/test_gym.py tests/benchmarks/test_gym_servers.py
+	DECKSMITH_GYM=1 .venv/bin/python3 -m pytest tests/benchmarks/test_gym.py \
+	  tests/benchmarks/test_gym_servers.py tests/benchmarks/test_collector.py
 
 # All of them compiled, every fifth rendered: 20 minutes on two cores. What breaks the rule
 # becomes a file that `make test` replays.

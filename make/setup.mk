@@ -93,8 +93,11 @@ TORCH_INDEX ?= $(if $(wildcard /dev/nvidiactl)$(PIP_FIND_LINKS),,https://downloa
 	touch $@
 
 # NeMo Gym's verifiers (2 GB): a toolchain of its own, with Python 3.13 or later, since the wheel's
-# packages part with ours. pip, for the wheel asks for 3.13.14 and its verifiers need only 3.13.
-GYM_PYTHON ?= $(firstword $(foreach p,python3.13 python3.14 python3,$(shell \
+# packages part with ours: one in PATH, one of pyenv's, else what uv finds or fetches. pip, for the
+# wheel asks for 3.13.14 and its verifiers need only 3.13.
+PYENV_ROOT ?= $(HOME)/.pyenv
+GYM_PYTHON ?= $(firstword $(foreach p,python3.13 python3.14 python3 \
+  $(wildcard $(PYENV_ROOT)/versions/3.13.*/bin/python3 $(PYENV_ROOT)/versions/3.14.*/bin/python3),$(shell \
   $p -c 'import sys, venv; print("$p") if sys.version_info >= (3, 13) else None' 2>/dev/null)))
 .PHONY: .venv-gym
 ## .venv-gym: NeMo Gym's official verifiers, pinned: docs/gym.md
@@ -103,8 +106,9 @@ GYM_PYTHON ?= $(firstword $(foreach p,python3.13 python3.14 python3,$(shell \
 	$(call SAY,setting up: the verifiers of NeMo Gym)
 	if [ -n '$(GYM_PYTHON)' ]; then
 	  $(or $(GYM_PYTHON),false) -m venv --clear .venv-gym
-	else
-	  UV_PYTHON_DOWNLOADS=automatic .venv/bin/uv venv --quiet --clear --seed --python 3.13 .venv-gym
+	elif ! UV_PYTHON_DOWNLOADS=automatic .venv/bin/uv venv --quiet --clear --seed --python 3.13 .venv-gym; then
+	  echo 'NeMo Gym needs Python 3.13 or later: none is here, and uv could fetch none. Install it (apt install python3.13-venv, or pyenv install 3.13) or name one: make .venv-gym GYM_PYTHON=/path/to/python3.13' >&2
+	  exit 1
 	fi
 	.venv-gym/bin/python3 -m pip install --quiet --disable-pip-version-check --no-deps \
 	  --ignore-requires-python -r assets/gym/requirements.txt

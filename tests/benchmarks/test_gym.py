@@ -4,8 +4,11 @@ reply its reward and a wrong one none, on rows that we wrote in its format."""
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from decksmith.benchmarks import grading, gym, tasks
@@ -159,7 +162,8 @@ def test_a_right_reply_has_its_reward_and_a_wrong_one_none(tmp_path, monkeypatch
             rows = ROWS[known["server"]]
             row = {key: rows["row"][key] for key in rows["row"] if key[:9] != "responses"}
             for said in ("right", "wrong"):
-                says = rows.get("judge", {}).get(said, "?")
+                judged = rows.get("judge of", {}).get(name) or rows.get("judge", {})
+                says = judged.get(said, "?")
                 judge.says = [says] if isinstance(says, str) else list(says)
                 try:
                     grade = await graders.work(record(name, row, messages, rows[said]))
@@ -170,9 +174,72 @@ def test_a_right_reply_has_its_reward_and_a_wrong_one_none(tmp_path, monkeypatch
         return found
 
     found = asyncio.run(go())
+    assert {name for name, row in gym.table()["benchmarks"].items() if row["tested"]} == set(HERE)
     assert len(found) == 2 * len(HERE)
     wrong = [(key, got) for key, got in found.items() if got[0] != (key[1] == "right")]
     assert not wrong, "\n".join(map(str, wrong))
+
+
+@real
+def test_what_a_verifier_asks_its_judge_goes_to_an_endpoint_once(tmp_path):
+    rows = ROWS["simpleqa"]
+    (tmp_path / "reply.md").write_text(rows["judge"]["right"])
+    log = tmp_path / "asked.jsonl"
+    command = [sys.executable, str(cli.ROOT / "tests" / "endpoint.py"), "--log", str(log)]
+    endpoint = subprocess.Popen(
+        [*command, "--reply", str(tmp_path / "reply.md")], stdout=subprocess.PIPE, text=True
+    )
+    url = endpoint.stdout.readline().strip()
+    row = {key: value for key, value in rows["row"].items() if key[:9] != "responses"}
+    asked = record("simpleqa", row, [{"role": "user", "content": "Which?"}], rows["right"])
+
+    async def graded():
+        graders = grading.Graders(1, run=tmp_path / "run", base_url=url, slug="m")
+        grade = await graders.work(asked)
+        await graders.close()
+        return grade["verdict"]
+
+    try:
+        assert [asyncio.run(graded()), asyncio.run(graded())] == ["right", "right"]
+    finally:
+        endpoint.kill()
+        endpoint.wait()
+    assert [json.loads(line)["status"] for line in log.read_text().splitlines()] == [200]
+
+
+# A parent that opens a verifier, says its process, and waits.
+PARENT = """
+import asyncio
+from decksmith.benchmarks import gym
+
+async def go():
+    worker = await gym._Worker.start()
+    await worker.open("mmlu")
+    print(worker.process.pid, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(go())
+"""
+
+
+@real
+def test_a_verifier_that_is_stuck_ends_with_a_killed_parent():
+    env = os.environ | {"PYTHONPATH": str(cli.ROOT / "lib")}
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env=env)
+    worker = int(parent.stdout.readline())
+    os.kill(worker, signal.SIGSTOP)  # it reads nothing, as one that is in a verifier
+    parent.kill()
+    parent.wait()
+    while lives(worker):
+        time.sleep(0.05)
+
+
+def lives(pid):
+    """Whether a process is there, and not only as an entry that nobody has reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @real

@@ -26,7 +26,7 @@ SECONDS = 60.0  # for one verdict; what a judge takes is not counted
 MOST = 64 << 20  # bytes of a line
 SHOWN = 2000  # characters of a text of the verifier's that is kept in a grade
 WHY_NOT = {
-    "turns": "an agent of several turns; run Gym's own collector, and bench-import gym reads its rollouts",
+    "turns": "an agent of several turns; bench-collect plays it with Gym's own collector",
     "audio": "it asks with sound, which chat-generate does not send",
     "pictures": "it asks with pictures",
     "tools": "its rows offer tools, which are not asked with here",
@@ -97,7 +97,8 @@ def python() -> Path:
     return Path(named) if named else cli.ROOT / ".venv-gym" / "bin" / "python3"
 
 
-def _command(*words: str) -> list[str]:
+def command(*words: str) -> list[str]:
+    """The worker's command line. Raises cli.Missing without its toolchain."""
     if not python().exists():
         raise cli.Missing("NeMo Gym's verifiers are not here; `make .venv-gym` installs them")
     return [str(python()), str(WORKER), *words]
@@ -131,8 +132,8 @@ def records(spec: Record, card: Record, path: Path | None) -> Iterator[Record]:
             f"format, in gym.jsonl of its folder (data/bench/{spec['name']}), or name a file"
         )
     card["revision"] = f"nemo-gym {table()['version']}"
-    command = _command("prepare", name, *([str(path.resolve())] if path else []))
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=WORKER.parent)
+    words = command("prepare", name, *([str(path.resolve())] if path else []))
+    ran = subprocess.run(words, capture_output=True, text=True, cwd=WORKER.parent)
     if ran.returncode:
         said = (ran.stderr.strip().splitlines() or ["it said nothing"])[-1][:500]
         if path:
@@ -257,7 +258,7 @@ class _Worker:
         # Replies are a stranger's texts: what reads them sees no key of ours.
         env = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
         process = await asyncio.create_subprocess_exec(
-            *_command("verify"),
+            *command("verify"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -338,7 +339,7 @@ def judged(request: Record) -> tuple[list[Record], Record]:
 
 def write_table() -> None:
     """Write assets/gym.toml: what the wheel says, and which benchmarks tests/benchmarks/test_gym.py proves."""
-    ran = subprocess.run(_command("table"), capture_output=True, text=True, check=True)
+    ran = subprocess.run(command("table"), capture_output=True, text=True, check=True)
     fixtures = cli.ROOT / "tests" / "fixtures"
     alone = set(json.loads((fixtures / "gym-servers.json").read_text()))
     proven = {

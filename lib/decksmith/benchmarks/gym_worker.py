@@ -7,16 +7,27 @@ rows with their prompts filled in, and `verify` reads orders and answers each, o
   {"bench": NAME, "row": {}, "text", "cut"}    -> {"said": {"reward": .., ..}} or {"failed": ".."}
   {"ask": {..}}, of ours                       <- {"answer": ".."}: the judge, asked meanwhile
 
+`collect` reads one order, starts Gym's own servers and lets its collector write rollouts; collector.py says what is in it.
+
 Nothing of decksmith is imported: this runs with another Python.
 """
 
+import asyncio
+import ctypes
 import importlib.util
 import inspect
+import itertools
 import json
 import os
 import re
+import runpy
+import shlex
+import signal
 import sys
+import threading
 import warnings
+from functools import cache
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +38,7 @@ from nemo_gym.global_config import GlobalConfigDictParserConfig
 from omegaconf import DictConfig, OmegaConf
 
 HOME = Path(nemo_gym.__file__).parent.parent
+PR_SET_PDEATHSIG = 1  # prctl(2)
 GENERATED = re.compile(r"\bgit\+|-e |https?://|^\s*#|^\s*$")
 # What a verifier's source names when it runs what a reply holds.
 RUNS = re.compile(
@@ -275,6 +287,14 @@ class Asked:
         pass
 
 
+@cache
+def door() -> str:
+    """The address of a server on loopback that refuses all: xstest waits until its judge's answers anything."""
+    server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}"
+
+
 def verifier(name: str, ask: Any) -> Any:
     """The web application of a benchmark's server, whose requests to a model go through `ask`."""
     from nemo_gym.base_resources_server import SimpleResourcesServer
@@ -282,6 +302,12 @@ def verifier(name: str, ask: Any) -> Any:
     from nemo_gym.server_utils import ServerClient
 
     class Client(ServerClient):
+        def poll_for_status(self, server_name: str, **_: Any) -> Any:
+            return "success"
+
+        def _build_server_base_url(self, server_config_dict: Any) -> str:
+            return door()
+
         async def request(self, server_name: str, url_path: str, method: str, **kwargs: Any) -> Any:
             body: Any = kwargs.get("json")
             body = body.model_dump(exclude_unset=True) if hasattr(body, "model_dump") else body
@@ -345,7 +371,145 @@ def serve(hear: Any, say: Any) -> None:
             say({"failed": f"{answer.status_code}: {answer.text[:500]}"})
 
 
+# --- rollouts -------------------------------------------------------------------------------------
+
+
+def environment(name: str) -> tuple[Path, Path | None]:
+    """`(configuration, example rows)` of a benchmark, an environment or a resources server of this name. Raises SystemExit
+    for none."""
+    server = HOME / "resources_servers" / name
+    configs = sorted((server / "configs").glob("*.yaml"), key=lambda path: path.stem != name)
+    for config in (
+        HOME / "benchmarks" / name / "config.yaml",
+        HOME / "environments" / name / "config.yaml",
+        *configs,
+    ):
+        if config.exists():
+            break
+    else:
+        raise SystemExit(f"{name} has no configuration")
+    examples = [folder / "data" / "example.jsonl" for folder in (config.parent, server)]
+    return config, next((path for path in examples if path.exists()), None)
+
+
+def rollout_rows(name: str, order: dict[str, Any], example: Path | None) -> Path:
+    """The rows to collect, with their prompts, as a file of the order's folder."""
+    file = order["rows"]
+    if file is None and not (HOME / "benchmarks" / name / "config.yaml").exists():
+        if example is None:
+            raise SystemExit(f"{name} has no example rows; name a file of yours")
+        file = str(example)
+    path = Path(order["folder"]) / "rows.jsonl"
+    with path.open("w") as out:
+        for row in itertools.islice(prepared(name, file), order["limit"]):
+            out.write(json.dumps(row) + "\n")
+    return path
+
+
+def kinds(config: DictConfig) -> list[tuple[str, str]]:
+    """The servers that a configuration starts, as the two last folders of each: ("resources_servers", "mcqa")."""
+    return [
+        (str(kind), str(server))
+        for block in config.values()
+        for kind, servers in (block.items() if isinstance(block, DictConfig) else ())
+        for server in (servers if isinstance(servers, DictConfig) else ())
+        if (HOME / str(kind) / str(server) / "app.py").exists()
+    ]
+
+
+def one_toolchain(config: DictConfig, folder: Path) -> None:
+    """Let each of Gym's servers run in this environment, where Gym would make one for each from PyPI: what it takes for
+    their Python comes back here (served)."""
+    for kind, server in kinds(config):
+        programs = folder / kind / server / ".venv" / "bin"
+        programs.mkdir(parents=True, exist_ok=True)
+        words = shlex.join([sys.executable, str(Path(__file__).resolve()), "server"])
+        (programs / "python").write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        (programs / "python").chmod(0o755)
+        (programs / "activate").write_text("")
+
+
+def served(entry: str) -> None:
+    """Be one of Gym's servers. One that does not say whether it uses Ray does not: Gym would start a cluster for it."""
+    from nemo_gym.server_utils import SimpleServer
+
+    SimpleServer.ray_enabled = False
+    # Gym ends the shell above this process; and whoever started it all holds the other side of its input.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    sys.path.pop(0)  # our own folder
+    sys.argv = [entry]
+    runpy.run_path(entry, run_name="__main__")
+
+
+def collect(order: dict[str, Any]) -> None:
+    """Start the servers of an environment, collect its rollouts, and end the servers."""
+    from nemo_gym.cli import env
+    from nemo_gym.global_config import get_global_config_dict
+    from nemo_gym.rollout_collection import RolloutCollectionConfig, RolloutCollectionHelper
+
+    folder, name = Path(order["folder"]), order["name"]
+    path, example = environment(name)
+    rows = rollout_rows(name, order, example)
+    settings = {
+        "config_paths": [
+            str(path),
+            str(HOME / "responses_api_models/vllm_model/configs/vllm_model.yaml"),
+        ],
+        "policy_base_url": order["urls"],
+        "policy_api_key": order["key"],
+        "policy_model_name": order["model"],
+        "skip_venv_if_present": True,
+        "uv_venv_dir": str(folder / "venvs"),
+        "nemo_gym_log_dir": str(folder / "logs"),
+        "results_dir": str(folder / "results"),
+        "cache_dir": str(folder / "cache"),
+        "model_endpoint_readiness_timeout_seconds": 60,
+    }
+    config = get_global_config_dict(
+        GlobalConfigDictParserConfig(
+            initial_global_config_dict=OmegaConf.create(settings),
+            skip_load_from_cli=True,
+            skip_load_from_dotenv=True,
+        )
+    )
+    one_toolchain(config, folder / "venvs")
+    agents = [
+        key
+        for key, block in config.items()
+        if isinstance(block, DictConfig) and "responses_api_agents" in block
+    ]
+    wanted = RolloutCollectionConfig(
+        agent_name=agents[0],
+        input_jsonl_fpath=str(rows),
+        output_jsonl_fpath=str(folder / "rollouts.jsonl"),
+        num_repeats=order["repeats"],
+        num_samples_in_parallel=order["jobs"],
+        responses_create_params=order["params"],
+        resume_from_cache=True,
+        disable_health_check=True,
+    )
+    env.initialize_ray = lambda: None  # Gym starts Ray for all, also where no server uses it
+    servers = env.RunHelper()
+    servers.start(GlobalConfigDictParserConfig())  # the settings are kept since they were read
+    try:
+        asyncio.run(RolloutCollectionHelper().run_from_config(wanted))
+    finally:
+        servers.shutdown()
+
+
+def end_with_parent() -> None:
+    """When the input ends, end this process and all of its group: the collector and its servers."""
+    while os.read(0, 1 << 16):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
 def main() -> None:
+    work, *rest = sys.argv[1:]
+    if work == "server":
+        served(*rest)
+        return
     # Verifiers print; what they print is no answer.
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -355,13 +519,18 @@ def main() -> None:
     def say(value: dict[str, Any]) -> None:
         out.write(json.dumps(value) + "\n")
 
-    work, *rest = sys.argv[1:]
     if work == "table":
         say({"benchmarks": table(), "servers": servers()})
     elif work == "prepare":
         for row in prepared(rest[0], rest[1] if len(rest) > 1 else None):
             say(row)
+    elif work == "collect":
+        order = json.loads(sys.stdin.readline())
+        threading.Thread(target=end_with_parent, daemon=True).start()
+        collect(order)
     else:
+        # When idle it hears that its parent has gone (its input ends); in a verifier it does not.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         serve(sys.stdin, say)
 
 
