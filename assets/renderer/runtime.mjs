@@ -158,7 +158,7 @@ async function pack(chunks, out) {
   const { rolldown } = await import('rolldown') // Vite's bundler; Vite itself would wrap every lazy import once more
   const bundle = await rolldown({
     input: Object.fromEntries(chunks.filter(chunk => chunk.isEntry).map(({ fileName }) => [fileName.replace(/\.js$/, ''), path.join(out, fileName)])),
-    external: /^\/@deck\//, treeshake: false, preserveEntrySignatures: 'strict', plugins: [plugin],
+    cwd: out, external: /^\/@deck\//, treeshake: false, preserveEntrySignatures: 'strict', plugins: [plugin],
   })
   const { output } = await bundle.generate({ entryFileNames: '[name].js', chunkFileNames: 'chunk/[hash].js', codeSplitting: { groups } })
   await bundle.close()
