@@ -140,6 +140,7 @@ async function pack(chunks, out) {
     core: ['main.js', ...holding(/\/client\/pages\/play\.vue$/)],
     diagram: ['component/Mermaid.js', ...holding(/\/mermaid\/.*\/(?:flowDiagram|dagre)-[^/]+$/)],
   })
+  const real = fs.realpathSync(out) // as the bundler names its modules
   const parts = new Map()
   const plugin = {
     name: 'decksmith:pack',
@@ -151,7 +152,7 @@ async function pack(chunks, out) {
         this.getModuleInfo(id)?.importedIds.forEach(next => reach(next, name))
       }
       for (const [name, files] of starts)
-        files.forEach(file => reach(path.join(out, file), name))
+        files.forEach(file => reach(path.join(real, file), name))
     },
   }
   const groups = starts.map(([name], i) => ({ name, priority: starts.length - i, test: id => parts.get(id) === name }))
