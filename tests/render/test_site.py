@@ -205,6 +205,23 @@ def test_a_site_holds_no_notes_and_nothing_of_this_machine_and_shares_its_runtim
     assert "connect-src 'none'" in policy
 
 
+def test_what_every_page_loads_of_its_runtime_are_few_files(built):
+    _, run, values = built
+    loads = re.compile(r"""(?:from|import)\s*["'](\.[^"']+)["']""")
+    for value in values.values():
+        root = (run / "_runtime" / Path(value["site"]["runtime"]).name).resolve()
+        met: set[Path] = set()
+        waiting = [root / "main.js"]
+        while waiting:
+            path = waiting.pop()
+            if path not in met:
+                met.add(path)
+                waiting += [
+                    (path.parent / name).resolve() for name in loads.findall(path.read_text())
+                ]
+        assert len(met) <= 10
+
+
 def test_a_pdf_has_a_page_of_the_canvas_per_slide_with_text_and_without_foreign_addresses(built):
     from pypdf import PdfReader
 
