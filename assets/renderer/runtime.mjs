@@ -15,7 +15,7 @@ const TABLE = JSON.parse(fs.readFileSync(path.join(ROOT, 'themes.json'), 'utf8')
 export const ALLOWED = Object.keys(TABLE).sort()
 /** The ones that our seeds ask for are bundled at set-up; each of the others when a deck first names it. */
 export const THEMES = ALLOWED.filter(name => TABLE[name].seeds)
-const CLIENT = path.join(MODULES, '@slidev', 'client')
+const CLIENT = fs.realpathSync(path.join(MODULES, '@slidev', 'client')) // as Vite names modules, also where node_modules is a link
 const DIAGRAM_FONTS = '"Noto Sans Variable", "Deck CJK", "Noto Color Emoji", sans-serif'
 const LAYERS = ['preflights', 'typography', 'shortcuts']
 
