@@ -101,9 +101,9 @@ def converse(endpoint, record, use=None, run=None, **limits):
     """(reply or Fault, messages, how often tools were used) of a loop in this process."""
     used, made = [], []
 
-    def counted(source, name, arguments, seconds):
+    def counted(source, name, arguments, seconds, cells):
         used.append((name, arguments))
-        return use(name, arguments) if use else "5"
+        return use(name, arguments, cells) if use else "5"
 
     async def go():
         client = chat_client.Client.open(base_url=endpoint.url, slug="m", retries=0, blame="model")
@@ -170,6 +170,25 @@ def test_a_loop_that_goes_on_asks_and_runs_nothing_twice(endpoint, tmp_path):
     before = len(endpoint.asked) - 1
     converse(endpoint, {**ROW, "id": "r2"}, run=tmp_path)  # another record is asked for itself
     assert len(endpoint.asked) == before + 2
+
+
+def test_a_loop_that_goes_on_hands_python_the_programs_before_it(endpoint, tmp_path):
+    """From the journal where they ran before a kill, so that none runs twice for the model."""
+    row = {"id": "p1", "messages": ROW["messages"], "tools": ["python"]}
+    cells = [calling(("python", '{"code": "x = 6"}'), ("python", '{"code": "x * 7"}'))]
+    cells += [calling(("python", '{"code": "x"}')), saying("42")]
+    endpoint.script = lambda n, body: (200, cells[0]) if n == 1 else (503, {"error": "busy"})
+    converse(endpoint, row, lambda name, arguments, _: f"ran {arguments['code']}", tmp_path)
+    begun, seen = len(endpoint.asked), []
+    endpoint.script = lambda n, body: (200, cells[n - begun])
+
+    def use(name, arguments, earlier):
+        seen.append((arguments["code"], earlier))
+        return "6"
+
+    reply, _, _ = converse(endpoint, row, use, tmp_path)
+    assert reply.text == "42"
+    assert seen == [("x", (("x = 6", "ran x = 6"), ("x * 7", "ran x * 7")))]
 
 
 @pytest.mark.parametrize(

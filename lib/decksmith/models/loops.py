@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import json
 import keyword
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,21 @@ from decksmith.core.stream import Journal, dumps, fault, fingerprint
 from decksmith.models.client import Client
 from decksmith.models.replies import Reply
 
-# Runs a tool: (source of the functions, name, arguments, seconds it may take) -> what the model is told.
-Use = Callable[[str, str, Record, float], str]
+Cells = Sequence[tuple[str, str]]  # programs of `python` in one loop, and what the model was told
+# Runs a tool: (source of the functions, name, arguments, seconds it may take, earlier programs) ->
+# what the model is told.
+Use = Callable[[str, str, Record, float, Cells], str]
 
 AT_ONCE = 16  # calls of tools that one reply may make
 PYTHON: Record = {
     "type": "function",
     "function": {
         "name": "python",
-        "description": "Runs a Python program and returns what it prints. Nothing is kept from one call to the next.",
+        "description": "Runs Python code and returns what it prints, and the value of a last expression. "
+        "Variables, functions and imports are kept from one call to the next.",
         "parameters": {
             "type": "object",
-            "properties": {"code": {"type": "string", "description": "the program"}},
+            "properties": {"code": {"type": "string", "description": "the code"}},
             "required": ["code"],
         },
     },
@@ -110,6 +113,7 @@ class Loops:
         if self.path and not self.journal:
             self.journal = Journal(self.path, "said")
         usages: list[Record] = []
+        cells: list[tuple[str, str]] = []
         for number in range(self.limits.calls):
             asked = {**body, "messages": [*body["messages"], *calls]}
             reply = await self._reply(record["id"], asked)
@@ -121,7 +125,8 @@ class Loops:
             if not reply.tool_calls or number + 1 == self.limits.calls:
                 break
             for place, call in enumerate(reply.tool_calls):
-                text = await self._used(record, call, place, [*body["messages"], *calls])
+                now = [*body["messages"], *calls]
+                text = await self._used(record, call, place, now, cells)
                 calls.append({"role": "tool", "tool_call_id": call["id"], "content": text})
         reply.usage = _sum(usages)
         return reply
@@ -149,8 +154,16 @@ class Loops:
 
         return Reply(**await self._once(ident, ["model", self.by, body], ask))
 
-    async def _used(self, record: Record, call: Record, place: int, messages: list[Record]) -> str:
-        """What the model is told of a call, at most so many letters."""
+    async def _used(
+        self,
+        record: Record,
+        call: Record,
+        place: int,
+        messages: list[Record],
+        cells: list[tuple[str, str]],
+    ) -> str:
+        """What the model is told of a call, at most so many letters; a program of `python` joins
+        `cells`, also where the journal has its result."""
         if place >= AT_ONCE:
             return f"error: not run, since a reply may make at most {AT_ONCE} calls"
         name, given = call["function"]["name"], call["function"]["arguments"]
@@ -167,10 +180,12 @@ class Loops:
         seconds, most = self.limits.seconds, self.limits.letters
 
         async def run() -> str:
-            return await asyncio.to_thread(self.use, source, name, arguments, seconds)
+            return await asyncio.to_thread(self.use, source, name, arguments, seconds, tuple(cells))
 
         inputs = ["tool", source, seconds, place, call, messages]
         text: str = await self._once(record["id"], inputs, run)
+        if name == "python" and isinstance(arguments.get("code"), str):
+            cells.append((arguments["code"], text))
         return text if len(text) <= most else f"{text[:most]}\n(cut after {most} characters)"
 
 
