@@ -1,21 +1,15 @@
 """Tools, prefill and completions, asked of a scripted endpoint on loopback."""
 
 import asyncio
-import json
 import os
 import signal
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from decksmith.core.stream import Fault
 from decksmith.models import client as chat_client
 from decksmith.models import loops
+from scripted import Endpoint, calling, generate, saying
 
-ROOT = Path(__file__).resolve().parents[2]
 ADD = {
     "type": "function",
     "function": {
@@ -32,61 +26,6 @@ ROW = {
     "tools": [ADD],
     "tool_code": "def add(a, b):\n    return a + b\n",
 }
-
-
-def calling(*calls):
-    """An answer that calls tools: (name, arguments) each."""
-    made = [
-        {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": given}}
-        for n, (name, given) in enumerate(calls)
-    ]
-    return {
-        "choices": [
-            {"message": {"content": None, "tool_calls": made}, "finish_reason": "tool_calls"}
-        ],
-        "usage": {"prompt_tokens": 10, "completion_tokens": 2},
-    }
-
-
-def saying(text):
-    return {
-        "choices": [{"message": {"content": text}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 10, "completion_tokens": 2},
-    }
-
-
-class Endpoint:
-    """Answers by `script(number of the request, body) -> (status, answer)`; `asked` has (path, body) of each request."""
-
-    def __init__(self):
-        self.asked, self.script = [], None
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                endpoint.asked.append((self.path, body))
-                found = endpoint.script(len(endpoint.asked), body)
-                if found is None:  # whoever asked was killed
-                    return
-                status, answer = found
-                data = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def tools_seen(self):
-        """What the model was told by its tools, in the last request."""
-        return [m["content"] for m in self.asked[-1][1]["messages"] if m["role"] == "tool"]
 
 
 @pytest.fixture
@@ -213,24 +152,6 @@ def test_tools_of_a_prompt_are_refused_and_the_built_in_one_needs_no_code():
     assert loops.names(record) == ["python"]
 
 
-def generate(endpoint, rows, run, fatal=None):
-    """(status, records, stderr) of chat-generate; `fatal(process)` gets it as soon as it runs."""
-    command = [sys.executable, ROOT / "bin/chat-generate", "--base-url", endpoint.url]
-    process = subprocess.Popen(
-        [*command, "--slug", "m", "--run", run, "--tool-seconds", "5"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "lib")},
-        text=True,
-        start_new_session=True,
-    )
-    if fatal:
-        fatal(process)
-    out, err = process.communicate("".join(json.dumps(row) + "\n" for row in rows))
-    return process.returncode, [json.loads(line) for line in out.splitlines()], err
-
-
 @pytest.mark.slow
 def test_killed_in_the_middle_of_a_loop_no_call_that_ended_is_made_again(endpoint, tmp_path):
     """The tool gives another number whenever it runs: the same number in both runs is one call."""
@@ -299,9 +220,9 @@ def test_rows_of_all_forms_go_their_way_and_a_server_without_tools_costs_its_row
     assert gens["tools"]["text"] == "heard 42\n"
     assert [m["content"] for m in gens["tools"]["calls"] if m["role"] == "tool"] == ["5", "42\n"]
     assert gens["base"]["text"] == " jumps" and gens["prefill"]["text"] == "heard The answer is"
-    sent = {path: body for path, body in endpoint.asked}
-    assert sent["/v1/completions"]["prompt"] == "The quick brown fox"
-    assert "messages" not in sent["/v1/completions"]
+    sent = [body for path, body in endpoint.asked if path == "/v1/completions"]
+    assert {body["prompt"] for body in sent} == {"lost", "The quick brown fox"}
+    assert not any("messages" in body for body in sent)
     prefill = next(body for _, body in endpoint.asked if body.get("continue_final_message"))
     assert prefill["messages"][-1] == begun and prefill["add_generation_prompt"] is False
 

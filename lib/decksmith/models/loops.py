@@ -110,13 +110,11 @@ class Loops:
     async def converse(self, record: Record, body: Record, calls: list[Record]) -> Reply:
         """The last reply to a request with tools, its usage that of all. `calls` gets every message after the request's own, also
         where a Fault ends the loop; the last of them calls tools where the model was not asked again."""
-        if self.path and not self.journal:
-            self.journal = Journal(self.path, "said")
         usages: list[Record] = []
         cells: list[tuple[str, str]] = []
         for number in range(self.limits.calls):
             asked = {**body, "messages": [*body["messages"], *calls]}
-            reply = await self._reply(record["id"], asked)
+            reply = await self.reply(record["id"], asked)
             usages.append(reply.usage)
             said: Record = {"role": "assistant", "content": reply.text}
             if reply.tool_calls:
@@ -128,7 +126,7 @@ class Loops:
                 now = [*body["messages"], *calls]
                 text = await self._used(record, call, place, now, cells)
                 calls.append({"role": "tool", "tool_call_id": call["id"], "content": text})
-        reply.usage = _sum(usages)
+        reply.usage = total(usages)
         return reply
 
     async def close(self) -> None:
@@ -140,6 +138,8 @@ class Loops:
     async def _once(self, ident: str, inputs: Any, make: Callable[[], Awaitable[Any]]) -> Any:
         """What `make` gives, from the journal where it was made before; as the journal would give it (without secrets and halves of
         surrogate pairs), so that the conversation goes on alike."""
+        if self.path and not self.journal:
+            self.journal = Journal(self.path, "said")
         key = fingerprint(inputs)
         if self.journal and (kept := self.journal.get(ident, key)) is not None:
             return kept
@@ -148,11 +148,16 @@ class Loops:
             self.journal.put(ident, key, value)
         return value
 
-    async def _reply(self, ident: str, body: Record) -> Reply:
-        async def ask() -> Record:
-            return dataclasses.asdict(await self.client.post(body))
+    async def reply(
+        self, ident: str, body: Record, client: Client | None = None, by: Any = None
+    ) -> Reply:
+        """The reply to one body under an id, of this loop's client or another one with its `by`."""
+        asked, made_by = (client, by) if client else (self.client, self.by)
 
-        return Reply(**await self._once(ident, ["model", self.by, body], ask))
+        async def ask() -> Record:
+            return dataclasses.asdict(await asked.post(body))
+
+        return Reply(**await self._once(ident, ["model", made_by, body], ask))
 
     async def _used(
         self,
@@ -189,10 +194,10 @@ class Loops:
         return text if len(text) <= most else f"{text[:most]}\n(cut after {most} characters)"
 
 
-def _sum(usages: list[Record]) -> Record:
+def total(usages: list[Record]) -> Record:
     """Each number of the usages added up; None where any does not say it."""
-    total: Record = {}
+    found: Record = {}
     for key in usages[0]:
         values = [usage[key] for usage in usages]
-        total[key] = None if None in values else sum(values)
-    return total
+        found[key] = None if None in values else sum(values)
+    return found
