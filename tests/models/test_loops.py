@@ -111,6 +111,17 @@ def test_a_loop_that_goes_on_asks_and_runs_nothing_twice(endpoint, tmp_path):
     assert len(endpoint.asked) == before + 2
 
 
+def test_pictures_of_a_row_go_along_with_every_request_and_into_no_journal(endpoint, tmp_path):
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,UE5HUE5H"}}
+    shown = [{"type": "text", "text": "What is on it?"}, picture]
+    row = {**ROW, "messages": [{"role": "user", "content": shown}]}
+    endpoint.script = lambda n, body: (200, calling(("add", "{}")) if n == 1 else saying("bees"))
+    reply, _, _ = converse(endpoint, row, run=tmp_path)
+    assert reply.text == "bees"
+    assert [body["messages"][0]["content"] for _, body in endpoint.asked] == [shown, shown]
+    assert "UE5H" not in (tmp_path / "journal/calls.jsonl").read_text()
+
+
 def test_a_loop_that_goes_on_hands_python_the_programs_before_it(endpoint, tmp_path):
     """From the journal where they ran before a kill, so that none runs twice for the model."""
     row = {"id": "p1", "messages": ROW["messages"], "tools": ["python"]}
