@@ -646,6 +646,6 @@ def flags(each: str, model: str | None = None, variants: bool = False, drafts: b
 
 if __name__ == "__main__":  # python3 -m decksmith.benchmarks.tasks NAME:N MODEL [variants] [drafts]
     try:
-        print(flags(*sys.argv[1:3], "variants" in sys.argv[3:], "drafts" in sys.argv[3:]))
+        print(flags(sys.argv[1], sys.argv[2], "variants" in sys.argv[3:], "drafts" in sys.argv[3:]))
     except cli.Stop as stop:
         sys.exit(f"bench: {stop}")

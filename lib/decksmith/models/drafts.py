@@ -55,7 +55,7 @@ class Chooser:
         drafts = [_kept(end) for end in ends]
         usages += [reply.usage for reply in replies.values()]
         chosen = dataclasses.replace(replies[k], usage=total(usages))
-        more = {"calls": said[k]} if record.get("tools") else {}
+        more = {"calls": said[k]} if loop.tools(record) else {}
         return chosen, {"drafts": drafts, "choice": {"k": k, **choice}, **more}
 
     async def _choice(

@@ -17,6 +17,7 @@ from decksmith.core.records import Record
 from decksmith.core.stream import Journal, dumps, fault, fingerprint
 from decksmith.models.client import Client
 from decksmith.models.replies import Reply
+from decksmith.models.toolserver import ToolServer
 
 Cells = Sequence[tuple[str, str]]  # programs of `python` in one loop, and what the model was told
 # Runs a tool: (source of the functions, name, arguments, seconds it may take, earlier programs) ->
@@ -48,9 +49,12 @@ class Limits:
     letters: int = 10_000
 
 
-def offered(record: Record) -> list[Record]:
-    """The tools of a record in OpenAI's form; "python" among them stands for the built-in one."""
-    return [PYTHON if tool == "python" else tool for tool in record.get("tools") or ()]
+def offered(record: Record, more: Sequence[Record] = ()) -> list[Record]:
+    """The tools of a record in OpenAI's form, "python" among them the built-in one, and `more`, less
+    those that are called as one of the record's."""
+    own = [PYTHON if tool == "python" else tool for tool in record.get("tools") or ()]
+    taken = {tool["function"]["name"] for tool in own}
+    return own + [tool for tool in more if tool["function"]["name"] not in taken]
 
 
 def names(record: Record) -> list[str]:
@@ -92,8 +96,9 @@ def check(record: Record) -> None:
 
 
 class Loops:
-    """The loops of one run. `use` runs a tool; with `run` each call is kept in run/journal/calls.jsonl; `by` is what else a reply
-    depends on, such as the weights that answer."""
+    """The loops of one run. `use` runs a tool; with `run` each call is kept in
+    run/journal/calls.jsonl; `by` is what else a reply depends on, such as the weights that answer;
+    `server` has tools for every record."""
 
     def __init__(
         self,
@@ -102,10 +107,16 @@ class Loops:
         run: str | Path | None = None,
         limits: Limits | None = None,
         by: Any = None,
+        server: ToolServer | None = None,
     ) -> None:
         self.client, self.use, self.limits, self.by = client, use, limits or Limits(), by
+        self.server = server
         self.path = None if run is None else Path(run) / "journal" / "calls.jsonl"
         self.journal: Journal | None = None  # opened for the first loop
+
+    def tools(self, record: Record) -> list[Record]:
+        """What is offered to a record: its own tools and the server's."""
+        return offered(record, self.server.tools if self.server else ())
 
     async def converse(self, record: Record, body: Record, calls: list[Record]) -> Reply:
         """The last reply to a request with tools, its usage that of all. `calls` gets every message after the request's own, also
@@ -130,7 +141,9 @@ class Loops:
         return reply
 
     async def close(self) -> None:
-        """Close the journal and the client."""
+        """Close the journal, the client and the server of tools."""
+        if self.server:
+            await self.server.close()
         if self.journal:
             self.journal.close()
         await self.client.close()
@@ -172,8 +185,9 @@ class Loops:
         if place >= AT_ONCE:
             return f"error: not run, since a reply may make at most {AT_ONCE} calls"
         name, given = call["function"]["name"], call["function"]["arguments"]
-        if name not in names(record):
-            return f"error: no function {name[:100]!r}; there are: {', '.join(names(record))}"
+        known = [tool["function"]["name"] for tool in self.tools(record)]
+        if name not in known:
+            return f"error: no function {name[:100]!r}; there are: {', '.join(known)}"
         try:
             arguments = json.loads(given)
             json.dumps(arguments)  # not nested too deeply to be handed on
@@ -185,6 +199,8 @@ class Loops:
         seconds, most = self.limits.seconds, self.limits.letters
 
         async def run() -> str:
+            if self.server and name not in names(record):
+                return await self.server.use(name, arguments, seconds)
             return await asyncio.to_thread(self.use, source, name, arguments, seconds, tuple(cells))
 
         inputs = ["tool", source, seconds, place, call, messages]
