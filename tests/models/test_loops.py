@@ -120,6 +120,10 @@ def test_pictures_of_a_row_go_along_with_every_request_and_into_no_journal(endpo
     assert reply.text == "bees"
     assert [body["messages"][0]["content"] for _, body in endpoint.asked] == [shown, shown]
     assert "UE5H" not in (tmp_path / "journal/calls.jsonl").read_text()
+    blind = {"error": {"message": "base is not a multimodal model"}}
+    endpoint.script = lambda n, body: (400, blind)
+    failed, _, _ = converse(endpoint, {**row, "id": "blind"})
+    assert (failed.error["kind"], failed.error["class"]) == ("infra", "no-pictures")
 
 
 def test_a_loop_that_goes_on_hands_python_the_programs_before_it(endpoint, tmp_path):
