@@ -70,10 +70,11 @@ def test_tools_are_listed_used_and_say_how_they_failed_and_a_server_that_ended_i
 
 
 @pytest.mark.slow
-def test_a_program_that_is_no_mcp_server_is_named():
+@pytest.mark.parametrize("command", ["false", "/no/such/program", "a 'b", " "])
+def test_a_program_that_is_no_mcp_server_is_named(command):
     pytest.importorskip("mcp", reason="the package mcp is not installed: make .venv/.mcp")
-    with pytest.raises(cli.BadConfig, match="'false' does not answer as an MCP server does"):
-        asyncio.run(toolserver.ToolServer("false").open())
+    with pytest.raises(cli.BadConfig, match="--mcp: .* does not answer as an MCP server does"):
+        asyncio.run(toolserver.ToolServer(command).open())
 
 
 @pytest.mark.slow

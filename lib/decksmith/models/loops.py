@@ -198,12 +198,14 @@ class Loops:
         source = record.get("tool_code") or ""
         seconds, most = self.limits.seconds, self.limits.letters
 
+        foreign = self.server if self.server and name not in names(record) else None
+
         async def run() -> str:
-            if self.server and name not in names(record):
-                return await self.server.use(name, arguments, seconds)
+            if foreign:
+                return await foreign.use(name, arguments, seconds)
             return await asyncio.to_thread(self.use, source, name, arguments, seconds, tuple(cells))
 
-        inputs = ["tool", source, seconds, place, call, messages]
+        inputs = ["tool", foreign.command if foreign else source, seconds, place, call, messages]
         text: str = await self._once(record["id"], inputs, run)
         if name == "python" and isinstance(arguments.get("code"), str):
             cells.append((arguments["code"], text))

@@ -70,9 +70,9 @@ class ToolServer:
             from mcp.client.stdio import stdio_client
         except ImportError:
             raise cli.Missing("--mcp needs the package mcp; run: make .venv/.mcp") from None
-        command, *more = shlex.split(self.command)
-        place = mcp.StdioServerParameters(command=command, args=more)
         try:
+            command, *more = shlex.split(self.command)
+            place = mcp.StdioServerParameters(command=command, args=more)
             async with stdio_client(place) as pipes, mcp.ClientSession(*pipes) as session:
                 await session.initialize()
                 self.tools = [_offered(tool) for tool in (await session.list_tools()).tools]
