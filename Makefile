@@ -104,7 +104,6 @@ baseline: $(REPORT)/index.html
 $(REPORT)/index.html: $(RUNS:%=%/summary.json) assets/models.toml \
   $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js $(REPORT)/$(FOR_REPORT)
 	$(call SAY,$(@D): plots and page of $(NAMED))
-	bin/run-plot --out $(@D)/plots $(RUNS) > /dev/null
 	bin/run-report $(CHAINED:%=--chain) --out $(@D) $(TRAINING:%=--training %) $(RUNS) > /dev/null
 
 $(RUNS:%=%/summary.json): %/summary.json: %/scores.jsonl
@@ -209,7 +208,6 @@ runs: .venv/.python
 
 ## report: the report of MODEL's finished runs again
 report: .venv/.python
-	bin/run-plot --out $(REPORT)/plots $(RUNS) > /dev/null
 	bin/run-report $(CHAINED:%=--chain) --out $(REPORT) $(TRAINING:%=--training %) $(RUNS) > /dev/null
 	$(COMPARED)
 

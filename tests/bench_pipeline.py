@@ -30,7 +30,6 @@ STAGES = [
 ]
 AFTER = [
     "run-summarize --protocol offline --run {run}",
-    "run-plot --out {run}/plots {run}",
     "run-report --out {run}/report {run}",
 ]
 EVERY = 0.1  # seconds between two looks at the stages

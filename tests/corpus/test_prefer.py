@@ -41,7 +41,13 @@ def answer(prompt, k, worth, size=60, **gen):
             "sample": {"of": prompt, "k": k},
             **gen,
         },
-        "reward": {"reward": worth, "components": {}, "masked": worth is None, "why": ""},
+        "reward": {
+            "reward": worth,
+            "components": {},
+            "masked": worth is None,
+            "why": "",
+            "rules": "rendered 2c4a54ed11e1",
+        },
     }
 
 
@@ -244,6 +250,7 @@ def test_the_same_records_give_the_same_rows_and_a_row_has_what_each_trainer_rea
     ((binary,), _), ((trl,), _) = chosen(samples, form="binary"), chosen(samples, form="trl")
     assert binary["chosen"] == f"<think>\nThink.\n</think>\n{words(60, 'p00')}"
     assert binary["prompt"] == trl["prompt"] == samples[0]["messages"]
+    assert binary["prefer"]["reward"] == "rendered"
     assert trl["rejected"][0]["content"] == words(60, "p01")
 
 

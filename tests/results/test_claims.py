@@ -470,6 +470,8 @@ def test_ranks_are_the_ranges_that_the_pairs_leave_open(runs):
     )
     assert compared["ranks"] == {"a": [1, 1], "b": [2, 3], "c": [2, 3]}
     assert claims.ranked(compared) == "Ranks left open by the tests: a 1; b 2 to 3; c 2 to 3"
+    open_to_all = {"ranks": dict.fromkeys("abc", [1, 3])}
+    assert claims.ranked(open_to_all) == "The tests separate no two of the 3"
 
 
 def test_the_accountings_count_what_they_say(runs):

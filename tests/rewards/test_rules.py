@@ -113,3 +113,19 @@ def test_an_unknown_reward_of_a_model_is_said(tmp_path, monkeypatch):
     run = {"summary": {"model": {"name": "grpo"}}, "unshipped": [], "protocol": {}}
     with pytest.raises(cli.BadConfig, match="no reward .*none.toml"):
         rules.note_training([run])
+
+
+def test_what_a_served_adapter_was_trained_on_counts_without_an_entry_that_says_so():
+    served = {"engine": "e", "base": "b", "adapter": "a", "rewards": ["read", "rendered"]}
+    model = {"name": "finetuned", "served": served}
+    run = {
+        "summary": {"model": model},
+        "unshipped": [],
+        "protocol": {"protocol": "offline"},
+    }
+    rules.note_training([run])
+    assert run["trained"]["reward"] == "read and rendered"
+    assert run["trained"]["others"] == ["close", "opening", "thread", "titles"]
+    served["rewards"] = ["theirs"]
+    rules.note_training([run])
+    assert run["trained"] == {"reward": "theirs", "shared": None, "others": []}

@@ -185,6 +185,17 @@ def test_the_adapter_s_hash_covers_its_scale(found, tmp_path):
     assert Adapter.load(tmp_path).sha256 != found.sha256
 
 
+def test_an_adapters_manifest_says_what_it_was_trained_on_and_a_broken_one_nothing(found):
+    for text, rewards in (
+        ('{"rewards": ["rendered"]}', ["rendered"]),
+        ('{"rewards": ["a\\u001b[2J"]}', []),
+        ('{"rewards": 7}', []),
+        ("{", []),
+    ):
+        (found.path / "manifest.json").write_text(text)
+        assert found.rewards == rewards
+
+
 def test_files_that_are_no_endpoint_are_passed_over(tmp_path, monkeypatch):
     monkeypatch.setenv("DECKSMITH_SERVE", str(tmp_path))
     for name, text in (
@@ -195,6 +206,14 @@ def test_files_that_are_no_endpoint_are_passed_over(tmp_path, monkeypatch):
     ):
         (tmp_path / f"{name}.json").write_text(text)
     assert [endpoint["url"] for endpoint in endpoints.endpoints()] == ["http://y/v1"]
+
+
+def test_the_rewards_of_a_served_adapter_are_its_own_and_not_the_bases():
+    endpoint = {"engine": "e", "base": "b", "adapter": {"sha256": "a", "rewards": ["rendered"]}}
+    assert endpoints.kind(endpoint, "tuned")["rewards"] == ["rendered"]
+    assert "rewards" not in endpoints.kind(endpoint, "base")
+    endpoint["adapter"]["rewards"] = []
+    assert "rewards" not in endpoints.kind(endpoint, "tuned")
 
 
 def test_where_a_record_belongs_depends_on_its_id_alone_and_every_record_belongs_somewhere():

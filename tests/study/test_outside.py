@@ -446,7 +446,7 @@ def test_makers_may_have_any_name_that_can_be_seen(tmp_path):
     )
     study = store.Study(tmp_path / "study")
     found, cast = tally.of_study(study)
-    assert plots.draw(tmp_path, found, formats=("png",)) == ["preference.png", "agreement.png"]
+    assert plots.draw(tmp_path, found, forms={"light": ["png"]}) == ["preference.png", "agreement.png"]
     assert found["pairs"][0]["sentence"].startswith(f"{makers[0]} beats {makers[1]} by 1.00 [")
     assert {vote["rater"] for vote in cast} == {
         f"=cmd, {n}" for n in range(8)

@@ -883,9 +883,9 @@ def test_equal_votes_give_an_equal_tally_and_equal_pictures(tmp_path):
     votes = planted(13, {"a": 0.5, "b": -0.5}, raters=8, prompts=10, each=10)
     first, second = tally.tally(votes), tally.tally(votes)
     assert json.dumps(first) == json.dumps(second)
-    names = plots.draw(tmp_path / "x", first, formats=("svg",))
+    names = plots.draw(tmp_path / "x", first, forms={"light": ["svg"]})
     assert names == ["strengths.svg", "preference.svg", "agreement.svg"]
-    plots.draw(tmp_path / "y", second, formats=("svg",))
+    plots.draw(tmp_path / "y", second, forms={"light": ["svg"]})
     assert all(
         (tmp_path / "x" / name).read_bytes() == (tmp_path / "y" / name).read_bytes()
         for name in names

@@ -334,6 +334,24 @@ def test_frozen_rows_keep_id_and_messages_alone(chat, tmp_path):
         recipes.freeze("smol-lora", chat, tmp_path / "other")
 
 
+def test_the_rewards_that_chose_the_rows_of_a_run_and_of_what_it_began_as_are_known(chat, tmp_path):
+    run, before = tmp_path / "run", tmp_path / "before"
+    before.mkdir()
+    (before / "manifest.json").write_text('{"rewards": ["read"]}')
+    config = {"sft": {}, "start": {"adapter": str(before)}}
+    recipes.freeze("smol-lora", chat, run / "data")
+    assert recipes.rewards_of(run, {"sft": {}}) == []
+    row = json.loads((chat / "train.jsonl").read_text().splitlines()[0])
+    row["prefer"] = {"reward": "rendered"}
+    (chat / "train.jsonl").write_text(json.dumps(row) + "\n")
+    recipes.freeze("smol-lora", chat, run / "data")
+    assert recipes.rewards_of(run, config) == ["read", "rendered"]
+    assert recipes.rewards_of(run, {"grpo": {}, "env": {"rules": "own"}}) == ["own", "rendered"]
+    (run / "rewards").mkdir()
+    (run / "rewards/rules").write_text("other\n")
+    assert recipes.rewards_of(run, {"grpo": {}}) == ["other", "rendered"]
+
+
 @pytest.mark.slow
 def test_the_trainers_loader_fails_on_late_keys_and_takes_frozen_rows(chat, tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")

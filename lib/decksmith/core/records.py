@@ -188,6 +188,7 @@ class Served(TypedDict):
     engine: Annotated[str | None, "the server's software and version"]
     base: Annotated[str | None, "the model that it loaded"]
     adapter: Annotated[str | None, "sha256 of the adapter that answered; null for the base"]
+    rewards: Annotated[NotRequired[list[str]], "that it was trained on, as its manifest says"]
 
 
 class Asked(TypedDict):
@@ -975,6 +976,9 @@ class Prefer(TypedDict, total=False):
     tokens: Annotated[Record, "{chosen, rejected}: estimated lengths, thoughts included"]
     model: Annotated[str | None, "with `--best`: who wrote the answer"]
     worth: Annotated[float, "with `--best`: its reward or score"]
+    reward: Annotated[
+        str, "the file of assets/rewards that decided; not there for scores and votes"
+    ]
 
 
 class PreferReport(TypedDict):

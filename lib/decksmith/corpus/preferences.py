@@ -28,7 +28,7 @@ class Sample:
     """One answer that counts.
 
     answer: the assistant's message. length: of thought and answer, in estimated tokens. worth: of `reward` or `score`; 0
-    with votes, which know pairs alone.
+    with votes, which know pairs alone. reward: the name of the reward that `worth` is of, None of anything else.
     """
 
     id: str
@@ -36,6 +36,7 @@ class Sample:
     answer: Record
     length: int
     worth: float
+    reward: str | None = None
 
 
 @dataclass
@@ -192,7 +193,10 @@ class Reader:
         if isinstance(thought, str) and thought.strip():
             answer["reasoning_content"] = thought
         length = pack.estimate(text) + pack.estimate(thought or "")
-        return Sample(record["id"], key, answer, length, worth)
+        reward = None
+        if self.by == "reward":
+            reward = str(record["reward"].get("rules") or "").partition(" ")[0] or None
+        return Sample(record["id"], key, answer, length, worth, reward)
 
     def _worth(self, record: Record, where: str) -> float | None:
         """What an answer is worth, None where that was not measured. Raises cli.BadData."""
@@ -266,11 +270,15 @@ def row(prompt: Prompt, made: Pair | Sample, form: str) -> Record:
     """A row: a pair in one of FORMS, or chat JSONL of the best answer; `prefer` says what it was made of."""
     shared: Record = {"id": prompt.id} | ({"seed": prompt.seed} if prompt.seed else {})
     if isinstance(made, Sample):
-        told = {"chosen": made.id, "model": made.key[0], "worth": made.worth}
+        told = {"chosen": made.id, "model": made.key[0], "worth": made.worth, **_reward(made)}
         return {**shared, "messages": [*prompt.messages, made.answer], "prefer": told}
     sides = {"chosen": made.chosen, "rejected": made.rejected}
     about: Record = {name: sample.id for name, sample in sides.items()}
     about["models"] = {name: sample.key[0] for name, sample in sides.items()}
     about["margin"] = round(made.margin, 4)
     about["tokens"] = {name: sample.length for name, sample in sides.items()}
-    return {**shared, **FORMS[form](prompt, made), "prefer": about}
+    return {**shared, **FORMS[form](prompt, made), "prefer": about | _reward(made.chosen)}
+
+
+def _reward(sample: Sample) -> Record:
+    return {"reward": sample.reward} if sample.reward else {}

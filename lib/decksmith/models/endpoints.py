@@ -32,11 +32,15 @@ def endpoints() -> list[Record]:
 
 
 def kind(endpoint: Record, slug: str) -> Record:
-    """What decides how a server answers under this name: `{"engine", "base", "adapter"}`, the adapter by its sha256."""
+    """What decides how a server answers under this name: `{"engine", "base", "adapter"}`, the adapter by its sha256; with "rewards",
+    those that an adapter was trained on, if there are any."""
+    adapter = {} if slug == "base" else endpoint.get("adapter") or {}
+    rewards = {"rewards": adapter["rewards"]} if adapter.get("rewards") else {}
     return {
         "engine": endpoint.get("engine"),
         "base": endpoint.get("base"),
-        "adapter": None if slug == "base" else (endpoint.get("adapter") or {}).get("sha256"),
+        "adapter": adapter.get("sha256"),
+        **rewards,
     }
 
 
@@ -45,7 +49,9 @@ def identity(slug: str) -> Record | None:
     found = endpoints()
     for other in found[1:]:
         if differing := [
-            name for name, value in kind(found[0], slug).items() if kind(other, slug)[name] != value
+            name
+            for name, value in kind(found[0], slug).items()
+            if kind(other, slug).get(name) != value
         ]:
             raise cli.BadData(
                 f"{found[0]['file']} and {other['file']} serve different models (another {', '.join(differing)}); stop one, or "

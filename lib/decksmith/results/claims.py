@@ -269,6 +269,9 @@ def ranks(labels: list[str], headlines: list[Record]) -> dict[str, list[int]]:
 
 def ranked(compared: Record) -> str:
     """The rank ranges in one sentence, models by name."""
+    ranges = list(compared["ranks"].values())
+    if len(ranges) > 2 and all(span == [1, len(ranges)] for span in ranges):
+        return f"The tests separate no two of the {len(ranges)}"
     spans = [f"{label} {text.rank(span)}" for label, span in compared["ranks"].items()]
     return f"Ranks left open by the tests: {'; '.join(spans)}"
 
@@ -347,5 +350,5 @@ def settings(run: Record) -> dict[str, Any]:
     served = run["summary"]["model"].get("served") or {}
     return {
         **run["summary"]["asked"]["parameters"],
-        **{f"server.{name}": value for name, value in served.items()},
+        **{f"server.{name}": value for name, value in served.items() if name != "rewards"},
     }

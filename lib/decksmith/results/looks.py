@@ -74,6 +74,8 @@ def remember(loaded: list[Record], sequential: bool = False) -> Record:
     said = [line for line in [_kept_to(loaded, pairs, sequential)] if line]
     for (looks, prompts), members in _grouped(pairs).items():
         models = "; ".join(f"{pair['a']} and {pair['b']}" for pair in members)
+        if len(members) == len(pairs) > 1:
+            models = f"each two of the {len(loaded)}"
         nth = f"{ORDINALS[looks]} look" if looks < len(ORDINALS) else f"Look number {looks}"
         said.append(
             f"{nth} at {models} under this protocol ({', '.join(map(str, prompts))} prompts)"

@@ -5,7 +5,7 @@ import json
 import math
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -20,6 +20,8 @@ from decksmith.results.summary import SHARES
 
 Tone = dict[str, str]  # colors by what they are for
 Point = tuple[float, float]
+Forms = Mapping[str, Sequence[str]]  # of each ink (INKS): "png", "svg"
+PRINT: Forms = {"light": ("png", "svg")}
 # Inches. A plot is as wide as a phone's screen or a column of a page, so that its type is of one
 # size in all of them and nobody has to enlarge it.
 WIDTH, LEFT, BARS, LINE = 4.2, 0.12, 2.62, 0.19
@@ -94,8 +96,7 @@ def plots(
     out: Path,
     runs: list[Record],
     compared: Record,
-    formats: Sequence[str] = ("png", "svg"),
-    inks: Sequence[str] = ("light",),
+    forms: Forms = PRINT,
 ) -> list[str]:
     """Draw the plots of `runs`, `compared` by claims.compare, into the folder `out`; returns the file names."""
     kinds = {
@@ -109,15 +110,14 @@ def plots(
     files = []
     for name, plot in kinds.items():
         draw = partial(plot, runs=runs, compared=compared)
-        files += each_form(out, name, draw, formats, inks, tight=False)
+        files += each_form(out, name, draw, forms, tight=False)
     return files
 
 
 def loss(
     out: Path,
     metrics: Path,
-    formats: Sequence[str] = ("png", "svg"),
-    inks: Sequence[str] = ("light",),
+    forms: Forms = PRINT,
 ) -> list[str]:
     """Draw a training run's metrics.jsonl into the folder `out` as loss.png and so on; returns the file names.
 
@@ -132,27 +132,26 @@ def loss(
     if not steps:
         return []
     draw = partial(_plot_loss, steps=steps, held=held)
-    return each_form(out, "loss", draw, formats, inks, tight=False)
+    return each_form(out, "loss", draw, forms, tight=False)
 
 
 def each_form(
     out: Path,
     name: str,
     draw: Callable[[Any, Tone], Any],
-    formats: Sequence[str],
-    inks: Sequence[str],
+    forms: Forms = PRINT,
     tight: bool = True,
 ) -> list[str]:
-    """Draw one figure in each ink and form; returns the file names, none when there is nothing to draw.
+    """Draw one figure in the forms of each ink; returns the file names, none when there is nothing to draw.
 
     tight: cut off empty margins; otherwise the file is as wide as the figure.
     """
     edges: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.15} if tight else {}
     names = []
-    for ink in inks:
+    for ink, files in forms.items():
         with style(ink) as (pyplot, tone):
             figure = draw(pyplot, tone)
-            for form in formats if figure else ():
+            for form in files if figure else ():
                 file = f"{name}{'' if ink == 'light' else '-' + ink}.{form}"
                 stream.write(Path(out) / file, drawn(figure, form, dpi=240, **edges))
                 names.append(file)

@@ -128,11 +128,16 @@ def _plots(
     """The addresses of each plot on light and on dark paper, and its words for who cannot see it."""
     with tempfile.TemporaryDirectory() as spare:
         folder = Path(spare) if single else out / "plots"
-        ways = {"formats": ("svg",), "inks": ("light", "dark")}
-        drawn = plots(folder, runs, compared, **ways)
+        # The light ones as PNG too, for whoever wants to show them elsewhere.
+        forms = {"light": ("svg",) if single else ("svg", "png"), "dark": ("svg",)}
+        drawn = plots(folder, runs, compared, forms)
         if training:
-            drawn += loss(folder, Path(training) / "metrics.jsonl", **ways)
-        names = [name.removesuffix(".svg") for name in drawn if "-dark" not in name]
+            drawn += loss(folder, Path(training) / "metrics.jsonl", forms)
+        names = [
+            name.removesuffix(".svg")
+            for name in drawn
+            if name.endswith(".svg") and not name.endswith("-dark.svg")
+        ]
 
         def address(name: str) -> str:
             if not single:

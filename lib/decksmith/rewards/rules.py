@@ -172,8 +172,9 @@ def read(name: str | Path) -> Rules:
 
 
 def note_training(runs: list[Record]) -> None:
-    """Give each of these runs (results.runs.load) whose model was trained on a reward, as its registry entry says, the key
-    `trained`: {"reward": name, "shared": what that has in common with the run's scores, "others": the other measures}.
+    """Give each of these runs (results.runs.load) whose model was trained on a reward, as its registry entry or the served adapter's
+    manifest says, the key `trained`: {"reward": names, "shared": what that has in common with the run's scores, "others": the
+    other measures}.
 
     `shared` is None where nothing can be said: the run's protocol is none of ours. Raises cli.BadConfig for an unknown
     reward.
@@ -182,15 +183,22 @@ def note_training(runs: list[Record]) -> None:
     for run in runs:
         if by := _chooser(run):
             run["guided"] = by
-        entry = entries.get(run["summary"]["model"]["name"])
-        if not entry or not entry.reward:
+        model = run["summary"]["model"]
+        entry = entries.get(model["name"])
+        names = {*(model.get("served") or {}).get("rewards", ())}
+        if entry and entry.reward:
+            names.add(read(entry.reward).name)
+        if not names:
             continue
-        rules, shared, others = read(entry.reward), None, []
-        if not run["unshipped"]:
+        # An adapter of elsewhere may have been trained on a reward that is not here.
+        known = [read(name) for name in names if (SHIPPED / f"{name}.toml").is_file()]
+        shared, others = None, []
+        if not run["unshipped"] and len(known) == len(names):
             protocol = Protocol.load(run["protocol"]["protocol"])
-            shared = rules.shared_with(protocol)
+            shared = sorted({one for rules in known for one in rules.shared_with(protocol)})
             others = sorted({*protocol.measures} - {*shared})
-        run["trained"] = {"reward": rules.name, "shared": shared, "others": others}
+        reward = " and ".join(sorted(names))
+        run["trained"] = {"reward": reward, "shared": shared, "others": others}
 
 
 def _chooser(run: Record) -> Record | None:

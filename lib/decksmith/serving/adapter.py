@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -69,6 +70,15 @@ class Adapter:
     def _tensors(self) -> dict[str, weights.Tensor]:
         found = weights.tensors(self.path / "adapter_model.safetensors")
         return {name: tensor for name, tensor in found.items() if ".lora_" in name}
+
+    @property
+    def rewards(self) -> list[str]:
+        """What it was trained to please, as its manifest says; none without one."""
+        try:
+            said = json.loads((self.path / "manifest.json").read_text()).get("rewards") or []
+            return [reward for reward in said if re.fullmatch(r"[\w.-]{1,64}", reward)]
+        except (OSError, ValueError, AttributeError, TypeError):
+            return []
 
     def check_base(self, base: str | Path) -> None:
         """Hold the adapter's matrices to those of a base whose folder is here; vLLM would end

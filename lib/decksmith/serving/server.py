@@ -89,7 +89,11 @@ def serve(
         child = _start(command, log)
         facts = _proved(f"http://127.0.0.1:{port}/v1", engine, child, log, adapter, timeout)
         facts |= {"url": f"http://{host}:{port}/v1", "base": command.base, "job": job, "host": host}
-        facts["adapter"] = {"path": str(adapter.path), "sha256": command.adapter}
+        facts["adapter"] = {
+            "path": str(adapter.path),
+            "sha256": command.adapter,
+            "rewards": adapter.rewards,
+        }
         stream.write(file, json.dumps(facts, indent=2) + "\n")
         door = os.environ.get("SLURM_SUBMIT_HOST") if inside else socket.gethostname()
         cli.say(

@@ -19,8 +19,7 @@ def draw(
     out: Path,
     found: dict[str, Any],
     colors: dict[str, str] | None = None,
-    formats: Sequence[str] = ("png", "svg"),
-    inks: Sequence[str] = ("light",),
+    forms: reports.Forms = reports.PRINT,
 ) -> list[str]:
     """Draw the tally into the folder `out`; returns the file names. colors: {model: colour}."""
     drawn = dict(zip(sorted(found["models"]), itertools.cycle(COLORS))) | (colors or {})
@@ -31,7 +30,7 @@ def draw(
         def figure(pyplot: Any, tone: Tone, kind: Any = kind) -> Any:
             return kind(pyplot, found, drawn, tone)
 
-        names += reports.each_form(out, name, figure, formats, inks)
+        names += reports.each_form(out, name, figure, forms)
     return names
 
 

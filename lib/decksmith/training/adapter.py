@@ -269,6 +269,7 @@ def _fill(
             for side, path in sides.items()
             if path.is_file()
         },
+        "rewards": recipes.rewards_of(run, config),
         "job": _job(run / "job.json"),
         "adapter": {**shape, "sha256": _sha256(made / "adapter_model.safetensors")},
         "limits": LIMITS if str(name) == "smol" else None,

@@ -29,6 +29,8 @@ READ: dict[str, tuple[str, ...]] = {
     "grpo": ("messages",),
 }
 
+REWARDS = "rewards.json"  # beside the rows of a run
+
 # The loss on the validation set, as NeMo-RL names it in training_info.json.
 VAL_LOSS = {"sft": "val:val_loss", "dpo": "val:validation-default_loss"}
 
@@ -158,11 +160,12 @@ def freeze(name: str, data: Path | str, out: Path | str) -> Path:
 
     The trainer's loader (datasets 5.2.0, measured) takes its columns from the first 10 MB and fails on a key that first comes later,
     as a seed's outline may. Prompts of GRPO become rows of NeMo Gym. Returns `out`. Raises cli.Missing, cli.BadConfig,
-    cli.BadData.
+    cli.BadData. OUT/rewards.json names the rewards by which chat-prefer chose rows, where it did.
     """
     section = algorithm(_read(source(name), _unknown(name)))
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
+    rewards = set()
     for side in ("train", "test"):
         given, made = data_file(data, side), out / f"{side}.jsonl"
         temporary = made.with_suffix(".jsonl.tmp")
@@ -174,11 +177,32 @@ def freeze(name: str, data: Path | str, out: Path | str) -> Path:
                             f'{given}:{number}: {row["id"]}: no "{key}" in this row, which is none for {section.upper()}'
                         )
                 kept = {key: row[key] for key in READ[section]}
+                if isinstance(row.get("prefer"), dict) and row["prefer"].get("reward"):
+                    rewards.add(str(row["prefer"]["reward"]))
                 if section == "grpo":
                     kept = gym_row(row)
                 file.write(stream.dumps({"id": row["id"], **kept}) + b"\n")
         temporary.replace(made)
+    (out / REWARDS).unlink(missing_ok=True)
+    if rewards:
+        stream.write(out / REWARDS, json.dumps(sorted(rewards)) + "\n")
     return out
+
+
+def rewards_of(run: Path, config: Recipe) -> list[str]:
+    """The rewards (assets/rewards) that a run's adapter was trained on: by which rows were chosen, which GRPO was given, and those of
+    the adapter that it began as."""
+    chosen_by = run / "data" / REWARDS
+    found = set(json.loads(chosen_by.read_text())) if chosen_by.is_file() else set()
+    if algorithm(config) == "grpo":
+        file = run / "rewards/rules"  # of the reward servers of a job
+        found.add(
+            file.read_text().strip() if file.is_file() else get(config, "env.rules", "rendered")
+        )
+    before = Path(get(config, "start.adapter") or "") / "manifest.json"
+    if before.is_file():
+        found |= set(json.loads(before.read_text()).get("rewards", []))
+    return sorted(found)
 
 
 def gym_row(prompt: dict[str, Any]) -> dict[str, Any]:
