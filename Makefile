@@ -408,6 +408,9 @@ SHOTS ?=
 # How much a score is the wording's: WORDINGS=5 SEEDS=3 asks each question in five, three times each.
 WORDINGS ?=
 SEEDS ?=
+# DRAFTS=8: each reply is the best of eight as the model sees it, or another one, CHOOSER.
+DRAFTS ?=
+CHOOSER ?=
 # The largest loss that `regressions` lets stay open; else each benchmark's own (0.02 where its
 # file names none).
 MARGIN ?=
@@ -419,13 +422,15 @@ bench: $(BENCHES) $(if $(filter slidevbench%,$(BENCH)),$(RUNS:%=%/summary.json))
 $(BENCHES): run-tools .venv/.bench $(if $(filter local,$(MODEL)),.venv/.local \
   assets/engine/node_modules/.done)
 	LIMIT='$(LIMIT)' SHARD='$(SHARD)' SHOTS='$(SHOTS)' JOBS='$(JOBS)' JUDGE='$(JUDGE)' \
-	  WORDINGS='$(WORDINGS)' SEEDS='$(SEEDS)' make/bench $(subst @,:,$(notdir $@)) $(word 2,$(subst /, ,$@))
+	  WORDINGS='$(WORDINGS)' SEEDS='$(SEEDS)' DRAFTS='$(DRAFTS)' CHOOSER='$(CHOOSER)' \
+	  make/bench $(subst @,:,$(notdir $@)) $(word 2,$(subst /, ,$@))
 
 ## bench-merge: the parts of MODEL's benchmarks into one each
 bench-merge: .venv/.python
 	for path in $(subst @,:,$(BENCHES)); do
 	  IFS=/ read -r _ model each <<< "$$path"
-	  MERGE=1 SHARD= WORDINGS='$(WORDINGS)' make/bench "$$each" "$$model"
+	  MERGE=1 SHARD= WORDINGS='$(WORDINGS)' DRAFTS='$(DRAFTS)' CHOOSER='$(CHOOSER)' \
+	    make/bench "$$each" "$$model"
 	done
 
 ## regressions: what MODEL does worse than BASE; passes if more than MARGIN is ruled out

@@ -388,7 +388,7 @@ def test_every_template_has_its_wordings_and_each_holds_the_question():
         assert len(set(texts)) == tasks.WORDINGS and all(each == holes[0] for each in holes), name
 
 
-def test_rows_that_are_samples_already_are_asked_with_a_seed_each():
-    assert tasks.flags("arithmetic", variants=True) == (
-        "--samples 1 --seed 0 --temperature 0.7 --top-p 0.95 --max-tokens 512"
-    )
+def test_rows_that_are_samples_already_and_drafts_are_asked_with_a_seed_each():
+    found = "--samples 1 --seed 0 --temperature 0.7 --top-p 0.95 --max-tokens 512"
+    assert tasks.flags("arithmetic", variants=True) == found
+    assert tasks.flags("arithmetic", drafts=True) == found

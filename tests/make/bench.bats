@@ -9,7 +9,7 @@ setup() {
   stage bench-prepare 'case $1 in gsm8k) echo "bench-prepare: gsm8k: the Hub did not answer" >&2; exit 75 ;; esac; echo "{\"id\":\"$1\"}"'
   stage record-sample 'echo "record-sample $*" >> asked.log; cat'
   stage bench-prompt 'echo "bench-prompt $*" >> asked.log; cat'
-  stage chat-generate 'cat; [ ! -f broken ]'
+  stage chat-generate 'echo "chat-generate $*" >> asked.log; cat; [ ! -f broken ]'
   stage bench-grade cat
   stage bench-summarize 'echo "bench-summarize $*: $(wc -l)"'
   stage run-merge cat
@@ -39,7 +39,7 @@ stage() { # NAME LINE
   assert_line "small: needle: m"
 }
 
-@test "parts of an array are joined, and wordings have a folder of their own" {
+@test "parts of an array are joined, and wordings and drafts have folders of their own" {
   SHARD=1/2 run --separate-stderr make/bench small m
   assert_success
   assert_output ""
@@ -49,4 +49,7 @@ stage() { # NAME LINE
   WORDINGS=5 run --separate-stderr make/bench needle m
   assert_output "bench-summarize --table --out results/bench/m/wordings: 1"
   grep -q 'bench-prompt --wordings 5 --seeds 3' asked.log
+  DRAFTS=8 CHOOSER=wise run --separate-stderr make/bench needle m
+  assert_output "bench-summarize --table --out results/bench/m/drafts-8-wise: 1"
+  grep -q -- '--max-tokens 8 --drafts 8 --chooser wise' asked.log
 }

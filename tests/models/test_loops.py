@@ -1,21 +1,15 @@
 """Tools, prefill and completions, asked of a scripted endpoint on loopback."""
 
 import asyncio
-import json
 import os
 import signal
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from decksmith.core.stream import Fault
 from decksmith.models import client as chat_client
 from decksmith.models import loops
+from scripted import Endpoint, calling, generate, saying
 
-ROOT = Path(__file__).resolve().parents[2]
 ADD = {
     "type": "function",
     "function": {
@@ -34,61 +28,6 @@ ROW = {
 }
 
 
-def calling(*calls):
-    """An answer that calls tools: (name, arguments) each."""
-    made = [
-        {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": given}}
-        for n, (name, given) in enumerate(calls)
-    ]
-    return {
-        "choices": [
-            {"message": {"content": None, "tool_calls": made}, "finish_reason": "tool_calls"}
-        ],
-        "usage": {"prompt_tokens": 10, "completion_tokens": 2},
-    }
-
-
-def saying(text):
-    return {
-        "choices": [{"message": {"content": text}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 10, "completion_tokens": 2},
-    }
-
-
-class Endpoint:
-    """Answers by `script(number of the request, body) -> (status, answer)`; `asked` has (path, body) of each request."""
-
-    def __init__(self):
-        self.asked, self.script = [], None
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                endpoint.asked.append((self.path, body))
-                found = endpoint.script(len(endpoint.asked), body)
-                if found is None:  # whoever asked was killed
-                    return
-                status, answer = found
-                data = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def tools_seen(self):
-        """What the model was told by its tools, in the last request."""
-        return [m["content"] for m in self.asked[-1][1]["messages"] if m["role"] == "tool"]
-
-
 @pytest.fixture
 def endpoint():
     endpoint = Endpoint()
@@ -101,9 +40,9 @@ def converse(endpoint, record, use=None, run=None, **limits):
     """(reply or Fault, messages, how often tools were used) of a loop in this process."""
     used, made = [], []
 
-    def counted(source, name, arguments, seconds):
+    def counted(source, name, arguments, seconds, cells):
         used.append((name, arguments))
-        return use(name, arguments) if use else "5"
+        return use(name, arguments, cells) if use else "5"
 
     async def go():
         client = chat_client.Client.open(base_url=endpoint.url, slug="m", retries=0, blame="model")
@@ -172,6 +111,40 @@ def test_a_loop_that_goes_on_asks_and_runs_nothing_twice(endpoint, tmp_path):
     assert len(endpoint.asked) == before + 2
 
 
+def test_pictures_of_a_row_go_along_with_every_request_and_into_no_journal(endpoint, tmp_path):
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,UE5HUE5H"}}
+    shown = [{"type": "text", "text": "What is on it?"}, picture]
+    row = {**ROW, "messages": [{"role": "user", "content": shown}]}
+    endpoint.script = lambda n, body: (200, calling(("add", "{}")) if n == 1 else saying("bees"))
+    reply, _, _ = converse(endpoint, row, run=tmp_path)
+    assert reply.text == "bees"
+    assert [body["messages"][0]["content"] for _, body in endpoint.asked] == [shown, shown]
+    assert "UE5H" not in (tmp_path / "journal/calls.jsonl").read_text()
+    blind = {"error": {"message": "base is not a multimodal model"}}
+    endpoint.script = lambda n, body: (400, blind)
+    failed, _, _ = converse(endpoint, {**row, "id": "blind"})
+    assert (failed.error["kind"], failed.error["class"]) == ("infra", "no-pictures")
+
+
+def test_a_loop_that_goes_on_hands_python_the_programs_before_it(endpoint, tmp_path):
+    """From the journal where they ran before a kill, so that none runs twice for the model."""
+    row = {"id": "p1", "messages": ROW["messages"], "tools": ["python"]}
+    cells = [calling(("python", '{"code": "x = 6"}'), ("python", '{"code": "x * 7"}'))]
+    cells += [calling(("python", '{"code": "x"}')), saying("42")]
+    endpoint.script = lambda n, body: (200, cells[0]) if n == 1 else (503, {"error": "busy"})
+    converse(endpoint, row, lambda name, arguments, _: f"ran {arguments['code']}", tmp_path)
+    begun, seen = len(endpoint.asked), []
+    endpoint.script = lambda n, body: (200, cells[n - begun])
+
+    def use(name, arguments, earlier):
+        seen.append((arguments["code"], earlier))
+        return "6"
+
+    reply, _, _ = converse(endpoint, row, use, tmp_path)
+    assert reply.text == "42"
+    assert seen == [("x", (("x = 6", "ran x = 6"), ("x * 7", "ran x * 7")))]
+
+
 @pytest.mark.parametrize(
     "more, words",
     [
@@ -192,24 +165,6 @@ def test_tools_of_a_prompt_are_refused_and_the_built_in_one_needs_no_code():
     record = {"id": "r1", "messages": [], "tools": ["python"]}
     loops.check(record)
     assert loops.names(record) == ["python"]
-
-
-def generate(endpoint, rows, run, fatal=None):
-    """(status, records, stderr) of chat-generate; `fatal(process)` gets it as soon as it runs."""
-    command = [sys.executable, ROOT / "bin/chat-generate", "--base-url", endpoint.url]
-    process = subprocess.Popen(
-        [*command, "--slug", "m", "--run", run, "--tool-seconds", "5"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "lib")},
-        text=True,
-        start_new_session=True,
-    )
-    if fatal:
-        fatal(process)
-    out, err = process.communicate("".join(json.dumps(row) + "\n" for row in rows))
-    return process.returncode, [json.loads(line) for line in out.splitlines()], err
 
 
 @pytest.mark.slow
@@ -280,9 +235,9 @@ def test_rows_of_all_forms_go_their_way_and_a_server_without_tools_costs_its_row
     assert gens["tools"]["text"] == "heard 42\n"
     assert [m["content"] for m in gens["tools"]["calls"] if m["role"] == "tool"] == ["5", "42\n"]
     assert gens["base"]["text"] == " jumps" and gens["prefill"]["text"] == "heard The answer is"
-    sent = {path: body for path, body in endpoint.asked}
-    assert sent["/v1/completions"]["prompt"] == "The quick brown fox"
-    assert "messages" not in sent["/v1/completions"]
+    sent = [body for path, body in endpoint.asked if path == "/v1/completions"]
+    assert {body["prompt"] for body in sent} == {"lost", "The quick brown fox"}
+    assert not any("messages" in body for body in sent)
     prefill = next(body for _, body in endpoint.asked if body.get("continue_final_message"))
     assert prefill["messages"][-1] == begun and prefill["add_generation_prompt"] is False
 

@@ -48,6 +48,21 @@ def test_samples_of_a_turn_follow_the_same_sample():
     assert turns.before(record) == ["t1~1", "t1.2~1"]
 
 
+def test_a_turn_goes_on_from_the_calls_of_the_turn_before_where_all_have_their_results():
+    asks = {"role": "assistant", "content": "", "tool_calls": [{"id": "c0"}]}
+    told = {"role": "tool", "tool_call_id": "c0", "content": "5"}
+    ends = {"role": "assistant", "content": "five"}
+    first, second = ({"role": "user", "content": text} for text in ("2 + 3?", "Twice?"))
+    record = {"id": "t.2", "messages": [first, second], "turn": {"of": "t", "n": 2}}
+
+    def woven(*calls, text="five"):
+        return turns.woven(record, {"t": {"text": text, "calls": list(calls)}})
+
+    assert woven(asks, told, ends) == [first, asks, told, ends, second]
+    assert woven(asks, told, asks, text="") == [first, ends | {"content": "(empty)"}, second]
+    assert woven() == [first, ends, second]
+
+
 class Endpoint:
     """Answers each request with its number, refuses one whose last message is "no", and kills `victim` at request `fatal`."""
 

@@ -620,12 +620,13 @@ def _words(fields: Record) -> list[str]:
     return re.findall(r"\w+", " ".join(str(value) for value in fields.values()).casefold())
 
 
-def flags(each: str, model: str | None = None, variants: bool = False) -> str:
-    """The flags of chat-generate for "NAME:N" (N samples; without N those of the benchmark) and a model of the registry;
-    variants: of rows that are samples already (bench-prompt --wordings).
+def flags(each: str, model: str | None = None, variants: bool = False, drafts: bool = False) -> str:
+    """The flags of chat-generate for "NAME:N" (N samples; without N those of the benchmark) and a
+    model of the registry; variants: of rows that are samples already (bench-prompt --wordings);
+    drafts: of replies that are chosen among several.
 
-    One sample is asked at temperature 0, several at 0.7 and top-p 0.95 with seeds, as NeMo-Skills does; the model's own
-    params win, of max_tokens the smaller does.
+    One sample is asked at temperature 0, several (and drafts) at 0.7 and top-p 0.95 with seeds, as
+    NeMo-Skills does; the model's own params win, of max_tokens the smaller does.
     """
     name, _, samples = each.partition(":")
     spec, known = load(name), registry.models()
@@ -634,7 +635,7 @@ def flags(each: str, model: str | None = None, variants: bool = False) -> str:
         raise cli.BadConfig(f"{each!r} is no NAME:N")
     n = 1 if variants else int(samples or spec["samples"]) or 1
     wanted: Record = {"temperature": 0.0}
-    if n > 1 or variants:
+    if n > 1 or variants or drafts:
         wanted = {"samples": n, "seed": 0, "temperature": 0.7, "top_p": 0.95}
     wanted = {key: value for key, value in wanted.items() if key not in own}
     if "max_tokens" in spec:
@@ -642,8 +643,8 @@ def flags(each: str, model: str | None = None, variants: bool = False) -> str:
     return " ".join(f"--{key.replace('_', '-')} {value}" for key, value in wanted.items())
 
 
-if __name__ == "__main__":  # python3 -m decksmith.benchmarks.tasks NAME:N MODEL [variants]
+if __name__ == "__main__":  # python3 -m decksmith.benchmarks.tasks NAME:N MODEL [variants] [drafts]
     try:
-        print(flags(sys.argv[1], sys.argv[2], bool(sys.argv[3:])))
+        print(flags(sys.argv[1], sys.argv[2], "variants" in sys.argv[3:], "drafts" in sys.argv[3:]))
     except cli.Stop as stop:
         sys.exit(f"bench: {stop}")

@@ -254,6 +254,17 @@ class Gen(TypedDict, total=False):
         "of a row with tools: every message after the request's own, replies with `tool_calls` and what "
         "the tools said; also beside an error, as far as it came",
     ]
+    drafts: Annotated[
+        list[Record],
+        "with `--drafts N`: `text`, `finish_reason` and `usage` of each, or its `error`; `usage` beside "
+        "them is the sum of all requests",
+    ]
+    choice: Annotated[
+        Record,
+        "of the drafts: `k`, which one is the reply, from 0; `by`, the model that was asked, null where "
+        "there was nothing to choose; what it said (`text`), and `read`, whether that named one: else "
+        "the first is kept, as after an `error`",
+    ]
     error: Annotated[Error, "in place of the reply"]
     by: Annotated[By, "who made it"]
 

@@ -555,7 +555,17 @@ def _unable(trouble: Trouble, body: Record) -> tuple[str, str] | None:
     begun = any(one.get("role") == "tool" for one in body.get("messages") or ())
     if "tools" in body and not begun and speaks and trouble.status in (400, 404, 422, 500, 501):
         return "no-tools", NO_TOOLS + str(trouble)
+    looks = re.search(r"multi-?modal|image", str(trouble), re.IGNORECASE)
+    if looks and trouble.status in (400, 404, 415, 422, 500, 501) and _has_picture(body):
+        said = f"the model takes no pictures, and this row has one; the server said: {trouble}"
+        return "no-pictures", said
     return None
+
+
+def _has_picture(body: Record) -> bool:
+    contents = [one.get("content") for one in body.get("messages") or ()]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return any(part.get("type") == "image_url" for part in parts)
 
 
 def _conversation(body: Record) -> list[Any]:

@@ -59,14 +59,22 @@ def woven(record: Record, values: Mapping[str, Record]) -> list[Record]:
     """The record's messages, with the replies to the turns before between its last ones. values: `gen` by id. As they stand
     where one of the replies is not there."""
     messages: list[Record] = record["messages"]
-    said = [values[ident].get("text") for ident in before(record) if ident in values]
+    said = [values[ident] for ident in before(record) if ident in values]
     first = len(messages) - len(before(record))
-    if len(said) < len(before(record)) or None in said:
+    if len(said) < len(before(record)) or any(value.get("text") is None for value in said):
         return messages
     found = messages[:first]
-    for text, follow in zip(said, messages[first:], strict=True):
-        found += [{"role": "assistant", "content": text or "(empty)"}, follow]
+    for value, follow in zip(said, messages[first:], strict=True):
+        found += [*_reply(value), follow]
     return found
+
+
+def _reply(value: Record) -> list[Record]:
+    """A turn's reply as messages: with its calls of tools, unless the last of them got no result."""
+    calls: list[Record] = value.get("calls") or []
+    if calls and calls[-1].get("tool_calls"):
+        calls = []
+    return [*calls[:-1], {"role": "assistant", "content": value["text"] or "(empty)"}]
 
 
 class Conversations:
