@@ -319,6 +319,16 @@ def test_a_command_that_lacks_something_in_its_cell_costs_no_attempt(tmp_path):
     assert results(tmp_path / "run")["a"]["attempts"] == 1
 
 
+def test_a_command_behind_several_links_is_shown_with_all_that_they_name(tmp_path):
+    near, far, there = tmp_path / "near", tmp_path / "far", tmp_path / "there"
+    there.write_text("#!/bin/sh\n")
+    there.chmod(0o755)
+    far.symlink_to("there")
+    near.symlink_to(far)
+    shown = author_command.Command(f"{near} {{dir}}", walls=("plain", False)).shown
+    assert {str(near), str(far), str(there)} <= {*shown}
+
+
 @pytest.mark.parametrize(
     "walls", [("shared-pids", True), ("plain", os.geteuid() != 0)], ids=lambda walls: walls[0]
 )
