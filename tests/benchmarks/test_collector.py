@@ -4,66 +4,30 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from decksmith.benchmarks import collector
 from decksmith.core import cli
 from decksmith.models import client as chat_client
+from scripted import Endpoint, calling, saying
 
 
-class Endpoint(BaseHTTPRequestHandler):
+def played(number, body):
     """Asks for one synonym's value, then answers the task with what the tool said: right where that is all that it asks for."""
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append(body["messages"])
-        told = [each["content"] for each in body["messages"] if each["role"] == "tool"]
-        if not told:
-            message = calling("get_synonym_value", {"synonym": "Big"})
-        elif len(told) == 1:
-            values = [json.loads(told[0])["synonym_value"]]
-            message = calling("extract_synonym_values", {"synonym_values": values})
-        else:
-            message = {"role": "assistant", "content": "Done."}
-        stop = "tool_calls" if "tool_calls" in message else "stop"
-        answer = {
-            "id": "c",
-            "object": "chat.completion",
-            "created": 0,
-            "model": "m",
-            "choices": [{"index": 0, "finish_reason": stop, "message": message}],
-            "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12},
-        }
-        data = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_):
-        pass
-
-
-def calling(name, arguments):
-    made = {
-        "id": "call-1",
-        "type": "function",
-        "function": {"name": name, "arguments": json.dumps(arguments)},
-    }
-    return {"role": "assistant", "content": None, "tool_calls": [made]}
+    told = [each["content"] for each in body["messages"] if each["role"] == "tool"]
+    if not told:
+        return 200, calling(("get_synonym_value", '{"synonym": "Big"}'))
+    if len(told) == 1:
+        values = json.dumps({"synonym_values": [json.loads(told[0])["synonym_value"]]})
+        return 200, calling(("extract_synonym_values", values))
+    return 200, saying("Done.")
 
 
 @pytest.fixture
 def endpoint():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    server.asked = []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with Endpoint() as made:
+        made.script = played
+        yield made
 
 
 def asking(url):
@@ -88,7 +52,7 @@ def test_what_cannot_be_collected_is_a_sentence(tmp_path, monkeypatch, endpoint)
         collect("workplace_assistant")
     # Any Python without nemo-gym: the collector's last words are said.
     with pytest.raises(cli.TryAgain, match="Gym's collector failed .*nemo_gym"):
-        collect("example_multi_step", f"http://127.0.0.1:{endpoint.server_port}/v1")
+        collect("example_multi_step", endpoint.url)
 
 
 @pytest.mark.skipif(not os.environ.get("DECKSMITH_GYM"), reason="make test-gym")
@@ -99,7 +63,7 @@ def test_an_environment_with_tools_is_played_to_its_reward(tmp_path, endpoint):
     rows.write_text(
         "".join(json.dumps(row(n, [value], tool)) + "\n" for n, value in ((0, big), (1, 1)))
     )
-    url = f"http://127.0.0.1:{endpoint.server_port}/v1"
+    url = endpoint.url
     home = tmp_path / "run"
     found = list(collector.collect("example_multi_step", asking(url), home, rows))
     assert [each["grade"]["verdict"] for each in found] == ["right", "wrong"]

@@ -17,18 +17,23 @@ def calling(*calls):
         {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": given}}
         for n, (name, given) in enumerate(calls)
     ]
-    return {
-        "choices": [
-            {"message": {"content": None, "tool_calls": made}, "finish_reason": "tool_calls"}
-        ],
-        "usage": {"prompt_tokens": 10, "completion_tokens": 2},
-    }
+    return _answer("tool_calls", content=None, tool_calls=made)
 
 
 def saying(text):
+    return _answer("stop", content=text)
+
+
+def _answer(finish_reason, **message):
+    """All that NeMo Gym wants of an answer."""
+    said = {"role": "assistant", **message}
     return {
-        "choices": [{"message": {"content": text}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 10, "completion_tokens": 2},
+        "id": "c",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": finish_reason, "message": said}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12},
     }
 
 
@@ -60,6 +65,13 @@ class Endpoint:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
 
     def tools_seen(self):
         """What the model was told by its tools, in the last request."""

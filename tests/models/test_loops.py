@@ -8,7 +8,7 @@ import pytest
 from decksmith.core.stream import Fault
 from decksmith.models import client as chat_client
 from decksmith.models import loops
-from scripted import Endpoint, calling, generate, saying
+from scripted import calling, generate, saying
 
 ADD = {
     "type": "function",
@@ -26,14 +26,6 @@ ROW = {
     "tools": [ADD],
     "tool_code": "def add(a, b):\n    return a + b\n",
 }
-
-
-@pytest.fixture
-def endpoint():
-    endpoint = Endpoint()
-    yield endpoint
-    endpoint.server.shutdown()
-    endpoint.server.server_close()
 
 
 def converse(endpoint, record, use=None, run=None, **limits):

@@ -6,7 +6,7 @@ import sys
 import pytest
 from decksmith.core import cli
 from decksmith.models import loops, toolserver
-from scripted import Endpoint, calling, generate, saying
+from scripted import calling, generate, saying
 
 SERVER = '''
 import os
@@ -78,8 +78,8 @@ def test_a_program_that_is_no_mcp_server_is_named(command):
 
 
 @pytest.mark.slow
-def test_a_row_calls_a_tool_of_the_server_once_over_two_runs(command, tmp_path):
-    endpoint, row = Endpoint(), {"id": "m1", "messages": [{"role": "user", "content": "Maja?"}]}
+def test_a_row_calls_a_tool_of_the_server_once_over_two_runs(endpoint, command, tmp_path):
+    row = {"id": "m1", "messages": [{"role": "user", "content": "Maja?"}]}
 
     def script(n, body):
         told = [m["content"] for m in body["messages"] if m["role"] == "tool"]
@@ -94,5 +94,3 @@ def test_a_row_calls_a_tool_of_the_server_once_over_two_runs(command, tmp_path):
     status, (record,), err = generate(endpoint, [row], tmp_path, more=flags)
     assert status == 0 and record["gen"]["text"] == "heard: maja is a bee", err
     assert (tmp_path / "log").read_text() == "maja\n" and len(endpoint.asked) == 3
-    endpoint.server.shutdown()
-    endpoint.server.server_close()

@@ -3,16 +3,11 @@
 import json
 import os
 import signal
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from decksmith.models import turns
+from scripted import generate, saying
 
-ROOT = Path(__file__).resolve().parents[2]
 ROW = {
     "id": "t1",
     "sets": ["core"],
@@ -63,85 +58,51 @@ def test_a_turn_goes_on_from_the_calls_of_the_turn_before_where_all_have_their_r
     assert woven() == [first, ends, second]
 
 
-class Endpoint:
-    """Answers each request with its number, refuses one whose last message is "no", and kills `victim` at request `fatal`."""
+def talk(endpoint, rows, run, *flags, fatal=0):
+    """(status, records, stderr) of chat-generate, whose requests are answered, but for one whose last message is "no"; request `fatal`
+    kills it."""
+    process = []
 
-    def __init__(self):
-        self.asked, self.fatal, self.victim = [], 0, None
-        endpoint = self
+    def script(number, body):
+        if number == fatal:
+            os.killpg(process[0].pid, signal.SIGKILL)
+            return None
+        last = body["messages"][-1]["content"]
+        return (400 if last == "no" else 200), saying(f"deck for {last}")
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                said = [f"{m['role'][0]}:{m['content']}" for m in body["messages"]]
-                endpoint.asked.append(said)
-                if len(endpoint.asked) == endpoint.fatal:
-                    os.killpg(endpoint.victim.pid, signal.SIGKILL)
-                    return
-                status = 400 if said[-1] == "u:no" else 200
-                message = {"role": "assistant", "content": f"deck for {said[-1]}"}
-                answer = {"choices": [{"message": message, "finish_reason": "stop"}]}
-                data = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def generate(self, rows, run, *flags):
-        url = f"http://127.0.0.1:{self.server.server_port}/v1"
-        command = [sys.executable, ROOT / "bin/chat-generate", "--base-url", url, "--slug", "m"]
-        self.victim = subprocess.Popen(
-            [*command, "--run", run, *flags],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "lib")},
-            text=True,
-            start_new_session=True,
-        )
-        out, err = self.victim.communicate("".join(json.dumps(row) + "\n" for row in rows))
-        return self.victim.returncode, [json.loads(line) for line in out.splitlines()], err
+    endpoint.script = script
+    return generate(endpoint, rows, run, fatal=process.append, more=flags)
 
 
-@pytest.fixture
-def endpoint():
-    endpoint = Endpoint()
-    yield endpoint
-    endpoint.server.shutdown()
-    endpoint.server.server_close()
+def said(endpoint):
+    """The conversations that the endpoint was asked to go on."""
+    asked = [body["messages"] for _, body in endpoint.asked]
+    return [[f"{m['role'][0]}:{m['content']}" for m in messages] for messages in asked]
 
 
 @pytest.mark.slow
 def test_a_turn_is_asked_after_the_reply_before_and_killed_asks_nothing_twice(endpoint, tmp_path):
     other = {**ROW, "id": "t2", "messages": [{"role": "user", "content": "Nine slides"}]}
     rows = [row for prompt in (ROW, other) for row in turns.expand(prompt)]
-    endpoint.fatal = 3
-    status, *_ = endpoint.generate(rows, tmp_path, "--jobs", "1")
+    status, *_ = talk(endpoint, rows, tmp_path, "--jobs", "1", fatal=3)
     assert status == -signal.SIGKILL and len(endpoint.asked) == 3
-    endpoint.fatal = 0
-    status, out, _ = endpoint.generate(rows, tmp_path, "--jobs", "1")
+    status, out, _ = talk(endpoint, rows, tmp_path, "--jobs", "1")
     assert status == 0 and [record["id"] for record in out] == [row["id"] for row in rows]
     assert [record["messages"] for record in out] == [row["messages"] for row in rows]
-    assert len(endpoint.asked) == 7  # six, and the one that was in flight
-    lost = endpoint.asked.pop(2)
-    assert lost in endpoint.asked
-    assert sorted(endpoint.asked)[-1] == [
+    asked = said(endpoint)
+    assert len(asked) == 7  # six, and the one that was in flight
+    lost = asked.pop(2)
+    assert lost in asked
+    assert sorted(asked)[-1] == [
         "u:Six slides",
-        "a:deck for u:Six slides",
+        "a:deck for Six slides",
         "u:Shorter",
-        "a:deck for u:Shorter",
+        "a:deck for Shorter",
         "u:A table",
     ]
-    assert len({json.dumps(said) for said in endpoint.asked}) == 6
-    endpoint.generate(rows, tmp_path)
-    assert len(endpoint.asked) == 6
+    assert len({json.dumps(one) for one in asked}) == 6
+    talk(endpoint, rows, tmp_path)
+    assert len(endpoint.asked) == 7
 
 
 @pytest.mark.slow
@@ -150,7 +111,7 @@ def test_after_a_turn_that_failed_none_is_asked_and_one_that_is_missing_is_named
 ):
     refused = {**ROW, "messages": [{"role": "user", "content": "no"}]}
     _, *orphans = turns.expand({**ROW, "id": "t2"})
-    status, out, err = endpoint.generate([*turns.expand(refused), *orphans], tmp_path)
+    status, out, err = talk(endpoint, [*turns.expand(refused), *orphans], tmp_path)
     assert status == 65 and len(endpoint.asked) == 1
     assert [record["gen"]["error"]["class"] for record in out] == [
         "http-400",
