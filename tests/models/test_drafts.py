@@ -8,17 +8,9 @@ import pytest
 from decksmith.core.stream import Fault
 from decksmith.models import client as chat_client
 from decksmith.models import drafts, loops
-from scripted import Endpoint, generate, saying
+from scripted import generate, saying
 
 ROW = {"id": "d1", "messages": [{"role": "user", "content": "2 + 3?"}]}
-
-
-@pytest.fixture
-def endpoint():
-    endpoint = Endpoint()
-    yield endpoint
-    endpoint.server.shutdown()
-    endpoint.server.server_close()
 
 
 def chosen(endpoint, script, record=ROW, run=None, n=3):
@@ -136,3 +128,14 @@ def test_killed_between_drafts_and_choice_nothing_is_asked_again(endpoint, tmp_p
     assert len(endpoint.asked) == 5
     status, _, err = generate(endpoint, [{"id": "p", "prompt": "x"}], tmp_path, more=flags)
     assert status == 65 and "p: --drafts needs messages" in err
+
+
+def test_what_a_chooser_spends_is_under_the_budget_too(endpoint, tmp_path, monkeypatch):
+    entry = f'base_url = "{endpoint.url}"\nslug = "m"\n'
+    price = "price = { prompt = 1, completion = 1 }\n"
+    (tmp_path / "models.toml").write_text(f"[priced]\n{entry}{price}[free]\n{entry}")
+    monkeypatch.setenv("DECKSMITH_MODELS", str(tmp_path))
+    more = ["--model", "priced", "--drafts", "2", "--chooser", "free", "--budget", "1"]
+    status, _, err = generate(endpoint, [ROW], tmp_path / "run", more=more)
+    assert status and "a budget needs a price, and [free]" in err
+    assert endpoint.asked == []
