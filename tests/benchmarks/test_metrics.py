@@ -430,3 +430,11 @@ def test_the_spread_over_wordings_and_seeds_stands_beside_the_mean():
         metrics.summarize(metrics.read(enumerate(other, 1))["arithmetic"])["prompts"]
         != found["prompts"]
     )
+
+
+def test_a_completion_is_known_by_its_prompt():
+    def asked(prompt):
+        made = {key: value for key, value in row("a", 0, 1.0).items() if key != "messages"}
+        return summary([{**made, "prompt": prompt}])["prompts"]
+
+    assert asked("One, two,") == asked("One, two,") != asked("Three,")

@@ -61,3 +61,11 @@ model() { # NAME SHARE-OF-TEN QUESTIONS
   assert_failure 69
   assert_output 'bench-compare: nothing has no graded benchmark; `make bench MODEL=nothing` makes them'
 }
+
+@test "a group that cannot tell names its own margins, since it takes no others" {
+  model tuned/guard 10 8
+  model base/guard 10 8
+  run --separate-stderr bench-compare --group guard tuned base
+  assert_failure 69
+  assert_regex "$stderr" 'more questions \(LIMIT=\) or wider margins in assets/groups/guard.toml can tell$'
+}

@@ -125,7 +125,7 @@ def _lean(record: Record, equal: dict[str, Any]) -> Record:
 
 def _asked(record: Record) -> str:
     """What the model was asked, as a hash; of a lean record it stands in place of the messages."""
-    messages = record.get("messages")
+    messages = record["messages"] if "messages" in record else {"prompt": record.get("prompt")}
     return messages if isinstance(messages, str) else stream.fingerprint(messages)
 
 
