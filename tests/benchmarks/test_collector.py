@@ -35,8 +35,8 @@ def asking(url):
 
 
 def test_what_cannot_be_collected_is_a_sentence(tmp_path, monkeypatch, endpoint):
-    def collect(name, url="http://127.0.0.1:9/v1"):
-        list(collector.collect(name, asking(url), tmp_path))
+    def collect(name, url="http://127.0.0.1:9/v1", **more):
+        list(collector.collect(name, asking(url), tmp_path, **more))
 
     with pytest.raises(cli.BadConfig, match="no benchmark 'nowhere'"):
         collect("nowhere")
@@ -46,10 +46,15 @@ def test_what_cannot_be_collected_is_a_sentence(tmp_path, monkeypatch, endpoint)
     monkeypatch.setenv("DECKSMITH_GYM_PYTHON", sys.executable)
     with pytest.raises(cli.TryAgain, match=r"http://127.0.0.1:9/v1 does not answer"):
         collect("example_multi_step")
+    (tmp_path / "rollouts.jsonl").touch()
     with pytest.raises(
         cli.BadData, match="other rollouts are here .name 'example_multi_step', now"
     ):
         collect("workplace_assistant")
+    rows = tmp_path / "mine.jsonl"
+    rows.write_text("{}\n")
+    with pytest.raises(cli.BadData, match="other rollouts are here .rows None, now '[0-9a-f]{12}'"):
+        collect("example_multi_step", rows=rows)
     # Any Python without nemo-gym: the collector's last words are said.
     with pytest.raises(cli.TryAgain, match="Gym's collector failed .*nemo_gym"):
         collect("example_multi_step", endpoint.url)

@@ -186,3 +186,7 @@ def test_rollouts_of_nemo_gym_become_graded_samples_of_their_tasks(tmp_path):
     path.write_text('{"reward": 1}\n')
     with pytest.raises(cli.BadData, match=r"rollouts.jsonl:1: a rollout has _ng_task_index"):
         list(imports.gym(path, "gym-aime24", "theirs"))
+    for broken in ({"output": "x"}, {"output": [7]}, {"usage": ["x"]}, {"output": 7}):
+        path.write_text(json.dumps({"_ng_task_index": 0, "response": broken}) + "\n")
+        with pytest.raises(cli.BadData, match=r"rollouts.jsonl:1: "):
+            list(imports.gym(path, "gym-aime24", "theirs"))

@@ -12,3 +12,10 @@ load ../helper
   assert_failure 69
   assert_output --partial 'gsm8k has no output.jsonl'
 }
+
+@test "a file without rollouts exits 65 and says so" {
+  : > rollouts.jsonl
+  run bench-import gym --model theirs --bench gym-aime24 rollouts.jsonl
+  assert_failure 65
+  assert_output 'bench-import: rollouts.jsonl has no results'
+}

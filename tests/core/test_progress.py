@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import stream
+from decksmith.core.progress import Progress
 
 LIB = Path(stream.__file__).resolve().parents[2]
 STAGE = """
@@ -54,6 +55,16 @@ def test_a_fault_that_is_no_model_s_is_said_by_name(pipe):
     done = subprocess.run(command("renderer"), stderr=subprocess.PIPE, text=True, **settings)
     assert "stage.py: p1: renderer fault, planted: planted here" in done.stderr
     assert "1 renderer fault" in done.stderr.strip().splitlines()[-1]
+
+
+def test_a_stage_that_has_not_told_of_what_came_through_it_is_left_out(tmp_path, monkeypatch):
+    (tmp_path / "live").write_text("# m/offline\ngen 1 0 model=1\nrender 5 4 model=1\n")
+    monkeypatch.setenv("LIVE", str(tmp_path / "live"))
+    monkeypatch.setenv("TOTAL", "20")
+    one = Progress("score")
+    one.last, one.count = True, 5
+    one.close()
+    assert one.line().startswith("m/offline: 5 of 20, rendered 4, 1 model fault")
 
 
 def test_a_terminal_has_one_line_that_is_written_over(pipe):

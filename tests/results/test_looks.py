@@ -140,7 +140,7 @@ def test_several_models_in_one_comparison_are_one_look_because_their_tests_are_c
     runs,
 ):
     assert said(runs(12, "a", "b", "c")) == [
-        "First look at each two of the 3 under this protocol (12 prompts)"
+        "First look at each pair of the 3 under this protocol (12 prompts)"
     ]
 
 

@@ -5,6 +5,7 @@ A run's folder has `rows.jsonl` (what is asked), `rollouts.jsonl` (what came, Gy
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -48,14 +49,17 @@ def collect(
         "repeats": repeats,
         "params": _sampling(model.params),
     }
-    _same(folder / "order.json", order)
+    content = hashlib.sha256(rows.read_bytes()).hexdigest()[:12] if rows else None
+    made = folder / "rollouts.jsonl"
+    _same(folder / "order.json", order | {"rows": content}, made.exists())
     with _addresses(client) as urls:
         where = {"folder": str(folder.resolve()), "urls": urls, "key": client.key or "none"}
         _collected(command, order | where | {"jobs": model.jobs}, folder / "collector.log")
-    made = folder / "rollouts.jsonl"
     records = list(imports.gym(made, bench, model.name)) if made.exists() else []
     yield from records
     wanted = (folder / "rows.jsonl").read_bytes().count(b"\n") * repeats
+    if not wanted:
+        raise cli.BadData(f"{rows or name} has no tasks")
     if len(records) < wanted:
         raise cli.TryAgain(
             f"{wanted - len(records)} of {wanted} rollouts failed ({folder}/rollouts_failures.jsonl says why, "
@@ -69,9 +73,9 @@ def _sampling(params: Record) -> Record:
     return {theirs: params[ours] for ours, theirs in words.items() if ours in params}
 
 
-def _same(path: Path, order: Record) -> None:
-    """Keep what a folder is collected for. Raises cli.BadData where it was something else."""
-    if path.exists() and (kept := json.loads(path.read_text())) != order:
+def _same(path: Path, order: Record, begun: bool) -> None:
+    """Keep what a folder is collected for. Raises cli.BadData where it has rollouts of something else."""
+    if begun and path.exists() and (kept := json.loads(path.read_text())) != order:
         differs = [
             f"{key} {kept.get(key)!r}, now {order[key]!r}"
             for key in order

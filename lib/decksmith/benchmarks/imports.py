@@ -207,12 +207,13 @@ def _verified(row: Record) -> Record:
 def _rollout(made: Record, row: Record, spec: Record, model: str, where: str) -> Record:
     """The record of a rollout without its grade; its text is that of its last message."""
     response = row["response"]
-    messages = [one for one in response.get("output") or () if one.get("type") == "message"]
-    parts = messages[-1].get("content") or () if messages else ()
     usage = response.get("usage") or {}
-    cut = (response.get("incomplete_details") or {}).get("reason") == "max_output_tokens"
     asked = row.get("responses_create_params") or {}
     try:
+        messages = [one for one in response.get("output") or () if one.get("type") == "message"]
+        parts = messages[-1].get("content") or () if messages else ()
+        cut = (response.get("incomplete_details") or {}).get("reason") == "max_output_tokens"
+        counts = [usage.get(f"{kind}_tokens") for kind in ("input", "output")]
         said = verifiers.chat(asked.get("input") or [], asked.get("instructions"))
         text = "".join(part.get("text") or "" for part in parts)
     except (cli.BadData, AttributeError, TypeError) as error:
@@ -222,10 +223,7 @@ def _rollout(made: Record, row: Record, spec: Record, model: str, where: str) ->
         "finish_reason": "length" if cut else "stop",
         "reasoning": "",
         "model": {"name": model, "slug": response.get("model") or model},
-        "usage": {
-            "prompt_tokens": usage.get("input_tokens"),
-            "completion_tokens": usage.get("output_tokens"),
-        },
+        "usage": dict(zip(("prompt_tokens", "completion_tokens"), counts, strict=True)),
         "by": {"tool": "NeMo Gym"},
     }
     task = {

@@ -89,8 +89,10 @@ class Progress:
     def line(self) -> str:
         """What is done, how many faults, and how long it will take."""
         said = [f"{self.count} of {self.total}" if self.total else f"{self.count}"]
-        said += [f"{word} {self.done[key]}" for key, word in DONE.items() if key in self.done]
-        faults: Counter[str] = sum(self.all_faults.values(), self.faults.copy())
+        # What has come to the end came through the other stages too: one that says less was not heard of for a while.
+        known = [key for key, count in self.seen.items() if count >= self.count]
+        said += [f"{word} {self.done[key]}" for key, word in DONE.items() if key in known]
+        faults = sum((self.all_faults[key] for key in known), self.faults.copy())
         said += [f"{n} {kind} fault{'s' if n > 1 else ''}" for kind, n in sorted(faults.items())]
         if left := self._left():
             said.append(left)
@@ -99,7 +101,7 @@ class Progress:
     def _left(self) -> str:
         """The time to go, by the pace of the slowest stage; '' while nobody knows."""
         elapsed = time.monotonic() - self.started
-        slowest = min((count for count in (*self.seen.values(), self.count) if count), default=0)
+        slowest = self.count or min((count for count in self.seen.values() if count), default=0)
         if not self.total or not slowest or slowest >= self.total:
             return ""
         if slowest != self.paced[0]:

@@ -75,7 +75,7 @@ def remember(loaded: list[Record], sequential: bool = False) -> Record:
     for (looks, prompts), members in _grouped(pairs).items():
         models = "; ".join(f"{pair['a']} and {pair['b']}" for pair in members)
         if len(members) == len(pairs) > 1:
-            models = f"each two of the {len(loaded)}"
+            models = f"each pair of the {len(loaded)}"
         nth = f"{ORDINALS[looks]} look" if looks < len(ORDINALS) else f"Look number {looks}"
         said.append(
             f"{nth} at {models} under this protocol ({', '.join(map(str, prompts))} prompts)"
