@@ -13,7 +13,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-render-pages bench-pipeline bench-stats \
-  bench-help sizes docs conditions-check bench-looks bench-report bench-reward bench-scale bench-vote bench-tally judge-card judge-drift rl-page gaming reward-attack gold-check screenshots numbers
+  bench-help sizes docs conditions-check bench-looks bench-report bench-reward bench-grading bench-scale bench-vote bench-tally judge-card judge-drift rl-page gaming reward-attack gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -167,6 +167,11 @@ ROWS ?= 100000
 bench-scale: setup .venv/.dev
 	.venv/bin/python3 tests/bench_scale.py $(ROWS) > docs/scale.md.tmp
 	mv docs/scale.md.tmp docs/scale.md
+
+## bench-grading: 50,000 replies of mixed kinds, and the verifiers alone: docs/grading-speed.md
+bench-grading: setup .venv/.dev
+	PYTHONPATH=lib .venv/bin/python3 tests/bench_grading.py > docs/grading-speed.md.tmp
+	mv docs/grading-speed.md.tmp docs/grading-speed.md
 
 ## judge-card: known defects in gold decks: what the offline judge notices
 judge-card: run-tools
