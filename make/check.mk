@@ -122,7 +122,7 @@ lint: .venv/.dev
 	  tests/slurm/setup .ci/run tests/helper.bash
 
 ## bench-self: our own speed, as ratios measured in one run: docs/speed.md
-bench-self: setup .venv/.dev
+bench-self: setup .venv/.dev .venv/.train
 	.venv/bin/python3 tests/bench_self.py | tee docs/speed.md
 
 ## bench-help: the part of docs/speed.md on --help alone: after a new script

