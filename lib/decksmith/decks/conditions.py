@@ -108,17 +108,32 @@ class Condition:
         }
 
 
-def held(data: Record) -> Condition:
-    """The condition that `dumped` gave."""
-    shots = tuple(Shot(**shot) for shot in data["shots"])
-    return Condition(**{**data, "shots": shots})
+def held(data: Record, path: Path = Path("condition.json")) -> Condition:
+    """The condition that `dumped` gave, from the file `path`. Raises cli.BadConfig for what it cannot have given."""
+    wanted = _schema()["properties"]
+    try:
+        for key in ("samples", "revise"):
+            if data[key]:
+                schemas.check(path, data[key], wanted[key])
+        if data.get("template"):
+            Template(**data["template"])
+        shots = tuple(Shot(**shot) for shot in data["shots"])
+        return Condition(**{**data, "shots": shots})
+    except (TypeError, KeyError) as error:
+        raise cli.BadConfig(f"{path}: not the condition of a run ({error})") from None
 
 
 def load(name: str | None) -> Condition | None:
-    """A condition by its name in assets/conditions, that of a template, or both joined by a +; None for `plain` and no name.
-    Raises cli.BadConfig naming file and key."""
+    """A condition by its name in assets/conditions, that of a template, or both joined by a +; or condition.json of a run by its path.
+    None for `plain` and no name. Raises cli.BadConfig naming file and key."""
     if name is None or name == PLAIN:
         return None
+    if name.endswith("/condition.json"):
+        path = Path(name)
+        try:
+            return held(json.loads(path.read_bytes()), path)
+        except (OSError, ValueError) as error:
+            raise cli.BadConfig(f"{path}: {error}") from None
     first, _, second = name.partition("+")
     if second:
         return under(load(first), templates.read(_template(second)))
@@ -173,9 +188,14 @@ def split(run: str) -> tuple[str, str]:
     return model, condition or PLAIN
 
 
+def _schema() -> Record:
+    text = (cli.ROOT / "assets/schemas/condition.json").read_text(encoding="utf-8")
+    found: Record = json.loads(text)
+    return found
+
+
 def _check(path: Path, data: Record) -> None:
-    wanted = json.loads((cli.ROOT / "assets/schemas/condition.json").read_text(encoding="utf-8"))
-    schemas.check(path, data, wanted)
+    schemas.check(path, data, _schema())
     if data["name"] != path.stem:
         raise cli.BadConfig(f"{path}: name: it is {data['name']!r}, and the file is {path.name}")
 

@@ -26,8 +26,9 @@ from typing import Any
 from decksmith import __version__
 from decksmith.core import cli, inherit, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import STAGES, Record, prompt_of
-from decksmith.decks import pictures
+from decksmith.core.records import STAGES, Record, expanded, prompt_of
+from decksmith.decks import conditions, pictures, templates
+from decksmith.decks.conditions import Condition
 from decksmith.judging import identity, panel, vision
 from decksmith.models import registry, turns
 from decksmith.results import layout
@@ -44,13 +45,16 @@ LOCKS = (
     "containers/images.lock",
 )
 # What a replay makes again and compares, the last stage first.
-REPLAYED = ("score", "features", "judge", "render", "images", "deck", "gen")
+REPLAYED = ("score", "features", "judge", "revise", "choose", "render", "images", "deck", "gen")
+# Of a model's entry in the registry: what it is called, and what its requests depend on.
+ENTRY = ("label", "color", "slug", "params", "extra_body", "rename", "drop", "sees")
+REVISIONS = "journal/revise-reply.jsonl"  # of a run: what a model said to its decks' findings
 MOST, LARGEST, WHOLE = 200_000, 512 << 20, 8 << 30  # members, bytes of one, bytes of all
 GRANTED = {"deadline": 300, "memory": 8000}  # what a stranger's protocol may let a deck use
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._~+-]{0,127}"
 _MEMBER = re.compile(
     rf"capsule\.json|compare\.json|containers/images\.lock|assets/protocols/{_NAME}\.toml|assets/prompts/{_NAME}\.txt|runs/{_NAME}/"
-    rf"(scores\.jsonl|summary\.json|protocol\.json|prompts\.jsonl|gen\.jsonl|{_NAME}/images/{_NAME}|{_NAME}/judge/({_NAME}/)?[0-9]{{1,3}}\.txt)"
+    rf"(scores\.jsonl|summary\.json|protocol\.json|prompts\.jsonl|gen\.jsonl|condition\.json|revise\.jsonl|{_NAME}/images/{_NAME}|{_NAME}/judge/({_NAME}/)?[0-9]{{1,3}}\.txt)"
 )
 
 
@@ -102,15 +106,15 @@ def pack(paths: Sequence[Path], out: Path) -> Path:
     for folder, name in zip(folders, names, strict=True):
         files = {file: _read(folder / file) for file in FILES}
         records = [record for _, record in stream.records(folder / "scores.jsonl")]
-        if any((record.get("gen") or {}).get("condition") for record in records):
-            raise cli.BadData(
-                f"{folder}: a run under a condition cannot be packed yet; what a replay would derive again is the reply, not what was "
-                "chosen or revised of it"
-            )
         protocol = _unchanged(folder, files, records)
+        under = _under(folder, records, protocol)
+        if under:
+            files["condition.json"] = _read(folder / "condition.json")
+        if under and under.revise:
+            files["revise.jsonl"] = _lines(folder / REVISIONS)
         entries |= {f"runs/{name}/{file}": data for file, data in files.items()}
         entries |= _assets(protocol)
-        entries[f"runs/{name}/gen.jsonl"] = _replies(folder, records)
+        entries[f"runs/{name}/gen.jsonl"] = _replies(folder, records, under)
         entries |= {f"runs/{name}/{path}": folder / path for path in _kept(records)}
         models |= _models(records, protocol)
         slides[name] = _slides(folder, records)
@@ -141,6 +145,23 @@ def pack(paths: Sequence[Path], out: Path) -> Path:
     return path
 
 
+def _under(folder: Path, records: list[Record], protocol: Protocol) -> Condition | None:
+    """The condition of a run. Raises cli.BadData for one whose choice or revision a replay could not do again."""
+    if not any((record.get("gen") or {}).get("condition") for record in records):
+        return None
+    under = conditions.held(_json(folder / "condition.json"), folder / "condition.json")
+    many = under.samples or under.revise
+    if many and protocol.images["provider"] != "drawn":
+        what = "pictures that were searched for decks that were not kept"
+    elif under.samples.get("choose") == "judge" and protocol.judge["kind"] != "offline":
+        what = "what the judge said of decks that were not kept"
+    else:
+        return under
+    raise cli.BadData(
+        f"{folder}: a run under {under.name} cannot be packed; a capsule does not hold {what}"
+    )
+
+
 def _unchanged(folder: Path, files: dict[str, bytes], records: list[Record]) -> Protocol:
     """The protocol of a run. Raises cli.BadData where it is another by now."""
     fixed = json.loads(files["protocol.json"])
@@ -168,8 +189,7 @@ def _models(records: list[Record], protocol: Protocol) -> dict[str, Record]:
     """The registry's entries of those who wrote and judged."""
     known = registry.models()
     used = {*(_model(record) for record in records), *protocol.judges}
-    keys = ("label", "color", "slug", "params")
-    return {name: {key: getattr(known[name], key) for key in keys} for name in known.keys() & used}
+    return {name: {key: getattr(known[name], key) for key in ENTRY} for name in known.keys() & used}
 
 
 def _kept(records: list[Record]) -> Iterator[str]:
@@ -222,21 +242,36 @@ def _model(record: Record) -> str | None:
     return ((record.get("gen") or {}).get("model") or {}).get("name")
 
 
-def _replies(folder: Path, records: list[Record]) -> bytes:
-    """The lines of the run's journal that these records rest on, in their order."""
-    path, lines = folder / "journal/gen.jsonl", {}
-    if path.is_file():
-        for line in path.read_bytes().splitlines():
-            try:
-                entry = stream.loads(line)
-                lines[entry["id"], entry.get("inputs")] = line
-            except ValueError:
-                continue
-    keys = [
-        (record["id"], ((record.get("gen") or {}).get("by") or {}).get("inputs"))
-        for record in records
-    ]
-    return b"".join(lines[key] + b"\n" for key in keys if key in lines)
+def _replies(folder: Path, records: list[Record], under: Condition | None) -> bytes:
+    """The lines of the run's journal that these records rest on, in their order; of a prompt's other samples the last."""
+    path = folder / "journal/gen.jsonl"
+    lines: dict[tuple[str, str | None], bytes] = {}
+    last: dict[str, bytes] = {}
+    for line in _lines(path).splitlines(keepends=True) if path.is_file() else ():
+        entry = stream.loads(line)
+        lines[entry["id"], entry.get("inputs")] = last[entry["id"]] = line
+    found = []
+    for record in records:
+        gen = record.get("gen") or {}
+        own = (gen.get("sample") or {}).get("k", 0)
+        for k, each in enumerate(expanded({"id": record["id"]}, under.n if under else 1)):
+            key = each["id"], (gen.get("by") or {}).get("inputs")
+            own_line = lines.get(key, b"")
+            found.append(own_line if k == own else last.get(each["id"], b""))
+    return b"".join(found)
+
+
+def _lines(path: Path) -> bytes:
+    """The lines of a journal that are whole."""
+    kept = []
+    for line in _read(path).splitlines():
+        try:
+            entry = stream.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict) and "id" in entry:
+            kept.append(line + b"\n")
+    return b"".join(kept)
 
 
 def _compared(places: dict[str, Path], root: Path) -> Record:
@@ -399,9 +434,7 @@ class Replay:
                 shutil.copy(path, self.root / "assets" / folder)
         text = []
         for name, entry in (self.about.get("models") or {}).items():
-            kept = {
-                key: entry[key] for key in ("label", "color", "slug", "params") if entry.get(key)
-            }
+            kept = {key: entry[key] for key in ENTRY if entry.get(key)}
             kept["base_url"] = "http://127.0.0.1:9/v1"  # nobody is asked
             lines = [f"{key} = {_toml(value)}\n" for key, value in kept.items()]
             text.append("".join([f"[{_toml(name)}]\n", *lines]))
@@ -411,10 +444,17 @@ class Replay:
         """Everything of one run again, from its prompts and its stored replies, into now/<name>."""
         stored, now = self.stored / "runs" / name, self.into / "now" / name
         now.mkdir(parents=True)
-        protocol = self._protocol(name)
+        protocol, under = self._protocol(name), self._condition(name)
+        if under and under.template:
+            templates.put(now, templates.Template(**under.template))
+        if under:
+            shutil.copy(stored / "condition.json", now)
+        if under and under.revise:
+            (now / "journal").mkdir()
+            shutil.copy(stored / "revise.jsonl", now / REVISIONS)
         source = now / "replies.jsonl"
-        source.write_bytes(b"".join(stream.dumps(row) + b"\n" for row in self._rows(name)))
-        for target, command in self._stages(protocol, stored, now):
+        source.write_bytes(b"".join(stream.dumps(row) + b"\n" for row in self._rows(name, under)))
+        for target, command in self._stages(protocol, under, stored, now):
             with open(source, "rb") as fed, open(now / target, "wb") as got:
                 status = subprocess.run(
                     command, stdin=fed, stdout=got, env=_environment(self.root, self.into)
@@ -428,7 +468,7 @@ class Replay:
             source = now / target
 
     def _stages(
-        self, protocol: Protocol, stored: Path, now: Path
+        self, protocol: Protocol, under: Condition | None, stored: Path, now: Path
     ) -> Iterator[tuple[str, list[Any]]]:
         """The commands of the pipeline after the replies, each with the file that it writes. Pictures and verdicts that were
         paid for come from the capsule, by a stage of ours."""
@@ -444,9 +484,20 @@ class Replay:
         yield "1.jsonl", [scripts / "deck-parse", *run]
         yield "2.jsonl", illustrate
         yield "3.jsonl", [scripts / "deck-render", *fixed, *run, "--jobs", str(jobs)]
+        asked = ["--condition", now / "condition.json"]
+        choose = [scripts / "deck-choose", *asked, *run]
+        if under and under.samples:
+            yield "chosen.jsonl", choose
+        if under and under.revise:
+            revise = [scripts / "deck-revise", f"--model={self._writer(stored)}"]
+            yield "revised.jsonl", [*revise, *asked, *fixed, *run]
         yield "4.jsonl", judge
         yield "5.jsonl", [scripts / "deck-scan", *run]
-        yield "scores.jsonl", [scripts / "deck-score", *fixed]
+        if under and under.samples:
+            yield "6.jsonl", [scripts / "deck-score", *fixed]
+            yield "scores.jsonl", choose
+        else:
+            yield "scores.jsonl", [scripts / "deck-score", *fixed]
         yield "summary.json", [scripts / "run-summarize", *fixed, *run]
 
     def _protocol(self, name: str) -> Protocol:
@@ -463,39 +514,54 @@ class Replay:
             )
         return protocol
 
-    def _rows(self, name: str) -> Iterator[Record]:
+    def _rows(self, name: str, under: Condition | None) -> Iterator[Record]:
         """The records as chat-generate left them: prompt and stored reply, each checked against the other places where it stands."""
         stored = self.stored / "runs" / name
         prompts = {row["id"]: row for _, row in stream.records(stored / "prompts.jsonl")}
         replies = {entry["id"]: entry for _, entry in stream.records(stored / "gen.jsonl")}
         values = {ident: entry["gen"] for ident, entry in replies.items() if "gen" in entry}
         for _, record in stream.records(stored / "scores.jsonl"):
-            row, ident = (
-                {key: value for key, value in record.items() if key not in STAGES},
-                record["id"],
-            )
+            row = {key: value for key, value in record.items() if key not in STAGES}
             gen: Record = record["gen"] if isinstance(record.get("gen"), dict) else {}
             asked = prompts.get(prompt_of(record), {})
-            self._same(name, ident, "", {**asked, "id": ident}, row, "prompts")
-            entry = replies.get(ident)
-            if entry and isinstance(entry.get("gen"), dict):
-                gen = entry["gen"]
-                body = {
-                    "model": (gen.get("model") or {}).get("slug"),
-                    "messages": turns.woven(row, values),
-                    **(gen.get("sampling") or {}),
-                }
-                self._count("replies")
-                if not gen.get("error") and stream.fingerprint(["gen", body]) != entry.get(
-                    "inputs"
-                ):
-                    self.differences.append(
-                        f"{name} {ident} gen: the stored reply was given to another request than the stored one"
-                    )
-            elif not gen.get("error"):
-                self._count("replies that no journal has")
+            self._same(name, record["id"], "", {**asked, "id": record["id"]}, row, "prompts")
             paid = {"claims": record["claims"]} if "claims" in record else {}  # as they stand
-            yield {**row, "gen": gen, **paid}
+            for each in expanded(row, under.n if under else 1):
+                entry = replies.get(each["id"])
+                if entry and isinstance(entry.get("gen"), dict):
+                    sent = turns.woven(row, values)
+                    if under:
+                        sent = under.messages({**row, "messages": sent})
+                    gen = self._reply(name, entry, sent)
+                elif not gen.get("error"):
+                    self._count("replies that no journal has")
+                given = {"condition": under.asked()} if under else {}
+                yield {**each, "gen": {**gen, **given}, **paid}
+
+    def _reply(self, name: str, entry: Record, messages: list[Record]) -> Record:
+        """A stored reply, held against the request that its prompt makes."""
+        gen: Record = entry["gen"]
+        slug, sampling = (gen.get("model") or {}).get("slug"), gen.get("sampling") or {}
+        inputs = stream.fingerprint(["gen", {"model": slug, "messages": messages, **sampling}])
+        self._count("replies")
+        if not gen.get("error") and inputs != entry.get("inputs"):
+            self.differences.append(
+                f"{name} {entry['id']} gen: the stored reply was given to another request than the stored one"
+            )
+        return gen
+
+    def _condition(self, name: str) -> Condition | None:
+        """What the run was asked under."""
+        path = self.stored / "runs" / name / "condition.json"
+        return conditions.held(_json(path), path) if path.is_file() else None
+
+    def _writer(self, stored: Path) -> str:
+        """The registry's name of who wrote a run. Raises cli.BadData where the capsule has no such entry."""
+        named = {_model(record) for _, record in stream.records(stored / "scores.jsonl")}
+        found = sorted(filter(None, named & (self.about.get("models") or {}).keys()))
+        if not found:
+            raise cli.BadData(f"{self.path}: it has no entry of the model that revised its decks")
+        return found[0]
 
     def _compare(self, runs: list[str]) -> None:
         """Hold everything that was derived again against what was stored."""
