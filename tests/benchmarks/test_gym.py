@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +24,23 @@ real = pytest.mark.skipif(not os.environ.get("DECKSMITH_GYM"), reason="make test
 # reply says. What verifiers say is `make test-gym`'s.
 STAND_IN = """
 import json, os, sys, time
+born = time.time_ns()
+
+def reached(path):
+    try:
+        open(path).close()
+    except OSError:
+        return False
+    return True
+
+def called(port):
+    import socket
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
 for line in sys.stdin:
     order = json.loads(line)
     text = order.get("text")
@@ -35,17 +53,21 @@ for line in sys.stdin:
     elif text == "garbage":
         print("not JSON", flush=True)
         continue
+    elif text == "look":
+        row = order["row"]
+        saw = {"files": sum(map(reached, row["files"])), "network": called(row["port"]), "key": len(os.environ.get("KEY", ""))}
+        said = {"said": {"reward": 1.0, **saw}}
     elif text == "masked":
         said = {"said": {"reward": 0, "mask_sample": True, "failure_kind": "judge_failed", "failure_reason": "r"}}
     elif text == "judge":
         print(json.dumps({"ask": {"body": {"input": "B?", "max_output_tokens": 5}}}), flush=True)
-        said = {"said": {"reward": float(json.loads(sys.stdin.readline())["answer"]), "pid": os.getpid()}}
+        said = {"said": {"reward": float(json.loads(sys.stdin.readline())["answer"]), "born": born}}
     elif text == "no number":
         said = {"said": {"reward": "much"}}
     elif text == "refused":
         said = {"failed": "422: expected_answer"}
     else:
-        said = {"said": {"reward": 1.0, "extracted_answer": text, "pid": os.getpid(), "asked": {"a": 1}}}
+        said = {"said": {"reward": 1.0, "extracted_answer": text, "born": born, "asked": {"a": 1}}}
     print(json.dumps(said), flush=True)
 """
 
@@ -79,7 +101,7 @@ def test_a_verifier_that_fails_costs_one_row_and_is_replaced(stand_in):
 
     found = asyncio.run(go())
     assert found["B"]["verdict"] == "right" and found["B"]["answer"] == "B"
-    assert set(found["B"]["detail"]) == {"reward", "pid"}
+    assert set(found["B"]["detail"]) == {"reward", "born"}
     assert [found[text] for text in ("hang", "crash", "garbage", "masked", "no number")] == [
         "verifier-timeout",
         "verifier-crash",
@@ -89,8 +111,28 @@ def test_a_verifier_that_fails_costs_one_row_and_is_replaced(stand_in):
     ]
     assert found["refused"] == "verifier-error"
     assert found["judge"]["score"] == 0.5 and found["judge"]["verdict"] == "wrong"
-    same = [found[name]["detail"]["pid"] for name in ("judge", "judge 1")]
-    assert same[0] == same[1] != found["B"]["detail"]["pid"] != found["C"]["detail"]["pid"]
+    same = [found[name]["detail"]["born"] for name in ("judge", "judge 1")]
+    assert same[0] == same[1] != found["B"]["detail"]["born"] != found["C"]["detail"]["born"]
+
+
+def test_what_evaluates_a_reply_sees_no_file_no_key_and_no_network(stand_in, tmp_path, monkeypatch):
+    """A verifier may evaluate what a reply says: a fault of its evaluator is to reach nothing."""
+    monkeypatch.setenv("KEY", "secret")
+    own = tmp_path / "own.txt"
+    own.write_text("mine")
+    files = [own, cli.ROOT / "README.md", Path.home() / ".profile", "/etc/shadow", "/etc/hostname"]
+
+    async def go(port):
+        verifiers = gym.Verifiers(1)
+        row = {"files": [str(path) for path in files], "port": port}
+        try:
+            return await verifiers.grade("mmlu", row, "look", False, None)
+        finally:
+            await verifiers.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found = asyncio.run(go(server.getsockname()[1]))
+    assert found["detail"] == {"reward": 1.0, "files": 0, "network": False, "key": 0}
 
 
 def test_a_benchmark_of_gym_is_described_by_its_table(tmp_path, monkeypatch):

@@ -10,7 +10,9 @@ import contextlib
 import functools
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 import tomllib
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from pathlib import Path
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.core.stream import Fault
+from decksmith.render import cell
 
 TABLE = cli.ROOT / "assets" / "gym.toml"
 WORKER = Path(__file__).with_name("gym_worker.py")
@@ -30,7 +33,7 @@ WHY_NOT = {
     "audio": "it asks with sound, which chat-generate does not send",
     "pictures": "it asks with pictures",
     "tools": "its rows offer tools, which are not asked with here",
-    "sandbox": "its verifier runs what a reply holds, and does not run in our sandbox yet",
+    "sandbox": "its verifier runs what a reply holds beside what it expects, where the reply can read it",
 }
 
 
@@ -245,29 +248,60 @@ def graded(said: Record) -> Record:
     }
 
 
-class _Worker:
-    """A process that holds a verifier."""
+@functools.cache
+def shown(python: Path) -> list[Path]:
+    """What a verifier's process may read besides WORKER and the system's programs: the toolchain, and the Python behind it."""
+    ask = "import sys; print(sys.prefix, sys.base_prefix, sys.executable, sep=chr(10))"
+    words = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout
+    places = [Path(word) for word in words.splitlines()]
+    return sorted({*places, *(place.resolve() for place in places)})
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+
+@functools.cache
+def walls(python: Path) -> tuple[str, bool]:
+    """The strongest walls (an element of cell.WALLS) in which the toolchain's Python runs here. Raises cli.Missing for none,
+    unless DECKSMITH_WALLS=plain does without."""
+    refusals = []
+    for kind, become in cell.WALLS:
+        if kind == "plain" and os.environ.get("DECKSMITH_WALLS") != "plain":
+            break
+        with tempfile.TemporaryDirectory() as home:
+            trial = cell.enclosed(kind, become, Path(home), [python, "-c", ""], shown(python))
+            with contextlib.suppress(FileNotFoundError):  # bubblewrap
+                ran = subprocess.run(trial, capture_output=True, text=True)
+                if ran.returncode == 0:
+                    return kind, become
+                refusals.append(f"{kind}: {ran.stderr.strip()[-200:]}")
+    raise cli.Missing(
+        "NeMo Gym's verifiers read a stranger's texts, and this machine grants no walls around them "
+        f"({'; '.join(refusals)[:300]}); to do without: DECKSMITH_WALLS=plain"
+    )
+
+
+class _Worker:
+    """A process that holds a verifier, in a cell: replies are a stranger's texts, and some verifiers evaluate them."""
+
+    def __init__(self, process: asyncio.subprocess.Process, home: Path) -> None:
         assert process.stdin and process.stdout, "they are pipes"
         self.process, self.stdin, self.stdout = process, process.stdin, process.stdout
+        self.home = home
         self.benchmarks: set[str] = set()  # whose verifiers it has loaded
 
     @classmethod
     async def start(cls) -> "_Worker":
-        # Replies are a stranger's texts: what reads them sees no key of ours.
-        env = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
+        words = command("verify")
+        around = await asyncio.to_thread(walls, python())
+        home = Path(tempfile.mkdtemp(prefix="decksmith-gym-"))
         process = await asyncio.create_subprocess_exec(
-            *command("verify"),
+            *map(str, cell.enclosed(*around, home, words, [*shown(python()), WORKER])),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=env | {"HF_HUB_OFFLINE": "1"},
-            cwd=WORKER.parent,
+            env={"PATH": os.defpath, "HOME": str(home), "TMPDIR": str(home), "HF_HUB_OFFLINE": "1"},
             limit=MOST,
             start_new_session=True,
         )
-        return cls(process)
+        return cls(process, home)
 
     async def open(self, name: str) -> None:
         """Load a benchmark's verifier, once."""
@@ -321,6 +355,7 @@ class _Worker:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, 9)
         await self.process.wait()
+        shutil.rmtree(self.home, ignore_errors=True)
 
 
 def judged(request: Record) -> tuple[list[Record], Record]:

@@ -20,6 +20,7 @@ import itertools
 import json
 import os
 import re
+import resource
 import runpy
 import shlex
 import signal
@@ -39,6 +40,7 @@ from omegaconf import DictConfig, OmegaConf
 
 HOME = Path(nemo_gym.__file__).parent.parent
 PR_SET_PDEATHSIG = 1  # prctl(2)
+MEMORY = 8 << 30  # bytes of verifiers and what they evaluate
 GENERATED = re.compile(r"\bgit\+|-e |https?://|^\s*#|^\s*$")
 # What a verifier's source names when it runs what a reply holds.
 RUNS = re.compile(
@@ -529,8 +531,7 @@ def main() -> None:
         threading.Thread(target=end_with_parent, daemon=True).start()
         collect(order)
     else:
-        # When idle it hears that its parent has gone (its input ends); in a verifier it does not.
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         serve(sys.stdin, say)
 
 
