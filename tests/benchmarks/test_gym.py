@@ -108,6 +108,54 @@ def test_a_benchmark_of_gym_is_described_by_its_table(tmp_path, monkeypatch):
         asyncio.run(grading.Graders(1).work(record("simpleqa", {}, [], "x")))
 
 
+def test_theirs_is_the_default_where_it_is_and_a_run_keeps_its_rules(
+    stand_in, tmp_path, monkeypatch, capsys
+):
+    task = {"bench": "math-500", "expected": 7, "fields": {"problem": "3+4?"}}
+    asked = {"id": "math-500-00001", "task": task, "gen": {"text": "\\boxed{7}"}}
+    assert grading.counterpart(tasks.load("math-500"), asked) == {
+        "question": "3+4?",
+        "expected_answer": "7",
+    }
+
+    def rules(**given):
+        async def go():
+            graders = grading.Graders(1, **given)
+            try:
+                return (await graders.work(asked))["rules"]
+            finally:
+                await graders.close()
+
+        return asyncio.run(go())
+
+    official = f"{grading.VERSION}: official, nemo-gym {gym.table()['version']} math-500"
+    assert (rules(), rules(rules="own")) == (official, f"{grading.VERSION}: own")
+    run = tmp_path / "run"
+    (run / "journal").mkdir(parents=True)
+    kept = stream.Journal(run / "journal" / "grade.jsonl", "grade")
+    kept.put("a", "0" * 64, {"answer": '"rules":"3: official"', "rules": f"{grading.VERSION}: own"})
+    assert rules(run=run) == f"{grading.VERSION}: own"
+    assert "begun with own rules" in capsys.readouterr().err
+    assert rules(run=run, rules="official") == official
+    kept.put("a", "1" * 64, {"rules": official})
+    kept.close()
+    monkeypatch.setenv("DECKSMITH_GYM_PYTHON", str(tmp_path / "none"))
+    assert rules() == f"{grading.VERSION}: own"
+    with pytest.raises(cli.Missing, match="make .venv-gym"):
+        rules(run=run)
+
+
+def test_choices_go_to_the_official_verifier_as_they_were_shown():
+    fields = {"question": "?", "choices": ["one", "two", "three", "four"]}
+    task = {"bench": "gpqa-diamond", "expected": "A", "fields": fields}
+    for number in range(5):
+        asked = {"id": f"gpqa-diamond-{number:05d}", "task": task}
+        row = grading.counterpart(tasks.load("gpqa-diamond"), asked)
+        shown = {letter: text for option in row["options"] for letter, text in option.items()}
+        assert sorted(shown.values()) == sorted(fields["choices"])
+        assert shown[row["expected_answer"]] == "one"
+
+
 def test_messages_are_those_of_a_responses_request():
     parts = [{"type": "input_text", "text": "A"}, {"type": "input_text", "text": "B"}]
     asked = [{"role": "developer", "content": "Be short."}, {"role": "user", "content": parts}]

@@ -97,6 +97,12 @@ def python() -> Path:
     return Path(named) if named else cli.ROOT / ".venv-gym" / "bin" / "python3"
 
 
+def here() -> bool:
+    """Whether the toolchain is here, and whole: an installation that was killed has no stamp."""
+    named = "DECKSMITH_GYM_PYTHON" in os.environ
+    return python().exists() and (named or (python().parents[1] / ".done").exists())
+
+
 def command(*words: str) -> list[str]:
     """The worker's command line. Raises cli.Missing without its toolchain."""
     if not python().exists():

@@ -39,6 +39,7 @@ FIELDS = {
     "system",
     "shuffle",
     "grader",
+    "official",
     "metric",
     "extract",
     "samples",
@@ -79,6 +80,7 @@ GRADERS = (
     "deck",
     "gym",
 )
+COUNTERPARTS = ("math", "choice")  # of which NeMo Gym has verifiers that run here
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TEMPLATES = cli.ROOT / "assets" / "prompts" / "bench"
 COMMIT = re.compile(r"[0-9a-f]{40}\Z")
@@ -121,6 +123,11 @@ def load(name: str) -> Record:
     if grader in ("equal", "pairwise", "rubric") and not (spec.get("judge") or {}).get("model"):
         raise cli.BadConfig(
             f"{path}: grader {grader!r} needs judge = {{ model = .. }}, an entry of assets/models.toml"
+        )
+    if "official" in spec and (grader not in COUNTERPARTS or gym.lack(spec["official"])):
+        raise cli.BadConfig(
+            f"{path}: official {spec['official']!r} is a benchmark of NeMo Gym whose verifier runs here, "
+            f"of a grader {' or '.join(COUNTERPARTS)} ({gym.lack(spec['official']) or grader})"
         )
     margin = spec.get("margin", MARGIN)
     if not isinstance(margin, int | float) or not 0 < margin < 1:
@@ -205,7 +212,7 @@ def prepare(name: str, folder: Path) -> Iterator[Record]:
         # Prompts of the deck pipeline: nothing to grade here, nothing to keep.
         yield from _rows(spec, {})
         return
-    beside = ("margin", "path", "folder")
+    beside = ("margin", "official", "path", "folder")
     said = {key: value for key, value in spec.items() if key not in beside}
     if spec["kind"] == "gym" and (own := gym.file(spec, home)):
         said["file"] = _sha(own)
