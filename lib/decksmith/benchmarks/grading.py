@@ -33,7 +33,7 @@ START = 120  # seconds for a grader to start and to grade a known answer
 MEMORY = 2 << 30  # bytes of address space of a grader
 UNREAD = "(no grader could evaluate it)"  # the answer that such rows are counted under
 ROWS = 32  # at once: those that wait for a judge cost nothing, and of the others as many are graded as there are processes
-VERSION = 3  # of the rules: raised when a verdict can change, so that kept grades are made again
+VERSION = 4  # of the rules: raised when a verdict can change, so that kept grades are made again
 
 
 # How a grader's process ends that somebody else ended; None: it has not.
