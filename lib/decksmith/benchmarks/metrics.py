@@ -662,7 +662,8 @@ def _refused(ours_said: Record, base_said: Record, ours: Questions, base: Questi
     for what in ("revision", "prompts", "samples", "judge", "rules"):
         one, other = ours_said[what], base_said[what]
         if one != other and (what != "prompts" or same):
-            return f"the two were not asked or graded alike ({what}: {one}, {other})"
+            mend = "; make bench RULES=own grades them anew, and asks nothing" * (what == "rules")
+            return f"the two were not asked or graded alike ({what}: {one}, {other}){mend}"
     if not same:
         more, less = len(set(ours) - set(base)), len(set(base) - set(ours))
         return f"the two have different questions ({more} and {less} of their own)"
