@@ -229,6 +229,34 @@ def test_a_right_reply_has_its_reward_and_a_wrong_one_none(tmp_path, monkeypatch
 
 
 @real
+def test_each_benchmark_of_ours_that_names_a_counterpart_is_graded_by_it():
+    async def go():
+        graders, found = grading.Graders(1, rules="official"), {}
+        for name in (each for each in tasks.names() if "official" in tasks.load(each)):
+            fields = {"question": "?", "choices": ["7", "8"], "problem": "3+4?"}
+            if tasks.load(name)["grader"] == "math":
+                del fields["choices"]
+            task = {
+                "bench": name,
+                "fields": fields,
+                "expected": "A" if "choices" in fields else "7",
+            }
+            asked = {"id": f"{name}-00001", "task": task}
+            right = tasks.letter(asked) if "choices" in fields else "7"
+            for said in (right, "B" if right == "A" else "A"):
+                asked["gen"] = {"text": f"So \\boxed{{{said}}}.\n\nAnswer: {said}"}
+                found[name, said == right] = (await graders.work(asked))["verdict"]
+        await graders.close()
+        return found
+
+    found = asyncio.run(go())
+    assert len(found) >= 16
+    assert {key: verdict == "right" for key, verdict in found.items()} == {
+        key: key[1] for key in found
+    }
+
+
+@real
 def test_what_a_verifier_asks_its_judge_goes_to_an_endpoint_once(tmp_path):
     rows = ROWS["simpleqa"]
     (tmp_path / "reply.md").write_text(rows["judge"]["right"])
