@@ -21,32 +21,45 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests" / "benchmarks")]
 
+import agree_code  # noqa: E402
 import agree_replies  # noqa: E402
 from decksmith.benchmarks import gym, tasks  # noqa: E402
 from decksmith.benchmarks.graders import nltk_data  # noqa: E402
 
 Record = dict[str, Any]
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2): the graders' processes outlive their parent by a moment
-BENCH = {"math": "math-500", "choice": "mmlu-pro", "ifeval": "ifeval", "ifbench": "ifbench"}
+BENCH = {
+    "math": "math-500",
+    "choice": "mmlu-pro",
+    "livecodebench": "livecodebench",
+    "ifeval": "ifeval",
+    "ifbench": "ifbench",
+}
 TITLES = {
     "math": "mathematics",
     "choice": "multiple choice",
+    "livecodebench": "LiveCodeBench",
     "ifeval": "IFEval",
     "ifbench": "IFBench",
 }
 SERVERS = {
     "math": "math_with_judge",
     "choice": "mcqa",
+    "livecodebench": "code_gen",
     "ifeval": "instruction_following",
     "ifbench": "ifbench",
 }
-CODE = {"HumanEval, MBPP": "human_eval", "LiveCodeBench": "livecodebench-x"}
 SHOWN = 60  # characters of an example
 
-# What the verifiers of IFEval and IFBench need besides their checkers, at the start of their process:
-# nothing is cloned or downloaded, and spaCy, of which no checker loads a model, is not there.
+# What three verifiers need at the start of their process. IFEval and IFBench: nothing is cloned or
+# downloaded, and spaCy, of which no checker loads a model, is not there. LiveCodeBench: what it gives
+# to a cluster (Ray) runs in the process itself, without a sandbox: these replies are ours.
 PATCH = """
-import sys, types
+import asyncio, sys, types
+import ray
+def here(**_):
+    return lambda call: types.SimpleNamespace(remote=lambda *given: asyncio.to_thread(call, *given))
+ray.remote = here
 client = types.ModuleType("spacy.cli")
 client.download = lambda *_: None
 sys.modules |= {"spacy": types.ModuleType("spacy"), "spacy.cli": client}
@@ -188,6 +201,63 @@ CLASSES = [
         "Theirs passes over a letter that is no choice and takes an earlier line; to ours the last stated letter is the answer, and X is none.",
     ),
     Class(
+        "livecodebench",
+        "ours",
+        (
+            "no block, only code",
+            "a block of tildes",
+            "a block that is not closed",
+            "a block in a list",
+            "a block and an idle fence",
+            "the solution, then an example of its input",
+            "the solution, then a call of it",
+            "a method, then a call of it",
+        ),
+        "Theirs takes what lies between the last two lines with three backticks, whatever that is, as it is indented; ours takes the first "
+        "complete Python block (that defines what is asked for), also of tildes, indented, not closed, or none at all.",
+    ),
+    Class(
+        "livecodebench",
+        "theirs",
+        ("a first try, then a better one",),
+        "Of two complete solutions theirs takes the last, ours the first.",
+    ),
+    Class(
+        "livecodebench",
+        "ours",
+        ("open(0)", "os.read", "os.write"),
+        "Theirs puts objects of Python in place of sys.stdin, sys.stdout and open (which its own `from io import *` takes back), past which "
+        "these read and write; ours gives a program real files.",
+    ),
+    Class(
+        "livecodebench",
+        "ours",
+        ("a global that a function changes",),
+        "Theirs makes a program the body of a function, so that its global is a local there; ours runs it as it is.",
+    ),
+    Class(
+        "livecodebench",
+        "theirs",
+        ("exit status 1 behind the answer",),
+        "Theirs passes over SystemExit whatever its status; to ours a status other than 0 has failed.",
+    ),
+    Class(
+        "livecodebench",
+        "theirs",
+        (
+            "the answer a millionth off",
+            "a decimal a millionth off",
+            "a float a millionth off",
+        ),
+        "Gym's copy of the harness lets floats differ by a millionth; ours compares exactly, as LiveCodeBench's own harness does.",
+    ),
+    Class(
+        "livecodebench",
+        "theirs",
+        ("Yes for YES",),
+        "Gym's copy of the harness takes yes and no in any case of letters; ours compares as LiveCodeBench's own harness does.",
+    ),
+    Class(
         "ifbench",
         "theirs",
         (
@@ -218,9 +288,34 @@ def rows(kind: str, count: int) -> tuple[list[agree_replies.Reply], list[Record]
             their = {"bench": f"gym-{kind}", "fields": task["fields"], "expected": row}
             theirs.append({**record, "task": their})
         return [reply for reply, _ in said], ours, theirs
+    if kind == "livecodebench":
+        return _contests(agree_code.replies(count))
     found = agree_replies.replies(kind, count)
     both = [_record(kind, BENCH[kind], number, reply) for number, reply in enumerate(found)]
     return found, both, both
+
+
+def _contests(
+    solutions: list[agree_code.Solution],
+) -> tuple[list[agree_replies.Reply], list[Record], list[Record]]:
+    """What `rows` gives, of programs."""
+    replies, ours, theirs = [], [], []
+    for number, found in enumerate(solutions):
+        cases = found.expected["cases"]
+        replies.append(
+            agree_replies.Reply(found.form, cases[0]["output"], found.text, found.intended)
+        )
+        record = _record("livecodebench", "livecodebench", number, replies[-1])
+        tests = {
+            "inputs": [case["input"] for case in cases],
+            "outputs": [case["output"] for case in cases],
+            "fn_name": found.expected.get("function"),
+        }
+        task = {**record["task"], "expected": found.expected}
+        ours.append({**record, "task": task})
+        row = {"verifier_metadata": {"unit_tests": tests}}
+        theirs.append({**record, "task": {**task, "bench": "gym-code_gen", "expected": row}})
+    return replies, ours, theirs
 
 
 def _record(kind: str, bench: str, number: int, reply: agree_replies.Reply) -> Record:
@@ -308,8 +403,10 @@ def _asked(names: list[str], arguments: list[Record]) -> Record:
 def graded(records: list[Record], rules: str, home: Path) -> tuple[list[Record], float]:
     """`(grades, CPU seconds of all processes)` of bench-grade; `home` has NLTK's data."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # No verifier asks a judge here, though the table has one for code_gen.
+    judge = ["--judge-base-url", "http://127.0.0.1:9", "--judge-model", "none"]
     done = subprocess.run(
-        [ROOT / "bin" / "bench-grade", "--rules", rules],
+        [ROOT / "bin" / "bench-grade", "--rules", rules, *judge],
         input="".join(json.dumps(record) + "\n" for record in records),
         stdout=subprocess.PIPE,
         text=True,
@@ -325,12 +422,13 @@ def graded(records: list[Record], rules: str, home: Path) -> tuple[list[Record],
     return [json.loads(line)["grade"] for line in done.stdout.splitlines()], spent
 
 
-def with_checkers(folder: str, home: Path) -> None:
-    """Let the toolchain's Python find the checkers in `folder` from now on."""
+def prepared(checkers: str | None, home: Path) -> None:
+    """Let the toolchain's Python begin with PATCH from now on, and find the checkers."""
     real = gym.python()
+    places = [str(home), *([str(Path(checkers).resolve())] if checkers else [])]
     (home / "sitecustomize.py").write_text(PATCH)
     (home / "python3").write_text(
-        f'#!/bin/sh\nPYTHONPATH="{home}:{Path(folder).resolve()}" exec "{real}" "$@"\n'
+        f'#!/bin/sh\nPYTHONPATH="{":".join(places)}" exec "{real}" "$@"\n'
     )
     (home / "python3").chmod(0o755)
     os.environ["DECKSMITH_GYM_PYTHON"] = str(home / "python3")
@@ -370,7 +468,7 @@ def page(found: list[Compared], missing: list[str]) -> str:
         "",
         *_table(found),
         "",
-        "Seconds are of the processor, of all processes, for all replies of the row. A reply is meant to be right or wrong by whoever "
+        "Seconds are of the processor, of all processes, for all replies of the row (programs run in cells, which are not counted). A reply is meant to be right or wrong by whoever "
         "wrote its form; those where people differ are left out of the two columns at the end. Shares are of these replies, which are "
         "made to part graders, and of no model's.",
         "",
@@ -403,7 +501,8 @@ def _table(found: list[Compared]) -> list[str]:
         cells += [pairs.count((True, True)), pairs.count((False, False))]
         cells += [pairs.count((True, False)), pairs.count((False, True))]
         cells += [each.ours.count(None), each.theirs.count(None)]
-        cells += [f"{spent:.0f}" for spent in each.spent]
+        counted = each.kind != "livecodebench"  # cells are no children of bench-grade
+        cells += [f"{spent:.0f}" if counted else "–" for spent in each.spent]
         for side in (1, 2):
             hits = sum(row[0] is row[side] for row in meant)
             cells.append(f"{hits} of {len(meant)}" if meant else "–")
@@ -413,7 +512,10 @@ def _table(found: list[Compared]) -> list[str]:
 
 def _left_out(missing: list[str]) -> list[str]:
     """Kinds that were not compared, each with the reason."""
-    lines = [f"- {name}: not compared; {gym.lack(bench)}." for name, bench in CODE.items()]
+    lines = [
+        "- HumanEval and MBPP: not compared; the official verifier grades HumanEval+ and MBPP+ of evalplus, whose rows it fetches "
+        "from GitHub."
+    ]
     lines += [
         f"- {TITLES[kind]}: not compared; {gym.lack(kind)}: `make bench-agree CHECKERS=DIR`."
         for kind in missing
@@ -478,9 +580,9 @@ def main() -> None:
         home = Path(folder)
         nltk_data.copy(home / "nltk_data")
         found = [compared(kind, count, home) for kind in ("math", "choice")]
-        if checkers:
-            with_checkers(checkers, home)
-            found += [compared(kind, count, home) for kind in ("ifeval", "ifbench")]
+        prepared(checkers, home)
+        more = ("ifeval", "ifbench") if checkers else ()
+        found += [compared(kind, count, home) for kind in ("livecodebench", *more)]
     print(page(found, [] if checkers else ["ifeval", "ifbench"]))
 
 

@@ -30,7 +30,7 @@ def test_the_page_counts_what_the_two_say_and_names_what_nobody_explained():
     page = agree.page([found], ["ifeval"])
     numbers = "| 3 | 1 (33.3 %) | 1 | 0 | 1 | 0 | 1 | 0 | 1 | 2 | 1 of 2 | 0 of 2 |"
     assert f"| mathematics | math_with_judge {numbers}" in page
-    assert "HumanEval, MBPP: not compared; its verifier runs what a reply holds" in page
+    assert "HumanEval and MBPP: not compared; the official verifier" in page
     assert "IFEval: not compared; its verifier needs packages that PyPI does not have" in page
     assert "| ours | 1 | Their server gives 0 before" in page and "`` So \\fbox{7}. ``" in page
     assert "| theirs | 1 | Unexplained: \\dfrac for \\frac. |" in page and "`` \\| ``" in page
