@@ -145,6 +145,18 @@ def test_theirs_is_the_default_where_it_is_and_a_run_keeps_its_rules(
         rules(run=run)
 
 
+def test_a_counterpart_is_one_whose_verifier_reads_rows_of_that_grader(tmp_path, monkeypatch):
+    monkeypatch.setenv("DECKSMITH_BENCHMARKS", str(tmp_path))
+    given = 'title = "t"\nsource = { file = "r.jsonl" }\nlicence = "CC0"\n'
+    for number, (grader, official) in enumerate(
+        [("math", "mmlu"), ("math", "none"), ("exact", "gsm8k"), ("choice", "gsm8k")]
+    ):
+        text = f'{given}grader = "{grader}"\nofficial = "{official}"\n'
+        (tmp_path / f"own{number}.toml").write_text(text)
+        with pytest.raises(cli.BadConfig, match=f"own{number}.toml: official '{official}' names"):
+            tasks.load(f"own{number}")
+
+
 def test_choices_go_to_the_official_verifier_as_they_were_shown():
     fields = {"question": "?", "choices": ["one", "two", "three", "four"]}
     task = {"bench": "gpqa-diamond", "expected": "A", "fields": fields}

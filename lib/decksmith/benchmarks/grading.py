@@ -33,6 +33,7 @@ START = 120  # seconds for a grader to start and to grade a known answer
 MEMORY = 2 << 30  # bytes of address space of a grader
 UNREAD = "(no grader could evaluate it)"  # the answer that such rows are counted under
 ROWS = 32  # at once: those that wait for a judge cost nothing, and of the others as many are graded as there are processes
+ASKED = 3  # of how a judge is asked and read: raised when its verdicts, which are paid for, no longer hold
 VERSION = 4  # of the rules: raised when a verdict can change, so that kept grades are made again
 
 
@@ -280,7 +281,7 @@ class Judge:
             tasks.template(template), {**fields, "mark": stream.fingerprint(fields)[:8]}, ident
         )
         messages, spent = [{"role": "user", "content": prompt}], []
-        inputs = stream.fingerprint([VERSION, self.client.request(messages, self.sampling)])
+        inputs = stream.fingerprint([ASKED, self.client.request(messages, self.sampling)])
         if self.journal and (kept := self.journal.get(ident, inputs)):
             return kept["said"], kept["usage"]
         for attempt in range(TRIES):
@@ -308,7 +309,7 @@ class Judge:
     async def said(self, ident: str, messages: list[Record], sampling: Record) -> str:
         """The judge's reply to a request that somebody else worded, kept in the journal like a verdict."""
         sampling = sampling | (self.sampling or {})
-        inputs = stream.fingerprint([VERSION, self.client.request(messages, sampling)])
+        inputs = stream.fingerprint([ASKED, self.client.request(messages, sampling)])
         if self.journal and (kept := self.journal.get(ident, inputs)):
             return kept["said"]
         reply = await self.client.ask(messages, sampling)

@@ -61,6 +61,11 @@ def _row(name: str) -> Record:
         ) from None
 
 
+def server(name: str) -> str | None:
+    """The kind of server that grades a benchmark; None for no benchmark."""
+    return table()["benchmarks"].get(name, {}).get("server")
+
+
 def judged_by(name: str) -> bool:
     """Whether its verifier may ask a judge."""
     return "judge" in _row(name)["needs"]

@@ -80,7 +80,8 @@ GRADERS = (
     "deck",
     "gym",
 )
-COUNTERPARTS = ("math", "choice")  # of which NeMo Gym has verifiers that run here
+# Our graders, and the servers of NeMo Gym that read a row of theirs (grading.counterpart).
+COUNTERPARTS = {"math": "math_with_judge", "choice": "mcqa"}
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TEMPLATES = cli.ROOT / "assets" / "prompts" / "bench"
 COMMIT = re.compile(r"[0-9a-f]{40}\Z")
@@ -124,10 +125,10 @@ def load(name: str) -> Record:
         raise cli.BadConfig(
             f"{path}: grader {grader!r} needs judge = {{ model = .. }}, an entry of assets/models.toml"
         )
-    if "official" in spec and (grader not in COUNTERPARTS or gym.lack(spec["official"])):
+    if "official" in spec and (grader, gym.server(spec["official"])) not in COUNTERPARTS.items():
         raise cli.BadConfig(
-            f"{path}: official {spec['official']!r} is a benchmark of NeMo Gym whose verifier runs here, "
-            f"of a grader {' or '.join(COUNTERPARTS)} ({gym.lack(spec['official']) or grader})"
+            f"{path}: official {spec['official']!r} names no benchmark of NeMo Gym that grades rows of ours as "
+            f"grader {grader!r} does; its server would be {COUNTERPARTS.get(grader, 'none that we know')}"
         )
     margin = spec.get("margin", MARGIN)
     if not isinstance(margin, int | float) or not 0 < margin < 1:
