@@ -405,6 +405,8 @@ BENCH ?= arithmetic instructions humaneval
 BASE ?= base
 JUDGE ?=
 SHOTS ?=
+# RULES=own or official, where NeMo Gym has a verifier, too: docs/graders.md
+RULES ?=
 # How much a score is the wording's: WORDINGS=5 SEEDS=3 asks each question in five, three times each.
 WORDINGS ?=
 SEEDS ?=
@@ -421,7 +423,7 @@ BENCHES := $(foreach model,$(filter-out smol-outline reference,$(MODEL)),$(subst
 bench: $(BENCHES) $(if $(filter slidevbench%,$(BENCH)),$(RUNS:%=%/summary.json))
 $(BENCHES): run-tools .venv/.bench $(if $(filter local,$(MODEL)),.venv/.local \
   assets/engine/node_modules/.done)
-	LIMIT='$(LIMIT)' SHARD='$(SHARD)' SHOTS='$(SHOTS)' JOBS='$(JOBS)' JUDGE='$(JUDGE)' \
+	LIMIT='$(LIMIT)' SHARD='$(SHARD)' SHOTS='$(SHOTS)' JOBS='$(JOBS)' JUDGE='$(JUDGE)' RULES='$(RULES)' \
 	  WORDINGS='$(WORDINGS)' SEEDS='$(SEEDS)' DRAFTS='$(DRAFTS)' CHOOSER='$(CHOOSER)' \
 	  make/bench $(subst @,:,$(notdir $@)) $(word 2,$(subst /, ,$@))
 

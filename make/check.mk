@@ -94,6 +94,15 @@ test-gym: .venv-gym/.done .venv/.dev
 	DECKSMITH_GYM=1 .venv/bin/python3 -m pytest tests/benchmarks/test_gym.py \
 	  tests/benchmarks/test_gym_servers.py tests/benchmarks/test_collector.py
 
+# CHECKERS=DIR: with IFEval and IFBench, whose checkers are on no package index: docs/gym.md. Ten minutes.
+CHECKERS ?=
+REPLIES ?= 2000
+.PHONY: bench-agree
+## bench-agree: our graders and NeMo Gym's on the same replies: docs/graders.md
+bench-agree: .venv-gym/.done .venv/.dev .venv/.bench
+	CHECKERS='$(CHECKERS)' .venv/bin/python3 tests/agree.py $(REPLIES) > docs/graders.md.tmp
+	mv docs/graders.md.tmp docs/graders.md
+
 # All of them compiled, every fifth rendered: 20 minutes on two cores. What breaks the rule
 # becomes a file that `make test` replays.
 DECKS ?= 2000

@@ -168,7 +168,7 @@ def graded(place: Path, name: str, rows: list[Row]) -> Stage:
     """bench-grade over rows. Ends the program for a row that has no grade."""
     text = "".join(json.dumps({"id": f"r{i}", **row}) + "\n" for i, row in enumerate(rows))
     (place / name).write_text(text)
-    stage = Stage(place, "bench-grade", name, f"{name}.graded")
+    stage = Stage(place, "bench-grade --rules own", name, f"{name}.graded")
     stage.run()
     made = (place / stage.made).read_text().splitlines()
     failed = [line for line in made if "verdict" not in (json.loads(line).get("grade") or {})]

@@ -28,6 +28,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 # On a busy machine a second thread waits more than it works.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# What grades is not to depend on what is installed here (make test-gym asks for the toolchain).
+if "DECKSMITH_GYM" not in os.environ:
+    os.environ["DECKSMITH_GYM_PYTHON"] = str(ROOT / "no-toolchain")
 # The suite starts Python thousands of times: without bytecode each start compiles all it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

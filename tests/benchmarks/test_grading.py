@@ -55,6 +55,9 @@ def one(name, expected, text, **fields):
         ("An idea: \\boxed{\\text{try it}}. Answer: \\boxed{B}", "B"),
         ("Answer: C\n\nI hope this answer is clear.", "C"),
         ("Answer: A (the first one)", "A"),
+        ("Answer: A, not C", "A"),
+        ("Answer: B?", "B"),
+        ("Answer：Ｂ", "B"),
     ],
 )
 def test_a_choice_is_its_last_stated_letter(text, answer):

@@ -390,7 +390,15 @@ def test_a_benchmark_of_one_side_only_is_named_and_two_judges_are_not_compared()
     assert "judge: one, two" in metrics.compare(ours, base)[0]["refused"]
     ours, base = sides(3, 8)
     base["arithmetic"]["q1"][0]["grade"]["rules"] = 1  # by an older decksmith
-    assert "rules: [], [1]" in metrics.compare(ours, base)[0]["refused"]
+    assert "rules: [], [1]); make bench RULES=own" in metrics.compare(ours, base)[0]["refused"]
+
+
+def test_a_benchmark_graded_partly_by_ours_and_partly_by_theirs_is_refused():
+    rows = [row("q1", 0, 1.0, n=1), row("q2", 0, 1.0, n=1)]
+    for each, rules in zip(rows, ("3: own", "3: official, nemo-gym 0.7.0 math-500"), strict=True):
+        each["grade"]["rules"] = rules
+    with pytest.raises(cli.BadData, match="stdin:2.*by official rules.*by own ones.*--rules"):
+        metrics.read(enumerate(rows, 1))
 
 
 def test_replies_that_were_cut_off_stand_beside_the_sentence():

@@ -33,7 +33,8 @@ START = 120  # seconds for a grader to start and to grade a known answer
 MEMORY = 2 << 30  # bytes of address space of a grader
 UNREAD = "(no grader could evaluate it)"  # the answer that such rows are counted under
 ROWS = 32  # at once: those that wait for a judge cost nothing, and of the others as many are graded as there are processes
-VERSION = 3  # of the rules: raised when a verdict can change, so that kept grades are made again
+ASKED = 3  # of how a judge is asked and read: raised when its verdicts, which are paid for, no longer hold
+VERSION = 4  # of the rules: raised when a verdict can change, so that kept grades are made again
 
 
 # How a grader's process ends that somebody else ended; None: it has not.
@@ -44,7 +45,8 @@ class Graders:
     """Grades records: `await work(record)` gives the value of "grade"; `jobs` processes, `seconds` of CPU for each row.
 
     `judge` (an entry of the registry) and `endpoint` (base_url, slug, key_env) replace the judge that a benchmark names;
-    with `run` its verdicts are kept there.
+    with `run` its verdicts are kept there. `rules` ("own" or "official") are those of benchmarks that
+    have an official verifier; see `chosen`.
     """
 
     def __init__(
@@ -53,9 +55,11 @@ class Graders:
         seconds: float = SECONDS,
         run: Path | None = None,
         judge: str | None = None,
+        rules: str | None = None,
         **endpoint: Any,
     ) -> None:
         self.jobs, self.seconds, self.run = jobs, seconds, run
+        self.official = chosen(rules, run) == "official"
         self.judge, self.endpoint = judge, endpoint
         self.slots = asyncio.Semaphore(jobs)
         self.all: list[_Worker] = []
@@ -74,7 +78,7 @@ class Graders:
         elif spec["grader"] == "gym" and self._judged_here(spec):
             judged = [registry.model(self._judge_of(spec), **self.endpoint).slug]
         return [
-            rules(spec, record["task"]),
+            rules(spec, record["task"], self.official),
             gen.get("text"),
             gen.get("finish_reason"),
             *([gen.get("calls")] if spec["grader"] == "tools" else []),
@@ -106,6 +110,8 @@ class Graders:
             found = await judged(self._open(spec), spec, record)
         elif spec["grader"] == "gym":
             found = await self._gym(spec, record, text)
+        elif "official" in spec and self.official:
+            found = await self._counterpart(spec, record, text)
         else:
             task = dict(record["task"])
             if spec["grader"] == "choice":
@@ -121,8 +127,19 @@ class Graders:
             "answer": found.get("answer"),
             "truncated": gen.get("finish_reason") == "length",
             "detail": detail,
-            "rules": rules(spec, record["task"]),
+            "rules": rules(spec, record["task"], self.official),
         }
+
+    async def _counterpart(self, spec: Record, record: Record, text: str) -> Record:
+        """The verdict of the official verifier on a row of ours; none of these asks a judge."""
+
+        async def ask(_: Record) -> str:
+            raise Fault(
+                "judge", "no-judge", "the verifier asks a judge, which this benchmark has not"
+            )
+
+        row, cut = counterpart(spec, record), record["gen"].get("finish_reason") == "length"
+        return await self.verifiers.grade(spec["official"], row, text, cut, ask)
 
     async def _gym(self, spec: Record, record: Record, text: str) -> Record:
         """The verdict of an official verifier; what it asks a judge, ours answers."""
@@ -264,7 +281,7 @@ class Judge:
             tasks.template(template), {**fields, "mark": stream.fingerprint(fields)[:8]}, ident
         )
         messages, spent = [{"role": "user", "content": prompt}], []
-        inputs = stream.fingerprint([VERSION, self.client.request(messages, self.sampling)])
+        inputs = stream.fingerprint([ASKED, self.client.request(messages, self.sampling)])
         if self.journal and (kept := self.journal.get(ident, inputs)):
             return kept["said"], kept["usage"]
         for attempt in range(TRIES):
@@ -292,7 +309,7 @@ class Judge:
     async def said(self, ident: str, messages: list[Record], sampling: Record) -> str:
         """The judge's reply to a request that somebody else worded, kept in the journal like a verdict."""
         sampling = sampling | (self.sampling or {})
-        inputs = stream.fingerprint([VERSION, self.client.request(messages, sampling)])
+        inputs = stream.fingerprint([ASKED, self.client.request(messages, sampling)])
         if self.journal and (kept := self.journal.get(ident, inputs)):
             return kept["said"]
         reply = await self.client.ask(messages, sampling)
@@ -509,8 +526,42 @@ def _ready(grader: str) -> None:
 PRELOAD = {"math": ["math_verify"], "instructions": ["decksmith.benchmarks.graders.harnesses"]}
 
 
-def rules(spec: Record, task: Record) -> int | str:
-    """Which rules grade a row: our version of them, and the harness with its version where one does. Raises cli.BadData, cli.Missing."""
+# How `rules` of a grade begin where the benchmark has an official verifier.
+RULED = re.compile(rb'"rules":"\d+: (own|official)')
+
+
+def chosen(asked: str | None, run: Path | None) -> str:
+    """Whose rules grade the benchmarks that have an official verifier, "own" or "official": those that are
+    `asked` for, else those that `run` was begun with, else the official ones where their toolchain is."""
+    here = "official" if gym.here() else "own"
+    journal = run / "journal" / "grade.jsonl" if run else None
+    kept = RULED.findall(journal.read_bytes()) if journal and journal.exists() else []
+    if asked or not kept:
+        return asked or here
+    begun: str = kept[-1].decode()
+    if begun != here:
+        cli.say(
+            f"{run} was begun with {begun} rules and goes on with them; --rules {here} grades all of it anew"
+        )
+    return begun
+
+
+def counterpart(spec: Record, record: Record) -> Record:
+    """A row of ours as the verifier of its official counterpart reads it."""
+    task = record["task"]
+    if spec["grader"] == "math":
+        return {"question": tasks.asked(record), "expected_answer": str(task["expected"])}
+    shown = [task["fields"]["choices"][place] for place in tasks.order(record)]
+    options = [{letter: str(text)} for letter, text in zip(tasks.LETTERS, shown, strict=False)]
+    return {"options": options, "expected_answer": tasks.letter(record)}
+
+
+def rules(spec: Record, task: Record, official: bool = False) -> int | str:
+    """Which rules grade a row: our version of them, and the harness with its version where one does; where there is an
+    official verifier, whether it does. Raises cli.BadData, cli.Missing."""
+    if "official" in spec:
+        theirs = f"official, nemo-gym {gym.table()['version']} {spec['official']}"
+        return f"{VERSION}: {theirs if official else 'own'}"
     if spec["grader"] == "gym":
         return f"{VERSION}: nemo-gym {gym.table()['version']}"
     if spec["grader"] == "code":

@@ -64,6 +64,11 @@ def _row(name: str) -> Record:
         ) from None
 
 
+def server(name: str) -> str | None:
+    """The kind of server that grades a benchmark; None for no benchmark."""
+    return table()["benchmarks"].get(name, {}).get("server")
+
+
 def judged_by(name: str) -> bool:
     """Whether its verifier may ask a judge."""
     return "judge" in _row(name)["needs"]
@@ -98,6 +103,12 @@ def python() -> Path:
     """The interpreter of the toolchain."""
     named = os.environ.get("DECKSMITH_GYM_PYTHON")
     return Path(named) if named else cli.ROOT / ".venv-gym" / "bin" / "python3"
+
+
+def here() -> bool:
+    """Whether the toolchain is here, and whole: an installation that was killed has no stamp."""
+    named = "DECKSMITH_GYM_PYTHON" in os.environ
+    return python().exists() and (named or (python().parents[1] / ".done").exists())
 
 
 def command(*words: str) -> list[str]:
@@ -250,10 +261,10 @@ def graded(said: Record) -> Record:
 
 @functools.cache
 def shown(python: Path) -> list[Path]:
-    """What a verifier's process may read besides WORKER and the system's programs: the toolchain, and the Python behind it."""
-    ask = "import sys; print(sys.prefix, sys.base_prefix, sys.executable, sep=chr(10))"
-    words = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout
-    places = [Path(word) for word in words.splitlines()]
+    """What a verifier's process may read besides WORKER and the system's programs: the toolchain, and what its Python imports from."""
+    ask = "import sys; print(sys.prefix, sys.base_prefix, sys.executable, *sys.path, sep=chr(10))"
+    ran = subprocess.run([python, "-P", "-c", ask], capture_output=True, text=True, check=True)
+    places = [python, *(Path(word) for word in ran.stdout.splitlines())]
     return sorted({*places, *(place.resolve() for place in places)})
 
 

@@ -5,6 +5,7 @@ Every number is a share from 0 to 1. Rows that could not be graded are in no sco
 
 import json
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -69,6 +70,7 @@ def read(numbered: Iterable[tuple[int, Record]], lean: bool = False) -> dict[str
     ids: set[str] = set()
     settings: dict[str, Any] = {}
     judges: dict[str, str] = {}
+    rules: dict[str, str] = {}
     equal: dict[str, Any] = {}
     for number, record in numbered:
         where = f"stdin:{number}: {record['id']}"
@@ -90,6 +92,11 @@ def read(numbered: Iterable[tuple[int, Record]], lean: bool = False) -> dict[str
         if judge and judges.setdefault(name, judge) != judge:
             raise cli.BadData(
                 f"{where}: judged by {judge}, but records before it by {judges[name]}"
+            )
+        if (whose := _whose(record)) and rules.setdefault(name, whose) != whose:
+            raise cli.BadData(
+                f"{where}: graded by {whose} rules, but records before it by {rules[name]} ones; "
+                f"grade all of them with bench-grade --rules {whose}, or {rules[name]}"
             )
         if fault and fault["kind"] == "model":  # no reply, and nobody's fault but the model's
             record = {**record, "grade": dict(NO_REPLY)}
@@ -157,6 +164,13 @@ def _complete(questions: Questions) -> None:
 def _judge(record: Record) -> str | None:
     judge: str | None = ((record.get("grade") or {}).get("detail") or {}).get("judge")
     return judge
+
+
+def _whose(record: Record) -> str | None:
+    """Whose rules made a grade of a benchmark that has an official verifier, "own" or "official"."""
+    rules = str((record.get("grade") or {}).get("rules"))
+    found = re.match(r"\d+: (own|official)\b", rules)
+    return found[1] if found else None
 
 
 def summarize(questions: Questions, of: int | None = None) -> Record:
@@ -648,7 +662,8 @@ def _refused(ours_said: Record, base_said: Record, ours: Questions, base: Questi
     for what in ("revision", "prompts", "samples", "judge", "rules"):
         one, other = ours_said[what], base_said[what]
         if one != other and (what != "prompts" or same):
-            return f"the two were not asked or graded alike ({what}: {one}, {other})"
+            mend = "; make bench RULES=own grades them anew, and asks nothing" * (what == "rules")
+            return f"the two were not asked or graded alike ({what}: {one}, {other}){mend}"
     if not same:
         more, less = len(set(ours) - set(base)), len(set(base) - set(ours))
         return f"the two have different questions ({more} and {less} of their own)"

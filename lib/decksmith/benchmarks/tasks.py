@@ -39,6 +39,7 @@ FIELDS = {
     "system",
     "shuffle",
     "grader",
+    "official",
     "metric",
     "extract",
     "samples",
@@ -79,6 +80,8 @@ GRADERS = (
     "deck",
     "gym",
 )
+# Our graders, and the servers of NeMo Gym that read a row of theirs (grading.counterpart).
+COUNTERPARTS = {"math": "math_with_judge", "choice": "mcqa"}
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TEMPLATES = cli.ROOT / "assets" / "prompts" / "bench"
 COMMIT = re.compile(r"[0-9a-f]{40}\Z")
@@ -121,6 +124,11 @@ def load(name: str) -> Record:
     if grader in ("equal", "pairwise", "rubric") and not (spec.get("judge") or {}).get("model"):
         raise cli.BadConfig(
             f"{path}: grader {grader!r} needs judge = {{ model = .. }}, an entry of assets/models.toml"
+        )
+    if "official" in spec and (grader, gym.server(spec["official"])) not in COUNTERPARTS.items():
+        raise cli.BadConfig(
+            f"{path}: official {spec['official']!r} names no benchmark of NeMo Gym that grades rows of ours as "
+            f"grader {grader!r} does; its server would be {COUNTERPARTS.get(grader, 'none that we know')}"
         )
     margin = spec.get("margin", MARGIN)
     if not isinstance(margin, int | float) or not 0 < margin < 1:
@@ -205,7 +213,7 @@ def prepare(name: str, folder: Path) -> Iterator[Record]:
         # Prompts of the deck pipeline: nothing to grade here, nothing to keep.
         yield from _rows(spec, {})
         return
-    beside = ("margin", "path", "folder")
+    beside = ("margin", "official", "path", "folder")
     said = {key: value for key, value in spec.items() if key not in beside}
     if spec["kind"] == "gym" and (own := gym.file(spec, home)):
         said["file"] = _sha(own)

@@ -790,7 +790,10 @@ class Grade(TypedDict, total=False):
     score: Annotated[float, "0 to 1"]
     answer: Annotated[Any, "what was found in the reply"]
     truncated: Annotated[bool, "the reply ended at the token limit"]
-    rules: Annotated[Any, "version of the grader"]
+    rules: Annotated[
+        Any,
+        "version of the grader, and the harness that it asks; where NeMo Gym has a verifier, too, `own` or `official`",
+    ]
     detail: Annotated[
         Record,
         "of the grader; `judge`, and `met` (rubric) or `games` and `flipped` (pairs) of judged rows; "

@@ -2,6 +2,7 @@
 letter, and two letters are no answer to a single choice."""
 
 import re
+import unicodedata
 
 from decksmith.benchmarks.graders.math import boxed
 
@@ -13,13 +14,13 @@ STATED = re.compile(
 MARKS = re.compile(
     r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf|it|sf)|f?boxed)\s*\{|[{}$*_`\"“”]|\\[()\[\]]"
 )
-ALONE = re.compile(r"[(\[\s]*([A-Za-z])[)\]\s.:,;!]*")
+ALONE = re.compile(r"[(\[\s]*([A-Za-z])[)\]\s.:,;!?]*")
 LABEL = re.compile(
     r"[(\[]?\s*([A-Z])\s*(?:[)\]]\s*[.:]?|[.:])(?:\s|(?=[^\w\s])).*|[(\[]?\s*([a-z])\s*[)\]].*",
     re.S,
 )
 REASONED = re.compile(
-    r"([A-Z])(?:[\s,]+(?:because|since|as|for|which|is\s+(?:the\s+)?(?:correct|right|true|best))\b|\s*[-–—(]).*|([B-HJ-Z])[\s,]+[a-z].*",
+    r"([A-Z])(?:,\s+not\b|[\s,]+(?:because|since|as|for|which|is\s+(?:the\s+)?(?:correct|right|true|best))\b|\s*[-–—(]).*|([B-HJ-Z])[\s,]+[a-z].*",
     re.S,
 )
 SEVERAL = re.compile(
@@ -30,7 +31,7 @@ SEVERAL = re.compile(
 
 def letter(text: str, letters: str) -> str | None:
     """The letter of `letters` that a reply chooses, None without one."""
-    text = text.strip()
+    text = unicodedata.normalize("NFKC", text).strip()  # letters and colons of full width
     places = [stated["said"] for stated in reversed(list(STATED.finditer(text)))]
     if box := boxed(text):
         places.insert(0, re.sub(r"^.*\banswer\W*[:=]", "", box, flags=re.I | re.S))
