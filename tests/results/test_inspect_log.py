@@ -65,7 +65,7 @@ def test_a_sample_has_prompt_thought_reply_slides_scores_and_usage(run, log):
     assert slides["content"][0]["text"].endswith("The model never saw this message.")
     pictures = [part["image"] for part in slides["content"] if part["type"] == "image"]
     assert len(pictures) == len(record["render"]["slides"])
-    assert all(uri.startswith("data:image/webp;base64,") for uri in pictures)
+    assert all(uri.startswith("data:image/avif;base64,") for uri in pictures)
     assert sample["scores"]["overall"]["value"] == record["score"]["overall"]
     assert sample["scores"]["design"]["explanation"] == record["judge"]["why"]["design"]
     usage = sample["output"]["usage"]

@@ -541,7 +541,7 @@ def test_one_file_holds_every_picture_and_plot_and_asks_for_nothing_else(small, 
     data = json.loads(html.split('id="data">')[1].split("</script>")[0])
     named = {slide["img"] for row in data["rows"] for slide in row["slides"]}
     assert named == set(inside) and all(
-        uri.startswith("data:image/webp;") for uri in inside.values()
+        uri.startswith("data:image/avif;") for uri in inside.values()
     )
     assert "img-src data:;" in html and 'src="plots/' not in html and 'src="img/' not in html
 

@@ -32,7 +32,7 @@ def run(tmp_path):
 @pytest.mark.browser
 def test_a_person_answers_by_keys_and_clicks_and_saves_what_outlives_a_reload(run, tmp_path):
     text = audit.page(run, 2, "ada")
-    assert '"yes"' not in text and text.count("data:image/webp") == 4
+    assert '"yes"' not in text and text.count("data:image/avif") == 4
     stream.write(tmp_path / "page.html", text)
     done = subprocess.run(
         [NODE, Path(__file__).with_name("audit.mjs"), tmp_path / "page.html", tmp_path / "out"],

@@ -17,7 +17,7 @@ from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.results import foreign
-from decksmith.results.report_pictures import INSIDE, data_uri, inside_run, webp
+from decksmith.results.report_pictures import INSIDE, avif, data_uri, inside_run
 from decksmith.results.runs import measures, titles
 from decksmith.results.summary import fault_of, status_of
 
@@ -241,7 +241,7 @@ def _slides(run: Record, record: Record) -> list[Record]:
     for path in (record.get("render") or {}).get("slides") or []:
         if file := inside_run(run, path):
             try:
-                uri = data_uri(webp(file, *INSIDE), "image/webp")
+                uri = data_uri(avif(file, *INSIDE), "image/avif")
             except OSError as error:
                 stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")
                 continue

@@ -1,4 +1,4 @@
-"""The pictures of a report: slides as WebP in the report's folder, or inside the page."""
+"""The pictures of a report: slides as AVIF in the report's folder, or inside the page."""
 
 import base64
 import hashlib
@@ -11,8 +11,8 @@ from pathlib import Path
 from decksmith.core import stream
 from decksmith.core.records import Record
 
-IMAGES = {"thumb": (336, 72), "full": (980, 84)}  # width in pixels, WebP quality
-INSIDE = (560, 60)  # the same of the one size that a page carries in itself
+IMAGES = {"thumb": (336, 45), "full": (980, 50)}  # width in pixels, AVIF quality
+INSIDE = (560, 45)  # the same of the one size that a page carries in itself
 Source = tuple[Record, str]  # a run, and the path of a slide in its folder
 
 
@@ -20,7 +20,7 @@ Source = tuple[Record, str]  # a run, and the path of a slide in its folder
 class Pictures:
     """What became of the slides of some runs."""
 
-    names: dict[tuple[str, str], str | None]  # of WebP, by the run's name and the path in it
+    names: dict[tuple[str, str], str | None]  # of AVIF, by the run's name and the path in it
     made: int = 0  # how many were not there yet
     inside: dict[str, str] = field(default_factory=dict)  # data URIs by name, of a single page
 
@@ -37,7 +37,7 @@ def in_folder(out: Path, runs: list[Record]) -> Pictures:
         done = threads.map(lambda name: _sizes(out, name, first[name]), first)
         made = dict(zip(first, done, strict=True))
     good = {name for name, count in made.items() if count is not None}
-    for file in out.glob("img/*/*.webp"):
+    for file in out.glob("img/*/*"):
         if file.name not in good:
             file.unlink()
     kept = {key: name if name in good else None for key, name in names.items()}
@@ -54,8 +54,8 @@ def in_page(runs: list[Record]) -> Pictures:
     return Pictures(kept, len(inside), inside)
 
 
-def webp(source: Path, width: int, quality: int) -> bytes:
-    """A picture as WebP of at most so many pixels in width. Raises OSError where it is none."""
+def avif(source: Path, width: int, quality: int) -> bytes:
+    """A picture as AVIF of at most so many pixels in width. Raises OSError where it is none."""
     from PIL import Image
 
     with Image.open(source) as opened:
@@ -64,7 +64,7 @@ def webp(source: Path, width: int, quality: int) -> bytes:
         height = round(picture.height * width / picture.width)
         picture = picture.resize((width, height), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
-    picture.save(buffer, "WEBP", quality=quality, method=3)
+    picture.save(buffer, "AVIF", quality=quality, speed=7, max_threads=1)
     return buffer.getvalue()
 
 
@@ -102,7 +102,7 @@ def _sources(runs: list[Record]) -> tuple[dict[str, Source], dict[tuple[str, str
 def _name(source: Source) -> str | None:
     """The name of a slide's picture, by its bytes; None where the run has no such file."""
     file = inside_run(*source)
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:20] + ".webp" if file else None
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:20] + ".avif" if file else None
 
 
 def _sizes(out: Path, name: str, source: Source) -> int | None:
@@ -114,7 +114,7 @@ def _sizes(out: Path, name: str, source: Source) -> int | None:
         if file.exists():
             continue
         try:
-            stream.write(file, webp(run["path"] / path, width, quality))
+            stream.write(file, avif(run["path"] / path, width, quality))
         except OSError as error:
             _warn(run, path, error)
             return None
@@ -124,7 +124,7 @@ def _sizes(out: Path, name: str, source: Source) -> int | None:
 
 def _uri(run: Record, path: str) -> str | None:
     try:
-        return data_uri(webp(run["path"] / path, *INSIDE), "image/webp")
+        return data_uri(avif(run["path"] / path, *INSIDE), "image/avif")
     except OSError as error:
         _warn(run, path, error)
         return None

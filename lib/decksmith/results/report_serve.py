@@ -11,7 +11,7 @@ from decksmith.results import report
 
 TYPES = {
     ".html": "text/html; charset=utf-8",
-    ".webp": "image/webp",
+    ".avif": "image/avif",
     ".svg": "image/svg+xml",
     ".md": "text/plain; charset=utf-8",
 }

@@ -17,7 +17,7 @@ from decksmith.results import report_pictures
 from decksmith.results.text import interval, markdown_table
 from decksmith.study import intervals
 
-WIDTH, QUALITY = 720, 80  # of a slide's picture
+WIDTH, QUALITY = 720, 60  # of a slide's picture
 LARGEST = 4 << 20  # bytes of a file of answers
 Answers = dict[tuple[str, str], bool]  # by deck and item
 
@@ -42,7 +42,7 @@ def page(run: Path, decks: int, who: str) -> str:
     for record in chosen(run, decks):
         asked = [m["content"] for m in record.get("messages") or [] if m.get("role") == "user"]
         slides = [
-            report_pictures.data_uri(report_pictures.webp(run / path, WIDTH, QUALITY), "image/webp")
+            report_pictures.data_uri(report_pictures.avif(run / path, WIDTH, QUALITY), "image/avif")
             for path in record["render"].get("slides") or []
         ]
         items = [{"id": item["id"], "ask": item["ask"]} for item in record["checklist"]]
