@@ -94,7 +94,8 @@ test-gym: .venv-gym/.done .venv/.dev
 	DECKSMITH_GYM=1 .venv/bin/python3 -m pytest tests/benchmarks/test_gym.py \
 	  tests/benchmarks/test_gym_servers.py tests/benchmarks/test_collector.py
 
-# CHECKERS=DIR: with IFEval and IFBench, whose checkers are on no package index: docs/gym.md. Ten minutes.
+# CHECKERS=DIR: with IFEval and IFBench, whose checkers are on no package index: docs/gym.md. Twenty minutes; what
+# was killed goes on with the next kind of replies, and rm -r results/agree grades all anew.
 CHECKERS ?=
 REPLIES ?= 2000
 .PHONY: bench-agree

@@ -26,7 +26,7 @@ def test_the_page_counts_what_the_two_say_and_names_what_nobody_explained():
         agree_replies.Reply("another integer", "7", "So \\boxed{8}.", False),
         agree_replies.Reply("\\dfrac for \\frac", "1", "|", None),
     ]
-    found = agree.Compared("math", replies, [True, True, None], [False, True, True], (1.0, 2.0))
+    found = agree.Compared("math", replies, [True, True, None], [False, True, True], [1.0, 2.0])
     page = agree.page([found], ["ifeval"])
     numbers = "| 3 | 1 (33.3 %) | 1 | 0 | 1 | 0 | 1 | 0 | 1 | 2 | 1 of 2 | 0 of 2 |"
     assert f"| mathematics | math_with_judge {numbers}" in page
