@@ -535,10 +535,12 @@ def chosen(asked: str | None, run: Path | None) -> str:
     `asked` for, else those that `run` was begun with, else the official ones where their toolchain is."""
     here = "official" if gym.here() else "own"
     journal = run / "journal" / "grade.jsonl" if run else None
-    kept = RULED.findall(journal.read_bytes()) if journal and journal.exists() else []
-    if asked or not kept:
+    if asked or not journal or not journal.exists():
         return asked or here
-    begun: str = kept[-1].decode()
+    begun = here
+    with journal.open("rb") as lines:
+        for found in filter(None, map(RULED.search, lines)):
+            begun = found[1].decode()
     if begun != here:
         cli.say(
             f"{run} was begun with {begun} rules and goes on with them; --rules {here} grades all of it anew"
