@@ -174,6 +174,15 @@ def test_a_replay_chooses_and_revises_again_what_a_condition_did(tmp_path):
     assert "revise.kept: stored 1, now 0" in done.stdout
 
 
+def test_a_capsule_takes_the_reply_that_a_sample_rests_on(tmp_path):
+    """Of samples without a condition, too, whose prompt was asked otherwise before and after."""
+    lines = [stream.dumps({"id": "p~1", "inputs": each, "gen": {}}) + b"\n" for each in "abc"]
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "journal/gen.jsonl").write_bytes(b"".join(lines))
+    record = {"id": "p~1", "gen": {"sample": {"of": "p", "k": 1}, "by": {"inputs": "b"}}}
+    assert capsule._replies(tmp_path, [record], None) == lines[1]
+
+
 def test_each_edited_number_is_named_after_the_toolchain_that_differs(root, tmp_path):
     registry, runs = root / "assets/models.toml", root / "results/runs"
     registry.write_text(

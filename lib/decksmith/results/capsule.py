@@ -26,7 +26,7 @@ from typing import Any
 from decksmith import __version__
 from decksmith.core import cli, inherit, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import STAGES, Record, expanded, prompt_of
+from decksmith.core.records import STAGES, Record, expanded, prompt_of, sample_of
 from decksmith.decks import conditions, pictures, templates
 from decksmith.decks.conditions import Condition
 from decksmith.judging import identity, panel, vision
@@ -252,12 +252,12 @@ def _replies(folder: Path, records: list[Record], under: Condition | None) -> by
         lines[entry["id"], entry.get("inputs")] = last[entry["id"]] = line
     found = []
     for record in records:
-        gen = record.get("gen") or {}
-        own = (gen.get("sample") or {}).get("k", 0)
-        for k, each in enumerate(expanded({"id": record["id"]}, under.n if under else 1)):
-            key = each["id"], (gen.get("by") or {}).get("inputs")
-            own_line = lines.get(key, b"")
-            found.append(own_line if k == own else last.get(each["id"], b""))
+        samples = expanded({"id": record["id"]}, under.n if under else 1)
+        own = samples[sample_of(record) if len(samples) > 1 else 0]["id"]
+        inputs = ((record.get("gen") or {}).get("by") or {}).get("inputs")
+        for ident in (each["id"] for each in samples):
+            kept = lines.get((ident, inputs)) if ident == own else last.get(ident)
+            found.append(kept or b"")
     return b"".join(found)
 
 
