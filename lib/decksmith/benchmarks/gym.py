@@ -264,8 +264,8 @@ def shown(python: Path) -> list[Path]:
     """What a verifier's process may read besides WORKER and the system's programs: the toolchain, and what its Python imports from."""
     ask = "import sys; print(sys.prefix, sys.base_prefix, sys.executable, *sys.path, sep=chr(10))"
     ran = subprocess.run([python, "-P", "-c", ask], capture_output=True, text=True, check=True)
-    places = [python, *(Path(word) for word in ran.stdout.splitlines())]
-    return sorted({*places, *(place.resolve() for place in places)})
+    places = [str(python), *ran.stdout.splitlines()]
+    return sorted(map(Path, {*places, *(step for place in places for step in cell.links(place))}))
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from decksmith.core import cli, masking, stream
 from decksmith.core.stream import Fault
 from decksmith.corpus import drafts, elsewhere, workfolders
 from decksmith.corpus.workfolders import GIVEN, Seed, Status
-from decksmith.render.cell import WALLS
+from decksmith.render.cell import WALLS, links
 
 CELL = cli.ROOT / "lib/decksmith/core/walls.py"
 WORKSPACE = cli.ROOT / "lib/decksmith/core/workspace.py"
@@ -120,7 +120,7 @@ class Command:
             shown.add(venv)
         if self.net:
             shown |= set(NETWORK)
-        shown |= {step for path in shown for step in _links(path)}
+        shown |= {step for path in shown for step in links(path)}
         there = [path for path in shown if os.path.exists(path)]
         self.shown = sorted(path for path in there if not _is_below(path, SYSTEM))
         usual = [*own, "/usr/local/bin", "/usr/bin", "/bin"]
@@ -408,16 +408,6 @@ def _environment(names: Iterable[str]) -> dict[str, str]:
 
 def _which(command: str, places: Sequence[str]) -> str | None:
     return shutil.which(command, path=os.pathsep.join(places))
-
-
-def _links(path: str) -> Iterator[str]:
-    """Where a path leads: what each of its links names, and the place itself."""
-    for _ in range(40):  # as many as Linux follows
-        if not os.path.islink(path):
-            break
-        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
-        yield path
-    yield os.path.realpath(path)
 
 
 def _is_below(path: str, tops: Sequence[str]) -> bool:

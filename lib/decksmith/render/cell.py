@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,16 @@ def enclosed(
         ]
         return ["bwrap", *map(str, flags), python, "-IS", CELL, json.dumps(spec), *command]
     return [sys.executable, "-IS", CELL, json.dumps(spec | {"parent": os.getpid()}), *command]
+
+
+def links(path: str) -> Iterator[str]:
+    """Where a path leads: what each of its links names, and the place itself."""
+    for _ in range(40):  # as many as Linux follows
+        if not os.path.islink(path):
+            break
+        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
+        yield path
+    yield os.path.realpath(path)
 
 
 def readable() -> list[Path]:
