@@ -11,7 +11,7 @@ from pathlib import Path
 from decksmith.core import stream
 from decksmith.core.records import Record
 
-IMAGES = {"thumb": (336, 45), "full": (980, 50)}  # width in pixels, AVIF quality
+IMAGES = {"thumb": (336, 40), "full": (980, 42)}  # width in pixels, AVIF quality
 INSIDE = (560, 45)  # the same of the one size that a page carries in itself
 Source = tuple[Record, str]  # a run, and the path of a slide in its folder
 
@@ -37,7 +37,7 @@ def in_folder(out: Path, runs: list[Record]) -> Pictures:
         done = threads.map(lambda name: _sizes(out, name, first[name]), first)
         made = dict(zip(first, done, strict=True))
     good = {name for name, count in made.items() if count is not None}
-    for file in out.glob("img/*/*"):
+    for file in out.glob("img/*/*.*"):  # also those of another format
         if file.name not in good:
             file.unlink()
     kept = {key: name if name in good else None for key, name in names.items()}
