@@ -61,9 +61,9 @@ IMAGES ?= auto
 export IMAGES
 
 # The protocol's file, and that which it extends.
-RULES := $(wildcard assets/protocols/$(PROTOCOL).toml)
-RULES += $(patsubst %,assets/protocols/%.toml,$(shell sed -n 's/^extends = "\(.*\)"$$/\1/p' \
-  $(RULES) 2> /dev/null))
+FIXED := $(wildcard assets/protocols/$(PROTOCOL).toml)
+FIXED += $(patsubst %,assets/protocols/%.toml,$(shell sed -n 's/^extends = "\(.*\)"$$/\1/p' \
+  $(FIXED) 2> /dev/null))
 # A run lies by its model, its protocol and, where they are not ours, its prompts: none overwrites another.
 UNDER := $(PROTOCOL)$(patsubst %,@%,$(basename $(notdir $(filter-out data/prompts.jsonl,$(PROMPTS)))))
 NAMED := $(foreach m,$(MODEL),$(foreach c,$(if $(filter reference,$m),plain,$(UNDERS)),$m$(patsubst %,+%,$(filter-out plain,$c))))
@@ -157,7 +157,7 @@ agreed: $(PARTS:%=%/prompts.jsonl) | run-tools
 
 results/runs/reference/$(UNDER)/scores.jsonl: $(wildcard data/reference/*.md)
 
-$(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(if $(OWN),$(wildcard data/sources/*)) $(RULES) %/$(FOR_RUN) | run-tools
+$(PARTS:%=%/prompts.jsonl): %/prompts.jsonl: $(PROMPTS) $(if $(OWN),$(wildcard data/sources/*)) $(FIXED) %/$(FOR_RUN) | run-tools
 	$(call SAY,$(@D): prompts of $(PROTOCOL)$(LIMIT:%=$(comma) %))
 	$(OWN) bin/record-sample --protocol $(PROTOCOL) $(if $(LIMIT),--shuffle --limit $(LIMIT)) $(SHARD:%=--shard %) $(if $(OWN),,< $<) > $@.$$$$.tmp
 	mv $@.$$$$.tmp $@
