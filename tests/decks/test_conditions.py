@@ -1,5 +1,7 @@
 """What a condition adds to a request, and what a wrong one is answered with."""
 
+import json
+
 import pytest
 from decksmith.core import cli
 from decksmith.decks import conditions
@@ -75,3 +77,23 @@ def test_a_later_turn_is_asked_under_a_condition_with_its_conversation_and_witho
     assert said[-3:] == ["Huts", "# Huts", "Shorter"]
     assert condition.shots[0].deck not in said
     assert all(shot.deck in said for shot in condition.shots[1:])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("samples", {"n": 10**9, "choose": "xray"}, "n: "),
+        ("system", 7, "texts"),
+        ("shots", [{"id": "a", "request": "b", "deck": []}], "texts"),
+        ("shots", [{"path": "/etc/passwd"}], "path"),
+        ("more", "", "more"),
+    ],
+)
+def test_a_file_that_no_condition_wrote_is_named(tmp_path, key, value, said):
+    path = tmp_path / "condition.json"
+    path.write_text(json.dumps(conditions.load("cheatsheet").dumped() | {key: value}))
+    with pytest.raises(cli.BadConfig, match=f"condition.json: .*{said}"):
+        conditions.load(str(path))
+    path.write_text("[]")
+    with pytest.raises(cli.BadConfig, match="not the condition of a run"):
+        conditions.load(str(path))

@@ -118,6 +118,11 @@ def held(data: Record, path: Path = Path("condition.json")) -> Condition:
         if data.get("template"):
             Template(**data["template"])
         shots = tuple(Shot(**shot) for shot in data["shots"])
+        texts = [data["name"], data["system"], data["source"]]
+        for shot in shots:
+            texts += vars(shot).values()
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("name, system, source and shots are texts")
         return Condition(**{**data, "shots": shots})
     except (TypeError, KeyError) as error:
         raise cli.BadConfig(f"{path}: not the condition of a run ({error})") from None

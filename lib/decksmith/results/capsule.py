@@ -247,7 +247,7 @@ def _replies(folder: Path, records: list[Record], under: Condition | None) -> by
     path = folder / "journal/gen.jsonl"
     lines: dict[tuple[str, str | None], bytes] = {}
     last: dict[str, bytes] = {}
-    for line in _lines(path).splitlines(keepends=True) if path.is_file() else ():
+    for line in _lines(path).splitlines(keepends=True):
         entry = stream.loads(line)
         lines[entry["id"], entry.get("inputs")] = last[entry["id"]] = line
     found = []
@@ -262,9 +262,9 @@ def _replies(folder: Path, records: list[Record], under: Condition | None) -> by
 
 
 def _lines(path: Path) -> bytes:
-    """The lines of a journal that are whole."""
+    """The lines of a journal that are whole, none where it was not begun."""
     kept = []
-    for line in _read(path).splitlines():
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
         try:
             entry = stream.loads(line)
         except ValueError:
@@ -557,11 +557,11 @@ class Replay:
 
     def _writer(self, stored: Path) -> str:
         """The registry's name of who wrote a run. Raises cli.BadData where the capsule has no such entry."""
-        named = {_model(record) for _, record in stream.records(stored / "scores.jsonl")}
-        found = sorted(filter(None, named & (self.about.get("models") or {}).keys()))
-        if not found:
-            raise cli.BadData(f"{self.path}: it has no entry of the model that revised its decks")
-        return found[0]
+        for _, record in stream.records(stored / "scores.jsonl"):
+            name = _model(record)
+            if isinstance(name, str) and name in (self.about.get("models") or {}):
+                return name
+        raise cli.BadData(f"{self.path}: it has no entry of the model that revised its decks")
 
     def _compare(self, runs: list[str]) -> None:
         """Hold everything that was derived again against what was stored."""
