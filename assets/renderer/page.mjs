@@ -30,18 +30,18 @@ const PRELUDE = `(() => {
 async function settle() {
   const sleep = ms => new Promise(resolve => setTimeout(resolve, ms))
   const deck = window.__deck
-  for (let waited = 0; !deck.mounted || deck.pending; waited += 10) {
+  for (let waited = 0; !deck.mounted || deck.pending; waited += 4) {
     if (waited > 60000)
       return { ...state(), stuck: deck.mounted ? 'a diagram' : 'the slide' }
-    await sleep(10)
+    await sleep(4)
   }
   const frames = () => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))
   await frames()
   const images = root => [...root.querySelectorAll('*')].flatMap(el => [...(el.localName === 'img' ? [el] : []), ...(el.shadowRoot ? images(el.shadowRoot) : [])])
   // What is waited for ends by itself, since our server answers everything at once: no clock decides what is in the picture.
-  for (let waited = 0; waited < 60000 && images(document).some(img => !img.complete); waited += 10) {
+  for (let waited = 0; waited < 60000 && images(document).some(img => !img.complete); waited += 4) {
     images(document).forEach(img => img.loading = 'eager')
-    await sleep(10)
+    await sleep(4)
   }
   await document.fonts.ready
   for (const svg of document.querySelectorAll('svg')) {
@@ -118,7 +118,10 @@ export async function open(browser, browserContextId, scale) {
       throw new Error(`in the page: ${exceptionDetails.exception?.description ?? exceptionDetails.text}`)
     return result.value
   }
-  /** Frames for the page, which draws none by itself, until `work` is done; they lay out and run what waits for a frame, and paint nothing. */
+  /**
+   * Frames for the page, which draws none by itself, until `work` is done; they lay out and run what waits for a frame, and paint nothing. Most slides
+   * are done in the first dozen, which follow on each other; then the page is given time.
+   */
   const frames = async (work, most = 6000) => {
     let done = false
     const failed = work.then(() => done = true).then(() => new Promise(() => {}))
@@ -126,7 +129,7 @@ export async function open(browser, browserContextId, scale) {
       if (n > most) // 6000 are two minutes on an idle machine, by its own pace on a busy one
         throw new Error(`in the page: the slide was not ready after ${most} frames`)
       await Promise.race([send('HeadlessExperimental.beginFrame', { noDisplayUpdates: true }), failed])
-      await Promise.race([new Promise(resolve => setTimeout(resolve, Math.min(20, n))), work])
+      await Promise.race([new Promise(resolve => setTimeout(resolve, Math.min(20, Math.max(0, n - 12)))), work])
     }
     return work
   }

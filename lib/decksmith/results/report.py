@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 
 from decksmith.core import cli, pages, stream
@@ -19,8 +20,9 @@ from decksmith.results import (
     tables,
     text,
 )
+from decksmith.results import plots as drawing
 from decksmith.results.pairs import is_headline
-from decksmith.results.plots import loss, plots
+from decksmith.results.plots import Forms
 from decksmith.results.runs import caption, judged_by, offline, titles
 from decksmith.results.summary import prompt_of, status_of
 from decksmith.results.tables import spent
@@ -130,9 +132,7 @@ def _plots(
         folder = Path(spare) if single else out / "plots"
         # The light ones as PNG too, for whoever wants to show them elsewhere.
         forms = {"light": ("svg",) if single else ("svg", "png"), "dark": ("svg",)}
-        drawn = plots(folder, runs, compared, forms)
-        if training:
-            drawn += loss(folder, Path(training) / "metrics.jsonl", forms)
+        drawn = _drawn(folder, runs, compared, training, forms)
         names = [
             name.removesuffix(".svg")
             for name in drawn
@@ -145,6 +145,25 @@ def _plots(
             return report_pictures.data_uri((folder / name).read_bytes(), "image/svg+xml")
 
         return [(address(f"{n}.svg"), address(f"{n}-dark.svg"), _ALT[n]) for n in names]
+
+
+def _drawn(
+    folder: Path, runs: list[Record], compared: Record, training: Path | None, forms: Forms
+) -> list[str]:
+    """Draw the plots into `folder` and return their file names; what an earlier call drew of the same is left as it is."""
+    metrics = Path(training) / "metrics.jsonl" if training else None
+    shown = [[run[name] for name in ("label", "color", "order", "summary")] for run in runs]
+    steps = metrics.read_text() if metrics and metrics.is_file() else ""
+    source = Path(drawing.__file__).read_text()
+    key = stream.fingerprint([shown, compared, steps, forms, source, version("matplotlib")])
+    note = folder / "drawn.txt"
+    before = note.read_text().split() if note.is_file() else []
+    if before[:1] == [key] and all((folder / name).is_file() for name in before[1:]):
+        return before[1:]
+    files = drawing.plots(folder, runs, compared, forms)
+    files += drawing.loss(folder, metrics, forms) if metrics else []
+    stream.write(note, "\n".join([key, *files]) + "\n")
+    return files
 
 
 def _counted(runs: list[Record]) -> str:
