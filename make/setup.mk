@@ -127,6 +127,7 @@ assets/engine/node_modules/.done: NPM += --omit=optional
 	cd $* && { [ ! -L node_modules ] || rm node_modules; }  # npm would empty the checkout that a link leads to
 	$(NPM) > /dev/null
 	find node_modules -name '*.map' -type f -delete  # 100 MB of the renderer's that no script reads
+	rm -rf node_modules/monaco-editor  # 102 MB more: the editor that a deck of ours cannot open
 	touch node_modules/.done
 
 assets/engine/node_modules/.cuda: assets/engine/node_modules/.done
