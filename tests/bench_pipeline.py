@@ -1,14 +1,16 @@
 """Where the time of `make baseline` goes when the model answers at once: prints a markdown page (docs/pipeline-speed.md), draws a picture.
 
-  tests/bench_pipeline.py PICTURE.png [--decks N]
+  tests/bench_pipeline.py PICTURE.png [--times N]
 
-The model is `reference`, whose decks are there already (assets/models.toml). The stages are the Makefile's, joined by pipes. They run
-three times from nothing; then once more over the same run folder, where every stage finds its work in its journal: what is left is
+The model is a folder with the decks of data/reference, each several times under as many ids. The stages are the Makefile's, joined by pipes. They run
+three times from nothing; then with twelve decks over a run folder where every stage finds its work in its journal: what is left is
 start-up. CPU seconds are of a stage's process tree.
 """
 
 import argparse
+import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 TICK = os.sysconf("SC_CLK_TCK")
 STAGES = [
-    "chat-generate --model reference --protocol offline --run {run}",
+    "chat-generate --model reference --base-url files:{run}/../decks/ --protocol offline --run {run}",
     "deck-parse --run {run}",
     "deck-illustrate --protocol offline --run {run}",
     "deck-render --protocol offline --run {run} --jobs {jobs}",
@@ -150,14 +152,23 @@ def draw(trace: list[tuple[float, list[float]]], path: Path) -> None:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("picture", type=Path)
-    options.add_argument("--decks", type=int, default=20)
+    options.add_argument("--times", type=int, default=5, help="Each of the twelve decks.")
     args = options.parse_args()
     source = (ROOT / "data/prompts.jsonl").read_text().splitlines(keepends=True)
     there = {path.name.partition(".")[0] for path in (ROOT / "data/reference").iterdir()}
-    rows = [line for line in source if line.split('"', 4)[3] in there][: args.decks]
+    named = {json.loads(line)["id"]: json.loads(line) for line in source}
     with tempfile.TemporaryDirectory(prefix="bench-pipeline-") as folder:
-        prompts = Path(folder, "prompts.jsonl")
-        prompts.write_text("".join(rows))
+        prompts, decks, rows = Path(folder, "prompts.jsonl"), Path(folder, "decks"), []
+        decks.mkdir()
+        for turn in range(args.times):
+            for ident in sorted(there & named.keys()):
+                *before, last = named[ident]["messages"]
+                messages = [*before, last | {"content": f"{last['content']}\nDeck {turn + 1}."}]
+                rows.append({"id": f"{ident}-{turn}", "messages": messages})
+                shutil.copy(ROOT / f"data/reference/{ident}.md", decks / f"{ident}-{turn}.md")
+        prompts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        few = Path(folder, "few.jsonl")
+        few.write_text("".join(json.dumps(row) + "\n" for row in rows[:12]))
         runs = {jobs: [] for jobs in (1, 2)}
         for turn in range(3):
             for jobs, done in runs.items():
@@ -165,15 +176,16 @@ def main() -> None:
                 run.mkdir()
                 done.append(pipeline(run, prompts, jobs))
         one, two = (sorted(done, key=lambda row: row["wall"])[1] for done in (runs[1], runs[2]))
-        run = Path(folder, "run0-1")
-        again = [pipeline(run, prompts) for _ in range(3)]
+        run = Path(folder, "few")
+        run.mkdir()
+        again = [pipeline(run, few) for _ in range(4)][1:]
         rest = [afterwards(run) for _ in range(3)]
     draw(one["trace"], args.picture)
 
     print("# Where the time of a baseline goes\n")
     print(
-        f"Written by `make bench-pipeline` on {os.cpu_count()} cores: {len(rows)} decks of data/reference, whose model answers at once. "
-        "CPU seconds; of three runs, the one in the middle. Start-up is what a stage takes when all of its work is in its journal.\n"
+        f"Written by `make bench-pipeline` on {os.cpu_count()} cores: {len(rows)} decks, those of data/reference {args.times} times, whose model answers at once. "
+        "CPU seconds; of three runs, the one in the middle. Start-up is what a stage takes when all of its work, twelve decks, is in its journal.\n"
     )
     print(f"![processors that each stage keeps busy]({args.picture.name})\n")
     print("| stage | CPU s | share | start-up, CPU s |\n|---|---:|---:|---:|")
