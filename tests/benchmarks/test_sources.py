@@ -39,7 +39,10 @@ def mine(tmp_path, monkeypatch):
     "name, data",
     [
         ("rows.jsonl", LINES),
-        ("rows.jsonl.gz", gzip.compress(LINES)),
+        (
+            "rows.jsonl.gz",
+            gzip.compress(LINES, mtime=0),
+        ),  # a test has the same name in every process
         ("rows.json", json.dumps(ROWS).encode()),
         ("rows.csv", b"\xef\xbb\xbfq,a\r\n1+1,2\r\n1+2,3\r\n"),
         ("rows.tsv", b"q\ta\n1+1\t2\n1+2\t3\n"),
