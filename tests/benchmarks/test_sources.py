@@ -12,6 +12,7 @@ from decksmith.core import cli
 
 ROWS = [{"q": "1+1", "a": "2"}, {"q": "1+2", "a": "3"}]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+ZIPPED = gzip.compress(LINES, mtime=0)  # a part of a test's name, the same in every process
 MINE = """title = "Mine"
 source = {{ {source} }}
 row = '{{fields: {{problem: .q}}, expected: .a}}'
@@ -39,10 +40,7 @@ def mine(tmp_path, monkeypatch):
     "name, data",
     [
         ("rows.jsonl", LINES),
-        (
-            "rows.jsonl.gz",
-            gzip.compress(LINES, mtime=0),
-        ),  # a test has the same name in every process
+        ("rows.jsonl.gz", ZIPPED),
         ("rows.json", json.dumps(ROWS).encode()),
         ("rows.csv", b"\xef\xbb\xbfq,a\r\n1+1,2\r\n1+2,3\r\n"),
         ("rows.tsv", b"q\ta\n1+1\t2\n1+2\t3\n"),

@@ -11,8 +11,14 @@ from decksmith.models import families, shapes
 from decksmith.training import count, estimates
 
 pytestmark = pytest.mark.slow
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _installed():
+    """What builds the models; loaded only where these tests run, for it takes 2 s of CPU."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+
 
 ATTENTION = {
     "num_hidden_layers": 4,
@@ -60,6 +66,8 @@ WITH_PICTURES = ("qwen3_5", "qwen3_5_moe")
 
 def saved(tmp_path, kind):
     """A folder with the config.json of a tiny model of this type."""
+    import transformers
+
     sizes = {"text_config": SIZES[kind]} if kind in WITH_PICTURES else SIZES[kind]
     transformers.AutoConfig.for_model(kind, **sizes).save_pretrained(tmp_path)
     return str(tmp_path)
@@ -67,6 +75,8 @@ def saved(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", SIZES)
 def test_the_adapter_of_each_family_leaves_the_routed_experts_alone(tmp_path, kind):
+    import transformers
+
     model, config, source = count.build(saved(tmp_path, kind))
     found = shapes.Shape(**count.count(model, config, source))
     assert f"transformers {transformers.__version__}, built in this machine" in found.source

@@ -1,6 +1,7 @@
 """GRPO on this machine: a random model of two layers whose tokens are bytes, its SFT adapter, and rollouts that are stood in for
 by a text of the policy's prompts: the engine serves no such model."""
 
+import gc
 import json
 import os
 import signal
@@ -8,7 +9,7 @@ import time
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.training import adapter, grpo_trainer, recipes, rollouts, trainer  # noqa: F401  # once, for all the forks
+from decksmith.training import adapter, recipes, rollouts, trainer
 from small_runs import (
     conversation,
     finished,
@@ -27,6 +28,14 @@ SMALL = (
     "policy.precision=float32",
     "policy.dtensor_cfg.lora_cfg.dim=4",
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded():
+    """What trains, once for all the forks, which walk none of it; and only where these tests run, for it takes 3 s of CPU."""
+    from decksmith.training import grpo_trainer  # noqa: F401
+
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")
