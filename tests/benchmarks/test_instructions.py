@@ -10,7 +10,6 @@ import json
 import threading
 import zipfile
 
-import nltk
 import pytest
 from decksmith.benchmarks import grading, metrics, tasks
 from decksmith.benchmarks.graders import harnesses, instructions, nltk_data
@@ -253,7 +252,7 @@ IFBENCH = [
 @functools.cache
 def tagger():
     """The files of a tagger that knows five sentences: NLTK's own has to be fetched (make nltk-data)."""
-    found = nltk.tag.perceptron.PerceptronTagger(load=False)
+    found = harnesses.nltk.tag.perceptron.PerceptronTagger(load=False)
     said = [
         [("Imagine", "VB"), ("a", "DT"), ("river", "NN")],
         [("The", "DT"), ("river", "NN"), ("runs", "VBZ")],
@@ -280,7 +279,7 @@ def data(tmp_path_factory):
     for name, text in tagger().items():
         (home / nltk_data.TAGGER / name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nltk.data, "path", [str(home)])
+        patch.setattr(harnesses.nltk.data, "path", [str(home)])
         yield home
 
 
@@ -521,13 +520,13 @@ def test_a_package_or_data_that_is_missing_is_named_with_the_command_that_brings
         instructions.rules({"expected": {"instructions": ["words:vowel"]}})
     instructions.version.cache_clear()
     nltk_data.copy(tmp_path)
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    monkeypatch.setattr(harnesses.nltk.data, "path", [str(tmp_path)])
     assert one(["words:vowel"], [{}], "a tan")["verdict"] == "right"
     with pytest.raises(
         cli.Missing, match="words:start_verb needs NLTK's taggers/.*; fetch it: make nltk-data"
     ):
         one(["words:start_verb"], [{}], "Run!")
-    monkeypatch.setattr(nltk.data, "path", [])
+    monkeypatch.setattr(harnesses.nltk.data, "path", [])
     with pytest.raises(
         cli.Missing, match="needs NLTK's tokenizers/punkt_tab/english; fetch it: make nltk-data"
     ):
@@ -571,7 +570,7 @@ def test_the_tagger_is_fetched_once_and_only_as_it_is_pinned(tmp_path, monkeypat
     with pytest.raises(cli.TryAgain, match="make nltk-data"):
         nltk_data.fetch(tmp_path / "other", "http://127.0.0.1:1/")
     nltk_data.copy(tmp_path)
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    monkeypatch.setattr(harnesses.nltk.data, "path", [str(tmp_path)])
     assert one(["words:start_verb"], [{}], "Imagine a river.")["verdict"] == "right"
     assert all(path.stat().st_nlink == 1 for path in tmp_path.rglob("*") if path.is_file())
 

@@ -201,6 +201,7 @@ def test_the_readme_fits_two_screens():
     assert len((cli.ROOT / "README.md").read_text().splitlines()) <= 100
 
 
+@pytest.mark.slow
 def test_every_script_has_a_bats_file_and_its_own_help():
     for path in sorted((ROOT / "bin").glob("*-*")):
         assert (ROOT / "tests/bin" / f"{path.name}.bats").exists(), path.name
