@@ -2,9 +2,10 @@
 
   tests/bench_pipeline.py PICTURE.png [--times N]
 
-The model is a folder with the decks of data/reference, each several times under as many ids. The stages are the Makefile's, joined by pipes. They run
-three times from nothing; then with twelve decks over a run folder where every stage finds its work in its journal: what is left is
-start-up. CPU seconds are of a stage's process tree.
+The model is a folder with the decks of data/reference, each several times under as many ids. The
+stages are the Makefile's, joined by pipes. They run three times from nothing; then with twelve decks
+over a run folder where every stage finds its work in its journal: what is left is start-up. CPU
+seconds are of a stage's process tree.
 """
 
 import argparse
@@ -184,8 +185,10 @@ def main() -> None:
 
     print("# Where the time of a baseline goes\n")
     print(
-        f"Written by `make bench-pipeline` on {os.cpu_count()} cores: {len(rows)} decks, those of data/reference {args.times} times, whose model answers at once. "
-        "CPU seconds; of three runs, the one in the middle. Start-up is what a stage takes when all of its work, twelve decks, is in its journal.\n"
+        f"Written by `make bench-pipeline` on {os.cpu_count()} cores: {len(rows)} decks, those of data/reference "
+        f"{args.times} times, whose model answers at once. "
+        "CPU seconds; of three runs, the one in the middle. Start-up is what a stage takes when all of "
+        "its work, twelve decks, is in its journal.\n"
     )
     print(f"![processors that each stage keeps busy]({args.picture.name})\n")
     print("| stage | CPU s | share | start-up, CPU s |\n|---|---:|---:|---:|")

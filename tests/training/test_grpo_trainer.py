@@ -32,7 +32,7 @@ SMALL = (
 
 @pytest.fixture(scope="module", autouse=True)
 def _loaded():
-    """What trains, once for all the forks, which walk none of it; and only where these tests run, for it takes 3 s of CPU."""
+    """What trains, once for all the forks, which walk none of it; 3 s of CPU, spent here alone."""
     from decksmith.training import grpo_trainer  # noqa: F401
 
     gc.freeze()

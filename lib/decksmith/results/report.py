@@ -20,9 +20,8 @@ from decksmith.results import (
     tables,
     text,
 )
-from decksmith.results import plots as drawing
 from decksmith.results.pairs import is_headline
-from decksmith.results.plots import Forms
+from decksmith.results.plots import Forms, loss, plots
 from decksmith.results.runs import caption, judged_by, offline, titles
 from decksmith.results.summary import prompt_of, status_of
 from decksmith.results.tables import spent
@@ -150,18 +149,18 @@ def _plots(
 def _drawn(
     folder: Path, runs: list[Record], compared: Record, training: Path | None, forms: Forms
 ) -> list[str]:
-    """Draw the plots into `folder` and return their file names; what an earlier call drew of the same is left as it is."""
+    """Draw the plots into `folder` unless an earlier call drew the same; returns their file names."""
     metrics = Path(training) / "metrics.jsonl" if training else None
     shown = [[run[name] for name in ("label", "color", "order", "summary")] for run in runs]
     steps = metrics.read_text() if metrics and metrics.is_file() else ""
-    source = Path(drawing.__file__).read_text()
-    key = stream.fingerprint([shown, compared, steps, forms, source, version("matplotlib")])
+    code = [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    key = stream.fingerprint([shown, compared, steps, forms, code, version("matplotlib")])
     note = folder / "drawn.txt"
     before = note.read_text().split() if note.is_file() else []
     if before[:1] == [key] and all((folder / name).is_file() for name in before[1:]):
         return before[1:]
-    files = drawing.plots(folder, runs, compared, forms)
-    files += drawing.loss(folder, metrics, forms) if metrics else []
+    files = plots(folder, runs, compared, forms)
+    files += loss(folder, metrics, forms) if metrics else []
     stream.write(note, "\n".join([key, *files]) + "\n")
     return files
 
