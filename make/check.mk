@@ -127,6 +127,7 @@ lint: .venv/.dev
 	PYTHONPATH=lib .venv/bin/lint-imports --no-logo | tail -3
 	.venv/bin/mypy lib/decksmith
 	.venv/bin/python3 tests/pages.py --check
+	.venv/bin/python3 tests/house.py --check
 	.venv/bin/shellcheck -x bin/within make/bench containers/build containers/verify slurm/*.sh \
 	  slurm/*.sbatch slurm/step/vllm \
 	  tests/slurm/setup .ci/run tests/helper.bash

@@ -10,6 +10,7 @@ no result of ours ("Python 3.11"). Line breaks in a page do not matter. Pages th
 """
 
 import ast
+import importlib
 import json
 import re
 import sys
@@ -22,7 +23,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from decksmith.core import records  # noqa: E402
+
+def _types():
+    """The types of every room's records.py, by name."""
+    found = {}
+    for path in sorted((ROOT / "lib/decksmith").glob("*/records.py")):
+        module = importlib.import_module(f"decksmith.{path.parent.name}.records")
+        found |= {n: t for n, t in vars(module).items() if typing.is_typeddict(t)}
+    return found
+
+
+TYPES = _types()
 
 NUMBERS, RECORDS = ROOT / "docs/numbers.json", "docs/records.md"
 NUMBER = r"\d(?:[\d.,]*\d)?"
@@ -316,8 +327,8 @@ def kind(hint):
 
 
 def fields(name):
-    """The table of one type of core/records.py: its keys in order, each with its sentence."""
-    found = getattr(records, name)
+    """The table of one type of a room's records.py: its keys in order, each with its sentence."""
+    found = TYPES[name]
     lines = [f"| `{name}` | holds | what it is |", "|---|---|---|"]
     for key, hint in typing.get_type_hints(found, include_extras=True).items():
         mark = "" if key in found.__required_keys__ else "?"
@@ -335,7 +346,7 @@ def main():
     if "--check" in sys.argv:
         wrong = []
         if with_fields(texts[RECORDS]) != texts[RECORDS]:
-            wrong.append(f"{RECORDS} is behind lib/decksmith/core/records.py: run make numbers")
+            wrong.append(f"{RECORDS} is behind the records.py of lib/decksmith: run make numbers")
         sys.exit("\n".join([*wrong, *behind(numbers, texts)]) or None)
     numbers["figures"] = figures()
     NUMBERS.write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")

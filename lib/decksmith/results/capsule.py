@@ -26,10 +26,11 @@ from typing import Any
 from decksmith import __version__
 from decksmith.core import cli, inherit, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import STAGES, Record, expanded, prompt_of, sample_of
+from decksmith.core.records import Record, expanded, prompt_of, sample_of
 from decksmith.decks import conditions, pictures, templates
 from decksmith.decks.conditions import Condition
 from decksmith.judging import identity, panel, vision
+from decksmith.judging.records import STAGES
 from decksmith.models import registry, turns
 from decksmith.results import layout
 from decksmith.results.explain import clean

@@ -1,0 +1,113 @@
+"""What models add to a record, and what a server of theirs says of itself."""
+
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from decksmith.core.records import By, Error, Record
+
+
+class Usage(TypedDict):
+    prompt_tokens: Annotated[int | None, "as the endpoint counts them"]
+    completion_tokens: Annotated[int | None, "reasoning included"]
+    reasoning_tokens: Annotated[int | None, "as far as the endpoint says them"]
+    cost: Annotated[float | None, "USD; null without a price"]
+
+
+class Served(TypedDict):
+    engine: Annotated[str | None, "the server's software and version"]
+    base: Annotated[str | None, "the model that it loaded"]
+    adapter: Annotated[str | None, "sha256 of the adapter that answered; null for the base"]
+    rewards: Annotated[NotRequired[list[str]], "that it was trained on, as its manifest says"]
+
+
+class Asked(TypedDict):
+    name: Annotated[str, "in the registry, assets/models.toml"]
+    slug: Annotated[str, "what the endpoint calls it"]
+    params: Annotated[Record, "what the registry sets for this model (`params`, `extra_body`)"]
+    served: Annotated[
+        NotRequired[Served],
+        "where a server of `make serve` answered; a reply of another adapter is never used again",
+    ]
+    condition: Annotated[
+        NotRequired[Record], "of a summary: `name` and `adds` of the condition of all replies"
+    ]
+    weights: Annotated[
+        NotRequired[str], "sha256 of the GGUF file that answered, for a model of assets/gguf.toml"
+    ]
+    files: Annotated[NotRequired[str], "the folder of decks that were read in place of replies"]
+    command: Annotated[NotRequired[str], "the command line that left the deck"]
+
+
+class Sample(TypedDict):
+    of: Annotated[
+        str, "the id of the prompt: with `--samples N` a row becomes `p001~0`, `p001~1`, .."
+    ]
+    k: Annotated[int, "from 0; asked with the seed plus k"]
+    wording: Annotated[NotRequired[int], "of the question, from 0 (bench-prompt --wordings)"]
+
+
+class Shortened(TypedDict):
+    asked: Annotated[int | None, "the `max_tokens` that did not fit the context"]
+    sent: Annotated[int, "those that did"]
+
+
+class GivenCondition(TypedDict):
+    name: Annotated[str, "of assets/conditions"]
+    sha256: Annotated[str, "of condition.json of the run, which has all of it"]
+    adds: Annotated[list[str], "that in words"]
+    template: Annotated[NotRequired[Record], "`name` and `sha256` of the template behind it"]
+
+
+class Gen(TypedDict, total=False):
+    text: Annotated[str, "the answer, its reasoning apart"]
+    reasoning: Annotated[str, "the thought, from a field of its own or from think tags"]
+    finish_reason: Annotated[str | None, "as the endpoint said it; `length` means truncated"]
+    usage: Annotated[Usage, "tokens and cost"]
+    model: Annotated[Asked, "who answered"]
+    sampling: Annotated[
+        Record, "the body of the request as it was posted, less model, messages, prompt and tools"
+    ]
+    request: Annotated[str, "fingerprint of the body less the model"]
+    sample: Annotated[Sample, "which of several samples (`--samples N`)"]
+    condition: Annotated[GivenCondition, "under which condition it was asked (`--condition NAME`)"]
+    shortened: Annotated[
+        Shortened, "fewer tokens were sent than asked for; `sampling` has the asked"
+    ]
+    cut_by: Annotated[
+        Literal["max_tokens", "server"],
+        "what ended a reply of `length`: as many tokens as were asked for, or the server before that "
+        "(its context was full, or a limit of its own); absent where its counts do not say",
+    ]
+    calls: Annotated[
+        list[Record],
+        "of a row with tools: every message after the request's own, replies with `tool_calls` and what "
+        "the tools said; also beside an error, as far as it came",
+    ]
+    drafts: Annotated[
+        list[Record],
+        "with `--drafts N`: `text`, `finish_reason` and `usage` of each, or its `error`; `usage` beside "
+        "them is the sum of all requests",
+    ]
+    choice: Annotated[
+        Record,
+        "of the drafts: `k`, which one is the reply, from 0; `by`, the model that was asked, null where "
+        "there was nothing to choose; what it said (`text`), and `read`, whether that named one: else "
+        "the first is kept, as after an `error`",
+    ]
+    error: Annotated[Error, "in place of the reply"]
+    by: Annotated[By, "who made it"]
+
+
+class Server(TypedDict):
+    url: Annotated[str, "where it listens"]
+    models: Annotated[list[str], "the names it answers to: base, tuned"]
+    engine: Annotated[str, "software and version"]
+    base: Annotated[str, "the model that it loaded"]
+    job: Annotated[str | None, "the Slurm job it runs in"]
+    pid: Annotated[int, "of the process that wrote this"]
+    host: Annotated[str, "the machine"]
+    probe: Annotated[
+        Record,
+        "`prompt_sha256`, sha256 of the answer of `base` and of `tuned`, and whether they differ",
+    ]
+    adapter: Annotated[Record, "{path, sha256}"]
+    started: Annotated[str, "ISO 8601 in UTC"]

@@ -1,0 +1,75 @@
+"""What the checks of a training run and the points of its curve hold."""
+
+from typing import Annotated, Any, Literal, TypedDict
+
+from decksmith.core.records import Numbers, Record
+
+
+class SftCheck(TypedDict, total=False):
+    ok: Annotated[bool, "no failures"]
+    model: Annotated[str, "the model of the recipe"]
+    parent: Annotated[Any, "the recipe that it inherits from"]
+    rows: Annotated[dict[str, int], "train, test"]
+    steps: Annotated[int, "epochs x floor(rows / batch)"]
+    epochs: Annotated[int, "passes over the rows"]
+    batch: Annotated[int, "rows of a step"]
+    left_over: Annotated[int, "rows of an epoch that no step sees"]
+    limit: Annotated[int, "tokens of a row at most"]
+    prompted: Annotated[Any, "how the chat template writes the prompt"]
+    tokens: Annotated[
+        dict[str, Record], "train, test: {total, mean, median, p95, max, trained, share, reasoned}"
+    ]
+    lora: Annotated[Record, "{rank, trainable, of, classes, source}"]
+    estimate: Annotated[Record, "memory and time"]
+    failures: Annotated[
+        list[Record], "{rule, file, line, id, message, remedy}; ten of a rule are listed"
+    ]
+    counts: Annotated[dict[str, int], "all failures, by rule"]
+    unchecked: Annotated[list[str], "what could not be checked here"]
+
+
+class CurvePoint(TypedDict, total=False):
+    step: Annotated[int, "of the training"]
+    metrics: Annotated[Record, "what the evaluation printed"]
+    partial: Annotated[bool, "it could measure a part only"]
+    loss: Annotated[float | None, "of the training"]
+    val_loss: Annotated[float | None, "of the validation"]
+    attempts: Annotated[int, "evaluations until this"]
+    seconds: Annotated[float, "of the evaluation"]
+    at: Annotated[str, "ISO 8601 in UTC"]
+    checkpoint: Annotated[str, "the folder"]
+    gap: Annotated[Literal["pruned", "refused", "failed"], "in place of `metrics`"]
+    message: Annotated[str, "why there is a gap"]
+
+
+class RlCheck(TypedDict, total=False):
+    ok: Annotated[bool, "no failures"]
+    model: Annotated[str, "the model of the recipe"]
+    parent: Annotated[
+        Record, "{absent, keys}: what it inherits from, and what keys were compared with"
+    ]
+    limits: Annotated[
+        Numbers, "from which figures on a run is refused (assets/recipes/rl-check.toml)"
+    ]
+    rows: Annotated[dict[str, int], "prompts of train and validation"]
+    tokens: Annotated[dict[str, Record], "of their prompts: {median, max}"]
+    held_out: Annotated[int, "requests of evaluations that they were compared with"]
+    compared: Annotated[str, "letters, or letters and embeddings"]
+    steps: Annotated[int, "epochs x floor(prompts / prompts of a step)"]
+    epochs: Annotated[int, "passes over the prompts"]
+    rollouts: Annotated[int, "answers of a step: prompts x samples"]
+    planted: Annotated[
+        Record,
+        "{prompts, answers, known, masked, flat, mean, spread, best_of}: of the planted sample; `known` "
+        "prompts are of the training set, `flat` is the share of the prompts whose samples all score "
+        "alike, `spread` the mean standard deviation within a prompt",
+    ]
+    pace: Annotated[Record, "{decks_a_minute, reward_seconds}: what the rewards of a step take"]
+    lora: Annotated[Record, "{rank, trainable, of, classes, source}"]
+    memory_gib: Annotated[Record, "{training, generation}: of a GPU, estimated"]
+    estimate: Annotated[Record, "disk"]
+    failures: Annotated[
+        list[Record], "{rule, file, line, id, message, remedy}; ten of a rule are listed"
+    ]
+    counts: Annotated[dict[str, int], "all failures, by rule"]
+    unchecked: Annotated[list[str], "what could not be checked here"]
