@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from decksmith.core import cli
+from decksmith.core import cells, cli
 from decksmith.core.protocol import Protocol
 from decksmith.render import cell, toolchain, worker
 from decksmith.render import pool as render_pool
@@ -125,9 +125,8 @@ def granted(walls):
         return False
     folder, lock = cell.private_folder()
     try:
-        command = cell.enclosed(
-            walls,
-            True,
+        command = cells.enclosed(
+            (walls, True),
             folder,
             [toolchain.node().resolve(), "--version"],
             cell.readable(),
@@ -158,9 +157,8 @@ def test_the_cell_alone_keeps_what_runs_in_it_from_files_ports_processes_and_pri
     home = folder / "0"
     home.mkdir(mode=0o700)
     done = subprocess.run(
-        cell.enclosed(
-            walls,
-            True,
+        cells.enclosed(
+            (walls, True),
             home,
             [
                 toolchain.node().resolve(),
@@ -310,14 +308,14 @@ def test_a_cell_that_cannot_be_had_is_refused_before_the_command_runs(tmp_path):
         "become": True,
     }
     done = subprocess.run(
-        [sys.executable, "-IS", cell.CELL, json.dumps(spec), "/bin/echo", "ran"],
+        [sys.executable, "-IS", cells.CELL, json.dumps(spec), "/bin/echo", "ran"],
         capture_output=True,
         text=True,
     )
     assert (done.returncode, done.stdout) == (125, "")
     spec |= {"parent": os.getpid(), "walls": "plain"}
     done = subprocess.run(
-        [sys.executable, "-IS", cell.CELL, json.dumps(spec), cli.ROOT / "nothing"],
+        [sys.executable, "-IS", cells.CELL, json.dumps(spec), cli.ROOT / "nothing"],
         capture_output=True,
         text=True,
     )

@@ -17,10 +17,9 @@ import tomllib
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-from decksmith.core import cli, stream
+from decksmith.core import cells, cli, stream
 from decksmith.core.records import Record
 from decksmith.core.stream import Fault
-from decksmith.render import cell
 
 TABLE = cli.ROOT / "assets" / "gym.toml"
 WORKER = Path(__file__).with_name("gym_worker.py")
@@ -265,23 +264,24 @@ def shown(python: Path) -> list[Path]:
     ask = "import sys; print(sys.prefix, sys.base_prefix, sys.executable, *sys.path, sep=chr(10))"
     ran = subprocess.run([python, "-P", "-c", ask], capture_output=True, text=True, check=True)
     places = [str(python), *ran.stdout.splitlines()]
-    return sorted(map(Path, {*places, *(step for place in places for step in cell.links(place))}))
+    return sorted(map(Path, {*places, *(step for place in places for step in cells.links(place))}))
 
 
 @functools.cache
-def walls(python: Path) -> tuple[str, bool]:
-    """The strongest walls (an element of cell.WALLS) in which the toolchain's Python runs here. Raises cli.Missing for none,
+def walls(python: Path) -> cells.Walls:
+    """The strongest walls (an element of cells.WALLS) in which the toolchain's Python runs here. Raises cli.Missing for none,
     unless DECKSMITH_WALLS=plain does without."""
     refusals = []
-    for kind, become in cell.WALLS:
+    for around in cells.WALLS:
+        kind, _ = around
         if kind == "plain" and os.environ.get("DECKSMITH_WALLS") != "plain":
             break
         with tempfile.TemporaryDirectory() as home:
-            trial = cell.enclosed(kind, become, Path(home), [python, "-c", ""], shown(python))
+            trial = cells.enclosed(around, Path(home), [python, "-c", ""], shown(python))
             with contextlib.suppress(FileNotFoundError):  # bubblewrap
                 ran = subprocess.run(trial, capture_output=True, text=True)
                 if ran.returncode == 0:
-                    return kind, become
+                    return around
                 refusals.append(f"{kind}: {ran.stderr.strip()[-200:]}")
     raise cli.Missing(
         "NeMo Gym's verifiers read a stranger's texts, and this machine grants no walls around them "
@@ -304,7 +304,7 @@ class _Worker:
         around = await asyncio.to_thread(walls, python())
         home = Path(tempfile.mkdtemp(prefix="decksmith-gym-"))
         process = await asyncio.create_subprocess_exec(
-            *map(str, cell.enclosed(*around, home, words, [*shown(python()), WORKER])),
+            *cells.enclosed(around, home, words, [*shown(python()), WORKER]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli, masking, stream
+from decksmith.core.cells import WALLS, Walls, enclosed, links
 from decksmith.core.stream import Fault
 from decksmith.corpus import drafts, elsewhere, workfolders
 from decksmith.corpus.workfolders import GIVEN, Seed, Status
-from decksmith.render.cell import WALLS, links
 
-CELL = cli.ROOT / "lib/decksmith/core/walls.py"
 WORKSPACE = cli.ROOT / "lib/decksmith/core/workspace.py"
 LOG = {"attempt": 64 << 10, "line": 4 << 10, "file": 512 << 10}  # bytes that are kept
 GRACE = 3.0  # seconds between TERM and KILL
@@ -52,8 +51,6 @@ ENFORCED = {
     "plain": "this host grants no namespaces: authors can read what this user can, the network is open to them, one runs at "
     "a time, and what it changes in the home, the working and the run's folders is found by comparison",
 }
-
-Walls = tuple[str, bool]  # of render.cell.WALLS: name, whether root becomes another user
 
 
 @dataclass
@@ -312,19 +309,12 @@ class Command:
         log: "Log | None",
     ) -> Ended:
         """Run an order in a cell; everything is ended on the way out."""
-        spec = {
-            "home": str(home),
-            "read": self.shown,
-            "walls": walls[0],
-            "become": walls[1],
-            "net": self.net,
-            "parent": os.getpid(),
-        }
         reads, writes = os.pipe()
         python = os.path.realpath(sys.executable)
+        command = [python, "-IS", WORKSPACE, str(writes)]
         owner = os.stat(home)
         process = subprocess.Popen(
-            [python, "-IS", CELL, json.dumps(spec), python, "-IS", WORKSPACE, str(writes)],
+            enclosed(walls, home, command, self.shown, net=self.net),
             env=env,
             cwd="/",
             bufsize=0,

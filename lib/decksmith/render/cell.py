@@ -1,28 +1,20 @@
-"""The cell of a process that renders: a folder of its own, the strongest walls this host grants, and what may be read in it."""
+"""The cell of a process that renders: its folder, the strongest walls of this host, what it may read."""
 
 import asyncio
 import fcntl
-import itertools
-import json
 import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from decksmith.core import cli
-from decksmith.core.walls import SYSTEM
+from decksmith.core.cells import WALLS, Walls, enclosed
 from decksmith.render import toolchain
 
-CELL = cli.ROOT / "lib/decksmith/core/walls.py"
-# From strongest to weakest: the walls of the cell, and whether root becomes another user in it.
-WALLS = [(walls, other) for other in (True, False) for walls in ("full", "shared-pids")]
-WALLS += [("bubblewrap", True), ("plain", True), ("plain", False)]
 NO_WALLS = "this machine grants no namespaces, so a deck would run as a program of yours, with your files and your network"
 
 
@@ -73,74 +65,6 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def enclosed(
-    walls: str, become: bool, home: Path, command: Sequence[Any], readable: Iterable[Path] = ()
-) -> list[Any]:
-    """The command line that runs `command` in a cell, as a child of this process."""
-    spec: dict[str, Any] = {
-        "home": str(home),
-        "read": [str(path) for path in readable],
-        "walls": walls,
-        "become": become,
-    }
-    if walls == "bubblewrap":  # has its walls where it is setuid and users may make no namespaces
-        spec |= {"walls": "plain", "parent": 1}
-        python = os.path.realpath(sys.executable)
-        shown = [
-            *SYSTEM,
-            sys.base_prefix,
-            os.path.realpath(sys.base_prefix),
-            python,
-            str(CELL),
-            *spec["read"],
-        ]
-        links = [("--symlink", os.readlink(path), path) for path in shown if os.path.islink(path)]
-        binds = [
-            ("--ro-bind", path, path)
-            for path in shown
-            if os.path.exists(path) and not os.path.islink(path)
-        ]
-        capable = (
-            ("--cap-add", "ALL") if os.geteuid() == 0 else ()
-        )  # what the cell needs, and gives up
-        divide = ["pid", "net", "ipc", "uts"]
-        flags = [f"--unshare-{what}" for what in divide] + [
-            "--die-with-parent",
-            *capable,
-            "--proc",
-            "/proc",
-        ]
-        above = sorted(
-            {str(folder) for path in [*shown, home] for folder in Path(path).parents} - {"/"}
-        )
-        open_ = itertools.chain(
-            *(("--perms", "0755", "--dir", folder) for folder in above)
-        )  # else they are root's alone
-        flags += [
-            "--dev",
-            "/dev",
-            "--tmpfs",
-            "/tmp",
-            *open_,
-            *itertools.chain(*links, *binds),
-            "--bind",
-            home,
-            home,
-        ]
-        return ["bwrap", *map(str, flags), python, "-IS", CELL, json.dumps(spec), *command]
-    return [sys.executable, "-IS", CELL, json.dumps(spec | {"parent": os.getpid()}), *command]
-
-
-def links(path: str) -> Iterator[str]:
-    """Where a path leads: what each of its links names, and the place itself."""
-    for _ in range(40):  # as many as Linux follows
-        if not os.path.islink(path):
-            break
-        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
-        yield path
-    yield os.path.realpath(path)
-
-
 def readable() -> list[Path]:
     """What a worker reads: the renderer, Node, and where they are elsewhere the cache and the browser."""
     root = toolchain.RENDERER.resolve()
@@ -155,7 +79,7 @@ def readable() -> list[Path]:
     return sorted(place for place in places if place.exists())
 
 
-async def run(command: Sequence[Any], home: Path) -> tuple[int, str]:
+async def run(command: Sequence[str], home: Path) -> tuple[int, str]:
     """(status, what it said on stderr) of a command; ended at once when this is cancelled, tried again when killed."""
     environment = {**toolchain.environment(), "HOME": str(home), "TMPDIR": str(home)}
     attempt = 0
@@ -195,7 +119,7 @@ async def bundle(theme: str | None = None) -> None:
         else [toolchain.node(), toolchain.RENDERER / "build.mjs"]
     )
     try:
-        status, words = await run(enclosed("none", False, folder, command), folder)
+        status, words = await run(enclosed(("none", False), folder, command), folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
@@ -205,13 +129,13 @@ async def bundle(theme: str | None = None) -> None:
         )
 
 
-async def prepare(home: Path) -> tuple[str, bool]:
+async def prepare(home: Path) -> Walls:
     """Build what is missing and find the strongest walls this host grants: an element of WALLS."""
     _, walls = await asyncio.gather(bundle(), _walls(home))
     return walls
 
 
-async def _walls(home: Path) -> tuple[str, bool]:
+async def _walls(home: Path) -> Walls:
     """The strongest of WALLS in which Node runs; none at all only where DECKSMITH_WALLS accepts that, or an image is a wall."""
     refusals: list[str] = []
     image = os.environ.get("DECKSMITH_IMAGE")
@@ -220,7 +144,8 @@ async def _walls(home: Path) -> tuple[str, bool]:
         raise cli.BadConfig(
             f"DECKSMITH_WALLS is {accepted!r}; it is unset, or plain to do without walls"
         )
-    for walls, become in WALLS if os.geteuid() == 0 else [pair for pair in WALLS if pair[1]]:
+    for around in WALLS if os.geteuid() == 0 else [pair for pair in WALLS if pair[1]]:
+        walls, _ = around
         if walls == "bubblewrap" and not shutil.which("bwrap"):
             continue
         if walls == "plain" and not (accepted or image):
@@ -231,12 +156,12 @@ async def _walls(home: Path) -> tuple[str, bool]:
             )
         trial = Path(tempfile.mkdtemp(dir=home))
         status, words = await run(
-            enclosed(walls, become, trial, [toolchain.node().resolve(), "--version"], readable()),
+            enclosed(around, trial, [toolchain.node().resolve(), "--version"], readable()),
             trial,
         )
         if status == 0:
             if walls == "plain" and not image:
                 cli.say(NO_WALLS)
-            return walls, become
+            return around
         refusals.append(f"{walls}: {words[-200:]}")
     raise cli.Missing(f"Node does not run in any cell: {'; '.join(refusals)}")

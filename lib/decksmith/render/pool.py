@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from decksmith.core import cli, stream
+from decksmith.core.cells import Walls
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import Record
 from decksmith.decks import templates
@@ -98,7 +99,7 @@ class Pool:
         self.engine = engine(self.settings["scale"])
         self.home, self._lock = cell.private_folder()
         self.kept = kept
-        self.ready: asyncio.Future[tuple[str, bool]] | None = None  # the walls of every worker
+        self.ready: asyncio.Future[Walls] | None = None  # the walls of every worker
         self.bundles: dict[str, asyncio.Future[None]] = {}  # by theme
         self.idle: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
         self.workers = [Worker(self.home / str(number)) for number in range(jobs)]
@@ -205,7 +206,7 @@ class Pool:
         finally:
             self.idle.put_nowait(worker)
 
-    async def _known_good(self, worker: Worker, request: Record, walls: tuple[str, bool]) -> bool:
+    async def _known_good(self, worker: Worker, request: Record, walls: Walls) -> bool:
         """Whether a deck that works unless we are broken works now, in the theme of `request`: on this worker, or on a fresh one."""
         named = re.search(r"^theme:[ \t]*['\"]?([\w-]+)", request["text"], re.M)
         theme = named[1] if named and named[1] in themes() else "default"
@@ -224,7 +225,7 @@ class Pool:
                 await worker.reap()
         return False
 
-    async def _ask(self, worker: Worker, request: Record, walls: tuple[str, bool]) -> Record:
+    async def _ask(self, worker: Worker, request: Record, walls: Walls) -> Record:
         """One deck through a worker; a theme that no deck has named before is bundled first, at nobody's expense."""
         ask = functools.partial(
             worker.ask, request, self.settings["deadline"], self.settings["memory"], walls

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from decksmith.core.cells import Walls, enclosed
 from decksmith.core.records import Record
 from decksmith.render import cell, toolchain
 
@@ -70,7 +71,7 @@ class Worker:
         self.listener: asyncio.Task[None] | None = None
         self.pipes: list[Any] = []  # transports; the last is the one that is written to
 
-    async def _start(self, walls: tuple[str, bool]) -> bool:
+    async def _start(self, walls: Walls) -> bool:
         await self.reap()
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir(mode=0o700)
@@ -93,7 +94,7 @@ class Worker:
         # Not asyncio's own subprocesses: their wait() lasts until every pipe is closed, and for ever when they are
         # cancelled before the pipes are connected (base_subprocess.py of 3.11).
         self.process = subprocess.Popen(
-            cell.enclosed(*walls, self.home, command, readable),
+            enclosed(walls, self.home, command, readable),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -140,9 +141,7 @@ class Worker:
                 return reply
         return None
 
-    async def ask(
-        self, request: Record, deadline: float, memory: int, walls: tuple[str, bool]
-    ) -> Record:
+    async def ask(self, request: Record, deadline: float, memory: int, walls: Walls) -> Record:
         """One deck through this worker: {pictures, expected, errors, xray}; what costs the worker is an error in it."""
         if self.process is None or self.process.poll() is not None:
             if not await self._start(walls):
