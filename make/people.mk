@@ -1,16 +1,18 @@
-# What people look at: a blind vote, a demo.
+# People: a blind vote, and a demo.
 
-##@ People
-# The study's name in results/blindtest. The embedded base model hardly ever writes a deck, so
-# its failures are shown too.
+# The study's folder in results/blindtest.
 STUDY ?= decks
-BLIND := results/blindtest/$(STUDY)
+# More for pair-build: VOTE="--prompts 50". The embedded base model hardly ever writes a deck, so
+# its failures are shown too.
 VOTE ?= $(if $(filter file,$(origin MODEL)),--failed)
-# The demo's page is on this port, its decks on the next.
+# The demo's port; its decks are on the next.
 PORT ?= 8420
 
+BLIND := results/blindtest/$(STUDY)
+DEMO_MODELS := $(patsubst %,--model %,$(filter-out reference,$(MODEL)))
+
+##@ People
 .PHONY: vote tally vote-demo demo
-# VOTE="--prompts 50": more pairs (bin/pair-build --help).
 ## vote: a blind study of MODEL's finished runs and its page, until Ctrl-C
 vote: .venv/.python
 	bin/pair-build --study $(BLIND) $(VOTE) $(RUNS) > /dev/null
@@ -20,11 +22,10 @@ vote: .venv/.python
 tally: .venv/.python
 	bin/vote-tally --study $(BLIND) --close --table
 
-## vote-demo: 20 simulated people vote; vote-tally has to find the planted truth
+### vote-demo: 20 simulated people vote; vote-tally has to find the planted truth
 vote-demo: .venv/.python
 	IMAGES=off .venv/bin/python3 tests/vote_demo.py
 
 ## demo: decks in the browser by MODEL, two side by side, until Ctrl-C
-demo: .venv/.python assets/renderer/node_modules/.built $(if \
-  $(filter local smol smol-sft smol-outline,$(MODEL)),.venv/.local assets/engine/node_modules/.done)
-	exec bin/demo-serve $(patsubst %,--model %,$(filter-out reference,$(MODEL))) --port $(PORT) $(TEMPLATE:%=--template %)
+demo: .venv/.python assets/renderer/node_modules/.built $(ENGINE_TOOLS)
+	exec bin/demo-serve $(DEMO_MODELS) --port $(PORT) $(TEMPLATE:%=--template %)

@@ -1,11 +1,20 @@
-# The whole experiment once, in miniature, on two cores.
+# Rehearse: the whole experiment once, in miniature, on two cores.
 
-##@ Rehearse
-# The whole experiment once, in miniature: the embedded model, REHEARSE core prompts, and as its
-# corpus the drafts of data/gold that
-# fit into its answer. The seconds were measured on two cores; results/rehearsal/phases.jsonl has
-# what they took here.
+##@ Train
+# Core prompts that the rehearsal asks for.
 REHEARSE ?= 24
+# Training prompts that the fine-tune answers in rehearsal-rl.
+RL_PROMPTS ?= 20
+# How often it answers each.
+RL_SAMPLES ?= 4
+# Steps of GRPO.
+RL_STEPS ?= 6
+# Prompts of the comparison in rehearsal-rl.
+ACT ?= 12
+
+# The whole experiment once, in miniature: the embedded model, REHEARSE core prompts, and as its
+# corpus the drafts of data/gold that fit into its answer. The seconds were measured on two cores;
+# results/rehearsal/phases.jsonl has what they took here.
 R := results/rehearsal
 rehearsal%: export DECKSMITH_SERVE := $(CURDIR)/$(R)/serve
 # ENGINE=vllm: base and tuned are asked of vLLM's CPU build, together, since one engine's replies
@@ -25,7 +34,7 @@ endif
 rehearsal: .venv/.python
 	PYTHONPATH=lib .venv/bin/python3 -m decksmith.core.rehearsal $(R)/phases.jsonl \
 	  'set-up|130|setup .venv/.train $(if $(filter vllm,$(REHEARSED)),.venv-vllm/.done)' \
-	  $(if $(filter local,$(REHEARSED)),'the base model writes|400|results/runs/smol/$(UNDER)/summary.json MODEL=smol LIMIT=$(REHEARSE)') \
+	  $(if $(filter local,$(REHEARSED)),'the base model writes|400|results/runs/smol/$(SETTING)/summary.json MODEL=smol LIMIT=$(REHEARSE)') \
 	  'data/gold becomes a corpus|150|$(R)/chat/report.json' \
 	  'an adapter is trained|700|results/sft/rehearsal/adapter/manifest.json' \
 	  '$(if $(filter local,$(REHEARSED)),the tuned model writes|600,base and tuned model write|1800)|rehearsal-tuned ENGINE=$(REHEARSED)' \
@@ -48,11 +57,11 @@ rehearsal-tuned:
 	bin/model-serve --engine $(REHEARSED) --adapter results/sft/rehearsal/adapter $(if $(filter vllm,$(REHEARSED)),--base data/models/smol -- --max-model-len 2048) & server=$$!
 	trap 'kill $$server 2> /dev/null || :; wait $$server || :' EXIT
 	bin/model-wait --pid $$server > /dev/null
-	$(MAKE) $(REHEARSE_SERVED:%=results/runs/%/$(UNDER)/summary.json) MODEL="$(REHEARSE_SERVED)" LIMIT=$(REHEARSE) $(if $(filter vllm,$(REHEARSED)),JOBS=$(or $(JOBS),$(REHEARSE)))
+	$(MAKE) $(REHEARSE_SERVED:%=results/runs/%/$(SETTING)/summary.json) MODEL="$(REHEARSE_SERVED)" LIMIT=$(REHEARSE) $(if $(filter vllm,$(REHEARSED)),JOBS=$(or $(JOBS),$(REHEARSE)))
 
 rehearsal-report:
 	$(MAKE) results/reports/rehearsal/index.html MODEL="$(REHEARSE_BASE) smol-tuned" LIMIT=$(REHEARSE) NAME=rehearsal TRAINING=results/sft/rehearsal
-	bin/run-compare --model-only $(patsubst %,results/runs/%/$(UNDER),$(REHEARSE_BASE) smol-tuned)
+	bin/run-compare --model-only $(patsubst %,results/runs/%/$(SETTING),$(REHEARSE_BASE) smol-tuned)
 	echo "Open the report: file://$(abspath results/reports/rehearsal/index.html)"
 
 # The second act: the fine-tune of data/adapter (`make adapter` puts the rehearsal's there) answers
@@ -60,10 +69,6 @@ rehearsal-report:
 # its own answers train it on. RL_STEPS steps of GRPO; ACT prompts are asked for the comparison, whose judge is not the
 # reward. Killed anywhere, it goes on. The seconds were measured on two cores with other work beside it
 # (docs/rehearsal-rl.md).
-RL_PROMPTS ?= 20
-RL_SAMPLES ?= 4
-RL_STEPS ?= 6
-ACT ?= 12
 A := results/rehearsal-rl
 CHAIN := smol smol-sft smol-rft smol-dpo smol-grpo
 ON = TRAINER=trl FROM=$(A)/sft
@@ -117,7 +122,7 @@ $(A)/grpo/adapter/manifest.json: $(A)/prompts/report.json $(A)/sft/adapter/manif
 
 .PHONY: rehearsal-rl-before rehearsal-rl-runs $(addprefix rehearsal-rl-,rft dpo grpo)
 rehearsal-rl-before:
-	$(MAKE) $(patsubst %,results/runs/%/$(UNDER)/summary.json,smol smol-sft) MODEL="smol smol-sft" LIMIT=$(ACT)
+	$(MAKE) $(patsubst %,results/runs/%/$(SETTING)/summary.json,smol smol-sft) MODEL="smol smol-sft" LIMIT=$(ACT)
 
 rehearsal-rl-runs: rehearsal-rl-rft rehearsal-rl-dpo rehearsal-rl-grpo
 $(addprefix rehearsal-rl-,rft dpo grpo): rehearsal-rl-%: $(A)/%/adapter/manifest.json
@@ -125,17 +130,17 @@ $(addprefix rehearsal-rl-,rft dpo grpo): rehearsal-rl-%: $(A)/%/adapter/manifest
 	bin/model-serve --engine local --adapter $(<D) & server=$$!
 	trap 'kill $$server 2> /dev/null || :; wait $$server || :' EXIT
 	bin/model-wait --pid $$server > /dev/null
-	$(MAKE) results/runs/smol-$*/$(UNDER)/summary.json MODEL=smol-$* LIMIT=$(ACT)
+	$(MAKE) results/runs/smol-$*/$(SETTING)/summary.json MODEL=smol-$* LIMIT=$(ACT)
 
 rehearsal-rl-report:
 	$(MAKE) results/reports/rehearsal-rl/index.html MODEL="$(CHAIN)" LIMIT=$(ACT) NAME=rehearsal-rl TRAINING=$(A)/grpo
-	bin/run-compare --page results/reports/rehearsal-rl/compare.md $(CHAIN:%=results/runs/%/$(UNDER))
+	bin/run-compare --page results/reports/rehearsal-rl/compare.md $(CHAIN:%=results/runs/%/$(SETTING))
 	cat $(A)/grpo/curve/curve.md $(A)/grpo/curve/watch.json
 	echo "The curve of GRPO: $(A)/grpo/curve/curve.png"
 	echo "Open the report: file://$(abspath results/reports/rehearsal-rl/index.html)"
 
 # What `smol-sft` answers with is committed, so that `make baseline` needs no training.
 .PHONY: adapter
-## adapter: data/adapter trained again, as the rehearsal does
+### adapter: data/adapter trained again, as the rehearsal does
 adapter: results/sft/rehearsal/adapter/manifest.json
 	cp $(<D)/adapter.gguf $(<D)/manifest.json data/adapter/

@@ -1,7 +1,21 @@
-# The toolchain: Python, Node, renderer, browser, fonts, embedded model and images, all pinned;
-# nothing as root.
+# Set up: Python, Node, renderer, browser, fonts, embedded model and images, all pinned; nothing as
+# root.
 
-##@ Set up (every rule above does what it needs by itself)
+# Where everything runs: in images (on), on this machine (off), or as there are (auto).
+IMAGES ?= auto
+export IMAGES
+# Python 3.11 or later, which the toolchain is made with.
+PYTHON ?= $(FOUND_PYTHON)
+# Where torch's wheel for a machine without a GPU comes from.
+TORCH_INDEX ?= $(if $(wildcard /dev/nvidiactl)$(PIP_FIND_LINKS),,https://download.pytorch.org/whl/cpu)
+# Python 3.13 or later for NeMo Gym's verifiers.
+GYM_PYTHON ?= $(FOUND_GYM_PYTHON)
+
+first_python = $(shell for p in $2; do $$p -c 'import sys, venv; sys.exit(sys.version_info < $1)' \
+  2> /dev/null && echo $$p && break; done)
+FOUND_PYTHON := $(or $(call first_python,(3$(comma)11),python3 python3.14 python3.13 python3.12 python3.11),python3)
+
+##@ Set up (every target does what it needs by itself)
 .PHONY: setup run-tools
 ## setup: Python, Node, renderer, browser, fonts, embedded model: all pinned
 setup: run-tools .venv/.local assets/engine/node_modules/.done
@@ -10,28 +24,23 @@ setup: run-tools .venv/.local assets/engine/node_modules/.done
 doctor:
 	PYTHONPATH=lib $(PYTHON) -m decksmith.core.doctor --protocol $(PROTOCOL) $(MODEL)
 
+# What the embedded engine needs, where it runs one of MODEL (on a GPU, where one is).
+ENGINE_TOOLS := $(shell $(RUN_CHECK) --needs $(MODEL) 2> /dev/null)
 # With IMAGES=on the images are the toolchain, and nothing is installed here.
 ifeq ($(IMAGES),on)
 run-tools: image-tools image-render
 else
-run-tools: .venv/.python assets/renderer/node_modules/.built
-ifneq ($(filter smol smol-sft smol-outline $(GGUF),$(MODEL)),)
-run-tools: .venv/.local assets/engine/node_modules/.done
-endif
-# A model of assets/gguf.toml uses the GPU where one is; the engine's build for it is 181 MB.
-ifneq ($(and $(wildcard /dev/nvidiactl),$(filter $(GGUF),$(MODEL))),)
-run-tools: assets/engine/node_modules/.cuda
-endif
+run-tools: .venv/.python assets/renderer/node_modules/.built $(ENGINE_TOOLS)
 endif
 
 # What is built here from these very sources stays; train (36 GB) and serve are built by name.
 .PHONY: images pin
-## images: our images, built here as yourself (docs/images.md)
+### images: our images, built here as yourself (docs/images.md)
 images: image-tools image-render image-sandbox image-bench
 image-%:
 	containers/verify $* 2> /dev/null || containers/build $*
 
-## pin: the digests of containers/images.lock, asked of the registries again
+### pin: the digests of containers/images.lock, asked of the registries again
 pin:
 	$(PYTHON) containers/pin
 
@@ -43,9 +52,6 @@ NPM := PATH="$(CURDIR)/.venv/bin:$$PATH" PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 \
   npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error
 NODE_MAJOR := 24
 export UV_PYTHON_DOWNLOADS := never
-PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
-  $p -c 'import sys, venv; print("$p") if sys.version_info >= (3, 11) else None' 2>/dev/null)) python3)
-
 .venv/.python: pyproject.toml uv.lock
 	$(PYTHON) -c 'import sys; sys.exit("decksmith needs Python 3.11 or later; name one: make PYTHON=/path/to/python3") if sys.version_info < (3, 11) else 0'
 	if [ ! -x .venv/bin/uv ]; then
@@ -72,11 +78,13 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 .venv/.local .venv/.hub .venv/.corpus .venv/.synth .venv/.bench .venv/.dev .venv/.docs .venv/.mcp: .venv/.%: .venv/.python
 	$(call SAY,setting up: Python packages of group $*)
 	$(UV) --group $*
-	$(if $(filter bench dev,$*),$(NLTK_DATA) || [ $$? -eq 75 ])
+	$(NLTK_FOR_$*)
 	touch $@
 
 # What IFEval's and IFBench's checkers read. Where NLTK's index cannot be reached, only rows that
 # need its tagger cannot be graded.
+NLTK_FOR_bench = $(NLTK_DATA) || [ $$? -eq 75 ]
+NLTK_FOR_dev = $(NLTK_FOR_bench)
 NLTK_DATA = PYTHONPATH=lib .venv/bin/python3 -m decksmith.benchmarks.graders.nltk_data
 .PHONY: nltk-data
 nltk-data: .venv/.bench
@@ -85,7 +93,6 @@ nltk-data: .venv/.bench
 # torch comes by pip, which takes a CPU wheel where one is offered (PIP_FIND_LINKS, or PyTorch's
 # own index on a machine without a GPU):
 # the registry's own needs CUDA. All versions are the lock's.
-TORCH_INDEX ?= $(if $(wildcard /dev/nvidiactl)$(PIP_FIND_LINKS),,https://download.pytorch.org/whl/cpu)
 .venv/.train: .venv/.corpus
 	$(call SAY,setting up: torch and transformers)
 	.venv/bin/uv export --frozen --quiet --only-group train --no-hashes --output-file .venv/train.txt
@@ -96,12 +103,10 @@ TORCH_INDEX ?= $(if $(wildcard /dev/nvidiactl)$(PIP_FIND_LINKS),,https://downloa
 # NeMo Gym's verifiers (2 GB): a toolchain of its own, with Python 3.13 or later, since the wheel's
 # packages part with ours: one in PATH, one of pyenv's, else what uv finds or fetches. pip, for the
 # wheel asks for 3.13.14 and its verifiers need only 3.13.
-PYENV_ROOT ?= $(HOME)/.pyenv
-GYM_PYTHON ?= $(firstword $(foreach p,python3.13 python3.14 python3 \
-  $(wildcard $(PYENV_ROOT)/versions/3.13.*/bin/python3 $(PYENV_ROOT)/versions/3.14.*/bin/python3),$(shell \
-  $p -c 'import sys, venv; print("$p") if sys.version_info >= (3, 13) else None' 2>/dev/null)))
+FOUND_GYM_PYTHON = $(call first_python,(3$(comma)13),python3.13 python3.14 python3 \
+  $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.1[34].*/bin/python3))
 .PHONY: .venv-gym
-## .venv-gym: NeMo Gym's official verifiers, pinned: docs/gym.md
+### .venv-gym: NeMo Gym's official verifiers, pinned: docs/gym.md
 .venv-gym: .venv-gym/.done
 .venv-gym/.done: assets/gym/requirements.txt | .venv/.python
 	$(call SAY,setting up: the verifiers of NeMo Gym)
@@ -117,7 +122,7 @@ GYM_PYTHON ?= $(firstword $(foreach p,python3.13 python3.14 python3 \
 
 # After a change of assets/gym/requirements.txt or tests/fixtures/gym.json.
 .PHONY: gym-table
-## gym-table: assets/gym.toml, what the wheel says of each benchmark
+### gym-table: assets/gym.toml, what the wheel says of each benchmark
 gym-table: .venv-gym/.done
 	PYTHONPATH=lib .venv/bin/python3 -m decksmith.benchmarks.gym
 

@@ -140,7 +140,36 @@ def scripts_page() -> str:
     )
 
 
-PAGES = {"docs/architecture.md": architecture, "docs/scripts.md": scripts_page}
+VARIABLE = re.compile(r"((?:^# .*\n)+)^([A-Z_]+) \?= ?(.*(?:\\\n.*)*)", re.M)
+CHAPTERS = ("measure", "train", "rehearse", "bench", "people", "setup", "maintain")
+
+
+def variables_page() -> str:
+    """docs/variables.md: every variable that a user may set, from the heads of make/*.mk."""
+    lines = [
+        "# Variables",
+        "",
+        "What can be chosen on the command line of make, or in config.mk, by chapter.",
+    ]
+    lines += ["A default in parentheses is worked out. `make numbers` writes this page.", ""]
+    for chapter in CHAPTERS:
+        text = (ROOT / f"make/{chapter}.mk").read_text(encoding="utf-8")
+        lines += [f"## {chapter}", "", "| variable | default | what it says |", "|---|---|---|"]
+        for comment, name, default in VARIABLE.findall(text):
+            says = " ".join(line[2:] for line in comment.splitlines()).replace("|", "\\|")
+            shown = (
+                f"`{default}`" if default and "$" not in default else "(worked out)" * bool(default)
+            )
+            lines.append(f"| `{name}` | {shown} | {says} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+PAGES = {
+    "docs/architecture.md": architecture,
+    "docs/scripts.md": scripts_page,
+    "docs/variables.md": variables_page,
+}
 
 
 def main() -> int:

@@ -53,6 +53,6 @@ make_says() { run env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS make "$@" 2>&1; }
   assert_line --index 0 'gpt-5.4 needs a key: set OPENROUTER_API_KEY in the environment or in .env'
   [ ! -e results ] && [ ! -e .venv ]
   echo 'OPENROUTER_API_KEY=k' > .env
-  make_says -s named MODEL=gpt-5.4
+  make_says -s run-check MODEL=gpt-5.4
   assert_success
 }

