@@ -16,7 +16,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-render-pages bench-pipeline bench-stats \
-  bench-help sizes docs conditions-check bench-looks bench-report bench-reward bench-grading bench-scale bench-vote bench-tally judge-card judge-drift rl-page gaming reward-attack gold-check screenshots numbers
+  bench-help sizes docs conditions-check bench-looks bench-report bench-reward bench-grading bench-scale bench-vote bench-tally judge-card rl-page gaming reward-attack gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -197,35 +197,10 @@ bench-grading: setup .venv/.dev
 judge-card: run-tools
 	run=results/judge-card
 	mkdir -p $$run
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.results.judgecard 16 | bin/deck-parse --run $$run |
+	.venv/bin/python3 tests/exam/judge_exam.py --gold 16 | bin/deck-parse --run $$run |
 	  bin/deck-illustrate --run $$run | bin/deck-render --run $$run > $$run/rendered.jsonl
-	bin/deck-judge --run $$run --exam page < $$run/rendered.jsonl > docs/judge-card.md.tmp
+	.venv/bin/python3 tests/exam/judge_exam.py --run $$run < $$run/rendered.jsonl > docs/judge-card.md.tmp
 	mv docs/judge-card.md.tmp docs/judge-card.md
-
-# The decks are rendered once. Each day has a folder and a journal of its own: what a judge said before is not taken for what it says now.
-### judge-drift: is the judge of PROTOCOL still the one that it was? 30 fixed decks
-judge-drift: run-tools
-	run=results/judge-drift/$(PROTOCOL)
-	day=$$run/$$(date -u +%F)
-	mkdir -p $$run
-	if [ ! -s $$run/rendered.jsonl ]; then
-	  PYTHONPATH=lib .venv/bin/python3 -m decksmith.results.drift | bin/deck-parse --run $$run |
-	    bin/deck-illustrate --protocol $(PROTOCOL) --run $$run |
-	    bin/deck-render --protocol $(PROTOCOL) --run $$run > $$run/rendered.jsonl.tmp
-	  mv $$run/rendered.jsonl.tmp $$run/rendered.jsonl
-	fi
-	mkdir -p $$day
-	for deck in $$run/*/slides; do mkdir -p $$day/$$(basename $${deck%/slides}); ln -sfn $$(realpath $$deck) $$day/$$(basename $${deck%/slides})/slides; done
-	bin/deck-judge --run $$day --protocol $(PROTOCOL) $(BUDGET:%=--budget %) < $$run/rendered.jsonl > $$day/judged.jsonl.tmp
-	mv $$day/judged.jsonl.tmp $$day/judged.jsonl
-	if [ ! -s $$run/first.jsonl ]; then
-	  ln -s $${day##*/}/judged.jsonl $$run/first.jsonl
-	fi
-	if [ $$run/first.jsonl -ef $$day/judged.jsonl ]; then
-	  echo "The first answers are of today and kept in $$day. Type the same on another day."
-	else
-	  PYTHONPATH=lib .venv/bin/python3 -m decksmith.results.drift $$run/first.jsonl $$day/judged.jsonl
-	fi
 
 ### gaming: score the adversarial decks and write the table of docs/protocol.md
 gaming: run-tools

@@ -231,7 +231,7 @@ def main():
             "",
             [
                 ("scipy, bootstrap and permutation test of the 15 headline pairs", *scipy),
-                ("run-compare: all measures, accountings, bounds, robustness", *compared),
+                ("run-compare: all measures, accountings, bounds", *compared),
             ],
         )
         print("\n## Leak check, letters only\n")

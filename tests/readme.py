@@ -123,7 +123,7 @@ def entries(path, *names):
 
 def assumed(stage, side):
     """Tokens of a request (0) or of its answer (1) before anything was measured."""
-    return f"{constants('lib/decksmith/results/spending.py')['ASSUMED'][stage][side]:,}"
+    return f"{constants('lib/decksmith/results/cost_prompt.py')['ASSUMED'][stage][side]:,}"
 
 
 @cache

@@ -126,15 +126,6 @@ reply="{\"content\":$score,\"design\":$score,\"coherence\":$score,\"observations
   assert_line --partial 'mine.toml: measures.overflow'
 }
 
-@test "an exam names the deck that another renderer rendered, and what it needs" {
-  run deck-judge --run r --exam < in.jsonl
-  assert_failure 65
-  assert_output 'deck-judge: p1: rendered by another renderer or at another scale; render it again'
-  run deck-judge --run r --exam page < /dev/null
-  assert_failure 65
-  assert_output 'deck-judge: 0 good decks among 0 records; a card needs two or more'
-}
-
 @test "help is the script's own header" {
   run deck-judge --help
   assert_success

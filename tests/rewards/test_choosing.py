@@ -3,7 +3,7 @@
 import dataclasses
 
 from decksmith.decks import conditions
-from decksmith.results import spent
+from decksmith.results import usage
 from decksmith.rewards import choosing
 
 BEST = conditions.load("best-of-4")
@@ -29,7 +29,7 @@ def test_the_best_by_the_rule_goes_by_its_prompts_id_and_what_all_took_is_added_
         "cost": 1.5,
         "seconds": 6.0,
     }
-    assert spent.of(kept) == kept["choose"]["spent"]
+    assert usage.of(kept) == kept["choose"]["spent"]
 
 
 def test_a_sample_that_was_lost_through_no_fault_of_its_model_leaves_the_prompt_undecided():

@@ -189,9 +189,8 @@ def test_every_script_starts_in_its_image(checkout):
 def test_the_pipeline_in_images_draws_the_bytes_of_a_second_run_and_of_the_hosts_toolchain(
     checkout,
 ):
-    gold = "import json; from decksmith.results import judgecard; [print(json.dumps(record)) for record in judgecard.gold(2)]"
     records = subprocess.run(
-        [sys.executable, "-c", gold],
+        [sys.executable, ROOT / "tests/exam/judge_exam.py", "--gold", "2"],
         env=os.environ | {"PYTHONPATH": str(ROOT / "lib")},
         capture_output=True,
         text=True,

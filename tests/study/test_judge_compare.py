@@ -6,7 +6,7 @@ import random
 
 import pytest
 from decksmith.core import cli
-from decksmith.results import beside
+from decksmith.results import judge_agreement
 from decksmith.study import judge_compare, outside, store
 
 PROMPTS = [f"p{n:03}" for n in range(60)]
@@ -99,15 +99,15 @@ def test_planted_agreement_is_found_with_its_interval(found):
 def test_what_is_kept_of_a_judge_stands_in_the_caption_of_its_comparisons(
     found, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(beside, "FOLDER", tmp_path)
+    monkeypatch.setattr(judge_agreement, "FOLDER", tmp_path)
     named = [{**one, "of": "eye/v1" if one["judge"] == "wise" else ""} for one in found["judges"]]
     assert judge_compare.keep({**found, "judges": named}) == [tmp_path / "eye-v1.json"]
     share = f"{judge(found, 'wise')['agreement']['mean']:.2f}"
-    assert f"a share of {share} [" in beside.said("eye/v1")
-    assert beside.said("coin") == "never held beside people"
+    assert f"a share of {share} [" in judge_agreement.said("eye/v1")
+    assert judge_agreement.said("coin") == "never held beside people"
     (tmp_path / "coin.json").write_text("{}")
     with pytest.raises(cli.BadData, match="judge-compare --keep writes it anew"):
-        beside.said("coin")
+        judge_agreement.said("coin")
 
 
 def test_a_planted_bias_to_length_is_found_and_in_no_other_judge(found):

@@ -98,7 +98,7 @@ class Vision:
         return all((self.run / path).is_file() for path in value.get("replies") or [])
 
     async def work(self, record: Record, seed: int = 0) -> Record:
-        """The judge's value for a record. `seed`: which of several independent judgings this is (decksmith.results.judgecard)."""
+        """The judge's value for a record. `seed`: which of several independent judgings this is (tests/exam)."""
         import asyncio
 
         if not record["render"].get("slides"):

@@ -33,7 +33,7 @@ from decksmith.judging import identity, panel, vision
 from decksmith.judging.records import STAGES
 from decksmith.models import registry, turns
 from decksmith.results import layout
-from decksmith.results.explain import clean
+from decksmith.results.text import printable
 
 Entries = dict[str, bytes | Path]  # the files of a capsule by their paths in it
 
@@ -705,7 +705,7 @@ def _values(old: Any, new: Any) -> list[str]:
 
 
 def _shown(text: object) -> str:
-    return clean(text, 120)
+    return printable(text, 120)
 
 
 def _short(text: object) -> str:

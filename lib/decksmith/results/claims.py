@@ -8,7 +8,7 @@ from typing import Any
 from decksmith.core import cli
 from decksmith.core.records import Record
 from decksmith.models import registry
-from decksmith.results import costs, pairs, stats, text
+from decksmith.results import cost_table, pairs, stats, text
 from decksmith.results.pairs import is_headline
 from decksmith.results.runs import caption, judged_by, titles, unmatched
 
@@ -28,7 +28,7 @@ def compare(runs: list[Record], sequential: bool = False) -> Record:
     found = pairs.between(runs)
     if sequential:
         pairs.in_sequence(runs, found)
-    cost = costs.table(runs)
+    cost = cost_table.table(runs)
     _say(found, runs, cost)
     headlines = [pair for pair in found if is_headline(pair)]
     return {
@@ -55,7 +55,7 @@ def compare(runs: list[Record], sequential: bool = False) -> Record:
 
 def _say(found: list[Record], runs: list[Record], cost: Record | None) -> None:
     """Give each pair its verdict and its sentence. Of runs whose model was trained on a reward, or whose decks were chosen by one,
-    it says so (rewards.rules.note_training); under conditions also what a deck costs (`costs.table`)."""
+    it says so (rewards.rules.note_training); under conditions also what a deck costs (`cost_table.table`)."""
     trained = {run["label"]: run["trained"] for run in runs if run.get("trained")}
     guided = {run["label"]: run["guided"] for run in runs if run.get("guided")}
     several = sum(is_headline(pair) for pair in found) > 1  # the measures then stand in `taught`
@@ -127,13 +127,13 @@ def chosen_by(label: str, guided: Record) -> str:
 
 def at_what_cost(pair: Record, cost: Record | None) -> str:
     """How many times as much the dearer of two runs costs a deck, as the end of a sentence; nothing where both cost the same."""
-    ratio = costs.ratio(cost, pair["a"], pair["b"])
+    ratio = cost_table.ratio(cost, pair["a"], pair["b"])
     if cost is None or ratio is None:
         return ""
     dearer = pair["a"]
     if ratio < 1:
         dearer, ratio = pair["b"], 1 / ratio
-    unit = costs.UNITS[cost["unit"]]
+    unit = cost_table.UNITS[cost["unit"]]
     if ratio < 1.05:
         return f"; a deck of both costs the same ({unit})"
     return f"; {dearer} costs {ratio:.1f} times as much ({unit})"

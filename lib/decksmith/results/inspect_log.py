@@ -16,7 +16,7 @@ from typing import Any
 from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, sample_of
-from decksmith.results import foreign
+from decksmith.results import external_scores
 from decksmith.results.report_pictures import INSIDE, avif, data_uri, inside_run
 from decksmith.results.runs import measures, titles
 from decksmith.results.summary import fault_of, status_of
@@ -47,7 +47,7 @@ def export(out: Path, runs: list[Record]) -> Iterator[Path]:
     """
     places: dict[Path, Record] = {}
     for run in runs:
-        if foreign.is_foreign(run):
+        if external_scores.is_external(run):
             raise cli.BadData(f"{run['path']} has scores only; a log needs the replies of a run")
         path = Path(out) / _name(run)
         if path in places:

@@ -19,7 +19,7 @@ from decksmith.core.records import Record
 from decksmith.decks import conditions
 from decksmith.judging import identity as identities
 from decksmith.models import registry
-from decksmith.results import foreign, layout, runs, stats
+from decksmith.results import external_scores, layout, runs, stats
 from decksmith.results.pairs import HEADLINE, in_order
 
 Kept = dict[tuple[str, str], Record]  # the looks that a folder remembers, by id and inputs
@@ -62,7 +62,7 @@ def remember(loaded: list[Record], sequential: bool = False) -> Record:
     """
     if len(loaded) < 2:
         return {"pairs": [], "said": []}
-    if foreign.is_foreign(loaded[0]):
+    if external_scores.is_external(loaded[0]):
         more = ANY_TIME if sequential else "A 95 % interval and its test are right for one look"
         return {"pairs": [], "said": [f"{more}; looks at files of scores are not counted"]}
     now = _looks(loaded)

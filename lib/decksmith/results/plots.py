@@ -14,7 +14,7 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.results import claims, costs, text
+from decksmith.results import claims, cost_table, text
 from decksmith.results.runs import caption, measures, titles
 from decksmith.results.summary import SHARES
 
@@ -516,7 +516,7 @@ def _plot_costs(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record
             points.append((run, took, score))
     said = [
         Said(f"{titles(runs)['overall']} against cost", TITLE, bold=True),
-        Said(f"{costs.TITLES[kind]} a deck, on a logarithmic scale.", NOTE, "soft"),
+        Said(f"{cost_table.TITLES[kind]} a deck, on a logarithmic scale.", NOTE, "soft"),
         Said("Filled: no other run is as good for less. Hollow: dominated.", NOTE, "soft"),
         *_legend([run for run, _, _ in points]),
     ]

@@ -9,9 +9,9 @@ from pathlib import Path
 from decksmith.core import cli, pages, stream
 from decksmith.core.records import Record
 from decksmith.results import (
-    beside,
     claims,
-    foreign,
+    external_scores,
+    judge_agreement,
     looks,
     report_data,
     report_origin,
@@ -44,7 +44,7 @@ def page(
     security policy allows only this page's own script, style and pictures.
     """
     for run in runs:
-        if foreign.is_foreign(run):
+        if external_scores.is_external(run):
             raise cli.BadData(f"{run['path']} has scores only; a report needs the decks of runs")
     out = Path(out)
     compared, seen = claims.compare(runs), looks.remember(runs)
@@ -225,7 +225,7 @@ def _honest(runs: list[Record]) -> str:
             f"Scores by {judge}: measures computed from the rendered slides, their pixels and their text. No vision model and no "
             "person looked at these pictures, so they compare with other offline scores only."
         )
-    return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong; {beside.said(judge)}."
+    return f"Scores by {judge}, a vision model that saw the request and the pictures, never the markdown. It can be wrong; {judge_agreement.said(judge)}."
 
 
 _ALT = {

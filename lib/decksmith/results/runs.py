@@ -11,7 +11,7 @@ from decksmith.core.records import Record
 from decksmith.decks import conditions
 from decksmith.judging import identity
 from decksmith.models import registry
-from decksmith.results import beside, foreign, layout, verify
+from decksmith.results import external_scores, judge_agreement, layout, verify
 from decksmith.results.summary import TITLES, prompt_of, summarize
 
 OFFLINE = "offline measures, no vision model looked at these pictures; its card: docs/judge-card.md"
@@ -21,7 +21,7 @@ COLORS = ("#2f6f9f", "#c8553d", "#4f8a5b", "#8a5a9e", "#c2912b", "#4b5563", "#b0
 
 def load(paths: list[Any], common: bool = False) -> list[Record]:
     """The runs in these folders, ordered by label; each `{"path", "name", "order", "label", "color", "summary", "records",
-    "protocol", "unshipped", "left_out", "remedy"}`. A file is read as scores of another tool (foreign.py), one run for
+    "protocol", "unshipped", "left_out", "remedy"}`. A file is read as scores of another tool (external_scores.py), one run for
     each model in it. `common`: keep of each run only the decks that all runs have, and name the others in `left_out`
     (None without).
 
@@ -30,7 +30,7 @@ def load(paths: list[Any], common: bool = False) -> list[Record]:
     """
     found: list[Record] = []
     for path in map(Path, paths):
-        found += foreign.read(path) if path.is_file() else [_run(path)]
+        found += external_scores.read(path) if path.is_file() else [_run(path)]
     runs = [{"order": order, "left_out": None, **run} for order, run in enumerate(found)]
     places = Counter((str(run["path"].resolve()), run["name"]) for run in runs)
     for (place, _), n in places.items():
@@ -161,7 +161,7 @@ def _object(path: Path, make: str) -> Record:
 
 def _same_protocol(first: Record, other: Record, common: bool) -> None:
     """Raises cli.BadData unless both runs held the same fixed; `common`: the prompts may be others."""
-    if foreign.is_foreign(first) != foreign.is_foreign(other):
+    if external_scores.is_external(first) != external_scores.is_external(other):
         raise cli.BadData(
             f"{first['path']} and {other['path']}: one is a run and one a file of scores of another tool; nothing says that "
             "both were made alike, so they do not belong in one table"
@@ -188,11 +188,11 @@ def _same_protocol(first: Record, other: Record, common: bool) -> None:
 def caption(runs: list[Record]) -> str:
     """Who judged, in words."""
     judge = judged_by(runs)
-    if foreign.is_foreign(runs[0]):
+    if external_scores.is_external(runs[0]):
         return f"Scores as {' and '.join(sorted({run['path'].name for run in runs}))} gives them"
     if judge is None:
         return "No deck was judged"
-    about = [*([OFFLINE] if offline(runs) else []), beside.said(judge)]
+    about = [*([OFFLINE] if offline(runs) else []), judge_agreement.said(judge)]
     said = f"Judge: {judge} ({'; '.join(about)})"
     records = [record for run in runs for record in run["records"]]
     if poor := {prompt_of(record) for record in records if record["score"].get("lacks")}:

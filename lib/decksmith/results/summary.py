@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, sample_of
-from decksmith.results import spent, stats, verify
+from decksmith.results import stats, usage, verify
 
 if TYPE_CHECKING:
     from decksmith.results.stats import Array
@@ -55,7 +55,7 @@ def summarize(numbered: Iterable[tuple[int, Record]], where: object = "stdin") -
     scores = [record["score"] for record in records]
     faults = [fault for record in records if (fault := fault_of(record))]
     generated = [gen for record in records if (gen := _done(record, "gen")) is not None]
-    usages = [spent.of(record) for record in records if _done(record, "gen") is not None]
+    usages = [usage.of(record) for record in records if _done(record, "gen") is not None]
     judged = [value for record in records if (value := _done(record, "judge")) is not None]
     lacks = Counter(what for score in scores for what in score.get("lacks") or ())
     early = sum(gen.get("cut_by") == "server" for gen in generated)

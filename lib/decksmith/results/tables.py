@@ -7,7 +7,7 @@ from typing import Any
 from decksmith.core import stream
 from decksmith.core.records import Record
 from decksmith.judging.scoring import JUDGED
-from decksmith.results import chains, checklist, costs, robustness, stats, text
+from decksmith.results import chains, checklist, cost_table, stats, text
 from decksmith.results.claims import ranked, settings
 from decksmith.results.pairs import ACCOUNTINGS, is_headline
 from decksmith.results.runs import caption, measures, titles
@@ -53,8 +53,6 @@ def markdown(runs: list[Record], compared: Record) -> str:
     for title, header, rows, note in tables(runs, compared):
         words = {
             "What happened": 1,
-            "How far the ranking holds": 1,
-            "What swaps two models": 3,
             ASKED: len(header),
         }.get(title, 2)
         lines += [f"**{title}**", "", *text.markdown_table(header, rows, words), ""]
@@ -91,7 +89,7 @@ def _costs(runs: list[Record], cost: Record, width: int) -> list[str]:
     rows = []
     for run in runs:
         took = cost["runs"][run["label"]]
-        cells = [_took(took[kind], kind).partition(" ")[0] for kind in costs.KINDS]
+        cells = [_took(took[kind], kind).partition(" ")[0] for kind in cost_table.KINDS]
         rows.append([run["label"], *cells, cost["dominated"].get(run["label"], text.DASH)])
     said = []
     for run in runs:
@@ -154,8 +152,6 @@ def tables(runs: list[Record], compared: Record) -> list[Table]:
         found.append(paired_table(compared))
     if several and "chain" in runs[0]:
         found.append(chains.table(runs, compared))
-    if card := robustness.card(runs, compared["ranks"]):
-        found += robustness.tables(card)
     note = CHECKED
     for kind in ("item", "feature", "language"):
         title, header, rows = checklist.table(runs, kind)
@@ -244,18 +240,18 @@ def _scored_by_all(runs: list[Record]) -> list[dict[str, Record]]:
 def conditions_table(runs: list[Record], cost: Record) -> Table:
     """What each run adds to asking once, what its decks took, and which other run does as well for less."""
     header = ["Run", "What it adds", "Overall"]
-    header += [f"{costs.TITLES[kind]} a deck" for kind in costs.KINDS]
+    header += [f"{cost_table.TITLES[kind]} a deck" for kind in cost_table.KINDS]
     header += ["Dominated by"]
     rows = []
     for run in runs:
         under = run["summary"]["model"].get("condition")
         overall = text.interval(run["summary"]["means"]["floor"].get("overall"))
         took = cost["runs"][run["label"]]
-        cells = [_took(took[kind], kind) for kind in costs.KINDS]
+        cells = [_took(took[kind], kind) for kind in cost_table.KINDS]
         adds = "; ".join(under["adds"]) if under else text.DASH
         beaten = cost["dominated"].get(run["label"], text.DASH)
         rows.append([run["label"], adds, overall, *cells, beaten])
-    unit = costs.UNITS[cost["unit"]]
+    unit = cost_table.UNITS[cost["unit"]]
     return "Conditions and what they cost", header, rows, DOMINATED.format(unit=unit)
 
 

@@ -1,9 +1,21 @@
 """Figures and tables as text: how this project writes a mean, an interval, a p-value, a rank, money and time."""
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
 DASH = "–"
+
+
+def printable(said: object, width: int) -> str:
+    """Text on one line that a terminal cannot mistake for orders: no escape sequences, control or direction characters."""
+    plain = re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]*(\x07|\x1b\\)?|.?)", "", str(said))
+    plain = "".join(
+        " " if c.isspace() else "" if unicodedata.category(c)[0] == "C" else c for c in plain
+    )
+    plain = " ".join(plain.split())
+    return plain if len(plain) <= width else plain[: width - 2].rstrip() + ".."
 
 
 def figure(value: float) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.results import foreign, layout
+from decksmith.results import external_scores, layout
 from decksmith.results.report_pictures import inside_run
 from decksmith.results.runs import measures
 from decksmith.results.summary import fault_of, prompt_of, status_of
@@ -35,7 +35,7 @@ def export(tracker: str, out: Path, runs: list[Record]) -> Iterator[str]:
     Raises cli.Missing for a package that is not installed, cli.BadData for scores without decks.
     """
     for run in runs:
-        if foreign.is_foreign(run):
+        if external_scores.is_external(run):
             raise cli.BadData(f"{run['path']} has scores only; an export needs the decks of a run")
     package = _package(tracker)
     for run in runs:

@@ -8,7 +8,7 @@ from decksmith.core import stream
 from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.decks import lint
 from decksmith.decks.conditions import Condition
-from decksmith.results import spent
+from decksmith.results import usage
 from decksmith.rewards import components
 from decksmith.rewards import rules as reward_rules
 from decksmith.rewards.rules import Rules
@@ -62,7 +62,7 @@ def chosen(records: Iterable[Record], condition: Condition, run: str | Path) -> 
             "k": sample_of(samples[best]),
             "n": condition.n,
             "worth": worths,
-            "spent": spent.of_all(samples),
+            "spent": usage.of_all(samples),
         }
         if lost := _lost(samples, condition.n):
             value["error"] = lost

@@ -12,7 +12,7 @@ from decksmith.decks.conditions import Condition
 from decksmith.decks.parser import Deck
 from decksmith.models.client import Client
 from decksmith.render.pool import Pool
-from decksmith.results import spent
+from decksmith.results import usage
 from decksmith.rewards import choosing
 
 PICTURES = 6  # that a model which sees is sent at once
@@ -101,7 +101,7 @@ class Reviser:
         kept: Record | None = self.journal.get(ident, inputs)
         if kept is None:
             reply = await self.client.post(body)
-            took = spent.part(reply.usage, {"latency": round(reply.took, 3)})
+            took = usage.part(reply.usage, {"latency": round(reply.took, 3)})
             kept = {"reply": reply.text, "finish_reason": reply.finish_reason, "spent": took}
             self.journal.put(ident, inputs, kept)
         return kept

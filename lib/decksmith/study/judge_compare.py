@@ -14,7 +14,7 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.results import beside, claims, layout, runs, stats
+from decksmith.results import claims, judge_agreement, layout, runs, stats
 from decksmith.study import intervals, judge, outside, pair_judge, people, store, tally
 from decksmith.study.intervals import Figure, Vote
 
@@ -177,9 +177,9 @@ def compare(study: store.Study, judges: Sequence[Judge]) -> dict[str, Any]:
 
 
 def keep(found: Mapping[str, Any]) -> list[Path]:
-    """Keep for the captions of comparisons (results/beside.py) how far each judge that scored decks follows people."""
+    """Keep for the captions of comparisons (results/judge_agreement.py) how far each judge that scored decks follows people."""
     return [
-        beside.keep(
+        judge_agreement.keep(
             one["of"],
             {
                 "study": found["study"],

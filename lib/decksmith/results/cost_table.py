@@ -6,7 +6,7 @@ A deck under a condition took what all its samples and revisions took, not only 
 from typing import Any
 
 from decksmith.core.records import Record
-from decksmith.results import spent, stats
+from decksmith.results import stats, usage
 from decksmith.results.summary import domains, prompt_of
 
 KINDS = ("tokens", "seconds", "usd")
@@ -21,7 +21,7 @@ def per_deck(run: Record) -> Record:
 
     rows: dict[str, list[Record]] = {}
     for record in run["records"]:
-        rows.setdefault(prompt_of(record), []).append(spent.of(record))
+        rows.setdefault(prompt_of(record), []).append(usage.of(record))
     labels = domains(run["records"])
     found: Record = dict.fromkeys(KINDS)
     for kind in KINDS:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from decksmith.core.records import Record
-from decksmith.results.defects import DEFECTS, ORDER, PAD, PADDINGS, PLACES
+from planted_defects import DEFECTS, ORDER, PAD, PADDINGS, PLACES
 
 
 def page(card: Record) -> str:
@@ -20,7 +20,7 @@ def _head(card: Record) -> list[str]:
         "",
         f"Known defects were put, one at a time, into {card['decks']} good decks; the judge of the protocol "
         f"`{card['protocol']}` scored every version {card['repeats']} times. No person was asked, so this says what the judge "
-        "notices, obeys and wavers at, not whether its taste is right. `deck-judge --exam page` writes this page.",
+        "notices, obeys and wavers at, not whether its taste is right. `make judge-card` writes this page.",
         "",
         f"{card['judgings']} judgings counted; excluded: {_faults(card)}. The good decks themselves have the mean scores "
         f"{scores}. Brackets hold 95 % intervals over decks; where all decks agree, exact ones.",

@@ -7,11 +7,15 @@ import json
 import os
 import re
 import subprocess
+import sys
 import threading
 from collections import Counter
 from dataclasses import replace
 
+import card_page
+import judge_exam
 import numpy
+import planted_defects as defects
 import pytest
 from aiohttp import web
 from decksmith.core import cli, stream
@@ -20,7 +24,6 @@ from decksmith.decks.parser import Deck
 from decksmith.judging import judges
 from decksmith.judging import vision as vision_judge
 from decksmith.render import pool as render_pool
-from decksmith.results import cardpage, defects, judgecard
 
 OFFLINE, PUBLISHED = Protocol.load("offline"), Protocol.load("published")
 
@@ -219,23 +222,23 @@ def test_a_deck_without_a_place_for_a_defect_is_left_out_of_it():
     [([3], [2], 1), ([3], [3], 0.5), ([2], [3], 0), ([2, 4], [3, 4], 0.375)],
 )
 def test_the_auc_counts_ties_half(good, bad, expected):
-    assert judgecard.auc(good, bad) == expected
+    assert judge_exam.auc(good, bad) == expected
 
 
 def test_an_interval_is_exact_where_resampling_knows_no_spread():
-    assert judgecard.interval([1.0] * 16, share=True) == {
+    assert judge_exam.interval([1.0] * 16, share=True) == {
         "mean": 1.0,
         "lo": 0.7941,
         "hi": 1.0,
         "n": 16,
     }
-    assert judgecard.interval([0.0] * 16, share=True) == {
+    assert judge_exam.interval([0.0] * 16, share=True) == {
         "mean": 0.0,
         "lo": 0.0,
         "hi": 0.2059,
         "n": 16,
     }
-    mixed = judgecard.interval([1.0] * 12 + [0.0] * 4, share=True)
+    mixed = judge_exam.interval([1.0] * 12 + [0.0] * 4, share=True)
     assert mixed["mean"] == 0.75 and 0.48 <= mixed["lo"] <= 0.5625 and 0.9375 <= mixed["hi"] <= 1
 
 
@@ -245,24 +248,25 @@ def test_the_auc_across_decks_recovers_that_of_two_normal_distributions():
     for _ in range(30):
         decks = random.normal(0, 1, 40)
         pairs = [([deck + random.normal(0, 1)], [deck - 2 + random.normal(0, 1)]) for deck in decks]
-        found = judgecard.across(pairs)
+        found = judge_exam.across(pairs)
         covered += found["lo"] <= 0.8413 <= found["hi"]  # Phi(2 / sqrt(2 + 2))
     assert covered >= 25
 
 
 def test_consistency_and_noise_are_those_of_the_repeats():
     assert (
-        judgecard._alpha([[1, 1], [3, 3], [5, 5]]) == 1 and judgecard._noise([[1, 1], [3, 3]]) == 0
+        judge_exam._alpha([[1, 1], [3, 3], [5, 5]]) == 1
+        and judge_exam._noise([[1, 1], [3, 3]]) == 0
     )
     assert (
-        judgecard._alpha([[3, 3], [3, 3]]) is None
-        and judgecard._alpha([]) is None
-        and judgecard._noise([]) is None
+        judge_exam._alpha([[3, 3], [3, 3]]) is None
+        and judge_exam._alpha([]) is None
+        and judge_exam._noise([]) is None
     )
     random = numpy.random.default_rng(2)
     units = [list(deck + random.normal(0, 0.5, 3)) for deck in random.normal(3, 1, 400)]
-    assert judgecard._noise(units) == pytest.approx(0.25, rel=0.1)
-    assert 0.7 < judgecard._alpha([[round(x) for x in unit] for unit in units]) < 0.9
+    assert judge_exam._noise(units) == pytest.approx(0.25, rel=0.1)
+    assert 0.7 < judge_exam._alpha([[round(x) for x in unit] for unit in units]) < 0.9
 
 
 # --- the whole exam, on two decks and a few defects -------------------------------------------------------------------
@@ -295,14 +299,14 @@ def examined(tmp_path_factory):
 
 def examine(run, records, protocol, chosen, repeats):
     """exam.examine with the defects of FEW only."""
-    every = judgecard.variants
-    judgecard.variants = lambda *args: {
+    every = judge_exam.variants
+    judge_exam.variants = lambda *args: {
         name: text for name, text in every(*args).items() if name in FEW
     }
     try:
-        return judgecard.examine(records, run, protocol, chosen, repeats)
+        return judge_exam.examine(records, run, protocol, chosen, repeats)
     finally:
-        judgecard.variants = every
+        judge_exam.variants = every
 
 
 @pytest.mark.browser
@@ -369,7 +373,7 @@ def test_decks_of_another_renderer_of_a_poor_prompt_and_a_single_deck_are_refuse
 
 @pytest.mark.browser
 def test_the_page_says_what_the_card_holds(examined):
-    page = cardpage.page(examined[2])
+    page = card_page.page(examined[2])
     assert page.startswith("# Judge card: offline-v3\n") and "The judge is deterministic." in page
     assert re.search(r"\| low contrast \| .* \| 2 \| design \| 1\.00 \[0\.16, 1\.00\] \|", page)
     assert "| text | 2 | 0.00 [0.00, 0.00] |" in page and "| overflow | " in page
@@ -491,7 +495,7 @@ def test_faults_of_the_judge_are_counted_apart_and_are_no_score(examined, vision
     vision[1].mood = "well"
     assert card["faults"] == {"judge": 2} and card["judgings"] == 22
     assert card["defects"]["blank slide"]["decks"] == 1
-    assert "excluded: 2 unusable replies of the judge." in cardpage.page(card)
+    assert "excluded: 2 unusable replies of the judge." in card_page.page(card)
 
 
 @pytest.mark.browser
@@ -533,13 +537,13 @@ def test_the_script_prints_the_card_of_what_is_on_stdin(examined):
     run, records, _ = examined
     lines = "".join(json.dumps(r) + "\n" for r in records[:1])
     done = subprocess.run(
-        [cli.ROOT / "bin/deck-judge", "--exam", "--run", run],
+        [sys.executable, cli.ROOT / "tests/exam/judge_exam.py", "--run", run],
         input=lines,
         capture_output=True,
         text=True,
     )
     assert (done.returncode, done.stdout) == (65, "")
-    assert done.stderr == "deck-judge: 1 good decks among 1 records; a card needs two or more\n"
+    assert done.stderr == "judge_exam.py: 1 good decks among 1 records; a card needs two or more\n"
 
 
 def test_the_shipped_card_is_that_of_the_judge_as_it_is():
@@ -554,7 +558,7 @@ def test_the_shipped_card_is_that_of_the_judge_as_it_is():
 
 
 def test_the_decks_of_the_card_are_chosen_by_name_with_all_themes_in_turn():
-    some, more = ([r for r in judgecard.gold(n)] for n in (6, 12))
+    some, more = ([r for r in judge_exam.gold(n)] for n in (6, 12))
     assert more[:6] == some and len({r["id"] for r in more}) == 12
     assert [r["asks"]["theme"] for r in some] == ["apple-basic", "default", "seriph"] * 2
     assert all(Deck.parse(r["gen"]["text"]).theme == r["asks"]["theme"] for r in more)

@@ -1,7 +1,12 @@
+#!/usr/bin/env python3
 """The judge card: known defects are put into good decks one at a time, and the judge must score each below the original.
 
-No person is needed, and it works for any judge of a protocol. What it can show is sensitivity to these defects, bias by
-order and length, obedience to text on slides, and noise; not that a judge's taste is right.
+  .venv/bin/python3 tests/exam/judge_exam.py --gold 16                         print good decks, as records with `gen`
+  .venv/bin/python3 tests/exam/judge_exam.py --run RUN --protocol NAME < r.jsonl   examine the judge with these decks
+
+The second prints the page of docs/judge-card.md (`make judge-card`); --json prints the card as one object. No person is
+needed, and it works for any judge of a protocol. What it can show is sensitivity to these defects, bias by order and
+length, obedience to text on slides, and noise; not that a judge's taste is right.
 """
 
 import asyncio
@@ -15,14 +20,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from decksmith.core import cli, stream
-from decksmith.core.protocol import Protocol
-from decksmith.core.records import Record
-from decksmith.decks.parser import Deck
-from decksmith.judging import identity, scoring
-from decksmith.render import cache, pool
-from decksmith.results import cardpage, stats
-from decksmith.results.defects import DEFECTS, PADDINGS, PLACES, variants
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "lib"), str(Path(__file__).parent)]
+
+import card_page  # noqa: E402
+import click  # noqa: E402
+from decksmith.core import cli, stream  # noqa: E402
+from decksmith.core.protocol import Protocol  # noqa: E402
+from decksmith.core.records import Record  # noqa: E402
+from decksmith.decks.parser import Deck  # noqa: E402
+from decksmith.judging import identity, judges, scoring  # noqa: E402
+from decksmith.render import cache, pool  # noqa: E402
+from decksmith.results import stats  # noqa: E402
+from planted_defects import DEFECTS, PADDINGS, PLACES, variants  # noqa: E402
 
 # Of each deck and version the scores by dimension, one for each repeat, None after a fault of the judge.
 Judgings = dict[tuple[str, str], list[dict[str, float] | None]]
@@ -410,14 +420,24 @@ def gold(number: int) -> Iterator[Record]:
         }
 
 
-def main(run: Path, protocol: Protocol, judge: Any, form: str) -> None:
-    """`deck-judge --exam`: records on stdin, the card on stdout as JSON or as the page of docs."""
+@cli.command(__doc__)
+@click.option("--gold", "number", type=int, help="Print so many good decks of data/gold.")
+@click.option("--run", type=click.Path(path_type=Path, file_okay=False))
+@cli.protocol_option
+@click.option("--json", "as_json", is_flag=True, help="The card as one JSON object.")
+def main(number: int | None, run: Path | None, protocol: str, as_json: bool) -> None:
+    if number:
+        for record in gold(number):
+            stream.emit(record)
+        return
+    if run is None:
+        raise click.UsageError("--run names the folder of the decks")
     cli.ends_its_children()
+    rules = Protocol.load(protocol)
     records = [record for _, record in stream.records("/dev/stdin")]
-    found = examine(records, run, protocol, judge, REPEATS)
-    print(cardpage.page(found) if form == "page" else json.dumps(found, ensure_ascii=False))
+    found = examine(records, run, rules, judges.open_judge(rules, run), REPEATS)
+    print(json.dumps(found, ensure_ascii=False) if as_json else card_page.page(found))
 
 
 if __name__ == "__main__":
-    for record in gold(int(sys.argv[1])):
-        stream.emit(record)
+    main()

@@ -14,7 +14,7 @@ from decksmith.results.summary import summarize
 PROTOCOL = "scores of another tool"  # stands where a run has the name of its protocol
 
 
-def is_foreign(run: Record) -> bool:
+def is_external(run: Record) -> bool:
     """Whether a run (runs.load) is scores of another tool and nothing else."""
     return bool(run["protocol"].get("protocol") == PROTOCOL)
 

@@ -1,34 +1,69 @@
 """What a command is about to spend, said before anything is asked; a terminal is asked once.
 
-  python3 -m decksmith.results.spending --protocol published results/runs/gpt-5.4/published
+  python3 -m decksmith.results.cost_prompt --protocol published results/runs/gpt-5.4/published
 
 Of each run it counts the replies and judgings that its journals do not keep, and prices them: tokens as measured in earlier runs
 of the same model, else assumed; USD per token from assets/models.toml, else from the endpoint's own list of models. Nothing is
 said where nothing costs anything. YES=1 or a BUDGET answers yes.
 """
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 import requests
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import expanded
+from decksmith.core.records import Record, expanded, sample_of
 from decksmith.decks import conditions
 from decksmith.decks.conditions import Condition
-from decksmith.models import registry
+from decksmith.models import registry, turns
 from decksmith.models.client import Client
 from decksmith.models.registry import Model
-from decksmith.results import explain, layout
+from decksmith.results import layout
 
 # Tokens of one reply and one judging where no earlier run says (prompt, completion).
 ASSUMED = {"gen": (1000, 4000), "judge": (16000, 2000)}
 WORDS = {"gen": "replies", "judge": "judgings"}
+Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, value), oldest first
+
+
+def read_journals(run: Path) -> Journals:
+    """What the run's journals of replies and judgings hold; damaged lines are passed over."""
+    found: Journals = {stage: [] for stage in WORDS}
+    for stage in WORDS:
+        path = run / "journal" / f"{stage}.jsonl"
+        for line in path.read_bytes().splitlines() if path.is_file() else ():
+            with contextlib.suppress(ValueError):
+                entry = stream.loads(line)
+                if isinstance(entry.get(stage), dict):
+                    found[stage].append((entry["id"], entry.get("inputs"), entry[stage]))
+    return found
+
+
+def asking(
+    entry: Model, protocol: Protocol, condition: Condition | None = None
+) -> Callable[..., Record]:
+    """What this model would be asked for a record, as chat-generate asks it; for one that is a later turn, with the values of
+    `gen` by id. Nothing is asked here."""
+    entry.key_env = None
+    sampling = protocol.sampling | entry.params
+    seed, entry.params = sampling.pop("seed", None), {}
+    asker = Client(entry)
+
+    def request(record: Record, values: Record | None = None) -> Record:
+        own = None if seed is None else seed + sample_of(record)
+        record = {**record, "messages": turns.woven(record, values or {})}
+        messages = condition.messages(record) if condition else record["messages"]
+        return asker.request(messages, sampling, seed=own)
+
+    return request
 
 
 @dataclass
@@ -96,13 +131,13 @@ def missing(
 ) -> dict[str, int]:
     """How many replies to a run's prompts are not kept as they would be asked for now, with as many revisions as there can be, and
     how many judgings."""
-    kept = explain.read_journals(folder)
+    kept = read_journals(folder)
     done = [(ident, inputs, value) for ident, inputs, value in kept["gen"] if "error" not in value]
     replies = {ident: inputs for ident, inputs, _ in done}
     values = {ident: value for ident, _, value in done}
     judged = {ident for ident, _, value in kept["judge"] if "error" not in value}
     lacking = {"gen": 0, "judge": 0}
-    request = explain.asking(replace(entry), protocol, condition)
+    request = asking(replace(entry), protocol, condition)
     samples = condition.n if condition else 1
     rounds = condition.revise.get("rounds", 0) if condition else 0
     is_judges = condition is not None and condition.samples.get("choose") == "judge"
@@ -132,7 +167,7 @@ def _measured(entry: Model, stage: str) -> tuple[float, float] | None:
     for folder in layout.finished():
         if stage == "gen" and conditions.split(layout.run_name(folder))[0] != entry.name:
             continue
-        for _, _, value in explain.read_journals(folder)[stage]:
+        for _, _, value in read_journals(folder)[stage]:
             if "error" in value:
                 continue
             for said in (value.get("members") or {"": value}).values():

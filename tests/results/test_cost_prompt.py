@@ -4,7 +4,7 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.models import registry
-from decksmith.results import explain, layout, spending
+from decksmith.results import cost_prompt, layout
 from shadow import endpoint
 
 ENTRY = '[{name}]\nbase_url = "{url}"\nslug = "{name}"\n{more}\n'
@@ -39,7 +39,7 @@ def run(root, model, prompts=3, under="offline"):
 
 def keep(folder, model, rows, completion=500):
     """Journal lines as chat-generate leaves them, asked as the protocol asks now."""
-    request = explain.asking(registry.model(model), Protocol.load("offline"))
+    request = cost_prompt.asking(registry.model(model), Protocol.load("offline"))
     with open(folder / "journal/gen.jsonl", "ab") as file:
         for row in rows:
             value = {
@@ -52,13 +52,13 @@ def keep(folder, model, rows, completion=500):
 
 
 def bills(*folders):
-    return spending.bills(Protocol.load("offline"), folders)
+    return cost_prompt.bills(Protocol.load("offline"), folders)
 
 
 def test_what_costs_nothing_is_not_spoken_of(root, capsys):
     folder, _ = run(root, "free")
     assert bills(folder) == []
-    spending.agree([], yes=False, budget=None)
+    cost_prompt.agree([], yes=False, budget=None)
     assert capsys.readouterr().err == ""
 
 
@@ -114,16 +114,16 @@ def test_a_budget_without_a_price_is_refused_before_anybody_agrees(root, monkeyp
     monkeypatch.setenv("HIDDEN_KEY", "k")
     folder, _ = run(root, "hidden")
     with pytest.raises(cli.BadConfig, match="a budget needs a price.* add price = "):
-        spending.bills(Protocol.load("offline"), [folder], budget=5)
+        cost_prompt.bills(Protocol.load("offline"), [folder], budget=5)
 
 
 def test_nothing_is_asked_unless_somebody_agrees(root, capsys):
     folder, _ = run(root, "dear")
     found = bills(folder)
     with pytest.raises(cli.BadConfig, match="YES=1 agrees"):
-        spending.agree(found, yes=False, budget=None)
-    spending.agree(found, yes=True, budget=None)
-    spending.agree(found, yes=False, budget=5)
+        cost_prompt.agree(found, yes=False, budget=None)
+    cost_prompt.agree(found, yes=True, budget=None)
+    cost_prompt.agree(found, yes=False, budget=5)
     said = capsys.readouterr().err
     assert said.count("dear: 3 replies") == 3
     assert "no model is asked beyond 5 USD (BUDGET)" in said
