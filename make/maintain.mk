@@ -16,7 +16,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-render-pages bench-pipeline bench-stats \
-  bench-help sizes docs conditions-check bench-looks bench-report bench-reward bench-grading bench-scale bench-vote bench-tally judge-card rl-page gaming reward-attack gold-check screenshots numbers
+  sizes docs conditions-check bench-looks bench-report bench-reward bench-grading bench-scale bench-vote bench-tally judge-card rl-page gaming reward-attack gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -81,9 +81,9 @@ test-vllm: $(REAL_TOOLS)
 	$(REAL_ENGINES)
 	.venv/bin/python3 -m pytest tests/evalserver/test_server.py -k sglang
 
-### engines: where vLLM, the embedded engine and transformers part: docs/engines.md
+### engines: where vLLM, the embedded engine and transformers part: docs/maintain/engines.md
 engines: $(REAL_TOOLS)
-	DECKSMITH_ENGINES=docs/engines.md $(REAL_ENGINES) -k three_engines
+	DECKSMITH_ENGINES=docs/maintain/engines.md $(REAL_ENGINES) -k three_engines
 
 ### vllm-lock: the versions of .venv-vllm, chosen again
 vllm-lock: .venv/.python
@@ -105,10 +105,10 @@ REPLIES ?= 2000
 # Twenty minutes; what was killed goes on with the next kind of replies, and rm -r results/agree
 # grades all anew.
 .PHONY: bench-agree
-### bench-agree: our graders and NeMo Gym's on the same replies: docs/graders.md
+### bench-agree: our graders and NeMo Gym's on the same replies: docs/maintain/graders.md
 bench-agree: .venv-gym/.done .venv/.dev .venv/.bench
-	CHECKERS='$(CHECKERS)' .venv/bin/python3 tests/agree.py $(REPLIES) > docs/graders.md.tmp
-	mv docs/graders.md.tmp docs/graders.md
+	CHECKERS='$(CHECKERS)' .venv/bin/python3 tests/agree.py $(REPLIES) > docs/maintain/graders.md.tmp
+	mv docs/maintain/graders.md.tmp docs/maintain/graders.md
 
 # Decks of fuzz and bench-reward.
 DECKS ?= 2000
@@ -140,58 +140,49 @@ lint: .venv/.dev
 	  slurm/*.sbatch slurm/step/vllm \
 	  tests/slurm/setup .ci/run tests/helper.bash
 
-### bench-self: our own speed, as ratios measured in one run: docs/speed.md
+# What a program prints becomes its part of a page.
+PART = .venv/bin/python3 tests/part.py
+SPEED = $(PART) docs/maintain/speed.md $@
+### bench-self: our own speed, as ratios measured in one run
 bench-self: setup .venv/.dev .venv/.train
-	.venv/bin/python3 tests/bench_self.py | tee docs/speed.md
-
-### bench-help: the part of docs/speed.md on --help alone: after a new script
-bench-help: .venv/.python
-	.venv/bin/python3 tests/bench_self.py help
+	$(SPEED) tests/bench_self.py
 
 ### sizes: what a fresh machine downloads, measured: docs/sizes.md
 sizes: .venv/.node
 	.venv/bin/python3 tests/sizes.py > docs/sizes.md.tmp
 	mv docs/sizes.md.tmp docs/sizes.md
 
-### bench-render: a rendered deck's cost, stock Slidev and ours: docs/render-speed.md
+### bench-render: a rendered deck's cost, stock Slidev and ours: docs/maintain/speed.md
 bench-render: setup .venv/.dev
-	.venv/bin/python3 tests/bench_render.py > docs/render-speed.md.tmp
-	mv docs/render-speed.md.tmp docs/render-speed.md
+	$(SPEED) tests/bench_render.py
 
-### bench-render-pages: where a picture's cost goes, other ways tried: docs/render-pages.md
+### bench-render-pages: where a picture's cost goes, other ways tried: docs/maintain/speed.md
 bench-render-pages: setup .venv/.dev
-	.venv/bin/python3 tests/bench_render.py --pages > docs/render-pages.md.tmp
-	mv docs/render-pages.md.tmp docs/render-pages.md
+	$(SPEED) tests/bench_render.py --pages
 
-### bench-pipeline: where a baseline's time goes with an instant model: docs/pipeline-speed.md
+### bench-pipeline: where a baseline's time goes with an instant model: docs/maintain/speed.md
 bench-pipeline: setup .venv/.dev
-	.venv/bin/python3 tests/bench_pipeline.py docs/pipeline-speed.png > docs/pipeline-speed.md.tmp
-	mv docs/pipeline-speed.md.tmp docs/pipeline-speed.md
+	$(SPEED) tests/bench_pipeline.py docs/maintain/pipeline-speed.png
 
 DECKS_GIVEN = $(if $(filter command environment,$(origin DECKS)),$(DECKS))
-### bench-reward: the reward server under 8 clients, DECKS=200: docs/reward-speed.md
+### bench-reward: the reward server under 8 clients, DECKS=200: docs/maintain/speed.md
 bench-reward: setup .venv/.dev
-	.venv/bin/python3 tests/bench_reward.py $(DECKS_GIVEN) > docs/reward-speed.md.tmp
-	mv docs/reward-speed.md.tmp docs/reward-speed.md
-	cat docs/reward-speed.md
+	$(SPEED) tests/bench_reward.py $(DECKS_GIVEN)
 
 # The decks of data/reference are rendered first; ten minutes on two cores.
-### bench-report: reports of 600 and of 6,000 decks in the browser: docs/report-speed.md
+### bench-report: reports of 600 and of 6,000 decks in the browser: docs/maintain/speed.md
 bench-report: setup .venv/.dev tests/node_modules/.done
-	.venv/bin/python3 tests/bench_report.py > docs/report-speed.md.tmp
-	mv docs/report-speed.md.tmp docs/report-speed.md
+	$(SPEED) tests/bench_report.py
 
 # Rows of bench-scale: 100,000 take two minutes and 3 GB of disk for as long.
 ROWS ?= 100000
-### bench-scale: 100,000 rows of a benchmark, kill -9, a journal of 1 GB: docs/scale.md
+### bench-scale: 100,000 rows of a benchmark, kill -9, a journal of 1 GB: docs/maintain/speed.md
 bench-scale: setup .venv/.dev
-	.venv/bin/python3 tests/bench_scale.py $(ROWS) > docs/scale.md.tmp
-	mv docs/scale.md.tmp docs/scale.md
+	$(SPEED) tests/bench_scale.py $(ROWS)
 
-### bench-grading: 50,000 replies of mixed kinds, and the verifiers alone: docs/grading-speed.md
+### bench-grading: 50,000 replies of mixed kinds, and the verifiers alone: docs/maintain/speed.md
 bench-grading: setup .venv/.dev
-	PYTHONPATH=lib .venv/bin/python3 tests/bench_grading.py > docs/grading-speed.md.tmp
-	mv docs/grading-speed.md.tmp docs/grading-speed.md
+	PYTHONPATH=lib $(SPEED) tests/bench_grading.py
 
 ### judge-card: known defects in gold decks: what the offline judge notices
 judge-card: run-tools
@@ -243,10 +234,10 @@ bench-looks: .venv/.dev
 	.venv/bin/python3 tests/bench_looks.py > docs/looks-bench.md.tmp
 	mv docs/looks-bench.md.tmp docs/looks-bench.md
 
-### rl-page: what the last `make rehearsal-rl` took and said: docs/rehearsal-rl.md
+### rl-page: what the last `make rehearsal-rl` took and said: docs/maintain/rehearsal-rl.md
 rl-page: .venv/.python
-	PYTHONPATH=lib .venv/bin/python3 tests/rl_page.py > docs/rehearsal-rl.md.tmp
-	mv docs/rehearsal-rl.md.tmp docs/rehearsal-rl.md
+	PYTHONPATH=lib .venv/bin/python3 tests/rl_page.py > docs/maintain/rehearsal-rl.md.tmp
+	mv docs/maintain/rehearsal-rl.md.tmp docs/maintain/rehearsal-rl.md
 
 # `make baseline` first, or again after a change: its report is the first picture.
 ### screenshots: the pictures of docs/ and README's words: report, vote, demo

@@ -1,4 +1,4 @@
-"""Our graders and NeMo Gym's official verifiers on the same replies: `make bench-agree` writes docs/graders.md.
+"""Our graders and NeMo Gym's official verifiers on the same replies: `make bench-agree` writes docs/maintain/graders.md.
 
 `.venv/bin/python3 tests/agree.py [REPLIES]` grades so many replies of each kind twice, by bench-grade with our rules and with
 the official ones, and prints the page. The verifiers of IFEval and IFBench import checkers that no package index has:
@@ -472,7 +472,7 @@ def _right(grade: Record) -> bool | None:
 
 
 def page(found: list[Compared], missing: list[str]) -> str:
-    """docs/graders.md."""
+    """docs/maintain/graders.md."""
     lines = [
         "# Our graders and the official ones",
         "",

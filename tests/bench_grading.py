@@ -1,4 +1,4 @@
-"""What grading costs: prints a markdown page (docs/grading-speed.md). `tests/bench_grading.py [ROWS]`, 50,000 without a number.
+"""What grading costs: prints a markdown page (docs/maintain/speed.md). `tests/bench_grading.py [ROWS]`, 50,000 without a number.
 
 ROWS replies of mixed kinds go through bench-grade as one file. The same replies are graded by the verifiers alone: the graders' functions in
 a loop, in a process for each kind, and for code the program with its tests in a plain Python. CPU seconds are of a stage's process tree.

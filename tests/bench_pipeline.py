@@ -1,4 +1,4 @@
-"""Where the time of `make baseline` goes when the model answers at once: prints a markdown page (docs/pipeline-speed.md), draws a picture.
+"""Where the time of `make baseline` goes when the model answers at once: prints a markdown page (docs/maintain/speed.md), draws a picture.
 
   tests/bench_pipeline.py PICTURE.png [--times N]
 

@@ -1,7 +1,7 @@
-"""What a rendered deck costs, stock Slidev and ours in one run over the same decks: prints a markdown page (docs/render-speed.md).
+"""What a rendered deck costs, stock Slidev and ours in one run over the same decks: prints a markdown page (docs/maintain/speed.md).
 
   tests/bench_render.py [--decks N] [--ours]
-  tests/bench_render.py --pages [--decks N]   where a page's cost goes, other ways tried (docs/render-pages.md)
+  tests/bench_render.py --pages [--decks N]   where a page's cost goes, other ways tried (docs/maintain/speed.md)
 
 The decks are N of data/gold, spread over it, or where it has fewer than ten those of tests/fixtures/bench. CPU seconds
 are of the whole process tree: every command runs under a reaper that adopts and waits for all that it leaves behind.
@@ -287,7 +287,7 @@ KINDS = ("renderer", "browser", "gpu-process", "utility", "node")
 
 
 def pages(count):
-    """Print where the CPU seconds of pictures go by process and thread, and what other ways cost (docs/render-pages.md)."""
+    """Print where the CPU seconds of pictures go by process and thread, and what other ways cost (docs/maintain/speed.md)."""
     results = {}
     with tempfile.TemporaryDirectory(prefix="bench-render-") as folder:
         records, origin = decks(count, Path(folder) / "source")

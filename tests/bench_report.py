@@ -1,4 +1,4 @@
-"""What reports of many decks cost who opens them: prints a markdown page (docs/report-speed.md). `tests/bench_report.py [DECKS ..]`, 600
+"""What reports of many decks cost who opens them: prints a markdown page (docs/maintain/speed.md). `tests/bench_report.py [DECKS ..]`, 600
 and 6,000 without numbers.
 
 The decks of data/reference are rendered once, their records stand under other ids until there are enough, by two models. The pinned

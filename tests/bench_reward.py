@@ -5,7 +5,7 @@
 The decks are those of data/gold, or short ones of three slides, which show in less time what many decks do to the memory. Each has a
 word of its own, so that none is in a cache; the prompts are those of data/prompts.jsonl.
 The server is the real one, with a folder of its own; the clients are decksmith.rewards.trainer. Numbers go to
-results/bench-reward.json, a markdown page (docs/reward-speed.md) to stdout; goals stand beside what was measured and nothing fails for them.
+results/bench-reward.json, a markdown page (docs/maintain/speed.md) to stdout; goals stand beside what was measured and nothing fails for them.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a large benchmark run costs: prints a markdown page (docs/scale.md). `tests/bench_scale.py [ROWS]`, 100,000 without a number.
+"""What a large benchmark run costs: prints a markdown page (docs/maintain/speed.md). `tests/bench_scale.py [ROWS]`, 100,000 without a number.
 
 ROWS rows of a file go through bench-prepare, bench-prompt, chat-generate (tests/endpoint.py answers), bench-grade and bench-summarize, one
 stage after the other, from file to file. The two that keep a journal are killed with SIGKILL when half of their rows are out, and run

@@ -1,4 +1,4 @@
-"""Our own speed as ratios against a named alternative measured in the same run: prints a markdown page (docs/speed.md).
+"""Our own speed as ratios against a named alternative measured in the same run: prints a markdown page (docs/maintain/speed.md).
 
 CPU seconds are of the process and its children; the median of a few runs is printed, since machines are noisy.
 """
@@ -124,13 +124,6 @@ def helps():
     return "\n".join([*lines, ""])
 
 
-def renew_helps(page):
-    """Measure the part on `--help` anew and put it into the page, which keeps the rest."""
-    before, _, rest = page.read_text().partition("## `--help`")
-    after = rest.partition("\n## ")[2]
-    page.write_text(f"{before}{helps()}\n## {after}")
-
-
 def main():
     print("# Our own speed\n")
     print(
@@ -231,7 +224,7 @@ def main():
             "",
             [
                 ("scipy, bootstrap and permutation test of the 15 headline pairs", *scipy),
-                ("run-compare: all measures, accountings, bounds", *compared),
+                ("run-compare: all measures, accountings, bounds, robustness", *compared),
             ],
         )
         print("\n## Leak check, letters only\n")
@@ -276,7 +269,4 @@ if __name__ == "__main__":
     resource.setrlimit(
         resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     )
-    if sys.argv[1:] == ["help"]:
-        renew_helps(ROOT / "docs/speed.md")
-    else:
-        main()
+    main()

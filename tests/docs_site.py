@@ -19,25 +19,29 @@ from mkdocs.config import load_config
 ROOT = Path(__file__).resolve().parents[1]
 ASIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")  # beside README, and pages here
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+# The menu: the users' pages by chapter; what no line names stands under its folder's.
 NAV = {
-    "Begin": ["index", "tutorial", "results", "prompts", "troubleshooting", "glossary"],
-    "Measure": ["protocol", "statistics", "statistics-bench", "looks-bench", "judge-card"],
-    "Models and money": ["models", "costs", "engines"],
-    "Corpus and training": ["corpus", "training", "cluster", "images"],
-    "Benchmarks": ["benchmarks", "benchmark-howto", "eval-server"],
-    "People": ["people", "votes", "votes-bench", "proxy"],
-    "Reference": ["scripts", "records", "architecture", "security", "figures"],
-    "Speed": [
-        "speed",
-        "render-speed",
-        "render-pages",
-        "pipeline-speed",
-        "reward-speed",
-        "scale",
-        "report-speed",
-        "sizes",
+    "Begin": ["index", "tutorial", "prompts", "troubleshooting", "platforms", "glossary"],
+    "Measure": [
+        "results",
+        "protocol",
+        "statistics",
+        "judge-card",
+        "conditions",
+        "decks",
+        "templates",
     ],
+    "Models and money": ["models", "costs"],
+    "Train": ["corpus", "training", "rl", "rewards", "reward-server", "cluster", "images"],
+    "Bench": ["benchmarks", "benchmark-howto", "gym", "eval-server"],
+    "People": ["people", "votes", "judges"],
+    "Reference": ["scripts", "variables", "records", "security"],
 }
+
+
+def on_site(name: str) -> str:
+    """The place of a page or picture on the site."""
+    return "index.md" if name == "README.md" else name.removeprefix("docs/")
 
 
 def address(name: str, target: str, names: set[str]) -> str | None:
@@ -46,9 +50,10 @@ def address(name: str, target: str, names: set[str]) -> str | None:
         return target
     place, mark, anchor = target.partition("#")
     path = posixpath.normpath(posixpath.join(posixpath.dirname(name), place))
-    if path == "README.md":
-        return "index.md" + mark + anchor
-    return path.removeprefix("docs/") + mark + anchor if path in names else None
+    if path not in names:
+        return None
+    here = posixpath.dirname(on_site(name)) or "."
+    return posixpath.relpath(on_site(path), here) + mark + anchor
 
 
 def rewritten(name: str, text: str, names: set[str]) -> str:
@@ -62,31 +67,33 @@ def rewritten(name: str, text: str, names: set[str]) -> str:
 
 
 def collect(folder: Path) -> None:
-    """Write the pages and their pictures into a folder, flat."""
-    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / name for name in ("README.md", *ASIDE))]
-    pictures = list((ROOT / "docs").glob("*.png"))
+    """Write the pages and their pictures into a folder."""
+    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in ("README.md", *ASIDE))]
+    pictures = list((ROOT / "docs").rglob("*.png"))
     names = {path.relative_to(ROOT).as_posix() for path in [*pages, *pictures]}
-    for path in pages:
+    for path in [*pages, *pictures]:
         name = path.relative_to(ROOT).as_posix()
-        target = folder / ("index.md" if name == "README.md" else path.name)
-        target.write_text(rewritten(name, path.read_text(), names))
-    for path in pictures:
-        shutil.copy(path, folder)
+        target = folder / on_site(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if path in pages:
+            target.write_text(rewritten(name, path.read_text(), names))
+        else:
+            shutil.copy(path, target)
     mermaid = ROOT / "assets/renderer/node_modules/mermaid/dist/mermaid.min.js"
     if mermaid.is_file():  # else the theme would load it from elsewhere
         shutil.copy(mermaid, folder)
 
 
 def nav(folder: Path) -> list[dict[str, list[str]]]:
-    """The menu: NAV, with what it does not name at its end."""
-    there = {path.stem for path in folder.glob("*.md")}
-    named = {page for pages in NAV.values() for page in pages}
-    parts = {**NAV, "More": sorted(there - named)}
-    return [
-        {title: [f"{page}.md" for page in pages if page in there]}
-        for title, pages in parts.items()
-        if there & set(pages)
-    ]
+    """The menu: NAV, then what it does not name, by folder."""
+    there = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.md"))
+    menu = {title: [f"{page}.md" for page in pages] for title, pages in NAV.items()}
+    named = {page for pages in menu.values() for page in pages}
+    for page in there:
+        if page not in named:
+            title = {"": "More", "scripts": "Scripts", "maintain": "For maintainers"}
+            menu.setdefault(title[posixpath.dirname(page)], []).append(page)
+    return [{title: [page for page in pages if page in there]} for title, pages in menu.items()]
 
 
 def main(out: Path) -> None:

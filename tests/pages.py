@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Write docs/architecture.md and docs/scripts.md from the code.
+"""Write the pages that are made of the code.
 
   .venv/bin/python3 tests/pages.py [--check]
 
-The first: the rooms, what each is for, and which imports which; its picture has an arrow where one room imports another
-and no third room lies between them. The second: what `--help` of every script says.
+docs/maintain/architecture.md: the rooms by chapter, and which imports which. Its picture has an
+arrow where one room imports another and no third lies between.
+docs/maintain/CHAPTER.md: the modules of its rooms, below what people wrote there.
+docs/scripts.md and docs/scripts/CHAPTER.md: what `--help` of every script says.
+docs/variables.md: what can be chosen, from the heads of make/*.mk.
 """
 
 import ast
@@ -21,11 +24,17 @@ ROOT = Path(__file__).resolve().parents[1]
 LIB = ROOT / "lib/decksmith"
 sys.path.insert(0, str(LIB.parent))
 
-
-def layers() -> list[list[str]]:
-    """The rooms from top to bottom, those of one line side by side: the contract of pyproject.toml."""
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    return [line.split(" | ") for line in contract["contracts"][0]["layers"]]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+CHAPTERS: dict[str, list[str]] = PYPROJECT["decksmith"]["chapters"]
+ROOMS = [room for rooms in CHAPTERS.values() for room in rooms]
+# What a script is about, for those whose first room does not say it.
+NOUNS = {
+    "measure": ("deck", "run", "prompt", "record"),
+    "train": ("seed", "draft", "chat", "sft", "rl", "ckpt", "job", "model", "hub", "reward", "env"),
+    "bench": ("bench", "eval", "sandbox"),
+    "people": ("pair", "vote", "judge", "demo"),
+}
+GENERATED = "`make numbers` writes this page."
 
 
 def imported(path: Path) -> set[str]:
@@ -38,12 +47,13 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-def arrows(rooms: list[str]) -> dict[str, set[str]]:
+def arrows() -> dict[str, set[str]]:
     """Which other rooms each room imports."""
-    return {
-        room: set().union(*map(imported, (LIB / room).rglob("*.py"))) & set(rooms) - {room}
-        for room in rooms
-    }
+    graph = {}
+    for room in ROOMS:
+        found = set().union(*map(imported, (LIB / room).rglob("*.py")))
+        graph[room] = found & set(ROOMS) - {room}
+    return graph
 
 
 def direct(graph: dict[str, set[str]]) -> list[tuple[str, str]]:
@@ -60,55 +70,77 @@ def direct(graph: dict[str, set[str]]) -> list[tuple[str, str]]:
     ]
 
 
-def scripts(room: str) -> list[str]:
-    """The scripts that import a room themselves."""
-    return [path.name for path in sorted((ROOT / "bin").glob("*-*")) if room in imported(path)]
+def scripts() -> list[Path]:
+    """Every script, by name."""
+    return sorted((ROOT / "bin").glob("*-*"))
 
 
-def table(room: str) -> str:
-    """A room's part of the page."""
-    text = ast.get_docstring(ast.parse((LIB / room / "__init__.py").read_text())) or ""
-    first, _, rest = text.partition("\n\n")
-    modules = sorted(path for path in (LIB / room).rglob("*.py") if path.name != "__init__.py")
-    lines = [f"## {room}", "", first, "", rest.replace("\n\n", " "), ""]
-    lines += ["| module | what it does |", "|---|---|"]
-    for path in modules:
-        source = path.read_text(encoding="utf-8")
-        says = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")[0].replace("\n", " ")
-        says = re.sub(r"\|", r"\\|", says)
-        name = path.relative_to(LIB / room).with_suffix("").as_posix()
-        lines.append(f"| {name} | {says} |")
-    return "\n".join(lines)
+def said(path: Path) -> str:
+    """The docstring of a Python file."""
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def architecture() -> str:
-    """docs/architecture.md."""
-    rooms = [room for line in layers() for room in line]
-    graph = arrows(rooms)
-    drawn = "\n".join(f"  {room} --> {other}" for room, other in direct(graph))
-    table_of_scripts = "\n".join(
-        f"| {room} | {', '.join(sorted(graph[room])) or 'nothing'} | {', '.join(scripts(room))} |"
-        for room in rooms
-        if room != "core"
-    )
-    return f"""# Architecture
+    """docs/maintain/architecture.md."""
+    graph = arrows()
+    drawn = []
+    for chapter, rooms in CHAPTERS.items():
+        drawn += [f"  subgraph {chapter}", *(f"    {room}" for room in rooms), "  end"]
+    drawn += [f"  {room} --> {other}" for room, other in direct(graph)]
+    lines = [
+        "# Architecture",
+        "",
+        "Small scripts in bin/ read records on stdin and write them to stdout; Make composes them.",
+        "What they do lies in the rooms of lib/decksmith, which form five chapters. A room imports",
+        f"only rooms below it; `make lint` checks that. {GENERATED}",
+        "",
+        "```mermaid",
+        "graph TD",
+        *drawn,
+        "```",
+        "",
+        "An arrow stands where one room imports another and no third lies between.",
+        "",
+        "| chapter | room | what it is | imports | scripts that use it |",
+        "|---|---|---|---|---|",
+    ]
+    for chapter, rooms in CHAPTERS.items():
+        for room in rooms:
+            says = said(LIB / room / "__init__.py").split("\n\n")[0].replace("\n", " ")
+            users = [path.name for path in scripts() if room in imported(path)]
+            below = ", ".join(sorted(graph[room])) or "nothing"
+            used = "every script" if room == "core" else ", ".join(users)
+            lines.append(f"| [{chapter}]({chapter}.md) | {room} | {says} | {below} | {used} |")
+    return "\n".join(lines)
 
-Small scripts in bin/ read records on stdin and write them to stdout; Make composes them. What they do lies in
-the rooms of lib/decksmith. A room imports only rooms below it; `make lint` checks that. `make numbers` writes
-this page from the code.
 
-```mermaid
-graph TD
-{drawn}
-```
+def modules(room: str) -> list[str]:
+    """A room's part of its chapter's page."""
+    lines = [f"## {room}", "", said(LIB / room / "__init__.py").replace("\n\n", "\n"), ""]
+    lines += ["| module | what it does |", "|---|---|"]
+    for path in sorted((LIB / room).rglob("*.py")):
+        if path.name != "__init__.py":
+            says = said(path).split("\n\n")[0].replace("\n", " ").replace("|", r"\|")
+            name = path.relative_to(LIB / room).with_suffix("").as_posix()
+            lines.append(f"| {name} | {says} |")
+    return [*lines, ""]
 
-An arrow stands where one room imports another and no third lies between. Every room and every script imports core.
 
-| room | imports | scripts that use it |
-|---|---|---|
-{table_of_scripts}
+def chapter_page(chapter: str) -> str:
+    """docs/maintain/CHAPTER.md: what people wrote above the first room, and its rooms."""
+    path = ROOT / f"docs/maintain/{chapter}.md"
+    mark = "<!-- The rest is made of the code: make numbers -->"
+    written = path.read_text(encoding="utf-8").partition(mark)[0] if path.exists() else ""
+    lines = [written.rstrip(), "", mark, ""]
+    for room in CHAPTERS[chapter]:
+        lines += modules(room)
+    return "\n".join(lines)
 
-{chr(10).join(table(room) + chr(10) for room in rooms)}"""
+
+def chapter_of(script: str) -> str:
+    """The chapter that a script belongs to, by its noun."""
+    noun = script.partition("-")[0]
+    return next((chapter for chapter, nouns in NOUNS.items() if noun in nouns), "core")
 
 
 def flags(path: Path) -> list[str]:
@@ -126,49 +158,60 @@ def flags(path: Path) -> list[str]:
 
 
 def scripts_page() -> str:
-    """docs/scripts.md."""
-    parts, index = [], ["| script | what it does |", "|---|---|"]
-    for path in sorted((ROOT / "bin").glob("*-*")):
-        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-        index.append(f"| [{path.name}](#{path.name}) | {text.splitlines()[0]} |")
-        parts += [f"## {path.name}", "", re.sub(r"(?m)^  (?=\S)", "    ", text), ""]
-        if rows := flags(path):
-            parts += ["| flag | what it does |", "|---|---|", *rows, ""]
-    return (
-        "# Scripts\n\nWhat `--help` of each script says. `make numbers` writes this page.\n\n"
-        + "\n".join([*index, "", *parts])
-    )
+    """docs/scripts.md: every script in a sentence."""
+    lines = ["# Scripts", "", f"What each script does, by chapter. {GENERATED}", ""]
+    for chapter in reversed(CHAPTERS):
+        lines += [f"## {chapter.capitalize()}", "", "| script | what it does |", "|---|---|"]
+        for path in scripts():
+            if chapter_of(path.name) == chapter:
+                link = f"[{path.name}](scripts/{chapter}.md#{path.name})"
+                lines.append(f"| {link} | {said(path).splitlines()[0]} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def scripts_of(chapter: str) -> str:
+    """docs/scripts/CHAPTER.md: what `--help` of its scripts says."""
+    lines = [f"# Scripts: {chapter}", "", f"What `--help` of each script says. {GENERATED}", ""]
+    for path in scripts():
+        if chapter_of(path.name) == chapter:
+            text = re.sub(r"(?m)^  (?=\S)", "    ", said(path))
+            lines += [f"## {path.name}", "", text, ""]
+            if rows := flags(path):
+                lines += ["| flag | what it does |", "|---|---|", *rows, ""]
+    return "\n".join(lines)
 
 
 VARIABLE = re.compile(r"((?:^# .*\n)+)^([A-Z_]+) \?= ?(.*(?:\\\n.*)*)", re.M)
-CHAPTERS = ("measure", "train", "rehearse", "bench", "people", "setup", "maintain")
+INCLUDES = ("measure", "train", "rehearse", "bench", "people", "setup", "maintain")
 
 
 def variables_page() -> str:
-    """docs/variables.md: every variable that a user may set, from the heads of make/*.mk."""
-    lines = [
-        "# Variables",
-        "",
-        "What can be chosen on the command line of make, or in config.mk, by chapter.",
-    ]
-    lines += ["A default in parentheses is worked out. `make numbers` writes this page.", ""]
-    for chapter in CHAPTERS:
-        text = (ROOT / f"make/{chapter}.mk").read_text(encoding="utf-8")
-        lines += [f"## {chapter}", "", "| variable | default | what it says |", "|---|---|---|"]
-        for comment, name, default in VARIABLE.findall(text):
-            says = " ".join(line[2:] for line in comment.splitlines()).replace("|", "\\|")
-            shown = (
-                f"`{default}`" if default and "$" not in default else "(worked out)" * bool(default)
-            )
-            lines.append(f"| `{name}` | {shown} | {says} |")
+    """docs/variables.md: every variable that a user may set."""
+    lines = ["# Variables", "", "What can be chosen on the command line of make, or in config.mk."]
+    lines += [GENERATED, ""]
+    for name in INCLUDES:
+        text = (ROOT / f"make/{name}.mk").read_text(encoding="utf-8")
+        lines += [f"## {name.capitalize()}", ""]
+        lines += ["| variable | default | what it says |", "|---|---|---|"]
+        for comment, variable, default in VARIABLE.findall(text):
+            says = " ".join(line[2:] for line in comment.splitlines()).replace("|", r"\|")
+            shown = "worked out" if "$" in default else f"`{default}`" if default else ""
+            lines.append(f"| `{variable}` | {shown} | {says} |")
         lines.append("")
     return "\n".join(lines)
 
 
 PAGES = {
-    "docs/architecture.md": architecture,
+    "docs/maintain/architecture.md": architecture,
     "docs/scripts.md": scripts_page,
     "docs/variables.md": variables_page,
+    **{f"docs/maintain/{name}.md": lambda name=name: chapter_page(name) for name in CHAPTERS},
+    **{
+        f"docs/scripts/{name}.md": lambda name=name: scripts_of(name)
+        for name in CHAPTERS
+        if any(chapter_of(path.name) == name for path in scripts())
+    },
 }
 
 
@@ -177,6 +220,7 @@ def main() -> int:
     for name, make in PAGES.items():
         page, text = ROOT / name, make().rstrip() + "\n"
         if "--check" not in sys.argv[1:]:
+            page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(text, encoding="utf-8")
         elif not page.is_file() or page.read_text(encoding="utf-8") != text:
             behind.append(name)

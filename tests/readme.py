@@ -184,7 +184,9 @@ FIGURES = {
     "alpha": lambda: round(100 * (1 - stat("LEVEL"))),
     "fewest_pairs": lambda: stat("FEWEST"),
     "vote_resamples": lambda: f"{constants('lib/decksmith/study/intervals.py')['RESAMPLES']:,}",
-    "render_times_less_cpu": lambda: cell("render-speed.md", "| | CPU s per deck |", "**ours**", 2),
+    "render_times_less_cpu": lambda: cell(
+        "maintain/speed.md", "| | CPU s per deck |", "**ours**", 2
+    ),
     "baseline_mb": lambda: megabytes("sizes.md", "| command | MB |", "`make baseline`"),
     "train_mb": lambda: megabytes("sizes.md", "| part | MB |", "torch and transformers"),
     "rehearsal_minutes": lambda: round(sum(rehearsed()) / 60),
@@ -202,7 +204,7 @@ FIGURES = {
     "adapter_s": lambda: rehearsed()[3],
     "tuned_s": lambda: rehearsed()[4],
     "compared_s": lambda: rehearsed()[5],
-    "client_cpu_ratio": lambda: cell("speed.md", "| client |", "chat-generate", 2),
+    "client_cpu_ratio": lambda: cell("maintain/speed.md", "| client |", "chat-generate", 2),
     "sandbox_attacks": lambda: entries(
         "tests/hostile/test_sandbox_attacks.py", "EXHAUST", "LOOK", "CHANGE"
     ),
@@ -220,18 +222,15 @@ def figures():
     return {name: str(value) for name, make in FIGURES.items() if (value := make()) is not None}
 
 
+# What a page says that a command writes, whole or in parts.
+GENERATED = re.compile(r"\A(?:.*\n){0,6}.*(?:Written by `make|writes this page)|<!-- part: ")
+
+
 def pages():
     """The pages that people write, by name: README, CONTRIBUTING, docs."""
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in found}
-    return {
-        name: text
-        for name, text in texts.items()
-        if not any(
-            "Written by `make" in line or "writes this page" in line
-            for line in text.splitlines()[:6]
-        )
-    }
+    return {name: text for name, text in texts.items() if not GENERATED.search(text)}
 
 
 def pattern(phrase):

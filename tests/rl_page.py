@@ -1,4 +1,4 @@
-"""docs/rehearsal-rl.md, of the last `make rehearsal-rl` in this checkout: what its phases took and what may be said.
+"""docs/maintain/rehearsal-rl.md, of the last `make rehearsal-rl` in this checkout: what its phases took and what may be said.
 
 Printed; `make rl-page` keeps it.
 """

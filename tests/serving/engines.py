@@ -1,7 +1,7 @@
 """Greedy tokens of one tuned model by vLLM, by the embedded engine and by transformers in bf16, held to those of transformers in
 fp32: where each parts from them, and how much less likely the token was that it took there.
 
-The page docs/engines.md is `page()` of what the test in test_vllm.py found: make engines.
+The page docs/maintain/engines.md is `page()` of what the test in test_vllm.py found: make engines.
 """
 
 import json
@@ -123,7 +123,7 @@ def parted(model, prompt, written):
 
 
 def page(found):
-    """docs/engines.md."""
+    """docs/maintain/engines.md."""
     rows = []
     for engine, name in NAMES.items():
         ones = found[engine]

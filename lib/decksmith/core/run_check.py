@@ -36,12 +36,14 @@ def main() -> int:
         return 0
     try:
         for name in chosen.models:
-            where = "assets/models.toml or assets/gguf.toml"
+            where = "in assets/models.toml or assets/gguf.toml"
             _known("model", name, [*registry, *weights], where)
             _key(name, registry.get(name, {}))
         for name in (part for each in chosen.condition for part in each.split("+")):
-            _known("condition", name, _conditions(), "assets/conditions")
-        _known("protocol", chosen.protocol, _stems("assets/protocols", "toml"), "assets/protocols")
+            _known("condition", name, _conditions(), "in assets/conditions")
+        _known(
+            "protocol", chosen.protocol, _stems("assets/protocols", "toml"), "in assets/protocols"
+        )
     except _Lacking as lacking:
         print(lacking, file=sys.stderr)
         return 78
@@ -81,7 +83,7 @@ def _known(kind: str, name: str, names: list[str], where: str) -> None:
     close = difflib.get_close_matches(name, names, 1)
     meant = f"Did you mean {close[0]}? " if close else ""
     raise _Lacking(
-        f"There is no {kind} {name} in {where}. {meant}"
+        f"There is no {kind} {name} {where}. {meant}"
         f"Type {kind.upper()}=NAME with one of: {' '.join(names)}"
     )
 
