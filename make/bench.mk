@@ -11,12 +11,6 @@ BASE ?= base
 JUDGE ?=
 # A file of worked examples, which are shown before each question.
 SHOTS ?=
-# own or official, where NeMo Gym has a verifier, too.
-RULES ?=
-# How many wordings each question is asked in, which shows how much of a score is the wording's.
-WORDINGS ?=
-# How often each wording is asked.
-SEEDS ?=
 # How many drafts each reply is the best of.
 DRAFTS ?=
 # The model that chooses among drafts, in place of the one that wrote them.
@@ -35,15 +29,15 @@ BENCH_GROUP := $(patsubst assets/groups/%.toml,--group %,$(firstword $(wildcard 
 ## bench: general benchmarks of MODEL: asked, graded, summarized
 bench: $(BENCHES) $(DECK_BENCH)
 $(BENCHES): run-tools .venv/.bench $(BENCH_TOOLS)
-	LIMIT='$(LIMIT)' SHARD='$(SHARD)' SHOTS='$(SHOTS)' JOBS='$(JOBS)' JUDGE='$(JUDGE)' RULES='$(RULES)' \
-	  WORDINGS='$(WORDINGS)' SEEDS='$(SEEDS)' DRAFTS='$(DRAFTS)' CHOOSER='$(CHOOSER)' \
+	LIMIT='$(LIMIT)' SHARD='$(SHARD)' SHOTS='$(SHOTS)' JOBS='$(JOBS)' JUDGE='$(JUDGE)' \
+	  DRAFTS='$(DRAFTS)' CHOOSER='$(CHOOSER)' \
 	  make/bench $(subst @,:,$(notdir $@)) $(word 2,$(subst /, ,$@))
 
 ### bench-merge: the parts of MODEL's benchmarks into one each
 bench-merge: .venv/.python
 	for path in $(subst @,:,$(BENCHES)); do
 	  IFS=/ read -r _ model each <<< "$$path"
-	  MERGE=1 SHARD= WORDINGS='$(WORDINGS)' DRAFTS='$(DRAFTS)' CHOOSER='$(CHOOSER)' \
+	  MERGE=1 SHARD= DRAFTS='$(DRAFTS)' CHOOSER='$(CHOOSER)' \
 	    make/bench "$$each" "$$model"
 	done
 

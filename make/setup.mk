@@ -124,7 +124,8 @@ FOUND_GYM_PYTHON = $(call first_python,(3$(comma)13),python3.13 python3.14 pytho
 .PHONY: gym-table
 ### gym-table: assets/gym.toml, what the wheel says of each benchmark
 gym-table: .venv-gym/.done
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.benchmarks.gym
+	.venv-gym/bin/python3 tests/gym_table.py > assets/gym.toml.tmp
+	mv assets/gym.toml.tmp assets/gym.toml
 
 assets/engine/node_modules/.done: NPM += --omit=optional
 %/node_modules/.done: %/package-lock.json %/package.json .venv/.node

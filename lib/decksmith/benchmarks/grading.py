@@ -45,8 +45,7 @@ class Graders:
     """Grades records: `await work(record)` gives the value of "grade"; `jobs` processes, `seconds` of CPU for each row.
 
     `judge` (an entry of the registry) and `endpoint` (base_url, slug, key_env) replace the judge that a benchmark names;
-    with `run` its verdicts are kept there. `rules` ("own" or "official") are those of benchmarks that
-    have an official verifier; see `chosen`.
+    with `run` its verdicts are kept there.
     """
 
     def __init__(
@@ -55,11 +54,9 @@ class Graders:
         seconds: float = SECONDS,
         run: Path | None = None,
         judge: str | None = None,
-        rules: str | None = None,
         **endpoint: Any,
     ) -> None:
         self.jobs, self.seconds, self.run = jobs, seconds, run
-        self.official = chosen(rules, run) == "official"
         self.judge, self.endpoint = judge, endpoint
         self.slots = asyncio.Semaphore(jobs)
         self.all: list[_Worker] = []
@@ -78,7 +75,7 @@ class Graders:
         elif spec["grader"] == "gym" and self._judged_here(spec):
             judged = [registry.model(self._judge_of(spec), **self.endpoint).slug]
         return [
-            rules(spec, record["task"], self.official),
+            rules(spec, record["task"]),
             gen.get("text"),
             gen.get("finish_reason"),
             *([gen.get("calls")] if spec["grader"] == "tools" else []),
@@ -110,8 +107,6 @@ class Graders:
             found = await judged(self._open(spec), spec, record)
         elif spec["grader"] == "gym":
             found = await self._gym(spec, record, text)
-        elif "official" in spec and self.official:
-            found = await self._counterpart(spec, record, text)
         else:
             task = dict(record["task"])
             if spec["grader"] == "choice":
@@ -127,19 +122,8 @@ class Graders:
             "answer": found.get("answer"),
             "truncated": gen.get("finish_reason") == "length",
             "detail": detail,
-            "rules": rules(spec, record["task"], self.official),
+            "rules": rules(spec, record["task"]),
         }
-
-    async def _counterpart(self, spec: Record, record: Record, text: str) -> Record:
-        """The verdict of the official verifier on a row of ours; none of these asks a judge."""
-
-        async def ask(_: Record) -> str:
-            raise Fault(
-                "judge", "no-judge", "the verifier asks a judge, which this benchmark has not"
-            )
-
-        row, cut = counterpart(spec, record), record["gen"].get("finish_reason") == "length"
-        return await self.verifiers.grade(spec["official"], row, text, cut, ask)
 
     async def _gym(self, spec: Record, record: Record, text: str) -> Record:
         """The verdict of an official verifier; what it asks a judge, ours answers."""
@@ -526,44 +510,9 @@ def _ready(grader: str) -> None:
 PRELOAD = {"math": ["math_verify"], "instructions": ["decksmith.benchmarks.graders.harnesses"]}
 
 
-# How `rules` of a grade begin where the benchmark has an official verifier.
-RULED = re.compile(rb'"rules":"\d+: (own|official)')
-
-
-def chosen(asked: str | None, run: Path | None) -> str:
-    """Whose rules grade the benchmarks that have an official verifier, "own" or "official": those that are
-    `asked` for, else those that `run` was begun with, else the official ones where their toolchain is."""
-    here = "official" if gym.here() else "own"
-    journal = run / "journal" / "grade.jsonl" if run else None
-    if asked or not journal or not journal.exists():
-        return asked or here
-    begun = here
-    with journal.open("rb") as lines:
-        for found in filter(None, map(RULED.search, lines)):
-            begun = found[1].decode()
-    if begun != here:
-        cli.say(
-            f"{run} was begun with {begun} rules and goes on with them; --rules {here} grades all of it anew"
-        )
-    return begun
-
-
-def counterpart(spec: Record, record: Record) -> Record:
-    """A row of ours as the verifier of its official counterpart reads it."""
-    task = record["task"]
-    if spec["grader"] == "math":
-        return {"question": tasks.asked(record), "expected_answer": str(task["expected"])}
-    shown = [task["fields"]["choices"][place] for place in tasks.order(record)]
-    options = [{letter: str(text)} for letter, text in zip(tasks.LETTERS, shown, strict=False)]
-    return {"options": options, "expected_answer": tasks.letter(record)}
-
-
-def rules(spec: Record, task: Record, official: bool = False) -> int | str:
-    """Which rules grade a row: our version of them, and the harness with its version where one does; where there is an
-    official verifier, whether it does. Raises cli.BadData, cli.Missing."""
-    if "official" in spec:
-        theirs = f"official, nemo-gym {gym.table()['version']} {spec['official']}"
-        return f"{VERSION}: {theirs if official else 'own'}"
+def rules(spec: Record, task: Record) -> int | str:
+    """Which rules grade a row: our version of them, and the harness with its version where one does.
+    Raises cli.BadData, cli.Missing."""
     if spec["grader"] == "gym":
         return f"{VERSION}: nemo-gym {gym.table()['version']}"
     if spec["grader"] == "code":

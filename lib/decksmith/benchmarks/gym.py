@@ -28,7 +28,7 @@ SECONDS = 60.0  # for one verdict; what a judge takes is not counted
 MOST = 64 << 20  # bytes of a line
 SHOWN = 2000  # characters of a text of the verifier's that is kept in a grade
 WHY_NOT = {
-    "turns": "an agent of several turns; bench-collect plays it with Gym's own collector",
+    "turns": "an agent of several turns; Gym's own collector plays it, and bench-import reads its rollouts",
     "audio": "it asks with sound, which chat-generate does not send",
     "pictures": "it asks with pictures",
     "tools": "its rows offer tools, which are not asked with here",
@@ -61,11 +61,6 @@ def _row(name: str) -> Record:
         raise cli.BadConfig(
             f"NeMo Gym {table()['version']} has no benchmark {name!r}; `bench-prepare --list` shows all"
         ) from None
-
-
-def server(name: str) -> str | None:
-    """The kind of server that grades a benchmark; None for no benchmark."""
-    return table()["benchmarks"].get(name, {}).get("server")
 
 
 def judged_by(name: str) -> bool:
@@ -102,12 +97,6 @@ def python() -> Path:
     """The interpreter of the toolchain."""
     named = os.environ.get("DECKSMITH_GYM_PYTHON")
     return Path(named) if named else cli.ROOT / ".venv-gym" / "bin" / "python3"
-
-
-def here() -> bool:
-    """Whether the toolchain is here, and whole: an installation that was killed has no stamp."""
-    named = "DECKSMITH_GYM_PYTHON" in os.environ
-    return python().exists() and (named or (python().parents[1] / ".done").exists())
 
 
 def command(*words: str) -> list[str]:
@@ -378,37 +367,3 @@ def judged(request: Record) -> tuple[list[Record], Record]:
     sampling = {key: body[key] for key in ("temperature", "top_p") if body.get(key) is not None}
     most = body.get("max_output_tokens") or body.get("max_tokens")
     return messages, sampling | ({"max_tokens": most} if most else {})
-
-
-# The table
-
-
-def write_table() -> None:
-    """Write assets/gym.toml: what the wheel says, and which benchmarks tests/benchmarks/test_gym.py proves."""
-    ran = subprocess.run(command("table"), capture_output=True, text=True, check=True)
-    fixtures = cli.ROOT / "tests" / "fixtures"
-    alone = set(json.loads((fixtures / "gym-servers.json").read_text()))
-    proven = {
-        "benchmarks": alone | set(json.loads((fixtures / "gym.json").read_text())),
-        "servers": alone,
-    }
-    version = subprocess.run(
-        [str(python()), "-c", "from importlib.metadata import version as v; print(v('nemo-gym'))"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    lines = ["# Written by `make gym-table` from the wheel: facts about NeMo Gym's benchmarks."]
-    lines.append(f"version = {json.dumps(version)}")
-    for part, rows in json.loads(ran.stdout).items():
-        for name, row in rows.items():
-            row["tested"] = row["server"] in proven[part]
-            lines += ["", f"[{part}.{json.dumps(name)}]"]
-            lines += [
-                f"{key} = {json.dumps(value)}" for key, value in row.items() if key != "unread"
-            ]
-    stream.write(TABLE, "\n".join(lines) + "\n")
-
-
-if __name__ == "__main__":  # python3 -m decksmith.benchmarks.gym
-    write_table()

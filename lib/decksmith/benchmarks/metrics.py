@@ -5,7 +5,6 @@ Every number is a share from 0 to 1. Rows that could not be graded are in no sco
 
 import json
 import math
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 from decksmith import __version__
 from decksmith.benchmarks import tasks
 from decksmith.core import cli, stream
-from decksmith.core.records import Record, prompt_of, sample_of, wording_of
+from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.results import chains, pairs, regressions, stats
 from decksmith.results import text as as_text
 
@@ -70,7 +69,6 @@ def read(numbered: Iterable[tuple[int, Record]], lean: bool = False) -> dict[str
     ids: set[str] = set()
     settings: dict[str, Any] = {}
     judges: dict[str, str] = {}
-    rules: dict[str, str] = {}
     equal: dict[str, Any] = {}
     for number, record in numbered:
         where = f"stdin:{number}: {record['id']}"
@@ -92,11 +90,6 @@ def read(numbered: Iterable[tuple[int, Record]], lean: bool = False) -> dict[str
         if judge and judges.setdefault(name, judge) != judge:
             raise cli.BadData(
                 f"{where}: judged by {judge}, but records before it by {judges[name]}"
-            )
-        if (whose := _whose(record)) and rules.setdefault(name, whose) != whose:
-            raise cli.BadData(
-                f"{where}: graded by {whose} rules, but records before it by {rules[name]} ones; "
-                f"grade all of them with bench-grade --rules {whose}, or {rules[name]}"
             )
         if fault and fault["kind"] == "model":  # no reply, and nobody's fault but the model's
             record = {**record, "grade": dict(NO_REPLY)}
@@ -166,13 +159,6 @@ def _judge(record: Record) -> str | None:
     return judge
 
 
-def _whose(record: Record) -> str | None:
-    """Whose rules made a grade of a benchmark that has an official verifier, "own" or "official"."""
-    rules = str((record.get("grade") or {}).get("rules"))
-    found = re.match(r"\d+: (own|official)\b", rules)
-    return found[1] if found else None
-
-
 def summarize(questions: Questions, of: int | None = None) -> Record:
     """The metrics of one benchmark, `{mode: {...}}` and what happened; `questions` as `read` gives them, `of` the rows the
     benchmark has (None where that is not known)."""
@@ -205,7 +191,6 @@ def summarize(questions: Questions, of: int | None = None) -> Record:
         },
         "cost": _cost(gens, judged),
         **_extra(spec, records),
-        **_spread(questions),
         "modes": _modes(spec, questions, interval=True),
         "subsets": {subset: _modes(spec, part) for subset, part in _subsets(questions).items()},
         "by": {"tool": "bench-summarize", "version": __version__},
@@ -374,31 +359,6 @@ def _extra(spec: Record, records: list[Record]) -> Record:
     return {}
 
 
-def _spread(questions: Questions) -> Record:
-    """Where questions were asked in several wordings: `{"wordings", "seeds"}`, the score of each wording over its seeds and of
-    each seed over its wordings, with their standard deviation."""
-    many = max(wording_of(record) for samples in questions.values() for record in samples) + 1
-    if many == 1:
-        return {}
-    seeds = len(next(iter(questions.values()))) // many
-    scores: dict[str, list[list[float]]] = {
-        "wordings": [[] for _ in range(many)],
-        "seeds": [[] for _ in range(seeds)],
-    }
-    for samples in questions.values():
-        for record in samples:
-            if fault_of(record) is None:
-                score = record["grade"]["score"]
-                scores["wordings"][wording_of(record)].append(score)
-                scores["seeds"][sample_of(record) % seeds].append(score)
-    found = {}
-    for name, parts in scores.items():
-        each = [sum(part) / len(part) for part in parts if part]
-        spread = round(_sd(each), 4) if len(each) > 1 else None
-        found[name] = {"scores": [round(score, 4) for score in each], "sd": spread}
-    return found
-
-
 def _followed(judged: list[Record], how: str) -> list[list[bool]]:
     """Whether each instruction of each reply was followed; of a blank reply, or one on which a checker stalled, none is."""
     return [
@@ -410,11 +370,9 @@ def _followed(judged: list[Record], how: str) -> list[list[bool]]:
 
 def _prompts(questions: Questions) -> str:
     """What the model was asked, as one hash over all questions: only equal ones are compared."""
-    asked = []
-    for ident, samples in questions.items():
-        worded = {wording_of(record): _asked(record) for record in samples}
-        asked.append((ident, *worded.values()))
-    return stream.fingerprint(sorted(asked))
+    return stream.fingerprint(
+        sorted((ident, _asked(samples[0])) for ident, samples in questions.items())
+    )
 
 
 # As text
@@ -442,9 +400,6 @@ def table(summaries: Iterable[Record]) -> tuple[list[str], list[list[str]]]:
     for found in summaries:
         rows += _lines(found, found["benchmark"], found["modes"])
         rows += [["", also, "", text(found[also]), *[""] * 8] for also in ALSO if also in found]
-        for name in ("wordings", "seeds"):
-            if name in found and found[name]["scores"]:
-                rows.append(_spread_line(name, found[name]))
         for subset, modes in found["subsets"].items():
             rows += _lines(found, f"  {subset}", dict([next(iter(modes.items()))]))
     return [
@@ -469,15 +424,6 @@ def _lines(found: Record, name: str, modes: dict[str, Record]) -> list[list[str]
     most = max((_over(mode) for mode in modes), default=1)
     shown = [mode for mode in modes if mode == first or _over(mode) == most]
     return [_line(found, name, mode, modes[mode], mode == first) for mode in shown]
-
-
-def _spread_line(name: str, spread: Record) -> list[str]:
-    """The row of scores over wordings or seeds: their standard deviation where that of a mean stands, least and most where its
-    interval does."""
-    scores = spread["scores"]
-    reach = f"{text(min(scores))} to {text(max(scores))}"
-    mean = text(sum(scores) / len(scores))
-    return [f"  over {len(scores)} {name}", "sd", "", mean, text(spread["sd"]), reach, *[""] * 6]
 
 
 def _over(mode: str) -> int:
@@ -662,7 +608,7 @@ def _refused(ours_said: Record, base_said: Record, ours: Questions, base: Questi
     for what in ("revision", "prompts", "samples", "judge", "rules"):
         one, other = ours_said[what], base_said[what]
         if one != other and (what != "prompts" or same):
-            mend = "; make bench RULES=own grades them anew, and asks nothing" * (what == "rules")
+            mend = "; make bench grades them anew, and asks nothing" if what == "rules" else ""
             return f"the two were not asked or graded alike ({what}: {one}, {other}){mend}"
     if not same:
         more, less = len(set(ours) - set(base)), len(set(base) - set(ours))

@@ -46,3 +46,17 @@ class Near(TypedDict):
     same: Annotated[NotRequired[bool | None], "a judge's word"]
     judge: Annotated[NotRequired[str], "who judged"]
     error: Annotated[NotRequired[Error], "in place of a judge's word"]
+
+
+class GeneratedSource(TypedDict):
+    generated: Annotated[str, "a function of generators.py"]
+    rows: Annotated[int, "how many"]
+    seed: Annotated[int, "what they are drawn from"]
+
+
+class SourceRow(TypedDict):
+    fields: Annotated[Record, "what the prompt is filled with"]
+    expected: Annotated[NotRequired[Any], "what the grader compares with"]
+    subset: Annotated[NotRequired[str | None], "a part that is counted apart"]
+    tools: Annotated[NotRequired[list[Record]], "what the model may call, in OpenAI's form"]
+    tool_code: Annotated[NotRequired[str], "Python that defines them"]

@@ -25,7 +25,7 @@ from typing import Any
 from decksmith.benchmarks import generators, gym, presentbench, sources
 from decksmith.benchmarks.graders import plus
 from decksmith.core import cli, stream
-from decksmith.core.records import Record, prompt_of, wording_of
+from decksmith.core.records import Record, prompt_of
 from decksmith.models import registry
 
 FIELDS = {
@@ -39,7 +39,6 @@ FIELDS = {
     "system",
     "shuffle",
     "grader",
-    "official",
     "metric",
     "extract",
     "samples",
@@ -80,8 +79,6 @@ GRADERS = (
     "deck",
     "gym",
 )
-# Our graders, and the servers of NeMo Gym that read a row of theirs (grading.counterpart).
-COUNTERPARTS = {"math": "math_with_judge", "choice": "mcqa"}
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TEMPLATES = cli.ROOT / "assets" / "prompts" / "bench"
 COMMIT = re.compile(r"[0-9a-f]{40}\Z")
@@ -124,11 +121,6 @@ def load(name: str) -> Record:
     if grader in ("equal", "pairwise", "rubric") and not (spec.get("judge") or {}).get("model"):
         raise cli.BadConfig(
             f"{path}: grader {grader!r} needs judge = {{ model = .. }}, an entry of assets/models.toml"
-        )
-    if "official" in spec and (grader, gym.server(spec["official"])) not in COUNTERPARTS.items():
-        raise cli.BadConfig(
-            f"{path}: official {spec['official']!r} names no benchmark of NeMo Gym that grades rows of ours as "
-            f"grader {grader!r} does; its server would be {COUNTERPARTS.get(grader, 'none that we know')}"
         )
     margin = spec.get("margin", MARGIN)
     if not isinstance(margin, int | float) or not 0 < margin < 1:
@@ -213,7 +205,7 @@ def prepare(name: str, folder: Path) -> Iterator[Record]:
         # Prompts of the deck pipeline: nothing to grade here, nothing to keep.
         yield from _rows(spec, {})
         return
-    beside = ("margin", "official", "path", "folder")
+    beside = ("margin", "path", "folder")
     said = {key: value for key, value in spec.items() if key not in beside}
     if spec["kind"] == "gym" and (own := gym.file(spec, home)):
         said["file"] = _sha(own)
@@ -458,14 +450,6 @@ def order(record: Record) -> list[int]:
     return found
 
 
-def asked(record: Record) -> str:
-    """What a row asks, as one text without its template."""
-    return " ".join(
-        str(value) if not isinstance(value, list) else " ".join(map(str, value))
-        for value in record["task"]["fields"].values()
-    )
-
-
 def letter(record: Record) -> str:
     """The letter of the right choice as the model saw it; `expected` is the letter in the order of the source."""
     return LETTERS[order(record).index(LETTERS.index(record["task"]["expected"]))]
@@ -483,40 +467,6 @@ def template(name: str, folder: str = "") -> str:
         ) from None
 
 
-WORDINGS = 5  # that a question can be asked in
-
-
-@functools.cache
-def _others() -> dict[str, list[str]]:
-    """Other wordings by the name of the template; those of `any` have {asked} where the template's text stands."""
-    found = tomllib.loads((TEMPLATES / "wordings.toml").read_text())
-    return {name: entry["others"] for name, entry in found.items()}
-
-
-def worded(spec: Record, wording: int) -> str:
-    """The template of a benchmark in one of its wordings; 0 is its own."""
-    name = spec.get("template") or spec["name"]
-    text = template(name, spec.get("folder", ""))
-    if not wording:
-        return text
-    if name in _others():
-        return _others()[name][wording - 1]
-    return _others()["any"][wording - 1].replace("{asked}", text)
-
-
-def variants(record: Record, wordings: int, seeds: int) -> list[Record]:
-    """A record as its samples: each seed of each wording. Sample k is of wording k // seeds, and is asked with a seed of its own."""
-    of = record["id"]
-    return [
-        {
-            **record,
-            "id": f"{of}~{k}",
-            "gen": {"sample": {"of": of, "k": k, "wording": k // seeds}},
-        }
-        for k in range(wordings * seeds)
-    ]
-
-
 def filled(text: str, fields: Record, where: str) -> str:
     """`text` with {name} replaced by fields; lists of choices are lettered. Raises cli.BadData naming a field that is not there."""
 
@@ -531,8 +481,8 @@ def filled(text: str, fields: Record, where: str) -> str:
 
 
 class Prompter:
-    """Makes messages of rows. `shots`: example rows with fields and an answer, of which `n` come before the question as turns of their own,
-    drawn by the question's id or, with `retrieve`, the nearest by BM25 (Robertson and Zaragoza 2009; package rank_bm25)."""
+    """Makes messages of rows. `shots`: example rows with fields and an answer, of which `n` come
+    before the question as turns of their own, drawn by the question's id."""
 
     def __init__(
         self,
@@ -541,14 +491,9 @@ class Prompter:
         suffix: str = "",
         shots: Sequence[Record] = (),
         n: int = 0,
-        retrieve: bool = False,
     ) -> None:
         self.text, self.system, self.suffix = text, system, suffix
-        self.shots, self.n, self.index = list(shots), min(n, len(shots)), None
-        if retrieve and self.shots:
-            from rank_bm25 import BM25Plus  # of few documents BM25Okapi's idf is 0 or less
-
-            self.index = BM25Plus([_words(shot["fields"]) for shot in self.shots])
+        self.shots, self.n = list(shots), n
 
     def messages(self, record: Record) -> list[Record]:
         """The messages of one row. Raises cli.BadData naming what the row lacks."""
@@ -560,7 +505,7 @@ class Prompter:
             raise cli.BadData(
                 f"{record['id']}: no task in this record; bench-prepare writes it"
             ) from None
-        text = self.text or worded(spec, wording_of(record))
+        text = self.text or template(spec.get("template") or spec["name"], spec.get("folder", ""))
         system = self.system or spec.get("system")
         said = [{"role": "system", "content": system}] if system else []
         for shot in self._chosen(record):
@@ -584,17 +529,8 @@ class Prompter:
     def _chosen(self, record: Record) -> list[Record]:
         """The examples for a question, none of them the question itself."""
         fields, ident = record["task"]["fields"], prompt_of(record)
-        others = [
-            place
-            for place, shot in enumerate(self.shots)
-            if shot["fields"] != fields and shot["id"] != ident
-        ]
-        if self.index:
-            scores = self.index.get_scores(_words(fields))
-            nearest = sorted(others, key=lambda place: -scores[place])[: self.n]
-            return [self.shots[place] for place in reversed(nearest)]  # the nearest last
-        drawn = random.Random(f"shots {ident}").sample(others, min(self.n, len(others)))
-        return [self.shots[place] for place in drawn]
+        others = [shot for shot in self.shots if shot["fields"] != fields and shot["id"] != ident]
+        return random.Random(f"shots {ident}").sample(others, min(self.n, len(others)))
 
     def _asked(self, text: str, fields: Record, shown: list[int] | None, where: str) -> str:
         """The template filled for one row; shown: the order of its choices, None for the source's own."""
@@ -624,14 +560,9 @@ class Prompter:
         return f"data:{mimetypes.guess_type(image)[0] or 'image/png'};base64,{base64.b64encode(data).decode()}"
 
 
-def _words(fields: Record) -> list[str]:
-    return re.findall(r"\w+", " ".join(str(value) for value in fields.values()).casefold())
-
-
-def flags(each: str, model: str | None = None, variants: bool = False, drafts: bool = False) -> str:
+def flags(each: str, model: str | None = None, drafts: bool = False) -> str:
     """The flags of chat-generate for "NAME:N" (N samples; without N those of the benchmark) and a
-    model of the registry; variants: of rows that are samples already (bench-prompt --wordings);
-    drafts: of replies that are chosen among several.
+    model of the registry; drafts: of replies that are chosen among several.
 
     One sample is asked at temperature 0, several (and drafts) at 0.7 and top-p 0.95 with seeds, as
     NeMo-Skills does; the model's own params win, of max_tokens the smaller does.
@@ -641,9 +572,9 @@ def flags(each: str, model: str | None = None, variants: bool = False, drafts: b
     own = known[model].params if model in known else {}
     if samples and not samples.isdecimal():
         raise cli.BadConfig(f"{each!r} is no NAME:N")
-    n = 1 if variants else int(samples or spec["samples"]) or 1
+    n = int(samples or spec["samples"]) or 1
     wanted: Record = {"temperature": 0.0}
-    if n > 1 or variants or drafts:
+    if n > 1 or drafts:
         wanted = {"samples": n, "seed": 0, "temperature": 0.7, "top_p": 0.95}
     wanted = {key: value for key, value in wanted.items() if key not in own}
     if "max_tokens" in spec:
@@ -651,8 +582,8 @@ def flags(each: str, model: str | None = None, variants: bool = False, drafts: b
     return " ".join(f"--{key.replace('_', '-')} {value}" for key, value in wanted.items())
 
 
-if __name__ == "__main__":  # python3 -m decksmith.benchmarks.tasks NAME:N MODEL [variants] [drafts]
+if __name__ == "__main__":  # python3 -m decksmith.benchmarks.tasks NAME:N MODEL [drafts]
     try:
-        print(flags(sys.argv[1], sys.argv[2], "variants" in sys.argv[3:], "drafts" in sys.argv[3:]))
+        print(flags(sys.argv[1], sys.argv[2], "drafts" in sys.argv[3:]))
     except cli.Stop as stop:
         sys.exit(f"bench: {stop}")

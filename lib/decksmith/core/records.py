@@ -24,12 +24,6 @@ def sample_of(record: Record) -> int:
     return k
 
 
-def wording_of(record: Record) -> int:
-    """In which wording of its benchmark a record asks, from 0; 0 is the benchmark's own."""
-    wording: int = _sample(record).get("wording") or 0
-    return wording
-
-
 def expanded(record: Record, samples: int) -> list[Record]:
     """A record as so many, which are asked apart: id~0, id~1 and on; itself where it is one."""
     if samples == 1:

@@ -42,7 +42,6 @@ class Sample(TypedDict):
         str, "the id of the prompt: with `--samples N` a row becomes `p001~0`, `p001~1`, .."
     ]
     k: Annotated[int, "from 0; asked with the seed plus k"]
-    wording: Annotated[NotRequired[int], "of the question, from 0 (bench-prompt --wordings)"]
 
 
 class Shortened(TypedDict):
