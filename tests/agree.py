@@ -1,7 +1,7 @@
 """Our graders and NeMo Gym's official verifiers on the same replies: `make bench-agree` writes docs/maintain/graders.md.
 
-`.venv/bin/python3 tests/agree.py [REPLIES]` grades so many replies of each kind twice, by bench-grade with our rules and with
-the official ones, and prints the page. The verifiers of IFEval and IFBench import checkers that no package index has:
+`.venv/bin/python3 tests/agree.py [REPLIES]` grades so many replies of each kind twice, by bench-grade as rows of ours and as rows
+of Gym's benchmark, and prints the page. The verifiers of IFEval and IFBench import checkers that no package index has:
 CHECKERS names a folder with them (docs/gym.md says which), and without it they are left out.
 """
 
@@ -295,8 +295,20 @@ def rows(kind: str, count: int) -> tuple[list[agree_replies.Reply], list[Record]
     if kind == "livecodebench":
         return _contests(agree_code.replies(count))
     found = agree_replies.replies(kind, count)
-    both = [_record(kind, BENCH[kind], number, reply) for number, reply in enumerate(found)]
-    return found, both, both
+    ours = [_record(kind, BENCH[kind], number, reply) for number, reply in enumerate(found)]
+    return found, ours, [{**record, "task": _theirs(kind, record)} for record in ours]
+
+
+def _theirs(kind: str, record: Record) -> Record:
+    """The task of a row of ours as the benchmark of Gym has it."""
+    task = record["task"]
+    if kind == "math":
+        row = {"question": task["fields"]["problem"], "expected_answer": str(task["expected"])}
+        return {**task, "bench": "gym-math-500", "expected": row}
+    options = zip(tasks.LETTERS, task["fields"]["choices"], strict=False)
+    row = {"options": [{letter: str(text)} for letter, text in options]}
+    expected = {**row, "expected_answer": task["expected"]}
+    return {**task, "bench": "gym-mmlu_pro", "expected": expected}
 
 
 def _contests(
@@ -404,20 +416,20 @@ def _asked(names: list[str], arguments: list[Record]) -> Record:
 # --- both graders ---------------------------------------------------------------------------------
 
 
-def graded(records: list[Record], rules: str, home: Path) -> tuple[list[Record], float]:
+def graded(records: list[Record], home: Path) -> tuple[list[Record], float]:
     """`(grades, CPU seconds of all processes)` of bench-grade; `home` has NLTK's data."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     # No verifier asks a judge here, though the table has one for code_gen.
     judge = ["--judge-base-url", "http://127.0.0.1:9", "--judge-model", "none"]
     done = subprocess.run(
-        [ROOT / "bin" / "bench-grade", "--rules", rules, *judge],
+        [ROOT / "bin" / "bench-grade", *judge],
         input="".join(json.dumps(record) + "\n" for record in records),
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "IMAGES": "off", "HOME": str(home)},
     )
     if done.returncode not in (0, 75):  # 75: some rows have an error
-        sys.exit(f"bench-grade --rules {rules} ended with status {done.returncode}")
+        sys.exit(f"bench-grade ended with status {done.returncode}")
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
@@ -454,7 +466,7 @@ def compared(kind: str, count: int, home: Path, keep: Path) -> Compared:
     made = stream.fingerprint([ours, theirs, grading.VERSION, gym.table()["version"]])
     path = keep / f"{kind}.json"
     if not path.exists() or json.loads(path.read_text())["made"] != made:
-        sides = [graded(ours, "own", home), graded(theirs, "official", home)]
+        sides = [graded(records, home) for records in (ours, theirs)]
         verdicts = [[_right(grade) for grade in grades] for grades, _ in sides]
         stream.write(
             path,
@@ -476,8 +488,8 @@ def page(found: list[Compared], missing: list[str]) -> str:
     lines = [
         "# Our graders and the official ones",
         "",
-        f"Written by `make bench-agree`. Replies that the program makes, graded twice: by `bench-grade --rules own` and by "
-        f"`--rules official`, the verifiers of NeMo Gym {gym.table()['version']}.",
+        f"Written by `make bench-agree`. Replies that the program makes, graded twice by `bench-grade`: as rows of our "
+        f"benchmarks, and as rows of `gym-..`, by the verifiers of NeMo Gym {gym.table()['version']}.",
         "",
         *_table(found),
         "",

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import pickle
-import re
 import zlib
 from collections import Counter
 
@@ -264,16 +263,6 @@ def test_examples_come_as_turns_before_the_question_and_never_are_the_question()
     assert again == said
 
 
-def test_retrieved_examples_are_the_nearest_with_the_nearest_last():
-    said = tasks.Prompter("{problem}", shots=SHOTS, n=2, retrieve=True).messages(
-        problem("The baker sells rolls at two coins.")
-    )
-    assert [m["content"] for m in said[:-1:2]] == [
-        SHOTS[1]["fields"]["problem"],
-        SHOTS[3]["fields"]["problem"],
-    ]
-
-
 def test_pictures_become_parts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.png").write_bytes(b"PNG")
@@ -364,31 +353,6 @@ def test_name_and_number_become_the_flags_of_the_client(each, model, found):
     assert tasks.flags(each, model) == found
 
 
-def test_a_question_in_five_wordings_is_asked_for_the_same_and_shows_the_same_choices():
-    found = tasks.variants(choice(1), tasks.WORDINGS, 3)
-    assert [row["id"] for row in found[:4:3]] == ["gpqa-diamond-00001~0", "gpqa-diamond-00001~3"]
-    assert [row["gen"]["sample"]["wording"] for row in found] == [k // 3 for k in range(15)]
-    asked = [tasks.Prompter().messages(row)[-1]["content"] for row in found]
-    assert (
-        len(set(asked)) == tasks.WORDINGS
-        and asked[0] == tasks.Prompter().messages(choice(1))[-1]["content"]
-    )
-    shown = [text[text.index("A. ") : text.index("D. ")] for text in asked]
-    assert len(set(shown)) == 1
-    assert len({tasks.letter(row) for row in found}) == 1
-
-
-def test_every_template_has_its_wordings_and_each_holds_the_question():
-    for name in tasks.names():
-        spec = tasks.load(name)
-        if "template" not in spec:
-            continue
-        texts = [tasks.worded(spec, wording) for wording in range(tasks.WORDINGS)]
-        holes = [sorted(set(re.findall(r"\{([a-z_]+)\}", text))) for text in texts]
-        assert len(set(texts)) == tasks.WORDINGS and all(each == holes[0] for each in holes), name
-
-
-def test_rows_that_are_samples_already_and_drafts_are_asked_with_a_seed_each():
+def test_drafts_are_asked_with_a_seed_each():
     found = "--samples 1 --seed 0 --temperature 0.7 --top-p 0.95 --max-tokens 512"
-    assert tasks.flags("arithmetic", variants=True) == found
     assert tasks.flags("arithmetic", drafts=True) == found

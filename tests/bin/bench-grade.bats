@@ -17,10 +17,8 @@ graded() { # ID BENCH EXPECTED TEXT [FINISH]
 ["c","no_answer",0,null,true]'
   run bench-grade --run . < in.jsonl
   assert_line --partial '3 of them from the journal'
-  graded d math-500 '"2"' '\boxed{2}' > in.jsonl
-  run --separate-stderr bench-grade < in.jsonl
-  assert_equal "$(jq -r '.grade.rules | split(": ")[1]' <<< "$output")" own
-  run bench-grade --rules official < in.jsonl
+  graded d gym-math-500 '{}' '\boxed{2}' > in.jsonl
+  DECKSMITH_GYM_PYTHON=/nowhere run bench-grade < in.jsonl
   assert_failure 69
   assert_output --partial 'make .venv-gym'
 }

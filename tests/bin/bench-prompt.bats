@@ -14,7 +14,7 @@ Work it out step by step. On the last line put the final answer, and nothing but
 @test "template, system message, suffix and examples come from flags" {
   echo 'Q: {problem}' > t.txt
   echo '{"id":"s","fields":{"problem":"What is 2+2?"},"answer":"4"}' > shots.jsonl
-  run bench-prompt --template t.txt --system Brief. --suffix ' A:' --shots shots.jsonl --retrieve <<< "$row"
+  run bench-prompt --template t.txt --system Brief. --suffix ' A:' --shots shots.jsonl <<< "$row"
   assert_success
   assert_equal "$(jq -c '.messages | map([.role, .content])' <<< "$output")" \
     '[["system","Brief."],["user","Q: What is 2+2? A:"],["assistant","4"],["user","Q: What is 1+1? A:"]]'
@@ -28,13 +28,4 @@ Work it out step by step. On the last line put the final answer, and nothing but
   run bench-prompt --shots shots.jsonl <<< "$row"
   assert_failure 65
   assert_output --partial 'shots.jsonl:1: s: an example needs "fields"'
-}
-
-@test "--wordings asks a question in several, as samples of it" {
-  run bench-prompt --wordings 2 --seeds 2 <<< "$row"
-  assert_success
-  assert_equal "$(jq -c '[.id, .gen.sample.wording]' <<< "$output" | tr '\n' ' ')" \
-    '["arithmetic-00001~0",0] ["arithmetic-00001~1",0] ["arithmetic-00001~2",1] ["arithmetic-00001~3",1] '
-  run bench-prompt --wordings 2 --template t.txt <<< "$row"
-  assert_failure 2
 }

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from decksmith.benchmarks.records import GeneratedSource, SourceRow
+from decksmith.benchmarks.sources import GeneratedSource, SourceRow
 from decksmith.core import cli
 
 TEXTS = cli.ROOT / "assets" / "prompts" / "bench"

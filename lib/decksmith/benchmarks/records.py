@@ -21,7 +21,7 @@ class Grade(TypedDict, total=False):
     truncated: Annotated[bool, "the reply ended at the token limit"]
     rules: Annotated[
         Any,
-        "version of the grader, and the harness that it asks; where NeMo Gym has a verifier, too, `own` or `official`",
+        "version of the grader, and the harness that it asks",
     ]
     detail: Annotated[
         Record,
@@ -46,17 +46,3 @@ class Near(TypedDict):
     same: Annotated[NotRequired[bool | None], "a judge's word"]
     judge: Annotated[NotRequired[str], "who judged"]
     error: Annotated[NotRequired[Error], "in place of a judge's word"]
-
-
-class GeneratedSource(TypedDict):
-    generated: Annotated[str, "a function of generators.py"]
-    rows: Annotated[int, "how many"]
-    seed: Annotated[int, "what they are drawn from"]
-
-
-class SourceRow(TypedDict):
-    fields: Annotated[Record, "what the prompt is filled with"]
-    expected: Annotated[NotRequired[Any], "what the grader compares with"]
-    subset: Annotated[NotRequired[str | None], "a part that is counted apart"]
-    tools: Annotated[NotRequired[list[Record]], "what the model may call, in OpenAI's form"]
-    tool_code: Annotated[NotRequired[str], "Python that defines them"]

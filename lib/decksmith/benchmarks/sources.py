@@ -9,13 +9,33 @@ import shlex
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from decksmith.core import cli
 from decksmith.core.records import Record
 
 SECONDS = 600  # for a program, and for an address to answer
 Rows = tuple[str, Iterable[Any]]  # the revision, and the rows
+
+
+class GeneratedSource(TypedDict):
+    """Rows that a function of generators.py draws from a seed."""
+
+    generated: str
+    rows: int
+    seed: int
+
+
+class SourceRow(TypedDict):
+    """What a description makes of a row, and a generator yields; docs/records.md has its keys under `Task`."""
+
+    fields: Record
+    expected: NotRequired[Any]
+    subset: NotRequired[str | None]
+    tools: NotRequired[list[Record]]  # in OpenAI's form
+    tool_code: NotRequired[str]
+
+
 NOT_LINES = (".gz", ".parquet", ".csv", ".tsv", ".json")  # ends of files that are read as a whole
 
 
