@@ -9,7 +9,7 @@ where the model may call tools. The words are in assets/prompts/bench/generated.
 import functools
 import random
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -348,7 +348,7 @@ def _tool(name: str, description: str, parameters: dict[str, list[str]]) -> dict
 Request = tuple[str, Call]  # a sentence, and the call that it asks for
 
 
-def _different(draw: Draw, makers: list[Callable[[Draw], Request]]) -> list[Request]:
+def _different(draw: Draw, makers: Sequence[Callable[[Draw], Request]]) -> list[Request]:
     """A request by each maker, no two of them equal."""
     parts: list[Request] = []
     for make in makers:

@@ -450,6 +450,14 @@ def order(record: Record) -> list[int]:
     return found
 
 
+def asked(record: Record) -> str:
+    """What a row asks, as one text without its template."""
+    return " ".join(
+        " ".join(map(str, value)) if isinstance(value, list) else str(value)
+        for value in record["task"]["fields"].values()
+    )
+
+
 def letter(record: Record) -> str:
     """The letter of the right choice as the model saw it; `expected` is the letter in the order of the source."""
     return LETTERS[order(record).index(LETTERS.index(record["task"]["expected"]))]
