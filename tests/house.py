@@ -71,8 +71,9 @@ def figures() -> dict[str, float]:
         "makefile": lines(ROOT / "Makefile"),
         "scripts": len(list((ROOT / "bin").glob("*-*"))),
         "flags": matches(r"@click\.option|@cli\.option|^\s*cli\.option", "bin/*-*"),
-        "targets": matches(r"^## ", "Makefile", "make/*.mk"),
-        "variables": matches(r"^[A-Z_]+ [?:]?=", "Makefile", "make/*.mk"),
+        "targets": matches(r"^###? [a-z.-]+: ", "Makefile", "make/*.mk"),
+        "in help": matches(r"^## [a-z.-]+: ", "Makefile", "make/*.mk"),
+        "variables": matches(r"^[A-Z_]+ \?=", "make/*.mk"),
     }
 
 
