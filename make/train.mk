@@ -78,7 +78,7 @@ endef
 define COUNT_nemo-rl
 rm -f $(SFT)/model.json
 if [ -f containers/train.sif ]; then
-  bin/within train python3 -m decksmith.training.count $(SFT) > $(SFT)/model.json || rm $(SFT)/model.json
+  bin/within train python3 -m decksmith.training.count_modules $(SFT) > $(SFT)/model.json || rm $(SFT)/model.json
 fi
 endef
 COUNT_trl = rm -f $(SFT)/model.json

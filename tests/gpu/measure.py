@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from decksmith.core import cli, stream
-from decksmith.training import base, recipes, trainer
+from decksmith.training import base_models, recipes, train_plan
 
 # The shapes of SmolLM2-135M, Llama-3.2-1B and Llama-3.1-8B.
 SIZES = {
@@ -99,9 +99,9 @@ def make(size: str, folder: Path) -> None:
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
         model = LlamaForCausalLM(config)
     model.save_pretrained(folder)
-    for name in base.TOKENIZER:
-        if (base.folder("smol") / name).is_file():
-            shutil.copyfile(base.folder("smol") / name, folder / name)
+    for name in base_models.TOKENIZER:
+        if (base_models.folder("smol") / name).is_file():
+            shutil.copyfile(base_models.folder("smol") / name, folder / name)
 
 
 def made(size: str, folder: Path) -> Path:
@@ -185,7 +185,7 @@ def size(place: Path, model: Path, device: str, long: int) -> Size:
         [cli.ROOT / "bin/sft-check", "--run", run], capture_output=True, text=True
     )
     estimate = json.loads(checked.stdout)
-    plan = trainer.Plan(run)
+    plan = train_plan.Plan(run)
     read = [len(plan.rows[at]["input_ids"]) for at in plan.order()]
     taken = [line["seconds"] for line in steps(run)]
     return Size(

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from decksmith.core import cli
 from decksmith.hub import models
-from decksmith.training import base
+from decksmith.training import base_models
 
 pytestmark = pytest.mark.slow
 NANO = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
@@ -31,7 +31,7 @@ def adapter(tmp_path):
     config = {"r": 8, "base_model_name_or_path": NANO}
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))
     tensors = {"m.q_proj.lora_A": ("BF16", (8, 16), bytes(256))}
-    (tmp_path / "adapter_model.safetensors").write_bytes(base.safetensors(tensors))
+    (tmp_path / "adapter_model.safetensors").write_bytes(base_models.safetensors(tensors))
     return tmp_path
 
 

@@ -4,7 +4,7 @@ import pytest
 from decksmith.core import cli
 from decksmith.serving import memory, vllm
 from decksmith.serving.adapter import Adapter
-from decksmith.training import base
+from decksmith.training import base_models
 
 NEMOTRON = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 
@@ -19,7 +19,7 @@ def adapter(tmp_path, monkeypatch):
     made = {
         name: ("BF16", shape, bytes(2 * shape[0] * shape[1])) for name, shape in tensors.items()
     }
-    (tmp_path / "adapter_model.safetensors").write_bytes(base.safetensors(made))
+    (tmp_path / "adapter_model.safetensors").write_bytes(base_models.safetensors(made))
     return Adapter.load(tmp_path)
 
 

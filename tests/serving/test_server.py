@@ -11,7 +11,7 @@ from decksmith.models import endpoints
 from decksmith.results import merge, verify
 from decksmith.serving import vllm
 from decksmith.serving.adapter import Adapter
-from decksmith.training import base
+from decksmith.training import base_models
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def weights(tensors):
         f"{name}.weight": ("BF16", shape, b"\0" * 2 * math.prod(shape))
         for name, shape in tensors.items()
     }
-    return base.safetensors(made)
+    return base_models.safetensors(made)
 
 
 def options(line):

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from cluster import USER, _until
 from decksmith.serving import vllm
-from decksmith.training import base
+from decksmith.training import base_models
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 STANDIN = """#!/bin/bash
@@ -33,7 +33,9 @@ def site(slurm):
         json.dumps({"r": 8, "base_model_name_or_path": str(place / "results/base")})
     )
     tensors = {"m.q_proj.lora_A": ("BF16", (8, 16), bytes(256))}
-    (place / "results/adapter/adapter_model.safetensors").write_bytes(base.safetensors(tensors))
+    (place / "results/adapter/adapter_model.safetensors").write_bytes(
+        base_models.safetensors(tensors)
+    )
     (place / "slurm/site.env").write_text(
         f"CONTAINER=none\nPATH={stand}:$PATH\nSTANDIN_LOG={slurm.work}/calls\n"
     )

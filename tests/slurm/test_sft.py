@@ -239,7 +239,9 @@ def nothing_left(slurm):
     assert not list(_tmp(slurm).iterdir())
 
 
-def test_a_dry_run_prints_the_command_and_every_setting_and_changes_nothing(slurm, site, run):
+def test_a_dry_run_prints_the_command_and_what_would_be_frozen_and_changes_nothing(
+    slurm, site, run
+):
     folder = run()
     before = sorted(folder.rglob("*"))
     out = slurm.run(
@@ -259,11 +261,6 @@ def test_a_dry_run_prints_the_command_and_every_setting_and_changes_nothing(slur
     assert lines["command"].startswith("sbatch --parsable --job-name=sft-") and lines[
         "command"
     ].endswith(f"--time=01:00:00 {folder}/snapshot/slurm/sft.sbatch {folder}")
-    assert lines["--time"] == "01:00:00 (the command line)"
-    assert lines["--nodes"] == "2 (recipe.yaml)"
-    assert lines["--signal"] == "B:USR1@300 (slurm/sft.sbatch)"
-    assert lines["--account"] == "physics (SBATCH_ACCOUNT of the environment)"
-    assert lines["ODD"] == "a, b 'c' \"d\" $e (slurm/site.env)"
     assert lines["SFT_STEPS"] == "12 (job.env)"
     assert (
         re.match(r"data/data/train.jsonl 8 lines, sha256 \w{16} ", lines["frozen"])

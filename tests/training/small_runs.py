@@ -8,7 +8,7 @@ import random
 import sys
 
 from decksmith.core import cli
-from decksmith.training import trainer
+from decksmith.training import train
 
 TEMPLATE = (
     "{% for m in messages %}<s>{{ m['role'] }}\n{{ m['content'] }}</s>\n{% endfor %}"
@@ -22,7 +22,7 @@ CONTEXT = multiprocessing.get_context("fork")
 def load():
     """Import what the forks run, once for all of them: torch, TRL, and what draws the loss."""
     from decksmith.results import plots
-    from decksmith.training import dpo_trainer, trl_trainer  # noqa: F401
+    from decksmith.training import trl_trainer  # noqa: F401
     from matplotlib import pyplot  # noqa: F401
 
     plots._fonts()
@@ -104,7 +104,7 @@ def finished(process, seconds=120):
 
 
 def trained(run, log=None):
-    return finished(start(trainer.run, run, log=log or run / "log"))
+    return finished(start(train.run, run, log=log or run / "log"))
 
 
 def steps(run):

@@ -9,7 +9,7 @@ import time
 import pytest
 from decksmith.core import cli, stream
 from decksmith.corpus import preferences
-from decksmith.training import adapter, recipes, trainer
+from decksmith.training import adapters, recipes, train, train_plan
 from small_runs import (
     conversation,
     finished,
@@ -115,7 +115,7 @@ def test_pairs_train_the_adapter_that_was_begun_with_against_what_it_was(recipe,
     }
     info = json.loads((checkpoint / "training_info.json").read_text())
     assert info["val:validation-default_loss"] == pytest.approx(last["val_loss"], abs=1e-5)
-    manifest = adapter.export(run)
+    manifest = adapters.export(run)
     assert manifest["recipe"]["start"] == {"adapter": str(sft)}
     assert manifest["step"] == manifest["of"] == 24 and manifest["val_loss"]
 
@@ -127,7 +127,7 @@ def test_a_run_that_is_killed_ends_in_the_same_bytes_as_one_that_is_not(recipe):
     )
     assert trained(whole) == 0
     for _ in range(2):
-        process, before = start(trainer.run, killed, log=killed / "log"), written(killed)
+        process, before = start(train.run, killed, log=killed / "log"), written(killed)
         while process.is_alive() and written(killed) < before + 300:
             time.sleep(0.001)
         assert process.is_alive(), (killed / "log").read_text()
@@ -165,7 +165,7 @@ def test_a_row_that_is_no_pair_is_named(recipe):
     path = run / "data/train.jsonl"
     path.write_text('{"id":"r1","context":[],"completions":[{"rank":0}]}\n' + path.read_text())
     with pytest.raises(cli.BadData, match=r"train.jsonl:1: r1: no pair; chat-prefer writes"):
-        trainer.Plan(run)
+        train_plan.Plan(run)
     path.write_text('{"id":"r1","messages":[]}\n')
     with pytest.raises(cli.BadData, match=r'train.jsonl:1: r1: no "context" in this row'):
         recipes.freeze("smol-dpo", run / "data", run / "other")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.training import adapter, recipes, rollouts, trainer
+from decksmith.training import adapters, recipes, rollouts, train, train_plan
 from small_runs import (
     conversation,
     finished,
@@ -147,14 +147,14 @@ def test_rewards_train_the_adapter_and_the_curve_has_every_measure(recipe, sft):
     assert all(wanted <= line["metrics"].keys() for line in curve)
     assert "kl" in curve[-1]["metrics"] and (run / "curve/curve.png").is_file()
     assert "| 4 | " in (run / "curve/curve.md").read_text()
-    assert adapter.export(run)["step"] == 4
+    assert adapters.export(run)["step"] == 4
 
 
 @pytest.mark.skipif("DECKSMITH_RL" not in os.environ, reason="make test-rl asks for it")
 def test_a_run_that_is_killed_ends_in_the_same_bytes_as_one_that_is_not(recipe):
     whole, killed = recipe("whole"), recipe("killed")
     assert trained(whole) == 0
-    process = start(trainer.run, killed, log=killed / "log")
+    process = start(train.run, killed, log=killed / "log")
     while process.is_alive() and written(killed) < 300:
         time.sleep(0.001)
     assert process.is_alive(), (killed / "log").read_text()
@@ -185,4 +185,4 @@ def test_a_prompt_that_nothing_can_be_measured_by_is_named(recipe):
     row = json.loads(path.read_text().splitlines()[0])
     path.write_text(json.dumps({**row, "label": {"id": "r0"}}) + "\n")
     with pytest.raises(cli.BadData, match="train.jsonl:1: r0: a prompt needs asks or a checklist"):
-        trainer.Plan(run)
+        train_plan.Plan(run)

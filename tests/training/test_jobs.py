@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, slurm
-from decksmith.training import jobs
+from decksmith.training import jobs, slurm_hosts
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def made(tmp_path, monkeypatch):
         run = root / "results/sft/one"
         run.mkdir(parents=True, exist_ok=True)
         (run / "recipe.yaml").write_text(recipe.format(root=root, run=run))
-        monkeypatch.setattr(jobs.There, "root", Path(far) if far else None)
+        monkeypatch.setattr(slurm_hosts.SshHost, "root", Path(far) if far else None)
         return jobs.Job(root / "slurm/sft.sbatch", run, host="login" if far else None)
 
     return make

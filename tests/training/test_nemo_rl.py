@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.training import base, preflight, recipes
+from decksmith.training import base_models, preflight, recipes
 
 CHECKOUT = os.environ.get("NEMO_RL")
 GOLD = cli.ROOT / "data/gold"
@@ -49,7 +49,7 @@ def made(request, tmp_path_factory):
     packed = [json.dumps(row) + "\n" for row in rows()]
     for name, some in (("train", packed[:-16]), ("test", packed[-16:])):
         (folder / f"chat/{name}.jsonl").write_text("".join(some))
-    tokenizer = base.folder("smol")
+    tokenizer = base_models.folder("smol")
     if request.param == "thinker":
         tokenizer = thinker(folder / "thinker")
     config = recipes.recipe(
@@ -77,7 +77,7 @@ def made(request, tmp_path_factory):
 def thinker(folder):
     """The embedded model's tokenizer with a template that writes reasoning as Nemotron's does."""
     folder.mkdir()
-    for path in base.folder("smol").iterdir():
+    for path in base_models.folder("smol").iterdir():
         if path.name != "chat_template.jinja" and path.suffix != ".safetensors":
             (folder / path.name).write_bytes(path.read_bytes())
     source = cli.ROOT / "tests/fixtures/sft/thinker/chat_template.jinja"

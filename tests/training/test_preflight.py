@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from decksmith.training import findings, preflight, recipes, rows
+from decksmith.training import check_report, preflight, recipes, row_checks
 
 THINKER = Path(__file__).parents[1] / "fixtures" / "sft" / "thinker"
 RECIPE = "nemotron-nano-lora"
@@ -123,7 +123,7 @@ def test_a_sound_run_passes_and_is_described(run):
     assert (
         report["lora"]["trainable"] == 181_747_712 and report["estimate"]["memory_gib"]["total"] > 3
     )
-    assert [name for name, _ in findings.table(report)] == [
+    assert [name for name, _ in check_report.table(report)] == [
         "model",
         "keys",
         "rows",
@@ -310,7 +310,7 @@ def test_a_row_with_a_fault_is_named_by_file_line_and_id(run, rule, change, mess
     assert message in failure["message"] and report["counts"][rule] == 1
     assert set(report["counts"]) == ({rule, "pieces"} if rule == "reasoning" else {rule})
     assert (
-        list(findings.lines(report))[0]
+        list(check_report.lines(report))[0]
         == f"{run}/data/train.jsonl:3: s2: {rule}: {failure['message']}; {failure['remedy']}"
     )
 
@@ -356,7 +356,7 @@ def test_an_id_that_comes_twice_is_refused(run):
 
 
 def test_a_key_that_first_comes_late_in_a_large_file_is_refused(run, monkeypatch):
-    monkeypatch.setattr(rows, "LOADED", 1000)
+    monkeypatch.setattr(row_checks, "LOADED", 1000)
     line(run, 2, lambda other: {**other, "seed": {"theme": "a"}})
     assert preflight.check(run / "recipe.yaml", THINKER)[0]["ok"]
     line(run, 30, lambda other: {**other, "seed": {"outline": ["a"]}})
@@ -371,7 +371,7 @@ def test_a_bos_that_no_server_sends_is_seen_in_every_row(run):
     assert "'<s>', in a server's prompt '<|im_start|>'" in next(
         found["message"] for found in report["failures"] if found["rule"] == "prompt"
     )
-    assert [text for text in findings.lines(report) if "more" in text] == [
+    assert [text for text in check_report.lines(report) if "more" in text] == [
         "pieces: 41 more",
         "prompt: 41 more",
     ]
@@ -561,7 +561,7 @@ def test_every_rule_has_a_row_that_breaks_it():
     tests = "".join(
         Path(__file__).with_name(f"test_{name}.py").read_text() for name in ("preflight", "rl")
     )
-    assert [rule for rule in findings.RULES if f'"{rule}"' not in tests] == []
+    assert [rule for rule in check_report.RULES if f'"{rule}"' not in tests] == []
 
 
 def pair(k):

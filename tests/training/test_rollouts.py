@@ -9,7 +9,7 @@ import time
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.training import adapter, unpack
+from decksmith.training import adapters, unpack
 from decksmith.training.rollouts import Rollouts, Sampling
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
@@ -32,7 +32,7 @@ def peft(tmp_path_factory):
 
 
 def test_the_repositorys_adapter_comes_back_in_the_same_bytes(peft, tmp_path):
-    adapter.gguf(peft, "smol", tmp_path / "again.gguf")
+    adapters.gguf(peft, "smol", tmp_path / "again.gguf")
     shipped = cli.ROOT / "data/adapter/adapter.gguf"
     assert (tmp_path / "again.gguf").read_bytes() == shipped.read_bytes()
 

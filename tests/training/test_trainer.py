@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.training import recipes, trainer
+from decksmith.training import estimates, recipes, train, train_plan
 from small_runs import (
     CONTEXT,
     conversation,
@@ -120,7 +120,7 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes_as_one_that
     assert trained(whole) == 0
     dice = random.Random(7)
     for kill in range(6):
-        process, before = start(trainer.run, killed, log=killed / "log"), written(killed)
+        process, before = start(train.run, killed, log=killed / "log"), written(killed)
         while process.is_alive() and (
             written(killed) == before
             if kill % 2
@@ -149,7 +149,7 @@ def test_a_signal_saves_what_is_trained_and_the_same_command_goes_on_to_the_same
         "checkpointing.save_period=60",
     )
     run = recipe("run", *long)
-    process = start(trainer.run, run, log=run / "log")
+    process = start(train.run, run, log=run / "log")
     while not (run / "metrics.jsonl").exists() or len(metrics(run)) < 3:
         time.sleep(0.01)
     os.kill(process.pid, getattr(signal, name))
@@ -363,7 +363,7 @@ def test_the_losses_of_the_embedded_model_are_those_of_the_loop_that_was_here_be
     model, tmp_path
 ):
     run = gold_run(tmp_path / "run", LONG, 60, *FIRST)
-    assert finished(start(trainer.run, run, log=run / "log"), 600) == 0
+    assert finished(start(train.run, run, log=run / "log"), 600) == 0
     same_losses(run, LOOP_SMOL, LOOP_SMOL_HELD)
 
 
@@ -391,17 +391,17 @@ def test_trl_trains_the_tokens_that_nemo_rl_would_train(model, tmp_path):
         import transformers
         from decksmith.training import trl_trainer
 
-        plan = trainer.Plan(run)
-        callback = trl_trainer.Recipe(plan, trainer.Bell(), 0)
+        plan = train_plan.Plan(run)
+        callback = trl_trainer.RecipeCallback(plan, train_plan.StopSignal(), 0)
         tuner = trl_trainer.tuner_of(plan, callback, is_new=True)
         tokenizer = transformers.AutoTokenizer.from_pretrained(plan.base)
         talks, seen = gold(100_000), 0
         for at, batch in zip(callback.order, tuner.get_train_dataloader(), strict=True):
             ids, mask = nemo_rl(talks[at], tokenizer)
             assert batch["input_ids"].tolist() == [ids]
-            assert (batch["labels"] != trainer.UNTRAINED).tolist() == [mask]
+            assert (batch["labels"] != train_plan.UNTRAINED).tolist() == [mask]
             trained_ids = [token for token, trained in zip(ids, mask, strict=True) if trained]
-            assert batch["labels"][batch["labels"] != trainer.UNTRAINED].tolist() == trained_ids
+            assert batch["labels"][batch["labels"] != train_plan.UNTRAINED].tolist() == trained_ids
             seen += 1
         assert seen == len(set(callback.order)) == 64
 
@@ -415,8 +415,10 @@ def test_the_loss_of_a_cpu_is_that_of_trl_on_every_other_machine(recipe):
         import trl
         from decksmith.training import trl_trainer
 
-        plan = trainer.Plan(run)
-        tuner = trl_trainer.tuner_of(plan, trl_trainer.Recipe(plan, trainer.Bell(), 0), is_new=True)
+        plan = train_plan.Plan(run)
+        tuner = trl_trainer.tuner_of(
+            plan, trl_trainer.RecipeCallback(plan, train_plan.StopSignal(), 0), is_new=True
+        )
         for batch in tuner.get_train_dataloader():
             tuner.model.train()
             ours = tuner.compute_loss(tuner.model, dict(batch), num_items_in_batch=50)
@@ -461,8 +463,8 @@ def test_the_loss_of_a_mixture_of_experts_is_that_of_its_tokens_alone(recipe, mo
             output_router_logits=True,
         )
         Qwen3MoeForCausalLM(config).save_pretrained(mixture)
-        plan = trainer.Plan(run)
-        callback = trl_trainer.Recipe(plan, trainer.Bell(), 0)
+        plan = train_plan.Plan(run)
+        callback = trl_trainer.RecipeCallback(plan, train_plan.StopSignal(), 0)
         tuner = trl_trainer.tuner_of(plan, callback, is_new=True)
         tuner.model.eval()
         for batch in tuner.get_eval_dataloader():
@@ -539,7 +541,7 @@ def test_a_recipe_that_cannot_be_trained_here_is_refused_at_its_key(recipe, over
 
 
 def test_a_logger_that_is_not_installed_is_named_with_what_mends_it(recipe):
-    name = next(name for name in trainer.LOGGERS if not importlib.util.find_spec(name))
+    name = next(name for name in train_plan.LOGGERS if not importlib.util.find_spec(name))
     run = recipe("run", f"logger.{name}_enabled=true")
     assert trained(run) == 69
     assert (
@@ -616,7 +618,7 @@ def test_two_trainers_do_not_share_a_run(recipe):
     with open(run / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(cli.TryAgain, match="another process trains"):
-            trainer.run(run)
+            train.run(run)
 
 
 LINEAR = {
@@ -641,11 +643,11 @@ LINEAR = {
     ],
 )
 def test_lora_goes_where_automodel_puts_it(lora, chosen):
-    assert trainer.targets(LINEAR, lora) == chosen
+    assert estimates.targets(LINEAR, lora) == chosen
 
 
 def test_whole_names_are_given_where_last_parts_would_match_more():
-    assert trainer.targets(
+    assert estimates.targets(
         LINEAR | {"model.layers.2.mixer.q_proj"}, {"target_modules": ["*.1.mixer.*"]}
     ) == ["model.layers.1.mixer.o_proj", "model.layers.1.mixer.q_proj"]
 
@@ -660,7 +662,7 @@ def test_whole_names_are_given_where_last_parts_would_match_more():
 )
 def test_patterns_that_cannot_be_meant_are_refused(lora, said):
     with pytest.raises(cli.BadConfig, match=said):
-        trainer.targets(LINEAR, lora)
+        estimates.targets(LINEAR, lora)
 
 
 if __name__ == "__main__":

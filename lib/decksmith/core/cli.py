@@ -179,6 +179,18 @@ def ends_its_children() -> None:
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
+def git(*words: str) -> str | None:
+    """What git says of this checkout; None without git or where it fails."""
+    import subprocess
+
+    command = ["git", "-c", "safe.directory=*", "-C", str(ROOT), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError:
+        return None
+    return done.stdout.rstrip() if done.returncode == 0 else None
+
+
 def say(message: str) -> None:
     """Print one line on stderr, the script's name first."""
     tell(f"{NAME}: {message}")

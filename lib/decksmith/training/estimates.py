@@ -50,6 +50,26 @@ def matches(pattern: str, name: str) -> bool:
     return is_like or pattern == name.rpartition(".")[2]
 
 
+def targets(linear: set[str], lora: dict[str, Any]) -> list[str]:
+    """The names for peft's target_modules, of the names of a model's linear modules: last parts where they say the same,
+    else whole names.
+
+    lora: lora_cfg of the recipe; adapted says what it means. Raises cli.BadConfig where a pattern or all of it
+    matches nothing.
+    """
+    for pattern in lora.get("target_modules") or []:
+        if not any(matches(pattern, name) for name in linear):
+            raise cli.BadConfig(
+                f"lora_cfg.target_modules: no linear module of the model matches {pattern!r}"
+            )
+    chosen = {name for (name,) in adapted(lora, [(name,) for name in linear])}
+    if not chosen:
+        raise cli.BadConfig("lora_cfg leaves no linear module to train")
+    last = {name.rpartition(".")[2] for name in chosen}
+    meant = {name for name in linear if name.rpartition(".")[2] in last}
+    return sorted(last if meant == chosen else chosen)
+
+
 def coverage(lora: dict[str, Any], layers: list[shapes.Layer]) -> dict[str, Any]:
     """{"trainable": parameters, "modules": how many are adapted, "classes": {kind: [adapted, of all]}} of an adapter."""
     touched = adapted(lora, layers)

@@ -18,7 +18,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.training import curve, hacking, recipes, trl_trainer
 from decksmith.training.rollouts import Rollouts, Sampling
-from decksmith.training.trainer import Plan, Row
+from decksmith.training.train_plan import Plan, Row
 
 # What a line of metrics.jsonl holds of a step's answers, by TRL's names.
 LOGGED = {
@@ -30,7 +30,7 @@ LOGGED = {
 }
 
 
-class Recipe(trl_trainer.Recipe):
+class RecipeCallback(trl_trainer.RecipeCallback):
     """As of SFT; and held-out answers after the steps that are validated, with the watch over what they are worth."""
 
     tuner: "GroupTuner"
@@ -167,7 +167,7 @@ def _lines(path: Any) -> list[str]:
     return path.read_text().splitlines() if path.is_file() else []
 
 
-def tuner_of(plan: Plan, recipe: Recipe, *, is_new: bool) -> GroupTuner:
+def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> GroupTuner:
     """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
     config = plan.config
     want = recipes.want

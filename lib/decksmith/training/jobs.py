@@ -14,17 +14,18 @@ import re
 import shlex
 import shutil
 import socket
-import subprocess
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from decksmith.core import cli, masking, slurm, stream
 from decksmith.hub import models
 from decksmith.training import recipes
-from decksmith.training.places import Here, There, below_root, last_line
+from decksmith.training.records import JobImage, JobRecord, ModelPin, Revision
+from decksmith.training.slurm_hosts import LocalHost, SshHost, below_root, last_line
 
 CODE = ("assets", "bin", "containers", "lib", "slurm")
 
@@ -38,13 +39,6 @@ LINKED = (
     "data/*",
 )
 
-# What of a recipe the launcher must know: {name: (key, type)}.
-NEEDED = {
-    "nodes": ("cluster.num_nodes", int),
-    "gpus": ("cluster.gpus_per_node", int),
-    "checkpoints": ("checkpointing.checkpoint_dir", str),
-    "model": ("policy.model_name", str),
-}
 # Says which kind of image the site takes, and where it would be; fails where it is not.
 NEED_IMAGE = """CONTAINER=apptainer; [ ! -f {home}/slurm/site.env ] || . {home}/slurm/site.env > /dev/null 2>&1
 image=$(echo {name} | tr a-z A-Z)_IMAGE
@@ -63,6 +57,29 @@ DRIVERS = {
     "grpo": "examples/nemo_gym/run_grpo_nemo_gym.py",
 }
 POLL_S = float(os.environ.get("DECKSMITH_POLL_S") or 5)
+
+
+@dataclass(frozen=True)
+class JobRecipe:
+    """What the launcher must know of a recipe.
+
+    files: {place in the snapshot: file that the recipe names}; text: the recipe with the paths of
+    the frozen files.
+    """
+
+    nodes: int
+    gpus: int
+    steps: int
+    model: str
+    checkpoints: str
+    driver: str
+    seeds: dict[str, int]
+    files: dict[Path, Path]
+    text: str
+
+    @property
+    def sha256(self) -> str:
+        return _hash(self.text.encode())
 
 
 class Job:
@@ -85,8 +102,8 @@ class Job:
                 f"{script}: no batch script of this checkout; there are {', '.join(_scripts())}"
             )
         self.script = path.relative_to(cli.ROOT)
-        self.place = There(host) if host else Here()
-        self.home = self.place.root
+        self.host = SshHost(host) if host else LocalHost()
+        self.home = self.host.root
         self.far = self.home / below_root(self.run) if host else self.run
         if re.search(r"[\s,:'\"\\]", str(self.far)):
             raise cli.BadConfig(
@@ -120,7 +137,7 @@ class Job:
             f"--output={self.far}/slurm/%x-%j.out",
         ]
         if self.recipe:
-            flags += [f"--nodes={self.recipe['nodes']}", f"--gres=gpu:{self.recipe['gpus']}"]
+            flags += [f"--nodes={self.recipe.nodes}", f"--gres=gpu:{self.recipe.gpus}"]
         return flags
 
     def _script_text(self) -> str:
@@ -130,9 +147,8 @@ class Job:
             text += (cli.ROOT / "slurm/train.sh").read_text()
         return text
 
-    def _recipe(self) -> dict[str, Any] | None:
-        """What the launcher must know of RUN/recipe.yaml, if there is one, and its text with the paths of the frozen
-        files."""
+    def _recipe(self) -> JobRecipe | None:
+        """What the launcher must know of RUN/recipe.yaml, if there is one."""
         path = self.run / "recipe.yaml"
         if not path.exists():
             if "SFT_STEPS" in self._script_text():
@@ -144,25 +160,31 @@ class Job:
         yaml.width = 1 << 20  # no line is folded
         config = yaml.load(path)
         algorithm = recipes.algorithm(config)
-        found: dict[str, Any] = {"files": {}, "driver": DRIVERS[algorithm]}
-        needed = NEEDED | {"steps": (f"{algorithm}.max_num_steps", int)}
-        for name, (key, kind) in needed.items():
-            value = recipes.get(config, key)
-            if type(value) is not kind:
-                raise cli.BadConfig(f"{path}: {key} is {value!r}; sft-config writes it")
-            found[name] = value
-        found["seeds"] = dict(_seeds(config))
-        config = self._moved(config, found["files"])
-        found["checkpoints"] = config["checkpointing"]["checkpoint_dir"]
+        seeds = dict(_seeds(config))
+        files: dict[Path, Path] = {}
+        config = self._moved(config, files)
         text = io.StringIO()
         yaml.dump(config, text)
-        found["text"] = text.getvalue()
-        return found
+        try:
+            return JobRecipe(
+                nodes=recipes.want(config, "cluster.num_nodes", int),
+                gpus=recipes.want(config, "cluster.gpus_per_node", int),
+                steps=recipes.want(config, f"{algorithm}.max_num_steps", int),
+                model=recipes.want(config, "policy.model_name", str),
+                checkpoints=recipes.want(config, "checkpointing.checkpoint_dir", str),
+                driver=DRIVERS[algorithm],
+                seeds=seeds,
+                files=files,
+                text=text.getvalue(),
+            )
+        except cli.BadConfig as error:
+            raise cli.BadConfig(f"{path}: {error}; sft-config writes it") from None
 
-    def _moved(self, value: Any, files: dict[Path, Path]) -> Any:
-        """A recipe whose files point into the snapshot and whose folders are those of the place where it runs.
+    def _moved(self, value: object, files: dict[Path, Path]) -> object:
+        """A recipe whose files point into the snapshot and whose folders are those of the host.
 
-        files: is filled in, {place in the snapshot: file}. Raises cli.BadConfig for two files of one place.
+        files: is filled in, {place in the snapshot: file}. Raises cli.BadConfig for two files of
+        one place.
         """
         if isinstance(value, dict):
             for key in value:
@@ -188,115 +210,62 @@ class Job:
                 return str(there / path.relative_to(here))
         return value
 
-    def _assignments(self) -> dict[str, Any]:
-        given: dict[str, Any] = {"DECKSMITH_HOME": str(self.home)}
+    def _assignments(self) -> dict[str, str]:
+        given = {"DECKSMITH_HOME": str(self.home)}
         if self.recipe:
             given |= {
-                "SFT_CHECKPOINTS": self.recipe["checkpoints"],
-                "SFT_STEPS": self.recipe["steps"],
-                "SFT_NODES": self.recipe["nodes"],
-                "SFT_GPUS": self.recipe["gpus"],
-                "SFT_DRIVER": self.recipe["driver"],
+                "SFT_CHECKPOINTS": self.recipe.checkpoints,
+                "SFT_STEPS": str(self.recipe.steps),
+                "SFT_NODES": str(self.recipe.nodes),
+                "SFT_GPUS": str(self.recipe.gpus),
+                "SFT_DRIVER": self.recipe.driver,
             }
         return given | dict(self.env)
 
     def describe(self) -> Iterator[tuple[str, str, str]]:
-        """Every resolved setting as (name, value, where it comes from), the exact command first."""
+        """What would be submitted as (name, value, where it comes from), the exact command first."""
         yield "command", shlex.join(self.argv), ""
-        if self.place.name:
-            yield "place", self.place.name, "--host"
+        if self.host.name:
+            yield "place", self.host.name, "--host"
         else:
             yield "place", socket.gethostname(), "this machine"
         yield "run", str(self.far), "--run"
-        site = self._site()
-        settings = self._settings(site)
-        for name in sorted(settings):
-            yield (f"--{name}", *settings[name])
-        for name, value in site.items():
-            if not name.startswith("SBATCH_"):
-                yield name, masking.shown(name, value), "slurm/site.env"
+        yield "site", f"{self.home}/slurm/site.env", ""
         for name, value in self._assignments().items():
-            yield name, masking.shown(name, str(value)), "job.env"
-        if self.place.name:
-            yield "site", f"slurm/site.env of {self.home}", self.place.name
+            yield name, masking.shown(name, value), "job.env"
         for name, image in self._images().items():
             built = f"sha256 {image['sif']}" if image["sif"] else "not built here"
             yield f"image {name}", built, f"base {image['base'] or 'unknown'}"
         if self.recipe:
             yield from self._described_recipe(self.recipe)
-        revision = self._revision()
+        revision = _revision()
         changed = len(revision["changed"])
         how = f"{changed} files differ from it" if changed else "unchanged"
         yield "revision", revision["commit"], how
 
-    def _settings(self, site: dict[str, str]) -> dict[str, tuple[str, str]]:
-        """{flag of sbatch: (value, where it comes from)}; what comes later is stronger."""
-        settings = {}
-        for line in (cli.ROOT / self.script).read_text().splitlines():
-            if match := re.match(r"#SBATCH\s+--([a-z-]+)(?:[= ](\S+))?", line):
-                settings[match[1]] = (match[2] or "yes", str(self.script))
-        # make sft has read site.env into its environment.
-        own = {name: value for name, value in os.environ.items() if site.get(name) != value}
-        for source, values in (("slurm/site.env", site), ("the environment", own)):
-            for name, value in sorted(values.items()):
-                if name.startswith("SBATCH_"):
-                    flag = name.removeprefix("SBATCH_").lower().replace("_", "-")
-                    settings[flag] = (value, f"{name} of {source}")
-        derived = len(self._flags())  # these stand first
-        for number, text in enumerate(self.sbatch):
-            name, _, value = text.lstrip("-").partition("=")
-            source = "the command line"
-            if number < derived:
-                source = "recipe.yaml" if name in ("nodes", "gres") else "job-submit"
-            settings[name] = (value or "yes", source)
-        return settings
-
-    def _described_recipe(self, recipe: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-        digest = _hash(recipe["text"].encode())
-        yield "recipe", f"sha256 {digest[:16]}", str(self.run / "recipe.yaml")
-        for inside, path in recipe["files"].items():
+    def _described_recipe(self, recipe: JobRecipe) -> Iterator[tuple[str, str, str]]:
+        yield "recipe", f"sha256 {recipe.sha256[:16]}", str(self.run / "recipe.yaml")
+        for inside, path in recipe.files.items():
             data = path.read_bytes()
             lines = data.count(b"\n")
             yield f"frozen {inside}", f"{lines} lines, sha256 {_hash(data)[:16]}", str(path)
-        for key, value in recipe["seeds"].items():
+        for key, value in recipe.seeds.items():
             yield f"seed {key}", str(value), "recipe.yaml"
 
-    def _site(self) -> dict[str, str]:
-        """The assignments of this checkout's slurm/site.env, for `describe`; jobs and sbatch have a shell read it."""
-        path = cli.ROOT / "slurm/site.env"
-        if self.place.name or not path.exists():
-            return {}
-        names = re.findall(r"^(?:export +)?([A-Za-z_]\w*)=", path.read_text(), re.M)
-        done = subprocess.run(
-            ["sh", "-c", 'set -a; . "$0" > /dev/null 2>&1; env -0', str(path)],
-            capture_output=True,
-            text=True,
-        )
-        values = dict(line.partition("=")[::2] for line in done.stdout.split("\0"))
-        return {name: values.get(name, "") for name in dict.fromkeys(names)}
-
-    def _images(self) -> dict[str, dict[str, str | None]]:
+    def _images(self) -> dict[str, JobImage]:
         """{name: {"base": digest, "sif": sha256}} of the images that the script names."""
         lock = cli.ROOT / "containers/images.lock"
         lines = lock.read_text().splitlines() if lock.exists() else []
         entries = [line.split() for line in lines if line and not line.startswith("#")]
         bases = {entry[0]: f"{entry[1]}@{entry[3]}" for entry in entries if len(entry) > 3}
         pairs = re.findall(r"image\.sh\"? ([a-z]+)|containers/([a-z]+)\.sif", self._script_text())
-        found: dict[str, dict[str, str | None]] = {}
+        found: dict[str, JobImage] = {}
         for name in sorted({one or other for one, other in pairs}):
             built = cli.ROOT / f"containers/{name}.sif.lock"
             text = built.read_text() if built.exists() else ""
             digest = re.search(r"^sif ([0-9a-f]{64})", text, re.M)
             found[name] = {"base": bases.get(name), "sif": digest[1] if digest else None}
         return found
-
-    def _revision(self) -> dict[str, Any]:
-        commit = _git("rev-parse", "HEAD")
-        changed = _git("status", "--porcelain", "--untracked-files=no")
-        return {
-            "commit": (commit or "unknown").strip(),
-            "changed": [line[3:] for line in (changed or "").splitlines()],
-        }
 
     # Freeze, submit, follow
 
@@ -312,43 +281,41 @@ class Job:
             shutil.copy2(cli.ROOT / path, new / path, follow_symlinks=False)
             total.update(f"{path}\0{_hash((new / path).read_bytes())}\n".encode())
         if self.recipe:
-            for inside, path in self.recipe["files"].items():
+            for inside, path in self.recipe.files.items():
                 (new / inside).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, new / inside)
-            (new / "recipe.yaml").write_text(self.recipe["text"])
+            (new / "recipe.yaml").write_text(self.recipe.text)
         (new / "job.env").write_text(
-            "".join(
-                f"{name}={shlex.quote(str(value))}\n" for name, value in self._assignments().items()
-            )
+            "".join(f"{name}={shlex.quote(value)}\n" for name, value in self._assignments().items())
         )
-        if not self.place.name:
+        if not self.host.name:
             _link(cli.ROOT, new, old)
         shutil.rmtree(old, ignore_errors=True)
         new.rename(old)
-        record = {
+        record: JobRecord = {
             "job": None,
             "nodes": None,
             "name": self.name,
             "argv": self.argv,
             "submitted": datetime.now(UTC).isoformat(timespec="seconds"),
             "by": f"{getpass.getuser()}@{socket.gethostname()}",
-            "place": self.place.name,
+            "place": self.host.name,
             "env": dict(self.env),
-            "revision": self._revision(),
+            "revision": _revision(),
             "snapshot": {"files": len(files), "sha256": total.hexdigest()},
             "images": self._images(),
         }
         if self.recipe:
             record |= {
                 "recipe": {
-                    "sha256": _hash(self.recipe["text"].encode()),
-                    "steps": self.recipe["steps"],
+                    "sha256": self.recipe.sha256,
+                    "steps": self.recipe.steps,
                 },
-                "model": _model(self.recipe["model"]),
-                "seeds": self.recipe["seeds"],
+                "model": _model(self.recipe.model),
+                "seeds": self.recipe.seeds,
                 "data": {
                     str(inside): _hash(path.read_bytes())
-                    for inside, path in self.recipe["files"].items()
+                    for inside, path in self.recipe.files.items()
                 },
             }
         # One key per line: the job itself fills in the first two.
@@ -370,19 +337,19 @@ class Job:
         for name in self._images():
             self._need_image(name)
         self._need_weights()
-        self.place.send(self.run)
-        if self.place.name:  # what is there, not what is here
+        self.host.send(self.run)
+        if self.host.name:  # what is there, not what is here
             links = "; ".join(
                 f'for f in {pattern}; do [ ! -e "$f" ] || [ -e {far}/snapshot/"$f" ] || {{ mkdir -p {far}/snapshot/"$(dirname "$f")"; '
                 f'ln -s {home}/"$f" {far}/snapshot/"$f"; }}; done'
                 for pattern in LINKED
             )
-            self.place.must(
-                self.place.shell(
+            self.host.must(
+                self.host.shell(
                     f"cd {home} && {{ {links}; }}; [ ! -f slurm/site.env ] || install -m 600 slurm/site.env {far}/snapshot/slurm/"
                 )
             )
-        done = self.place.shell(
+        done = self.host.shell(
             f"command -v sbatch > /dev/null || {{ echo 'sbatch: not found' >&2; exit 69; }}; set -a; "
             f"[ ! -f {home}/slurm/site.env ] || . {home}/slurm/site.env; set +a; exec env {shlex.join([*mine, *self.argv])}"
         )
@@ -390,12 +357,12 @@ class Job:
             kind = cli.Missing if done.returncode == 69 else cli.TryAgain
             raise kind(f"not submitted{self._at()}: {last_line(done.stderr)}")
         number = done.stdout.decode().strip().split(";")[0]
-        self.place.shell(f"echo {number} > {far}/slurm/job")
+        self.host.shell(f"echo {number} > {far}/slurm/job")
         return number
 
     def _need_image(self, name: str) -> None:
         """Raises cli.Missing where the site's CONTAINER wants an image that is not there."""
-        done = self.place.shell(NEED_IMAGE.format(home=shlex.quote(str(self.home)), name=name))
+        done = self.host.shell(NEED_IMAGE.format(home=shlex.quote(str(self.home)), name=name))
         kind, path = (done.stdout.decode().split(maxsplit=1) + ["", ""])[:2]
         if not done.returncode or not path:
             return
@@ -406,20 +373,20 @@ class Job:
 
     def _need_weights(self) -> None:
         """Raises cli.Missing where the job's base model is not in the cache of the place where it runs."""
-        if not self.recipe or not models.is_name(self.recipe["model"]):
+        if not self.recipe or not models.is_name(self.recipe.model):
             return
         # Of this shell's environment the job sees nothing.
         given = [f"{name}={value}" for name, value in self.env if name.startswith("HF_")]
         command = ["env", "-u", "HF_HOME", "-u", "HF_HUB_CACHE", *given]
-        command += [str(self.home / "bin/model-fetch"), "--check", self.recipe["model"]]
-        done = self.place.shell(f"exec {shlex.join(command)}")
+        command += [str(self.home / "bin/model-fetch"), "--check", self.recipe.model]
+        done = self.host.shell(f"exec {shlex.join(command)}")
         if done.returncode:
             raise cli.Missing(f"not submitted{self._at()}: {last_line(done.stderr)}")
 
     def active(self) -> str | None:
         """The number of this run's job if it waits or runs now."""
         far = shlex.quote(str(self.far))
-        done = self.place.shell(
+        done = self.host.shell(
             f'cat {far}/slurm/job && scontrol show job -o "$(cat {far}/slurm/job)"'
         )
         if done.returncode:
@@ -439,7 +406,7 @@ class Job:
         tasks: list[dict[str, str]] = []
         quiet = 0  # polls without an answer
         while True:
-            done = self.place.shell(f"scontrol show job -o {number}")
+            done = self.host.shell(f"scontrol show job -o {number}")
             text = done.stdout.decode(errors="replace")
             if done.returncode == 0 and text.strip():
                 tasks, quiet = slurm.tasks(text), 0
@@ -459,17 +426,17 @@ class Job:
                 out.write(more)
                 out.flush()
             if _have_ended(tasks):
-                self.place.fetch(self.run)
+                self.host.fetch(self.run)
                 return max(map(slurm.exit_status, tasks))
             time.sleep(POLL_S)
 
     def _more_of(self, path: str, start: int) -> bytes:
         """What a log has from an offset on, 4 MB at most."""
         name = shlex.quote(path)
-        return self.place.shell(f"tail -c +{start + 1} {name} 2>/dev/null | head -c 4000000").stdout
+        return self.host.shell(f"tail -c +{start + 1} {name} 2>/dev/null | head -c 4000000").stdout
 
     def _at(self) -> str:
-        return f" on {self.place.name}" if self.place.name else ""
+        return f" on {self.host.name}" if self.host.name else ""
 
 
 def _have_ended(tasks: list[dict[str, str]]) -> bool:
@@ -504,9 +471,9 @@ def _link(root: Path, new: Path, old: Path) -> None:
 def _tracked() -> list[str]:
     """The files of the checkout as they are now: what git tracks, and what is new in the folders of code; all of these
     without git."""
-    tracked = _git("ls-files", "-z")
+    tracked = cli.git("ls-files", "-z")
     if tracked:
-        new = _git("ls-files", "-z", "--others", "--exclude-standard", "--", *CODE) or ""
+        new = cli.git("ls-files", "-z", "--others", "--exclude-standard", "--", *CODE) or ""
         names = {*tracked.split("\0"), *new.split("\0")} - {""}
     else:
         paths = [path for folder in CODE for path in (cli.ROOT / folder).rglob("*")]
@@ -518,29 +485,26 @@ def _is_left_out(path: Path) -> bool:
     return bool({"node_modules", "__pycache__"} & {*path.parts}) or ".sif" in path.suffixes
 
 
-def _git(*words: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-c", "safe.directory=*", "-C", str(cli.ROOT), *words],
-            capture_output=True,
-            text=True,
-        )
-    except FileNotFoundError:
-        return None
-    return done.stdout if done.returncode == 0 else None
+def _revision() -> Revision:
+    """The commit of this checkout, and the files that differ from it."""
+    changed = cli.git("status", "--porcelain", "--untracked-files=no") or ""
+    return {
+        "commit": cli.git("rev-parse", "HEAD") or "unknown",
+        "changed": [line[3:] for line in changed.splitlines()],
+    }
 
 
-def _model(name: str) -> dict[str, str | None]:
+def _model(name: str) -> ModelPin:
     """{"name", "revision"} of a base model; a folder has no revision."""
     return {"name": name, "revision": models.pinned(name) if models.is_name(name) else None}
 
 
-def _seeds(value: dict[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
+def _seeds(value: dict[str, object], where: str = "") -> Iterator[tuple[str, int]]:
     """(dotted key, value) of every seed of a recipe."""
     for key, item in value.items():
         if isinstance(item, dict):
             yield from _seeds(item, f"{where}{key}.")
-        elif key == "seed":
+        elif key == "seed" and isinstance(item, int):
             yield f"{where}{key}", item
 
 

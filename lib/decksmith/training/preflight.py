@@ -11,9 +11,9 @@ from typing import Any
 
 from decksmith.core import cli
 from decksmith.models import families, shapes
-from decksmith.training import estimates, recipes, rows
-from decksmith.training.findings import Findings, Report
-from decksmith.training.rows import leaves
+from decksmith.training import estimates, recipes, row_checks
+from decksmith.training.check_report import Findings, Report
+from decksmith.training.row_checks import leaves
 
 # Of each algorithm: the keys that NeMo-RL takes, and the class of its data.
 KEYS = {name: recipes.RECIPES / f"nemo-rl-keys-{name}.txt" for name in recipes.ALGORITHMS}
@@ -204,8 +204,8 @@ def _data(made: Checked, template: recipes.Template | None, preview: int) -> lis
         if not file.is_file():
             made.wrong("absent", key, f"there is no {file if file.name else f'{name} set'}")
             continue
-        side = rows.Side(name, made.config, template, seen)
-        shown += rows.check(side, file, made.findings, preview if name == "train" else 0)
+        side = row_checks.Side(name, made.config, template, seen)
+        shown += row_checks.check(side, file, made.findings, preview if name == "train" else 0)
         found[name] = side.rows
         made.report.setdefault("prompted", {})[name] = side.prompted
         if tokens := side.tokens():

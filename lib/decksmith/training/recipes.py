@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from decksmith.core import cli, stream
 from decksmith.models import families
@@ -34,6 +34,7 @@ REWARDS = "rewards.json"  # beside the rows of a run
 # The loss on the validation set, as NeMo-RL names it in training_info.json.
 VAL_LOSS = {"sft": "val:val_loss", "dpo": "val:validation-default_loss"}
 
+T = TypeVar("T")
 Recipe = dict[str, Any]
 Message = dict[str, Any]  # {"role", "content", ..}
 Piece = tuple[str, str, list[int]]  # role, text, token ids
@@ -257,7 +258,7 @@ def dump(config: Recipe) -> str:
     return OmegaConf.to_yaml(OmegaConf.create(config))
 
 
-def get(config: Any, key: str, default: Any = None) -> Any:
+def get(config: object, key: str, default: Any = None) -> Any:
     """The value under a dotted key of a plain dict."""
     for part in key.split("."):
         if not isinstance(config, dict) or part not in config:
@@ -266,16 +267,18 @@ def get(config: Any, key: str, default: Any = None) -> Any:
     return config
 
 
-def want(config: Any, key: str, kind: type) -> Any:
-    """The value under a dotted key, of type `kind` and, where a number, above 0. Raises cli.BadConfig."""
+def want(config: object, key: str, kind: type[T]) -> T:
+    """The value under a dotted key, of type `kind`, a number above 0. Raises cli.BadConfig."""
     from omegaconf import OmegaConf
 
-    value = OmegaConf.select(OmegaConf.create(config), key, throw_on_missing=False)
-    is_wrong = isinstance(value, bool) or not isinstance(value, kind)
+    if isinstance(config, dict):
+        value = get(config, key)
+    else:
+        value = OmegaConf.select(config, key, throw_on_missing=False)
+    is_wrong = value == "???" or isinstance(value, bool) or not isinstance(value, kind)
     if is_wrong or (isinstance(value, int) and value < 1):
-        raise cli.BadConfig(
-            f"{key} is {value!r}; it must be a {kind.__name__}{' from 1' if kind is int else ''}"
-        )
+        least = " from 1" if kind is int else ""
+        raise cli.BadConfig(f"{key} is {value!r}; it must be a {kind.__name__}{least}")
     return value
 
 

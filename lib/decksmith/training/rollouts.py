@@ -17,7 +17,7 @@ from pathlib import Path
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.models import embedded
-from decksmith.training import adapter
+from decksmith.training import adapters
 
 # The stages after the answers; the held-out judge scores what the reward has measured.
 STAGES = (
@@ -58,7 +58,7 @@ class Rollouts:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         weights = self.folder / "policy.gguf"
-        adapter.gguf(peft, self.sampling.base, weights)
+        adapters.gguf(peft, self.sampling.base, weights)
         asked = b"".join(stream.dumps(prompt) + b"\n" for prompt in prompts)
         digest = hashlib.sha256(weights.read_bytes() + asked).hexdigest()[:12]
         run = self.folder / f"{name}-{digest}"

@@ -1,7 +1,9 @@
-"""LoRA by TRL's SFTTrainer, with NeMo-RL's recipe keys and checkpoint layout.
+"""LoRA by TRL's SFTTrainer and DPOTrainer, with NeMo-RL's recipe keys and checkpoint layout.
 
-TRL trains, validates, resumes and reports. Ours are the rows (tokens and labels as NeMo-RL makes them), the optimizer that
-the recipe names, and the callback `Recipe`: when to validate, save and stop, and where a checkpoint lies.
+TRL trains, validates, resumes and reports. Ours are the rows (tokens and labels as NeMo-RL makes
+them), the optimizer that the recipe names, and the callback `RecipeCallback`: when to validate, save
+and stop, and where a checkpoint lies. The reference of DPO (Rafailov et al. 2023) is the adapter
+that is begun with (start.adapter), or the base model where there is none.
 """
 
 import json
@@ -25,10 +27,9 @@ from datasets import Dataset
 from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerCallback
 
 from decksmith.core import cli, stream
-from decksmith.results import capsule
-from decksmith.training import base, recipes
+from decksmith.training import base_models, estimates, recipes
 from decksmith.training.checkpoints import Checkpoint
-from decksmith.training.trainer import UNTRAINED, Bell, Plan, targets, trained_tokens
+from decksmith.training.train_plan import UNTRAINED, Plan, StopSignal, trained_tokens
 
 WEIGHTS = Path("policy/weights/model")  # of a checkpoint, as NeMo-RL has it: the PEFT folder
 STATE = Path("policy/optimizer")  # what transformers resumes from, with links to the weights
@@ -37,14 +38,14 @@ ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 PLACES = {
     **dict.fromkeys(ADAPTER, WEIGHTS),
     **dict.fromkeys(("optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"), STATE),
-    **dict.fromkeys(base.TOKENIZER, Path("policy/tokenizer")),
+    **dict.fromkeys(base_models.TOKENIZER, Path("policy/tokenizer")),
 }
 
 
 def train(
-    recipe: "Recipe", newest: Checkpoint | None, tuner_of: Callable[..., Any]
+    recipe: "RecipeCallback", newest: Checkpoint | None, tuner_of: Callable[..., Any]
 ) -> dict[str, Any]:
-    """Train what the recipe's plan asks for, on from `newest`, until it is done or its bell rings.
+    """Train what the recipe's plan asks for, on from `newest`, until it is done or somebody asks for the end.
 
     tuner_of: makes TRL's trainer, as below. Returns what training_info.json holds of the last step, with gpu_gib, the peak,
     on a GPU. Raises cli.BadConfig, cli.BadData, cli.Missing.
@@ -103,11 +104,11 @@ class Tuner(trl.SFTTrainer):
         """model-export writes the card."""
 
 
-class Recipe(TrainerCallback):
+class RecipeCallback(TrainerCallback):
     """The keys of NeMo-RL that transformers has no argument for, metrics.jsonl, and the layout of a checkpoint."""
 
-    def __init__(self, plan: Plan, bell: Bell, started: float):
-        self.plan, self.bell = plan, bell
+    def __init__(self, plan: Plan, stop: StopSignal, started: float):
+        self.plan, self.stop = plan, stop
         self.order = plan.order()
         self.trained = [trained_tokens(plan.rows[at]) for at in self.order]
         self.deadline = started + plan.limit if plan.limit is not None else math.inf
@@ -122,8 +123,8 @@ class Recipe(TrainerCallback):
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A signal leaves the step undone, and saves the one before."""
-        if self.bell.rung:
-            self.stopped = self.bell.rung
+        if self.stop.name:
+            self.stopped = self.stop.name
             control.should_training_stop = True
             control.should_save = self.plan.saves and state.global_step > 0
 
@@ -133,7 +134,7 @@ class Recipe(TrainerCallback):
         self.longest, self.ended = max(self.longest, now - self.ended), now
         if now + 1.2 * self.longest > self.deadline:
             self.stopped = "checkpointing.checkpoint_must_save_by"
-        self.stopped = self.bell.rung or self.stopped
+        self.stopped = self.stop.name or self.stopped
         is_last = bool(self.stopped) or step == self.plan.total
         control.should_training_stop = is_last
         control.should_evaluate = self.plan.validates(step)
@@ -216,7 +217,7 @@ class Recipe(TrainerCallback):
             (made / STATE / name).symlink_to(Path("../weights/model") / name)
         # The name of the base model for others, not its place here; the same bytes each time.
         config = json.loads((made / WEIGHTS / ADAPTER[0]).read_text())
-        config["base_model_name_or_path"] = base.known(self.plan.name)
+        config["base_model_name_or_path"] = base_models.known(self.plan.name)
         config["target_modules"] = sorted(config["target_modules"])
         _write(made / WEIGHTS / ADAPTER[0], config)
         shutil.copyfile(self.plan.folder / "recipe.yaml", made / "config.yaml")
@@ -243,18 +244,51 @@ class Bar(ProgressCallback):
         self.training_bar.set_postfix(self.losses)
 
 
-def tuner_of(plan: Plan, recipe: Recipe, *, is_new: bool) -> Tuner:
+class PairTuner(trl.DPOTrainer):
+    """TRL's, of pairs that are tokens already."""
+
+    def _prepare_dataset(self, dataset: Dataset, *_: object, **__: object) -> Dataset:
+        return dataset
+
+    def create_model_card(self, *_: object, **__: object) -> None:
+        """model-export writes the card."""
+
+
+def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> Tuner | PairTuner:
     """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
+    made = _pair_tuner if plan.algorithm == "dpo" else _tuner
+    tuner = made(plan, recipe, is_new)
+    tuner.remove_callback(PrinterCallback)  # it writes to stdout
+    return tuner
+
+
+def _tuner(plan: Plan, recipe: RecipeCallback, is_new: bool) -> Tuner:
     # Rows that are too long train nothing already.
     tuner = Tuner(**parts(plan, recipe, trl.SFTConfig, is_new=is_new, max_length=None))
-    tuner.remove_callback(PrinterCallback)  # it writes to stdout
     if plan.held:
         tuner.held_tokens = sum(map(trained_tokens, plan.held)) / len(plan.held)
     return tuner
 
 
+def _pair_tuner(plan: Plan, recipe: RecipeCallback, is_new: bool) -> PairTuner:
+    for key, only in (
+        ("preference_loss_weight", 1),
+        ("sft_loss_weight", 0),
+        ("preference_average_log_probs", False),
+    ):
+        if plan.setting.get(key, only) != only:
+            raise cli.BadConfig(
+                f"dpo.{key} is {plan.setting[key]}; this trainer knows {only}, "
+                "NeMo-RL has the others"
+            )
+    beta = recipes.want(plan.config, "dpo.reference_policy_kl_penalty", float)
+    return PairTuner(
+        **parts(plan, recipe, trl.DPOConfig, is_new=is_new, beta=beta, max_length=None)
+    )
+
+
 def parts(
-    plan: Plan, recipe: Recipe, config: Callable[..., Any], *, is_new: bool, **more: Any
+    plan: Plan, recipe: RecipeCallback, config: Callable[..., Any], *, is_new: bool, **more: Any
 ) -> dict[str, Any]:
     """What each of TRL's trainers is made of; `more` are arguments of its `config`. Raises cli.BadConfig, cli.Missing."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -276,7 +310,7 @@ def parts(
         per_device_eval_batch_size=1,
         router_aux_loss_coef=0.0,  # of a mixture of experts too, the loss is that of the tokens
         eval_on_start=plan.val_at_start and is_new,
-        eval_strategy="no",  # `Recipe` says when
+        eval_strategy="no",  # `RecipeCallback` says when
         save_strategy="no",
         logging_steps=1,
         logging_nan_inf_filter=False,
@@ -329,7 +363,7 @@ def _model(plan: Plan, dtype: torch.dtype) -> Any:
         return tuned
     modules = dict(model.named_modules())
     linear = {name for name, module in modules.items() if isinstance(module, torch.nn.Linear)}
-    chosen = targets(linear, lora)
+    chosen = estimates.targets(linear, lora)
     head = next(name for name in modules if modules[name] is model.get_output_embeddings())
     if head in chosen:
         raise cli.BadConfig(
@@ -392,7 +426,7 @@ def _say_what(plan: Plan, tuner: Any, step: int) -> None:
     job = {
         "trainer": "trl",
         "argv": [cli.NAME, *sys.argv[1:]],
-        "revision": capsule.toolchain()["revision"],
+        "revision": cli.git("rev-parse", "HEAD"),
         "image": os.environ.get("DECKSMITH_IMAGE", "host"),
         "nodes": 1,
         "device": device,

@@ -14,7 +14,7 @@ from decksmith.core import cli
 Done = subprocess.CompletedProcess[bytes]
 
 
-class Here:
+class LocalHost:
     """This machine as the place where Slurm is."""
 
     name: str | None = None  # of a login node
@@ -44,7 +44,7 @@ class Here:
         """Give back what the connection holds."""
 
 
-class There(Here):
+class SshHost(LocalHost):
     """A login node by ssh, LOGIN or LOGIN:FOLDER of its checkout; DECKSMITH_SSH replaces the command `ssh` (and its
     options)."""
 

@@ -1,53 +1,42 @@
-"""A training run on this machine: what its recipe asks for, where it stands, what it has reached. trl_trainer.py trains.
+"""What a training run on this machine is asked for by its recipe, and where it stands.
 
 What a step trains follows from recipe, data and step number alone. So a run that was killed and started again ends, on a
 CPU, in the same bytes as one that was not.
 """
 
-import fcntl
 import hashlib
 import importlib.util
 import json
 import os
-import resource
 import shutil
 import signal
-import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from decksmith.core import cli, stream
-from decksmith.training import base, checkpoints, estimates, recipes
+from decksmith.training import base_models, checkpoints, recipes
 from decksmith.training.checkpoints import Checkpoint
 
 UNTRAINED = -100  # the label of a token that is read and not trained
 LOGGERS = ("tensorboard", "wandb", "mlflow", "swanlab")  # NeMo-RL's keys, and transformers' names
-# Read when torch and the Hub's package are loaded; what is set already stays.
-ENVIRONMENT = {
-    "OMP_WAIT_POLICY": "passive",  # threads that spin cost a busy machine more than they gain
-    "TOKENIZERS_PARALLELISM": "false",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "TRL_EXPERIMENTAL_SILENCE": "1",  # of rollout functions, of a version that is pinned
-}
-
 # {"input_ids", "labels"}, of one length; of a pair {"prompt_ids", "chosen_ids", "rejected_ids"}; of GRPO {"prompt_ids",
 # "prompt", "label"}, the messages and the JSON of the prompt that deck-reward measures by
 Row = dict[str, Any]
 
 
-class Bell:
+class StopSignal:
     """Whether somebody asks for the end: SIGTERM, SIGUSR1 or Ctrl-C; a second Ctrl-C ends at once."""
 
     def __init__(self) -> None:
-        self.rung: str | None = None  # by which signal
+        self.name: str | None = None  # of the signal that came
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
-            signal.signal(number, self._ring)
+            signal.signal(number, self._note)
 
-    def _ring(self, number: int, _: Any) -> None:
-        if self.rung and number == signal.SIGINT:
+    def _note(self, number: int, _: object) -> None:
+        if self.name and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.rung = signal.Signals(number).name
+        self.name = signal.Signals(number).name
 
 
 class Plan:
@@ -77,7 +66,7 @@ class Plan:
                 f"{key} is {self.trained}, no multiple of policy.train_micro_batch_size, {self.micro}"
             )
         self.name: str = recipes.want(config, "policy.model_name", str)
-        self.base = base.folder(self.name)
+        self.base = base_models.folder(self.name)
         self.rows = self._rows("train")
         self.per_epoch = len(self.rows) // self.batch
         self.total: int = min(
@@ -254,39 +243,6 @@ class Plan:
                 shutil.rmtree(half)
 
 
-def run(folder: Path | str) -> int:
-    """Train FOLDER/recipe.yaml, from its newest checkpoint where there is one.
-
-    Returns the exit status: 0 done, 75 saved but unfinished. Raises cli.BadConfig, cli.BadData, cli.Missing, cli.TryAgain.
-    """
-    started, bell, folder = time.monotonic(), Bell(), Path(folder)
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    # One process trains on one GPU; NeMo-RL is for more.
-    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
-    os.environ["CUDA_VISIBLE_DEVICES"] = gpus.partition(",")[0]
-    if not (folder / "recipe.yaml").is_file():
-        raise cli.Missing(f"there is no {folder}/recipe.yaml; sft-config --run {folder} writes it")
-    with open(folder / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise cli.TryAgain(f"another process trains in {folder}; wait for it") from None
-        plan = Plan(folder)
-        newest = plan.newest()
-        if newest and newest.step >= plan.total:
-            cli.say(f"done before: {newest.step} of {plan.total} steps in {newest.path}")
-            return _report(plan, newest.info, started)
-        try:
-            from decksmith.training import dpo_trainer, grpo_trainer, trl_trainer
-        except ImportError as error:
-            raise cli.Missing(f"{error.name} is not installed; {base.MEND}") from None
-        modules = {"sft": trl_trainer, "dpo": dpo_trainer, "grpo": grpo_trainer}
-        chosen = modules[plan.algorithm]
-        recipe = chosen.Recipe(plan, bell, started)
-        return _report(plan, trl_trainer.train(recipe, newest, chosen.tuner_of), started)
-
-
 def _talk(
     row: dict[str, Any], template: recipes.Template, config: recipes.Recipe, where: str
 ) -> tuple[Row, bool]:
@@ -353,49 +309,6 @@ def trained_tokens(row: Row) -> int:
     if "labels" not in row:
         return len(row["chosen_ids"]) + len(row["rejected_ids"])
     return sum(label != UNTRAINED for label in row["labels"][1:])
-
-
-def targets(linear: set[str], lora: dict[str, Any]) -> list[str]:
-    """The names for peft's target_modules, of the names of a model's linear modules: last parts where they say the same,
-    else whole names.
-
-    lora: lora_cfg of the recipe; estimates.adapted says what it means. Raises cli.BadConfig where a pattern or all of it
-    matches nothing.
-    """
-    for pattern in lora.get("target_modules") or []:
-        if not any(estimates.matches(pattern, name) for name in linear):
-            raise cli.BadConfig(
-                f"lora_cfg.target_modules: no linear module of the model matches {pattern!r}"
-            )
-    chosen = {name for (name,) in estimates.adapted(lora, [(name,) for name in linear])}
-    if not chosen:
-        raise cli.BadConfig("lora_cfg leaves no linear module to train")
-    last = {name.rpartition(".")[2] for name in chosen}
-    meant = {name for name in linear if name.rpartition(".")[2] in last}
-    return sorted(last if meant == chosen else chosen)
-
-
-def _report(plan: Plan, info: dict[str, Any], started: float) -> Literal[0, 75]:
-    """Draw the loss, print what was reached as one JSON object, and return the status."""
-    from decksmith.results import plots
-
-    plots.loss(plan.folder, plan.folder / "metrics.jsonl")
-    use = resource.getrusage(resource.RUSAGE_SELF)
-    said = {
-        "run": str(plan.folder),
-        "step": info["total_steps"],
-        "of": plan.total,
-        "train_loss": info.get("train:loss"),
-        "val_loss": info.get(plan.val_loss),
-        "trained_tokens": info["total_valid_tokens"] or None,
-        "seconds": round(time.monotonic() - started, 1),
-        "cpu_seconds": round(use.ru_utime + use.ru_stime, 1),
-        "peak_gib": round(use.ru_maxrss / 2**20, 2),
-    }
-    if "gpu_gib" in info:
-        said["gpu_gib"] = info["gpu_gib"]
-    print(json.dumps(said))
-    return 0 if info["total_steps"] >= plan.total else 75
 
 
 def _seconds(limit: Any) -> int:

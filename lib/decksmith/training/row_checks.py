@@ -12,7 +12,7 @@ from typing import Any
 from decksmith.core import cli, stream
 from decksmith.decks import prompts
 from decksmith.training import recipes
-from decksmith.training.findings import Findings
+from decksmith.training.check_report import Findings
 
 LOADED = 10 << 20  # the trainer's loader takes its columns from so many bytes
 CLOSELY = 20  # rows that are also rendered with null for what they lack

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from decksmith.core import cli, stream
 from decksmith.hub import folders, weights
 from decksmith.hub.weights import Tensor
-from decksmith.training import base, recipes
+from decksmith.training import base_models, recipes
 from decksmith.training.checkpoints import Checkpoint, finished
 
 if TYPE_CHECKING:
@@ -111,11 +111,11 @@ def _config(folder: Path | str) -> dict[str, Any]:
     return config
 
 
-def _matrices(name: str | Path) -> base.Shapes:
+def _matrices(name: str | Path) -> base_models.Shapes:
     """{key of a module: [out, in]} of the matrices of a base model."""
     found = {
         _key(tensor.removesuffix(".weight")): shape
-        for tensor, shape in base.shapes(name).items()
+        for tensor, shape in base_models.shapes(name).items()
         if tensor.endswith(".weight") and len(shape) == 2
     }
     if "lm_head" not in found:  # tied to the embedding
@@ -158,10 +158,10 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
     try:
         import gguf
     except ImportError:
-        raise cli.Missing(f"gguf is not installed; {base.MEND}") from None
+        raise cli.Missing(f"gguf is not installed; {base_models.MEND}") from None
     import numpy
 
-    model, config = base.config(name), _config(folder)
+    model, config = base_models.config(name), _config(folder)
     if model.get("model_type") != "llama":
         raise cli.BadData(
             f"{name} is of type {model.get('model_type')}; only llama adapters are turned into GGUF"
@@ -185,7 +185,7 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
         if place is None:
             raise cli.BadData(f"{path}: {module} has no place in a GGUF adapter")
         if half == "B" and (count := heads.get(module.rpartition(".")[2])):
-            value = base.permuted(value, count)
+            value = base_models.permuted(value, count)
         kind = (
             gguf.GGMLQuantizationType.F16 if value.shape[1] % 32 else gguf.GGMLQuantizationType.Q8_0
         )
@@ -200,7 +200,7 @@ def gguf(folder: Path | str, name: str | Path, out: Path) -> None:
 
 def _gguf_name(module: str) -> str | None:
     """`model.layers.0.self_attn.q_proj` -> `blk.0.attn_q`; None for a module that GGUF has no name for."""
-    short = {long: name for name, long in (base.LAYERS | {"output": "lm_head"}).items()}
+    short = {long: name for name, long in (base_models.LAYERS | {"output": "lm_head"}).items()}
     layer = re.fullmatch(r"(?:.*\.)?layers\.(\d+)\.(.+)", module)
     part = short.get(layer[2] if layer else module)
     return f"blk.{layer[1]}.{part}" if layer and part else part
@@ -248,13 +248,13 @@ def _fill(
     source = chosen.path / "policy/weights/model"
     shape = check(source, name)
     shutil.copyfile(source / "adapter_model.safetensors", made / "adapter_model.safetensors")
-    setting = _config(source) | {"base_model_name_or_path": base.known(name)}
+    setting = _config(source) | {"base_model_name_or_path": base_models.known(name)}
     stream.write(made / "adapter_config.json", json.dumps(setting, indent=2, sort_keys=True) + "\n")
-    _copy(base.folder(name, small=True), made, base.TOKENIZER)
+    _copy(base_models.folder(name, small=True), made, base_models.TOKENIZER)
     _copy(run / "adapter", made, ("about.toml",))
     sides = {"train": run / "data/train.jsonl", "validation": run / "data/test.jsonl"}
     manifest: dict[str, Any] = {
-        "base": base.known(name),
+        "base": base_models.known(name),
         "step": chosen.step,
         "of": config[section]["max_num_steps"],
         "chosen": why,
@@ -274,7 +274,7 @@ def _fill(
         "adapter": {**shape, "sha256": _sha256(made / "adapter_model.safetensors")},
         "limits": LIMITS if str(name) == "smol" else None,
     }
-    if base.config(name).get("model_type") == "llama":
+    if base_models.config(name).get("model_type") == "llama":
         gguf(made, name, made / "adapter.gguf")
         manifest["adapter"]["gguf_sha256"] = _sha256(made / "adapter.gguf")
     stream.write(made / "manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
@@ -326,18 +326,18 @@ def _merge(run: Path, name: str) -> None:
         import torch
         import transformers
     except ImportError as error:
-        raise cli.Missing(f"{error.name} is not installed; {base.MEND}") from None
+        raise cli.Missing(f"{error.name} is not installed; {base_models.MEND}") from None
     transformers.utils.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
     whole = transformers.AutoModelForCausalLM.from_pretrained(
-        base.folder(name), dtype=torch.bfloat16
+        base_models.folder(name), dtype=torch.bfloat16
     )
     merged = peft.PeftModel.from_pretrained(whole, run / "adapter").merge_and_unload()
     made = run / f"merged.{os.getpid()}.tmp"
     merged.save_pretrained(made)
     for path in made.glob("*.safetensors"):
         path.chmod(0o644)  # safetensors writes for its owner alone
-    _copy(run / "adapter", made, base.TOKENIZER)
+    _copy(run / "adapter", made, base_models.TOKENIZER)
     _put(made, run / "merged")
 
 

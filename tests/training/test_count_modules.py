@@ -8,7 +8,7 @@ import sys
 import pytest
 from decksmith.core import cli
 from decksmith.models import families, shapes
-from decksmith.training import count, estimates
+from decksmith.training import count_modules, estimates
 
 pytestmark = pytest.mark.slow
 
@@ -77,8 +77,8 @@ def saved(tmp_path, kind):
 def test_the_adapter_of_each_family_leaves_the_routed_experts_alone(tmp_path, kind):
     import transformers
 
-    model, config, source = count.build(saved(tmp_path, kind))
-    found = shapes.Shape(**count.count(model, config, source))
+    model, config, source = count_modules.build(saved(tmp_path, kind))
+    found = shapes.Shape(**count_modules.count(model, config, source))
     assert f"transformers {transformers.__version__}, built in this machine" in found.source
     assert found.parameters == sum(parameter.numel() for parameter in model.parameters())
     assert (found.hidden, found.vocabulary, found.depth) == (
@@ -102,8 +102,8 @@ def test_the_adapter_of_each_family_leaves_the_routed_experts_alone(tmp_path, ki
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "nemotron_h"])
 def test_the_dimensions_alone_say_what_is_counted(tmp_path, kind):
-    model, config, source = count.build(saved(tmp_path, kind))
-    real = shapes.Shape(**count.count(model, config, source))
+    model, config, source = count_modules.build(saved(tmp_path, kind))
+    real = shapes.Shape(**count_modules.count(model, config, source))
     told = shapes.Shape.assumed({"model_type": kind, **SIZES[kind]}, "by its dimensions")
     alike = [layer for layer in told.linears if not shapes.is_routed(layer[0])]
     assert set(alike) == {tuple(layer) for layer in real.linears}
@@ -209,7 +209,7 @@ def test_in_the_image_the_python_that_trains_is_the_one_that_counts(tmp_path):
     python.write_text('#!/bin/sh\necho "$@"\n')
     python.chmod(0o755)
     done = run("somebody/model", tmp_path, NEMO_RL_VENV_DIR=str(tmp_path))
-    assert done.stdout == "-m decksmith.training.count somebody/model\n"
+    assert done.stdout == "-m decksmith.training.count_modules somebody/model\n"
 
 
 def run(name, home, **more):
@@ -219,5 +219,5 @@ def run(name, home, **more):
         "PYTHONPATH": str(cli.ROOT / "lib"),
         **more,
     }
-    command = [sys.executable, "-m", "decksmith.training.count", name]
+    command = [sys.executable, "-m", "decksmith.training.count_modules", name]
     return subprocess.run(command, env=env, cwd=home, capture_output=True, text=True)

@@ -1,6 +1,6 @@
 """Base models: the embedded one as a Hugging Face folder, any other by its folder or its name on the Hub; their shapes.
 
-`python3 -m decksmith.training.base smol` prints the folder of the embedded model.
+`python3 -m decksmith.training.base_models smol` prints the folder of the embedded model.
 """
 
 import contextlib

@@ -15,7 +15,7 @@ from decksmith.core.records import Record
 from decksmith.corpus import overlap
 from decksmith.models import shapes
 from decksmith.training import estimates, preflight, recipes
-from decksmith.training.findings import Report
+from decksmith.training.check_report import Report
 from decksmith.training.preflight import Checked
 
 LIMITS = recipes.RECIPES / "rl-check.toml"

@@ -1,6 +1,6 @@
 """Answers that were cut off at the token limit, cut back to their last whole slide: a filter over deck records.
 
-    chat-generate --samples 4 .. | python3 -m decksmith.training.whole | deck-parse ..
+    chat-generate --samples 4 .. | python3 -m decksmith.training.trim_truncated | deck-parse ..
 
 Best-of-n training and preference pairs take answers that have ended. A small model seldom ends a deck by itself; of what it
 wrote, all slides but the last one are whole. `gen.cut_back` says how many characters went. An answer of fewer whole slides than

@@ -11,8 +11,7 @@ import pytest
 from decksmith.core import cli
 from decksmith.hub import weights
 from decksmith.models import embedded
-from decksmith.training import adapter
-from decksmith.training import base as base_models
+from decksmith.training import adapters, base_models
 
 HEADS, GROUPS, WIDTH = 4, 2, 16
 SHAPES = {
@@ -66,7 +65,7 @@ def lora(folder, change=lambda arrays: arrays, **config):
 
 
 def test_an_adapter_that_fits_is_described(tmp_path, base):
-    assert adapter.check(lora(tmp_path / "a"), base) == {
+    assert adapters.check(lora(tmp_path / "a"), base) == {
         "rank": 2,
         "alpha": 4,
         "modules": {"k_proj": 1, "q_proj": 1},
@@ -109,17 +108,17 @@ def test_an_adapter_that_would_serve_the_base_silently_is_refused_with_the_reaso
     tmp_path, base, change, config, said
 ):
     with pytest.raises(cli.BadData, match=said):
-        adapter.check(lora(tmp_path / "a", change, **config), base)
+        adapters.check(lora(tmp_path / "a", change, **config), base)
 
 
 def test_modules_that_were_not_trained_are_named(tmp_path, base):
-    assert adapter.check(lora(tmp_path / "a", zeroed("k_proj.lora_B")), base)["untrained"] == [
+    assert adapters.check(lora(tmp_path / "a", zeroed("k_proj.lora_B")), base)["untrained"] == [
         "model.layers.0.self_attn.k_proj"
     ]
 
 
 def test_names_match_under_another_prefix_of_the_model(tmp_path, base):
-    assert adapter.check(lora(tmp_path / "a", renamed("model.layers", "backbone.layers")), base)[
+    assert adapters.check(lora(tmp_path / "a", renamed("model.layers", "backbone.layers")), base)[
         "modules"
     ] == {"k_proj": 1, "q_proj": 1}
 
@@ -150,7 +149,7 @@ def test_of_a_base_model_on_the_hub_only_the_headers_are_fetched(tmp_path, base,
             "HF_HOME": str(tmp_path / "home"),
             "PYTHONPATH": str(cli.ROOT / "lib"),
         }
-        code = "import json, sys; from decksmith.training import adapter; print(json.dumps(adapter.check(*sys.argv[1:])))"
+        code = "import json, sys; from decksmith.training import adapter; print(json.dumps(adapters.check(*sys.argv[1:])))"
         done = subprocess.run(
             [sys.executable, "-c", code, lora(tmp_path / "a"), "lab/base"],
             env=env,
@@ -187,7 +186,7 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path, base):
     path = lora(tmp_path / "a") / "adapter_model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(cli.BadData, match="cut off"):
-        adapter.check(tmp_path / "a", base)
+        adapters.check(tmp_path / "a", base)
 
 
 def test_the_gguf_adapter_adds_to_the_permuted_matrix_what_the_adapter_adds_to_the_matrix(
@@ -196,7 +195,7 @@ def test_the_gguf_adapter_adds_to_the_permuted_matrix_what_the_adapter_adds_to_t
     import gguf
 
     folder = lora(tmp_path / "a")
-    adapter.gguf(folder, base, tmp_path / "a.gguf")
+    adapters.gguf(folder, base, tmp_path / "a.gguf")
     reader = gguf.GGUFReader(tmp_path / "a.gguf")
     assert [
         reader.fields[key].contents()
@@ -208,7 +207,7 @@ def test_the_gguf_adapter_adds_to_the_permuted_matrix_what_the_adapter_adds_to_t
     assert sorted(found) == [
         f"blk.0.attn_{part}.weight.lora_{half}" for part in "kq" for half in "ab"
     ]
-    theirs = adapter.values_of(
+    theirs = adapters.values_of(
         folder / "adapter_model.safetensors", weights.tensors(folder / "adapter_model.safetensors")
     )
     for part, heads in (("q", HEADS), ("k", GROUPS)):
@@ -265,7 +264,7 @@ def test_the_best_checkpoint_is_exported_and_the_manifest_says_which(
     tmp_path, base, losses, step, chosen
 ):
     run = run_folder(tmp_path, base, losses)
-    manifest = adapter.export(run)
+    manifest = adapters.export(run)
     assert (manifest["step"], manifest["of"], manifest["chosen"], manifest["val_loss"]) == (
         step,
         30,
@@ -291,27 +290,27 @@ def test_a_recipe_that_names_no_metric_gets_its_last_checkpoint(tmp_path, base):
     (run / "recipe.yaml").write_text(
         (run / "recipe.yaml").read_text() + "checkpointing: {metric_name: null}\n"
     )
-    assert [adapter.export(run)[key] for key in ("step", "chosen")] == [20, "the last"]
+    assert [adapters.export(run)[key] for key in ("step", "chosen")] == [20, "the last"]
 
 
 def test_a_step_can_be_named_and_the_older_export_is_replaced(tmp_path, base):
     run = run_folder(tmp_path, base, {10: 2.0, 20: 1.0})
-    adapter.export(run)
+    adapters.export(run)
     (run / "adapter/about.toml").write_text('licence = "apache-2.0"\n')
-    manifest = adapter.export(run, step=10)
+    manifest = adapters.export(run, step=10)
     assert (manifest["step"], manifest["chosen"]) == (10, "asked for")
     assert "license: apache-2.0" in (run / "adapter/README.md").read_text()
     assert {path.name for path in run.iterdir()} == {"adapter", "checkpoints", "recipe.yaml"}
     with pytest.raises(cli.Missing, match="no checkpoint of step 15; there are: 10, 20"):
-        adapter.export(run, step=15)
+        adapters.export(run, step=15)
 
 
 def test_a_refused_adapter_leaves_the_older_export_alone(tmp_path, base):
     run = run_folder(tmp_path, base, {10: 2.0})
-    adapter.export(run)
+    adapters.export(run)
     lora(run / "checkpoints/step_10/policy/weights/model", zeroed("lora_B"))
     with pytest.raises(cli.BadData, match="changes nothing"):
-        adapter.export(run)
+        adapters.export(run)
     assert json.loads((run / "adapter/manifest.json").read_text())["step"] == 10 and not list(
         run.glob("*.tmp")
     )
@@ -359,7 +358,7 @@ def test_two_processes_export_the_embedded_model_once_and_it_is_the_model_of_the
     reader = gguf.GGUFReader(embedded.weights())
     path = folder / "model.safetensors"
     header = weights.tensors(path)
-    values = adapter.values_of(
+    values = adapters.values_of(
         path,
         {
             key: header[key]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli
 from decksmith.rewards import environment
-from decksmith.training import findings, recipes, rl
+from decksmith.training import check_report, recipes, rl_check
 
 THINKER = Path(__file__).parents[1] / "fixtures" / "sft" / "thinker"
 PACE = 60
@@ -67,13 +67,13 @@ def planted(tmp_path):
 
 
 def checked(run, planted, held=(), pace=PACE):
-    report = rl.check(run / "recipe.yaml", THINKER, list(held), None, planted, pace)
+    report = rl_check.check(run / "recipe.yaml", THINKER, list(held), None, planted, pace)
     return report, {one["rule"]: one for one in reversed(report["failures"])}
 
 
 def test_a_run_without_a_fault_is_told_in_figures(run, planted):
     report, found = checked(run(), planted)
-    assert report["ok"], list(findings.lines(report))
+    assert report["ok"], list(check_report.lines(report))
     assert report["rollouts"] == 128 and report["steps"] == 2
     assert report["rows"] == {"train": 40, "validation": 6}
     assert report["planted"] == {
@@ -87,7 +87,7 @@ def test_a_run_without_a_fault_is_told_in_figures(run, planted):
         "best_of": 0.8,
     }
     assert report["pace"] == {"decks_a_minute": 60, "reward_seconds": 128.0}
-    said = dict(rl.table(report))
+    said = dict(rl_check.table(report))
     assert said["rewards"] == "128.0 s a step at 60 decks a minute"
     assert said["steps"] == "2 of 128 rollouts"
 
@@ -167,7 +167,7 @@ def test_what_is_wrong_with_a_recipe_is_one_sentence_with_its_line(
 ):
     report, found = checked(run(override), planted)
     assert message in found[rule]["message"]
-    assert found[rule]["line"] and found[rule]["remedy"] == findings.RULES[rule]
+    assert found[rule]["line"] and found[rule]["remedy"] == check_report.RULES[rule]
 
 
 def test_rewards_that_would_hold_up_every_step_are_refused_with_how_many_servers_would_do(
@@ -201,4 +201,4 @@ def test_rows_are_those_that_env_export_writes_and_one_that_cannot_be_measured_i
 def test_a_recipe_of_another_algorithm_is_sent_to_its_own_check(tmp_path, planted):
     (tmp_path / "recipe.yaml").write_text("sft: {max_num_steps: 1}\n")
     with pytest.raises(cli.BadConfig, match="is of SFT; sft-check judges it"):
-        rl.check(tmp_path / "recipe.yaml", None, [], None, planted, PACE)
+        rl_check.check(tmp_path / "recipe.yaml", None, [], None, planted, PACE)

@@ -2,7 +2,7 @@
 
 import pytest
 from decksmith.decks.parser import Deck
-from decksmith.training.whole import whole
+from decksmith.training.trim_truncated import whole
 
 HEAD = "---\ntheme: default\n---\n\n# A\n"
 

@@ -1,6 +1,6 @@
 """Count a model's modules in the image that trains it: built without weights, by the very class that the trainer would load.
 
-  bin/within train python3 -m decksmith.training.count nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 > model.json
+  bin/within train python3 -m decksmith.training.count_modules nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 > model.json
 
 Configuration and code alone are needed (bin/model-fetch brings them). It imports nothing of ours: the image's Python
 has torch and transformers, which is all that is asked of it. Exit 69 where the model cannot be built.
@@ -84,7 +84,7 @@ def _enter_worker() -> None:
     here = os.environ.get("NEMO_RL_VENV_DIR")
     for python in Path(here).glob(WORKER) if here else ():
         if sys.prefix != str(python.parents[1]):
-            os.execv(python, [str(python), "-m", "decksmith.training.count", *sys.argv[1:]])
+            os.execv(python, [str(python), "-m", "decksmith.training.count_modules", *sys.argv[1:]])
 
 
 def main() -> int:
