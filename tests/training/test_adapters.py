@@ -149,7 +149,7 @@ def test_of_a_base_model_on_the_hub_only_the_headers_are_fetched(tmp_path, base,
             "HF_HOME": str(tmp_path / "home"),
             "PYTHONPATH": str(cli.ROOT / "lib"),
         }
-        code = "import json, sys; from decksmith.training import adapter; print(json.dumps(adapters.check(*sys.argv[1:])))"
+        code = "import json, sys; from decksmith.training import adapters; print(json.dumps(adapters.check(*sys.argv[1:])))"
         done = subprocess.run(
             [sys.executable, "-c", code, lora(tmp_path / "a"), "lab/base"],
             env=env,

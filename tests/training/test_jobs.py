@@ -44,13 +44,13 @@ def files(root):
 def test_every_file_that_the_recipe_names_is_frozen_and_the_folders_stay(made, tmp_path):
     files(tmp_path / "here")
     one = made(RECIPE)
-    text, run = one.recipe["text"], one.run
+    text, run = one.recipe.text, one.run
     assert f"chat_template: {run}/snapshot/data/t/x.jinja" in text
     assert (
         f"data_path: {run}/snapshot/data/v0_1/train.jsonl" in text
     )  # NeMo-RL cuts at the first dot
     assert f"checkpoint_dir: {run}/checkpoints" in text and "defaults: /opt/elsewhere.yaml" in text
-    assert one.recipe["seeds"] == {"sft.seed": 1, "policy.generation.seed": 2}
+    assert one.recipe.seeds == {"sft.seed": 1, "policy.generation.seed": 2}
     one.freeze()
     assert (run / "snapshot/data/v0_1/train.jsonl").read_text() == "data/v0.1/train.jsonl"
 
@@ -58,10 +58,10 @@ def test_every_file_that_the_recipe_names_is_frozen_and_the_folders_stay(made, t
 def test_on_another_machine_every_path_is_that_machines(made, tmp_path):
     files(tmp_path / "here")
     one = made(RECIPE, far="/scratch/me/decksmith")
-    assert str(tmp_path) not in one.recipe["text"]
+    assert str(tmp_path) not in one.recipe.text
     assert (
         "data_path: /scratch/me/decksmith/results/sft/one/snapshot/data/v0_1/train.jsonl"
-        in one.recipe["text"]
+        in one.recipe.text
     )
     assert (
         one._assignments()["SFT_CHECKPOINTS"] == "/scratch/me/decksmith/results/sft/one/checkpoints"
@@ -92,7 +92,7 @@ def test_a_snapshot_takes_the_working_tree_without_what_git_ignores(made, tmp_pa
     (root / "containers").mkdir()
     (root / "containers/train.sif").write_text("image")
     for words in (["init", "-q"], ["add", "slurm", ".gitignore"]):
-        assert jobs._git(*words) is not None
+        assert cli.git(*words) is not None
     one.freeze()
     snapshot = one.run / "snapshot"
     assert (snapshot / "lib/new.py").exists() and not (

@@ -1,5 +1,5 @@
 """What a model is made of: linear layers, parameters, and the memory of what it has read. From config.json alone, or
-counted by `training.count` in the trainer's own image."""
+counted by `training.count_modules` in the trainer's own image."""
 
 import json
 import re

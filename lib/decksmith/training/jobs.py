@@ -19,12 +19,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypedDict
 
 from decksmith.core import cli, masking, slurm, stream
 from decksmith.hub import models
 from decksmith.training import recipes
-from decksmith.training.records import JobImage, JobRecord, ModelPin, Revision
 from decksmith.training.slurm_hosts import LocalHost, SshHost, below_root, last_line
 
 CODE = ("assets", "bin", "containers", "lib", "slurm")
@@ -57,6 +56,47 @@ DRIVERS = {
     "grpo": "examples/nemo_gym/run_grpo_nemo_gym.py",
 }
 POLL_S = float(os.environ.get("DECKSMITH_POLL_S") or 5)
+
+
+class JobImage(TypedDict):
+    """`base`: name and digest of what it is built from; `sif`: the sha256 of the built image."""
+
+    base: str | None
+    sif: str | None
+
+
+class Revision(TypedDict):
+    """The commit of this checkout, and the files that differ from it."""
+
+    commit: str
+    changed: list[str]
+
+
+class ModelPin(TypedDict):
+    """A base model; a folder has no revision."""
+
+    name: str
+    revision: str | None
+
+
+class JobRecord(TypedDict, total=False):
+    """RUN/job.json. The job itself fills in `job` and `nodes`."""
+
+    job: str | None
+    nodes: list[str] | None
+    name: str
+    argv: list[str]
+    submitted: str
+    by: str
+    place: str | None
+    env: dict[str, str]
+    revision: Revision
+    snapshot: dict[str, int | str]
+    images: dict[str, JobImage]
+    recipe: dict[str, int | str]
+    model: ModelPin
+    seeds: dict[str, int]
+    data: dict[str, str]
 
 
 @dataclass(frozen=True)

@@ -73,36 +73,3 @@ class RlCheck(TypedDict, total=False):
     ]
     counts: Annotated[dict[str, int], "all failures, by rule"]
     unchecked: Annotated[list[str], "what could not be checked here"]
-
-
-class JobImage(TypedDict):
-    base: Annotated[str | None, "name and digest of what it is built from"]
-    sif: Annotated[str | None, "sha256 of the built image"]
-
-
-class Revision(TypedDict):
-    commit: Annotated[str, "of the checkout"]
-    changed: Annotated[list[str], "files that differ from it"]
-
-
-class ModelPin(TypedDict):
-    name: Annotated[str, "of the Hub, or a folder"]
-    revision: Annotated[str | None, "its commit on the Hub"]
-
-
-class JobRecord(TypedDict, total=False):
-    job: Annotated[str | None, "the number; the job itself fills it in"]
-    nodes: Annotated[list[str] | None, "their names; the job itself fills them in"]
-    name: Annotated[str, "of the job"]
-    argv: Annotated[list[str], "the sbatch command"]
-    submitted: Annotated[str, "ISO 8601 in UTC"]
-    by: Annotated[str, "user@machine"]
-    place: Annotated[str | None, "the login node, where it was submitted by ssh"]
-    env: Annotated[dict[str, str], "what --env gave"]
-    revision: Annotated[Revision, "of the code"]
-    snapshot: Annotated[dict[str, object], "{files, sha256} of the frozen code"]
-    images: Annotated[dict[str, JobImage], "those that the script names"]
-    recipe: Annotated[dict[str, object], "{sha256, steps}"]
-    model: Annotated[ModelPin, "the base model"]
-    seeds: Annotated[dict[str, int], "by key of the recipe"]
-    data: Annotated[dict[str, str], "sha256 of each frozen file"]
