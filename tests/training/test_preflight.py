@@ -559,7 +559,8 @@ def test_no_key_of_our_recipes_is_unknown(recipe):
 
 def test_every_rule_has_a_row_that_breaks_it():
     tests = "".join(
-        Path(__file__).with_name(f"test_{name}.py").read_text() for name in ("preflight", "rl")
+        Path(__file__).with_name(f"test_{name}.py").read_text()
+        for name in ("preflight", "rl_check")
     )
     assert [rule for rule in check_report.RULES if f'"{rule}"' not in tests] == []
 

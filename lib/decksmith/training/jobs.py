@@ -316,10 +316,10 @@ class Job:
         (self.run / "slurm").mkdir(parents=True, exist_ok=True)
         total = hashlib.sha256()
         files = _tracked()
-        for path in files:
-            (new / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(cli.ROOT / path, new / path, follow_symlinks=False)
-            total.update(f"{path}\0{_hash((new / path).read_bytes())}\n".encode())
+        for name in files:
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(cli.ROOT / name, new / name, follow_symlinks=False)
+            total.update(f"{name}\0{_hash((new / name).read_bytes())}\n".encode())
         if self.recipe:
             for inside, path in self.recipe.files.items():
                 (new / inside).parent.mkdir(parents=True, exist_ok=True)

@@ -147,8 +147,8 @@ def recipe(
         "logger.log_dir": str(run / "logs"),
         **{f"data.{side}.data_path": str(path) for side, path in sides.items()},
     }
-    for key, value in filled.items():
-        _fill(config, key, value)
+    for key, computed in filled.items():
+        _fill(config, key, computed)
     # A val_period of 0 is no validation on the way; checkpoints are saved all the same.
     _fill(config, "checkpointing.save_period", config[section].val_period or period)
     _schedule(config, steps)
@@ -269,11 +269,10 @@ def get(config: object, key: str, default: Any = None) -> Any:
 
 def want(config: object, key: str, kind: type[T]) -> T:
     """The value under a dotted key, of type `kind`, a number above 0. Raises cli.BadConfig."""
-    from omegaconf import OmegaConf
+    from omegaconf import DictConfig, OmegaConf
 
-    if isinstance(config, dict):
-        value = get(config, key)
-    else:
+    value = get(config, key)
+    if isinstance(config, DictConfig):
         value = OmegaConf.select(config, key, throw_on_missing=False)
     is_wrong = value == "???" or isinstance(value, bool) or not isinstance(value, kind)
     if is_wrong or (isinstance(value, int) and value < 1):
