@@ -108,7 +108,7 @@ def measured(command, *, watch=0.2, trace=None, **options):
 
 def decks(count, folder):
     """Lay out `count` decks with their drawn pictures, as run `folder`; returns their records and where they come from."""
-    from decksmith.decks import pictures, placeholders
+    from decksmith.decks import pictures
 
     source, paths = "data/gold", sorted(GOLD.glob("*/deck.md"))
     if len(paths) < 10:
@@ -124,7 +124,7 @@ def decks(count, folder):
         for picture in set(re.findall(r"images/([\w-]+)\.png", deck.read_text())):
             if not (folder / name / "images" / f"{picture}.png").exists():
                 (folder / name / "images" / f"{picture}.png").write_bytes(
-                    placeholders.draw(picture.replace("-", " "))
+                    pictures.drawn(picture.replace("-", " "))
                 )
         records.append(record)
     return records, source

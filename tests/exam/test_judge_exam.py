@@ -74,7 +74,7 @@ layout: two-cols
 
 ---
 layout: image-right
-image: images/moths.png
+image: images/moths.jpg
 ---
 
 # What we found {word}
@@ -168,7 +168,7 @@ def test_every_defect_has_a_version_and_changes_nothing_else(versions):
         name: lines
         for name, lines in gone.items()
         if lines and name not in ("deleted ask", "raw markdown")
-    } == {"broken picture": ["image: images/moths.png"], "wrong number": [numbered]}
+    } == {"broken picture": ["image: images/moths.jpg"], "wrong number": [numbered]}
     assert [line for name in ("notes 1", "notes 5") for line in gone[name] if line != noted] == []
     assert changed(text, made["wrong number"]) == ([numbered], [numbered.replace("41", "54")])
     assert (
@@ -278,12 +278,12 @@ FEW = ("low contrast", "blank slide", "duplicated slide", "text 5", "text 1")
 def examined(tmp_path_factory):
     """(run folder, records, the offline judge's card); pictures of all versions are in the run."""
     run, decks = tmp_path_factory.mktemp("exam"), []
-    from decksmith.decks import placeholders
+    from decksmith.decks import pictures
     from decksmith.render import cache
 
     for row, text in DECKS:
         stream.write(run / row["deck"]["path"], text)
-        stream.write(run / row["id"] / "images/moths.png", placeholders.draw("moths at a lamp"))
+        stream.write(run / row["id"] / "images/moths.jpg", pictures.drawn("moths at a lamp"))
         decks.append(row)
 
     async def rendered():

@@ -1,39 +1,55 @@
-"""Pictures for decks: image queries become files, drawn from the query's words or found at Pexels or Unsplash."""
+"""Pictures for decks: image queries become files, of the two dozen drawn ones in assets/pictures or from Pexels or Unsplash."""
 
+import functools
 import hashlib
+import io
+import json
 import os
 import re
 import threading
 import time
-from collections.abc import Callable
+import tomllib
+import unicodedata
+import warnings
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
+from urllib.parse import urljoin, urlsplit
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.decks import canvas, placeholders
+from decksmith.decks.parser import Deck
+from decksmith.decks.records import Attribution, Fallback, ImageItem, Images
 
+VERSION = "drawn-2"  # raise it when another picture is drawn or chosen
+DRAWN = cli.ROOT / "assets" / "pictures"
+SIZE = (1600, 900)  # px, of a photo at most
 QUERY_LENGTH = 160  # characters of a query that count; the rest is cut
-PICTURES_PER_DECK = 24  # further queries share the last picture: a deck of ten thousand queries must not stall the batch
+# Further queries share the last picture: a deck of ten thousand queries must not stall the batch.
+PICTURES_PER_DECK = 24
 BYTES, PIXELS = 24_000_000, 60_000_000
-ATTEMPTS, LONGEST_WAIT, TIMEOUT, DEADLINE = 3, 20, (5, 20), 60
-GIVE_UP_AFTER = (
-    3  # transient failures in a row, then the provider is left alone for the rest of the process
-)
+ATTEMPTS, LONGEST_WAIT, TIMEOUT, DEADLINE = 3, 20, (5, 20), 60  # seconds, but for the first
+# Transient failures in a row; then the provider is left alone for the rest of the process.
+GIVE_UP_AFTER = 3
+
+
+class Facts(TypedDict):
+    """What an item of `images` says of its picture."""
+
+    provider: str
+    attribution: Attribution | None
+    fallback: Fallback | None
 
 
 # --- the stage ------------------------------------------------------------------------------------
 
 
-def illustrate(run: str | Path, record: Record, provider: "Provider") -> Record:
-    """Replace the image queries of a record's deck; returns the `images` value of docs/records.md.
+def illustrate(run: str | Path, record: Record, provider: "Provider") -> Images:
+    """Replace the image queries of a record's deck.
 
-    `provider` comes from `providers(name)`. Writes <id>/images/<hash of the picture>.png and <id>/illustrated.md,
-    which keeps every line of deck.md in its place. A query that the provider cannot serve gets the drawn picture, with
-    the reason under `fallback`.
+    `provider` comes from `providers(name)`. Writes <id>/images/<hash of the picture>.jpg (.png of a photo) and
+    <id>/illustrated.md, which keeps every line of deck.md in its place. A query that the provider cannot serve gets a
+    drawn picture, with the reason under `fallback`.
     """
-    from decksmith.decks.parser import Deck
-
     source, ident = Path(run) / record["deck"]["path"], record["id"]
     try:
         deck = Deck.parse(source.read_bytes().decode("utf-8", "replace"))
@@ -41,82 +57,108 @@ def illustrate(run: str | Path, record: Record, provider: "Provider") -> Record:
         raise cli.Missing(
             f"{ident}: {source}: {error.strerror}; is --run the folder that deck-parse wrote to?"
         ) from None
-    folder = Path(run) / ident / "images"
-    items, parts, at = [], [], 0
-    found: dict[str, tuple[bytes, Record]] = {}
+    folder = Path(run) / ident
+    items: list[ImageItem] = []
+    parts, at = [], 0
+    found: dict[str, tuple[bytes, Facts]] = {}
     for query in deck.queries:
         words = normal(query.text)
-        if words not in found:
-            found[words] = (
-                _picture(provider, words)
-                if len(found) < PICTURES_PER_DECK
-                else list(found.values())[-1]
-            )
-        data, facts = found[words]
-        name = f"images/{hashlib.sha256(data).hexdigest()[:16]}.png"
-        if not (folder.parent / name).exists():
-            stream.write(folder.parent / name, data)
+        if words not in found and len(found) < PICTURES_PER_DECK:
+            found[words] = _picture(provider, words)
+        data, facts = found.get(words) or list(found.values())[-1]
+        name = _file_name(data)
+        if not (folder / name).exists():
+            stream.write(folder / name, data)
         span = deck.text[query.start : query.stop]
         new = f"image: {name}" if query.kind == "key" else name
         parts += [deck.text[at : query.start], new, "\n" * span.count("\n")]
         at = query.stop
         items.append({"query": words, "path": f"{ident}/{name}", "line": query.line, **facts})
-    if folder.is_dir():
-        kept = {Path(item["path"]).name for item in items}
-        for old in folder.iterdir():
-            if old.name not in kept:
-                old.unlink()
+    for old in (folder / "images").glob("*"):
+        if f"{ident}/images/{old.name}" not in [item["path"] for item in items]:
+            old.unlink()
     if not items:
-        (folder.parent / "illustrated.md").unlink(missing_ok=True)
+        (folder / "illustrated.md").unlink(missing_ok=True)
         return {"path": record["deck"]["path"], "items": []}
-    stream.write(folder.parent / "illustrated.md", "".join(parts) + deck.text[at:])
+    stream.write(folder / "illustrated.md", "".join(parts) + deck.text[at:])
     return {"path": f"{ident}/illustrated.md", "items": items}
 
 
-def usable(run: str | Path, value: Record) -> bool:
+def inputs(record: Record, provider: str) -> list[str]:
+    """What the `images` value of a record depends on, for the journal."""
+    return [record["deck"]["sha256"], provider, VERSION]
+
+
+def usable(run: str | Path, value: Images) -> bool:
     """Whether a journaled value may be used again: its files are there and no picture was a stand-in for the time
     being."""
     if "error" in value:
         return True
-    waiting = any(i["fallback"] and i["fallback"]["transient"] for i in value["items"])
-    return not waiting and all(
-        (Path(run) / p).exists() for p in [value["path"], *(i["path"] for i in value["items"])]
-    )
+    if any(item["fallback"] and item["fallback"]["transient"] for item in value["items"]):
+        return False
+    paths = [value["path"], *(item["path"] for item in value["items"])]
+    return all((Path(run) / path).exists() for path in paths)
 
 
 def normal(query: str) -> str:
     """A query as it is searched, drawn and cached: printable, single blanks, at most QUERY_LENGTH characters."""
-    import unicodedata
-
-    text = "".join(
-        c if c.isprintable() else " "
-        for c in unicodedata.normalize("NFC", query[: 4 * QUERY_LENGTH])
-    )
+    whole = unicodedata.normalize("NFC", query[: 4 * QUERY_LENGTH])
+    text = "".join(c if c.isprintable() else " " for c in whole)
     return " ".join(text.split())[:QUERY_LENGTH].strip() or "abstract"
 
 
-def _picture(provider: "Provider", words: str) -> tuple[bytes, Record]:
-    """(png bytes, {"provider", "attribution", "fallback"}) for one query, through the cache."""
-    fallback = None
+def _picture(provider: "Provider", words: str) -> tuple[bytes, Facts]:
+    """(the picture's file, what its item says of it) for one query."""
+    fallback: Fallback | None = None
     if provider.name != "drawn":
         try:
-            data, attribution = _cached(provider.name, words, provider.find)
+            data, attribution = _cached(provider, words)
             return data, {"provider": provider.name, "attribution": attribution, "fallback": None}
         except Unavailable as error:
             fallback = {"reason": f"{provider.name}: {error}", "transient": error.transient}
-    drawn = f"{placeholders.VERSION} pillow-{pillow_version()}"
-    data, _ = _cached(drawn, words.casefold(), _Drawn().find)
-    return data, {"provider": "drawn", "attribution": None, "fallback": fallback}
+    return drawn(words), {"provider": "drawn", "attribution": None, "fallback": fallback}
 
 
-def pillow_version() -> str:
-    """The version of Pillow, without importing what draws."""
-    from PIL import __version__
+def _file_name(data: bytes) -> str:
+    """What a picture is called in a deck: the drawn ones are JPEG files, the others PNG."""
+    kind = "jpg" if data.startswith(b"\xff\xd8") else "png"
+    return f"images/{hashlib.sha256(data).hexdigest()[:16]}.{kind}"
 
-    return __version__
+
+# --- the drawn pictures ---------------------------------------------------------------------------
 
 
-# --- the cache, shared by all runs ----------------------------------------------------------------
+def drawn(query: str) -> bytes:
+    """The picture (JPEG) of assets/pictures for a query: one of the topic that most of its words belong to, of all
+    topics where none does. A hash of the words decides which."""
+    words = query.casefold()
+    seen = re.findall(r"[^\W\d_]+", words)
+    scores = {name: _score(seen, topic) for name, topic in _topics().items()}
+    best = max(scores.values())
+    files = [
+        path
+        for path in sorted(DRAWN.glob("*.jpg"))
+        if scores[path.stem.rpartition("-")[0]] == best
+    ]
+    digest = hashlib.sha256(words.encode("utf-8", "replace")).digest()
+    return files[int.from_bytes(digest[:8], "big") % len(files)].read_bytes()
+
+
+@functools.cache
+def _topics() -> dict[str, set[str]]:
+    """The words of each topic of assets/pictures/pictures.toml."""
+    listed = tomllib.loads((DRAWN / "pictures.toml").read_text(encoding="utf-8"))["topic"]
+    return {topic["name"]: set(topic["words"].split()) for topic in listed}
+
+
+def _score(seen: list[str], topic: set[str]) -> int:
+    """How many of the words belong to a topic, also in the plural."""
+    return sum(
+        bool({word, word.removesuffix("s"), word.removesuffix("es")} & topic) for word in seen
+    )
+
+
+# --- the cache of photos, shared by all runs ------------------------------------------------------
 
 
 def _cache() -> Path:
@@ -124,18 +166,16 @@ def _cache() -> Path:
     return Path(home) / "decksmith" / "pictures" if home else cli.ROOT / "data" / "pictures"
 
 
-Found = tuple[bytes, Record | None]  # a picture (PNG), and whom it is by
+Params = dict[str, str | int]
+Found = tuple[bytes, Attribution | None]  # a picture (PNG), and whom it is by
 
 
-def _cached(source: str, words: str, make: Callable[[str], Found]) -> Found:
-    """(png, attribution) from the cache, else from `make(words)`, which is then kept. A cache that cannot be written
-    is done without.
+def _cached(provider: "Provider", words: str) -> Found:
+    """What a provider finds, from the cache where it is there. A cache that cannot be written is done without.
 
     `<key>.json` is written last and names the sha256 of `<key>.png`: half an entry or a damaged one counts as none.
     """
-    import json
-
-    key = hashlib.sha256(f"{source}\n{words}".encode()).hexdigest()[:40]
+    key = hashlib.sha256(f"{provider.name}\n{words}".encode()).hexdigest()[:40]
     picture, facts = _cache() / key[:2] / f"{key}.png", _cache() / key[:2] / f"{key}.json"
     try:
         known = json.loads(facts.read_bytes())
@@ -144,12 +184,12 @@ def _cached(source: str, words: str, make: Callable[[str], Found]) -> Found:
             return data, known["attribution"]
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    data, attribution = make(words)
+    data, attribution = provider.find(words)
     try:
         stream.write(picture, data)
         digest = hashlib.sha256(data).hexdigest()
-        known = {"source": source, "query": words, "sha256": digest, "attribution": attribution}
-        stream.write(facts, json.dumps(known))
+        known = {"source": provider.name, "query": words, "sha256": digest}
+        stream.write(facts, json.dumps({**known, "attribution": attribution}))
     except OSError:
         pass
     return data, attribution
@@ -171,25 +211,20 @@ class Provider(Protocol):
 
     name: str
 
-    def find(self, words: str) -> tuple[bytes, Record | None]:
-        """(png bytes, attribution) of the best picture; raises Unavailable."""
+    def find(self, words: str) -> Found:
+        """The best picture; raises Unavailable."""
 
 
 class _Drawn:
     name = "drawn"
 
-    def find(self, words: str) -> tuple[bytes, Record | None]:
-        """The picture that is drawn from these words; nobody's."""
-        return placeholders.draw(words), None
+    def find(self, words: str) -> Found:
+        return drawn(words), None
 
 
 def providers(name: str) -> Provider:
     """The provider called `drawn`, `pexels` or `unsplash`; raises cli.BadConfig when its key is not set."""
-    kinds: dict[str, type[Provider]] = {
-        "drawn": _Drawn,
-        "pexels": _Pexels,
-        "unsplash": _Unsplash,
-    }
+    kinds: dict[str, type[Provider]] = {"drawn": _Drawn, "pexels": _Pexels, "unsplash": _Unsplash}
     return kinds[name]()
 
 
@@ -210,8 +245,8 @@ class _Photos:
         self.base = os.environ.get(self.base_variable, self.base_url).rstrip("/")
         self.failures, self.lock = 0, threading.Lock()
 
-    def find(self, words: str) -> tuple[bytes, Record | None]:
-        """(png bytes, attribution) of the best landscape photo; raises Unavailable."""
+    def find(self, words: str) -> Found:
+        """The best landscape photo; raises Unavailable."""
         if self.failures >= GIVE_UP_AFTER:
             raise Unavailable(f"not asked after {GIVE_UP_AFTER} failures in a row", True)
         deadline = time.monotonic() + DEADLINE
@@ -228,14 +263,12 @@ class _Photos:
         """What every request to the service carries: the key."""
         raise NotImplementedError
 
-    def search(self, words: str, deadline: float) -> tuple[bytes, Record | None]:
-        """(png bytes, attribution) of the best photo the service has; raises Unavailable."""
+    def search(self, words: str, deadline: float) -> Found:
+        """The best photo the service has; raises Unavailable."""
         raise NotImplementedError
 
-    def json(self, url: str, deadline: float, **params: Any) -> Any:
+    def json(self, url: str, deadline: float, **params: str | int) -> Any:
         """The JSON behind `url`."""
-        import json
-
         try:
             return json.loads(self.get(url, deadline, params, self.headers(), 4_000_000))
         except ValueError:
@@ -245,7 +278,7 @@ class _Photos:
         self,
         url: str,
         deadline: float,
-        params: Record | None = None,
+        params: Params | None = None,
         headers: dict[str, str] | None = None,
         limit: int = BYTES,
     ) -> bytes:
@@ -266,7 +299,7 @@ class _Photos:
         self,
         url: str,
         deadline: float,
-        params: Record | None,
+        params: Params | None,
         headers: dict[str, str] | None,
         limit: int,
     ) -> bytes:
@@ -284,8 +317,6 @@ class _Photos:
                     allow_redirects=False,
                 ) as reply:
                     if reply.is_redirect:
-                        from urllib.parse import urljoin, urlsplit
-
                         target = urljoin(reply.url, reply.headers["location"])
                         if urlsplit(target).netloc != urlsplit(url).netloc:
                             headers = None  # the key stays with the host it is for
@@ -313,8 +344,6 @@ class _Photos:
 
     def _check(self, url: str) -> None:
         """Only https, and plain http only between loopback addresses (tests)."""
-        from urllib.parse import urlsplit
-
         parts, base = urlsplit(url), urlsplit(self.base)
         loopback = {"127.0.0.1", "localhost", "::1"}
         here = parts.hostname in loopback and base.hostname in loopback
@@ -337,7 +366,7 @@ class _Pexels(_Photos):
     def headers(self) -> dict[str, str]:
         return {"Authorization": self.key}
 
-    def search(self, words: str, deadline: float) -> tuple[bytes, Record | None]:
+    def search(self, words: str, deadline: float) -> Found:
         answer = self.json(
             f"{self.base}/v1/search", deadline, query=words, orientation="landscape", per_page=1
         )
@@ -364,9 +393,7 @@ class _Unsplash(_Photos):
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Client-ID {self.key}", "Accept-Version": "v1"}
 
-    def search(self, words: str, deadline: float) -> tuple[bytes, Record | None]:
-        from urllib.parse import urlsplit
-
+    def search(self, words: str, deadline: float) -> Found:
         answer = self.json(
             f"{self.base}/search/photos",
             deadline,
@@ -395,26 +422,27 @@ class _Unsplash(_Photos):
 
 
 def clean(data: bytes) -> bytes:
-    """Downloaded bytes as a fresh PNG of at most 1600 x 900, without metadata; raises Unavailable when they are not a
-    sane picture."""
-    import io
-    import warnings
-
+    """Downloaded bytes as a fresh PNG of at most SIZE, without metadata; raises Unavailable when they are not a sane
+    picture."""
     from PIL import Image, ImageOps
 
+    kinds = ("JPEG", "PNG", "WEBP")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "WEBP")) as image:
+            with Image.open(io.BytesIO(data), formats=kinds) as image:
                 if image.width * image.height > PIXELS or min(image.size) < 16:
                     raise Unavailable(f"a picture of {image.width} x {image.height}", False)
                 image.verify()
-            with Image.open(io.BytesIO(data), formats=("JPEG", "PNG", "WEBP")) as image:
-                image.draft("RGB", canvas.SIZE)
+            with Image.open(io.BytesIO(data), formats=kinds) as image:
+                image.draft("RGB", SIZE)
                 turned = ImageOps.exif_transpose(image).convert("RGB")
-                turned.thumbnail(canvas.SIZE, Image.Resampling.LANCZOS)
-                return canvas.png(Image.frombytes("RGB", turned.size, turned.tobytes()))
+                turned.thumbnail(SIZE, Image.Resampling.LANCZOS)
+                out = io.BytesIO()
+                Image.frombytes("RGB", turned.size, turned.tobytes()).save(out, "PNG")
+                return out.getvalue()
     except Unavailable:
         raise
-    except Exception as error:  # Pillow raises OSError, SyntaxError, ValueError, struct.error, bomb errors, .. on hostile bytes
+    # Pillow raises OSError, SyntaxError, ValueError, struct.error, bomb errors, .. on hostile bytes.
+    except Exception as error:
         raise Unavailable(f"the bytes are not a picture ({type(error).__name__})", False) from None

@@ -17,7 +17,7 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, sample_of
 from decksmith.decks import clean as cleaning
-from decksmith.decks import conditions, pictures, placeholders
+from decksmith.decks import conditions, pictures
 from decksmith.decks.conditions import Condition
 from decksmith.judging import identity
 from decksmith.models import registry, turns
@@ -190,9 +190,7 @@ class Rerun:
         return cleaning.inputs(record)
 
     def images_inputs(self, record: Record) -> list[Any]:
-        provider = self.protocol().images["provider"]
-        drawn = [placeholders.VERSION, pictures.pillow_version()]
-        return [record["deck"]["sha256"], provider, *drawn]
+        return pictures.inputs(record, self.protocol().images["provider"])
 
     def render_inputs(self, record: Record) -> Any:
         return pool.inputs(self.run, record, self.protocol())

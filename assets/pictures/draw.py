@@ -1,13 +1,155 @@
-"""The scenes of drawn pictures. Each draws on a Canvas whose sky is there; chance decides the rest.
+#!/usr/bin/env python3
+"""Draw the pictures of this folder again, from the topics and palettes of pictures.toml. For maintainers:
 
-A scene that draws otherwise than before needs another placeholders.VERSION.
+  .venv/bin/python3 assets/pictures/draw.py [folder]
+
+A picture depends on its name and palette; with the same Pillow it has the same bytes. `drawn` (deck-illustrate) chooses one by the
+words of a query, so that other pictures need another VERSION in lib/decksmith/decks/pictures.py.
 """
 
 import math
-from collections.abc import Callable
+import random
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-from decksmith.decks.canvas import Canvas, Colour, Point, arc, doubled, ellipse, mix
+from PIL import Image, ImageChops, ImageDraw, ImageFilter
+
+HERE = Path(__file__).parent
+SHOWN = (1120, 630)  # what is kept; drawn larger
+
+SIZE = (1600, 900)
+Colour = tuple[int, ...]
+Paint = Colour | list[Colour]  # a list: a vertical run through the colours
+Point = tuple[float, float]
+Disc = tuple[float, float, float]  # x, y, radius
+
+
+def mix(stops: Sequence[Colour], t: float) -> Colour:
+    """The colour at `t`, from 0 to 1, of a run through colours."""
+    k = min(int(t * (len(stops) - 1)), len(stops) - 2)
+    u = t * (len(stops) - 1) - k
+    return tuple(round(a + (b - a) * u) for a, b in zip(stops[k], stops[k + 1], strict=True))
+
+
+def arc(x: float, y: float, width: float, height: float, angles: Iterable[float]) -> list[Point]:
+    """Points of an ellipse around (x, y) with these half axes."""
+    return [(x + width * math.cos(a), y + height * math.sin(a)) for a in angles]
+
+
+class Canvas:
+    """A picture in the making, 0..1600 by 0..900.
+
+    palette: "sky from top to horizon | four layers, far to near | light accent", colours in hex.
+    """
+
+    def __init__(self, rnd: random.Random, palette: str) -> None:
+        self.rnd = rnd
+        self.between, self.choice, self.gauss = rnd.uniform, rnd.choice, rnd.gauss
+        sky, layers, lights = (
+            [tuple(bytes.fromhex(colour)) for colour in part.split()] for part in palette.split("|")
+        )
+        self.sky, self.layers, (self.light, self.accent) = sky, layers, lights
+        self.dark = sum(sky[0]) < 330
+        self.image = self.gradient(sky)
+
+    def gradient(self, stops: list[Colour], size: tuple[int, int] = SIZE) -> Image.Image:
+        """A vertical run through the colours."""
+        strip = Image.new("RGB", (1, 256))
+        strip.putdata([mix(stops, i / 255) for i in range(256)])
+        return strip.resize(size, Image.Resampling.BICUBIC)
+
+    def mask(self, shapes: Callable[[Any], object]) -> Image.Image:
+        """`shapes(draw)` draws in white, coordinates doubled."""
+        big = Image.new("L", (SIZE[0] * 2, SIZE[1] * 2), 0)
+        shapes(ImageDraw.Draw(big))
+        return big.reduce(2)
+
+    def lay(self, mask: Image.Image, paint: Paint, alpha: float = 1.0) -> None:
+        """Put paint through a mask."""
+        if alpha < 1:
+            mask = mask.point([round(v * alpha) for v in range(256)])
+        if isinstance(paint, list):
+            self.image.paste(self.gradient(paint), (0, 0), mask)
+        else:
+            self.image.paste(paint, (0, 0, *SIZE), mask)
+
+    def polygon(self, points: Sequence[Point], paint: Paint, alpha: float = 1.0) -> None:
+        self.lay(self.mask(lambda d: d.polygon(doubled(points), fill=255)), paint, alpha)
+
+    def discs(self, discs: Sequence[Disc], paint: Paint, alpha: float = 1.0) -> None:
+        """Circles; where they overlap they are no darker."""
+
+        def shapes(d: Any) -> None:
+            for disc in discs:
+                d.ellipse(ellipse(*disc), fill=255)
+
+        self.lay(self.mask(shapes), paint, alpha)
+
+    def lines(
+        self, lines: Sequence[Sequence[Point]], width: float, paint: Paint, alpha: float = 1.0
+    ) -> None:
+        def shapes(d: Any) -> None:
+            for line in lines:
+                d.line(doubled(line), fill=255, width=max(1, round(2 * width)), joint="curve")
+
+        self.lay(self.mask(shapes), paint, alpha)
+
+    def small(self, points: Sequence[Point], paint: Colour) -> None:
+        """A small polygon, smoothed in its own box only, which costs less."""
+        left, top = (math.floor(min(values)) - 1 for values in zip(*points, strict=True))
+        right, bottom = (math.ceil(max(values)) + 2 for values in zip(*points, strict=True))
+        big = Image.new("L", (4 * (right - left), 4 * (bottom - top)), 0)
+        inside = [(4 * (x - left), 4 * (y - top)) for x, y in points]
+        ImageDraw.Draw(big).polygon(inside, fill=255)
+        self.image.paste(paint, (left, top, right, bottom), big.reduce(4))
+
+    def glow(self, x: float, y: float, r: float, paint: Colour, alpha: float) -> None:
+        """A soft round light."""
+        size = max(2, round(2 * r))
+        fades = [max(0.0, 1 - v / 181) ** 2 * 255 * alpha if v < 181 else 0 for v in range(256)]
+        soft = Image.radial_gradient("L").point([round(v) for v in fades])
+        left, top = round(x - r), round(y - r)
+        soft = soft.resize((size, size), Image.Resampling.BICUBIC)
+        self.image.paste(paint, (left, top, left + size, top + size), soft)
+
+    def curve(self, base: float, amplitude: float) -> list[Point]:
+        """A smooth random line from left to right around height `base`."""
+        waves = [
+            (self.between(0.6, 1.4) * f, self.between(0, 6.283), 1 / f**1.1) for f in (1, 2.3, 4.1)
+        ]
+
+        def height(x: float) -> float:
+            return sum(a * math.sin(f * x / 1600 * 6.283 + p) for f, p, a in waves)
+
+        return [(x, base - amplitude * height(x) / 1.6) for x in range(0, 1609, 8)]
+
+    def ground(self, line: Sequence[Point], paint: Paint, alpha: float = 1.0) -> None:
+        """All below a line."""
+        self.polygon([*line, (1610, 910), (-10, 910)], paint, alpha)
+
+    def sun(self, low: float = 330, high: float = 180) -> float:
+        """A sun somewhere in the sky; returns its x."""
+        x, y, r = self.between(350, 1250), self.between(high, low), self.between(55, 105)
+        self.glow(x, y, r * 6, self.light, 0.55)
+        self.discs([(x, y, r)], self.light, 0.95)
+        return x
+
+    def towards(self, colour: Colour, other: Colour, t: float) -> Colour:
+        """A colour, so far on its way to another."""
+        return mix([colour, other], t)
+
+
+def doubled(points: Iterable[Point]) -> list[Point]:
+    """Points as masks have them."""
+    return [(2 * x, 2 * y) for x, y in points]
+
+
+def ellipse(x: float, y: float, r: float) -> tuple[float, float, float, float]:
+    """The box of a circle as masks have it."""
+    return (2 * (x - r), 2 * (y - r), 2 * (x + r), 2 * (y + r))
 
 
 def ridges(c: Canvas) -> None:
@@ -62,66 +204,6 @@ def _wave(c: Canvas, base: float, k: int) -> list[Point]:
         return (16 + 9 * k) * (math.sin(f * x / 1600 * 6.283 + phase) + small)
 
     return [(x, base - height(x)) for x in range(0, 1609, 8)]
-
-
-def reef(c: Canvas) -> None:
-    """Light from above, corals, a shoal, bubbles."""
-    c.image = c.gradient([c.sky[2], c.sky[1], c.sky[0], c.layers[3]])
-    x = c.between(500, 1100)
-    c.glow(x, -40, 900, c.light, 0.55)
-    for _ in range(7):
-        a, w = x + c.between(-420, 420), c.between(30, 90)
-        foot = a + (a - x) * 1.1
-        beam = [(a - w / 3, -10), (a + w / 3, -10), (foot + w * 1.6, 760), (foot - w * 1.6, 760)]
-        c.polygon(beam, c.light, 0.055)
-    for k in (1, 2, 3):
-        base = 640 + 85 * k
-        c.ground(c.curve(base, 34), [c.layers[k], c.layers[k], c.layers[3]])
-        _corals(c, k, base)
-        fan = c.between(150, 1450)
-        for i in range(9):
-            reach = arc(fan, base + 30, 90 + 20 * k, 110 + 20 * k, [-math.pi / 2 + (i - 4) * 0.2])
-            tone = c.towards(c.layers[k], c.light, 0.25 + 0.1 * k)
-            c.lines([[(fan, base + 30), *reach]], 5 + k, tone, 0.9)
-    _shoal(c)
-    bubbles = [(c.between(100, 1500), c.between(60, 650), c.between(2, 7)) for _ in range(34)]
-    c.discs(bubbles, c.light, 0.3)
-
-
-def _corals(c: Canvas, k: int, base: float) -> None:
-    twigs: list[tuple[list[Point], int]] = []
-    for _ in range(5):
-        _branch(c, c.between(0, 1600), base + 25, -math.pi / 2, 60 + 15 * k, 5, twigs)
-    tone = c.towards(c.layers[k], c.accent, (0.2, 0.45, 0.8)[k - 1])
-    for width in range(1, 6):
-        c.lines([twig for twig, w in twigs if w == width], width * (2.2 + k * 0.7), tone, 0.95)
-
-
-def _branch(
-    c: Canvas,
-    x: float,
-    y: float,
-    angle: float,
-    length: float,
-    level: int,
-    out: list[tuple[list[Point], int]],
-) -> None:
-    """Add a twig, and the two that grow from it."""
-    xx, yy = x + math.cos(angle) * length, y + math.sin(angle) * length
-    out.append(([(x, y), (xx, yy)], level))
-    if level > 1:
-        for turn in (-1, 1):
-            bent, shorter = angle + turn * c.between(0.25, 0.6), length * c.between(0.66, 0.84)
-            _branch(c, xx, yy, bent, shorter, level - 1, out)
-
-
-def _shoal(c: Canvas) -> None:
-    x, y, way = c.between(400, 1200), c.between(240, 430), c.choice((-1, 1))
-    for _ in range(16):
-        fx, fy, s = x + c.gauss(0, 190), y + c.gauss(0, 70), c.between(9, 19)
-        c.small(arc(fx, fy, way * s * 1.5, s * 0.62, [t / 8 * 3.1416 for t in range(16)]), c.accent)
-        end = fx - way * s * 2.3
-        c.small([(fx - way * s * 1.2, fy), (end, fy - s * 0.7), (end, fy + s * 0.7)], c.accent)
 
 
 def forest(c: Canvas) -> None:
@@ -252,13 +334,11 @@ def cosmos(c: Canvas) -> None:
 
 def _planet(c: Canvas, x: float, y: float, r: float) -> None:
     """The far half of the rings, the planet with its night side, the near half."""
-    from PIL import ImageChops, ImageFilter
-
     disc = c.mask(lambda d: d.ellipse(ellipse(x, y, r), fill=255))
     stripes = [c.light, c.accent, c.layers[0], c.layers[1]]
     body = c.gradient(stripes, (round(2 * r), round(2 * r)))
     sheet = c.image.copy()
-    body = body.rotate(c.between(-30, 30), c.Image.Resampling.BICUBIC, fillcolor=c.accent)
+    body = body.rotate(c.between(-30, 30), Image.Resampling.BICUBIC, fillcolor=c.accent)
     sheet.paste(body, (round(x - r), round(y - r)))
     tilt, turn = c.between(0.16, 0.26), c.between(-0.35, 0.35)
 
@@ -339,11 +419,8 @@ def rising(c: Canvas) -> None:
 
 
 def cells(c: Canvas) -> None:
-    """Cells with their cores; a double helix where the words name one."""
+    """Cells with their cores."""
     c.glow(c.between(300, 1300), c.between(200, 700), 750, c.light, 0.7)
-    if {"dna", "gene", "genes", "genome", "genetic", "genetics", "helix"} & c.words:
-        _helix(c)
-        return
     placed: list[tuple[float, float, float]] = []
     for _ in range(700):
         r = c.choice((150, 115, 85, 60, 38, 24)) * c.between(0.85, 1.1)
@@ -362,32 +439,6 @@ def cells(c: Canvas) -> None:
                 cores.append((x + aside, y + below, r * c.between(0.3, 0.42)))
         c.discs(cores, c.accent if k == 0 else c.layers[k + 1], 0.75)
         c.discs([(x - r * 0.3, y - r * 0.3, r * 0.25) for x, y, r in cores], c.light, 0.55)
-
-
-def _helix(c: Canvas) -> None:
-    turn, phase = c.between(-0.25, 0.25), c.between(0, 6.28)
-
-    def place(u: float, v: float) -> Point:
-        x = 800 + u * math.cos(turn) - v * math.sin(turn)
-        return x, 450 + u * math.sin(turn) + v * math.cos(turn)
-
-    for u in range(-920, 921, 40):
-        s, depth = math.sin(u / 150 + phase) * 165, math.cos(u / 150 + phase)
-        c.lines([[place(u, -s), place(u, s)]], 6 + 2 * abs(depth), c.layers[1], 0.5)
-    behind = {
-        1: c.towards(c.layers[1], c.sky[1], 0.35),
-        -1: c.towards(c.layers[0], c.sky[1], 0.35),
-    }
-    before = {1: c.layers[2], -1: c.accent}
-    for strand in (1, -1):
-        for front in (False, True):
-            for u in range(-950, 951, 10):
-                depth = strand * math.cos(u / 150 + phase)
-                if (depth > 0) == front:
-                    x, y = place(u, strand * math.sin(u / 150 + phase) * 165)
-                    r = 15 + 8 * strand * math.cos(u / 150 + phase)
-                    bead = arc(x, y, r, r, [t / 10 * 3.1416 for t in range(20)])
-                    c.small(bead, (before if front else behind)[strand])
 
 
 def dunes(c: Canvas) -> None:
@@ -424,8 +475,8 @@ def tiles(c: Canvas) -> None:
             ground = c.rnd.sample([*c.sky, c.layers[0]], 2)[0]
             ink = c.choice([*c.layers, c.accent, c.light])
             shape, flip = c.rnd.randrange(6), c.rnd.randrange(4)
-            big = c.Image.new("L", (2 * side, 2 * side), 0)
-            _tile(c.ImageDraw.Draw(big), 2 * side, shape, flip)
+            big = Image.new("L", (2 * side, 2 * side), 0)
+            _tile(ImageDraw.Draw(big), 2 * side, shape, flip)
             box = (x, y, x + side, y + side)
             c.image.paste(ground, box)
             c.image.paste(ink, box, big.reduce(2).point([round(v * 0.92) for v in range(256)]))
@@ -504,24 +555,16 @@ def ribbons(c: Canvas) -> None:
         c.lines([line], 1.5, c.light, 0.35)
 
 
-SCENES = {
-    scene.__name__: scene
-    for scene in (
-        reef,
-        sea,
-        ridges,
-        forest,
-        leaves,
-        skyline,
-        cosmos,
-        network,
-        rising,
-        cells,
-        dunes,
-        rings,
-        tiles,
-        arches,
-        gather,
-        ribbons,
-    )
-}
+def main() -> None:
+    folder = Path(sys.argv[1]) if sys.argv[1:] else HERE
+    for topic in tomllib.loads((HERE / "pictures.toml").read_text(encoding="utf-8"))["topic"]:
+        for number, palette in enumerate(topic["palettes"], 1):
+            name = f"{topic['name']}-{number}"
+            canvas = Canvas(random.Random(name), palette)
+            globals()[topic["name"]](canvas)
+            picture = canvas.image.resize(SHOWN, Image.Resampling.LANCZOS)
+            picture.save(folder / f"{name}.jpg", quality=52, optimize=True, progressive=True)
+
+
+if __name__ == "__main__":
+    main()
