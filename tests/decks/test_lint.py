@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from decksmith.decks import lint
 from drawing import shared_workers  # noqa: F401
-from test_pool import FEATURES, HEAD, THEMES, png, put, rendered
+from test_pool import FEATURES, HEAD, THEMES, put, rendered
 
 HONEST = Path(__file__).resolve().parents[1] / "fixtures" / "decks" / "honest"
 AT = "position:absolute;left:100px;top:{}px"
@@ -332,29 +332,6 @@ def test_equal_words_are_found_one_after_the_other_and_hidden_slides_are_passed_
     text = "# A\n\n---\nhide: true\n---\n\nsame\n\n---\n\nsame\n\n- same\n- same\n"
     page = {"slide": 2, "line": 9, "boxes": [{"kind": "text", "text": "same"}] * 3}
     assert lint._Source(text).lines(page) == [11, 13, 14]
-
-
-@pytest.mark.browser
-def test_the_overlay_draws_each_finding_in_its_colour(run):
-    from PIL import Image
-
-    folder, records = run
-    (folder / "overlap" / "overlay").mkdir(exist_ok=True)
-    (folder / "overlap" / "overlay" / "09.png").write_bytes(png())
-    value = lint.examine(folder, records["overlap"], overlay=True)
-    assert value["overlay"] == [f"overlap/overlay/{n:02}.png" for n in (1, 2, 3)]
-    assert sorted(path.name for path in (folder / "overlap" / "overlay").iterdir()) == [
-        "01.png",
-        "02.png",
-        "03.png",
-    ]
-    colour = tuple(bytes.fromhex(lint.COLOURS["overlap"][1:]))
-    counts = []
-    for name in value["overlay"]:
-        with Image.open(folder / name) as picture:
-            assert picture.width == 980 + 2 * 28
-            counts.append(sum(n for n, c in picture.getcolors(1 << 20) if c == colour))
-    assert counts[:2] == [0, 0] and counts[2] > 500
 
 
 def test_a_record_that_failed_before_it_was_rendered_has_no_findings():

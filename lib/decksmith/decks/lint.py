@@ -6,21 +6,17 @@ the measures become findings: thresholds are applied, and each element is found 
 
 import functools
 import html
-import io
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.decks import templates
 from decksmith.decks import words as deck_words
 from decksmith.decks.parser import Deck, Slide
-
-if TYPE_CHECKING:
-    from PIL import Image
+from decksmith.decks.records import Finding, Xray
 
 CANVAS = (980, 552)
 
@@ -41,15 +37,7 @@ MOST = 60  # boxes of a slide in the record (xray.mjs); with so many, some betwe
 UNTITLED = {"end", "fact", "full", "image", "none", "quote", "statement", "center"}
 
 RULES = (
-    "overflow",
-    "off-canvas",
-    "overlap",
-    "small-text",
-    "low-contrast",
-    "dense",
-    "blank",
-    "broken-picture",
-    "no-title",
+    "overflow off-canvas overlap small-text low-contrast dense blank broken-picture no-title".split()
 )
 _SAME = {"missing-image": "broken-picture"}  # the renderer's class for what is a rule here
 
@@ -367,11 +355,11 @@ class _Source:
         return named[0][1] if named else next((line for line, text in rows if source in text), None)
 
 
-# --- a deck of a run, and its pictures with the findings drawn in ---------------------------------------------------
+# --- a deck of a run ------------------------------------------------------------------------------------------------
 
 
-def examine(run: str | Path, record: Record, *, overlay: bool = False) -> Record:
-    """The `xray` value of a rendered record: {"findings", and with `overlay` "overlay": paths}. Raises cli.BadData."""
+def examine(run: str | Path, record: Record) -> Xray:
+    """The `xray` value of a rendered record. Raises cli.BadData."""
     if not isinstance(record.get("render"), dict):
         if stream.fault(record):
             return {"findings": []}
@@ -383,10 +371,7 @@ def examine(run: str | Path, record: Record, *, overlay: bool = False) -> Record
         raise cli.BadData(
             f"{record['id']}: the deck of this record cannot be read: {error}"
         ) from None
-    value: Record = {"findings": found(run, record, text)}
-    if overlay:
-        value["overlay"] = draw(run, record, value["findings"])
-    return value
+    return {"findings": found(run, record, text)}
 
 
 def found(run: str | Path, record: Record, text: str) -> list[Record]:
@@ -397,114 +382,10 @@ def found(run: str | Path, record: Record, text: str) -> list[Record]:
     return out
 
 
-def lint(record: Record, value: Record) -> list[str]:
+def lint(record: Record, value: Xray) -> list[str]:
     """The findings as lines of text: `p001/deck.md:42: text overflows by 131 px (overflow)`."""
     path = (record.get("deck") or record.get("images") or {}).get("path", f"{record['id']}/deck.md")
     return [
         f"{path}:{f['line'] or 1}: {' '.join(f['message'].split())} ({f['rule']})"
         for f in value["findings"]
     ]
-
-
-# One colour a rule, told apart also by readers who see no red or green (Okabe and Ito's palette, darkened).
-COLOURS = {
-    "overflow": "#c94c00",
-    "off-canvas": "#a8417f",
-    "overlap": "#b07800",
-    "small-text": "#005f9e",
-    "low-contrast": "#007d9c",
-    "dense": "#00735a",
-    "blank": "#555555",
-    "broken-picture": "#8f1d1d",
-    "no-title": "#6a3d9a",
-}
-_ERROR = "#c00020"
-
-
-def draw(run: str | Path, record: Record, found: list[Record]) -> list[str]:
-    """Write <run>/<id>/overlay/01.png and on: each slide with its boxes, the findings numbered; returns their paths."""
-    from PIL import Image
-
-    render, folder = record["render"], Path(run) / record["id"] / "overlay"
-    folder.mkdir(parents=True, exist_ok=True)
-    pages = {page["slide"]: page for page in render.get("xray") or []}
-    paths = []
-    for name in render.get("slides") or []:
-        slide = int(Path(name).stem)
-        try:
-            with Image.open(Path(run) / name) as picture:
-                sheet = _sheet(
-                    picture.convert("RGB"),
-                    pages.get(slide, {}),
-                    [f for f in found if f["slide"] == slide],
-                )
-        except OSError as error:
-            raise cli.BadData(f"{record['id']}: {error}; render it again") from None
-        data = io.BytesIO()
-        sheet.save(data, "PNG")
-        stream.write(folder / Path(name).name, data.getvalue())
-        paths.append(f"{record['id']}/overlay/{Path(name).name}")
-    for stale in folder.glob("*.png"):
-        if f"{record['id']}/overlay/{stale.name}" not in paths:
-            stale.unlink()
-    return paths
-
-
-def _sheet(picture: "Image.Image", page: Record, found: list[Record]) -> "Image.Image":
-    """The slide in a margin that shows how far things reach outside, a list of the findings under it."""
-    from PIL import Image, ImageDraw, ImageFont
-
-    scale, margin, row = picture.width / CANVAS[0], 28, 24
-    boxes = [box["box"] for box in page.get("boxes") or [] if _place(box)]
-    wide, high = CANVAS[0] + 2 * margin, CANVAS[1] + 2 * margin
-    sheet = Image.new(
-        "RGB",
-        (round(wide * scale), round((high + row * max(1, len(found)) + 12) * scale)),
-        "#e4e4e4",
-    )
-    sheet.paste(picture, (round(margin * scale), round(margin * scale)))
-    pen = ImageDraw.Draw(sheet, "RGBA")
-    font = ImageFont.load_default(13 * scale)
-
-    def at(x: float, y: float) -> tuple[float, float]:
-        return min(max(x + margin, 3), wide - 4) * scale, min(max(y + margin, 3), high - 4) * scale
-
-    def frame(box: Box, colour: str, width: float, fill: str | None = None) -> tuple[float, float]:
-        x0, y0 = at(box[0] - 2, box[1] - 2)
-        x1, y1 = at(box[0] + box[2] + 2, box[1] + box[3] + 2)
-        pen.rectangle((x0, y0, x1, y1), fill, colour, max(1, round(width * scale)))
-        return x0, y0
-
-    for box in boxes:
-        frame(box, "#7a8ca090", 1)
-    pen.rectangle((*at(-1, -1), *at(*CANVAS)), outline="#8a8a8a", width=max(1, round(scale)))
-    taken: list[tuple[float, float]] = []
-    for number, finding in enumerate(found, 1):
-        colour, y = COLOURS.get(finding["rule"], _ERROR), (high + row * (number - 1)) * scale
-        if finding["box"]:
-            # Left of its box, where it hides nothing of it; beside the one that is there already.
-            x0, y0 = frame(finding["box"], colour, 2, colour + "20")
-            corner = max(2 * scale, x0 - 25 * scale), min(y0, (high - 20) * scale)
-            while any(
-                abs(corner[0] - a) < 24 * scale and abs(corner[1] - b) < 20 * scale
-                for a, b in taken
-            ):
-                corner = corner[0], corner[1] + 21 * scale
-            taken.append(corner)
-            _badge(pen, corner, number, colour, font, scale)
-        _badge(pen, (margin * scale, y), number, colour, font, scale)
-        place = f"line {finding['line']}: " if finding["line"] else ""
-        text = f"{place}{' '.join(finding['message'].split())[:120]} ({finding['rule']})"
-        pen.text(((margin + 32) * scale, y + 9 * scale), text, "#222222", font, anchor="lm")
-    if not found:
-        pen.text((margin * scale, (high + 9) * scale), "no findings", "#222222", font, anchor="lm")
-    return sheet
-
-
-def _badge(
-    pen: Any, corner: tuple[float, float], number: int, colour: str, font: Any, scale: float
-) -> None:
-    """A number on a colour."""
-    x, y = corner
-    pen.rounded_rectangle((x, y, x + 22 * scale, y + 18 * scale), 4 * scale, colour)
-    pen.text((x + 11 * scale, y + 9 * scale), str(number), "white", font, anchor="mm")

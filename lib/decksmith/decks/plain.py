@@ -16,7 +16,7 @@ from decksmith.core.records import Record
 
 # What stages write into the folder of a deck.
 OURS = re.compile(
-    r"(gen|reasoning|deck|illustrated)\.md|images|slides|build|judge|overlay|.*\.tmp"
+    r"(gen|reasoning|deck|illustrated)\.md|images|slides|build|judge|.*\.tmp"
     r"|images/[0-9a-f]{16}\.(jpg|png)|slides/[0-9]+\.png"
 )
 

@@ -165,7 +165,6 @@ class Xray(TypedDict, total=False):
     findings: Annotated[
         list[Finding], "a rule gives at most one a slide (overflow one for each edge)"
     ]
-    overlay: Annotated[list[str], "the pictures with the boxes drawn in (`--overlay`)"]
     error: Annotated[Error, "in place of the rest"]
     by: Annotated[By, "who made it"]
 
