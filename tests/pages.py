@@ -8,6 +8,7 @@ arrow where one room imports another and no third lies between.
 docs/maintain/CHAPTER.md: the modules of its rooms, below what people wrote there.
 docs/scripts.md and docs/scripts/CHAPTER.md: what `--help` of every script says.
 docs/variables.md: what can be chosen, from the heads of make/*.mk.
+docs/measures.md: what the offline judge computes.
 """
 
 import ast
@@ -202,8 +203,28 @@ def variables_page() -> str:
     return "\n".join(lines)
 
 
+def measures_page() -> str:
+    """docs/measures.md: what the offline judge computes, from its code and its protocol."""
+    from decksmith.core.protocol import Protocol
+    from decksmith.judging import offline
+
+    settings = Protocol.load("offline").measures
+    lines = ["# The measures of the offline judge", ""]
+    lines += ["How they make a score: [protocol.md](protocol.md). `make numbers` writes this page."]
+    lines += ["", "| measure | dimension | role | ramp | what it is |", "|---|---|---|---|---|"]
+    for name, measure in offline.MEASURES.items():
+        how = settings[name]
+        least, weight = how.get("least"), how.get("weight")
+        role = f"fault, least {least:g}" if how["role"] == "fault" else f"merit, weight {weight:g}"
+        ramp = ", ".join(f"{x:g}" for x in how["ramp"])
+        says = " ".join((measure.__doc__ or "").split())
+        lines.append(f"| `{name}` | {', '.join(how['dimensions'])} | {role} | {ramp} | {says} |")
+    return "\n".join(lines)
+
+
 PAGES = {
     "docs/maintain/architecture.md": architecture,
+    "docs/measures.md": measures_page,
     "docs/scripts.md": scripts_page,
     "docs/variables.md": variables_page,
     **{f"docs/maintain/{name}.md": lambda name=name: chapter_page(name) for name in CHAPTERS},

@@ -210,29 +210,23 @@ def test_a_renderer_without_node_names_the_command_that_mends_it(tmp_path, monke
 
 def test_what_a_killed_owner_left_is_swept_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.setattr(cell.tempfile, "tempdir", str(tmp_path))
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    stale, fresh, link, alien, file = (
-        tmp_path / f"decksmith-render-{os.getpid() if word == 'alive' else pid}-{word}"
-        for word, pid in dict.fromkeys(
-            ("stale", "fresh", "link", "alive", "file"), gone.pid
-        ).items()
+    stale, fresh, link, file, locked = (
+        tmp_path / f"decksmith-render-{word}" for word in ("stale", "fresh", "link", "file", "lock")
     )
     kept = tmp_path / "kept"
-    for folder in (stale, fresh, alien, kept):
+    for folder in (stale, fresh, kept):
         (folder / "inner").mkdir(parents=True)
         (folder / "inner" / "x").write_text("x")
     (stale / "inner" / "out").symlink_to(kept)
     link.symlink_to(kept)
     file.write_text("x")
-    locked = tmp_path / f"decksmith-render-{gone.pid}-locked"
     locked.mkdir()
     holder = os.open(locked, os.O_RDONLY)
     cell.fcntl.flock(holder, cell.fcntl.LOCK_EX)
-    for path in (stale, kept, alien, locked):
+    for path in (stale, kept, locked):
         os.utime(path, (1, 1))
     mine, lock = cell.private_folder()
-    assert set(tmp_path.iterdir()) == {fresh, link, alien, file, kept, locked, mine}
+    assert set(tmp_path.iterdir()) == {fresh, link, file, kept, locked, mine}
     assert (kept / "inner" / "x").read_text() == "x"
     os.close(lock)
     os.close(holder)

@@ -905,11 +905,8 @@ def test_a_missing_picture_stops_with_the_remedy(good, tmp_path):
         judge(good[0], tmp_path)
 
 
-def test_the_documentation_prints_the_measures_as_they_are():
+def test_the_documentation_says_how_many_measures_there_are_and_their_limits():
     text = (cli.ROOT / "docs/protocol.md").read_text()
-    assert offline.table(MEASURES) in text, (
-        "docs/protocol.md differs; print the table with offline.table"
-    )
     assert f"computes {len(offline.MEASURES)} values" in text
     limits = MEASURES["checklist"]
     assert all(

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.judging import judges, panel
+from decksmith.judging import judges
 from verdicts import answer, dimension, make
 
 PUBLISHED = Protocol.load("published")
@@ -108,7 +108,7 @@ def test_the_rules(rule, scores, design):
         }
         for name, score in zip(NAMES, scores, strict=True)
     }
-    assert panel.combined(rule, said)["scores"]["design"] == design
+    assert judges.combined(rule, said)["scores"]["design"] == design
 
 
 def verdict(score, yes=True):
@@ -129,10 +129,10 @@ def verdict(score, yes=True):
 
 
 def test_an_item_counts_where_more_than_half_see_it():
-    two = panel.combined("mean", {"a": verdict(3), "b": verdict(3), "c": verdict(3, yes=False)})
+    two = judges.combined("mean", {"a": verdict(3), "b": verdict(3), "c": verdict(3, yes=False)})
     assert two["checklist"] == [{"id": "c1", "yes": True, "slide": 2}]
     assert two["disagreement"]["checklist"] == round(2 / 3, 4)
-    half = panel.combined("mean", {"a": verdict(3), "b": verdict(3, yes=False)})
+    half = judges.combined("mean", {"a": verdict(3), "b": verdict(3, yes=False)})
     assert half["checklist"] == [{"id": "c1", "yes": False, "slide": None}]
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.render import cell, toolchain, worker
 from decksmith.render import pool as render_pool
+from decksmith.render import toolchain, worker
 from drawing import shared, shared_workers  # noqa: F401
 from PIL import Image
 
@@ -775,24 +775,6 @@ def test_a_deck_that_was_rendered_before_needs_no_worker_and_gives_the_same_reco
     assert worked and struct.unpack(
         ">II", (tmp_path / double["slides"][0]).read_bytes()[16:24]
     ) == (1960, 1104)
-
-
-def test_scratch_folders_that_name_no_owner_are_swept_after_a_day(tmp_path, monkeypatch):
-    monkeypatch.setattr(cell.tempfile, "tempdir", str(tmp_path))
-    for name, age in (
-        ("decksmith-render-a_b1c2d3", 90000),
-        ("decksmith-render-12345678", 5000),
-        ("decksmith-other", 90000),
-    ):
-        (tmp_path / name / "inner").mkdir(parents=True)
-        os.utime(tmp_path / name, (time.time() - age,) * 2)
-    mine, lock = cell.private_folder()
-    assert set(tmp_path.iterdir()) == {
-        mine,
-        tmp_path / "decksmith-render-12345678",
-        tmp_path / "decksmith-other",
-    }
-    os.close(lock)
 
 
 def test_a_worker_that_is_killed_is_replaced_and_the_deck_rendered_once_more(tmp_path):

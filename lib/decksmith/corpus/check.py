@@ -86,7 +86,7 @@ def rendered(value: dict[str, Any], text: str) -> list[Fault]:
     return sorted(out, key=drafts.place)
 
 
-def _reach(value: dict[str, Any]) -> dict[int, float]:
+def _reach(value: dict[str, Any]) -> dict[int | None, float]:
     """{slide: px by which its content reaches too far}, without slides that failed: what stands in for them may overflow."""
     broken = {e.get("slide") for e in value["errors"]}
     return {

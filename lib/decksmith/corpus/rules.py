@@ -110,7 +110,7 @@ def faults(folder: Path | str, seed: dict[str, Any], profile: str = "strict") ->
 def _of_template(folder: Path, seed: dict[str, Any], text: str) -> Iterator[Fault]:
     template = templates.held(folder, seed["template"], folder.name)
     for one in templates.findings(template, text):
-        yield fault("deck.md", one["line"], one["rule"], one["message"])
+        yield fault("deck.md", one["line"] or 1, one["rule"], one["message"])
 
 
 def instructions() -> str:

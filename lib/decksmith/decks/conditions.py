@@ -97,15 +97,10 @@ class Condition:
 
     def dumped(self) -> Record:
         """The whole condition, JSON-able: condition.json of a run, which `held` reads."""
-        return {
-            "name": self.name,
-            "system": self.system,
-            "source": self.source,
-            "shots": [vars(shot) for shot in self.shots],
-            "samples": self.samples,
-            "revise": self.revise,
-            **({"template": self.template} if self.template else {}),
-        }
+        whole = {**vars(self), "shots": [vars(shot) for shot in self.shots]}
+        if not self.template:
+            del whole["template"]
+        return whole
 
 
 def held(data: Record, path: Path = Path("condition.json")) -> Condition:

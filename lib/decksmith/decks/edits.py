@@ -12,6 +12,7 @@ from typing import Any
 
 from decksmith.decks import clean, prompts
 from decksmith.decks.parser import Deck, Slide
+from decksmith.decks.records import Finding
 
 # Of the first block: what belongs to the deck, which a change of its first slide leaves alone.
 SETTINGS = ("theme", "themeConfig", "colorSchema", "lineNumbers", "mdc", "comark", "defaults")
@@ -98,20 +99,18 @@ def _check(was: Deck, made: Deck, old: Slide) -> None:
     if len(made.slides) != len(was.slides):
         raise NoSlide("the model's reply would change the number of slides")
     for slide, again in zip(was.slides, made.slides, strict=True):
-        same = (slide.content, slide.note, slide.frontmatter, slide.hidden) == (
-            again.content,
-            again.note,
-            again.frontmatter,
-            again.hidden,
-        )
-        if slide.no != old.no and not same:
+        if slide.no != old.no and _shown(slide) != _shown(again):
             raise NoSlide(f"the model's reply would change slide {slide.no} as well")
+
+
+def _shown(slide: Slide) -> tuple[object, ...]:
+    return slide.content, slide.note, slide.frontmatter, slide.hidden
 
 
 # The whole deck, after findings
 
 
-def findings(text: str, found: list[dict[str, Any]]) -> str:
+def findings(text: str, found: list[Finding]) -> str:
     """What a model is told to mend in its deck `text`, by the line of the deck (`found` as from lint.findings)."""
     lines = [
         f"line {one['line'] or '?'}, slide {one['slide'] or '?'}: {' '.join(one['message'].split())[:300]}"

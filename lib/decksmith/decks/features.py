@@ -75,32 +75,16 @@ def craft_v5(text: str) -> tuple[float, Record]:
     return float(min(5, 1 + points)), seen
 
 
-TRANSITIONS = {
-    "fade",
-    "fade-out",
-    "slide-left",
-    "slide-right",
-    "slide-up",
-    "slide-down",
-    "view-transition",
-}
+TRANSITIONS = set(
+    "fade fade-out slide-left slide-right slide-up slide-down view-transition".split()
+)
 _CLICK = re.compile(r"<v-(?:clicks?|after|switch)\b|\sv-(?:click|after|mark)\b")
 _EDGE = re.compile(
     r"<?(?:-{2,3}|={2,3}|-\.+-|~{3})[>xo]|-{1,2}>{1,2}|--\s?[\w\"]|[|}o][|o]?(?:--|\.\.)[|o]?[|{o]|<\|--|\*--|o--|\.\.>"
 )
-_KINDS = (
-    "pie",
-    "gantt",
-    "mindmap",
-    "timeline",
-    "journey",
-    "quadrantchart",
-    "xychart-beta",
-    "gitgraph",
-    "sankey-beta",
-    "block-beta",
-    "kanban",
-)
+_KINDS = """
+pie gantt mindmap timeline journey quadrantchart xychart-beta gitgraph sankey-beta block-beta kanban
+""".split()
 # Of fences: no language, plain text, and diagrams.
 _NO_CODE = ("", "md", "markdown", "text", "txt", "plain", "plaintext", "plantuml", "mermaid")
 # Slides of these layouts show one thing and are meant to have few words.

@@ -16,11 +16,10 @@ _DEEP = "frontmatter is nested too deeply"
 
 
 class Mark(NamedTuple):
-    """Where an entry stands: the line of its key, and the characters of key and value within the block."""
+    """Where an entry stands: the line of its key, and where key and value begin and the value ends in the block."""
 
     line: int
     key: int
-    key_end: int
     value: int
     value_end: int
 
@@ -73,7 +72,6 @@ def _cached(source: str) -> tuple[dict[str, Any], dict[str, Mark]]:
             marks[str(key.value)] = Mark(
                 key.start_mark.line,
                 key.start_mark.index,
-                key.end_mark.index,
                 value.start_mark.index,
                 value.end_mark.index,
             )
@@ -169,21 +167,11 @@ _OCT = re.compile(r"0o[0-7]+")
 _HEX = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _INF = re.compile(r"([-+]?)\.(?:inf|Inf|INF)")
-_WORDS = {
-    "": None,
-    "~": None,
-    "null": None,
-    "Null": None,
-    "NULL": None,
-    "true": True,
-    "True": True,
-    "TRUE": True,
-    "false": False,
-    "False": False,
-    "FALSE": False,
-    ".nan": float("nan"),
-    ".NaN": float("nan"),
-    ".NAN": float("nan"),
+_WORDS: dict[str, bool | float | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
 
 

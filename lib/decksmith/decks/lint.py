@@ -36,19 +36,17 @@ MOST = 60  # boxes of a slide in the record (xray.mjs); with so many, some betwe
 # Layouts that show a statement, a picture or nothing in place of a title.
 UNTITLED = {"end", "fact", "full", "image", "none", "quote", "statement", "center"}
 
-RULES = (
-    "overflow off-canvas overlap small-text low-contrast dense blank broken-picture no-title".split()
-)
+RULES = "overflow off-canvas overlap small-text low-contrast dense blank broken-picture no-title".split()
 _SAME = {"missing-image": "broken-picture"}  # the renderer's class for what is a rule here
 
 
 # What a rule finds: its name, the place of the element in `boxes` (None for the slide), message, area.
-Box = list[int]  # x, y, width, height in CSS px
-Found = Iterator[tuple[str, int | None, str, Box | None]]
+Rectangle = list[int]  # x, y, width, height in CSS px
+Found = Iterator[tuple[str, int | None, str, Rectangle | None]]
 _NUMBER = re.compile(r"\{(\d+)\}")  # in a message: an element, by its place in `boxes`
 
 
-def findings(record: Record, text: str) -> list[Record]:
+def findings(record: Record, text: str) -> list[Finding]:
     """What is wrong with a rendered deck, in order of slide and line: [{line, slide, rule, message, box}].
 
     `record` has `render`; `text` is the deck that was rendered. `rule` is one of RULES or the class of a render error;
@@ -64,14 +62,11 @@ def findings(record: Record, text: str) -> list[Record]:
     failed = {finding["slide"] for finding in out}
     for page in render.get("xray") or []:
         boxes = page.get("boxes") or []
+        broken = [box for box in boxes if box.get("broken") and _place(box)]
         for finding in out:
             if finding["rule"] == "broken-picture" and finding["slide"] == page["slide"]:
-                broken = (
-                    box
-                    for box in boxes
-                    if box.get("broken") and source.picture(page, box) == finding["line"]
-                )
-                finding["box"] = next((box["box"] for box in broken if _place(box)), None)
+                at = (b["box"] for b in broken if source.picture(page, b) == finding["line"])
+                finding["box"] = next(at, None)
         if page.get("blank"):
             if page["slide"] not in failed:
                 message = "nothing can be seen on the slide"
@@ -92,8 +87,8 @@ def _line_of(lines: list[int], place: re.Match[str]) -> str:
 
 
 def _finding(
-    line: int | None, slide: int | None, rule: str, message: str, box: Box | None = None
-) -> Record:
+    line: int | None, slide: int | None, rule: str, message: str, box: Rectangle | None = None
+) -> Finding:
     return {"line": line, "slide": slide, "rule": rule, "message": message, "box": box}
 
 
@@ -120,13 +115,13 @@ def _place(box: Record) -> bool:
     return box["box"][2] > 0 and box["box"][3] > 0
 
 
-def _union(boxes: list[Box]) -> Box:
+def _union(boxes: list[Rectangle]) -> Rectangle:
     x, y = min(b[0] for b in boxes), min(b[1] for b in boxes)
     return [x, y, max(b[0] + b[2] for b in boxes) - x, max(b[1] + b[3] for b in boxes) - y]
 
 
 # By edge: how far a box begins and ends past it, in px.
-_EDGES: dict[str, Callable[[Box], tuple[int, int]]] = {
+_EDGES: dict[str, Callable[[Rectangle], tuple[int, int]]] = {
     "bottom": lambda box: (box[1] - CANVAS[1], box[1] + box[3] - CANVAS[1]),
     "right": lambda box: (box[0] - CANVAS[0], box[0] + box[2] - CANVAS[0]),
     "top": lambda box: (-box[1] - box[3], -box[1]),
@@ -143,13 +138,9 @@ def _overflow(page: Record, boxes: list[Record]) -> Found:
     done: set[int] = set()
     for side, past in _EDGES.items():
         spans = {i: past(box["box"]) for i, box in enumerate(boxes)}
+        past_it = [i for i in spans if spans[i][1] > OVERFLOW_PX and i not in done]
         # A background may be larger than what it stands behind.
-        out = [
-            i
-            for i, box in enumerate(boxes)
-            if box["kind"] != "background" and _place(box) and spans[i][1] > OVERFLOW_PX
-        ]
-        out = [i for i in out if i not in done]
+        out = [i for i in past_it if boxes[i]["kind"] != "background" and _place(boxes[i])]
         flow, edge = _flow(out, spans, side, len(boxes))
         if flow:
             # A table is read by its cells.
@@ -198,11 +189,8 @@ def _overlap(page: Record, boxes: list[Record]) -> Found:
 
 
 def _small(page: Record, boxes: list[Record]) -> Found:
-    small = [
-        i
-        for i, box in enumerate(boxes)
-        if box.get("size") and box["size"] < SMALL_PX and _place(box)
-    ]
+    sized = [i for i, box in enumerate(boxes) if box.get("size") and _place(box)]
+    small = [i for i in sized if boxes[i]["size"] < SMALL_PX]
     if small:
         worst = min(small, key=lambda i: boxes[i]["size"])
         box = boxes[worst]
@@ -212,11 +200,8 @@ def _small(page: Record, boxes: list[Record]) -> Found:
 
 def _faint(page: Record, boxes: list[Record]) -> Found:
     least = [CODE_CONTRAST if box["kind"] == "code" else CONTRAST for box in boxes]
-    faint = [
-        i
-        for i, box in enumerate(boxes)
-        if box.get("contrast") and box["contrast"] < least[i] and _place(box)
-    ]
+    seen = [i for i, box in enumerate(boxes) if box.get("contrast") and _place(box)]
+    faint = [i for i in seen if boxes[i]["contrast"] < least[i]]
     if faint:
         worst = min(faint, key=lambda i: boxes[i]["contrast"])
         box = boxes[worst]
@@ -335,9 +320,7 @@ class _Source:
                 continue
             for words, begin in ((seen, start), (seen, 0), (raw, 0)):
                 for i in range(begin, len(words) - len(part) + 1):
-                    if words[i][0] == part[0] and all(
-                        words[i + j][0] == word for j, word in enumerate(part)
-                    ):
+                    if all(words[i + j][0] == word for j, word in enumerate(part)):
                         return words[i][1], i + len(part) if words is seen else None
         return None, None
 
@@ -374,7 +357,7 @@ def examine(run: str | Path, record: Record) -> Xray:
     return {"findings": found(run, record, text)}
 
 
-def found(run: str | Path, record: Record, text: str) -> list[Record]:
+def found(run: str | Path, record: Record, text: str) -> list[Finding]:
     """`findings`, and behind them where the deck departs from its template, by its text and by its pictures."""
     out = findings(record, text)
     if template := templates.of(run, record):

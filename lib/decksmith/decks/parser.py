@@ -31,24 +31,12 @@ THEMES = json.loads(
 )
 
 # Slidev's built-in layouts; the slots are the `::name::` parts that a layout shows besides its default one.
-LAYOUTS = {
-    "default": (),
-    "center": (),
-    "cover": (),
-    "end": (),
-    "fact": (),
-    "full": (),
-    "intro": (),
-    "none": (),
-    "quote": (),
-    "section": (),
-    "statement": (),
-    "image": (),
-    "image-left": (),
-    "image-right": (),
-    "iframe": (),
-    "iframe-left": (),
-    "iframe-right": (),
+_ONE_PART = """
+default center cover end fact full intro none quote section statement
+image image-left image-right iframe iframe-left iframe-right
+""".split()
+LAYOUTS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_ONE_PART, ()),
     "two-cols": ("right",),
     "two-cols-header": ("left", "right"),
 }
@@ -410,29 +398,21 @@ def _looks_like_image(value: str) -> bool:
 def _fences(content: str, first: int) -> list[Fence]:
     """Fenced blocks by markdown's rules (a close is the same mark, at least as long, alone on its line)."""
     out: list[Fence] = []
-    body: list[str] = []
-    opened = None
-    for i, line in enumerate(content.split("\n")):
+    opened, mark, body = None, "", [""]
+    for number, line in enumerate(content.split("\n"), first):
         m = FENCE.match(line)
         if opened is None:
-            if m and not (m.group(1)[0] == "`" and "`" in m.group(3)):
-                opened, body = (m.group(1), m.group(2).lower(), m.group(3).strip(), first + i), []
-        elif (
-            m
-            and m.group(1)[0] == opened[0][0]
-            and len(m.group(1)) >= len(opened[0])
-            and not (m.group(2) + m.group(3)).strip()
-        ):
-            out.append(Fence(opened[1], opened[2], opened[3], first + i, "\n".join(body), True))
+            if m and not (m[1][0] == "`" and "`" in m[3]):
+                opened = Fence(m[2].lower(), m[3].strip(), number, number, "", False)
+                mark, body = m[1], []
+                out.append(opened)
+        elif m and m[1].startswith(mark) and not (m[2] + m[3]).strip():
+            opened.end, opened.text, opened.closed = number, "\n".join(body), True
             opened = None
         else:
             body.append(line)
-    if opened is not None:
-        out.append(
-            Fence(
-                opened[1], opened[2], opened[3], first + content.count("\n"), "\n".join(body), False
-            )
-        )
+    if opened:
+        opened.end, opened.text = first + content.count("\n"), "\n".join(body)
     return out
 
 

@@ -136,9 +136,7 @@ def drawn(query: str) -> bytes:
     scores = {name: _score(seen, topic) for name, topic in _topics().items()}
     best = max(scores.values())
     files = [
-        path
-        for path in sorted(DRAWN.glob("*.jpg"))
-        if scores[path.stem.rpartition("-")[0]] == best
+        path for path in sorted(DRAWN.glob("*.jpg")) if scores[path.stem.rpartition("-")[0]] == best
     ]
     digest = hashlib.sha256(words.encode("utf-8", "replace")).digest()
     return files[int.from_bytes(digest[:8], "big") % len(files)].read_bytes()
@@ -373,7 +371,7 @@ class _Pexels(_Photos):
         try:
             photo = answer["photos"][0]
             url = photo["src"].get("large2x") or photo["src"]["original"]
-            attribution = {
+            attribution: Attribution = {
                 "author": str(photo.get("photographer", "")),
                 "author_url": str(photo.get("photographer_url", "")),
                 "source": "Pexels",
@@ -406,7 +404,7 @@ class _Unsplash(_Photos):
             photo = answer["results"][0]
             url, ping = photo["urls"]["regular"], photo["links"]["download_location"]
             user, tail = photo["user"], "?utm_source=decksmith&utm_medium=referral"
-            attribution = {
+            attribution: Attribution = {
                 "author": str(user.get("name", "")),
                 "author_url": str(user["links"]["html"]) + tail,
                 "source": "Unsplash",

@@ -150,7 +150,7 @@ class Render(TypedDict, total=False):
 
 
 class Finding(TypedDict):
-    line: Annotated[int, "of deck.md"]
+    line: Annotated[int | None, "of deck.md"]
     slide: Annotated[int | None, "from 1"]
     rule: Annotated[
         str,
@@ -158,7 +158,7 @@ class Finding(TypedDict):
         "`broken-picture`, `no-title` or the class of a render error",
     ]
     message: Annotated[str, "a sentence for the author"]
-    box: Annotated[NotRequired[list[float]], "[x, y, width, height] in px"]
+    box: Annotated[list[int] | None, "[x, y, width, height] in px"]
 
 
 class Xray(TypedDict, total=False):

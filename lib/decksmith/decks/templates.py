@@ -18,6 +18,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.decks.frontmatter import Block, parse_block
 from decksmith.decks.parser import LAYOUTS, THEMES, Deck, Slide
+from decksmith.decks.records import Finding
 
 FILE = "template.json"  # of a run
 # The families that the renderer has (assets/renderer/fonts.mjs): nothing is loaded from elsewhere.
@@ -288,15 +289,14 @@ def _read(text: str) -> Template:
 # --- findings -------------------------------------------------------------------------------------
 
 
-def findings(template: Template, text: str) -> list[Record]:
+def findings(template: Template, text: str) -> list[Finding]:
     """Where a deck departs from its template, by its text: [{line, slide, rule, message, box}], a rule once for each line."""
     deck = Deck.parse(text)
-    found: dict[tuple[int, str], Record] = {}
+    found: dict[tuple[int, str], Finding] = {}
     for number, slide in enumerate(deck.shown, 1):
         for line, rule, message in _departures(template, deck, slide):
-            one = {"line": line, "slide": number, "rule": rule, "message": message, "box": None}
-            found.setdefault((line, rule), one)
-    return sorted(found.values(), key=lambda one: (one["slide"], one["line"]))
+            found.setdefault((line, rule), _finding(line, number, rule, message))
+    return sorted(found.values(), key=lambda one: (one["slide"] or 0, one["line"] or 0))
 
 
 def _departures(template: Template, deck: Deck, slide: Slide) -> Iterator[tuple[int, str, str]]:
@@ -318,6 +318,12 @@ def _departures(template: Template, deck: Deck, slide: Slide) -> Iterator[tuple[
             yield from _other_fonts(template, line, style)
         if template.colours:
             yield from _other_colours(template, line, style)
+
+
+def _finding(
+    line: int | None, slide: int, rule: str, message: str, box: list[int] | None = None
+) -> Finding:
+    return {"line": line, "slide": slide, "rule": rule, "message": message, "box": box}
 
 
 _STYLED = re.compile(r"<style\b[^>]{0,200}>.*?</style>|<[A-Za-z][^<>]{0,4000}>", re.S)
@@ -345,40 +351,30 @@ def _styles(slide: Slide) -> Iterator[tuple[int, str]]:
             yield fence.line + 1, fence.text
 
 
+def _matches(pattern: re.Pattern[str], line: int, style: str) -> Iterator[tuple[int, str]]:
+    """(line, what was found) of a style that begins on a line."""
+    for match in pattern.finditer(style):
+        yield line + style.count("\n", 0, match.start()), match[match.lastindex or 0]
+
+
 def _other_fonts(template: Template, line: int, style: str) -> Iterator[tuple[int, str, str]]:
-    own = {*template.fonts.values(), *_GENERIC}
-    for match in _FAMILY.finditer(style):
-        for family in match[1].split(","):
-            name = family.strip().strip("'\"")
-            if name and name not in own and not name.startswith("var("):
-                yield (
-                    line + style.count("\n", 0, match.start()),
-                    "template-font",
-                    f"the font {name[:60]} is not the template's",
-                )
-    for match in _FONT_CLASS.finditer(style):
-        yield (
-            line + style.count("\n", 0, match.start()),
-            "template-font",
-            f"the class {match[0]} sets another font than the template's",
-        )
+    own = {*template.fonts.values(), *_GENERIC, ""}
+    for at, families in _matches(_FAMILY, line, style):
+        for name in (family.strip().strip("'\"") for family in families.split(",")):
+            if name not in own and not name.startswith("var("):
+                yield at, "template-font", f"the font {name[:60]} is not the template's"
+    for at, name in _matches(_FONT_CLASS, line, style):
+        message = f"the class {name} sets another font than the template's"
+        yield at, "template-font", message
 
 
 def _other_colours(template: Template, line: int, style: str) -> Iterator[tuple[int, str, str]]:
     own = set(template.colours.values())
-    for match in _COLOUR.finditer(style):
-        if _rgb(match[0]) not in own:
-            yield (
-                line + style.count("\n", 0, match.start()),
-                "template-colour",
-                f"the colour {match[0]} is not the template's",
-            )
-    for match in _COLOUR_CLASS.finditer(style):
-        yield (
-            line + style.count("\n", 0, match.start()),
-            "template-colour",
-            f"the class {match[0]} is no colour of the template's",
-        )
+    for at, colour in _matches(_COLOUR, line, style):
+        if _rgb(colour) not in own:
+            yield at, "template-colour", f"the colour {colour} is not the template's"
+    for at, name in _matches(_COLOUR_CLASS, line, style):
+        yield at, "template-colour", f"the class {name} is no colour of the template's"
 
 
 def _rgb(colour: str) -> str:
@@ -392,30 +388,22 @@ def _rgb(colour: str) -> str:
         return colour
 
 
-def unseen_logo(template: Template, run: Path | str, record: Record) -> list[Record]:
+def unseen_logo(template: Template, run: Path | str, record: Record) -> list[Finding]:
     """A finding for each slide of a rendered deck on whose picture the logo cannot be seen, or with something in its place."""
     if not template.logo:
         return []
-    out = []
+    out: list[Finding] = []
     pages = {page["slide"]: page for page in record["render"].get("xray") or []}
     for name in record["render"].get("slides") or []:
         slide = int(Path(name).stem)
         page = pages.get(slide) or {}
-        message = None
         if not _shows(Path(run) / name, template.place):
             message = "the logo cannot be seen"
         elif any(_meet(box, template.place) for box in page.get("boxes") or []):
             message = "the logo lies on something of the slide"
-        if message:
-            line = page.get("line")
-            one = {
-                "line": line,
-                "slide": slide,
-                "rule": "template-logo",
-                "message": message,
-                "box": list(template.place),
-            }
-            out.append(one)
+        else:
+            continue
+        out.append(_finding(page.get("line"), slide, "template-logo", message, template.place))
     return out
 
 

@@ -29,6 +29,7 @@ from decksmith.decks import clean, edits, lint, prompts, templates
 from decksmith.decks import pictures as deck_pictures
 from decksmith.decks.edits import SETTINGS
 from decksmith.decks.parser import Deck, Slide
+from decksmith.decks.records import Finding
 from decksmith.decks.templates import Template
 from decksmith.demo import references
 from decksmith.demo.ask import ENDS, INTERRUPTED, Ask, Line, version_id
@@ -652,7 +653,7 @@ class Studio:
 
     async def _findings(
         self, folder: Path, record: dict[str, Any], value: dict[str, Any]
-    ) -> list[dict[str, Any]]:
+    ) -> list[Finding]:
         """What the linter says of a record and its `render` value."""
         path = folder / record["images"]["path"]
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -689,7 +690,7 @@ class Studio:
         for old in range(1, version - 2):
             shutil.rmtree(self.folder / version_id(ask.id, side, old), ignore_errors=True)
 
-    def _count_finding(self, made: int, wanted: int | None) -> dict[str, Any] | None:
+    def _count_finding(self, made: int, wanted: int | None) -> Finding | None:
         """The finding on a deck whose number of slides is not what was asked for, or too small to
         count."""
         if made and made < self.least:
@@ -750,7 +751,7 @@ def _short(text: str | None, most: int = 120) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _few(findings: list[dict[str, Any]], most: int = 40) -> list[dict[str, Any]]:
+def _few(findings: list[Finding], most: int = 40) -> list[Finding]:
     return [{**finding, "message": _short(finding["message"], 300)} for finding in findings[:most]]
 
 

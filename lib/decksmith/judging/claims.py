@@ -60,23 +60,18 @@ class Reader:
         slides = [f"[slide {slide.no}]\n{slide.content}" for slide in Deck.parse(deck).shown]
         documents = sources.material(record)
         quoted = [f"[{name}]\n{text}" for name, text in documents.items()]
+        shown = "\n\n".join(slides)[:LONGEST]
+        question = "\n\n".join(["The documents:", *quoted, "The deck:", shown])
         asked = [
             {"role": "system", "content": self.system},
-            {
-                "role": "user",
-                "content": "The documents:\n\n"
-                + "\n\n".join(quoted)
-                + "\n\nThe deck:\n\n"
-                + "\n\n".join(slides)[:LONGEST],
-            },
+            {"role": "user", "content": question},
         ]
         messages, problem = asked, ""
         usage: Record = {}
         for attempt in range(TRIES):
             try:
                 reply = await self.client.ask(messages, SAMPLING, schema=self.schema, seed=attempt)
-                for key, value in reply.usage.items():
-                    usage[key] = None if value is None else (usage.get(key) or 0) + value
+                usage = vision.added(usage, reply.usage)
                 claims = usable(reply.text, self.schema, len(slides), documents.values())
             except stream.Fault as fault:
                 problem = fault.error["message"]

@@ -4,7 +4,6 @@
 import functools
 import hashlib
 import itertools
-import math
 import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,23 +31,6 @@ def rows(seed: int) -> Iterator[Record]:
         if request not in seen:
             seen.add(request)
             yield record
-
-
-def count() -> int:
-    """How many different prompts there are."""
-    made, common = parts(), len(parts()["themes"]) * len(span(parts()["slides"]))
-    total = 0
-    for story in made["story"]:
-        words = made["language"][story["language"]]
-        drawn = [len(span(bounds)) for bounds in story["figures"].values()]
-        listed = [len(words[name]) for name in ("places", "audiences", "frames", "closes")]
-        dates = len(words["months"]) * len(span(made["days"]))
-        # Pairs of wishes, of which one may quote any of the people with any of the sayings.
-        plain = len(words["wishes"]) - 1
-        quotes = len(words["people"]) * len(words["sayings"])
-        pairs = math.comb(plain, 2) + plain * quotes
-        total += math.prod(drawn) * math.prod(listed) * dates * pairs * common
-    return total
 
 
 def _row(seed: int, number: int) -> Record:

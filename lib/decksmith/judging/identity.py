@@ -60,16 +60,11 @@ def observed(protocol: Protocol, records: list[Record]) -> Record:
     """The part of an identity that the finished records decide, JSON-able; None where no record says. Raises
     cli.BadData when they contradict each other or the protocol."""
     asked = prompts(records)
-    systems: set[str] = set()
-    for record in records:
-        systems.update(
-            m["content"] for m in record.get("messages") or [] if m.get("role") == "system"
-        )
-    scanner = agreed(
-        records, "features.scanner", lambda r: (r.get("features") or {}).get("scanner")
-    )
+    said = [message for record in records for message in record.get("messages") or []]
+    systems = {message["content"] for message in said if message.get("role") == "system"}
+    scanner = agreed(records, "features.scanner", lambda r: _of(r, "features", "scanner"))
     agreed(records, "judge.rubric", _rubric)
-    renderer = agreed(records, "render.engine", lambda r: (r.get("render") or {}).get("engine"))
+    renderer = agreed(records, "render.engine", lambda r: _of(r, "render", "engine"))
     if renderer and renderer.get("scale", protocol.render["scale"]) != protocol.render["scale"]:
         scales = (
             f"{renderer['scale']}, and the protocol {protocol.name} says {protocol.render['scale']}"
@@ -78,7 +73,7 @@ def observed(protocol: Protocol, records: list[Record]) -> Record:
     sampling = agreed(records, "gen.sampling", lambda r: _sampling(protocol, r))
     beside = {
         "grounding": agreed(records, "features.grounding.rules", _grounded),
-        "claims": agreed(records, "claims.reader", lambda r: (r.get("claims") or {}).get("reader")),
+        "claims": agreed(records, "claims.reader", lambda r: _of(r, "claims", "reader")),
     }
     return {
         **{name: value for name, value in beside.items() if value},
@@ -112,22 +107,22 @@ def unshipped(held: Record, records: list[Record]) -> list[str]:
         return [f"there is no {short(held.get('protocol'))} in assets/protocols"]
     protocol = Protocol.load(held["protocol"])
     shipped = {**fixed(protocol), "sampling": protocol.sampling}
-    ours, judged = (
-        stream.fingerprint(judging(protocol)),
-        {str(rubric) for record in records if (rubric := _rubric(record))},
-    )
-    other = [
-        f"judge.rubric: {short(theirs)} != {short(ours)}" for theirs in sorted(judged - {ours})
-    ]
+    ours = stream.fingerprint(judging(protocol))
+    theirs = sorted({str(rubric) for record in records if (rubric := _rubric(record))} - {ours})
+    other = [f"judge.rubric: {short(rubric)} != {short(ours)}" for rubric in theirs]
     return lines({key: held.get(key) for key in shipped}, shipped) + other
 
 
-def _grounded(record: Record) -> str | None:
-    return ((record.get("features") or {}).get("grounding") or {}).get("rules")
+def _of(record: Record, stage: str, key: str) -> Any:
+    return (record.get(stage) or {}).get(key)
 
 
-def _rubric(record: Record) -> str | None:
-    return (record.get("judge") or {}).get("rubric")
+def _grounded(record: Record) -> Any:
+    return (_of(record, "features", "grounding") or {}).get("rules")
+
+
+def _rubric(record: Record) -> Any:
+    return _of(record, "judge", "rubric")
 
 
 def _sampling(protocol: Protocol, record: Record) -> Record | None:
@@ -159,14 +154,9 @@ def agreed(
         if first is None:
             first, holder = value, record["id"]
         elif value != first:
-            differing = (
-                lines(first, value, what)
-                if isinstance(value, dict)
-                else [f"{what}: {short(first)} != {short(value)}"]
-            )
+            differing = "; ".join(lines({what: first}, {what: value}))
             raise cli.BadData(
-                f"two settings in one run, {holder} and {record['id']} differ: "
-                + "; ".join(differing)
+                f"two settings in one run, {holder} and {record['id']} differ: {differing}"
             )
     return first
 
@@ -174,12 +164,11 @@ def agreed(
 def differences(a: Record, b: Record) -> list[str]:
     """The fields in which two identities differ, one line each: `judge.prompt: 3f2a.. != 9b1c..`. Empty: they may be
     compared."""
-    skip = {"hash"} | (
-        {"renderer"} if a.get("renderer") is None or b.get("renderer") is None else set()
-    )
-    return lines(
-        {k: v for k, v in a.items() if k not in skip}, {k: v for k, v in b.items() if k not in skip}
-    )
+    skip = {"hash"}
+    if a.get("renderer") is None or b.get("renderer") is None:
+        skip.add("renderer")
+    ours, theirs = ({k: v for k, v in one.items() if k not in skip} for one in (a, b))
+    return lines(ours, theirs)
 
 
 def lines(a: Record, b: Record, prefix: str = "") -> list[str]:

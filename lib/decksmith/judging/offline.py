@@ -2,8 +2,8 @@
 
 Each function in MEASURES takes a Pages and returns its value: a number for the deck, `{slide number: number}` for a
 measure of single slides, or None where the measure does not apply. The protocol's [measures] table turns values into
-qualities, and those into the three dimensions (`judge`). The docstrings are the documentation: docs/protocol.md
-prints them (`table`).
+qualities, and those into the three dimensions (`judge`). The docstrings are the documentation: docs/measures.md
+prints them.
 """
 
 import re
@@ -667,20 +667,3 @@ def _why(here: dict[str, Record], losses: dict[str, float]) -> str:
         for n in worst
     ]
     return "lost most by " + ", ".join(said) if said else "no measure lost anything"
-
-
-def table(settings: Record) -> str:
-    """The measures as a markdown table: what docs/protocol.md prints."""
-    lines = ["| measure | dimension | role | ramp | what it is |", "|---|---|---|---|---|"]
-    for name, function in MEASURES.items():
-        s = settings[name]
-        role = (
-            f"merit, weight {s['weight']:g}"
-            if s["role"] == "merit"
-            else f"fault, least {s['least']:g}"
-        )
-        ramp = ", ".join(f"{x:g}" for x in s["ramp"])
-        lines.append(
-            f"| `{name}` | {', '.join(s['dimensions'])} | {role} | {ramp} | {' '.join((function.__doc__ or '').split())} |"
-        )
-    return "\n".join(lines)

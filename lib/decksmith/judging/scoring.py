@@ -7,6 +7,7 @@ from decksmith.core import cli
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import Record
 from decksmith.judging import offline
+from decksmith.judging.records import Score
 
 DIMENSIONS = ("viscraft", "design", "content", "coherence")
 JUDGED = ("content", "design", "coherence")
@@ -67,7 +68,7 @@ def fault(protocol: Protocol, record: Record) -> Record | None:
     return None
 
 
-def score(protocol: Protocol, record: Record) -> Record:
+def score(protocol: Protocol, record: Record) -> Score:
     """The value of `score` (docs/records.md) for one record that the other stages are done with.
 
     A model fault sets every dimension to the floor; any other fault leaves `overall` null. Raises cli.BadData when a
@@ -77,49 +78,34 @@ def score(protocol: Protocol, record: Record) -> Record:
     error = fault(protocol, record)
     items = len(record.get("checklist") or [])
     lacks = unmeasured(protocol, record)
+    dimensions: dict[str, float | None] = dict.fromkeys(DIMENSIONS)
+    checklist: float | None = None
     if error and error["kind"] == "model":
         dimensions = dict.fromkeys(DIMENSIONS, floor) | ({"content": None} if lacks else {})
-        return {
-            "overall": mean(dimensions, weights),
-            "judge_only": mean(dimensions, {name: weights[name] for name in JUDGED}),
-            "checklist": 0.0 if items else None,
-            "dimensions": dimensions,
-            "rendered": _rendered(protocol, record),
-            "floored": True,
-            "fault": error,
-            **({"lacks": lacks} if lacks else {}),
-        }
-    if error:
-        dimensions = dict.fromkeys(DIMENSIONS)
+        checklist = 0.0 if items else None
+    elif error:
         dimensions["viscraft"] = (record.get("features") or {}).get(protocol.score["viscraft"])
-        return {
-            "overall": None,
-            "judge_only": None,
-            "checklist": None,
-            "dimensions": dimensions,
-            "rendered": _rendered(protocol, record),
-            "floored": False,
-            "fault": error,
-        }
-    judge, features = (
-        _get(record, "judge", "scores"),
-        _get(record, "features", protocol.score["viscraft"]),
-    )
-    dimensions = {
-        "viscraft": features,
-        **{name: judge[name] for name in ("design", "content", "coherence")},
-    }
-    yes = sum(1 for item in record["judge"].get("checklist") or [] if item["yes"])
-    return {
-        "overall": mean(dimensions, weights),
-        "judge_only": mean(dimensions, {name: weights[name] for name in JUDGED}),
-        "checklist": round(yes / items, 4) if items else None,
+    else:
+        judged = _get(record, "judge", "scores")
+        dimensions = {"viscraft": _get(record, "features", protocol.score["viscraft"])}
+        dimensions |= {name: judged[name] for name in ("design", "content", "coherence")}
+        yes = sum(1 for item in record["judge"].get("checklist") or [] if item["yes"])
+        checklist = round(yes / items, 4) if items else None
+    value: Score = {
+        "overall": None,
+        "judge_only": None,
+        "checklist": checklist,
         "dimensions": dimensions,
-        "rendered": True,
-        "floored": False,
-        "fault": None,
-        **({"lacks": lacks} if lacks else {}),
+        "rendered": not error or _rendered(protocol, record),
+        "floored": bool(error and error["kind"] == "model"),
+        "fault": error,
     }
+    if not error or value["floored"]:
+        value["overall"] = mean(dimensions, weights)
+        value["judge_only"] = mean(dimensions, {name: weights[name] for name in JUDGED})
+        if lacks:
+            value["lacks"] = lacks
+    return value
 
 
 def unmeasured(protocol: Protocol, record: Record) -> list[str]:

@@ -22,11 +22,9 @@ LONGEST = 100_000  # characters of a reply that are looked at
 
 def digests(run: Path, record: Record) -> list[str]:
     """The sha256 of every picture of the deck; raises cli.BadData for one that is not there."""
+    paths = record["render"].get("slides") or []
     try:
-        return [
-            hashlib.sha256((run / path).read_bytes()).hexdigest()
-            for path in record["render"].get("slides") or []
-        ]
+        return [hashlib.sha256((run / path).read_bytes()).hexdigest() for path in paths]
     except OSError as error:
         raise cli.BadData(f"{record['id']}: {error}; render it again") from None
 
@@ -84,11 +82,8 @@ class Vision:
             budget=budget,
             blame="judge",
         )
-        self.jobs, self.close, self.rubric = (
-            self.client.jobs,
-            self.client.close,
-            stream.fingerprint(self.judging),
-        )
+        self.jobs, self.close = self.client.jobs, self.client.close
+        self.rubric = stream.fingerprint(self.judging)
         self.system, self.schema = protocol.prompt, protocol.schema
 
     def inputs(self, record: Record) -> list[Any]:
@@ -153,6 +148,8 @@ class Vision:
             made,
         )
         answers = {item["id"]: item for item in said["checklist"]}
+        for answer in answers.values():
+            answer["slide"] = answer["slide"] if answer["yes"] else None
         return {
             "judge": self.judging["slug"],
             "scores": scores,
@@ -162,21 +159,16 @@ class Vision:
             "observations": said["observations"],
             "caps": caps,
             "checklist": [
-                {
-                    "id": i["id"],
-                    "yes": answers[i["id"]]["yes"],
-                    "slide": answers[i["id"]]["slide"] if answers[i["id"]]["yes"] else None,
-                }
-                for i in items(record)
+                {key: answers[item["id"]][key] for key in ("id", "yes", "slide")}
+                for item in items(record)
             ],
         }
 
     def _pictures(self, record: Record) -> tuple[dict[int, Any], Record]:
         """`({slide: PNG bytes}, what was shown)`: bounded in number (spread evenly) and in bytes (made smaller)."""
         settings = self.protocol.judge
-        paths = {
-            int(Path(path).stem): self.run / path for path in record["render"].get("slides") or []
-        }
+        made = record["render"].get("slides") or []
+        paths = {int(Path(path).stem): self.run / path for path in made}
         every = sorted(paths)
         numbers = [every[place - 1] for place in spread(len(every), settings["max_slides"])]
         width = settings["image_width"]
@@ -220,13 +212,14 @@ def spread(count: int, most: int) -> list[int]:
     return [1 + round(place * step) for place in range(most)]
 
 
-def added(total: Record, usage: Record) -> Record:
-    """The usage of several requests together; what one does not say is None."""
-    more = {
-        key: None if value is None else (total.get(key) or 0) + value
-        for key, value in usage.items()
-    }
-    return {**total, **more}
+def added(*usages: Record) -> Record:
+    """The usage of several requests together; what one of them does not say is None."""
+    sums: Record = {}
+    for usage in usages:
+        for key, value in usage.items():
+            before = sums.get(key, 0)
+            sums[key] = None if value is None or before is None else before + value
+    return sums
 
 
 def request_of(record: Record) -> str:
@@ -267,9 +260,9 @@ def usable(text: str, schema: Record, items: list[Record], slides: list[int]) ->
             raise ValueError(f"{name}.why is empty")
     answered = [item["id"] for item in said["checklist"]]
     for item in items:
-        if answered.count(item["id"]) != 1:
+        if (times := answered.count(item["id"])) != 1:
             raise ValueError(
-                f"the checklist item {item['id']} is answered {answered.count(item['id'])} times instead of once"
+                f"the checklist item {item['id']} is answered {times} times instead of once"
             )
     if extra := set(answered) - {item["id"] for item in items}:
         raise ValueError(f"there is no checklist item {sorted(extra)[0]}")
@@ -299,13 +292,11 @@ def one_object(text: str, schema: Record) -> Record:
     found: list[Record] = []
     errors = []
     for candidate in objects(text[:LONGEST]):
-        error = next(
-            iter(sorted(check.iter_errors(candidate), key=lambda e: len(e.absolute_path))), None
-        )
-        if error is None and candidate not in found:
+        wrong = sorted(check.iter_errors(candidate), key=lambda e: len(e.absolute_path))
+        if wrong:
+            errors.append((len(candidate), wrong[0]))
+        elif candidate not in found:
             found.append(candidate)
-        elif error is not None:
-            errors.append((len(candidate), error))
     if not found and not errors:
         raise ValueError("it holds no JSON object")
     if not found:
@@ -320,12 +311,10 @@ def one_object(text: str, schema: Record) -> Record:
 def objects(text: str) -> list[Any]:
     """Every top-level JSON object in a text; if there is none, the outermost braces read as YAML, which forgives a
     trailing comma, single quotes and bare keys."""
-    decoder, objects, place = (
-        json.JSONDecoder(strict=False, parse_constant=_no_constant),
-        [],
-        text.find("{"),
-    )
-    first, tries = place, 0
+    decoder = json.JSONDecoder(strict=False, parse_constant=_no_constant)
+    objects: list[Any] = []
+    first = place = text.find("{")
+    tries = 0
     while place >= 0 and tries < 200:
         try:
             value, end = decoder.raw_decode(text, place)

@@ -106,9 +106,8 @@ class Tools:
                 record["render"] = await self.pool.render(run, record)
                 for error in record["render"]["errors"]:
                     if error["kind"] != "model":
-                        raise Refused(
-                            f"the renderer failed, through no fault of the deck: {error['message'][:300]}"
-                        )
+                        said = error["message"][:300]
+                        raise Refused(f"the renderer failed, through no fault of the deck: {said}")
                 yield run, record
         finally:
             self.at_work -= 1

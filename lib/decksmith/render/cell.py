@@ -3,7 +3,6 @@
 import asyncio
 import fcntl
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -21,48 +20,28 @@ NO_WALLS = "this machine grants no namespaces, so a deck would run as a program 
 def private_folder() -> tuple[Path, int]:
     """(a private folder for temporary files, an open lock on it); folders whose owner was killed are swept first.
 
-    A folder is swept when its owner (the pid in its name) is gone and nobody holds its lock: pids mean nothing across
-    containers that share a TMPDIR, and the lock is not yet held in the moment after a folder is made. One that names no
-    owner (an earlier version's, which took no lock) is swept after a day.
+    The owner of a folder holds its lock as long as it lives, but for the moment after the folder was made.
     """
-    base = tempfile.gettempdir()
-    for name in os.listdir(base):
-        match = re.fullmatch(r"decksmith-render-(?:(\d+)-)?\w+", name)
-        if not match or (match[1] and _alive(int(match[1]))):
-            continue
+    for left in Path(tempfile.gettempdir()).glob("decksmith-render-*"):
         try:
-            descriptor = os.open(
-                os.path.join(base, name), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-            )
+            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
             continue
         try:
             info = os.fstat(descriptor)
-            if info.st_uid == os.geteuid() and time.time() - info.st_mtime > (
-                5 if match[1] else 86400
-            ):
+            if info.st_uid == os.geteuid() and time.time() - info.st_mtime > 5:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(os.path.join(base, name), ignore_errors=True)
+                shutil.rmtree(left, ignore_errors=True)
         except OSError:
             pass
         finally:
             os.close(descriptor)
-    folder = tempfile.mkdtemp(prefix=f"decksmith-render-{os.getpid()}-")
+    folder = tempfile.mkdtemp(prefix="decksmith-render-")
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     if os.geteuid() == 0:
         os.chmod(folder, 0o711)  # the workers are other users
     return Path(os.path.realpath(folder)), lock
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        pass
-    return True
 
 
 def readable() -> list[Path]:

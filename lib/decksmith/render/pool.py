@@ -55,12 +55,8 @@ def source(run: str | Path, record: Record) -> tuple[str, dict[str, bytes]]:
             continue
         with open(descriptor, "rb") as file:
             info = os.fstat(descriptor)
-            if (
-                stat.S_ISREG(info.st_mode)
-                and not (place.parent.is_symlink())
-                and info.st_size <= MAX_PICTURE
-                and total + info.st_size <= MAX_PICTURES
-            ):
+            is_plain = stat.S_ISREG(info.st_mode) and not place.parent.is_symlink()
+            if is_plain and info.st_size <= min(MAX_PICTURE, MAX_PICTURES - total):
                 pictures[name] = file.read()
                 total += info.st_size
     return text, pictures
@@ -77,7 +73,7 @@ def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[Any]:
     text, pictures = source(run, record)
     return [
         hashlib.sha256(text.encode()).hexdigest(),
-        _hashes(pictures),
+        hashes(pictures),
         engine(protocol.render["scale"]),
         protocol.render,
         *dress(run, record),
@@ -151,31 +147,31 @@ class Pool:
         """(the result for a deck, its pictures as bytes; whether an earlier run kept it)."""
         if len(text) > MAX_TEXT:
             return failure("memory", f"the deck has {len(text) >> 20} MB of text"), False
-        settings = {
-            name: self.settings[name] for name in ("scale", "min_slides", "deadline", "memory")
-        }
+        settings = [self.settings[name] for name in ("scale", "min_slides", "deadline", "memory")]
         key = stream.fingerprint(
-            ["render 1", text, _hashes(pictures), self.engine, settings, *dressed]
+            ["render 2", text, hashes(pictures), self.engine, settings, *dressed]
         )
         if self.kept and (result := await asyncio.to_thread(cache.load, self.kept, key)):
             return result, True
-        result = await self._result(
-            {
-                "id": ident,
-                "text": text,
-                "scale": self.settings["scale"],
-                "least": self.settings["min_slides"],
-                "images": {
-                    name: base64.b64encode(data).decode() for name, data in pictures.items()
-                },
-                "template": next(iter(dressed), {}),
-            }
-        )
+        result = await self._result(self.request(ident, text, pictures, dressed))
         result["pictures"] = [base64.b64decode(data) for data in result["pictures"]]
         result["errors"] = first(result["errors"])
         if self.kept:
             await asyncio.to_thread(cache.keep, self.kept, key, result)
         return result, False
+
+    def request(
+        self, ident: str, text: str, pictures: dict[str, bytes], dressed: list[Record]
+    ) -> Record:
+        """What a worker is asked for a deck."""
+        return {
+            "id": ident,
+            "text": text,
+            "scale": self.settings["scale"],
+            "least": self.settings["min_slides"],
+            "images": {name: base64.b64encode(data).decode() for name, data in pictures.items()},
+            "template": next(iter(dressed), {}),
+        }
 
     async def _result(self, request: Record) -> Record:
         self.ready = self.ready or asyncio.ensure_future(cell.prepare(self.home))
@@ -191,16 +187,16 @@ class Pool:
             if not (error := _broken(result)):
                 return result
             if good:  # it alone breaks what serves others
-                error |= {"class": "crash"} if error["class"] == "internal" else {}
-                error.update(
-                    kind="model",
-                    message=f"the deck breaks what renders it: {error['message']}"[:1500],
-                )
+                message = f"the deck breaks what renders it: {error['message']}"[:1500]
+                error.update(kind="model", message=message)
+                if error["class"] == "internal":
+                    error["class"] = "crash"
             else:
-                error.update({"class": "internal"} if error["class"] == "deadline" else {})
+                if error["class"] == "deadline":
+                    error["class"] = "internal"
+                said = error["message"].splitlines()[0]
                 stream.warn(
-                    request["id"],
-                    f"renderer fault, of a deck known to be good too: {error['message'].splitlines()[0]}",
+                    request["id"], f"renderer fault, of a deck known to be good too: {said}"
                 )
             return result
         finally:
@@ -210,20 +206,12 @@ class Pool:
         """Whether a deck that works unless we are broken works now, in the theme of `request`: on this worker, or on a fresh one."""
         named = re.search(r"^theme:[ \t]*['\"]?([\w-]+)", request["text"], re.M)
         theme = named[1] if named and named[1] in themes() else "default"
-        good = {
-            **request,
-            "id": f"{request['id']} (known good)",
-            "text": KNOWN_GOOD.format(theme=theme),
-            "images": {},
-            "least": 1,
-        }
-        for attempt in (1, 2):
-            result = await self._ask(worker, good, walls)
-            if result["pictures"]:
-                return True
-            if attempt == 1:
-                await worker.reap()
-        return False
+        text, ident = KNOWN_GOOD.format(theme=theme), f"{request['id']} (known good)"
+        good = {**request, "id": ident, "text": text, "images": {}, "least": 1}
+        if (await self._ask(worker, good, walls))["pictures"]:
+            return True
+        await worker.reap()
+        return bool((await self._ask(worker, good, walls))["pictures"])
 
     async def _ask(self, worker: Worker, request: Record, walls: Walls) -> Record:
         """One deck through a worker; a theme that no deck has named before is bundled first, at nobody's expense."""
@@ -243,7 +231,8 @@ class Pool:
         return result
 
 
-def _hashes(pictures: dict[str, bytes]) -> dict[str, str]:
+def hashes(pictures: dict[str, bytes]) -> dict[str, str]:
+    """The sha256 of each picture."""
     return {name: hashlib.sha256(data).hexdigest() for name, data in pictures.items()}
 
 

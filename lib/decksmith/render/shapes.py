@@ -358,9 +358,8 @@ class Painter:
         _sub(about, "a:effectLst")
 
 
-EMPTY: Record = {
-    "runs": [], "align": "left", "rtl": False, "height": 1, "before": 0, "left": 0, "right": 0, "marker": None, "level": 0,
-}  # fmt: skip
+EMPTY: Record = dict.fromkeys(("height", "before", "left", "right", "level"), 0)
+EMPTY |= {"runs": [], "align": "left", "rtl": False, "marker": None}
 
 
 def _styled(*orders: Iterable[Record]) -> Iterator[Record]:

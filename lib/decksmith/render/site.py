@@ -67,7 +67,7 @@ class Builder(pool.Pool):
         text, pictures = pool.source(run, record)
         return [
             hashlib.sha256(text.encode()).hexdigest(),
-            {name: hashlib.sha256(data).hexdigest() for name, data in pictures.items()},
+            pool.hashes(pictures),
             pool.engine(self.settings["scale"]),
             self.settings,
             self.formats,
@@ -103,16 +103,9 @@ class Builder(pool.Pool):
         text, pictures = pool.source(run, record)
         if len(text) > pool.MAX_TEXT:
             raise stream.Fault("model", "memory", f"the deck has {len(text) >> 20} MB of text")
-        request = {
-            "id": record["id"],
-            "text": text,
-            "scale": _scale(formats),
-            "least": self.settings["min_slides"],
-            "formats": formats,
-            "images": {name: base64.b64encode(data).decode() for name, data in pictures.items()},
-            "template": next(iter(pool.dress(run, record)), {}),
-        }
-        return await self._result(request), pictures
+        request = self.request(record["id"], text, pictures, pool.dress(run, record))
+        asked = {**request, "scale": _scale(formats), "formats": formats}
+        return await self._result(asked), pictures
 
     async def _built(
         self,

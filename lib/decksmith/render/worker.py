@@ -168,15 +168,9 @@ class Worker:
             result: Record = reply["result"]
             return result
         in_page = reply and reply.get("page")
+        place = {"slide": seen["slide"], "line": seen["line"], "expected": seen["of"]}
         if reply and not in_page:  # what it threw leaves it in order; a known good deck tells
-            return failure(
-                "internal",
-                reply["crash"][:1500],
-                "renderer",
-                seen["slide"],
-                seen["line"],
-                seen["of"],
-            )
+            return failure("internal", reply["crash"][:1500], kind="renderer", **place)
         await self.reap()
         if not verdict and in_page and spent.peak > 256 << 20:
             verdict = ("model", "memory", "the page ran out of memory")
@@ -184,9 +178,7 @@ class Worker:
             text = reply["crash"] if reply else f"the render worker ended: {self._last_words()}"
             verdict = ("renderer", "crash", text[:1500])
         kind, cls, message = verdict
-        return failure(
-            cls, message, kind=kind, slide=seen["slide"], line=seen["line"], expected=seen["of"]
-        )
+        return failure(cls, message, kind=kind, **place)
 
     def kill(self) -> None:
         """Kill the worker, its browser and every process of theirs."""

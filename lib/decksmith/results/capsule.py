@@ -21,7 +21,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from decksmith import __version__
 from decksmith.core import cli, inherit, stream
@@ -29,7 +29,8 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, expanded, prompt_of, sample_of
 from decksmith.decks import conditions, pictures, templates
 from decksmith.decks.conditions import Condition
-from decksmith.judging import identity, panel, vision
+from decksmith.decks.records import Images
+from decksmith.judging import identity, judges, vision
 from decksmith.judging.records import STAGES
 from decksmith.models import registry, turns
 from decksmith.results import layout
@@ -755,7 +756,7 @@ def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
     }
     if stage == "images":
         return stream.stage(
-            "images", lambda r: _illustrated(r, then[r["id"]], stored, now, protocol), needs="deck"
+            "images", lambda r: _illustrated(r, cast(Images, then[r["id"]]), stored, now, protocol), needs="deck"
         )
 
     class Heard(vision.Vision):
@@ -796,20 +797,20 @@ def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
             paths = [f"{ident}/judge/{name}/{n}.txt" for n in range(1, count + 1)]
             usage = (value.get("members") or {}).get(name, {}).get("usage") or {}
             members[name] = Heard(protocol.alone(name)).hear(record, paths, usage)
-        return panel.joined(protocol, members)
+        return judges.joined(protocol, members)
 
     return stream.stage("judge", hear, needs="render")
 
 
 def _illustrated(
-    record: Record, value: Record, stored: Path, now: Path, protocol: Protocol
-) -> Record:
+    record: Record, value: Images, stored: Path, now: Path, protocol: Protocol
+) -> Images:
     class Stored:
         """A provider whose answers are the capsule's pictures."""
 
         name = protocol.images["provider"]
 
-        def find(self, words: str) -> tuple[bytes, dict[str, Any] | None]:
+        def find(self, words: str) -> pictures.Found:
             item = next((i for i in value.get("items") or [] if i.get("query") == words), None)
             if item is None:
                 raise pictures.Unavailable("the capsule has no picture for it", False)

@@ -11,7 +11,7 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
@@ -19,6 +19,7 @@ from decksmith.core.records import Record, sample_of
 from decksmith.decks import clean as cleaning
 from decksmith.decks import conditions, pictures
 from decksmith.decks.conditions import Condition
+from decksmith.decks.records import Images
 from decksmith.judging import identity
 from decksmith.models import registry, turns
 from decksmith.models.registry import Model
@@ -205,7 +206,7 @@ class Rerun:
         if stage == "deck":
             return bool(cleaning.current(self.run, value))
         if stage == "images":
-            return bool(pictures.usable(self.run, value))
+            return pictures.usable(self.run, cast(Images, value))
         if stage == "render":
             return bool(pool.intact(self.run, value))
         if stage == "judge":

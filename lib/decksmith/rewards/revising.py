@@ -10,6 +10,7 @@ from decksmith.core.records import Record, sample_of
 from decksmith.decks import clean, edits, lint, pictures
 from decksmith.decks.conditions import Condition
 from decksmith.decks.parser import Deck
+from decksmith.decks.records import Finding
 from decksmith.models.client import Client
 from decksmith.render.pool import Pool
 from decksmith.results import usage
@@ -69,7 +70,7 @@ class Reviser:
         return value
 
     async def _round(
-        self, record: Record, now: Record, found: list[Record], number: int
+        self, record: Record, now: Record, found: list[Finding], number: int
     ) -> tuple[Record, Record | None]:
         """(what a round says of itself, the record with the new deck where that was kept)."""
         ident = f"{record['id']}~r{number}"
@@ -133,14 +134,13 @@ class Reviser:
         ours = fault and (fault["kind"] != "model" or fault["stage"] != "render")
         return not ours and "xray" in (record.get("render") or {})
 
-    def _findings(self, record: Record) -> list[Record]:
-        found: list[Record] = lint.examine(self.run, record)["findings"]
-        return found
+    def _findings(self, record: Record) -> list[Finding]:
+        return lint.examine(self.run, record)["findings"]
 
     def _text(self, record: Record) -> str:
         return (self.run / record["deck"]["path"]).read_text(encoding="utf-8", errors="replace")
 
-    def _request(self, record: Record, found: list[Record], number: int) -> Record:
+    def _request(self, record: Record, found: list[Finding], number: int) -> Record:
         """The body of the request for a revision; a model that sees gets the slides with findings."""
         text = self._text(record)
         said: Any = edits.findings(text, found)
