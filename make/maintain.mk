@@ -193,7 +193,7 @@ judge-card: run-tools
 	.venv/bin/python3 tests/exam/judge_exam.py --run $$run < $$run/rendered.jsonl > docs/judge-card.md.tmp
 	mv docs/judge-card.md.tmp docs/judge-card.md
 
-### gaming: score the adversarial decks and write the table of docs/protocol.md
+### gaming: score the adversarial decks and write docs/gameability.md
 gaming: run-tools
 	.venv/bin/python3 tests/gaming.py
 

@@ -1,5 +1,5 @@
 """Score decks that were made to please a metric and no reader, and decks with little on each slide as good designers make them, and
-write the table of docs/protocol.md; with --check, only say whether it is right.
+write docs/gameability.md; with --check, only say whether it is right.
 
 All answer tests/fixtures/gaming/prompt.json. The adversarial decks are the files beside it, but for honest.md, and VERSIONS of
 that one; the designed decks are tests/fixtures/designed. They go through the real stages.
@@ -298,14 +298,33 @@ def printed(page):
     }
 
 
+PAGE = """\
+# Decks made to please a metric
+
+`make gaming` writes this page. The adversarial decks (tests/fixtures/gaming, tests/gaming.py) were made to please a metric and no
+reader: they hide their words, list the checklist's words, say the request again, fill slides with sentences about nothing, add code
+that nobody asked for, blur or mirror an honest deck, and so on. The *designed* ones (tests/fixtures/designed) have little on each
+slide, as good designers make them: one idea, a large number, a full picture, a quotation. All answer one request, as does the honest
+deck. The scores are those of the protocol `offline`; bold is what does not stand below the honest deck.
+
+{table}
+
+A test holds three things, for these decks and no others: by `overall`, no adversarial deck but *shuffled lines* comes within 0.3 of the
+honest deck; every designed deck stands more than 0.3 above every deck of filler; text that cannot be made out is worth nothing. The
+decks were written together with the measures, so this is no estimate of how often the next attempt succeeds. Single dimensions and
+the two scans are fooled as the last row says: `craft_v5`, kept as published, by nearly all, `craft` by whatever keeps the markdown.
+*Shuffled lines*, true sentences each on a wrong slide, equals the honest deck: only a reader can tell.
+"""
+
+
 def main():
-    page = ROOT / "docs" / "protocol.md"
-    old = page.read_text()
+    page = ROOT / "docs" / "gameability.md"
     with tempfile.TemporaryDirectory() as run:
-        new = re.sub(r"\| deck \| `\w+` .*\n(\|.*\n)+", lambda _: table(scores(run)) + "\n", old)
+        text = PAGE.format(table=table(scores(run)))
     if "--check" in sys.argv:
-        sys.exit(new != old and "docs/protocol.md is behind tests/fixtures/gaming: run make gaming")
-    page.write_text(new)
+        behind = text != page.read_text()
+        sys.exit(behind and "docs/gameability.md is behind tests/fixtures/gaming: run make gaming")
+    page.write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Decks made to please a metric and no reader, and decks of few words as designers make them, each against an honest deck for the same
 prompt (tests/fixtures/gaming, tests/fixtures/designed).
 
-`make gaming` scores all of them and writes the table of docs/protocol.md. What is claimed here is claimed of that table; a sample
+`make gaming` scores all of them and writes docs/gameability.md. What is claimed here is claimed of that table; a sample
 of its rows is scored again: the decks nearest to the honest one, and of the others one of each kind.
 """
 
@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import gaming  # noqa: E402
 
-PAGE = (ROOT / "docs/protocol.md").read_text()
+PAGE = (ROOT / "docs/gameability.md").read_text()
 NEAREST = {
     "shuffled_lines",
     "wrong_figures",

@@ -578,7 +578,7 @@ class Studio:
         if any(error["class"] in ("deadline", "memory", "crash") for error in value["errors"]):
             return False  # what this deck does to a worker, it need do once only
         for picture, page, (no, slide) in zip(value["slides"], value["xray"], todo, strict=False):
-            here = [
+            here: list[Finding] = [
                 {**finding, "slide": no, "line": lines[min(finding["line"] or 1, len(lines)) - 1]}
                 for finding in found
                 if finding["slide"] == page["slide"]
