@@ -169,7 +169,6 @@ FIGURES = {
     },
     "unlike": lambda: protocol("offline")["measures"]["checklist"]["unlike"],
     "gold": lambda: len(list((ROOT / "data/gold").glob("*/deck.md"))),
-    "margin": lambda: constants("tests/gaming.py")["MARGIN"],
     "fewest_slides": lambda: protocol("published")["render"]["min_slides"],
     "searched_words": lambda: protocol("offline")["measures"]["checklist"]["words"],
     "items_per_slide": lambda: protocol("offline")["measures"]["checklist"]["per_slide"],

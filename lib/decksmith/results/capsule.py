@@ -756,7 +756,9 @@ def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
     }
     if stage == "images":
         return stream.stage(
-            "images", lambda r: _illustrated(r, cast(Images, then[r["id"]]), stored, now, protocol), needs="deck"
+            "images",
+            lambda r: _illustrated(r, cast(Images, then[r["id"]]), stored, now, protocol),
+            needs="deck",
         )
 
     class Heard(vision.Vision):
