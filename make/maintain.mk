@@ -16,7 +16,7 @@ check: lint setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) -m "not browser and not engine and not simulation and not cluster and not slow" $(TESTS)
 
 .PHONY: test test-images test-slurm test-clients test-doors test-nemo-rl test-rl test-gpu fuzz stress lint bench-self bench-render bench-render-pages bench-pipeline bench-stats \
-  sizes docs conditions-check bench-looks bench-report bench-reward bench-grading bench-scale bench-vote bench-tally judge-card rl-page gaming reward-attack gold-check screenshots numbers
+  sizes docs conditions-check bench-report bench-reward bench-grading bench-scale bench-vote bench-tally judge-card rl-page gaming reward-attack gold-check screenshots numbers
 ## test: all tests: Python, scripts, pages in a browser
 test: setup .venv/.dev .venv/.synth .venv/.train tests/node_modules/.done
 	$(PYTEST) $(TESTS)
@@ -229,7 +229,7 @@ bench-stats: .venv/.dev
 	.venv/bin/python3 tests/bench_stats.py > docs/statistics-bench.md.tmp
 	mv docs/statistics-bench.md.tmp docs/statistics-bench.md
 
-### bench-looks: what looking again does to error rates: docs/looks-bench.md
+###: what looking again does to error rates: docs/looks-bench.md
 bench-looks: .venv/.dev
 	.venv/bin/python3 tests/bench_looks.py > docs/looks-bench.md.tmp
 	mv docs/looks-bench.md.tmp docs/looks-bench.md

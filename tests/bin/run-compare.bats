@@ -107,14 +107,10 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_line --index 0 'Put runs of different models side by side, with intervals and paired differences.'
 }
 
-@test "looks are counted, and --sequential says what it speaks for" {
+@test "looks are counted" {
   cp -r "$RUNS/smol" "$RUNS/smol-outline" .
   rm -f smol*/journal/looks.jsonl
   run run-compare smol smol-outline
   assert_failure 65
   assert_line '- First look at SmolLM2 135M and SmolLM2 135M, outline and template under this protocol (10 prompts)'
-  run run-compare --sequential --json smol-outline smol
-  assert_failure 65
-  run pick '[.looks.pairs[0].looks, (.looks.said[1] | test("right at every look")), (.pairs | map(.by) | unique)]' <<< "$(sed /^run-compare:/d <<< "$output")"
-  assert_output '[1,true,[null,"confidence sequence"]]'
 }

@@ -11,8 +11,8 @@ setup_file() {
   assert_success
   assert_line --index 0 --regexp '^Planned from SmolLM2 135M and SmolLM2 135M, outline and template: [0-9]+ shared prompts\.$'
   assert_line --partial '| Prompt, common to the models (cancels in a pair) |'
-  assert_line --regexp '^\*\*To find a difference of 0\.5\*\*, the cheapest design is [0-9]+ prompts x 1 sample x 1 judging: price \$0\.00, time [0-9]+ s\.$'
-  assert_line '| Prompts | Samples | Judgings | MDE | Finds it | Requests | Tokens | Price | Time |'
+  assert_line --regexp '^\*\*To find a difference of 0\.5\*\*, the cheapest design is [0-9]+ prompts x 1 sample x 1 judging: price \$0\.[0-9]+, time [0-9]+ s\.$'
+  assert_line '| Prompts | Samples | Judgings | MDE | Finds it | Requests | Price | Time |'
 }
 
 @test "one run gives an upper bound and says so" {
@@ -29,11 +29,7 @@ setup_file() {
   assert_output --regexp '^run-plan: SmolLM2 135M, outline and template: [0-3] prompts? with a score; a plan needs at least 6$'
 }
 
-@test "a card that is no card, and a run that is not there, are named" {
-  echo '{"judge":"offline-v1"' > card.json
-  run run-plan --card card.json "$RUNS/smol"
-  assert_failure 65
-  assert_output --partial 'run-plan: card.json: not JSON'
+@test "a run that is not there is named" {
   run run-plan results/runs/nobody
   assert_failure 69
   assert_output 'run-plan: there is no run results/runs/nobody; `make baseline MODEL=nobody` makes it'

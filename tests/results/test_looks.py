@@ -1,4 +1,4 @@
-"""Looks at runs are counted and remembered, comparisons can be written down before, and a confidence sequence may be looked at."""
+"""Looks at runs are counted and remembered, and comparisons can be written down before."""
 
 import json
 import multiprocessing
@@ -11,17 +11,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.judging import scoring
-from decksmith.results import claims, looks, pairs, report, sequential
+from decksmith.results import looks, report
 from decksmith.results.runs import load
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
-import bench_looks  # noqa: E402
+import bench_stats  # noqa: E402
 import synthetic  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -49,10 +48,10 @@ def record(index, model, overall, slug=None, at=None):
 
 @pytest.fixture
 def runs(tmp_path):
-    """Write runs over the first `n` prompts, by the hashes of their ids or in the order of the file, and load them."""
+    """Write runs over the first `n` prompts, by the hashes of their ids, and load them."""
 
-    def write(n, *names, order=stream.shuffled, shift=0.0, slug=None):
-        ids = sorted((f"p{index + 1:03d}" for index in range(200)), key=order)[:n]
+    def write(n, *names, shift=0.0, slug=None):
+        ids = sorted((f"p{index + 1:03d}" for index in range(200)), key=stream.shuffled)[:n]
         for name in names:
             more = shift if name == names[0] else 0
             values = {
@@ -70,10 +69,6 @@ def runs(tmp_path):
     return write
 
 
-def in_file(ident):
-    return ident
-
-
 def said(loaded, **how):
     return looks.remember(loaded, **how)["said"]
 
@@ -89,7 +84,7 @@ def test_looks_at_two_models_are_counted_with_their_prompts_and_what_that_means(
     assert said(runs(60, "a", "b")) == [
         "Third look at a and b under this protocol (12, 30, 60 prompts)",
         "A 95 % interval and its test are right for one look: of 3, at least one separates two equal models with a chance of up to "
-        "14 % (run-compare --sequential may look at any time)",
+        "14 %",
     ]
 
 
@@ -251,74 +246,12 @@ def test_a_look_that_is_killed_or_meets_another_leaves_journals_that_count(runs,
 
 
 def test_the_chance_of_a_false_finding_grows_as_is_said():
-    found = bench_looks.again("20 % and 20 % floored", repeats=400)
+    found = bench_stats.again("20 % and 20 % floored", repeats=400)
     bound = [looks.false_chance(k) for k in (1, 2, 3, 4)]
     assert 0.10 < found[-1] < bound[-1] == pytest.approx(1 - 0.95**4)
     assert all(
         share < most + 0.02 for share, most in zip(found, bound, strict=True)
     )  # the standard error is 0.011
-
-
-# A confidence sequence
-
-
-def test_by_a_confidence_sequence_equal_models_are_hardly_ever_separated_however_often_one_looks():
-    for cell in ("20 % and 20 % floored", "mostly ties"):
-        assert numpy.isfinite(bench_looks.watched(cell, longest=400, repeats=600)).mean() <= 0.05
-
-
-def test_its_interval_holds_the_mean_at_all_lengths_at_once_and_shrinks_to_it():
-    dice, missed = numpy.random.default_rng(7), 0
-    for _ in range(60):
-        values = numpy.clip(dice.normal(0.4, 0.7, 120), -4, 4)
-        missed += any(
-            not found["lo"] <= 0.4 <= found["hi"]
-            for n in range(6, 121, 6)
-            for found in [sequential.interval(values[:n], -4, 4)]
-        )
-    assert missed <= 6
-    widths = [
-        found["hi"] - found["lo"]
-        for n in (20, 200, 2000)
-        for found in [sequential.interval(numpy.tile([0.2, 0.6], n // 2), -4, 4)]
-    ]
-    assert widths[0] > 2 * widths[1] > 4 * widths[2] and widths[2] < 0.12
-
-
-@pytest.mark.parametrize("values", [[0.0] * 40, [4.0] * 40, [-4.0] * 40, [0.3], [4.0, -4.0] * 20])
-def test_its_interval_stays_in_the_range_and_agrees_with_its_p(values):
-    found = sequential.interval(values, -4, 4)
-    assert -4 <= found["lo"] <= found["mean"] + 1e-9 and found["mean"] - 1e-9 <= found["hi"] <= 4
-    assert (found["p"] <= 0.05) == (not found["lo"] <= 0 <= found["hi"])
-
-
-def test_a_headline_by_a_confidence_sequence_and_what_it_speaks_for(runs):
-    assert claims.compare(runs(60, "a", "b", shift=1.0))["headlines"][0].startswith("a beats b by ")
-    loaded = runs(60, "a", "b", shift=1.0)
-    compared = claims.compare(loaded, sequential=True)
-    (pair,) = (
-        pair
-        for pair in compared["pairs"]
-        if (pair["accounting"], pair["measure"]) == pairs.HEADLINE
-    )
-    values = [x - y for _, x, y in pairs.in_order(*loaded)]
-    assert pair["by"] == "confidence sequence" and pair["difference"]["lo"] == round(
-        sequential.interval(values, -4, 4)["lo"], 4
-    )
-    assert compared["headlines"][0].startswith("a beats b by ") and compared["ranks"] == {
-        "a": [1, 1],
-        "b": [2, 2],
-    }
-    (alone,) = claims.compare(runs(12, "a", "b", shift=1.0), sequential=True)["headlines"]
-    assert alone.startswith("a is not separated from b") and "new sample" not in alone
-
-
-def test_looks_that_are_no_beginning_of_the_sequence_are_named(runs):
-    said(runs(12, "a", "b"), sequential=True)
-    assert said(runs(30, "a", "b"), sequential=True)[1:] == [looks.ANY_TIME]
-    assert said(runs(60, "a", "b", order=in_file), sequential=True)[2] == (
-        "a and b: the looks at 12, 30 prompts are no part of this sequence, so its guarantee does not reach from them to this one"
-    )
 
 
 # What was written down before

@@ -15,10 +15,9 @@ from decksmith.results.runs import caption, judged_by, titles, unmatched
 LEVEL = 1 - stats.LEVEL
 
 
-def compare(runs: list[Record], sequential: bool = False) -> Record:
+def compare(runs: list[Record]) -> Record:
     """The comparison as data: each run's summary, how the models were asked, every pair under every accounting, the claims
-    and rank ranges they allow, and the caveats. sequential: the headline's intervals and tests are those of a confidence
-    sequence, which may be looked at at any time. Raises cli.BadData naming the ids when the runs have other prompts or
+    and rank ranges they allow, and the caveats. Raises cli.BadData naming the ids when the runs have other prompts or
     samples: they are no pair."""
     if lacking := unmatched(runs):
         raise cli.BadData(
@@ -26,8 +25,6 @@ def compare(runs: list[Record], sequential: bool = False) -> Record:
             "(docs/records.md): have these added, or compare what all have: run-compare --common"
         )
     found = pairs.between(runs)
-    if sequential:
-        pairs.in_sequence(runs, found)
     cost = cost_table.table(runs)
     _say(found, runs, cost)
     headlines = [pair for pair in found if is_headline(pair)]

@@ -20,7 +20,7 @@ from decksmith.decks import conditions
 from decksmith.judging import identity as identities
 from decksmith.models import registry
 from decksmith.results import external_scores, layout, runs, stats
-from decksmith.results.pairs import HEADLINE, in_order
+from decksmith.results.pairs import HEADLINE, headline_values
 
 Kept = dict[tuple[str, str], Record]  # the looks that a folder remembers, by id and inputs
 ORDINALS = (
@@ -37,41 +37,36 @@ ORDINALS = (
     "Tenth",
 )
 REGISTERED = "registered.json"
+ONE_LOOK = "A 95 % interval and its test are right for one look"
 KEYS = {"models", "labels", "protocol", "prompts", "comparison", "at"}  # of a look
-ANY_TIME = (
-    "The intervals and p-values of the headline are of a confidence sequence: right at every look, as long as each look goes on "
-    "with the same prompts in the order of the hashes of their ids (record-sample --shuffle draws them so)"
-)
 
 
 def false_chance(looks: int) -> float:
     """How often, at most, at least one of `looks` tests at 5 % of two equal models separates them, whatever the looks share.
 
     Exact for looks that share nothing; for others an upper bound (Sidak 1967, Journal of the American Statistical Association
-    62:626, for statistics that are jointly normal). `make bench-looks` simulates both.
+    62:626, for statistics that are jointly normal). `make bench-stats` simulates both.
     """
     return 1 - stats.LEVEL**looks
 
 
-def remember(loaded: list[Record], sequential: bool = False) -> Record:
+def remember(loaded: list[Record]) -> Record:
     """Note that these runs (runs.load) were compared: `{"pairs": [{"a", "b", "looks", "prompts"}], "said": [sentence]}`.
 
     looks: how many there were, this one with them; prompts: of each, oldest first. A look is kept in the folders of both runs;
-    where neither can be written this is said. Files with scores of another tool have no memory. sequential: the headline is
-    claims.compare's confidence sequence, and what matters is whether the looks are one sequence.
+    where neither can be written this is said. Files with scores of another tool have no memory.
     """
     if len(loaded) < 2:
         return {"pairs": [], "said": []}
     if external_scores.is_external(loaded[0]):
-        more = ANY_TIME if sequential else "A 95 % interval and its test are right for one look"
-        return {"pairs": [], "said": [f"{more}; looks at files of scores are not counted"]}
+        return {"pairs": [], "said": [f"{ONE_LOOK}; looks at files of scores are not counted"]}
     now = _looks(loaded)
     kept = {
         run["order"]: _kept(run["path"], [look for look in now if run["order"] in look["runs"]])
         for run in loaded
     }
     pairs = [_pair(look, loaded, kept) for look in now]
-    said = [line for line in [_kept_to(loaded, pairs, sequential)] if line]
+    said = [line for line in [_kept_to(loaded, pairs)] if line]
     for (looks, prompts), members in _grouped(pairs).items():
         models = "; ".join(f"{pair['a']} and {pair['b']}" for pair in members)
         if len(members) == len(pairs) > 1:
@@ -85,12 +80,10 @@ def remember(loaded: list[Record], sequential: bool = False) -> Record:
             said.append(f"{run['label']} was compared with {others} under this protocol too")
     made = [_comparisons(run, kept[run["order"]][0]) for run in loaded]
     most = max([pair["looks"] for pair in pairs] + made)
-    if sequential:
-        said += [ANY_TIME, *_broken(now)]
-    elif most > 1:
+    if most > 1:
+        chance = f"{100 * false_chance(most):.0f} %"
         said.append(
-            f"A 95 % interval and its test are right for one look: of {most}, at least one separates two equal models "
-            f"with a chance of up to {100 * false_chance(most):.0f} % (run-compare --sequential may look at any time)"
+            f"{ONE_LOOK}: of {most}, at least one separates two equal models with a chance of up to {chance}"
         )
     forgotten = [look["runs"] for look in now if not any(kept[run][1] for run in look["runs"])]
     if forgotten:
@@ -101,8 +94,7 @@ def remember(loaded: list[Record], sequential: bool = False) -> Record:
 
 
 def _pair(look: Record, loaded: list[Record], kept: dict[int, Any]) -> Record:
-    """All looks at two runs, this one (`look`, which gets them as `all`) with them: `{"a", "b",
-    "looks", "prompts"}`."""
+    """All looks at two runs, this one (`look`) with them: `{"a", "b", "looks", "prompts"}`."""
     known = {
         inputs: value
         for run in look["runs"]
@@ -110,9 +102,9 @@ def _pair(look: Record, loaded: list[Record], kept: dict[int, Any]) -> Record:
         if ident == look["id"]
     }
     everything = {look["inputs"]: look["value"]} | known
-    look["all"] = sorted(everything.items(), key=lambda entry: entry[1]["at"])
+    oldest_first = sorted(everything.values(), key=lambda value: value["at"])
     a, b = (run["label"] for run in loaded if run["order"] in look["runs"])
-    prompts = [value["prompts"] for _, value in look["all"]]
+    prompts = [value["prompts"] for value in oldest_first]
     return {"a": a, "b": b, "looks": len(prompts), "prompts": prompts}
 
 
@@ -122,7 +114,7 @@ def _looks(loaded: list[Record]) -> list[Record]:
     found: list[Record] = []
     for pair in itertools.combinations(loaded, 2):
         a, b = sorted(pair, key=_model)
-        values = in_order(a, b)
+        values = headline_values(a, b)
         value: dict[str, Any] = {
             "models": [_model(a), _model(b)],
             "labels": [a["label"], b["label"]],
@@ -135,7 +127,6 @@ def _looks(loaded: list[Record]) -> list[Record]:
                 "id": stream.fingerprint([value["models"], value["protocol"]]),
                 "inputs": stream.fingerprint(values),
                 "value": value,
-                "values": values,
                 "runs": [a["order"], b["order"]],
             }
         )
@@ -223,24 +214,6 @@ def _others(run: Record, loaded: list[Record], kept: Kept) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
 
 
-def _broken(now: list[Record]) -> list[str]:
-    """Which earlier looks did not see the beginning of the sequence that this one sees."""
-    said = []
-    for look in now:
-        lost = [
-            value["prompts"]
-            for inputs, value in look["all"]
-            if stream.fingerprint(look["values"][: value["prompts"]]) != inputs
-        ]
-        if lost:
-            a, b = look["value"]["labels"]
-            said.append(
-                f"{a} and {b}: the looks at {', '.join(map(str, lost))} prompts are no part of this sequence, so its "
-                "guarantee does not reach from them to this one"
-            )
-    return said
-
-
 # What was written down before
 
 
@@ -296,7 +269,7 @@ def register(folders: list[Path], protocol: Protocol) -> Record:
     return written
 
 
-def _kept_to(loaded: list[Record], pairs: list[Record], sequential: bool) -> str | None:
+def _kept_to(loaded: list[Record], pairs: list[Record]) -> str | None:
     """Whether this comparison is the one that was registered, as one sentence; None where nothing was."""
     found = [(run, _registered(run)) for run in loaded]
     written = next((one for _, one in found if one), None)
@@ -315,8 +288,6 @@ def _kept_to(loaded: list[Record], pairs: list[Record], sequential: bool) -> str
     lines += identities.differences(fixed, {key: loaded[0]["protocol"].get(key) for key in fixed})
     if (written["accounting"], written["measure"]) != HEADLINE:
         lines.append(f"the measure was {written['measure']}, {written['accounting']}")
-    if sequential:
-        lines.append("a confidence sequence was not")
     if (most := max(pair["looks"] for pair in pairs)) > 1:
         lines.append(f"one look was registered, and there were {most}")
     begun = datetime.fromisoformat(written["at"])

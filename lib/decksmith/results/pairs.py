@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from decksmith.core import stream
 from decksmith.core.records import Record
-from decksmith.results import sequential, stats
+from decksmith.results import stats
 from decksmith.results.runs import titles
 from decksmith.results.summary import Columns, columns, domains, prompt_of, scales
 
@@ -186,41 +186,15 @@ def holm(family: list[Record]) -> None:
         pair["p_holm"] = stats.number(p, 6)
 
 
-# A sequence of looks
+# What a look saw
 
 
-def in_order(a: Record, b: Record, excluded: int | None = None) -> list[list[Any]]:
-    """The headline's values of two runs, `[[prompt, a's, b's]]`, in an order that has nothing to do with them and is the
-    same for ever.
-
-    excluded: 0 puts what `a` lost at its worst and what `b` lost at its best, 1 the reverse; otherwise both are left out.
-    """
+def headline_values(a: Record, b: Record) -> list[list[Any]]:
+    """The headline's values of two runs, `[[prompt, a's, b's]]`, ordered by the hashes of the prompts' ids."""
     accounting, measure = HEADLINE
-    turned = None if excluded is None else 1 - excluded
-    ours = columns(a["records"], accounting, excluded).get(measure, {})
-    theirs = columns(b["records"], accounting, turned).get(measure, {})
+    ours, theirs = (columns(run["records"], accounting).get(measure, {}) for run in (a, b))
     shared = sorted(ours.keys() & theirs.keys(), key=stream.shuffled)
     return [[prompt, ours[prompt], theirs[prompt]] for prompt in shared]
-
-
-def in_sequence(runs: list[Record], pairs: list[Record]) -> None:
-    """Put confidence sequences in the place of the headline's intervals and tests."""
-    named = {run["label"]: run for run in runs}
-    headlines = [pair for pair in pairs if is_headline(pair)]
-    for pair in headlines:
-        a, b = named[pair["a"]], named[pair["b"]]
-        pair["by"] = "confidence sequence"
-        pair["difference"] = {**pair["difference"], **_sequence(a, b), "sd": None}
-        if "bounds" in pair:
-            pair["bounds"] = _bounds(_sequence(a, b, WORST), _sequence(a, b, BEST))
-    holm(headlines)
-
-
-def _sequence(a: Record, b: Record, excluded: int | None = None) -> Record:
-    low, high = -4, 4  # of a difference of two scores from 1 to 5
-    values = [ours - theirs for _, ours, theirs in in_order(a, b, excluded)]
-    found = sequential.interval(values, low, high, stats.LEVEL) if values else {}
-    return {name: _rounded(name, value) for name, value in found.items()}
 
 
 # What limits a pair

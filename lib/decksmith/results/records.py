@@ -1,42 +1,90 @@
-"""What stands in the files of a run and in rows of scores."""
+"""What stands in the files of a run, in rows of scores, and what several runs come to."""
 
-from typing import Annotated, NotRequired, TypedDict
+from pathlib import Path
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 from decksmith.core.records import Kind, Numbers, Optionals, Record
 from decksmith.decks.records import Engine
+from decksmith.judging.records import DeckRecord
 from decksmith.models.records import Asked
 
+Verdict = Literal["beats", "not separated", "inconclusive"]
 
-class Summary(TypedDict, total=False):
+
+class Mean(TypedDict):
+    mean: Annotated[float | None, "over prompts; null without any"]
+    lo: Annotated[float | None, "the lower end of the 95 % interval; null for a single prompt"]
+    hi: Annotated[float | None, "the upper end"]
+    n: Annotated[int, "prompts"]
+
+
+class ParametersSent(TypedDict):
+    sha256: Annotated[str | None, "of all requests less the model; null where a reply does not say"]
+    parameters: Annotated[Record, "every one, a list where records differ"]
+
+
+FaultClass = TypedDict(
+    "FaultClass",
+    {
+        "kind": Annotated[Kind, "whose fault it is"],
+        "stage": Annotated[str, "where"],
+        "class": Annotated[str, "what failed"],
+        "n": Annotated[int, "records"],
+    },
+)
+
+
+class Faults(TypedDict):
+    kinds: Annotated[dict[str, int], "records by kind"]
+    classes: Annotated[list[FaultClass], "the most frequent first"]
+
+
+class Interval(TypedDict):
+    level: Annotated[float, "0.95"]
+    method: Annotated[str, "how it is made"]
+    over: Annotated[str, "what is sampled: prompts or domains"]
+
+
+class Took(TypedDict):
+    tool: Annotated[str, "the script that made the summary"]
+    version: Annotated[str, "the version of decksmith"]
+    generation_s: Annotated[float | None, "seconds of all replies"]
+    wall_s: Annotated[float | None, "seconds in which a record was in work"]
+    stages_s: Annotated[Numbers, "seconds of each stage"]
+
+
+class Summary(TypedDict):
     model: Annotated[Asked, "who answered"]
-    asked: Annotated[
-        Record,
-        "`parameters`: every one, a list where records differ; `sha256`: fingerprint of all requests "
-        "less the model",
-    ]
+    asked: Annotated[ParametersSent, "how"]
     judge: Annotated[str | None, "its name"]
     n: Annotated[int, "records"]
     prompts: Annotated[int, "different ones"]
     rendered: Annotated[int, "decks that the protocol accepts"]
     partial: Annotated[int, "of them, those with an error"]
     truncated: Annotated[int, "replies that ended at the token limit"]
-    cut_by_server: Annotated[int, "of them, those that the server ended before `max_tokens`"]
-    lacks: Annotated[dict[str, int], "records by what their prompts lack for the offline judge"]
+    cut_by_server: Annotated[
+        NotRequired[int], "of them, those that the server ended before `max_tokens`"
+    ]
+    lacks: Annotated[
+        NotRequired[dict[str, int]], "records by what their prompts lack for the offline judge"
+    ]
     capped: Annotated[int, "records with a cap"]
-    faults: Annotated[Record, "`kinds`: records by kind; `classes`: [{kind, stage, class, n}]"]
+    disagreement: Annotated[
+        NotRequired[Numbers], "of a panel: how far two models are apart, by dimension"
+    ]
+    faults: Annotated[Faults, "counted"]
     tokens: Annotated[dict[str, int], "prompt, completion, reasoning; records that say them"]
     cost: Annotated[float | None, "USD of all replies"]
     judge_cost: Annotated[float | None, "USD of all judgings"]
     means: Annotated[
-        dict[str, dict[str, Record]],
-        "by accounting (`floor`, `renderable`) and measure: {mean, lo, hi, n}",
+        dict[str, dict[str, Mean]], "by accounting (`floor`, `renderable`) and measure"
     ]
     turns: Annotated[
-        dict[str, Record],
+        NotRequired[dict[str, Numbers]],
         "of prompts with turns, by the turn's number: {n, overall, checklist, kept} under `floor`",
     ]
-    interval: Annotated[Record, "{level, method, over}: what `lo` and `hi` are"]
-    by: Annotated[Record, "tool, version, and seconds of generation, wall time and each stage"]
+    interval: Annotated[Interval, "what `lo` and `hi` are"]
+    by: Annotated[Took, "who made it, and what the run took"]
 
 
 class Identity(TypedDict):
@@ -62,3 +110,38 @@ class ScoreRow(TypedDict):
     weights: Annotated[NotRequired[Numbers], "the same in every row; without it all count alike"]
     rendered: Annotated[bool, "whether there was a deck to look at"]
     error_kind: Annotated[NotRequired[Kind | None], "whose fault a missing score is"]
+
+
+# --- runs that were loaded, and what is said of several -------------------------------------------
+
+
+class Trained(TypedDict):
+    reward: Annotated[str, "the names of the rewards"]
+    shared: Annotated[list[str] | None, "the measures that they and the score have in common"]
+    others: Annotated[list[str], "the score's other measures"]
+
+
+class Guided(TypedDict):
+    by: Annotated[str, "the reward that chose the decks, or `judge`"]
+    shared: Annotated[list[str], "the measures that it and the score have in common"]
+
+
+class Run(TypedDict):
+    path: Annotated[Path, "its folder, or the file of scores"]
+    name: Annotated[str, "model, and condition behind a +"]
+    order: Annotated[int, "its place among those that were named"]
+    label: Annotated[str, "what tables call it, unique among the runs that were loaded together"]
+    color: Annotated[str, "of plots"]
+    summary: Annotated[Summary, "computed anew from the records"]
+    protocol: Annotated[Identity, "protocol.json; of a file of scores, its name and weights alone"]
+    records: Annotated[list[DeckRecord], "scored"]
+    condition: Annotated[Record | None, "condition.json"]
+    unshipped: Annotated[list[str], "in what its protocol differs from the shipped one"]
+    left_out: Annotated[list[str] | None, "decks that not all runs have (--common)"]
+    remedy: Annotated[str, "what does missing decks again"]
+    trained: Annotated[NotRequired[Trained], "on which reward (rewards.rules.note_training)"]
+    guided: Annotated[NotRequired[Guided], "what chose its decks (rewards.rules.note_training)"]
+    chain: Annotated[
+        NotRequired[dict[str, list[Record]]],
+        "what benchmarks say of it and an earlier run, by that one's label (benchmarks.metrics.note_chain)",
+    ]
