@@ -229,11 +229,6 @@ bench-stats: .venv/.dev
 	.venv/bin/python3 tests/bench_stats.py > docs/statistics-bench.md.tmp
 	mv docs/statistics-bench.md.tmp docs/statistics-bench.md
 
-###: what looking again does to error rates: docs/looks-bench.md
-bench-looks: .venv/.dev
-	.venv/bin/python3 tests/bench_looks.py > docs/looks-bench.md.tmp
-	mv docs/looks-bench.md.tmp docs/looks-bench.md
-
 ### rl-page: what the last `make rehearsal-rl` took and said: docs/maintain/rehearsal-rl.md
 rl-page: .venv/.python
 	PYTHONPATH=lib .venv/bin/python3 tests/rl_page.py > docs/maintain/rehearsal-rl.md.tmp

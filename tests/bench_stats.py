@@ -426,7 +426,8 @@ def sampled_shares(samples=4):
 # Looking again
 
 LOOKS = 2000  # repeats
-GROWING = (12, 30, 60, 132)  # prompts at the looks of somebody who adds some until there is a finding
+# Prompts at the looks of somebody who adds some until there is a finding.
+GROWING = (12, 30, 60, 132)
 CELLS = {  # sd of a model's own part of a prompt, shares of decks floored, share of prompts on which both do equally well
     "no floors": (0.5, (0.0, 0.0), 0.0),
     "5 % and 0 % floored": (0.5, (0.05, 0.0), 0.0),

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from decksmith.core import cli, stream
+from decksmith.core.records import Record as Run
 from decksmith.results import runs, stats, text
-from decksmith.results.records import Run
 from decksmith.results.summary import busy, prompt_of
 
 if TYPE_CHECKING:

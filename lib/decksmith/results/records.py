@@ -1,14 +1,10 @@
-"""What stands in the files of a run, in rows of scores, and what several runs come to."""
+"""What stands in the files of a run, and in rows of scores."""
 
-from pathlib import Path
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 from decksmith.core.records import Kind, Numbers, Optionals, Record
 from decksmith.decks.records import Engine
-from decksmith.judging.records import DeckRecord
 from decksmith.models.records import Asked
-
-Verdict = Literal["beats", "not separated", "inconclusive"]
 
 
 class Mean(TypedDict):
@@ -110,38 +106,3 @@ class ScoreRow(TypedDict):
     weights: Annotated[NotRequired[Numbers], "the same in every row; without it all count alike"]
     rendered: Annotated[bool, "whether there was a deck to look at"]
     error_kind: Annotated[NotRequired[Kind | None], "whose fault a missing score is"]
-
-
-# --- runs that were loaded, and what is said of several -------------------------------------------
-
-
-class Trained(TypedDict):
-    reward: Annotated[str, "the names of the rewards"]
-    shared: Annotated[list[str] | None, "the measures that they and the score have in common"]
-    others: Annotated[list[str], "the score's other measures"]
-
-
-class Guided(TypedDict):
-    by: Annotated[str, "the reward that chose the decks, or `judge`"]
-    shared: Annotated[list[str], "the measures that it and the score have in common"]
-
-
-class Run(TypedDict):
-    path: Annotated[Path, "its folder, or the file of scores"]
-    name: Annotated[str, "model, and condition behind a +"]
-    order: Annotated[int, "its place among those that were named"]
-    label: Annotated[str, "what tables call it, unique among the runs that were loaded together"]
-    color: Annotated[str, "of plots"]
-    summary: Annotated[Summary, "computed anew from the records"]
-    protocol: Annotated[Identity, "protocol.json; of a file of scores, its name and weights alone"]
-    records: Annotated[list[DeckRecord], "scored"]
-    condition: Annotated[Record | None, "condition.json"]
-    unshipped: Annotated[list[str], "in what its protocol differs from the shipped one"]
-    left_out: Annotated[list[str] | None, "decks that not all runs have (--common)"]
-    remedy: Annotated[str, "what does missing decks again"]
-    trained: Annotated[NotRequired[Trained], "on which reward (rewards.rules.note_training)"]
-    guided: Annotated[NotRequired[Guided], "what chose its decks (rewards.rules.note_training)"]
-    chain: Annotated[
-        NotRequired[dict[str, list[Record]]],
-        "what benchmarks say of it and an earlier run, by that one's label (benchmarks.metrics.note_chain)",
-    ]
