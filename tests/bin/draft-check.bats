@@ -52,29 +52,6 @@ drafts 1 kept, 1 dropped, 0 never written
   [[ $stderr == *"drafts 2 kept, 0 dropped, 1 never written"* ]]
 }
 
-@test "--fix mends the files and says so" {
-  { printf '\357\273\277```markdown\r\n'; sed 's/$/\r/' kept/deck.md; printf '\r\n---\r\n```\r\n'; } > deck.md
-  mv deck.md kept/deck.md
-  run --separate-stderr draft-check --no-render --fix kept
-  assert_success
-  assert_equal "$(echo "$stderr" | grep mended)" \
-"draft-check: kept: deck.md:1: mended: byte order mark taken away (encoding)
-draft-check: kept: deck.md:1: mended: line ends made LF (encoding)
-draft-check: kept: deck.md:1: mended: what stood around the deck taken away (wrapped)
-draft-check: kept: deck.md:$(($(wc -l < "$FIXTURES/drafts/kept/deck.md") + 1)): mended: trailing \`---\` taken away (empty-slide)"
-  run diff "$FIXTURES/drafts/kept/deck.md" kept/deck.md
-  assert_success
-}
-
-@test "the published profile has gates of its own" {
-  sed -i 's/layout: cover/layout: "cover"/' kept/deck.md
-  run --separate-stderr draft-check --profile published kept
-  assert_failure 65
-  [[ $stderr == *"deck.md:1: the first frontmatter has no layout: cover; write layout: cover, without quotes"* ]]
-  run draft-check --no-render kept
-  assert_success
-}
-
 @test "a folder without a seed is bad data" {
   rm kept/seed.json
   run draft-check kept

@@ -33,18 +33,12 @@ think.md"
   run cat err
   assert_output --partial "no network"
   assert_output --partial "seed-author: nothing: attempt 1 of 1: empty: the author wrote nothing (exit status 0, it said: nothing)"
-  run --separate-stderr seed-author --status run
-  assert_success
-  assert_output --partial '"total": 3, "valid": 2, "failed": 1, "running": 0, "interrupted": 0, "infra": 0, "waiting": 0, "attempts": 3, "classes": {"empty": 1}'
-  run --separate-stderr seed-author --watch --run run
-  assert_success
-  assert_equal "$(sed 's/; .*//' <<< "$stderr")" "2 valid, 1 failed of 3 (empty 1)"
 }
 
 @test "what cannot be used is said in one line, before anything is written" {
   run seed-author --run run < /dev/null
   assert_failure 2
-  assert_output --partial "name an author with --author"
+  assert_output --partial "Missing option '--author'"
   run seed-author --author no-such-program --run run < /dev/null
   assert_failure 69
   assert_output "seed-author: the author's command no-such-program is not there; install it or give its path"

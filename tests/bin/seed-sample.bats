@@ -5,40 +5,21 @@ teardown() { stop_endpoint; }
 
 reply() { echo '{"topic": "How the night ferry of Brannoc found its second harbour", "audience_phrase": "its deck hands", "style": "a log read aloud", "feature_hints": ["table"]}'; }
 
-@test "without a model, --preview shows the spine; it is the same each time, and longer ones begin with it" {
-  seed-sample --preview 3 --seed 4 > three.jsonl
-  seed-sample --preview 9 --seed 4 | head -3 | cmp - three.jsonl
-  [ "$(grep -c '"wants_outline"' three.jsonl)" = 3 ]
-  [ "$(ls)" = three.jsonl ]
-}
-
-@test "--preview with a model shows whole rows and writes nothing" {
-  reply > reply.txt
-  start_endpoint --reply reply.txt
-  mkdir home tmp
-  HOME=$PWD/home TMPDIR=$PWD/tmp run --separate-stderr seed-sample --preview 1 --base-url "$URL" --slug m --run run
-  assert_success
-  assert_output --partial '"topic":"How the night ferry of Brannoc found its second harbour","audience_phrase":"its deck hands"'
-  [ "$stderr" = "seed-sample: 1 of 1 seeds, 0 of them from before; 1 requests" ]
-  [ ! -e run ]
-  [ -z "$(find home tmp -mindepth 1)" ]
-}
-
 @test "a row that never becomes good is named with its reasons; the others are there, and the exit is 0" {
   reply > reply.txt
   start_endpoint --reply reply.txt
-  run --separate-stderr seed-sample --n 2 --base-url "$URL" --slug m --jobs 1 --rounds 2 --run .
+  run --separate-stderr seed-sample --n 2 --base-url "$URL" --slug m --jobs 1 --run .
   assert_success
   [ "$(grep -c . <<< "$output")" = 1 ]
-  [[ $stderr == *"seed-sample: s0000"?": dropped after 2 rounds: the topic is taken already (How the night ferry"* ]]
-  [[ $stderr == *"seed-sample: 1 of 2 seeds, 0 of them from before; 3 requests" ]]
+  [[ $stderr == *"seed-sample: s0000"?": dropped after 4 rounds: the topic is taken already (How the night ferry"* ]]
+  [[ $stderr == *"seed-sample: 1 of 2 seeds, 0 of them from before; 5 requests" ]]
   cmp seeds.jsonl <(echo "$output")
 }
 
 @test "a dead endpoint ends with 75 and its words" {
-  run --separate-stderr seed-sample --n 2 --base-url http://127.0.0.1:9/v1 --slug m --patience 1 --run .
+  run --separate-stderr seed-sample --n 1 --base-url http://127.0.0.1:9/v1 --slug m --run .
   assert_failure 75
-  [[ $stderr == *"s00001: infra fault, "* && $stderr == *"0 of 2 seeds"* ]]
+  [[ $stderr == *"s00001: infra fault, "* && $stderr == *"0 of 1 seeds"* ]]
   [ -z "$output" ]
 }
 
@@ -51,13 +32,13 @@ reply() { echo '{"topic": "How the night ferry of Brannoc found its second harbo
   assert_output --partial 'set OPENROUTER_API_KEY in the environment or in .env'
   run seed-sample --model smol
   assert_failure 2
-  assert_output --partial 'say how many rows: --n N, or --preview K'
+  assert_output --partial "Missing option '--n'"
 }
 
 # marks: engine
 @test "the embedded model answers by the row's schema, and nothing is written outside of the run folder" {
   mkdir home
-  HOME=$PWD/home run --separate-stderr seed-sample --n 1 --model smol --rounds 1 --run run
+  HOME=$PWD/home run --separate-stderr seed-sample --n 1 --model smol --run run
   [ "$status" = 0 ] || [ "$status" = 65 ]
   [ -z "$(find . -type f ! -path './run/*' ! -name 'separate-stderr-*')" ]
   "$ROOT/.venv/bin/python3" - run/journal/seed.jsonl <<'END'

@@ -3,7 +3,7 @@ import random
 
 import numpy
 import pytest
-from decksmith.corpus import embedding, overlap
+from decksmith.corpus import embedding, overlap, seen_questions
 
 
 def brute(a, b):
@@ -86,16 +86,16 @@ def test_the_rows_a_question_is_seen_in_are_listed_nearest_first_with_what_they_
             "Ten hens lay five eggs each week in spring, how many eggs is that? Fifty, and",
         ),
     ]
-    seen = overlap.seen(
+    seen = seen_questions.seen(
         ["Ten hens lay five eggs each week in spring, how many eggs is that?", "What is a prime?"],
         rows,
-        least=(0.3, 0.5, 0.5),
+        least={"ngram": 0.3, "cosine": 0.5, "quoted": 0.5},
     )
     assert {
         i: [(pair["row"], pair["exact"], pair["quoted"]) for pair in near]
         for i, near in seen.items()
     } == {0: [(2, False, 1.0), (1, False, None)]}
-    assert [overlap.certain(pair) for pair in seen[0]] == [
+    assert [seen_questions.is_certain(pair) for pair in seen[0]] == [
         True,
         seen[0][1]["ngram"] >= overlap.NGRAM,
     ]

@@ -1,4 +1,4 @@
-"""Pairs and best answers: margins, lengths, near-duplicates, leaks, votes; and what every form of a row holds."""
+"""Pairs and best answers: margins, lengths, near-duplicates, leaks, votes; and what a row holds."""
 
 import json
 import random
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.corpus import prefer, preferences
+from decksmith.corpus import preference_pairs, sampled_answers
 
 TOPICS = [
     "How a beehive survives the winter, for a club of hobby keepers",
@@ -55,12 +55,12 @@ def answer(prompt, k, worth, size=60, **gen):
 def chosen(tmp_path):
     """A function of records that returns (rows, report)."""
 
-    def choose(samples, held=(), best=False, by="reward", votes=None, form="preference"):
+    def choose(samples, held=(), best=False, by="reward", votes=None):
         path = tmp_path / "samples.jsonl"
         path.write_text("".join(json.dumps(one) + "\n" for one in samples))
-        reader = preferences.Reader(by, votes)
-        chooser = prefer.Chooser(reader, prefer.read_rules(), held, best=best)
-        rows = [preferences.row(*made, form) for made in chooser.choose(str(path))]
+        reader = sampled_answers.Reader(by, votes)
+        chooser = preference_pairs.Chooser(reader, preference_pairs.read_rules(), held, best=best)
+        rows = [preference_pairs.row(*made) for made in chooser.choose(str(path))]
         return rows, chooser.report()
 
     return choose
@@ -152,7 +152,7 @@ def test_a_prompt_of_an_evaluation_and_one_that_came_before_are_left_out_and_nam
 
 
 def test_a_prompt_that_came_in_an_earlier_block_is_known_too(chosen, monkeypatch):
-    monkeypatch.setattr(prefer, "BLOCK", 1)
+    monkeypatch.setattr(preference_pairs, "BLOCK", 1)
     pair = [(0, 0.9), (1, 0.1)]
     rows, report = chosen([answer(f"p{n}", k, worth) for n in (0, 1, 8) for k, worth in pair])
     assert rows[0]["id"] == "p0" and report["left_out"]["prompts"]["repeated"] == 1
@@ -234,24 +234,23 @@ def test_votes_decide_by_the_share_of_people_and_by_the_answers_that_they_saw(ch
         for model, k in (("smol", 0), ("smol", 1), ("sft", 0), ("sft", 1)):
             samples.append(answer(prompt, k, None, model={"name": model}))
             samples[-1]["gen"]["text"] = words(60, f"{prompt}{model}{k}")
-    rows, report = chosen(samples, by="votes", votes=preferences.Votes(study))
+    rows, report = chosen(samples, by="votes", votes=sampled_answers.Votes(study))
     assert picked(rows) == [("p0~1", "p0~0")]
     assert rows[0]["prefer"]["models"] == {"chosen": "sft", "rejected": "smol"}
     assert rows[0]["prefer"]["margin"] == 0.3333
     assert report["left_out"] == {"prompts": {"margin": 1}, "answers": {"unjudged": 4}}
     votes.write_text('{"pair": "a", "choice": "both"}\n')
     with pytest.raises(cli.BadData, match=r"votes.jsonl:1: choice is 'both'"):
-        preferences.Votes(study)
+        sampled_answers.Votes(study)
 
 
-def test_the_same_records_give_the_same_rows_and_a_row_has_what_each_trainer_reads(chosen):
+def test_the_same_records_give_the_same_rows_and_a_row_has_what_the_trainer_reads(chosen):
     samples = [answer("p0", 0, 0.9), answer("p0", 1, 0.1)]
     assert chosen(samples) == chosen(samples)
-    ((binary,), _), ((trl,), _) = chosen(samples, form="binary"), chosen(samples, form="trl")
-    assert binary["chosen"] == f"<think>\nThink.\n</think>\n{words(60, 'p00')}"
-    assert binary["prompt"] == trl["prompt"] == samples[0]["messages"]
-    assert binary["prefer"]["reward"] == "rendered"
-    assert trl["rejected"][0]["content"] == words(60, "p01")
+    ((row,), _) = chosen(samples)
+    assert row["context"] == samples[0]["messages"] and row["prefer"]["reward"] == "rendered"
+    sides = [side["completion"][0]["content"] for side in row["completions"]]
+    assert sides == [words(60, "p00"), words(60, "p01")]
 
 
 @pytest.mark.parametrize(
@@ -291,7 +290,7 @@ def test_rules_that_cannot_be_read_are_one_sentence(tmp_path, text, message):
     if text is not None:
         path.write_text(text)
     with pytest.raises(cli.Stop, match=message):
-        prefer.read_rules(path)
+        preference_pairs.read_rules(path)
 
 
 def test_what_every_evaluation_here_asks_is_held_out(tmp_path, monkeypatch):
@@ -310,6 +309,6 @@ def test_what_every_evaluation_here_asks_is_held_out(tmp_path, monkeypatch):
     for name, record in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(json.dumps(record) + "\n")
-    found = prefer.held_out([root / "more.jsonl"])
+    found = preference_pairs.held_out([root / "more.jsonl"])
     assert [record["id"] for record in found] == ["p001", "mine1", "g1", "x"]
     assert found[2]["messages"][0]["content"] == "2 + 2?"

@@ -1,4 +1,4 @@
-"""The corpus: what drafts must keep to, what is mended, what is packed."""
+"""The corpus: what drafts must keep to, what becomes a chat row."""
 
 import asyncio
 import json
@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.corpus import check, drafts, mend, pack, published, slides
+from decksmith.corpus import chat_rows, check, deck_rules, drafts
 from decksmith.corpus import rules as draft_rules
 from decksmith.decks import prompts
 from decksmith.decks.parser import LAYOUTS, Deck
-from decksmith.render import pool as render_pool
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "tests/fixtures/drafts/kept"
@@ -35,8 +34,8 @@ def draft(folder, *edits, **whole):
     return folder
 
 
-def rules(folder, seed=SEED, profile="strict"):
-    return sorted({fault["rule"] for fault in draft_rules.faults(folder, seed, profile)})
+def rules(folder, seed=SEED):
+    return sorted({fault["rule"] for fault in draft_rules.faults(folder, seed)})
 
 
 def text(name):
@@ -47,130 +46,7 @@ def without_slides(n):
     return re.split(r"\n(?=---\nlayout)", text("deck.md"))[: 1 + n]
 
 
-# --- published --------------------------------------------------------------------------------------------------------
-
 LONG = text("think.md") + "\n" + "and then another word " * 300
-HEAD = "---\nlayout: cover\ntheme: default\ntitle: The bin can live\n---\n"
-PUBLISHED = [
-    ("prompt-size", {"prompt": "A deck about worms, please."}),
-    ("prompt-short", {"prompt": "A deck about worms, please." + " " * 40}),
-    (
-        "prompt-stub",
-        {"prompt": "<!--\nCodex: write the user's request here, in one paragraph\n-->"},
-    ),
-    ("prompt-fenced", {"prompt": text("PROMPT.md") + "\n```"}),
-    (
-        "prompt-terms",
-        {"prompt": "Six slides that tell our juniors honestly what SFT is, for a reading group."},
-    ),
-    ("think-headings", [("think", "## Theme fit", "## Theme")]),
-    ("think-headings", [("think", "## Self-review", "Self-review")]),
-    ("think-long", {"think": LONG}),
-    ("think-render", [("think", "Six slides as asked.", "After rendering, six slides as asked.")]),
-    (
-        "deck-size",
-        {
-            "deck": "---\nlayout: cover\ntheme: default\n---\n"
-            + "\n---\nlayout: fact\n---\n# A\n" * 3
-        },
-    ),
-    ("deck-start", None),
-    ("deck-cover", [("deck", "layout: cover", "layout: intro")]),
-    ("deck-cover", [("deck", "layout: cover", 'layout: "cover"')]),  # quotes are legal YAML
-    ("deck-no-theme", [("deck", "theme: default\n", "")]),
-    ("deck-theme", [("deck", "theme: default", "theme: bricks")]),
-    ("deck-layout", [("deck", "layout: fact", "layout: two-cols-header")]),  # one of Slidev's own
-    (
-        "deck-layout",
-        [("deck", "| October | a cup", "```yaml\nlayout: flex\n```\n| October | a cup")],
-    ),
-    (
-        "deck-layout-first",
-        [("deck", "---\nlayout: fact", "---\nclass: big\nlayout: fact")],
-    ),  # legal Slidev
-    (
-        "deck-image-url",
-        [("deck", "layout: fact", "layout: fact\nimage: https://example.org/a.png")],
-    ),
-    ("deck-slides", {"deck": "\n".join(without_slides(2)) + "\n"}),
-]
-
-
-@pytest.mark.parametrize("rule, change", [pair for pair in PUBLISHED if pair[1]])
-def test_each_published_gate_falls_alone(tmp_path, rule, change):
-    folder = draft(tmp_path, *change) if isinstance(change, list) else draft(tmp_path, **change)
-    unavoidable = {"deck-layout": {"deck-layout-first"}} if "```yaml" in str(change) else {}
-    assert set(rules(folder, profile="published")) - unavoidable.get(rule, set()) == {rule}
-
-
-@pytest.mark.parametrize(
-    "changes, expected",
-    [
-        # What does not begin as expected has no cover either, as published.
-        ({"deck": "\ufeff" + text("deck.md")}, ["deck-headmatter", "deck-start"]),
-        (
-            {"deck": text("deck.md").replace("\n", "\r\n")},
-            ["deck-headmatter", "deck-layout-first", "deck-slides", "deck-start"],
-        ),
-        (
-            {"deck": "```md\n" + text("deck.md") + "```\n"},
-            ["deck-headmatter", "deck-layout-first", "deck-start"],
-        ),
-        (
-            {"think": "## Theme fit\n" + "The seed wants worms and a bin. " * 50},
-            ["think-headings", "think-seed"],
-        ),
-        ({"think": text("think.md")[:900]}, ["think-headings", "think-short"]),
-        ({"think": "short"}, ["think-headings", "think-short", "think-size"]),
-        (
-            {"think": "<!--\nCodex: write here\n-->"},
-            ["think-headings", "think-short", "think-size", "think-stub"],
-        ),
-        (
-            {"deck": "<!--\nCodex: write here\n-->"},
-            [
-                "deck-headmatter",
-                "deck-no-layout",
-                "deck-no-theme",
-                "deck-size",
-                "deck-slides",
-                "deck-start",
-                "deck-stub",
-            ],
-        ),
-        (
-            {"deck": text("deck.md").replace("---\nlayout: fact", "---\n\nlayout: fact")},
-            ["deck-blank-line", "deck-layout-first"],
-        ),
-    ],
-)
-def test_published_gates_that_fall_together(tmp_path, changes, expected):
-    assert rules(draft(tmp_path, **changes), profile="published") == expected
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        (
-            "think",
-            "Six slides as asked.",
-            "I rendered it and it looks good.",
-        ),  # a capital letter sought in lower case
-        ("think", "## Self-review", "## Self-review\n## Theme fit"),
-        ("deck", "# 5 degrees", "# 5 degrees\n\n![](https://example.org/a.png)"),
-        ("deck", "layout: fact", "layout: fact\nbackground: https://example.org/a.png"),
-        ("deck", "theme: default\n", "themeConfig:\n  theme: seriph\n"),  # not the deck's theme
-        ("prompt", "6 slides", "30 slides, as seed.json wants,"),
-    ],
-)
-def test_published_gates_let_these_pass(tmp_path, edit):
-    assert rules(draft(tmp_path, edit), profile="published") == []
-
-
-def test_a_prompt_that_cannot_be_read_has_no_size(tmp_path):
-    folder = draft(tmp_path)
-    (folder / "PROMPT.md").unlink()
-    assert rules(folder, profile="published") == ["prompt-size"]
 
 
 # --- strict -----------------------------------------------------------------------------------------------------------
@@ -211,18 +87,6 @@ STRICT = [
     ),
     ("think-render", [("think", "Six slides as asked.", "The rendered deck looks calm.")]),
     ("think-render", [("think", "Six slides as asked.", "In the screenshot the table is wide.")]),
-    ("think-deck", [("think", "3. `fact`", "3. `quote`")]),
-    ("think-deck", [("think", "6. `statement`", "6. `cover`")]),
-    (
-        "think-deck",
-        [("think", "way home.\n\n## Image", "way home.\n7. `statement`: thanks.\n\n## Image")],
-    ),
-    ("think-deck", [("think", "No picture is needed", "The `image-right` slide shows the bin")]),
-    ("think-deck", [("think", "The mermaid diagram", "The KaTeX formula and the mermaid diagram")]),
-    (
-        "think-deck",
-        [("think", "The mermaid diagram", "The list comes by v-clicks and the mermaid diagram")],
-    ),
     ("wrapped", {"deck": "```markdown\n" + DECK + "```\n"}),
     ("wrapped", {"deck": "Here is your deck:\n\n" + DECK}),
     ("headmatter", [("deck", "title: The bin can live\n", "")]),
@@ -392,14 +256,13 @@ def test_faults_name_the_very_line(tmp_path):
             "deck",
             "---\nlayout: fact\n---",
             "---",
-        ),  # a slide without frontmatter: `fact` is then wrong in think only
+        ),
         ("prompt", "6 slides", "6 slides, not like my training of the dog,"),
     ],
 )
 def test_these_pass(tmp_path, edit):
     folder = draft(tmp_path, edit)
-    expected = ["think-deck"] if edit[1].startswith("---") else []
-    assert rules(folder) == expected
+    assert rules(folder) == []
 
 
 def test_a_prompt_about_training_may_say_so(tmp_path):
@@ -459,28 +322,12 @@ def test_what_is_no_file_is_missing(tmp_path):
 )
 def test_no_text_breaks_the_checker(tmp_path, nasty):
     folder = draft(tmp_path, prompt=nasty, think=nasty, deck=nasty)
-    for profile in ("strict", "published"):
-        assert draft_rules.faults(folder, SEED, profile)
-    mend.fix(folder)
+    assert draft_rules.faults(folder, SEED)
 
 
 def test_every_rule_has_a_remedy():
-    assert all(
-        remedy and not remedy.endswith(".")
-        for table in (draft_rules.STRICT, published.REMEDIES)
-        for remedy in table.values()
-    )
-    tested = {rule for rule, _ in PUBLISHED} | {
-        "deck-headmatter",
-        "deck-no-layout",
-        "deck-stub",
-        "think-size",
-        "think-stub",
-        "think-short",
-        "think-seed",
-        "deck-blank-line",
-    }
-    assert tested == set(published.REMEDIES)
+    remedies = draft_rules.STRICT.values()
+    assert all(remedy and not remedy.endswith(".") for remedy in remedies)
 
 
 # --- rendered ---------------------------------------------------------------------------------------------------------
@@ -508,18 +355,16 @@ def drawn(tmp_path_factory):
     }
 
     async def go():
-        pool = render_pool.Pool(Protocol.load("offline"))
+        checker = check.Checker(run, Protocol.load("offline"), jobs=1, scratch=run / "check")
         try:
             return {
-                name: await check.check(
-                    run,
-                    {"id": name, "seed": drafts.seed(place), "draft": {"path": str(place)}},
-                    pool=pool,
+                name: await checker.check(
+                    {"id": name, "seed": drafts.seed(place), "draft": {"path": str(place)}}
                 )
                 for name, place in places.items()
             }
         finally:
-            await pool.close()
+            await checker.close()
 
     return run, asyncio.run(go())
 
@@ -555,55 +400,13 @@ def test_good_drafts_render_clean(drawn, name):
     )
 
 
-# --- mending ----------------------------------------------------------------------------------------------------------
-
-MENDED = [
-    ({"deck": "\ufeff" + DECK.replace("\n", "\r\n")}, ["encoding", "encoding"]),
-    ({"deck": "Sure! Here it is:\n\n```markdown\n" + DECK + "```\n\nEnjoy!\n"}, ["wrapped"]),
-    ({"deck": DECK + "\n---\n\n---\n"}, ["empty-slide", "empty-slide"]),
-    ({"deck": DECK.replace("---\nlayout: fact", "---\n\n\nlayout: fact")}, ["frontmatter-blank"]),
-    (
-        {
-            "deck": DECK.replace("layout: cover\n", "", 1).replace(
-                "live\n---\n", "live\n---\n\n---\nlayout: cover\n---\n", 1
-            )
-        },
-        ["empty-slide"],
-    ),
-    ({"think": "<think>\n" + text("think.md") + "</think>"}, ["tags"]),
-    ({"prompt": "```text\n" + text("PROMPT.md") + "```"}, ["prompt-fenced"]),
-]
-
-
-@pytest.mark.parametrize("change, said", MENDED, ids=[str(i) for i in range(len(MENDED))])
-def test_what_is_mechanical_is_mended_and_said(tmp_path, change, said):
-    folder = draft(tmp_path, **change)
-    assert draft_rules.faults(folder, SEED)
-    done = mend.fix(folder)
-    assert [d["rule"] for d in done] == said and all(d["line"] >= 1 and d["message"] for d in done)
-    assert draft_rules.faults(folder, SEED) == []
-    assert mend.fix(folder) == [] and not list(folder.glob("*.tmp"))
-
-
-def test_nothing_is_mended_that_is_right():
-    for folder in [KEPT, *GOLD]:
-        before = {name: (folder / name).read_bytes() for name in drafts.FILES}
-        assert mend.fix(folder) == []
-        assert before == {name: (folder / name).read_bytes() for name in drafts.FILES}
-
-
-def test_two_frontmatters_that_disagree_are_left_alone(tmp_path):
-    deck = DECK.replace("live\n---\n", "live\n---\n\n---\nlayout: center\n---\n", 1)
-    folder = draft(tmp_path, deck=deck)
-    assert mend.fix(folder) == [] and (folder / "deck.md").read_text() == deck
-    assert "empty-slide" in rules(folder)
-
-
 # --- packing ----------------------------------------------------------------------------------------------------------
 
 
 def row(ident="kept", **options):
-    return pack.row(KEPT.parent, {"id": ident, "seed": SEED, "draft": {"path": "kept"}}, **options)
+    return chat_rows.row(
+        KEPT.parent, {"id": ident, "seed": SEED, "draft": {"path": "kept"}}, **options
+    )
 
 
 def test_models_are_trained_with_the_instructions_they_are_asked_with():
@@ -637,12 +440,12 @@ def test_a_row_is_the_draft_and_nothing_else():
 
 
 def test_the_cheat_sheet_goes_to_its_share_and_no_row_moves_another():
-    share = [pack.has_cheatsheet(f"s{i:05d}") for i in range(2000)]
+    share = [chat_rows.has_cheatsheet(f"s{i:05d}") for i in range(2000)]
     assert 900 < sum(share) < 1100
-    assert not any(pack.has_cheatsheet(f"s{i}", 0) for i in range(50)) and all(
-        pack.has_cheatsheet(f"s{i}", 1) for i in range(50)
+    assert not any(chat_rows.has_cheatsheet(f"s{i}", 0) for i in range(50)) and all(
+        chat_rows.has_cheatsheet(f"s{i}", 1) for i in range(50)
     )
-    fewer = [pack.has_cheatsheet(f"s{i:05d}", 0.2) for i in range(2000)]
+    fewer = [chat_rows.has_cheatsheet(f"s{i:05d}", 0.2) for i in range(2000)]
     assert all(more for more, less in zip(share, fewer, strict=True) if less)
 
 
@@ -651,7 +454,8 @@ def test_the_cheat_sheet_keeps_to_the_rules_and_is_compact():
     example = re.search(r"````md\n(.*?)````", sheet, re.S)[1]
     deck = Deck.parse(example)
     assert (
-        list(slides.faults(example, deck, {"theme": "seriph", "slides": 3, "language": "en"})) == []
+        list(deck_rules.faults(example, deck, {"theme": "seriph", "slides": 3, "language": "en"}))
+        == []
     )
     layouts = re.findall(
         r"`([a-z][a-z-]+)`",
@@ -659,20 +463,13 @@ def test_the_cheat_sheet_keeps_to_the_rules_and_is_compact():
     )
     assert len(layouts) >= 15 and set(layouts) <= set(LAYOUTS)
     assert all(theme in sheet for theme in drafts.SEED_THEMES)
-    assert len(sheet.encode()) / pack.BYTES_PER_TOKEN < 1200
+    assert len(sheet.encode()) / chat_rows.BYTES_PER_TOKEN < 1200
 
 
 def test_the_instructions_name_every_strict_rule_and_heading():
     told = draft_rules.instructions()
     assert all(f"\n- {rule}: " in told for rule in draft_rules.STRICT) and "{rules}" not in told
     assert all(f"## {heading}" in told for heading in drafts.HEADINGS)
-
-
-def test_a_histogram_counts_every_row_once():
-    lines = pack.histogram([1, 512, 513, 4096, 4097, 90000], 4096)
-    assert [
-        int(line.split()[-2] if line.endswith("#") else line.split()[-1]) for line in lines
-    ] == [2, 1, 0, 0, 0, 0, 0, 1, 2]
 
 
 def test_tokens_are_counted_by_a_tokenizer_where_the_package_is(tmp_path):
@@ -692,11 +489,11 @@ def test_tokens_are_counted_by_a_tokenizer_where_the_package_is(tmp_path):
         import tokenizers  # noqa: F401
     except ImportError:
         with pytest.raises(cli.Missing, match="tokenizers"):
-            pack.tokenizer(path)
+            chat_rows.tokenizer(path)
         return
-    assert pack.tokenizer(path)("three worms, cold") == 4
+    assert chat_rows.tokenizer(path)("three worms, cold") == 4
     with pytest.raises(cli.BadConfig, match="prompts.jsonl"):
-        pack.tokenizer(ROOT / "data/prompts.jsonl")
+        chat_rows.tokenizer(ROOT / "data/prompts.jsonl")
 
 
 # --- data/gold --------------------------------------------------------------------------------------------------------

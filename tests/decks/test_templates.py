@@ -8,7 +8,7 @@ import re
 import pytest
 from decksmith.core import cli
 from decksmith.core.protocol import Protocol
-from decksmith.corpus import author_model, check, pack, rules, workfolders
+from decksmith.corpus import author_model, chat_rows, check, draft_folders, rules
 from decksmith.decks import clean, conditions, features, lint, templates
 from decksmith.demo import session
 from decksmith.render import pool
@@ -159,25 +159,26 @@ def test_a_deck_of_a_run_is_under_the_template_of_its_reply_and_of_no_other(comp
 
 
 def test_a_draft_under_a_template_is_told_it_held_to_it_and_packed_with_it(company, tmp_path):
-    gold = next(workfolders.GOLD.glob("g001*"))
-    seed = {**workfolders.drafts.seed(gold), "theme": "default"}
+    gold = next(draft_folders.GOLD.glob("g001*"))
+    seed = {**draft_folders.drafts.seed(gold), "theme": "default"}
     seed["template"] = templates.put(tmp_path, company)
     folder = tmp_path / "work" / "s1"
     folder.mkdir(parents=True)
-    workfolders.give(folder, "s1", seed)
+    draft_folders.give(folder, "s1", seed)
     assert (folder / "INSTRUCTIONS.md").read_text().endswith(f"{company.system()}\n")
-    for name in workfolders.drafts.FILES:
+    for name in draft_folders.drafts.FILES:
         (folder / name).write_bytes((gold / name).read_bytes())
     (folder / "deck.md").write_text(LOUD)
     faults = [one for one in rules.faults(folder, seed) if one["rule"].startswith("template-")]
     assert len(faults) == 7 and faults[0]["remedy"] == "follow the template"
     model = author_model.Model.__new__(author_model.Model)
-    model.shots = 0
     asked = model._messages(folder, seed, "deck.md", "author-deck.md", [], None)
     assert asked[0]["content"].endswith(company.system()) and "sha256" not in asked[1]["content"]
     record = {"id": "s1", "seed": seed, "draft": {"path": "work/s1"}}
-    assert pack.row(tmp_path, record)["messages"][0]["content"].endswith(company.system())
-    assert check.inputs(tmp_path, record, "strict")[2]["template"] == templates.tag(company)
+    assert chat_rows.row(tmp_path, record)["messages"][0]["content"].endswith(company.system())
+    assert check.Checker(tmp_path, None, jobs=1, scratch=tmp_path).inputs(record)[1][
+        "template"
+    ] == templates.tag(company)
 
 
 def test_the_demo_asks_under_its_template(company):

@@ -8,7 +8,6 @@ import time
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.corpus import preferences
 from decksmith.training import adapters, recipes, train, train_plan
 from small_runs import (
     conversation,
@@ -147,17 +146,6 @@ def test_what_this_trainer_cannot_do_is_one_sentence(recipe, tmp_path):
         run = recipe(override.partition("=")[0], override)
         assert trained(run) in (69, 78)
         assert said in (run / "log").read_text()
-
-
-def test_rows_in_trls_own_form_are_conversations_to_it():
-    from trl.data_utils import is_conversational
-
-    one = [{"role": "user", "content": "A deck"}]
-    answers = [{"role": "assistant", "content": text} for text in ("# A", "# B")]
-    sides = [preferences.Sample(str(k), (None, k), answers[k], 9, 0.5) for k in (0, 1)]
-    made = preferences.Prompt("p", one), preferences.Pair(*sides, 0.4)
-    row = preferences.row(*made, "trl")
-    assert is_conversational(row) and {"prompt", "chosen", "rejected"} <= row.keys()
 
 
 def test_a_row_that_is_no_pair_is_named(recipe):

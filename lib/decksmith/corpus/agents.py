@@ -6,12 +6,12 @@ the reply. Nobody counts its tokens: what it asks, it asks by itself.
 
 import time
 from pathlib import Path
-from typing import Any
 
 from decksmith.core import cli
 from decksmith.core.records import Record
 from decksmith.core.stream import Fault
 from decksmith.corpus.author_command import Command
+from decksmith.corpus.draft_folders import Delivery
 from decksmith.decks.conditions import Condition
 from decksmith.models.registry import COMMAND, Model
 
@@ -71,15 +71,15 @@ class Agent:
         folder = self.run / "agents" / record["id"]
         folder.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
-        async with await self.command.ready(folder.parent):
-            done = await self.command.carry_out(
-                folder,
-                self.files(record),
-                TASK,
-                self.command.environment(folder),
-                [DECK],
-                record["id"],
-            )
+        await self.command.ready(folder.parent)
+        done = await self.command.carry_out(
+            folder,
+            self.files(record),
+            TASK,
+            self.command.environment(folder),
+            [DECK],
+            record["id"],
+        )
         left = done["files"].get(DECK, "")
         text = left.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         _check(done, text)
@@ -95,7 +95,7 @@ class Agent:
         }
 
 
-def _check(done: dict[str, Any], text: str) -> None:
+def _check(done: Delivery, text: str) -> None:
     """Raises Fault where what was delivered is no reply."""
     kind, reasons = done["class"], done["reasons"]
     if kind in ("escaped", "secret") or (kind and not text.strip()):

@@ -1,7 +1,7 @@
 """An author that is anybody's command, in a cell of its own (core/walls.py).
 
-The command gets a copy of the draft's folder under the same name; when it has ended, three files are taken out of the
-copy and nothing else (workspace.py, inside of the cell).
+The command gets a copy of the draft's folder under the same name; when it has ended, the wanted files are taken out
+of the copy and nothing else (workspace.py, inside of the cell).
 """
 
 import asyncio
@@ -13,18 +13,17 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from decksmith.core import cli, masking, stream
 from decksmith.core.cells import WALLS, Walls, enclosed, links
 from decksmith.core.stream import Fault
-from decksmith.corpus import drafts, elsewhere, workfolders
-from decksmith.corpus.workfolders import GIVEN, Seed, Status
+from decksmith.corpus import draft_folders, drafts
+from decksmith.corpus.draft_folders import GIVEN, Delivery, Status
+from decksmith.corpus.records import Seed
 
 WORKSPACE = cli.ROOT / "lib/decksmith/core/workspace.py"
 LOG = {"attempt": 64 << 10, "line": 4 << 10, "file": 512 << 10}  # bytes that are kept
@@ -48,25 +47,30 @@ AGAIN = " reasons.txt says why the last attempt was refused: mend these places a
 ENFORCED = {
     "full": "authors see their own folder, the system's programs and nothing else of files or processes",
     "shared-pids": "authors see their own folder and the system's programs; processes of the host are visible to them",
-    "plain": "this host grants no namespaces: authors can read what this user can, the network is open to them, one runs at "
-    "a time, and what it changes in the home, the working and the run's folders is found by comparison",
+    "plain": "without walls, as DECKSMITH_WALLS=plain accepts: authors can read and change what this user can",
 }
 
 
-@dataclass
-class Ended:
-    """How a cell ended: what the workspace delivered ({} for nothing), the last that it said, its exit status."""
+class Order(TypedDict):
+    """What core/workspace.py is told; the limits are in seconds and bytes."""
 
-    out: dict[str, Any]
-    said: str
-    status: int
+    files: Mapping[str, str]
+    argv: Sequence[str]
+    timeout: float
+    grace: float
+    take: Sequence[str]
+    most: int
 
-    def texts(self) -> dict[str, str]:
-        """{name: text} of the files that the command left."""
-        return {
-            name: base64.b64decode(data).decode("utf-8", "surrogateescape")
-            for name, data in self.out["files"].items()
-        }
+
+class Outcome(TypedDict, total=False):
+    """What core/workspace.py answers; `cannot` stands alone."""
+
+    cannot: str
+    rc: int
+    timeout: bool
+    left: int
+    files: dict[str, str]
+    odd: dict[str, str]
 
 
 class Command:
@@ -77,6 +81,8 @@ class Command:
     show: paths it may read besides. walls: the strongest that the host grants unless given.
     Raises cli.BadConfig, cli.Missing.
     """
+
+    jobs = 2
 
     def __init__(
         self,
@@ -97,7 +103,7 @@ class Command:
         self.name, self.timeout, self.net, self.walls = template, timeout, net, walls
         self.passed = _environment(names)
         self._find(show)
-        self.probing, self.alone = asyncio.Lock(), asyncio.Lock()
+        self.probing = asyncio.Lock()
 
     def _find(self, show: Iterable[Path | str]) -> None:
         """Find where the command is (argv[0]), what its cell shows (`shown`) and the PATH in it (`path`)."""
@@ -127,8 +133,8 @@ class Command:
     async def close(self) -> None:
         """Nothing is held between attempts."""
 
-    async def ready(self, parent: Path) -> contextlib.AbstractAsyncContextManager[Any]:
-        """Find the walls that this host grants, once; without walls drafts are written one at a time: the context."""
+    async def ready(self, parent: Path) -> None:
+        """Find the walls that this host grants, once. Raises cli.Missing."""
         async with self.probing:
             if self.walls is None:
                 self.walls = await self._probe(parent)
@@ -136,27 +142,25 @@ class Command:
                 if self.walls[0] != "plain":
                     enforced += "; the network is theirs" if self.net else "; no network"
                 cli.say(enforced)
-        return self.alone if self.walls[0] == "plain" else contextlib.nullcontext()
 
-    async def attempt(self, folder: Path, seed: Seed, status: Status) -> dict[str, Any]:
+    async def attempt(self, folder: Path, seed: Seed, status: Status) -> Delivery:
         """Run the command once; what it delivered, with what is held against it by its behaviour.
 
         Raises stream.Fault of kind infra for a cell that failed, cli.Missing for a command that cannot start in it.
         """
-        assert self.walls is not None  # `ready` was awaited
-        number = status["attempt"]
-        given = {name: workfolders.text(folder / name) for name in (*GIVEN, *drafts.FILES)}
+        given = {name: draft_folders.text(folder / name) for name in (*GIVEN, *drafts.FILES)}
         files = {name: text for name, text in given.items() if text is not None}
         task = TASK + (AGAIN if "reasons.txt" in files else "")
-        status.update(walls=self.walls[0])
+        status["walls"] = self.walls[0] if self.walls else ""
         env = self.environment(folder) | {
             "SEED_DIR": str(folder),
             "SEED_ID": folder.name,
             "SEED_JSON": f"{folder}/seed.json",
-            "ATTEMPT": str(number),
+            "ATTEMPT": str(status["attempt"]),
             "REASONS_FILE": f"{folder}/reasons.txt",
         }
-        return await self.carry_out(folder, files, task, env, drafts.FILES, f"attempt {number}")
+        said = f"attempt {status['attempt']}"
+        return await self.carry_out(folder, files, task, env, drafts.FILES, said)
 
     async def carry_out(
         self,
@@ -166,13 +170,13 @@ class Command:
         env: dict[str, str],
         take: Sequence[str],
         said: str,
-    ) -> dict[str, Any]:
-        """Run the command in a cell over a folder of `files`; what it delivered of the names in `take`, as `attempt` says.
+    ) -> Delivery:
+        """Run the command in a cell over a folder of `files`; what it delivered of the names in `take`.
 
         said: how its part of run.log begins. Raises as `attempt` does; `ready` was awaited.
         """
         assert self.walls is not None
-        order = {
+        order: Order = {
             "files": files,
             "argv": self._argv(folder, task),
             "timeout": self.timeout,
@@ -181,15 +185,10 @@ class Command:
             "most": drafts.LARGEST,
         }
         log = Log(folder / "run.log")
-        log.line(f"--- {said}, {workfolders.now()}: {self.name}")
-        foreign = self.walls[1] and os.geteuid() == 0
-        before = elsewhere.snapshot(folder, foreign) if self.walls[0] == "plain" else None
-        ended = await self._run(folder, order, env, self.walls, log)
-        escaped = []
-        if before is not None:
-            escaped = elsewhere.changes(folder, before, elsewhere.snapshot(folder, foreign))
-            elsewhere.sweep(folder)
-        out = ended.out
+        log.line(f"--- {said}, {draft_folders.now()}: {self.name}")
+        out, status, last = await self._run(folder, order, env, self.walls, log)
+        if self.walls[0] == "plain":
+            draft_folders.sweep(folder)
         late = ", out of time" if out.get("timeout") else ""
         log.close(f"--- ended, exit status {out.get('rc')}{late}")
         if "cannot" in out:
@@ -200,9 +199,13 @@ class Command:
             raise Fault(
                 "infra",
                 "cell",
-                f"the author's cell ended (status {ended.status}) and delivered nothing: {ended.said[-300:]}",
+                f"the author's cell ended (status {status}) and delivered nothing: {last[-300:]}",
             )
-        written = any(files.get(name) != text for name, text in ended.texts().items())
+        texts = {
+            name: base64.b64decode(data).decode("utf-8", "surrogateescape")
+            for name, data in out["files"].items()
+        }
+        written = any(files.get(name) != text for name, text in texts.items())
         if out["rc"] in (126, 127) and not written:
             raise Fault(
                 "infra",
@@ -210,7 +213,7 @@ class Command:
                 f"the author's command lacks something in its cell (exit status {out['rc']}, it said: "
                 f"{_last(log.tail)}); --show what it needs",
             )
-        return self._outcome(ended, escaped, log.tail, len(take))
+        return self._delivery(out, texts, log.tail, len(take))
 
     def _argv(self, folder: Path, task: str) -> list[str]:
         words = {"dir": str(folder), "id": folder.name, "prompt": task}
@@ -228,18 +231,16 @@ class Command:
             **self.passed,
         }
 
-    def _outcome(self, ended: Ended, escaped: list[str], tail: str, wanted: int) -> dict[str, Any]:
-        """The delivery of an attempt (authors.Delivery): files without our secrets, and what is held against it."""
-        out = ended.out
-        files, leaks = {}, []
-        for name, text in ended.texts().items():
-            files[name] = masking.mask(text)
-            if files[name] != text:
-                leaks.append(
-                    f"{name}:1: a secret of our environment stands in the file; take it out"
-                )
+    def _delivery(self, out: Outcome, texts: dict[str, str], tail: str, wanted: int) -> Delivery:
+        """The delivery of an attempt: files without our secrets, and what is held against it."""
+        files = {name: masking.mask(text) for name, text in texts.items()}
+        leaks = [
+            f"{name}:1: a secret of our environment stands in the file; take it out"
+            for name in texts
+            if files[name] != texts[name]
+        ]
         odd = [f"{name}: {why}; write it as a regular file" for name, why in out["odd"].items()]
-        kind, reason = self._conduct(out, escaped, tail, bool(leaks), wanted)
+        kind, reason = ("secret", None) if leaks else self._conduct(out, tail, wanted)
         return {
             "rc": out["rc"],
             "files": files,
@@ -249,18 +250,8 @@ class Command:
             "said": _last(tail),
         }
 
-    def _conduct(
-        self, out: dict[str, Any], escaped: list[str], tail: str, leaked: bool, wanted: int
-    ) -> tuple[str | None, str | None]:
+    def _conduct(self, out: Outcome, tail: str, wanted: int) -> tuple[str | None, str | None]:
         """(class, reason) of the worst that is held against an attempt besides its files, or (None, None)."""
-        if escaped:
-            more = f" and {len(escaped) - 5} more" if len(escaped) > 5 else ""
-            return (
-                "escaped",
-                f"files outside of the folder were written: {', '.join(escaped[:5])}{more}; write in this folder alone",
-            )
-        if leaked:
-            return "secret", None
         if out["timeout"]:
             return "timeout", f"no end within {self.timeout:g} seconds; be done earlier"
         linked = any("link" in name or "link" in why for name, why in out["odd"].items())
@@ -277,7 +268,7 @@ class Command:
 
     async def _probe(self, parent: Path) -> Walls:
         """The strongest walls in which an interpreter runs here. Raises cli.Missing."""
-        order = {
+        order: Order = {
             "files": {},
             "argv": [os.path.realpath(sys.executable), "-IS", "-c", "pass"],
             "timeout": 60,
@@ -289,99 +280,81 @@ class Command:
         for walls in WALLS:
             if walls[0] == "bubblewrap" or not (root or walls[1]):
                 continue
+            if walls[0] == "plain" and os.environ.get("DECKSMITH_WALLS") != "plain":
+                continue
             trial = parent / f".trial-{os.getpid()}"
             trial.mkdir(exist_ok=True)
             try:
-                ended = await self._run(trial, order, {"PATH": self.path}, walls, None)
+                out, _, said = await self._run(trial, order, {"PATH": self.path}, walls, None)
             finally:
                 shutil.rmtree(trial, ignore_errors=True)
-            if ended.out.get("rc") == 0:
+            if out.get("rc") == 0:
                 return walls
-            refusals.append(f"{walls[0]}: {ended.said[-200:] or ended.out}")
-        raise cli.Missing(f"no author can be confined here: {'; '.join(refusals)}")
+            refusals.append(f"{walls[0]}: {said[-200:] or out}")
+        raise cli.Missing(
+            f"this machine grants no walls around an author's command ({'; '.join(refusals)}); let users make "
+            "namespaces (sysctl kernel.unprivileged_userns_clone=1), or accept one that can read and change "
+            "what you can: DECKSMITH_WALLS=plain"
+        )
 
     async def _run(
-        self,
-        home: Path,
-        order: dict[str, Any],
-        env: dict[str, str],
-        walls: Walls,
-        log: "Log | None",
-    ) -> Ended:
-        """Run an order in a cell; everything is ended on the way out."""
+        self, home: Path, order: Order, env: dict[str, str], walls: Walls, log: "Log | None"
+    ) -> tuple[Outcome, int | None, str]:
+        """Run an order in a cell: (what was delivered, exit status, the last that was said).
+
+        Everything is ended on the way out.
+        """
         reads, writes = os.pipe()
         python = os.path.realpath(sys.executable)
         command = [python, "-IS", WORKSPACE, str(writes)]
         owner = os.stat(home)
-        process = subprocess.Popen(
-            enclosed(walls, home, command, self.shown, net=self.net),
+        process = await asyncio.create_subprocess_exec(
+            *enclosed(walls, home, command, self.shown, net=self.net),
             env=env,
             cwd="/",
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
             pass_fds=[writes],
             start_new_session=True,
         )
         os.close(writes)
+        assert process.stdin and process.stdout
+        delivery, data = asyncio.StreamReader(limit=1 << 26), b""
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(delivery), open(reads, "rb", buffering=0)
+        )
+        said = bytearray()
+        listener = asyncio.create_task(_listen(process.stdout, said, log))
         try:
-            data, said = await _delivered(process, reads, order, log)
+            process.stdin.write(json.dumps(order).encode() + b"\n")  # it stays open
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(order["timeout"] + order["grace"] + 60):
+                    data = await delivery.read(-1)
+                    await process.wait()
         finally:
-            process.kill()
-            process.wait()
-            if os.stat(home).st_uid != owner.st_uid:  # without walls it was lent to another user
-                os.chown(home, owner.st_uid, owner.st_gid)
-        try:
-            out = json.loads(data)
-        except ValueError:
-            out = {}
-        return Ended(out, said, process.returncode)
-
-
-async def _delivered(
-    process: subprocess.Popen[bytes], reads: int, order: dict[str, Any], log: "Log | None"
-) -> tuple[bytes, str]:
-    """(what comes out of the pipe `reads` once the process has ended, the last that the process said)."""
-    loop = asyncio.get_running_loop()
-    delivery, talk = asyncio.StreamReader(limit=1 << 26), asyncio.StreamReader()
-    transports: list[asyncio.BaseTransport] = []
-    said = bytearray()
-
-    async def read_pipe(reader: asyncio.StreamReader, pipe: Any) -> None:
-        protocol = asyncio.StreamReaderProtocol(reader)
-        transport, _ = await loop.connect_read_pipe(lambda: protocol, pipe)
-        transports.append(transport)
-
-    async def listen() -> None:
-        while data := await talk.read(1 << 16):
-            said.extend(data)
-            del said[:-1000]
-            if log:
-                log.feed(data)
-
-    try:
-        await read_pipe(delivery, open(reads, "rb", buffering=0))
-        await read_pipe(talk, process.stdout)
-        orders, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
-        transports.append(orders)
-        listener = asyncio.create_task(listen())
-        orders.write(json.dumps(order).encode() + b"\n")
-        try:
-            async with asyncio.timeout(order["timeout"] + order["grace"] + 60):
-                data = await delivery.read(-1)
-                while process.poll() is None:
-                    await asyncio.sleep(0.01)
-        except TimeoutError:
-            data = b""
-        finally:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            transport.close()
             await asyncio.wait([listener], timeout=1)
             listener.cancel()
-    finally:
-        for transport in transports:
-            transport.close()
-    return data, bytes(said).decode("utf-8", "replace").strip()
+            await process.wait()
+            if os.stat(home).st_uid != owner.st_uid:  # without walls it was lent to another user
+                os.chown(home, owner.st_uid, owner.st_gid)
+        last = said.decode("utf-8", "replace").strip()
+        try:
+            return cast(Outcome, json.loads(data)), process.returncode, last
+        except ValueError:
+            return {}, process.returncode, last
+
+
+async def _listen(talk: asyncio.StreamReader, said: bytearray, log: "Log | None") -> None:
+    """Put what a process says into its log, and the last of it into `said`."""
+    while data := await talk.read(1 << 16):
+        said.extend(data)
+        del said[:-1000]
+        if log:
+            log.feed(data)
 
 
 def _environment(names: Iterable[str]) -> dict[str, str]:
@@ -391,8 +364,7 @@ def _environment(names: Iterable[str]) -> dict[str, str]:
         if name not in os.environ:
             raise cli.BadConfig(f"--pass-env {name}: it is not set in the environment or in .env")
         passed[name] = os.environ[name]
-    for name, value in passed.items():
-        masking.add(value, name)
+        masking.add(passed[name], name)
     return passed
 
 

@@ -1,25 +1,19 @@
-"""Authors of drafts: whoever writes one, attempts are made until the rules are kept, and their reasons go into the next.
+"""Authors of drafts: whoever writes one, attempts are made until the rules are kept, and reasons go into the next.
 
-A seed has a folder (workfolders.py), an author is a command in a cell of its own (author_command.py) or a model of the
-registry (author_model.py), and the validator decides.
+A seed has a folder (draft_folders.py), an author is a command in a cell of its own (author_command.py) or a model of
+the registry (author_model.py), and the validator decides.
 """
 
 import asyncio
-import contextlib
 import json
-import os
-import socket
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from decksmith.core import stream
-from decksmith.core.records import Record
 from decksmith.core.stream import Fault
-from decksmith.corpus import drafts, mend, rules, workfolders
-from decksmith.corpus.workfolders import Seed, Status
-
-# What an attempt brought: {"rc", "files": {name: text}, "reasons", "noted", "class", "said"}, all but `files` optional.
-Delivery = dict[str, Any]
+from decksmith.corpus import draft_folders, drafts, rules
+from decksmith.corpus.draft_folders import Delivery, Status
+from decksmith.corpus.records import Draft, DraftFault, DraftRecord, Seed
 
 
 class Author(Protocol):
@@ -27,8 +21,8 @@ class Author(Protocol):
 
     name: str
 
-    async def ready(self, parent: Path) -> contextlib.AbstractAsyncContextManager[Any]:
-        """Get ready to write drafts in folders of `parent`: the context in which one is written."""
+    async def ready(self, parent: Path) -> None:
+        """Get ready to write drafts in folders of `parent`."""
         ...
 
     async def attempt(self, folder: Path, seed: Seed, status: Status) -> Delivery:
@@ -40,22 +34,21 @@ class Author(Protocol):
         ...
 
 
-async def write(
-    run: Path | str, record: Record, author: Author, *, retries: int = 2, mended: bool = False
-) -> Record:
-    """The `draft` value of a record (docs/records.md). Each attempt is judged by rules.faults, after mend.fix if `mended`.
+async def write(run: Path | str, record: DraftRecord, author: Author, *, retries: int = 2) -> Draft:
+    """The `draft` value of a record (docs/records.md). Each attempt is judged by rules.faults.
 
-    A valid draft of the same seed and instructions is kept; a failure of the same author is kept until there are more
-    attempts to make. Raises stream.Fault for a seed that is wrong and for what the author did not bring about.
+    A valid draft of the same seed and instructions is kept; a failure of the same author is kept until there are
+    more attempts to make. Raises stream.Fault for a wrong seed and for what the author did not bring about.
     """
     ident, seed = record["id"], record["seed"]
     folder = Path(run).resolve() / "work" / ident
     folder.parent.mkdir(parents=True, exist_ok=True)
-    async with await author.ready(folder.parent), workfolders.held(ident, folder):
-        status, wanted = workfolders.load(folder), workfolders.key(seed)
-        if {name: status.get(name) for name in wanted} != wanted:
-            status = workfolders.begin(folder, ident, wanted)
-        workfolders.give(folder, ident, seed)
+    await author.ready(folder.parent)
+    async with draft_folders.held(ident, folder):
+        status = draft_folders.load(folder)
+        if any(status.get(name) != value for name, value in draft_folders.key(seed).items()):
+            status = draft_folders.begin(folder, ident, seed)
+        draft_folders.give(folder, ident, seed)
         if bad := next((f for f in rules.faults(folder, seed) if f["file"] == "seed.json"), None):
             raise Fault("model", "seed", f"{bad['message']}; {bad['remedy']}")
         if _is_valid(folder, seed, status):
@@ -63,33 +56,34 @@ async def write(
             (folder / "delivery.json").unlink(missing_ok=True)
             return _good(folder, status)
         if status.get("author") != author.name:
-            status = workfolders.begin(folder, ident, wanted) | {"author": author.name}
+            status = draft_folders.begin(folder, ident, seed)
+            status["author"] = author.name
         try:
-            return await _attempts(folder, seed, status, author, retries, mended)
+            return await _attempts(folder, seed, status, author, retries)
         except asyncio.CancelledError:
-            workfolders.save(folder, status, {"state": "interrupted"})
+            draft_folders.save(folder, status, {"state": "interrupted"})
             raise
         except Fault as fault:
-            news = {
+            news: Status = {
                 "state": "infra",
-                "ended": workfolders.now(),
+                "ended": draft_folders.now(),
                 "class": fault.error["class"],
                 "reasons": [fault.error["message"]],
             }
-            workfolders.save(folder, status, news)
+            draft_folders.save(folder, status, news)
             raise
 
 
 def _is_valid(folder: Path, seed: Seed, status: Status) -> bool:
-    """Whether a draft that was finished before keeps the rules; a failed one may have been mended by a person."""
+    """Whether a finished draft keeps the rules; a failed one may have been mended by a person."""
     state = status.get("state")
-    by_hand = state == "failed" and status.get("sha256") != workfolders.hashes(folder)
+    by_hand = state == "failed" and status.get("sha256") != draft_folders.hashes(folder)
     return (state == "valid" or by_hand) and not rules.faults(folder, seed)
 
 
 async def _attempts(
-    folder: Path, seed: Seed, status: Status, author: Author, retries: int, mended: bool
-) -> Record:
+    folder: Path, seed: Seed, status: Status, author: Author, retries: int
+) -> Draft:
     while True:
         done = _delivered(folder, status)
         if done is None:
@@ -98,18 +92,12 @@ async def _attempts(
                 if status["attempt"] > retries:
                     return _bad(folder, status)
                 status["attempt"] += 1
-            news = {
-                "state": "running",
-                "started": workfolders.now(),
-                "ended": None,
-                "rc": None,
-                "pid": os.getpid(),
-                "host": socket.gethostname(),
-            }
-            workfolders.save(folder, status, news)
-            done = {**await author.attempt(folder, seed, status), "attempt": status["attempt"]}
+            begun: Status = {"state": "running", "started": draft_folders.now(), "ended": None}
+            draft_folders.save(folder, status, begun | {"rc": None})
+            done = await author.attempt(folder, seed, status)
+            done["attempt"] = status["attempt"]
             stream.write(folder / "delivery.json", json.dumps(done))
-        await asyncio.to_thread(_judge, folder, seed, status, done, mended)
+        await asyncio.to_thread(_judge, folder, seed, status, done)
         (folder / "delivery.json").unlink(missing_ok=True)
         if status["state"] == "valid":
             return _good(folder, status)
@@ -120,27 +108,25 @@ async def _attempts(
             f"{status['reasons'][0]}{'; once more' if more else ''}",
         )
         if not more:
-            workfolders.save(folder, status, {"state": "failed"})
+            draft_folders.save(folder, status, {"state": "failed"})
 
 
 def _delivered(folder: Path, status: Status) -> Delivery | None:
     """What an attempt brought whose process was killed before it was judged, or None."""
-    done = workfolders.load(folder, "delivery.json")
+    done = draft_folders.delivery(folder)
     is_open = status["state"] in ("running", "interrupted")
     return done if is_open and done.get("attempt") == status["attempt"] else None
 
 
-def _judge(folder: Path, seed: Seed, status: Status, done: Delivery, mended: bool) -> None:
-    """Put the files of an attempt in place and say in status.json and reasons.txt what the validator says."""
+def _judge(folder: Path, seed: Seed, status: Status, done: Delivery) -> None:
+    """Put the files of an attempt in place; say in status.json and reasons.txt what the validator says."""
     reasons, noted = list(done.get("reasons", [])), list(done.get("noted", []))
     conduct = done.get("class")  # what is held against the author besides its files
     if conduct not in ("escaped", "secret"):
         for name, text in done["files"].items():
             stream.write(folder / name, text.encode("utf-8", "surrogateescape"))
-    if mended:
-        noted += ["mended: {file}:{line}: {message}".format(**f) for f in mend.fix(folder)]
     faults = rules.faults(folder, seed)
-    news: Status = {"rc": done.get("rc"), "ended": workfolders.now()}
+    news: Status = {"rc": done.get("rc"), "ended": draft_folders.now()}
     if not faults and conduct in (None, "timeout", "crash"):
         noted += reasons
         news |= {"state": "valid", "class": None, "reasons": []}
@@ -148,18 +134,19 @@ def _judge(folder: Path, seed: Seed, status: Status, done: Delivery, mended: boo
     else:
         kind = conduct or _kind(faults)
         if kind == "empty":
-            status_said = f"exit status {done.get('rc')}, it said: {done.get('said')}"
-            reasons.insert(0, f"the author wrote nothing ({status_said})")
-        reasons += ["{file}:{line}: {message} ({rule}); {remedy}".format(**f) for f in faults]
+            ended = f"exit status {done.get('rc')}, it said: {done.get('said')}"
+            reasons.insert(0, f"the author wrote nothing ({ended})")
+        reasons += map(drafts.sentence, faults)
         news |= {"state": "refused", "class": kind, "reasons": reasons}
         stream.write(folder / "reasons.txt", "\n".join(reasons) + "\n")
     status.pop("noted", None)
     if noted:
         news["noted"] = noted
-    workfolders.save(folder, status, news | {"sha256": workfolders.hashes(folder)})
+    news["sha256"] = draft_folders.hashes(folder)
+    draft_folders.save(folder, status, news)
 
 
-def _kind(faults: list[drafts.Fault]) -> str:
+def _kind(faults: list[DraftFault]) -> str:
     """The class under which faults are counted."""
     missing = {fault["file"] for fault in faults if fault["rule"] == "missing"}
     if len(missing) == len(drafts.FILES):
@@ -171,25 +158,31 @@ def _kind(faults: list[drafts.Fault]) -> str:
     return "invalid"
 
 
-def _value(folder: Path, status: Status) -> Record:
-    told = {name: status[name] for name in ("noted", "usage") if status.get(name)}
-    return {
+def _value(folder: Path, status: Status) -> Draft:
+    value: Draft = {
         "path": f"work/{folder.name}",
         "attempts": status["attempt"],
         "author": status.get("author"),
-        **told,
     }
+    if noted := status.get("noted"):
+        value["noted"] = noted
+    if usage := status.get("usage"):
+        value["usage"] = usage
+    return value
 
 
-def _good(folder: Path, status: Status) -> Record:
-    sums = workfolders.hashes(folder)
+def _good(folder: Path, status: Status) -> Draft:
+    sums = draft_folders.hashes(folder)
     if status.get("sha256") != sums or status["state"] != "valid":
         news: Status = {"state": "valid", "reasons": [], "sha256": sums, "class": None}
-        workfolders.save(folder, status, news)
-    return _value(folder, status) | {"sha256": sums}
+        draft_folders.save(folder, status, news)
+    return {**_value(folder, status), "sha256": sums}
 
 
-def _bad(folder: Path, status: Status) -> Record:
+def _bad(folder: Path, status: Status) -> Draft:
     message = f"{status['reasons'][0]} (after {status['attempt']} attempts)"
-    error = {"kind": "model", "class": status["class"], "message": message}
-    return _value(folder, status) | {"error": error}
+    kind = status["class"] or "invalid"
+    return {
+        **_value(folder, status),
+        "error": {"kind": "model", "class": kind, "message": message},
+    }

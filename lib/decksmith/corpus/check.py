@@ -1,70 +1,134 @@
-"""One draft checked: by its text, rendered where a render.Pool is given, mended where asked; and the table of a run."""
+"""Drafts checked: by their text, and rendered where a protocol is given; and the table of a run."""
 
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from decksmith.core import stream
-from decksmith.corpus import drafts, mend, rules
-from decksmith.corpus.drafts import FILES, Fault, fault
+from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record
+from decksmith.corpus import drafts, rules
+from decksmith.corpus.drafts import FILES, fault
+from decksmith.corpus.records import Check, DraftFault, DraftRecord
 from decksmith.decks import lint, pictures, templates
-from decksmith.decks.templates import Template
-from decksmith.render.pool import Pool
+from decksmith.decks.records import Deck, Render
+from decksmith.render import pool as render_pool
 
 OVERFLOW_PX = 16  # content may reach so far past the slide or its own box: half a line of text
 
 
-async def check(
-    run: Path | str,
-    record: dict[str, Any],
-    profile: str = "strict",
-    *,
-    fix: bool = False,
-    pool: Pool | None = None,
-    scratch: Path | None = None,
-) -> dict[str, Any]:
-    """The `check` value of a record: its draft against a profile, rendered where a Pool is given.
+class Checker:
+    """The stage `check` over the drafts of a run.
 
-    Pictures and slides go to `<scratch>/<id>`, by default below `<run>/check`. `fix` first mends what is mechanical in
-    the files themselves.
+    protocol: decks are drawn as it says, by `jobs` workers; None: the text alone. Pictures and slides go to
+    `<scratch>/<id>`. tally counts kept, dropped, undecided, unwritten and `rule <name>`.
     """
-    folder = Path(run) / record["draft"]["path"]
-    fixed = mend.fix(folder) if fix else []
-    found = rules.faults(folder, record["seed"], profile)
-    value = {"profile": profile, "rendered": False, "faults": found, "fixed": fixed}
-    has_deck = not any(f["rule"] == "missing" and f["file"] == "deck.md" for f in found)
-    if pool and has_deck:
-        place = scratch or Path(run) / "check"
-        under = record["seed"].get("template")
-        template = templates.held(folder, under, record["id"]) if under else None
-        render = await draw(folder / "deck.md", record["id"], pool, place, template)
-        value["rendered"] = True
-        seen = {(f["line"], f["rule"]) for f in found}
-        text = (folder / "deck.md").read_bytes().decode(errors="replace")
-        more = [f for f in rendered(render, text) if (f["line"], f["rule"]) not in seen]
-        value["faults"] = found = sorted(found + more, key=drafts.place)
-        ours = next((e for e in render["errors"] if e["kind"] != "model"), None)
-        if ours and not found:
-            value["error"] = ours
-    if found:
-        message = "{file}:{line}: {message}; {remedy}".format(**found[0])
-        value["error"] = {"kind": "model", "class": found[0]["rule"], "message": message}
-    return value
+
+    def __init__(self, run: Path, protocol: Protocol | None, *, jobs: int, scratch: Path):
+        self.run, self.protocol, self.jobs, self.scratch = run, protocol, jobs, scratch
+        self.engine = render_pool.engine(protocol.render["scale"]) if protocol else None
+        self.pool: render_pool.Pool | None = None
+        self.tally: Counter[str] = Counter()
+
+    async def close(self) -> None:
+        """End the workers."""
+        if self.pool:
+            await self.pool.close()
+
+    def expect(self, record: DraftRecord) -> list[DraftRecord]:
+        """Count a draft that nobody wrote."""
+        self.tally["unwritten"] += "error" in (record.get("draft") or {})
+        return [record]
+
+    def inputs(self, record: DraftRecord) -> list[object]:
+        """What the `check` value of a record depends on."""
+        folder = self.run / record["draft"]["path"]
+        hashes: list[str | None] = []
+        for name in FILES:
+            try:
+                hashes.append(hashlib.sha256(drafts.read(folder / name)).hexdigest())
+            except OSError:
+                hashes.append(None)
+        return [rules.VERSION, record["seed"], hashes, self.engine]
+
+    async def check(self, record: DraftRecord) -> Check:
+        """The `check` value of a record."""
+        folder = self.run / record["draft"]["path"]
+        found = rules.faults(folder, record["seed"])
+        value: Check = {"rendered": False, "faults": found}
+        has_deck = not any(f["rule"] == "missing" and f["file"] == "deck.md" for f in found)
+        if self.protocol and has_deck:
+            render = await self._draw(record)
+            value["rendered"] = True
+            seen = {(f["line"], f["rule"]) for f in found}
+            text = (folder / "deck.md").read_bytes().decode(errors="replace")
+            more = [f for f in rendered(render, text) if (f["line"], f["rule"]) not in seen]
+            value["faults"] = found = sorted(found + more, key=drafts.place)
+            ours = next((e for e in render["errors"] if e["kind"] != "model"), None)
+            if ours and not found:
+                value["error"] = ours
+        if found:
+            message = "{file}:{line}: {message}; {remedy}".format(**found[0])
+            value["error"] = {"kind": "model", "class": found[0]["rule"], "message": message}
+        self._count(record, value["faults"][1:], value)  # the stage tells the first one
+        return value
+
+    def recall(self, record: DraftRecord, value: Check) -> bool:
+        """Count and tell a verdict of the journal too."""
+        self._count(record, value["faults"], value)
+        return True
+
+    def _count(self, record: DraftRecord, told: list[DraftFault], value: Check) -> None:
+        for one in told:
+            stream.warn(record["id"], drafts.sentence(one))
+        self.tally.update({f"rule {one['rule']}" for one in value["faults"]})
+        undecided = "undecided" if "error" in value else "kept"
+        self.tally["dropped" if value["faults"] else undecided] += 1
+
+    async def _draw(self, record: DraftRecord) -> Render:
+        """The `render` value of a draft's deck, with drawn pictures and in its template."""
+        assert self.protocol
+        self.pool = self.pool or render_pool.Pool(self.protocol, jobs=self.jobs)
+        ident, folder = record["id"], self.run / record["draft"]["path"]
+        (self.scratch / ident).mkdir(parents=True, exist_ok=True)
+        path = (folder / "deck.md").resolve()
+        deck: Deck = {"path": os.path.relpath(path, self.scratch.resolve())}
+        if under := record["seed"].get("template"):
+            template = templates.held(folder, under, ident)
+            deck["template"] = templates.put(self.scratch, template)
+        drawn: Record = {"id": ident, "deck": deck}
+        drawn["images"] = pictures.illustrate(self.scratch, drawn, pictures.providers("drawn"))
+        return cast(Render, await self.pool.render(self.scratch, drawn))
+
+    def table(self) -> Iterator[str]:
+        """Lines: how many drafts were kept, and how many each rule dropped; one draft may break several."""
+        words = {
+            "kept": "kept",
+            "dropped": "dropped",
+            "undecided": "undecided (a fault of ours)",
+            "unwritten": "never written",
+        }
+        counts = [
+            f"{self.tally[key]} {word}"
+            for key, word in words.items()
+            if self.tally[key] or key != "undecided"
+        ]
+        yield "drafts " + ", ".join(counts)
+        broken = [key for key in self.tally if key.startswith("rule ")]
+        for key in sorted(broken, key=lambda key: (-self.tally[key], key)):
+            yield f"{key.removeprefix('rule '):>20} {self.tally[key]:5d}"
 
 
-def rendered(value: dict[str, Any], text: str) -> list[Fault]:
-    """The faults of a draft that its `render` value (docs/records.md) shows; `text` is the deck that was rendered."""
-
-    def wrong(line: int, rule: str, message: str) -> Fault:
-        return fault("deck.md", line, rule, message)
-
+def rendered(value: Render, text: str) -> list[DraftFault]:
+    """The faults of a draft that its `render` value shows; `text` is the deck that was rendered."""
     out = [
-        wrong(e.get("line") or 1, e["class"], e["message"].split("\n")[0])
-        for e in value["errors"]
-        if e["kind"] == "model"
+        fault("deck.md", error.get("line") or 1, error["class"], error["message"].split("\n")[0])
+        for error in value["errors"]
+        if error["kind"] == "model"
     ]
     reach = _reach(value)
     overflows = set()
@@ -72,81 +136,44 @@ def rendered(value: dict[str, Any], text: str) -> list[Fault]:
         rule, line, slide = finding["rule"], finding["line"] or 1, finding["slide"]
         message = f"slide {slide}: {finding['message']}"
         if rule in ("overflow", "off-canvas") and reach.get(slide, 0) > OVERFLOW_PX:
-            out.append(wrong(line, "overflow", message))
+            out.append(fault("deck.md", line, "overflow", message))
             overflows.add(slide)
         elif rule == "blank" and not any(f["line"] == line for f in out):
-            out.append(wrong(line, "blank", message))
+            out.append(fault("deck.md", line, "blank", message))
     for page in value["xray"]:  # what the page measures and no box explains
         slide, px = page["slide"], reach.get(page["slide"], 0)
         if px > OVERFLOW_PX and slide not in overflows:
             message = f"slide {slide}: content reaches {px:g} px past the slide"
-            out.append(wrong(page["line"], "overflow", message))
+            out.append(fault("deck.md", page["line"], "overflow", message))
     for one in out:
         one["remedy"] = rules.STRICT.get(one["rule"], "mend what the renderer names")
     return sorted(out, key=drafts.place)
 
 
-def _reach(value: dict[str, Any]) -> dict[int | None, float]:
-    """{slide: px by which its content reaches too far}, without slides that failed: what stands in for them may overflow."""
-    broken = {e.get("slide") for e in value["errors"]}
+def _reach(value: Render) -> dict[int | None, float]:
+    """{slide: px by which its content reaches too far}.
+
+    Slides that failed are not in it: what stands in for them may overflow.
+    """
+    broken = {error.get("slide") for error in value["errors"]}
     return {
-        page["slide"]: max((page.get("overflow") or {}).values(), default=0)
+        page["slide"]: max(page["overflow"]["x"], page["overflow"]["y"])
         for page in value["xray"]
         if page["slide"] not in broken
     }
 
 
-async def draw(
-    path: Path, ident: str, pool: Pool, scratch: Path, template: Template | None = None
-) -> dict[str, Any]:
-    """The `render` value of the deck at `path`, with drawn pictures and in a template, under `<scratch>/<ident>`."""
-    (scratch / ident).mkdir(parents=True, exist_ok=True)
-    deck: dict[str, Any] = {"path": os.path.relpath(path.resolve(), scratch.resolve())}
-    if template:
-        deck["template"] = templates.put(scratch, template)
-    record: dict[str, Any] = {"id": ident, "deck": deck}
-    record["images"] = pictures.illustrate(scratch, record, pictures.providers("drawn"))
-    return await pool.render(scratch, record)
-
-
-def inputs(run: Path | str, record: dict[str, Any], profile: str, engine: Any = None) -> list[Any]:
-    """What the `check` value of a record depends on."""
-    folder = Path(run) / record["draft"]["path"]
-    hashes: list[str | None] = []
-    for name in FILES:
-        try:
-            hashes.append(hashlib.sha256(drafts.read(folder / name)).hexdigest())
-        except OSError:
-            hashes.append(None)
-    return [rules.VERSION, profile, record["seed"], hashes, engine]
-
-
-def feed(folders: Iterable[Path | str], run: Path | str) -> None:
+def feed(folders: Iterable[Path | str], run: Path) -> None:
     """Put records of drafts' folders on stdin: the id is the folder's name, the path is relative to the run folder."""
     with tempfile.TemporaryFile() as file:
         for folder in folders:
-            whole = Path(folder).resolve()
-            draft = {"path": os.path.relpath(whole, Path(run).resolve())}
-            record = {"id": whole.name, "seed": drafts.seed(folder), "draft": draft}
+            place = Path(folder).resolve()
+            record: DraftRecord = {
+                "id": place.name,
+                "seed": drafts.seed(folder),
+                "draft": {"path": os.path.relpath(place, run.resolve())},
+            }
             file.write(stream.dumps(record) + b"\n")
         file.flush()
         file.seek(0)
         os.dup2(file.fileno(), 0)
-
-
-def table(tally: Mapping[str, int]) -> Iterator[str]:
-    """Lines that say how many drafts were kept and, by rule, how many of them each rule dropped; one draft may break
-    several. `tally` counts kept, dropped, undecided, unwritten and `rule <name>`."""
-    words = {
-        "kept": "kept",
-        "dropped": "dropped",
-        "undecided": "undecided (a fault of ours)",
-        "unwritten": "never written",
-    }
-    counts = [
-        f"{tally[key]} {word}" for key, word in words.items() if tally[key] or key != "undecided"
-    ]
-    yield "drafts " + ", ".join(counts)
-    broken = {key.removeprefix("rule "): n for key, n in tally.items() if key.startswith("rule ")}
-    for rule, number in sorted(broken.items(), key=lambda item: (-item[1], item[0])):
-        yield f"{rule:>20} {number:5d}"

@@ -7,10 +7,12 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from decksmith.core import cli
+from decksmith.corpus.records import DraftFault, Seed
 from decksmith.decks.parser import THEMES
+from decksmith.models.records import Usage
 
 FILES = ("PROMPT.md", "think.md", "deck.md")
 SEED_THEMES = tuple(name for name, theme in THEMES.items() if theme["seeds"])
@@ -27,17 +29,20 @@ LEAST = {"PROMPT.md": 40, "think.md": 400, "deck.md": 300}  # bytes
 WORDS = (250, 1200)  # of think.md
 LARGEST = 1 << 18  # bytes of a file that is read
 
-Fault = dict[str, Any]  # {"file", "line", "rule", "message"}, and "remedy" once `rules` has it
 
-
-def fault(file: str, line: int, rule: str, message: str) -> Fault:
+def fault(file: str, line: int, rule: str, message: str) -> DraftFault:
     """One thing that is wrong with a draft; lines are 1-based."""
     return {"file": file, "line": line, "rule": rule, "message": message}
 
 
-def place(fault: Fault) -> tuple[int, int]:
+def place(fault: DraftFault) -> tuple[int, int]:
     """What faults are sorted by: file, then line."""
-    return FILES.index(fault["file"]) if fault["file"] in FILES else 0, fault["line"]
+    return FILES.index(fault["file"]) if fault["file"] in FILES else -1, fault["line"]
+
+
+def sentence(fault: DraftFault) -> str:
+    """A fault as one line: where, what, by which rule, and what to do about it."""
+    return "{file}:{line}: {message} ({rule}); {remedy}".format(**fault)
 
 
 def line_at(text: str, offset: int) -> int:
@@ -45,7 +50,7 @@ def line_at(text: str, offset: int) -> int:
     return text.count("\n", 0, offset) + 1
 
 
-def seed(folder: Path | str) -> dict[str, Any]:
+def seed(folder: Path | str) -> Seed:
     """The seed of a draft's folder, from its seed.json. Raises cli.BadData naming the file."""
     path = Path(folder) / "seed.json"
     try:
@@ -54,7 +59,8 @@ def seed(folder: Path | str) -> dict[str, Any]:
         raise cli.BadData(f"{path}: {error}") from None
     if not isinstance(value, dict):
         raise cli.BadData(f"{path}: not a JSON object")
-    return {key: item for key, item in value.get("seed", value).items() if key != "id"}
+    kept = {key: item for key, item in value.get("seed", value).items() if key != "id"}
+    return cast(Seed, kept)
 
 
 def read(path: Path | str) -> bytes:
@@ -72,8 +78,11 @@ def read(path: Path | str) -> bytes:
         return file.read()
 
 
-def texts(folder: Path | str) -> tuple[dict[str, str | None], list[Fault]]:
-    """({name: text or None}, faults) of a draft's three files; links and what is no regular file count as missing."""
+def texts(folder: Path | str) -> tuple[dict[str, str | None], list[DraftFault]]:
+    """({name: text or None}, faults) of a draft's three files.
+
+    Links and what is no regular file count as missing.
+    """
     found: dict[str, str | None] = {}
     faults = []
     for name in FILES:
@@ -91,3 +100,12 @@ def texts(folder: Path | str) -> tuple[dict[str, str | None], list[Fault]]:
             line = data.count(b"\n", 0, error.start) + 1
             faults.append(fault(name, line, "encoding", "the file is not UTF-8"))
     return found, faults
+
+
+def total_usage(used: Usage | None, usage: Usage) -> Usage:
+    """The tokens and the cost of all replies; what is not known of one adds nothing."""
+    total = cast(dict[str, float | None], dict(usage))
+    for name, had in cast(dict[str, float | None], used or {}).items():
+        if had is not None:
+            total[name] = round((total.get(name) or 0) + had, 8)
+    return cast(Usage, total)

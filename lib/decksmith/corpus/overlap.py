@@ -1,17 +1,15 @@
-"""How alike texts are: exact, by character n-grams, and by sentence embeddings. Near-duplicates and their clusters."""
+"""How alike texts are: exact, by character n-grams, by sentence embeddings. Near-duplicates and their clusters."""
 
-import asyncio
 import base64
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from decksmith.benchmarks import grading, tasks
-from decksmith.core import cli, stream
-from decksmith.core.records import Record
+from decksmith.core import stream
+from decksmith.core.records import Message
 from decksmith.corpus import embedding
 
 if TYPE_CHECKING:
@@ -21,11 +19,30 @@ N = 5  # characters of an n-gram
 # At least this alike is a near-duplicate: Jaccard of n-gram sets, cosine of embeddings.
 NGRAM, COSINE = 0.5, 0.8
 RUN, QUOTED = 8, 0.5  # words of a run; a text that holds this share of another's runs quotes it
-LOOSE = (0.2, 0.5, 0.15)  # n-grams, cosine, quoted: from here on a judge is asked
-SHOWN = 6000  # characters of a text that a judge is shown
 BLOCK = 1000  # rows compared at once
 Pair = tuple[int, int, float]  # indices of two texts, and how alike they are
-Encode = Callable[[Any], "ndarray"]  # of n texts, or of n records: shape (n, WIDTH), unit length
+
+
+class Chat(TypedDict):
+    """What is compared of a record."""
+
+    id: str
+    messages: Sequence[Message]
+
+
+# Embeddings of n records' requests: shape (n, WIDTH), unit length.
+Encode = Callable[[Sequence[Chat]], "ndarray"]
+
+
+class Likeness(TypedDict):
+    """Two records that are near, by their indices. ngram, cosine: None below their thresholds."""
+
+    a: int
+    b: int
+    exact: bool
+    ngram: float | None
+    cosine: float | None
+    answer: NotRequired[bool]  # the assistant says the same in both
 
 
 def plain(text: str) -> str:
@@ -142,77 +159,6 @@ def _runs(words: list[str], lengths: set[int]) -> set[int]:
     }
 
 
-def seen(
-    questions: list[str],
-    train: list[Record],
-    encode: Encode | None = None,
-    least: tuple[float, float, float] = (NGRAM, COSINE, QUOTED),
-) -> dict[int, list[dict[str, Any]]]:
-    """Which training rows are near which questions, `{index of a question: [{"row", "exact", "ngram", "cosine",
-    "quoted"}]}`, the nearest first.
-
-    questions: texts. train: chat records, of which requests are compared, and quotations sought in all that is said.
-    encode: embeddings of texts, as Encoder gives them. least: from which Jaccard of n-grams, cosine and quoted share two
-    are near; what is below its own is None.
-    """
-    plains, asks = [plain(text) for text in questions], [plain(request(row)) for row in train]
-    whole = [plain("\n".join(_said(row))) for row in train]
-    found: dict[int, dict[int, dict[str, float]]] = {}
-    measured = [
-        ("ngram", jaccard(plains, asks, least[0])),
-        ("quoted", quotes(plains, whole, least[2])),
-    ]
-    if encode:
-        measured.append(
-            (
-                "cosine",
-                cosines(encode(questions), encode([request(row) for row in train]), least[1]),
-            )
-        )
-    for name, pairs in measured:
-        for i, j, value in pairs:
-            found.setdefault(i, {}).setdefault(j, {})[name] = round(value, 4)
-    measures = ("ngram", "cosine", "quoted")
-
-    def nearness(pair: dict[str, Any]) -> tuple[float, int]:
-        return -max(pair[name] or 0 for name in measures), pair["row"]
-
-    ranked = {}
-    for i, rows in sorted(found.items()):
-        told = [
-            {"row": j, "exact": plains[i] == asks[j], **dict.fromkeys(measures), **alike}
-            for j, alike in rows.items()
-        ]
-        ranked[i] = sorted(told, key=nearness)
-    return ranked
-
-
-def certain(pair: dict[str, Any]) -> bool:
-    """Whether a pair of `seen` is near by the thresholds that no judge is needed for."""
-    return any(
-        (pair[name] or 0) >= least
-        for name, least in (("ngram", NGRAM), ("cosine", COSINE), ("quoted", QUOTED))
-    )
-
-
-async def judge(asker: grading.Judge, ident: str, question: str, row: Record) -> dict[str, Any]:
-    """Whether a training row gives a question away, in a judge's eyes: `{"same", "judge"}`; `same` is None with an `error`
-    where the judge came to no verdict. Raises stream.Fault of kind infra when it cannot be reached."""
-    try:
-        text = "\n".join(_said(row))
-        said, _ = await asker.verdict(
-            ident,
-            "judge-overlap",
-            {"question": question[:SHOWN], "text": text[:SHOWN]},
-            grading.judgement,
-        )
-        return {"same": said, "judge": asker.client.model.slug}
-    except stream.Fault as fault:
-        if fault.error["kind"] == "infra" and fault.error.get("retriable") is not False:
-            raise
-        return {"same": None, "judge": asker.client.model.slug, "error": fault.error}
-
-
 class Embeddings:
     """The embeddings of records' requests, shape (len(records), WIDTH), kept in RUN/journal where there is a run folder."""
 
@@ -221,7 +167,7 @@ class Embeddings:
         self.known: dict[str, str] = {}  # {fingerprint of a request: vector, base64}
         self.encoder: embedding.Encoder | None = None
 
-    def __call__(self, records: list[Record]) -> "ndarray":
+    def __call__(self, records: Sequence[Chat]) -> "ndarray":
         import numpy
 
         keys = [stream.fingerprint([embedding.PIECES, request(record)]) for record in records]
@@ -236,7 +182,7 @@ class Embeddings:
         made = [numpy.frombuffer(base64.b64decode(self.known[key]), dtype="<f4") for key in keys]
         return numpy.stack(made) if made else numpy.empty((0, embedding.WIDTH), dtype=numpy.float32)
 
-    def _make(self, records: list[Record], block: list[tuple[str, int]]) -> None:
+    def _make(self, records: Sequence[Chat], block: list[tuple[str, int]]) -> None:
         self.encoder = self.encoder or embedding.Encoder()
         vectors = self.encoder([request(records[at]) for _, at in block])
         for (key, at), vector in zip(block, vectors, strict=True):
@@ -249,103 +195,8 @@ class Embeddings:
             self.journal.close()
 
 
-def report(
-    asked: list[Record],
-    train: list[Record],
-    encode: Encode | None = None,
-    judge_by: dict[str, Any] | None = None,
-    nearest: int = 3,
-    run: Path | str | None = None,
-) -> int:
-    """Print the questions (records with a task) that a training set has seen, count them on stderr, and return the exit
-    status: 75 when the judge could not be reached for some. `judge_by`: what grading.Judge takes."""
-    texts = [tasks.asked(record) for record in asked]
-    found = seen(texts, train, encode, LOOSE if judge_by else (NGRAM, COSINE, QUOTED))
-    chosen = {
-        i: [pair for n, pair in enumerate(near) if n < nearest or certain(pair)]
-        for i, near in found.items()
-    }
-    trouble = (
-        asyncio.run(_judge_all(asked, texts, train, chosen, judge_by, nearest, run))
-        if judge_by
-        else 0
-    )
-    counts: dict[str, Counter[str]] = {record["task"]["bench"]: Counter() for record in asked}
-    for i, near in chosen.items():
-        kept = [pair for pair in near if certain(pair) or pair.get("same") is not False]
-        tally = counts[asked[i]["task"]["bench"]]
-        tally["near"] += any(map(certain, kept))
-        said = [pair["same"] for pair in kept if "same" in pair]
-        tally["same"] += True in said
-        tally["open"] += True not in said and None in said
-        if kept:
-            named = [{"id": train[pair["row"]]["id"], **pair} for pair in kept]
-            for pair in named:
-                del pair["row"]
-            stream.emit({**asked[i], "overlap": {"near": named}})
-    whole = Counter(record["task"]["bench"] for record in asked)
-    for name, tally in counts.items():
-        judged = (
-            f"; the judge finds {tally['same']} given away, and {tally['open']} are undecided"
-            if judge_by
-            else ""
-        )
-        cli.say(
-            f"{name}: {tally['near']} of {whole[name]} questions are near one of {len(train)} training rows{judged}"
-        )
-    if trouble:
-        cli.say(f"the judge could not be asked about {trouble} pairs; run the same command again")
-    return 75 if trouble else 0
-
-
-async def _judge_all(
-    asked: list[Record],
-    texts: list[str],
-    train: list[Record],
-    chosen: dict[int, list[dict[str, Any]]],
-    judge_by: dict[str, Any],
-    nearest: int,
-    run: Path | str | None,
-) -> int:
-    """Put the judge's verdict into every pair that needs one; returns how many it could not be asked about."""
-    journal = grading.verdicts(Path(run)) if run is not None else None
-    asker = grading.Judge(
-        journal=journal, sampling={"temperature": 0.0, "max_tokens": 1024}, **judge_by
-    )
-
-    async def one(i: int, pair: dict[str, Any]) -> int:
-        try:
-            pair |= await judge(asker, asked[i]["id"], texts[i], train[pair["row"]])
-        except stream.Fault as fault:
-            stream.warn(asked[i]["id"], fault.error["message"])
-            pair |= {"same": None, "error": fault.error}
-            return 1
-        return 0
-
-    try:
-        pairs = [
-            one(i, pair)
-            for i, near in chosen.items()
-            for pair in near[:nearest]
-            if not pair["exact"]
-        ]
-        return sum(await asyncio.gather(*pairs))
-    finally:
-        await asker.close()
-        if journal:
-            journal.close()
-
-
-def _said(row: Record) -> Iterator[str]:
-    """All that is said in a row, reasoning included, as texts."""
-    for message in row.get("messages") or []:
-        for part in (message.get("content"), message.get("reasoning_content")):
-            if part:
-                yield part if isinstance(part, str) else json.dumps(part, ensure_ascii=False)
-
-
 def clusters(n: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
-    """The connected components of `n` items under `pairs` of indices, as the smallest index of each item's component."""
+    """The connected components of `n` items under `pairs`, as the smallest index of each item's component."""
     import numpy
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -358,26 +209,24 @@ def clusters(n: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
     return [first.setdefault(label, index) for index, label in enumerate(labels.tolist())]
 
 
-def request(record: Record) -> str:
+def request(record: Chat) -> str:
     """What the user asks in a record's messages, as one text."""
-    said = [
-        message.get("content") or ""
-        for message in record.get("messages") or []
-        if message.get("role") == "user"
-    ]
-    return "\n".join(
-        part if isinstance(part, str) else json.dumps(part, ensure_ascii=False) for part in said
-    )
+    return "\n".join(_said(record, "user"))
+
+
+def _said(record: Chat, role: str) -> list[str]:
+    messages = record.get("messages") or []
+    said = [message.get("content") or "" for message in messages if message.get("role") == role]
+    return [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in said]
 
 
 def near(
-    rows: list[Record], held: list[Record], encode: Encode | None = None
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Which requests are near-duplicates: `(leaks, pairs)`, lists of `{"a", "b", "exact", "ngram", "cosine"}`.
+    rows: Sequence[Chat], held: Sequence[Chat], encode: Encode | None = None
+) -> tuple[list[Likeness], list[Likeness]]:
+    """Which requests are near-duplicates: `(leaks, pairs)`.
 
-    rows, held: records with messages. `leaks` are pairs of a row `a` and a held-out row `b`, `pairs` those of two rows, as
-    indices; `ngram` and `cosine` are None below their thresholds (NGRAM, COSINE). encode: the embeddings of the requests of
-    records; without it only letters are compared. Equal answers (assistant messages) are a pair too.
+    `leaks` are of a row `a` and a held-out row `b`, `pairs` of two rows. encode: the embeddings of requests; without
+    it only letters are compared. Equal answers (assistant messages) are a pair too.
     """
     texts, theirs = [plain(request(row)) for row in rows], [plain(request(row)) for row in held]
     vectors, others = (encode(rows), encode(held)) if encode else (None, None)
@@ -385,36 +234,32 @@ def near(
     pairs = _alike(texts, None, vectors, None)
     first: dict[str, int] = {}  # {answer: the row that has it first}
     for index, row in enumerate(rows):
-        answer = _answer(row)
+        answer = plain("\n".join(_said(row, "assistant")))
         if answer and first.setdefault(answer, index) != index:
-            pairs.setdefault((first[answer], index), {})["answer"] = True
-    return _told(leaks, texts, theirs), _told(pairs, texts, texts)
+            _add(pairs, first[answer], index, texts, texts)["answer"] = True
+    return [leaks[at] for at in sorted(leaks)], [pairs[at] for at in sorted(pairs)]
 
 
 def _alike(
-    left: list[str], right: list[str] | None, vectors: Any, others: Any
-) -> dict[tuple[int, int], dict[str, Any]]:
-    """{(i, j): {"ngram", "cosine"}} of texts that are alike, by what they are alike in."""
-    pairs: dict[tuple[int, int], dict[str, Any]] = {}
+    left: list[str],
+    right: list[str] | None,
+    vectors: "ndarray | None",
+    others: "ndarray | None",
+) -> dict[tuple[int, int], Likeness]:
+    """{(i, j): likeness} of texts and their embeddings."""
+    found: dict[tuple[int, int], Likeness] = {}
+    theirs = left if right is None else right
     for i, j, similarity in jaccard(left, right):
-        pairs.setdefault((i, j), {})["ngram"] = round(similarity, 4)
+        _add(found, i, j, left, theirs)["ngram"] = round(similarity, 4)
     if vectors is not None:
         for i, j, similarity in cosines(vectors, others):
-            pairs.setdefault((i, j), {})["cosine"] = round(similarity, 4)
-    return pairs
+            _add(found, i, j, left, theirs)["cosine"] = round(similarity, 4)
+    return found
 
 
-def _answer(row: Record) -> str:
-    """What the assistant says in a row, as it is compared."""
-    messages = row.get("messages") or []
-    said = [str(one.get("content")) for one in messages if one.get("role") == "assistant"]
-    return plain("\n".join(said))
-
-
-def _told(
-    pairs: dict[tuple[int, int], dict[str, Any]], left: list[str], right: list[str]
-) -> list[dict[str, Any]]:
-    return [
-        {"a": i, "b": j, "exact": left[i] == right[j], "ngram": None, "cosine": None, **alike}
-        for (i, j), alike in sorted(pairs.items())
-    ]
+def _add(
+    found: dict[tuple[int, int], Likeness], i: int, j: int, left: list[str], right: list[str]
+) -> Likeness:
+    exact = left[i] == right[j]
+    new: Likeness = {"a": i, "b": j, "exact": exact, "ngram": None, "cosine": None}
+    return found.setdefault((i, j), new)

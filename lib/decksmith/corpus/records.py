@@ -22,12 +22,24 @@ class Seed(TypedDict, total=False):
     style: Annotated[str, "a model's"]
     feature_hints: Annotated[list[str], "a model's: what each feature could show"]
     outline: Annotated[list[str], "a model's, where one was wanted"]
+    template: Annotated[Record, "as `deck.template`, of a deck that follows one"]
+
+
+class SeedBy(TypedDict):
+    tool: Annotated[str, "the script that made the value"]
+    version: Annotated[str, "the version of decksmith"]
+    image: Annotated[str, "the image it ran in, `host` without one"]
+    inputs: Annotated[str, "fingerprint of everything the seed depends on"]
+    at: Annotated[str, "when it was accepted, ISO 8601 in UTC"]
+    model: Annotated[dict[str, str], "`name` and `slug` of who wrote it"]
+    usage: Annotated[Usage | None, "of all replies for it"]
 
 
 class Draft(TypedDict, total=False):
     path: Annotated[str, "the folder of PROMPT.md, think.md and deck.md"]
     attempts: Annotated[int, "until it was valid"]
-    author: Annotated[str, "who wrote it"]
+    author: Annotated[str | None, "who wrote it"]
+    noted: Annotated[list[str], "what is held against nobody, as sentences"]
     usage: Annotated[Usage, "where a model wrote it"]
     sha256: Annotated[dict[str, str], "of each file"]
     error: Annotated[Error, "of kind model or infra: none was written"]
@@ -36,17 +48,15 @@ class Draft(TypedDict, total=False):
 
 class DraftFault(TypedDict):
     file: Annotated[str, "PROMPT.md, think.md, deck.md or seed.json"]
-    line: Annotated[int | None, "from 1"]
+    line: Annotated[int, "from 1"]
     rule: Annotated[str, "which rule (below)"]
     message: Annotated[str, "what is wrong"]
     remedy: Annotated[NotRequired[str], "what to do"]
 
 
 class Check(TypedDict, total=False):
-    profile: Annotated[Literal["strict", "published"], "which rules"]
     rendered: Annotated[bool, "whether the deck was drawn"]
     faults: Annotated[list[DraftFault], "what is left"]
-    fixed: Annotated[list[DraftFault], "what `--fix` mended"]
     error: Annotated[
         Error, "of kind model, with the first rule as its class, when a fault is left; or renderer"
     ]
@@ -61,18 +71,30 @@ class Tokens(TypedDict):
     estimated: Annotated[bool, "a token for 3.5 bytes, not counted by a tokenizer"]
 
 
-class Nearest(TypedDict):
-    id: Annotated[str, "of the nearest prompt of the test"]
-    where: Annotated[str, "in which file"]
-    exact: Annotated[bool, "the same text"]
-    ngram: Annotated[float, "share of n-grams in common"]
-    cosine: Annotated[float, "of the embeddings"]
+class NearRow(TypedDict, total=False):
+    id: Annotated[str, "of the other row"]
+    exact: Annotated[bool, "true: the same request"]
+    ngram: Annotated[float, "share of n-grams in common, from 0.5 on"]
+    cosine: Annotated[float, "of the embeddings, from 0.8 on"]
+    answer: Annotated[bool, "true: the same answer"]
 
 
-class Overlap(TypedDict, total=False):
-    cluster: Annotated[str, "the smallest id among near-duplicates"]
-    nearest: Annotated[Nearest | None, "what of the test lies nearest"]
-    by: Annotated[By, "who made it"]
+class Overlap(TypedDict):
+    cluster: Annotated[str, "the first id among near-duplicates"]
+    near: Annotated[list[NearRow], "the rows that are near"]
+
+
+class SeedCost(TypedDict):
+    model: Annotated[str, "who filled the seed"]
+    cost: Annotated[float | None, "USD; null without a price"]
+
+
+class ChatBy(TypedDict):
+    author: Annotated[str | None, "who wrote the draft"]
+    usage: Annotated[Usage | None, "where a model wrote it"]
+    seed: Annotated[SeedCost | None, "where a model filled it"]
+    cheatsheet: Annotated[bool, "the instructions include it"]
+    system: Annotated[str, "sha256 of the system message"]
 
 
 class DraftRecord(TypedDict, total=False):
@@ -80,7 +102,7 @@ class DraftRecord(TypedDict, total=False):
     seed: Annotated[Seed, "seed-sample: what the draft is to be"]
     draft: Annotated[Draft, "seed-author: three files"]
     check: Annotated[Check, "draft-check: what is wrong with them"]
-    by: Annotated[Record, "seed-sample: the model, and what it cost"]
+    by: Annotated[SeedBy, "seed-sample: the model, and what it cost"]
 
 
 class ChatRow(TypedDict, total=False):
@@ -89,15 +111,35 @@ class ChatRow(TypedDict, total=False):
     seed: Annotated[Seed, "of the draft"]
     tokens: Annotated[Tokens, "how long it is"]
     overlap: Annotated[Overlap, "chat-overlap: near-duplicates and the test"]
-    by: Annotated[Record, "author, usage, seed, cheat sheet, hash of the system message"]
+    by: Annotated[ChatBy, "what it was made of"]
+
+
+class Side(TypedDict):
+    rows: Annotated[int, "how many"]
+    clusters: Annotated[int, "of near-duplicates"]
+    theme: Annotated[dict[str, int], "rows by theme"]
+    domain: Annotated[dict[str, int], "rows by domain"]
+    language: Annotated[dict[str, int], "rows by language"]
+
+
+class SplitReport(TypedDict):
+    left_out: Annotated[int, "rows near both sides"]
+    train: Annotated[Side, "what is trained on"]
+    test: Annotated[Side, "what is held out"]
+    models: Annotated[list[str], "who wrote seeds and drafts"]
+    generation: Annotated[dict[str, list[str] | float], "how: for the card"]
+    dedup: Annotated[Numbers, "thresholds of near-duplicates"]
+    cost: Annotated[NotRequired[float], "USD, where all of it is known"]
 
 
 class Prefer(TypedDict, total=False):
     chosen: Annotated[str, "id of the record whose answer was chosen"]
     rejected: Annotated[str, "of the other one; none with `--best`"]
-    models: Annotated[Record, "{chosen, rejected}: who wrote them, null where nobody says"]
+    models: Annotated[
+        dict[str, str | None], "{chosen, rejected}: who wrote them, null where nobody says"
+    ]
     margin: Annotated[float, "how much better: of the reward, of the score, or of the votes"]
-    tokens: Annotated[Record, "{chosen, rejected}: estimated lengths, thoughts included"]
+    tokens: Annotated[dict[str, int], "{chosen, rejected}: estimated lengths, thoughts included"]
     model: Annotated[str | None, "with `--best`: who wrote the answer"]
     worth: Annotated[float, "with `--best`: its reward or score"]
     reward: Annotated[
@@ -105,26 +147,45 @@ class Prefer(TypedDict, total=False):
     ]
 
 
+class Completion(TypedDict):
+    rank: Annotated[int, "0 the chosen answer, 1 the rejected one"]
+    completion: Annotated[list[Message], "the answer, its thought apart"]
+
+
+class PreferenceRow(TypedDict, total=False):
+    id: Annotated[str, "of the prompt"]
+    seed: Annotated[Seed, "of the prompt, where it has one"]
+    context: Annotated[list[Message], "the prompt"]
+    completions: Annotated[list[Completion], "the two answers"]
+    messages: Annotated[list[Message], "with `--best`: the prompt and its best answer"]
+    prefer: Annotated[Prefer, "what the row was made of"]
+
+
+class Lengths(TypedDict):
+    rows: Annotated[int, "how many"]
+    longer: Annotated[
+        float | None,
+        "share in which the chosen answer is longer than the rejected one; with `--best`, than the "
+        "prompt's middle one",
+    ]
+    ratio: Annotated[float | None, "how many times as long it is, as a geometric mean"]
+
+
 class PreferReport(TypedDict):
     by: Annotated[Literal["reward", "score", "votes"], "what decided"]
     best: Annotated[bool, "rows are best answers, not pairs"]
-    rules: Annotated[Record, "{name, sha256} of the file with margins and lengths"]
+    rules: Annotated[dict[str, str], "{name, sha256} of the file with margins and lengths"]
     held_out: Annotated[int, "different requests that nobody may train on"]
     compared: Annotated[str, "letters, or letters and embeddings"]
     prompts: Annotated[int, "that were read; each is a row or has a reason in `left_out`"]
     answers: Annotated[int, "that were read"]
     rows: Annotated[int, "that were written"]
     left_out: Annotated[
-        Record,
+        dict[str, dict[str, int]],
         "`prompts`: how many by reason (held-out, repeated, few, margin, alike, least, copied, length); "
         "`answers`: how many by reason (masked, truncated, empty, unjudged)",
     ]
     means: Annotated[
         Numbers, "of `chosen`, `rejected` and `margin`; with `--best` of all `answers`"
     ]
-    length: Annotated[
-        Record,
-        "`chosen` and `unchecked` (by margin alone): {rows, longer, ratio}: the share in which the "
-        "chosen answer is longer than the rejected one (with `--best`, than the prompt's middle one), "
-        "and how many times as long it is, as a geometric mean",
-    ]
+    length: Annotated[dict[str, Lengths], "of the pairs `chosen`, and `unchecked`: by margin alone"]

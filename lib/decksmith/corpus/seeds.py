@@ -7,6 +7,7 @@ parameters, retries, key, budget and cost, keeps every reply in a journal before
 embedded model to the row's schema. Data Designer drops rows without a word; we ask again by id.
 """
 
+import asyncio
 import contextlib
 import functools
 import hashlib
@@ -18,17 +19,25 @@ import secrets
 import shutil
 import threading
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from decksmith import __version__
 from decksmith.core import cli, stream
-from decksmith.corpus import drafts, slides
-from decksmith.decks.parser import THEMES
+from decksmith.core.records import Error, Message, Record
+from decksmith.corpus import deck_rules, drafts
+from decksmith.corpus.records import DraftRecord, Seed, SeedBy
 from decksmith.decks.words import content_words, fold
 from decksmith.judging import languages
+from decksmith.models.client import Client
+from decksmith.models.records import Usage
+
+if TYPE_CHECKING:
+    from aiohttp import web
+    from data_designer.interface import DataDesigner
 
 TABLE = cli.ROOT / "assets" / "seeds.toml"
 PROMPTS = cli.ROOT / "assets" / "prompts"
@@ -43,51 +52,56 @@ SIGNS = ("{", "}", "[", "<", "`", "http", "audience_phrase", "feature_hints")
 # Least and most, in characters.
 LENGTHS = {"topic": (12, 180), "audience_phrase": (4, 100), "style": (6, 140), "heading": (2, 90)}
 
-Seed = dict[str, Any]
-Table = dict[str, Any]  # assets/seeds.toml
-Written = dict[str, Any]  # what the model wrote of a seed
+Written = Mapping[str, object]  # what the model wrote of a seed, before `faults` has seen it
 
 
-# --- the spine --------------------------------------------------------------------------------------------------------
+class Language(TypedDict):
+    """A language of the table: its English name stands in the prompt."""
+
+    name: str
+    weight: float
 
 
-def table(path: Path | str = TABLE) -> Table:
-    """assets/seeds.toml, checked. Raises cli.BadConfig naming the key."""
-    try:
-        found = tomllib.loads(Path(path).read_text())
-        kinds = {name: kind for name, kind in found["kinds"].items() if name != "count"}
-        given = {
-            "themes": (set(found["themes"]), THEMES),
-            "features": ({f for kind in kinds.values() for f in kind["features"]}, drafts.FEATURES),
-        }
-        for key, (names, allowed) in given.items():
-            if unknown := sorted(names - set(allowed)):
-                raise cli.BadConfig(
-                    f"{path}: {key} has {unknown[0]!r}, which draft-check does not know"
-                )
-        for name, theme in found["themes"].items():
-            if not all(theme[part] for part in ("vibe", "fit", "tone")):
-                raise cli.BadConfig(f"{path}: themes.{name} has an empty list")
-        low, high = found["slides"]
-        for name, kind in kinds.items():
-            if (
-                len(kind["features"]) < max(map(int, found["kinds"]["count"]))
-                or not kind["domains"]
-            ):
-                raise cli.BadConfig(f"{path}: kinds.{name} has too few features or no domain")
-        if not (
-            1 <= low <= high
-            and 0 <= found["outline"] <= 1
-            and found["audiences"]
-            and found["languages"]
-        ):
-            raise cli.BadConfig(f"{path}: slides, outline, audiences or languages are out of range")
-    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
-        raise cli.BadConfig(f"{path}: {type(error).__name__}: {error}") from None
-    return found
+class Theme(TypedDict):
+    """A theme of the table: what is drawn for decks in it."""
+
+    weight: NotRequired[float]
+    vibe: list[str]
+    fit: list[str]
+    tone: list[str]
 
 
-def spine(found: Table, seed: int, n: int) -> list[dict[str, Any]]:
+class Kind(TypedDict):
+    """Domains of the table, and the weights of what their slides may show."""
+
+    domains: list[str]
+    features: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Table:
+    """assets/seeds.toml. counts: the weights of how many features a deck is asked for."""
+
+    slides: tuple[int, int]
+    outline: float
+    audiences: list[str]
+    languages: dict[str, Language]
+    themes: dict[str, Theme]
+    counts: dict[str, float]
+    kinds: dict[str, Kind]
+
+
+# --- the spine ------------------------------------------------------------------------------------
+
+
+def table(path: Path = TABLE) -> Table:
+    """The table in a file like assets/seeds.toml."""
+    found = tomllib.loads(path.read_text())
+    counts = found["kinds"].pop("count")
+    return Table(**found | {"slides": tuple(found["slides"]), "counts": counts})
+
+
+def spine(found: Table, seed: int, n: int) -> list[DraftRecord]:
     """The first `n` rows under `seed`: [{"id": "s00001", "seed": {..}}, ..]."""
     return [{"id": f"s{i:05d}", "seed": _row(found, f"{seed}/{i}")} for i in range(1, n + 1)]
 
@@ -96,9 +110,7 @@ def _row(found: Table, place: str) -> Seed:
     def draw(what: str) -> float:
         return int.from_bytes(hashlib.sha256(f"{place}/{what}".encode()).digest()[:8]) / 2**64
 
-    def pick(what: str, weights: Any) -> str:
-        if not isinstance(weights, dict):
-            weights = dict.fromkeys(weights, 1)
+    def pick(what: str, weights: Mapping[str, float]) -> str:
         left = draw(what) * sum(weights.values())
         for name, weight in weights.items():
             left -= weight
@@ -106,46 +118,53 @@ def _row(found: Table, place: str) -> Seed:
                 return name
         return name
 
-    kinds = {name: kind for name, kind in found["kinds"].items() if name != "count"}
-    theme = pick("theme", {name: each.get("weight", 1) for name, each in found["themes"].items()})
-    domain = pick("domain", [name for kind in kinds.values() for name in kind["domains"]])
-    weights = dict(next(kind["features"] for kind in kinds.values() if domain in kind["domains"]))
+    def evenly(what: str, names: Iterable[str]) -> str:
+        return pick(what, dict.fromkeys(names, 1))
+
+    name = pick("theme", {name: each.get("weight", 1) for name, each in found.themes.items()})
+    theme = found.themes[name]
+    domain = evenly("domain", [name for kind in found.kinds.values() for name in kind["domains"]])
+    kinds = [kind["features"] for kind in found.kinds.values() if domain in kind["domains"]]
+    weights = dict(kinds[0])
     features = []
-    for k in range(int(pick("count", found["kinds"]["count"]))):
+    for k in range(int(pick("count", found.counts))):
         features.append(pick(f"feature {k}", weights))
         del weights[features[-1]]
-    low, high = found["slides"]
+    low, high = found.slides
     return {
-        "theme": theme,
-        **{part: pick(part, found["themes"][theme][part]) for part in ("vibe", "fit", "tone")},
+        "theme": name,
+        "vibe": evenly("vibe", theme["vibe"]),
+        "fit": evenly("fit", theme["fit"]),
+        "tone": evenly("tone", theme["tone"]),
         "domain": domain,
-        "audience": pick("audience", found["audiences"]),
+        "audience": evenly("audience", found.audiences),
         "language": pick(
-            "language", {code: each["weight"] for code, each in found["languages"].items()}
+            "language", {code: one["weight"] for code, one in found.languages.items()}
         ),
         "slides": low + int(draw("slides") * (high - low + 1)),
         "features": [name for name in drafts.FEATURES if name in features],
-        "wants_outline": draw("outline") < found["outline"],
+        "wants_outline": draw("outline") < found.outline,
     }
 
 
 def allowed(found: Table, seed: Seed) -> list[str]:
     """The features that the domain of a seed can have, which hints may name."""
-    kinds = [kind for name, kind in found["kinds"].items() if name != "count"]
-    theirs = [kind["features"] for kind in kinds if seed["domain"] in kind["domains"]]
+    theirs = [
+        kind["features"] for kind in found.kinds.values() if seed["domain"] in kind["domains"]
+    ]
     return [name for name in drafts.FEATURES if any(name in features for features in theirs)]
 
 
-# --- what the model writes --------------------------------------------------------------------------------------------
+# --- what the model writes ------------------------------------------------------------------------
 
 
-def schema(hints: Iterable[str], slides: int | None = None) -> dict[str, Any]:
+def schema(hints: Iterable[str], slides: int | None = None) -> dict[str, object]:
     """The JSON schema of the model's part; `slides`: with so many headings, None: with any number or none."""
 
-    def text(name: str) -> dict[str, Any]:
+    def text(name: str) -> dict[str, object]:
         return {"type": "string", "minLength": LENGTHS[name][0], "maxLength": LENGTHS[name][1]}
 
-    properties: dict[str, Any] = {
+    properties: dict[str, dict[str, object]] = {
         "topic": text("topic"),
         "audience_phrase": text("audience_phrase"),
         "style": text("style"),
@@ -170,15 +189,14 @@ def schema(hints: Iterable[str], slides: int | None = None) -> dict[str, Any]:
     }
 
 
-def faults(seed: Seed, written: Written, hints: Iterable[str], taken: Iterable[str]) -> list[str]:
+def faults(seed: Seed, written: Written, hints: Collection[str], taken: Iterable[str]) -> list[str]:
     """Why what a model wrote for `seed` is refused, as sentences for its next attempt; `taken`: topics of other rows."""
-    texts: dict[str, Any] = {
-        name: written.get(name) for name in ("topic", "audience_phrase", "style")
-    }
-    outline = written.get("outline") if seed["wants_outline"] else []
-    for name, text in texts.items():
+    texts: dict[str, str] = {}
+    for name in ("topic", "audience_phrase", "style"):
+        text = written.get(name)
         if not isinstance(text, str):
             return [f"{name} is not text"]
+        texts[name] = text
     found = [
         f"{name} has {len(text.strip())} characters, not {LENGTHS[name][0]} to {LENGTHS[name][1]}"
         for name, text in texts.items()
@@ -188,6 +206,7 @@ def faults(seed: Seed, written: Written, hints: Iterable[str], taken: Iterable[s
         found.append("topic, audience_phrase and style must say three different things")
     if seed["language"] not in languages.SCRIPTS and len(texts["topic"].split()) < WORDS:
         found.append(f"topic has fewer than {WORDS} words")
+    outline = written.get("outline") if seed["wants_outline"] else []
     if not isinstance(outline, list) or not all(map(_is_heading, outline)):
         found.append("outline is not a list of headings")
         outline = []
@@ -195,20 +214,22 @@ def faults(seed: Seed, written: Written, hints: Iterable[str], taken: Iterable[s
         found.append(f"outline has {len(outline)} headings, not {seed['slides']}")
     if len({heading.strip().casefold() for heading in outline}) < len(outline):
         found.append("outline has a heading twice")
-    if unknown := [hint for hint in written.get("feature_hints") or [None] if hint not in hints]:
+    chosen = written.get("feature_hints")
+    named = chosen if isinstance(chosen, list) and chosen else [None]
+    if unknown := [hint for hint in named if hint not in hints]:
         found.append(f"feature_hints has {unknown[0]!r}, which is not on the list")
     everything = " ".join([*texts.values(), *outline])
     if sign := next((sign for sign in SIGNS if sign in everything), None):
         found.append(f"the text has {sign!r}; write plain words")
     share = languages.share([fold(everything)], seed["language"])
-    if share is not None and share < slides.least_share(seed["language"]):
+    if share is not None and share < deck_rules.least_share(seed["language"]):
         found.append(f"the text does not read as {seed['language']}")
     if twin := next((other for other in taken if _alike(texts["topic"], other)), None):
         found.append(f"the topic is taken already ({twin}); choose another")
     return found
 
 
-def _is_heading(value: Any) -> bool:
+def _is_heading(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
@@ -225,19 +246,32 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _clean(seed: Seed, written: Written) -> Seed:
-    """The seed with the model's part: blanks in texts made single, hints in order and once, an outline only where wanted."""
+    """The seed with the model's part, tidied; an outline only where one is wanted."""
 
-    def tidy(text: str) -> str:
-        return " ".join(text.split())
+    def tidy(text: object) -> str:
+        return " ".join(str(text).split())
 
-    more: Seed = {name: tidy(written[name]) for name in ("topic", "audience_phrase", "style")}
-    more["feature_hints"] = [name for name in drafts.FEATURES if name in written["feature_hints"]]
+    hints = cast(list[str], written["feature_hints"])
+    more: Seed = {
+        "topic": tidy(written["topic"]),
+        "audience_phrase": tidy(written["audience_phrase"]),
+        "style": tidy(written["style"]),
+        "feature_hints": [name for name in drafts.FEATURES if name in hints],
+    }
     if seed["wants_outline"]:
-        more["outline"] = [tidy(heading) for heading in written["outline"]]
+        more["outline"] = [tidy(heading) for heading in cast(list[str], written["outline"])]
     return {**seed, **more}
 
 
-# --- sampling ---------------------------------------------------------------------------------------------------------
+# --- sampling -------------------------------------------------------------------------------------
+
+
+class Kept(TypedDict):
+    """A reply as the journal keeps it."""
+
+    text: str
+    finish_reason: str | None
+    usage: Usage
 
 
 class Sampler:
@@ -250,55 +284,33 @@ class Sampler:
     """
 
     def __init__(
-        self,
-        rows: list[dict[str, Any]],
-        client: Any,
-        run: Path | str,
-        *,
-        found: Table,
-        sampling: dict[str, Any] | None = None,
-        seed: int = 0,
+        self, rows: list[DraftRecord], client: Client, run: Path, *, found: Table, seed: int = 0
     ):
         if importlib.util.find_spec("data_designer") is None:
             raise cli.Missing("Data Designer is not installed; run: make .venv/.synth")
-        self.rows, self.client, self.run = rows, client, Path(run)
-        self.found, self.seed = found, seed
-        usual = {"temperature": 0.9, "max_tokens": 4096}
-        self.sampling = usual | client.model.params | (sampling or {})
+        self.rows, self.client, self.run, self.found, self.seed = rows, client, run, found, seed
+        self.sampling = {"temperature": 0.9, "max_tokens": 4096} | client.model.params
         self.system = (PROMPTS / "seed-system.txt").read_text()
         self.user = (PROMPTS / "seed-user.txt").read_text()
         self.gold = [drafts.seed(path.parent) for path in sorted(GOLD.glob("*/seed.json"))]
         self.seeds = {row["id"]: row["seed"] for row in rows}
         self.reasons: dict[str, list[str]] = {}
-        self.trouble: dict[str, dict[str, Any]] = {}
-        self.usage: dict[str, dict[str, Any]] = {}
-        self.accepted: dict[str, dict[str, Any]] = {}
+        self.trouble: dict[str, Error] = {}
+        self.usage: dict[str, Usage] = {}
+        self.accepted: dict[str, DraftRecord] = {}
         self.asked = 0
-        self.inputs = {
-            row["id"]: stream.fingerprint(
-                [
-                    self._columns(row),
-                    self.system,
-                    self.user,
-                    client.model.name,
-                    client.model.slug,
-                    self.sampling,
-                ]
-            )
-            for row in rows
-        }
-        self.designer: Any = None
+        asked = [self.system, self.user, client.model.name, client.model.slug, self.sampling]
+        self.inputs = {row["id"]: stream.fingerprint([self._columns(row), *asked]) for row in rows}
+        self.designer: DataDesigner | None = None
         self.log: logging.FileHandler | None = None
 
     def __enter__(self) -> "Sampler":
         self.work = self.run / "designer"  # everything that Data Designer writes
         self.journal = stream.Journal(self.run / "journal" / "seed.jsonl", "reply")
         if (path := self.run / "seeds.jsonl").exists():
-            self.accepted = {
-                row["id"]: row
-                for _, row in stream.records(path)
-                if row.get("by", {}).get("inputs") == self.inputs.get(row["id"], 0)
-            }
+            for _, record in stream.records(path):
+                if record.get("by", {}).get("inputs") == self.inputs.get(record["id"], 0):
+                    self.accepted[record["id"]] = cast(DraftRecord, record)
         self.kept = len(self.accepted)
         self._save()
         self.gateway = _Gateway(self)
@@ -314,11 +326,8 @@ class Sampler:
 
     def round(self) -> None:
         """Ask once for each row that is missing and that the endpoint did not fail."""
-        missing = [
-            row
-            for row in self.rows
-            if row["id"] not in self.accepted and row["id"] not in self.trouble
-        ]
+        done = self.accepted.keys() | self.trouble.keys()
+        missing = [row for row in self.rows if row["id"] not in done]
         for start in range(0, len(missing), SHARD):
             shard = missing[start : start + SHARD]
             written = self._write(shard)
@@ -329,16 +338,15 @@ class Sampler:
                     self.reasons[row["id"]] = ["there was no JSON that keeps to the schema"]
             self._save()
 
-    def _judge(self, row: dict[str, Any], written: Written) -> None:
+    def _judge(self, row: DraftRecord, written: Written) -> None:
         ident, seed = row["id"], row["seed"]
-        taken = [each["topic"] for each in self.gold] + [
-            other["seed"]["topic"] for other in self.accepted.values()
-        ]
+        taken = [each["topic"] for each in self.gold]
+        taken += [other["seed"]["topic"] for other in self.accepted.values()]
         if found := faults(seed, written, allowed(self.found, seed), taken):
             self.reasons[ident] = found
             return
         self.reasons.pop(ident, None)
-        by = {
+        by: SeedBy = {
             "tool": cli.NAME,
             "version": __version__,
             "image": os.environ.get("DECKSMITH_IMAGE", "host"),
@@ -351,12 +359,10 @@ class Sampler:
 
     def _save(self) -> None:
         self.accepted = dict(sorted(self.accepted.items()))
-        stream.write(
-            self.run / "seeds.jsonl",
-            b"".join(stream.dumps(row) + b"\n" for row in self.accepted.values()),
-        )
+        lines = [stream.dumps(row) + b"\n" for row in self.accepted.values()]
+        stream.write(self.run / "seeds.jsonl", b"".join(lines))
 
-    def _columns(self, row: dict[str, Any]) -> dict[str, str]:
+    def _columns(self, row: DraftRecord) -> dict[str, str]:
         """A row as Data Designer's seed data: the columns that seed-user.txt names, all of them ready text."""
         seed, ident = row["seed"], row["id"]
         outline = f"- outline: the titles of the {seed['slides']} slides in order, the opening and the close included\n"
@@ -365,17 +371,14 @@ class Sampler:
             "id": ident,
             "allowed": ", ".join(allowed(self.found, seed)),
             "outline": outline if seed["wants_outline"] else "",
-            "language": self.found["languages"][seed["language"]]["name"],
+            "language": self.found.languages[seed["language"]]["name"],
             "fixed": _fixed(seed),
             "reasons": f"\nAn earlier answer was refused:\n{reasons}" if reasons else "",
-            "examples": "".join(
-                f"{_fixed(each)}\n{json.dumps(_example(each), ensure_ascii=False)}\n\n"
-                for each in self._like(seed, ident)
-            ),
+            "examples": "".join(map(_example, self._like(seed, ident))),
         }
 
     def _like(self, seed: Seed, ident: str) -> list[Seed]:
-        """Seeds of data/gold as examples: with an outline where one is wanted, in the language where there are any, of other domains."""
+        """Seeds of data/gold as examples: with an outline where one is wanted, of other domains, the language's first."""
         fit = [
             each
             for each in self.gold
@@ -383,32 +386,31 @@ class Sampler:
             and each["domain"] != seed["domain"]
             and each["language"] in ("en", seed["language"])
         ]
-        return sorted(
-            fit,
-            key=lambda each: (
-                each["language"] != seed["language"],
-                stream.fingerprint([ident, each["topic"]]),
-            ),
-        )[:EXAMPLES]
 
-    def _write(self, shard: list[dict[str, Any]]) -> dict[str, Written]:
+        def distance(each: Seed) -> tuple[bool, str]:
+            return each["language"] != seed["language"], stream.fingerprint([ident, each["topic"]])
+
+        return sorted(fit, key=distance)[:EXAMPLES]
+
+    def _write(self, shard: list[DraftRecord]) -> dict[str, Written]:
         """The model's parts of a shard by id, as Data Designer has them; rows that it dropped are not there."""
-        dd, designer = self.designer or self._start()
+        designer = self.designer or self._start()
+        import data_designer.config as dd
+        from data_designer.interface.errors import DataDesignerGenerationError
+
         spine = self.work / "shards" / "spine.jsonl"
         stream.write(spine, b"".join(stream.dumps(self._columns(row)) + b"\n" for row in shard))
-        builder = dd.DataDesignerConfigBuilder(
-            model_configs=[
-                dd.ModelConfig(
-                    alias="author",
-                    model=self.client.model.slug,
-                    provider="gateway",
-                    skip_health_check=True,
-                    inference_parameters=dd.ChatCompletionInferenceParams(
-                        max_parallel_requests=self.client.jobs, timeout=86400
-                    ),
-                )
-            ]
+        inference = dd.ChatCompletionInferenceParams(
+            max_parallel_requests=self.client.jobs, timeout=86400
         )
+        author = dd.ModelConfig(
+            alias="author",
+            model=self.client.model.slug,
+            provider="gateway",
+            skip_health_check=True,
+            inference_parameters=inference,
+        )
+        builder = dd.DataDesignerConfigBuilder(model_configs=[author])
         builder.with_seed_dataset(
             dd.LocalFileSeedSource(path=str(spine)), sampling_strategy=dd.SamplingStrategy.ORDERED
         )
@@ -421,17 +423,12 @@ class Sampler:
                 output_format=schema(drafts.FEATURES),
             )
         )
-        from data_designer.interface.errors import DataDesignerGenerationError
-
         before = self.gateway.heard
         try:
-            result = designer.create(
-                builder, num_records=len(shard), dataset_name=f"shard-{secrets.token_hex(4)}"
-            )
-            return {
-                row["id"]: row["written"]
-                for row in json.loads(result.load_dataset().to_json(orient="records"))
-            }
+            name = f"shard-{secrets.token_hex(4)}"
+            result = designer.create(builder, num_records=len(shard), dataset_name=name)
+            rows = json.loads(result.load_dataset().to_json(orient="records"))
+            return {row["id"]: row["written"] for row in rows}
         except DataDesignerGenerationError:  # also where every row was dropped
             if self.gateway.heard == before:
                 raise
@@ -441,7 +438,7 @@ class Sampler:
                 raise self.gateway.stop
             shutil.rmtree(self.work / "shards", ignore_errors=True)
 
-    def _start(self) -> Any:
+    def _start(self) -> "DataDesigner":
         """Import Data Designer (3 CPU seconds), silent, without telemetry, and at home in the run folder."""
         home = (self.work / "home").resolve()
         home.mkdir(parents=True, exist_ok=True)
@@ -455,19 +452,18 @@ class Sampler:
 
         # It would fetch a vocabulary over the network, to count tokens in a profile that nobody reads; without one it goes on.
         token_counting.get_cl100k_base_tokenizer = _no_vocabulary
-        designer = DataDesigner(
+        gateway = dd.ModelProvider(
+            name="gateway",
+            endpoint=self.gateway.url,
+            provider_type="openai",
+            api_key=self.gateway.key,
+        )
+        self.designer = DataDesigner(
             artifact_path=self.work / "shards",
             auto_configure_logging=False,
-            model_providers=[
-                dd.ModelProvider(
-                    name="gateway",
-                    endpoint=self.gateway.url,
-                    provider_type="openai",
-                    api_key=self.gateway.key,
-                )
-            ],
+            model_providers=[gateway],
         )
-        designer.set_run_config(
+        self.designer.set_run_config(
             dd.RunConfig(
                 otel_metrics_port=None,
                 buffer_size=SHARD,
@@ -476,7 +472,6 @@ class Sampler:
                 disable_early_shutdown=True,
             )
         )
-        self.designer = dd, designer
         return self.designer
 
 
@@ -493,59 +488,56 @@ class _Gateway:
         self.heard = 0  # chats
         self.turns: dict[str, int] = {}
         self.stop: Exception | None = None
-        ready = threading.Event()
-        self.thread = threading.Thread(target=self._serve, args=(ready,), daemon=True)
+        self.ready = threading.Event()
+        self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self.thread.start()
-        ready.wait()
+        self.ready.wait()
 
-    def _serve(self, ready: threading.Event) -> None:
-        import asyncio
-
+    async def _serve(self) -> None:
         from aiohttp import web
 
-        async def serve():
-            self.loop, self.ended = asyncio.get_running_loop(), asyncio.Event()
-            app = web.Application(client_max_size=1 << 24)
-            app.router.add_post("/v1/chat/completions", self._chat)
-            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
-            await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-            ready.set()
-            await self.ended.wait()
-            await runner.cleanup()
-            with contextlib.suppress(Exception):
-                await self.client.close()
-
-        asyncio.run(serve())
+        self.loop, self.ended = asyncio.get_running_loop(), asyncio.Event()
+        app = web.Application(client_max_size=1 << 24)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        self.ready.set()
+        await self.ended.wait()
+        await runner.cleanup()
+        with contextlib.suppress(Exception):
+            await self.client.close()
 
     def close(self) -> None:
         """End the server."""
         self.loop.call_soon_threadsafe(self.ended.set)
         self.thread.join(10)
 
-    async def _chat(self, request: Any) -> Any:
+    async def _chat(self, request: "web.Request") -> "web.Response":
         from aiohttp import web
 
+        def refusal(said: str, status: int) -> web.Response:
+            return web.json_response({"error": {"message": said}}, status=status)
+
         if request.headers.get("Authorization") != f"Bearer {self.key}":
-            return web.json_response(
-                {"error": {"message": "this server belongs to a seed-sample that runs"}}, status=401
-            )
+            return refusal("this server belongs to a seed-sample that runs", 401)
         asked = (await request.json())["messages"]
-        messages = [{"role": m["role"], "content": _text(m["content"])} for m in asked]
+        messages: list[Message] = [
+            {"role": m["role"], "content": _text(m["content"])} for m in asked
+        ]
         # The first line of what comes after the system message.
         ident = messages[1]["content"].split(".")[0].removeprefix("Talk ")
         self.heard += 1
         try:
             reply = await self._reply(ident, messages)
         except stream.Fault as fault:
-            self.sampler.trouble[ident] = fault.error
-            return web.json_response({"error": {"message": fault.error["message"]}}, status=400)
+            self.sampler.trouble[ident] = cast(Error, fault.error)
+            return refusal(fault.error["message"], 400)
         except Exception as stop:
             # The embedded engine is not installed, or a bug: for the main thread to raise.
             self.stop = stop
-            return web.json_response({"error": {"message": str(stop)}}, status=400)
+            return refusal(str(stop), 400)
         choice = {
             "index": 0,
             "finish_reason": reply["finish_reason"],
@@ -562,7 +554,7 @@ class _Gateway:
             }
         )
 
-    async def _reply(self, ident: str, messages: list[dict[str, str]]) -> dict[str, Any]:
+    async def _reply(self, ident: str, messages: list[Message]) -> Kept:
         sampler, seed = self.sampler, self.sampler.seeds[ident]
         turn = self.turns[ident] = self.turns.get(ident, -1) + 1
         bound = None
@@ -573,22 +565,19 @@ class _Gateway:
             content, _, _ = content.partition("\n\n* Your response must be in JSON format.")
             messages[1]["content"] = f"{content}\n"
         number = int(stream.fingerprint([sampler.seed, ident, turn])[:7], 16)
-        body = self.client.request(messages, sampler.sampling, schema=bound, seed=number)
+        body = self.client.request(
+            cast(list[Record], messages), sampler.sampling, schema=bound, seed=number
+        )
         inputs = stream.fingerprint([turn, body])
-        reply = sampler.journal.get(ident, inputs)
-        if reply is None:
+        kept: Kept | None = sampler.journal.get(ident, inputs)
+        if kept is None:
             answer = await self.client.post(body)
             sampler.asked += 1
-            reply = {
-                "text": answer.text,
-                "finish_reason": answer.finish_reason,
-                "usage": answer.usage,
-            }
-            sampler.journal.put(ident, inputs, reply)
-        total = sampler.usage.setdefault(ident, {})
-        for name, value in reply["usage"].items():
-            total[name] = value if total.get(name) is None else total[name] + (value or 0)
-        return reply
+            usage = cast(Usage, answer.usage)
+            kept = {"text": answer.text, "finish_reason": answer.finish_reason, "usage": usage}
+            sampler.journal.put(ident, inputs, kept)
+        sampler.usage[ident] = drafts.total_usage(sampler.usage.get(ident), kept["usage"])
+        return kept
 
 
 def _fixed(seed: Seed) -> str:
@@ -598,21 +587,23 @@ def _fixed(seed: Seed) -> str:
     )
 
 
-def _example(seed: Seed) -> Written:
-    return {
+def _example(seed: Seed) -> str:
+    written: dict[str, object] = {
         "topic": seed["topic"],
         "audience_phrase": seed["audience"],
         "style": seed["style"],
         "feature_hints": seed["features"],
-        **({"outline": seed["outline"]} if "outline" in seed else {}),
     }
+    if "outline" in seed:
+        written["outline"] = seed["outline"]
+    return f"{_fixed(seed)}\n{json.dumps(written, ensure_ascii=False)}\n\n"
 
 
 def _no_vocabulary() -> None:
     raise LookupError("token counts are off")
 
 
-def _text(content: Any) -> str:
+def _text(content: str | list[dict[str, str]]) -> str:
     """The text of a message's content, which may come in parts."""
     if isinstance(content, str):
         return content

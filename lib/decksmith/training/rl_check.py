@@ -9,6 +9,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from decksmith.core import cli, records, stream
 from decksmith.core.records import Record
@@ -164,7 +165,9 @@ def _disjoint(
 ) -> None:
     """Note prompts of the training set that an evaluation, or the validation set, asks too, and those that come twice."""
     train, against = prompts["train"], [*held, *prompts["validation"]]
-    leaks, _ = overlap.near(train, against, encode)
+    leaks, _ = overlap.near(
+        cast(list[overlap.Chat], train), cast(list[overlap.Chat], against), encode
+    )
     told: set[int] = set()
     for leak in leaks:
         if leak["a"] not in told:

@@ -1,15 +1,19 @@
-"""Several answers to a prompt, as they are read from a stream, and the rows of preference data that trainers read."""
+"""Several answers to each prompt, as they are read from a stream: what each is worth, by a reward, a score or votes."""
 
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, cast
 
 from decksmith.core import cli, records, stream
-from decksmith.core.records import Record
-from decksmith.corpus import pack
+from decksmith.core.records import Message
+from decksmith.corpus import chat_rows
+from decksmith.corpus.records import Seed
+from decksmith.judging.records import DeckRecord
+from decksmith.models.records import Gen
 
 SCALES = {"reward": (0, 1), "score": (1, 5)}
 # Why an answer is not considered.
@@ -21,6 +25,7 @@ LACKS = {
 }
 # Who wrote an answer (None where the record does not say), and which sample of its prompt it is.
 Key = tuple[str | None, int]
+By = Literal["reward", "score", "votes"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Sample:
 
     id: str
     key: Key
-    answer: Record
+    answer: Message
     length: int
     worth: float
     reward: str | None = None
@@ -44,8 +49,8 @@ class Prompt:
     """A prompt with the answers to it that count. seed: what it was made of, where that is known."""
 
     id: str
-    messages: list[Record]
-    seed: Record | None = None
+    messages: list[Message]
+    seed: Seed | None = None
     samples: list[Sample] = field(default_factory=list)
 
 
@@ -77,16 +82,25 @@ class Votes:
                 )
         asked = {pair["id"]: pair for _, pair in stream.records(pairs) if pair["kind"] == "vote"}
         self.found: dict[str, dict[tuple[Key, Key], list[int]]] = {}
-        for number, vote in _ballots(votes):
-            choice, pair = vote.get("choice"), asked.get(str(vote.get("pair")))
+        for number, line in enumerate(votes.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                vote = json.loads(line)
+                choice, pair = vote["choice"], asked.get(str(vote["pair"]))
+            except (ValueError, KeyError, TypeError) as error:
+                raise cli.BadData(
+                    f"{votes}:{number}: no vote ({error!r}); vote-tally writes these lines"
+                ) from None
             if choice not in ("left", "right", "tie", "bad"):
                 raise cli.BadData(
                     f"{votes}:{number}: choice is {choice!r}; it is left, right, tie or bad"
                 )
             if pair:
-                sides = (_side(pair["left"]), _side(pair["right"]))
-                cast = self.found.setdefault(pair["prompt"], {}).setdefault(sides, [])
-                cast.append((choice == "left") - (choice == "right"))
+                left, right = (
+                    (str(side["model"]), int(side["sample"]))
+                    for side in (pair["left"], pair["right"])
+                )
+                said = self.found.setdefault(pair["prompt"], {}).setdefault((left, right), [])
+                said.append((choice == "left") - (choice == "right"))
 
     def keys(self, prompt: str) -> set[Key]:
         """The answers to a prompt that people compared."""
@@ -99,23 +113,6 @@ class Votes:
         return sum(votes) / len(votes) if votes else 0.0
 
 
-def _ballots(path: Path) -> Iterator[tuple[int, Record]]:
-    """(line number, vote) of a tally's votes, which have no id."""
-    with open(path, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                vote = json.loads(line)
-            except ValueError as error:
-                raise cli.BadData(f"{path}:{number}: not JSON ({error})") from None
-            if not isinstance(vote, dict):
-                raise cli.BadData(f"{path}:{number}: no vote; vote-tally writes these lines")
-            yield number, vote
-
-
-def _side(side: Record) -> Key:
-    return str(side["model"]), int(side["sample"])
-
-
 class Reader:
     """The prompts of a stream of deck records, each with its answers.
 
@@ -123,7 +120,7 @@ class Reader:
     and `lacks` are the answers that do not count, by why.
     """
 
-    def __init__(self, by: str, votes: Votes | None = None):
+    def __init__(self, by: By, votes: Votes | None = None):
         self.by, self.votes = by, votes
         self.prompts, self.answers = 0, 0
         self.lacks: Counter[str] = Counter()
@@ -137,9 +134,10 @@ class Reader:
         now: Prompt | None = None
         ids: set[tuple[str | None, str]] = set()
         name = path.removeprefix("/dev/")
-        for number, record in stream.records(path):
+        for number, line in stream.records(path):
+            record = cast(DeckRecord, line)
             where = f"{name}:{number}: {record['id']}"
-            of = records.prompt_of(record)
+            of = records.prompt_of(line)
             if now is None or of != now.id:
                 if now:
                     yield now
@@ -160,7 +158,7 @@ class Reader:
         if now:
             yield now
 
-    def _begin(self, of: str, record: Record, where: str) -> Prompt:
+    def _begin(self, of: str, record: DeckRecord, where: str) -> Prompt:
         messages = record.get("messages")
         if of in self.seen:
             raise cli.BadData(
@@ -173,9 +171,9 @@ class Reader:
             raise cli.BadData(f"{where}: the last message is not the user's; what is answered?")
         self.seen.add(of)
         self.prompts += 1
-        return Prompt(of, messages, record.get("seed"))
+        return Prompt(of, messages, cast(Seed | None, record.get("seed")))
 
-    def _sample(self, record: Record, where: str, of: str) -> Sample | str:
+    def _sample(self, record: DeckRecord, where: str, of: str) -> Sample | str:
         """The answer of a record, or why it does not count (LACKS)."""
         worth = self._worth(record, where)
         if worth is None:
@@ -186,19 +184,19 @@ class Reader:
             return "empty"
         if gen.get("finish_reason") == "length":
             return "truncated"
-        key = (_model(record), records.sample_of(record))
+        key = (_model(record), records.sample_of(cast(records.Record, record)))
         if self.votes and key not in self.votes.keys(of):
             return "unjudged"
-        answer = {"role": "assistant", "content": text}
+        answer: Message = {"role": "assistant", "content": text}
         if isinstance(thought, str) and thought.strip():
             answer["reasoning_content"] = thought
-        length = pack.estimate(text) + pack.estimate(thought or "")
+        length = chat_rows.estimate(text) + chat_rows.estimate(thought or "")
         reward = None
         if self.by == "reward":
             reward = str(record["reward"].get("rules") or "").partition(" ")[0] or None
         return Sample(record["id"], key, answer, length, worth, reward)
 
-    def _worth(self, record: Record, where: str) -> float | None:
+    def _worth(self, record: DeckRecord, where: str) -> float | None:
         """What an answer is worth, None where that was not measured. Raises cli.BadData."""
         if self.by == "votes":
             return 0.0
@@ -211,74 +209,13 @@ class Reader:
         if number is None or value.get("masked") or value.get("error"):
             return None
         low, high = SCALES[self.by]
-        is_number = isinstance(number, int | float) and not isinstance(number, bool)
-        if not is_number or not low <= number <= high:
+        is_flag = isinstance(number, bool)
+        if is_flag or not isinstance(number, int | float) or not low <= number <= high:
             raise cli.BadData(f"{where}: {self.by} is {number!r}, no number from {low} to {high}")
         return float(number)
 
 
-def _model(record: Record) -> str | None:
+def _model(record: DeckRecord) -> str | None:
     """Who answered, by its name in the registry."""
-    return ((record.get("gen") or {}).get("model") or {}).get("name")
-
-
-# What is written
-
-
-def preference(prompt: Prompt, pair: Pair) -> Record:
-    """A row of NeMo-RL's PreferenceDataset, which keeps the thoughts apart."""
-    return {
-        "context": prompt.messages,
-        "completions": [
-            {"rank": 0, "completion": [pair.chosen.answer]},
-            {"rank": 1, "completion": [pair.rejected.answer]},
-        ],
-    }
-
-
-def binary(prompt: Prompt, pair: Pair) -> Record:
-    """A row of NeMo-RL's BinaryPreferenceDataset: answers are texts, so a thought stands in think tags before its own."""
-    return {
-        "prompt": prompt.messages,
-        "chosen": _inline(pair.chosen.answer),
-        "rejected": _inline(pair.rejected.answer),
-    }
-
-
-def conversational(prompt: Prompt, pair: Pair) -> Record:
-    """A row of TRL's conversational form."""
-    return {
-        "prompt": prompt.messages,
-        "chosen": [pair.chosen.answer],
-        "rejected": [pair.rejected.answer],
-    }
-
-
-FORMS: dict[str, Callable[[Prompt, Pair], Record]] = {
-    "preference": preference,
-    "binary": binary,
-    "trl": conversational,
-}
-
-
-def _inline(answer: Record) -> str:
-    thought, text = answer.get("reasoning_content"), str(answer["content"])
-    return f"<think>\n{thought}\n</think>\n{text}" if thought else text
-
-
-def row(prompt: Prompt, made: Pair | Sample, form: str) -> Record:
-    """A row: a pair in one of FORMS, or chat JSONL of the best answer; `prefer` says what it was made of."""
-    shared: Record = {"id": prompt.id} | ({"seed": prompt.seed} if prompt.seed else {})
-    if isinstance(made, Sample):
-        told = {"chosen": made.id, "model": made.key[0], "worth": made.worth, **_reward(made)}
-        return {**shared, "messages": [*prompt.messages, made.answer], "prefer": told}
-    sides = {"chosen": made.chosen, "rejected": made.rejected}
-    about: Record = {name: sample.id for name, sample in sides.items()}
-    about["models"] = {name: sample.key[0] for name, sample in sides.items()}
-    about["margin"] = round(made.margin, 4)
-    about["tokens"] = {name: sample.length for name, sample in sides.items()}
-    return {**shared, **FORMS[form](prompt, made), "prefer": about | _reward(made.chosen)}
-
-
-def _reward(sample: Sample) -> Record:
-    return {"reward": sample.reward} if sample.reward else {}
+    gen: Gen = record.get("gen") or {}
+    return gen["model"]["name"] if "model" in gen else None

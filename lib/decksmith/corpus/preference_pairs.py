@@ -1,4 +1,4 @@
-"""Which of a prompt's answers is trained against which, and which one is the best: margins, lengths, leaks.
+"""Which of a prompt's answers is trained against which, and which one is the best: margins, lengths, leaks, rows.
 
 A prompt is read, decided and forgotten before the next one; what stays is its request, and the lengths so far. The same
 records in the same order give the same rows.
@@ -16,9 +16,10 @@ from pathlib import Path
 
 from decksmith.benchmarks import tasks
 from decksmith.core import cli, stream
-from decksmith.core.records import Record
 from decksmith.corpus import overlap
-from decksmith.corpus.preferences import LACKS, Pair, Prompt, Reader, Sample
+from decksmith.corpus.overlap import Chat
+from decksmith.corpus.records import Lengths, PreferenceRow, PreferReport
+from decksmith.corpus.sampled_answers import LACKS, Pair, Prompt, Reader, Sample
 
 RULES = cli.ROOT / "assets/recipes/prefer.toml"
 BLOCK = 64  # prompts that are compared with what is held out at once
@@ -104,7 +105,7 @@ class Balance:
         self.shorter += stretch < 0
         self.total += stretch
 
-    def figures(self) -> Record:
+    def figures(self) -> Lengths:
         """{"rows", "longer": share in which the chosen one is longer, "ratio": geometric mean}; null without a row."""
         if not self.n:
             return {"rows": 0, "longer": None, "ratio": None}
@@ -124,13 +125,13 @@ class Chooser:
         self,
         reader: Reader,
         rules: Rules,
-        held: Iterable[Record],
+        held: Iterable[Chat],
         encode: overlap.Encode | None = None,
         best: bool = False,
     ):
         self.reader, self.rules, self.encode, self.best = reader, rules, encode, best
         self.held = list({overlap.plain(overlap.request(one)): one for one in held}.values())
-        self.before: list[Record] = []  # requests that were let in
+        self.before: list[Chat] = []  # requests that were let in
         self.said: set[bytes] = set()  # hashes of the answers that were chosen
         self.lengths = Balance(rules.ratio, rules.drift)
         self.unchecked = Balance(rules.ratio, rules.drift)  # as without the rule on lengths
@@ -150,7 +151,7 @@ class Chooser:
 
     def _leaks(self, block: list[Prompt]) -> list[str | None]:
         """Why each prompt of a block may not be trained on, None where it may."""
-        asks = [{"id": prompt.id, "messages": prompt.messages} for prompt in block]
+        asks: list[Chat] = [{"id": prompt.id, "messages": prompt.messages} for prompt in block]
         against = self.held + self.before
         leaks, pairs = overlap.near(asks, against, self.encode)
         why: list[str | None] = [None] * len(block)
@@ -239,7 +240,7 @@ class Chooser:
         self.sums["answers"] += statistics.fmean(sample.worth for sample in prompt.samples)
         return chosen
 
-    def report(self) -> Record:
+    def report(self) -> PreferReport:
         """What was read, chosen and left out, why, and what the lengths come to (records.PreferReport)."""
         reader, rows = self.reader, self.lengths.n
         return {
@@ -260,7 +261,7 @@ class Chooser:
         }
 
 
-def sentences(report: Record) -> Iterator[str]:
+def sentences(report: PreferReport) -> Iterator[str]:
     """A report for people."""
     kind = "best answers" if report["best"] else "pairs"
     yield f"{report['rows']} {kind} of {report['prompts']} prompts and {report['answers']} answers, by {report['by']}"
@@ -281,13 +282,13 @@ def _digest(sample: Sample) -> bytes:
     return hashlib.blake2b(plain.encode("utf-8", "replace"), digest_size=16).digest()
 
 
-def held_out(more: Iterable[Path] = ()) -> list[Record]:
+def held_out(more: Iterable[Path] = ()) -> list[Chat]:
     """The requests that nobody may train on: of every evaluation that lies here, and of the files `more`."""
     data, results = cli.ROOT / "data", cli.ROOT / "results"
     files = [data / "prompts.jsonl", data / "published.jsonl", data / "chat/test.jsonl"]
     files += sorted(results.glob("runs/*/*/prompts.jsonl"))
     files += sorted(results.glob("bench/*/*/questions.jsonl"))
-    found = []
+    found: list[Chat] = []
     for path in [*(path for path in files if path.is_file()), *more]:
         for _, record in stream.records(path):
             asked = record.get("messages")
@@ -296,3 +297,31 @@ def held_out(more: Iterable[Path] = ()) -> list[Record]:
             if asked:
                 found.append({"id": record["id"], "messages": asked})
     return found
+
+
+def row(prompt: Prompt, made: Pair | Sample) -> PreferenceRow:
+    """A row of NeMo-RL's PreferenceDataset, or chat JSONL of the best answer; `prefer` says what it was made of."""
+    row: PreferenceRow = {"id": prompt.id}
+    if prompt.seed:
+        row["seed"] = prompt.seed
+    if isinstance(made, Sample):
+        row["messages"] = [*prompt.messages, made.answer]
+        row["prefer"] = {"chosen": made.id, "model": made.key[0], "worth": made.worth}
+        best = made
+    else:
+        best, worst = made.chosen, made.rejected
+        row["context"] = prompt.messages
+        row["completions"] = [
+            {"rank": 0, "completion": [best.answer]},
+            {"rank": 1, "completion": [worst.answer]},
+        ]
+        row["prefer"] = {
+            "chosen": best.id,
+            "rejected": worst.id,
+            "models": {"chosen": best.key[0], "rejected": worst.key[0]},
+            "margin": round(made.margin, 4),
+            "tokens": {"chosen": best.length, "rejected": worst.length},
+        }
+    if best.reward:
+        row["prefer"]["reward"] = best.reward
+    return row

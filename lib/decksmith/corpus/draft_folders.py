@@ -1,8 +1,8 @@
-"""The folder of one draft, `<run>/work/<id>`: what the author is given, where the draft stands, and the folder's lock.
+"""The folder of one draft, `<run>/work/<id>`: what the author is given, where the draft stands, its lock.
 
-An author is given seed.json, INSTRUCTIONS.md, EXAMPLE.md and, from its second attempt, reasons.txt; it writes PROMPT.md,
-think.md and deck.md. run.log has what it said, status.json where the draft stands. Folders are locked one by one, so that
-processes and hosts can share a run.
+An author is given seed.json, INSTRUCTIONS.md, EXAMPLE.md and, from its second attempt, reasons.txt; it writes
+PROMPT.md, think.md and deck.md. run.log has what it said, status.json where the draft stands. Folders are locked
+one by one, so that processes and hosts can share a run.
 """
 
 import asyncio
@@ -12,21 +12,62 @@ import functools
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from decksmith.core import cli, stream
 from decksmith.corpus import drafts, rules
+from decksmith.corpus.records import DraftFault, Seed
 from decksmith.decks import templates
+from decksmith.models.records import Usage
 
 GIVEN = ("seed.json", "INSTRUCTIONS.md", "EXAMPLE.md", "reasons.txt", templates.FILE)
 OURS = {*GIVEN, *drafts.FILES, "status.json", "run.log", "delivery.json", ".lock"}
 GOLD = cli.ROOT / "data/gold"
 
-Seed = dict[str, Any]
-Status = dict[str, Any]
+# status.json. state: waiting, running, refused, valid, failed, interrupted or infra; class: of the last refusal;
+# cut: where the last reply of a model was cut off; usage: what all of its replies used.
+Status = TypedDict(
+    "Status",
+    {
+        "id": str,
+        "state": str,
+        "attempt": int,
+        "seed_sha": str,
+        "instructions_sha": str,
+        "author": str,
+        "started": str,
+        "ended": str | None,
+        "rc": int | None,
+        "class": str | None,
+        "reasons": list[str],
+        "noted": list[str],
+        "sha256": dict[str, str],
+        "usage": Usage,
+        "cut": DraftFault,
+        "walls": str,
+    },
+    total=False,
+)
+
+# delivery.json: what an attempt brought. rc: the exit status of a command. class: what is held against its
+# behaviour; said: the last that it said.
+Delivery = TypedDict(
+    "Delivery",
+    {
+        "attempt": int,
+        "rc": int | None,
+        "files": dict[str, str],
+        "reasons": list[str],
+        "noted": list[str],
+        "class": str | None,
+        "said": str,
+    },
+    total=False,
+)
 
 
 def key(seed: Seed) -> dict[str, str]:
@@ -45,10 +86,7 @@ def _gold() -> list[tuple[str, Seed]]:
 
 
 def example(ident: str, seed: Seed) -> Path:
-    """The folder of the gold draft nearest to a seed: theme first, then language and features in common.
-
-    Raises cli.Missing where there are no gold drafts.
-    """
+    """The folder of the gold draft nearest to a seed: theme first, then language and features in common."""
     asked = set(seed.get("features") or [])
 
     def distance(entry: tuple[str, Seed]) -> tuple[bool, bool, float, str]:
@@ -61,10 +99,7 @@ def example(ident: str, seed: Seed) -> Path:
             hashlib.sha256(f"{ident}:{name}".encode()).hexdigest(),  # equals are drawn by lot
         )
 
-    gold = _gold()
-    if not gold:
-        raise cli.Missing("data/gold holds no drafts to show as examples")
-    return GOLD / min(gold, key=distance)[0]
+    return GOLD / min(_gold(), key=distance)[0]
 
 
 def _example_text(folder: Path) -> str:
@@ -79,8 +114,8 @@ def _example_text(folder: Path) -> str:
 def give(folder: Path, ident: str, seed: Seed) -> None:
     """Lay out in the folder what the author is given, where it is not there yet. The seed's template is the run's."""
     told = rules.instructions()
-    if seed.get("template"):
-        template = templates.held(folder.parents[1], seed["template"], ident)
+    if under := seed.get("template"):
+        template = templates.held(folder.parents[1], under, ident)
         templates.put(folder, template)
         told += f"\n{template.system()}\n"
     given = {
@@ -88,9 +123,9 @@ def give(folder: Path, ident: str, seed: Seed) -> None:
         "INSTRUCTIONS.md": told,
         "EXAMPLE.md": _example_text(example(ident, seed)),
     }
-    for name, whole in given.items():
-        if text(folder / name) != whole:
-            stream.write(folder / name, whole)
+    for name, wanted in given.items():
+        if text(folder / name) != wanted:
+            stream.write(folder / name, wanted)
 
 
 def text(path: Path) -> str | None:
@@ -103,20 +138,30 @@ def text(path: Path) -> str | None:
 
 def hashes(folder: Path) -> dict[str, str]:
     """{name: sha256} of those of the draft's three files that are there."""
-    return {
-        name: hashlib.sha256(drafts.read(folder / name)).hexdigest()
-        for name in drafts.FILES
-        if text(folder / name) is not None
-    }
+    found = {}
+    for name in drafts.FILES:
+        with contextlib.suppress(OSError):
+            found[name] = hashlib.sha256(drafts.read(folder / name)).hexdigest()
+    return found
 
 
-def load(folder: Path, name: str = "status.json") -> dict[str, Any]:
-    """The JSON object in a file of the folder; empty where there is none."""
+def _object(path: Path) -> object:
+    """The JSON object in a file; an empty one where there is none."""
     try:
-        value = json.loads(drafts.read(folder / name))
+        value = json.loads(drafts.read(path))
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def load(folder: Path) -> Status:
+    """Where the draft of a folder stands; empty before its first attempt."""
+    return cast(Status, _object(folder / "status.json"))
+
+
+def delivery(folder: Path) -> Delivery:
+    """What an attempt brought that was not judged; empty where there is none."""
+    return cast(Delivery, _object(folder / "delivery.json"))
 
 
 def save(folder: Path, status: Status, news: Status) -> None:
@@ -125,13 +170,24 @@ def save(folder: Path, status: Status, news: Status) -> None:
     stream.write(folder / "status.json", json.dumps(status, ensure_ascii=False, indent=1) + "\n")
 
 
-def begin(folder: Path, ident: str, wanted: dict[str, str]) -> Status:
-    """A fresh status; what was written for another seed, by other instructions or another author goes to `before/`."""
+def begin(folder: Path, ident: str, seed: Seed) -> Status:
+    """A fresh status. What was written for another seed, by other instructions or another author goes to `before/`."""
     for name in (*drafts.FILES, "delivery.json", "reasons.txt"):
         if (folder / name).exists():
             (folder / "before").mkdir(exist_ok=True)
             os.replace(folder / name, folder / "before" / name)
-    return {"id": ident, "state": "waiting", "attempt": 0, **wanted}
+    return cast(Status, {"id": ident, "state": "waiting", "attempt": 0, **key(seed)})
+
+
+def sweep(folder: Path) -> None:
+    """Take away what a command without walls left besides the files that belong there, and `before`."""
+    for entry in list(os.scandir(folder)):
+        if entry.name == "before":
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        elif entry.name not in OURS or not entry.is_file(follow_symlinks=False):
+            os.unlink(entry.path)
 
 
 def now() -> str:
@@ -158,15 +214,3 @@ async def held(ident: str, folder: Path) -> AsyncIterator[None]:
         for rest in folder.glob("*.tmp"):
             rest.unlink(missing_ok=True)
         yield
-
-
-def is_held(folder: Path) -> bool:
-    """Whether some process holds the folder's lock."""
-    try:
-        with open(folder / ".lock", "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False

@@ -3,10 +3,10 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import unquote
 
-from decksmith.corpus.drafts import Fault, fault
+from decksmith.corpus.drafts import fault
+from decksmith.corpus.records import DraftFault, Seed
 from decksmith.decks import clean, features
 from decksmith.decks import words as deck_words
 from decksmith.decks.parser import LAYOUTS, SLOT, THEMES, Deck, Slide
@@ -78,12 +78,12 @@ _INLINE_CODE = re.compile(r"(`+)[^`\n]{1,500}?\1")
 _STEPS = re.compile(r"\{[^}|]*\|[^}]*\}")
 
 
-def wrong(line: int, rule: str, message: str) -> Fault:
+def wrong(line: int, rule: str, message: str) -> DraftFault:
     """A fault of deck.md."""
     return fault("deck.md", line, rule, message)
 
 
-def faults(raw: str, deck: Deck, seed: dict[str, Any]) -> Iterator[Fault]:
+def faults(raw: str, deck: Deck, seed: Seed) -> Iterator[DraftFault]:
     """What is wrong with a deck by its text; `raw` is the file, `deck` is what was parsed of it."""
     text = deck.text
     if clean.clean(raw)[0].strip() != text.replace("\0", "").strip() and "\0" not in raw:
@@ -143,8 +143,8 @@ def least_share(language: str) -> float:
     return LANGUAGE["script" if language.split("-")[0] in languages.SCRIPTS else "latin"]
 
 
-def _language(deck: Deck, asked: Any) -> Iterator[Fault]:
-    if not isinstance(asked, str):
+def _language(deck: Deck, asked: str | None) -> Iterator[DraftFault]:
+    if asked is None:
         return
     texts = [deck_words.fold(slide.text) for slide in deck.shown]
     share, least = languages.share(texts, asked), least_share(asked)
@@ -153,7 +153,7 @@ def _language(deck: Deck, asked: Any) -> Iterator[Fault]:
         yield wrong(1, "language", message)
 
 
-def _headmatter(deck: Deck, seed: dict[str, Any]) -> Iterator[Fault]:
+def _headmatter(deck: Deck, seed: Seed) -> Iterator[DraftFault]:
     head = deck.headmatter
     if not deck.text.startswith("---\n") or not (head.get("theme") and head.get("title")):
         message = "the deck does not begin with a frontmatter that names theme and title"
@@ -166,7 +166,7 @@ def _headmatter(deck: Deck, seed: dict[str, Any]) -> Iterator[Fault]:
         yield wrong(line, "theme", f"the theme is {deck.theme}, asked was {asked}")
 
 
-def _slide(slide: Slide, known: set[str]) -> Iterator[Fault]:
+def _slide(slide: Slide, known: set[str]) -> Iterator[DraftFault]:
     # The slide without fences, comments and inline code, character for character.
     bare = _INLINE_CODE.sub(lambda match: " " * len(match[0]), slide.prose)
     yield from _layout(slide, known)
@@ -185,7 +185,7 @@ def _line(slide: Slide, match: re.Match[str]) -> int:
     return slide.content_line + match.string.count("\n", 0, match.start())
 
 
-def _layout(slide: Slide, known: set[str]) -> Iterator[Fault]:
+def _layout(slide: Slide, known: set[str]) -> Iterator[DraftFault]:
     line, name = slide.key_line("layout"), slide.layout
     if name not in known:
         yield wrong(line, "unknown-layout", f"the layout {name[:60]} does not exist")
@@ -203,7 +203,7 @@ def _layout(slide: Slide, known: set[str]) -> Iterator[Fault]:
         )
 
 
-def _emptiness(slide: Slide) -> Iterator[Fault]:
+def _emptiness(slide: Slide) -> Iterator[DraftFault]:
     if is_loose_frontmatter(slide):
         message = "a blank line parts a frontmatter from its `---`"
         yield wrong(slide.content_line, "frontmatter-blank", message)
@@ -211,7 +211,7 @@ def _emptiness(slide: Slide) -> Iterator[Fault]:
         yield wrong(slide.start, "empty-slide", "the slide is empty")
 
 
-def _addresses(slide: Slide, bare: str) -> Iterator[Fault]:
+def _addresses(slide: Slide, bare: str) -> Iterator[DraftFault]:
     for address in _REMOTE.finditer(bare):
         yield wrong(_line(slide, address), "remote-url", f"the address {address[0][:60]}")
     hidden = [slide.note or "", *(text for _, text in slide.comments)]
@@ -231,7 +231,7 @@ def _addresses(slide: Slide, bare: str) -> Iterator[Fault]:
             yield wrong(slide.key_line(key), "note", "a key `notes` is shown to nobody")
 
 
-def _pictures(slide: Slide) -> Iterator[Fault]:
+def _pictures(slide: Slide) -> Iterator[DraftFault]:
     shows = slide.layout in _PICTURE_LAYOUTS
     if "image-query" in slide.frontmatter:
         query, line = slide.frontmatter["image-query"], slide.key_line("image-query")
@@ -257,7 +257,7 @@ def _pictures(slide: Slide) -> Iterator[Fault]:
             yield wrong(image.line, "picture", f"there is no file {url[:60]}")
 
 
-def _comments(slide: Slide, bare: str) -> Iterator[Fault]:
+def _comments(slide: Slide, bare: str) -> Iterator[DraftFault]:
     for line, _ in slide.comments:
         yield wrong(line, "note", "a comment stands before the end of the slide")
     if match := re.search(r"(?m)<!--|^[ \t]*-->[ \t]*$", bare):
@@ -270,7 +270,7 @@ def _comments(slide: Slide, bare: str) -> Iterator[Fault]:
         yield wrong(slide.end, "note", "the note is empty")
 
 
-def _markup(slide: Slide, bare: str) -> Iterator[Fault]:
+def _markup(slide: Slide, bare: str) -> Iterator[DraftFault]:
     prose = _drop_math(bare)
     if match := re.search(r"\{\{|\}\}", prose):
         yield wrong(_line(slide, match), "interpolation", f"{match[0]} stands outside of code")
