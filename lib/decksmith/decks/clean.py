@@ -1,6 +1,7 @@
 """From a model's reply to a clean deck: reasoning, fences and chatter removed, the author's text otherwise kept."""
 
 import hashlib
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,7 @@ def _unthink(text: str) -> tuple[str, str | None]:
             return "", "\n".join([*thoughts, text[m.end() :].strip()])
         thoughts.append(text[m.end() : close.start()].strip())
         text = text[close.end() :].lstrip("\n")
-    if not text.startswith(
-        "---"
-    ):  # a chat template may have written the opening tag into the prompt
+    if not text.startswith("---"):  # a chat template may have written the opening tag itself
         close = re.search(r"</think(?:ing)?>[ \t]*(?:\n|$)", text, re.I)
         if close and not re.search(r"<think(?:ing)?>", text[: close.start()], re.I):
             thoughts.append(text[: close.start()].strip())
@@ -76,34 +75,21 @@ def _outer_fence(lines: list[str]) -> list[str] | None:
             continue
         mark, lang = m.group(1), m.group(2).lower()
         inside = next((j for j in range(i + 1, len(lines)) if lines[j].strip()), None)
-        if (
-            lang not in _DECK_LANGS
-            or inside is None
-            or not (
-                _rule(lines[inside])
-                or lines[inside].startswith("# ")
-                or _THINK.match(lines[inside])
-            )
-        ):
+        if lang not in _DECK_LANGS or inside is None:
             return None
-        headed = any(before.startswith("#") for before in lines[:i])
-        if headed and not (
-            lang in ("markdown", "md", "slidev", "") and _frontmatter_at(lines, inside)
-        ):
+        first = lines[inside]
+        if not (_rule(first) or first.startswith("# ") or _THINK.match(first)):
             return None
+        if any(before.startswith("#") for before in lines[:i]):
+            if lang not in ("markdown", "md", "slidev", "") or not _frontmatter_at(lines, inside):
+                return None
         close = _closing(lines, i + 1, mark)
         body = lines[i + 1 : close]
         if lang in ("yaml", "yml") and close is not None:
-            block = [k for k, x in enumerate(body) if x.strip()]
-            if (
-                body
-                and _rule(body[block[-1]])
-                and len([k for k in block if _rule(body[k])]) == 2
-                and _slides_in(lines[close + 1 :])
-            ):
-                return (
-                    body[block[0] : block[-1] + 1] + lines[close + 1 :]
-                )  # only the headmatter was fenced
+            block = "\n".join(body).strip("\n").split("\n")
+            ends = _rule(block[-1]) and sum(map(_rule, block)) == 2
+            if ends and _slides_in(lines[close + 1 :]):  # only the headmatter was fenced
+                return block + lines[close + 1 :]
         return body
     return None
 
@@ -159,11 +145,7 @@ def _chatter(lines: list[str]) -> int:
         before = [x for x in lines[:i] if x.strip()]
         if not before:
             return i
-        block = []
-        for x in lines[i + 1 :]:
-            if _rule(x):
-                break
-            block.append(x)
+        block = itertools.takewhile(lambda x: not _rule(x), lines[i + 1 :])
         if any(x.startswith("theme:") for x in block):
             return i
         prose = all(x.lstrip()[:1] not in "#|<-*!" and not _KEY.match(x) for x in before)
@@ -173,11 +155,10 @@ def _chatter(lines: list[str]) -> int:
 
 def current(run: Path, value: Record) -> bool:
     """Whether a journaled `deck` value may be used again: a fault, or a deck.md that still has the bytes it names."""
+    if "error" in value:
+        return True
     try:
-        return (
-            "error" in value
-            or hashlib.sha256((run / value["path"]).read_bytes()).hexdigest() == value["sha256"]
-        )
+        return hashlib.sha256((run / value["path"]).read_bytes()).hexdigest() == value["sha256"]
     except OSError:
         return False
 
@@ -201,15 +182,11 @@ def parse(run: Path, record: Record) -> Record:
     stream.write(folder / "gen.md", reply.encode("utf-8", "replace"))
     if reasoning.strip():
         stream.write(folder / "reasoning.md", (reasoning.strip() + "\n").encode("utf-8", "replace"))
+    if not text and reasoning.strip():
+        raise stream.Fault("model", "no-deck", "the reply holds reasoning but no deck")
+    if not text and reply.strip():
+        raise stream.Fault("model", "no-deck", "nothing is left of the reply")
     if not text:
-        if reasoning.strip() or reply.strip():
-            raise stream.Fault(
-                "model",
-                "no-deck",
-                "the reply holds reasoning but no deck"
-                if reasoning.strip()
-                else "nothing is left of the reply",
-            )
         raise stream.Fault("model", "empty-reply", "the reply is empty")
     data = text.encode()
     stream.write(folder / "deck.md", data)

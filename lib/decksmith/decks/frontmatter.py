@@ -126,10 +126,8 @@ def _plain(node: Any, budget: list[int], depth: int) -> Any:
     """A composed node as plain data. Bounded: an alias costs as much as its target, so that alias bombs end early."""
     budget[0] -= 1
     if budget[0] < 0 or depth > DEPTH:
-        raise _Bad(
-            "frontmatter is too large or nested too deeply (aliases count each time)",
-            node.start_mark.line,
-        )
+        message = "frontmatter is too large or nested too deeply (aliases count each time)"
+        raise _Bad(message, node.start_mark.line)
     if node.id == "scalar":
         return _scalar(node)
     if node.id == "sequence":

@@ -149,21 +149,17 @@ class Slide:
         out = []
         for key in ("image", "background", "backgroundImage"):
             value = self.frontmatter.get(key)
-            if (
-                isinstance(value, str)
-                and value
-                and (key != "background" or _looks_like_image(value))
-            ):
-                out.append(Image(value, self.key_line(key), key))
+            if isinstance(value, str) and (_looks_like_image(value) or key != "background"):
+                if value:
+                    out.append(Image(value, self.key_line(key), key))
         for kind, pattern in (("markdown", _MD_IMAGE), ("src", _SRC), ("url", _URL)):
             for m in pattern.finditer(self.prose):
                 url = next(g for g in m.groups() if g is not None).strip()
                 if kind == "markdown":
                     url = re.sub(r"\s+(\"[^\"]*\"|'[^']*')$", "", url).strip("<>").strip()
+                line = self.content_line + self.prose.count("\n", 0, m.start())
                 if url:
-                    out.append(
-                        Image(url, self.content_line + self.prose.count("\n", 0, m.start()), kind)
-                    )
+                    out.append(Image(url, line, kind))
         return out
 
     @functools.cached_property
@@ -210,11 +206,8 @@ class Deck:
     @property
     def faults(self) -> list[tuple[int, int | None, str]]:
         """Frontmatter errors as (slide number, line, message)."""
-        return [
-            (s.no, s.frontmatter_error[1], s.frontmatter_error[0])
-            for s in self.slides
-            if s.frontmatter_error
-        ]
+        bad = [(s.no, s.frontmatter_error) for s in self.slides if s.frontmatter_error]
+        return [(no, line, message) for no, (message, line) in bad]
 
     @property
     def images(self) -> list[tuple[int, Image]]:
@@ -224,9 +217,8 @@ class Deck:
     @functools.cached_property
     def queries(self) -> list[Query]:
         """Image queries in text order (see Query): frontmatter entries and URIs outside code and comments."""
-        return sorted(
-            (q for s in self.slides for q in _queries(self.text, s)), key=lambda q: q.start
-        )
+        found = [query for slide in self.slides for query in _queries(self.text, slide)]
+        return sorted(found, key=lambda query: query.start)
 
 
 # --- slicing --------------------------------------------------------------------------------------
@@ -276,9 +268,8 @@ class _Marks:
             if bare.startswith("```"):
                 ticks = len(bare) - len(bare.lstrip("`"))
                 self.by_indent.setdefault(line[: len(line) - len(bare)], []).append((i, ticks))
-        self.most: dict[
-            int, int
-        ] = {}  # for each marked line, the longest mark at its indentation from there on
+        # For each marked line, the longest mark at its indentation from there on.
+        self.most: dict[int, int] = {}
         for marks in self.by_indent.values():
             longest = 0
             for i, ticks in reversed(marks):
@@ -493,9 +484,7 @@ def _queries(text: str, slide: Slide) -> Iterator[Query]:
     named = isinstance(value, (str, int, float)) and not isinstance(value, bool)
     if named and (entry := marks.get("image-query")):
         span = (base + entry.key, base + entry.value_end)
-        if image := marks.get(
-            "image"
-        ):  # a second `image:` would be a key twice: it gets the picture
+        if image := marks.get("image"):  # a second `image:` would be a key twice
             taken.append(span)
             at = (base + image.value, base + image.value_end)
             yield from query(str(value), image.line, *at, "value")

@@ -12,13 +12,16 @@ import tomllib
 import unicodedata
 import warnings
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 from urllib.parse import urljoin, urlsplit
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.decks.parser import Deck
 from decksmith.decks.records import Attribution, Fallback, ImageItem, Images
+
+if TYPE_CHECKING:
+    import requests
 
 VERSION = "drawn-2"  # raise it when another picture is drawn or chosen
 DRAWN = cli.ROOT / "assets" / "pictures"
@@ -197,11 +200,11 @@ def _cached(provider: "Provider", words: str) -> Found:
 
 
 class Unavailable(Exception):
-    """A provider has no picture for this query. `transient`: asking again later may help."""
+    """A provider has no picture for this query. `transient`: asking again later may help, `after` so many seconds."""
 
-    def __init__(self, message: str, transient: bool) -> None:
+    def __init__(self, message: str, transient: bool, after: float | None = None) -> None:
         super().__init__(message)
-        self.transient = transient
+        self.transient, self.after = transient, after
 
 
 class Provider(Protocol):
@@ -247,9 +250,8 @@ class _Photos:
         """The best landscape photo; raises Unavailable."""
         if self.failures >= GIVE_UP_AFTER:
             raise Unavailable(f"not asked after {GIVE_UP_AFTER} failures in a row", True)
-        deadline = time.monotonic() + DEADLINE
         try:
-            result = self.search(words, deadline)
+            result = self.search(words, time.monotonic() + DEADLINE)
         except Unavailable as error:
             with self.lock:
                 self.failures = self.failures + 1 if error.transient else 0
@@ -286,11 +288,11 @@ class _Photos:
             attempt += 1
             try:
                 return self._get(url, deadline, params, headers, limit)
-            except _Again as again:
-                wait = again.wait if again.wait is not None else 0.5 * 2 ** (attempt - 1)
+            except Unavailable as error:
+                wait = 0.5 * 2 ** (attempt - 1) if error.after is None else error.after
                 late = wait > LONGEST_WAIT or time.monotonic() + wait > deadline
-                if attempt == ATTEMPTS or late:
-                    raise Unavailable(str(again), True) from None
+                if not error.transient or attempt == ATTEMPTS or late:
+                    raise
                 time.sleep(wait)
 
     def _get(
@@ -303,41 +305,19 @@ class _Photos:
     ) -> bytes:
         import requests
 
-        for _ in range(4):
-            self._check(url)
-            try:
-                with requests.get(
-                    url,
-                    params=params,
-                    headers=headers,
-                    timeout=TIMEOUT,
-                    stream=True,
-                    allow_redirects=False,
-                ) as reply:
-                    if reply.is_redirect:
-                        target = urljoin(reply.url, reply.headers["location"])
-                        if urlsplit(target).netloc != urlsplit(url).netloc:
-                            headers = None  # the key stays with the host it is for
-                        url, params = target, None
-                        continue
-                    if reply.status_code == 429 or reply.status_code >= 500:
-                        after = reply.headers.get("retry-after", "")
-                        raise _Again(
-                            f"HTTP {reply.status_code}",
-                            float(after) if re.fullmatch(r"\d{1,6}(\.\d+)?", after) else None,
-                        )
-                    if reply.status_code != 200:
-                        raise Unavailable(f"HTTP {reply.status_code}", False)
-                    body = bytearray()
-                    for chunk in reply.iter_content(1 << 16):
-                        body += chunk
-                        if len(body) > limit:
-                            raise Unavailable(f"more than {limit} bytes", False)
-                        if time.monotonic() > deadline:
-                            raise Unavailable(f"slower than {DEADLINE} s", True)
-                    return bytes(body)
-            except requests.RequestException as error:
-                raise _Again(type(error).__name__, None) from None
+        ask = functools.partial(requests.get, timeout=TIMEOUT, stream=True, allow_redirects=False)
+        try:
+            for _ in range(4):
+                self._check(url)
+                with ask(url, params=params, headers=headers) as reply:
+                    if not reply.is_redirect:
+                        return _body(reply, deadline, limit)
+                    target = urljoin(reply.url, reply.headers["location"])
+                    if urlsplit(target).netloc != urlsplit(url).netloc:
+                        headers = None  # the key stays with the host it is for
+                    url, params = target, None
+        except requests.RequestException as error:
+            raise Unavailable(type(error).__name__, True) from None
         raise Unavailable("too many redirects", False)
 
     def _check(self, url: str) -> None:
@@ -349,10 +329,22 @@ class _Photos:
             raise Unavailable(f"will not follow {parts.scheme}://{parts.hostname or ''}", False)
 
 
-class _Again(Exception):
-    def __init__(self, message: str, wait: float | None) -> None:
-        super().__init__(message)
-        self.wait = wait
+def _body(reply: "requests.Response", deadline: float, limit: int) -> bytes:
+    """At most `limit` bytes of a reply that came before the deadline; raises Unavailable."""
+    if reply.status_code == 429 or reply.status_code >= 500:
+        after = reply.headers.get("retry-after", "")
+        wait = float(after) if re.fullmatch(r"\d{1,6}(\.\d+)?", after) else None
+        raise Unavailable(f"HTTP {reply.status_code}", True, wait)
+    if reply.status_code != 200:
+        raise Unavailable(f"HTTP {reply.status_code}", False)
+    body = bytearray()
+    for chunk in reply.iter_content(1 << 16):
+        body += chunk
+        if len(body) > limit:
+            raise Unavailable(f"more than {limit} bytes", False)
+        if time.monotonic() > deadline:
+            raise Unavailable(f"slower than {DEADLINE} s", True)
+    return bytes(body)
 
 
 class _Pexels(_Photos):
@@ -365,12 +357,11 @@ class _Pexels(_Photos):
         return {"Authorization": self.key}
 
     def search(self, words: str, deadline: float) -> Found:
-        answer = self.json(
-            f"{self.base}/v1/search", deadline, query=words, orientation="landscape", per_page=1
-        )
+        url = f"{self.base}/v1/search"
+        answer = self.json(url, deadline, query=words, orientation="landscape", per_page=1)
         try:
             photo = answer["photos"][0]
-            url = photo["src"].get("large2x") or photo["src"]["original"]
+            address = photo["src"].get("large2x") or photo["src"]["original"]
             attribution: Attribution = {
                 "author": str(photo.get("photographer", "")),
                 "author_url": str(photo.get("photographer_url", "")),
@@ -379,7 +370,7 @@ class _Pexels(_Photos):
             }
         except (KeyError, IndexError, TypeError, AttributeError):
             raise Unavailable("no photo for this query", False) from None
-        return clean(self.get(url, deadline)), attribution
+        return clean(self.get(address, deadline)), attribution
 
 
 class _Unsplash(_Photos):
@@ -392,17 +383,12 @@ class _Unsplash(_Photos):
         return {"Authorization": f"Client-ID {self.key}", "Accept-Version": "v1"}
 
     def search(self, words: str, deadline: float) -> Found:
-        answer = self.json(
-            f"{self.base}/search/photos",
-            deadline,
-            query=words,
-            orientation="landscape",
-            per_page=1,
-            content_filter="high",
-        )
+        asked: Params = {"query": words, "orientation": "landscape", "per_page": 1}
+        url = f"{self.base}/search/photos"
+        answer = self.json(url, deadline, content_filter="high", **asked)
         try:
             photo = answer["results"][0]
-            url, ping = photo["urls"]["regular"], photo["links"]["download_location"]
+            address, ping = photo["urls"]["regular"], photo["links"]["download_location"]
             user, tail = photo["user"], "?utm_source=decksmith&utm_medium=referral"
             attribution: Attribution = {
                 "author": str(user.get("name", "")),
@@ -412,7 +398,7 @@ class _Unsplash(_Photos):
             }
         except (KeyError, IndexError, TypeError, AttributeError):
             raise Unavailable("no photo for this query", False) from None
-        data = clean(self.get(url, deadline))
+        data = clean(self.get(address, deadline))
         if urlsplit(ping).netloc != urlsplit(self.base).netloc:  # the key is for the API only
             raise Unavailable("the download location is not at the API", False)
         self.get(ping, deadline, headers=self.headers(), limit=4_000_000)

@@ -112,14 +112,15 @@ def quoted(documents: Iterable[Document], budget: int = BUDGET) -> tuple[str, li
     The budget, in characters, is shared: what a short document leaves goes to the longer ones.
     """
     found = list(documents)
-    shares: dict[int, int] = {}
+    sizes = [sum(map(len, document.pages)) for document in found]
+    shares = list(sizes)
     left = budget
-    for n, k in enumerate(sorted(range(len(found)), key=lambda k: sum(map(len, found[k].pages)))):
-        shares[k] = min(sum(map(len, found[k].pages)), left // (len(found) - n))
+    for n, k in enumerate(sorted(range(len(found)), key=lambda k: sizes[k])):
+        shares[k] = min(sizes[k], left // (len(found) - n))
         left -= shares[k]
     blocks, rows = [NOTICE], []
-    for k, document in enumerate(found):
-        block, row = _quoted(document, shares[k])
+    for document, share in zip(found, shares, strict=True):
+        block, row = _quoted(document, share)
         blocks.append(block)
         rows.append(row)
     return "\n\n".join(blocks), rows

@@ -120,11 +120,9 @@ def read(path: Path) -> Template:
     block = parse_block(found[1], 2)
     if block.error:
         raise _bad(path, block.error[1], block.error[0])
-    for key in block.data:
-        if key not in _KEYS:
-            raise _bad(
-                path, block.marks[key].line, f"unknown key {key!r}; there are {', '.join(_KEYS)}"
-            )
+    if unknown := [key for key in block.data if key not in _KEYS]:
+        said = f"unknown key {unknown[0]!r}; there are {', '.join(_KEYS)}"
+        raise _bad(path, block.marks[unknown[0]].line, said)
     theme = block.data.get("theme")
     if not isinstance(theme, str) or theme not in THEMES:
         raise _wrong(path, block, "theme", f"name one of {', '.join(THEMES)}")
@@ -186,12 +184,8 @@ def _logo(path: Path, block: Block) -> tuple[str, list[int]]:
     table = value if isinstance(value, dict) else {}
     name, place = table.get("file"), table.get("place")
     if not isinstance(name, str) or not _is_place(place):
-        raise _wrong(
-            path,
-            block,
-            "logo",
-            "write `file: logo.svg` and `place: [x, y, width, height]` in px of 980 x 552",
-        )
+        how = "write `file: logo.svg` and `place: [x, y, width, height]` in px of 980 x 552"
+        raise _wrong(path, block, "logo", how)
     file = path.parent / name
     kind = KINDS.get(file.suffix)
     if kind is None:
@@ -222,14 +216,12 @@ def _layouts(path: Path, body: str, theme: str, above: int) -> list[str]:
         if not (match := _LAYOUT.match(line)):
             continue
         if match[1] not in LAYOUTS and match[1] not in THEMES[theme]["layouts"]:
-            raise _bad(
-                path, number, f"the layout {match[1]} exists neither in Slidev nor in {theme}"
-            )
+            said = f"the layout {match[1]} exists neither in Slidev nor in {theme}"
+            raise _bad(path, number, said)
         found.append(match[1])
     if not found:
-        raise _bad(
-            path, above + 1, "describe at least one layout, as a line: - `cover`: what it is for"
-        )
+        said = "describe at least one layout, as a line: - `cover`: what it is for"
+        raise _bad(path, above + 1, said)
     return found
 
 
@@ -303,11 +295,8 @@ def _departures(template: Template, deck: Deck, slide: Slide) -> Iterator[tuple[
     """(line, rule, message) of a slide."""
     is_first = slide is deck.slides[0]
     if is_first and "theme" in slide.frontmatter and deck.theme != template.theme:
-        yield (
-            slide.key_line("theme"),
-            "template-theme",
-            f"the theme is {deck.theme}, the template's {template.theme}",
-        )
+        said = f"the theme is {deck.theme}, the template's {template.theme}"
+        yield slide.key_line("theme"), "template-theme", said
     if "layout" in slide.frontmatter and slide.layout not in template.layouts:
         said = f"the layout {slide.layout} is none of the template's: {', '.join(template.layouts)}"
         yield slide.key_line("layout"), "template-layout", said
