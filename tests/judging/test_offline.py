@@ -6,7 +6,8 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.decks import words as deck_words
-from decksmith.judging import languages, offline, rendered, scoring
+from decksmith.decks.words import likeliest_language
+from decksmith.judging import offline, rendered, scoring
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
@@ -944,5 +945,5 @@ def test_the_numbers_of_offline_v3_stay_what_they_are(good):
 
 
 def test_a_request_in_han_alone_is_chinese_and_kana_make_it_japanese():
-    assert languages.likeliest("请为我的课程做一份关于潮汐的演示文稿") == "zh"
-    assert languages.likeliest("潮汐についてのスライドを作ってください") == "ja"
+    assert likeliest_language("请为我的课程做一份关于潮汐的演示文稿") == "zh"
+    assert likeliest_language("潮汐についてのスライドを作ってください") == "ja"

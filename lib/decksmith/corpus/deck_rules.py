@@ -11,10 +11,10 @@ from decksmith.decks import clean, features
 from decksmith.decks import words as deck_words
 from decksmith.decks.parser import LAYOUTS, SLOT, THEMES, Deck, Slide
 from decksmith.decks.pictures import QUERY_LENGTH
-from decksmith.judging import languages
+from decksmith.decks.words import SCRIPTS, language_share
 
 SLIDES_OFF = 2  # slides more or fewer than asked
-# Least value of languages.share, by what tells the language.
+# Least value of language_share, by what tells the language.
 LANGUAGE = {"latin": 0.8, "script": 0.5}
 _PICTURE_LAYOUTS = ("image", "image-left", "image-right", "intro-image", "intro-image-right")
 _BARE_LAYOUTS = ("end", "image", "intro-image", "3-images")  # that say something without words
@@ -139,15 +139,15 @@ def is_loose_frontmatter(slide: Slide) -> bool:
 
 
 def least_share(language: str) -> float:
-    """The least value of languages.share with which a text counts as being in a language."""
-    return LANGUAGE["script" if language.split("-")[0] in languages.SCRIPTS else "latin"]
+    """The least value of language_share with which a text counts as being in a language."""
+    return LANGUAGE["script" if language.split("-")[0] in SCRIPTS else "latin"]
 
 
 def _language(deck: Deck, asked: str | None) -> Iterator[DraftFault]:
     if asked is None:
         return
     texts = [deck_words.fold(slide.text) for slide in deck.shown]
-    share, least = languages.share(texts, asked), least_share(asked)
+    share, least = language_share(texts, asked), least_share(asked)
     if share is not None and share < least:
         message = f"the text does not read as {asked} ({share:.2f}, least {least})"
         yield wrong(1, "language", message)

@@ -30,8 +30,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Error, Message, Record
 from decksmith.corpus import deck_rules, drafts
 from decksmith.corpus.records import DraftRecord, Seed, SeedBy
-from decksmith.decks.words import content_words, fold
-from decksmith.judging import languages
+from decksmith.decks.words import SCRIPTS, content_words, fold, language_share
 from decksmith.models.client import Client
 from decksmith.models.records import Usage
 
@@ -204,7 +203,7 @@ def faults(seed: Seed, written: Written, hints: Collection[str], taken: Iterable
     ]
     if len({text.strip().casefold() for text in texts.values()}) < 3:
         found.append("topic, audience_phrase and style must say three different things")
-    if seed["language"] not in languages.SCRIPTS and len(texts["topic"].split()) < WORDS:
+    if seed["language"] not in SCRIPTS and len(texts["topic"].split()) < WORDS:
         found.append(f"topic has fewer than {WORDS} words")
     outline = written.get("outline") if seed["wants_outline"] else []
     if not isinstance(outline, list) or not all(map(_is_heading, outline)):
@@ -221,7 +220,7 @@ def faults(seed: Seed, written: Written, hints: Collection[str], taken: Iterable
     everything = " ".join([*texts.values(), *outline])
     if sign := next((sign for sign in SIGNS if sign in everything), None):
         found.append(f"the text has {sign!r}; write plain words")
-    share = languages.share([fold(everything)], seed["language"])
+    share = language_share([fold(everything)], seed["language"])
     if share is not None and share < deck_rules.least_share(seed["language"]):
         found.append(f"the text does not read as {seed['language']}")
     if twin := next((other for other in taken if _alike(texts["topic"], other)), None):

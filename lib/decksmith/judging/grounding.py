@@ -14,8 +14,7 @@ from pathlib import Path
 from decksmith.core.records import Record
 from decksmith.decks import features, sources
 from decksmith.decks.parser import Deck, Slide, visible
-from decksmith.decks.words import STOPWORDS, content_words, fold
-from decksmith.judging import languages
+from decksmith.decks.words import STOPWORDS, content_words, fold, likeliest_language
 from decksmith.models import turns
 
 RULES = "grounding-1"  # raise it when a value changes: it is part of a run's identity
@@ -208,7 +207,7 @@ class Known:
     def same_language(self, record: Record) -> bool:
         """Whether the deck is asked for in the language of the documents: in another, names and headings are translated."""
         asked = ((record.get("asks") or {}).get("language") or "").split("-")[0]
-        spoken = languages.likeliest(self.text)
+        spoken = likeliest_language(self.text)
         return not asked or not spoken or asked == spoken
 
 

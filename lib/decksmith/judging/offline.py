@@ -15,8 +15,14 @@ from pathlib import Path
 from decksmith.core.records import Record
 from decksmith.decks import sources
 from decksmith.decks import words as deck_words
-from decksmith.decks.words import STOPWORDS, content_words, fold, length
-from decksmith.judging import languages
+from decksmith.decks.words import (
+    STOPWORDS,
+    content_words,
+    fold,
+    language_share,
+    length,
+    likeliest_language,
+)
 from decksmith.judging.rendered import ELEMENTS, Pages, readable
 
 NAME = "offline-v3"
@@ -212,7 +218,7 @@ def theme(pages: Pages) -> Value:
 def language(pages: Pages) -> Value:
     """Share of the text in the asked language: by script, or by its function words against the likeliest other
     language's."""
-    return languages.share(pages.texts.values(), pages.asks.get("language"))
+    return language_share(pages.texts.values(), pages.asks.get("language"))
 
 
 def outline(pages: Pages) -> Value:
@@ -238,7 +244,7 @@ def topic(pages: Pages) -> Value:
     headings = content_words(fold(" ".join(pages.asks.get("outline") or [])))
     asked = content_words(fold(pages.request)) - headings
     spoken, wanted = (
-        languages.likeliest(pages.request),
+        likeliest_language(pages.request),
         (pages.asks.get("language") or "").split("-")[0],
     )
     if len(asked) < 3 or (spoken and wanted and spoken != wanted):

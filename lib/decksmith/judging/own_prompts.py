@@ -12,7 +12,8 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.decks import prompts, sources
 from decksmith.decks.parser import THEMES
-from decksmith.judging import languages, offline, rendered
+from decksmith.decks.words import likeliest_language
+from decksmith.judging import offline, rendered
 from decksmith.models import turns
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def named(request: str) -> Record:
         found["slides"] = WORDS[match[1].lower()]
     if match := THEME.search(request):
         found["theme"] = match[1].lower()
-    if language := languages.likeliest(request):
+    if language := likeliest_language(request):
         found["language"] = language
     return found
 

@@ -10,7 +10,7 @@ from decksmith.core import cli, inherit, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.decks import words
-from decksmith.judging import identity, languages, legibility, offline, rendered
+from decksmith.judging import identity, legibility, offline, rendered
 from decksmith.models import registry
 
 SHIPPED = cli.ROOT / "assets/rewards"
@@ -219,7 +219,7 @@ def _chooser(run: Record) -> Record | None:
 
 def _code() -> str:
     """The sha256 of the code that measures."""
-    files = [str(module.__file__) for module in (offline, rendered, legibility, languages, words)]
+    files = [str(module.__file__) for module in (offline, rendered, legibility, words)]
     here = Path(__file__).parent
     files += [str(here / name) for name in ("rules.py", "components.py", "wording.py")]
     return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()

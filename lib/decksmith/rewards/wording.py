@@ -8,8 +8,7 @@ import itertools
 import re
 from collections import Counter
 
-from decksmith.decks.words import content_words, fold, length
-from decksmith.judging import languages
+from decksmith.decks.words import content_words, fold, length, likeliest_language
 from decksmith.judging.offline import figures_in, repeated, units
 from decksmith.judging.rendered import Pages
 
@@ -77,7 +76,7 @@ def taken(pages: Pages) -> float | None:
     """Share of the request's content words, beside the asked headings, that the slides take up below their titles. None where
     the request has few, or is in another language than the deck shall be."""
     asked = content_words(fold(pages.request)) - _headings(pages)
-    spoken = languages.likeliest(pages.request)
+    spoken = likeliest_language(pages.request)
     wanted = (pages.asks.get("language") or "").split("-")[0]
     if len(asked) < PAIRS or (spoken and wanted and spoken != wanted):
         return None
