@@ -9,17 +9,19 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from lxml import etree
+from lxml.etree import _Element as Element
 from PIL import Image
 from pptx import Presentation
 from pptx.opc.constants import RELATIONSHIP_TYPE as KIND
 from pptx.oxml.ns import qn
+from pptx.presentation import Presentation as Show
+from pptx.slide import Slide
 from pptx.util import Emu
 
-from decksmith.core.records import Record
 from decksmith.render import shapes
+from decksmith.render.shapes import Node, Part, Run
 
 SIZE = Emu(12192000), shapes.emu(shapes.HEIGHT)
 TITLE_ONLY, BLANK = 5, 6  # layouts of the library's template
@@ -41,7 +43,7 @@ def pictured(
 
 
 def editable(
-    parts: Sequence[Record | None],
+    parts: Sequence[Part | None],
     shots: Sequence[Sequence[bytes]],
     pictures: Sequence[bytes],
     titles: Sequence[str],
@@ -67,14 +69,15 @@ def editable(
     return _saved(show, titles)
 
 
-def _empty() -> Any:
+def _empty() -> Show:
     """A presentation without slides, of the canvas's shape; its layouts are made as wide as that."""
-    show: Any = Presentation()
+    show = Presentation()
     package = show.part.package
     for key, relation in list(package._rels.items()):
         if relation.reltype == KIND.THUMBNAIL:  # the library's, of a white page
             package.drop_rel(key)
-    across, down = SIZE[0] / show.slide_width, SIZE[1] / show.slide_height
+    across = SIZE[0] / (show.slide_width or SIZE[0])
+    down = SIZE[1] / (show.slide_height or SIZE[1])
     show.slide_width, show.slide_height = SIZE
     for page in (show.slide_master, *show.slide_layouts):
         for place in page._element.iter(qn("a:off"), qn("a:ext")):
@@ -84,17 +87,18 @@ def _empty() -> Any:
     return show
 
 
-def _whole(slide: Any, picture: bytes, title: str, alt: str) -> None:
+def _whole(slide: Slide, picture: bytes, title: str, alt: str) -> None:
     """A slide that is one picture."""
-    shape = slide.shapes.add_picture(io.BytesIO(picture), 0, 0, *SIZE)
-    facts = shape._element.nvPicPr.cNvPr
+    shape = slide.shapes.add_picture(io.BytesIO(picture), Emu(0), Emu(0), *SIZE)
+    facts: Element = shape._element.find(f".//{qn('p:cNvPr')}")
     facts.set("name", shapes.words(title))
     facts.set("descr", shapes.words(alt))
 
 
-def _note(slide: Any, note: str) -> None:
+def _note(slide: Slide, note: str) -> None:
     if note:
-        slide.notes_slide.notes_text_frame.text = shapes.words(note)
+        if frame := slide.notes_slide.notes_text_frame:
+            frame.text = shapes.words(note)
 
 
 def _frame(data: bytes) -> Image.Image:
@@ -105,7 +109,7 @@ def _frame(data: bytes) -> Image.Image:
     return picture.convert("RGBA")
 
 
-def _runs(node: Record) -> Iterator[Record]:
+def _runs(node: Node) -> Iterator[Run]:
     """The styled runs of a text or a table."""
     holders = node["cells"] if node["kind"] == "table" else [node]
     for holder in holders:
@@ -113,7 +117,7 @@ def _runs(node: Record) -> Iterator[Record]:
             yield from (run for run in paragraph["runs"] if "size" in run)
 
 
-def _theme(show: Any, parts: Sequence[Record]) -> tuple[dict[str, str], dict[str, str]]:
+def _theme(show: Show, parts: Sequence[Part]) -> tuple[dict[str, str], dict[str, str]]:
     """Gives the file's theme the deck's colours and fonts; (scheme names by RRGGBB, theme fonts by family).
 
     The background of most slides is bg1, the ink of most text tx1, and the most used of the others are the accents: who
@@ -167,7 +171,7 @@ def _themed(blob: bytes, colours: dict[str, str], major: str, minor: str) -> byt
     return out
 
 
-def _saved(show: Any, titles: Sequence[str]) -> bytes:
+def _saved(show: Show, titles: Sequence[str]) -> bytes:
     """The bytes of a presentation: one date for all."""
     facts = show.core_properties
     facts.author = facts.last_modified_by = facts.keywords = facts.comments = ""

@@ -8,16 +8,120 @@ import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TypedDict
 
 from lxml import etree
+from lxml.etree import _Element as Element
 from PIL import Image
 from pptx.enum.shapes import MSO_SHAPE
 from pptx.opc.constants import RELATIONSHIP_TYPE as KIND
 from pptx.oxml.ns import qn
+from pptx.shapes.autoshape import Shape as Autoshape
+from pptx.slide import Slide
 from pptx.util import Emu, Length
 
-from decksmith.core.records import Record
+# --- what the worker says of a slide: lengths in CSS px, colours [r, g, b, alpha] -----------------
+
+Colour = list[float]
+Edge = tuple[float, Colour, str]  # width, colour, style
+
+
+class Gradient(TypedDict):
+    angle: float
+    stops: list[tuple[float, Colour]]
+
+
+class Shadow(TypedDict):
+    x: float
+    y: float
+    blur: float
+    colour: Colour
+
+
+class Run(TypedDict, total=False):
+    """Text in one style, a line break (of text alone), or the room of a picture (of `gap` alone)."""
+
+    text: str
+    gap: float
+    size: float
+    font: str
+    ink: Colour
+    gradient: Gradient | None
+    highlight: Colour | None
+    bold: bool
+    italic: bool
+    underline: bool
+    strike: bool
+    caps: bool
+    raised: float
+    spacing: float
+    link: str
+
+
+class Marker(TypedDict, total=False):
+    """Of a list's item: a sign, or a kind of number and where it starts."""
+
+    hang: float
+    ink: Colour
+    sign: str
+    number: str
+    start: int
+
+
+class Paragraph(TypedDict):
+    runs: list[Run]
+    align: str
+    rtl: bool
+    height: float
+    before: float
+    left: float
+    right: float
+    marker: Marker | None
+    level: int
+
+
+class TableCell(TypedDict):
+    row: int
+    column: int
+    down: int
+    across: int
+    inset: list[float]
+    middle: bool
+    edges: list[Edge | None]
+    fill: Colour | Gradient | None
+    paragraphs: list[Paragraph]
+
+
+class Node(TypedDict, total=False):
+    """A box, a text, a table or a picture; which keys there are depends on `kind`."""
+
+    kind: str
+    rect: list[float]
+    heading: bool
+    wrap: bool
+    full: float
+    paragraphs: list[Paragraph]
+    fill: Colour | Gradient | None
+    edges: list[Edge | None]
+    radius: float
+    shadow: Shadow | None
+    rows: list[float]
+    columns: list[float]
+    cells: list[TableCell]
+    frame: int
+    ground: bool
+    alt: str
+    link: str
+
+
+class Part(TypedDict):
+    """A slide taken apart. pseudo: whether its last frame shows what CSS draws before and after elements; shots: PNG, base64."""
+
+    background: Colour
+    nodes: list[Node]
+    pseudo: bool
+    shots: list[str]
+
 
 WIDTH, HEIGHT = 980, 552  # CSS px of a slide
 EMU = 12192000 / WIDTH  # of a CSS px: a slide is as wide as PowerPoint's own
@@ -60,7 +164,7 @@ def link(address: object) -> str | None:
     return text if allowed else None
 
 
-def _sub(parent: Any, tag: str, **attributes: object) -> Any:
+def _sub(parent: Element, tag: str, **attributes: object) -> Element:
     """A new child element, its attributes as text."""
     return etree.SubElement(
         parent, qn(tag), {name: str(value) for name, value in attributes.items()}
@@ -74,7 +178,7 @@ class Painter:
         """names: scheme names by RRGGBB; fonts: `+mj-lt` and `+mn-lt` by family."""
         self.names, self.fonts = names, fonts
 
-    def draw(self, slide: Any, part: Record, shots: Sequence[Image.Image]) -> None:
+    def draw(self, slide: Slide, part: Part, shots: Sequence[Image.Image]) -> None:
         """Draw the nodes of `part` on an empty slide; shots: the frames that its pictures are cut from."""
         nodes = list(part["nodes"])
         if nodes and nodes[0]["kind"] == "picture" and _covers(nodes[0]):
@@ -100,7 +204,7 @@ class Painter:
         for piece in extra:
             self._picture(slide, {"rect": piece}, shots[-1])
 
-    def _colour(self, parent: Any, colour: Sequence[float]) -> None:
+    def _colour(self, parent: Element, colour: Sequence[float]) -> None:
         hexed = ink(colour)
         name = self.names.get(hexed)
         tag, value = ("a:schemeClr", name) if name else ("a:srgbClr", hexed)
@@ -108,7 +212,7 @@ class Painter:
         if colour[3] < 0.995:
             _sub(element, "a:alpha", val=round(max(0.0, colour[3]) * 100000))
 
-    def _fill(self, parent: Any, fill: Any) -> None:
+    def _fill(self, parent: Element, fill: "Colour | Gradient | None") -> None:
         """A colour, a gradient or nothing, as the child of a shape, cell, line or run."""
         if not fill:
             _sub(parent, "a:noFill")
@@ -122,7 +226,7 @@ class Painter:
         else:
             self._colour(_sub(parent, "a:solidFill"), fill)
 
-    def _line(self, parent: Any, tag: str, edge: Sequence[Any] | None) -> None:
+    def _line(self, parent: Element, tag: str, edge: "Edge | None") -> None:
         """An edge [width, colour, style] of a shape or cell."""
         if not edge:
             _sub(_sub(parent, tag), "a:noFill")
@@ -133,7 +237,7 @@ class Painter:
         if style in ("dashed", "dotted"):
             _sub(line, "a:prstDash", val="dash" if style == "dashed" else "sysDot")
 
-    def _shape(self, slide: Any, kind: MSO_SHAPE, rect: Sequence[float]) -> Any:
+    def _shape(self, slide: Slide, kind: MSO_SHAPE, rect: Sequence[float]) -> Autoshape:
         """A bare shape: no theme's line, shadow or text style."""
         shape = slide.shapes.add_shape(kind, *map(emu, rect))
         shape._element.remove(shape._element.find(qn("p:style")))
@@ -141,12 +245,14 @@ class Painter:
             shape._element.spPr.remove(child)
         return shape
 
-    def _box(self, slide: Any, node: Record) -> None:
+    def _box(self, slide: Slide, node: Node) -> None:
         edges = node["edges"] or [None] * 4
         whole = all(edges) and all(edge == edges[0] for edge in edges)
         x, y, width, height = node["rect"]
         if node["fill"] or whole:
-            inset = edges[0][0] / 2 if whole else 0  # a line lies on both sides of its edge
+            inset = (
+                edges[0][0] / 2 if whole and edges[0] else 0
+            )  # a line lies on both sides of its edge
             rect = [x + inset, y + inset, max(0, width - 2 * inset), max(0, height - 2 * inset)]
             radius = node["radius"]
             shorter = max(1.0, min(width, height))
@@ -175,7 +281,7 @@ class Painter:
                 self._fill(shape._element.spPr, edge[1])
                 self._line(shape._element.spPr, "a:ln", None)
 
-    def _shadow(self, properties: Any, shadow: Record) -> None:
+    def _shadow(self, properties: Element, shadow: Shadow) -> None:
         far = math.hypot(shadow["x"], shadow["y"])
         turn = math.degrees(math.atan2(shadow["y"], shadow["x"])) % 360
         outer = _sub(
@@ -189,7 +295,7 @@ class Painter:
         )
         self._colour(outer, shadow["colour"])
 
-    def _text(self, slide: Any, node: Record) -> None:
+    def _text(self, slide: Slide, node: Node) -> None:
         x, y, width, height = node["rect"]
         if node["wrap"] and node["full"] > 0.96:  # another program sets the words a little wider
             extra = 4 + width * 0.02
@@ -205,7 +311,7 @@ class Painter:
             shape.left, shape.top, shape.width, shape.height = map(emu, (x, y, width, height))
         else:
             shape = slide.shapes.add_textbox(*map(emu, (x, y, width, height)))
-        body = shape._element.txBody
+        body: Element = shape._element.txBody
         for child in list(body):
             body.remove(child)
         facts = {"lIns": 0, "tIns": 0, "rIns": 0, "bIns": 0, "anchor": "t", "rtlCol": 0}
@@ -215,7 +321,7 @@ class Painter:
         for one in node["paragraphs"]:
             self._paragraph(slide, body, one)
 
-    def _paragraph(self, slide: Any, body: Any, one: Record) -> None:
+    def _paragraph(self, slide: Slide, body: Element, one: Paragraph) -> None:
         paragraph = _sub(body, "a:p")
         runs, marker = one["runs"], one["marker"]
         hang = min(one["left"], marker["hang"]) if marker else 0
@@ -239,7 +345,7 @@ class Painter:
         for at, run in enumerate(runs):
             self._run(slide, paragraph, run, next(_styled(runs[at:], runs[at::-1]), None))
 
-    def _marker(self, about: Any, marker: Record | None) -> None:
+    def _marker(self, about: Element, marker: Marker | None) -> None:
         if not marker:
             _sub(about, "a:buNone")
             return
@@ -255,7 +361,7 @@ class Painter:
         else:
             _sub(about, "a:buChar", char=words(marker["sign"]))
 
-    def _run(self, slide: Any, paragraph: Any, run: Record, style: Record | None) -> None:
+    def _run(self, slide: Slide, paragraph: Element, run: Run, style: Run | None) -> None:
         """One run: text, a line break, or the room that a picture in the line takes."""
         text = run.get("text")
         if text == "\n":
@@ -270,7 +376,7 @@ class Painter:
         self._style(slide, _sub(element, "a:rPr"), style)
         _sub(element, "a:t").text = words(text)
 
-    def _style(self, slide: Any, about: Any, style: Record | None) -> None:
+    def _style(self, slide: Slide, about: Element, style: Run | None) -> None:
         if not style or "size" not in style:
             return
         about.set("lang", "en-US")
@@ -298,17 +404,17 @@ class Painter:
                 etree.fromstring(_KEEPS_COLOUR)
             )
 
-    def _table(self, slide: Any, node: Record) -> None:
+    def _table(self, slide: Slide, node: Node) -> None:
         rows, columns = len(node["rows"]), len(node["columns"])
         frame = slide.shapes.add_table(rows, columns, *map(emu, node["rect"]))
         table = frame.table
-        about = table._tbl.tblPr
+        about: Element = table._tbl.tblPr
         about.attrib.clear()
         about.find(qn("a:tableStyleId")).text = NO_STYLE
-        for column, width in zip(table.columns, node["columns"], strict=True):
-            column.width = emu(width)
-        for row, height in zip(table.rows, node["rows"], strict=True):
-            row.height = emu(height)
+        for at, width in enumerate(node["columns"]):
+            table.columns[at].width = emu(width)
+        for at, height in enumerate(node["rows"]):
+            table.rows[at].height = emu(height)
         for one in node["cells"]:
             cell = table.cell(one["row"], one["column"])
             if one["down"] > 1 or one["across"] > 1:
@@ -316,7 +422,7 @@ class Painter:
                 cell.merge(table.cell(*last))
             self._cell(slide, cell._tc, one)
 
-    def _cell(self, slide: Any, element: Any, one: Record) -> None:
+    def _cell(self, slide: Slide, element: Element, one: TableCell) -> None:
         body = element.get_or_add_txBody()
         for paragraph in body.findall(qn("a:p")):
             body.remove(paragraph)
@@ -329,24 +435,24 @@ class Painter:
             top = bottom = 0
         for name, length in (("marL", left), ("marR", right), ("marT", top), ("marB", bottom)):
             about.set(name, str(max(0, emu(length))))
-        top, right, bottom, left = one["edges"]
-        for tag, edge in (("a:lnL", left), ("a:lnR", right), ("a:lnT", top), ("a:lnB", bottom)):
+        above, after, below, before = one["edges"]
+        for tag, edge in (("a:lnL", before), ("a:lnR", after), ("a:lnT", above), ("a:lnB", below)):
             self._line(about, tag, edge)
         self._fill(about, one["fill"])
 
-    def _picture(self, slide: Any, node: Record, shot: Image.Image) -> None:
+    def _picture(self, slide: Slide, node: Node, shot: Image.Image) -> None:
         cut = _cut(shot, node["rect"])
         if cut is None:
             return
         shape = slide.shapes.add_picture(_png(cut), *map(emu, node["rect"]))
-        facts = shape._element.nvPicPr.cNvPr
+        facts: Element = shape._element.find(f".//{qn('p:cNvPr')}")
         facts.set("name", f"Picture {len(slide.shapes)}")
         facts.set("descr", words(node.get("alt", "")))
         if address := link(node.get("link", "")):
             related = slide.part.relate_to(address, KIND.HYPERLINK, is_external=True)
             _sub(facts, "a:hlinkClick", **{qn("r:id"): related})
 
-    def _background(self, slide: Any, part: Record, shot: Image.Image) -> None:
+    def _background(self, slide: Slide, part: Part, shot: Image.Image) -> None:
         """The picture of a whole slide, as its background: nobody drags that away by accident."""
         ground = Image.new("RGBA", shot.size, f"#{ink(part['background'])}")
         ground.alpha_composite(shot.convert("RGBA"))
@@ -358,16 +464,17 @@ class Painter:
         _sub(about, "a:effectLst")
 
 
-EMPTY: Record = dict.fromkeys(("height", "before", "left", "right", "level"), 0)
-EMPTY |= {"runs": [], "align": "left", "rtl": False, "marker": None}
+EMPTY = Paragraph(
+    runs=[], align="left", rtl=False, height=1, before=0, left=0, right=0, marker=None, level=0
+)
 
 
-def _styled(*orders: Iterable[Record]) -> Iterator[Record]:
+def _styled(*orders: Iterable[Run]) -> Iterator[Run]:
     """The runs of `orders` that say how text looks."""
     return (run for runs in orders for run in runs if "size" in run)
 
 
-def _ground(slide: Any) -> Any:
+def _ground(slide: Slide) -> Element:
     """The properties of a slide's own background, empty."""
     about = slide.background._cSld.get_or_add_bgPr()
     for child in list(about):
@@ -375,7 +482,7 @@ def _ground(slide: Any) -> Any:
     return about
 
 
-def _covers(node: Record) -> bool:
+def _covers(node: Node) -> bool:
     x, y, width, height = node["rect"]
     return bool(node["ground"] and x < 1 and y < 1 and width > WIDTH - 2 and height > HEIGHT - 2)
 
