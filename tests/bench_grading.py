@@ -134,7 +134,7 @@ def plain(spec: Row, row: Row) -> None:
     """What a verifier does for a reply, with nothing around it."""
     task, text = row["task"], row["gen"]["text"]
     if spec["grader"] == "tools":
-        grading.tools.grade(task, row["gen"]["calls"], text)
+        grading.simple.tools(task, row["gen"]["calls"], text)
     elif spec["grader"] == "code":
         entry, (tests,) = task["expected"]["entry"], task["expected"]["tests"]
         program = f"{grading.code.program(text, entry)}\n{tests}\ncheck({entry})\n"

@@ -4,7 +4,7 @@ What tries to pass without solving anything is in test_forgery.py."""
 import json
 
 import pytest
-from decksmith.benchmarks import tasks
+from decksmith.benchmarks import grading, tasks
 from decksmith.benchmarks.graders import code
 from decksmith.core.stream import Fault
 from decksmith.sandbox import pool
@@ -14,7 +14,9 @@ FENCED = "```python\n{}\n```"
 
 
 def graded(name, expected, reply):
-    return code.grade(tasks.load(name), {"bench": name, "expected": expected, "fields": {}}, reply)
+    return grading.grade(
+        tasks.load(name), {"bench": name, "expected": expected, "fields": {}}, reply
+    )
 
 
 # --- which code ---------------------------------------------------------------------------------------------------------

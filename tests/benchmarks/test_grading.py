@@ -8,7 +8,7 @@ import signal
 
 import pytest
 from decksmith.benchmarks import grading, tasks
-from decksmith.benchmarks.graders import tools
+from decksmith.benchmarks.graders import simple
 from decksmith.core import stream
 from decksmith.models import client as chat_client
 
@@ -194,16 +194,11 @@ def test_an_answer_that_breaks_the_grader_is_wrong_but_a_row_that_does_is_an_err
         "math",
         lambda spec, task, text: {} if text == "\\boxed{2}" else grumble(broken),
     )
-    kind, value = grading._answered("math", question)
-    assert (kind, value["verdict"], value["detail"]["fault"]["class"]) == (
-        "value",
-        "wrong",
-        "crashes-grader",
-    )
+    value = grading._answered("math", question)
+    assert (value["verdict"], value["detail"]["fault"]["class"]) == ("wrong", "crashes-grader")
     monkeypatch.setitem(grading.GRADERS, "math", lambda spec, task, text: grumble(broken))
-    assert grading._answered("math", question) == (
-        "fault",
-        ("grader-error", f"{broken.__name__}: so"),
+    assert grading._answered("math", question) == grading.Faulted(
+        "grader-error", f"{broken.__name__}: so"
     )
 
 
@@ -215,9 +210,8 @@ def test_a_grader_without_its_package_stops_everything(monkeypatch):
     monkeypatch.setitem(
         grading.GRADERS, "math", lambda spec, task, text: grumble(ModuleNotFoundError)
     )
-    assert (
-        grading._answered("math", (tasks.load("arithmetic"), {"expected": "2"}, "x"))[0] == "stop"
-    )
+    question = tasks.load("arithmetic"), {"expected": "2"}, "x"
+    assert isinstance(grading._answered("math", question), grading.Stopped)
 
 
 ADD = {
@@ -538,20 +532,20 @@ def test_calls_of_tools_count_in_any_order_and_no_more_than_asked():
     two = [{"name": "f", "arguments": {"a": 3, "b": "x"}}, {"name": "g", "arguments": {}}]
     task = {"expected": {"calls": two}}
     f, g = ("f", '{"b": "x ", "a": 3.0}'), ("g", "{}")
-    assert tools.grade(task, called(g) + called(f), "")["verdict"] == "right"
-    half = tools.grade(task, called(f), "done")
+    assert simple.tools(task, called(g) + called(f), "")["verdict"] == "right"
+    half = simple.tools(task, called(f), "done")
     assert (half["verdict"], half["score"], half["detail"]["missing"]) == ("wrong", 0.5, ["g {}"])
-    more = tools.grade(task, called(f, g, g), "done")
+    more = simple.tools(task, called(f, g, g), "done")
     assert (more["verdict"], more["detail"]["more"]) == ("wrong", ["g {}"])
-    assert tools.grade(task, called(g, ("f", '{"a": true, "b": "x"}')), "")["verdict"] == "wrong"
-    assert tools.grade(task, called(("f", "{"), ("g", "[" * 90_000)), "")["verdict"] == "wrong"
-    assert tools.grade(task, [], " ")["verdict"] == "no_answer"
+    assert simple.tools(task, called(g, ("f", '{"a": true, "b": "x"}')), "")["verdict"] == "wrong"
+    assert simple.tools(task, called(("f", "{"), ("g", "[" * 90_000)), "")["verdict"] == "wrong"
+    assert simple.tools(task, [], " ")["verdict"] == "no_answer"
 
 
 def test_where_no_tool_fits_an_answer_without_a_call_is_right():
     task = {"expected": {"calls": []}}
-    assert tools.grade(task, [{"role": "assistant"}], "lynxes")["verdict"] == "right"
-    wrong = tools.grade(task, called(("f", "{}")), "lynxes")
+    assert simple.tools(task, [{"role": "assistant"}], "lynxes")["verdict"] == "right"
+    wrong = simple.tools(task, called(("f", "{}")), "lynxes")
     assert (wrong["verdict"], wrong["score"]) == ("wrong", 0.0)
 
 

@@ -351,7 +351,7 @@ def test_rows_of_ifeval_in_the_format_of_its_dataset_are_graded(monkeypatch):
         }
         for n, (first, second) in enumerate(zip(IFEVAL, IFEVAL[1:], strict=False))
     ]
-    monkeypatch.setattr(tasks, "_hub", lambda spec: ("c" * 40, rows))
+    monkeypatch.setitem(tasks.READERS, "hub", lambda spec: ("c" * 40, rows))
     made = list(tasks._rows(tasks.load("ifeval"), {}))
     assert len(made) == 24
     for record, (first, second) in zip(made, zip(IFEVAL, IFEVAL[1:], strict=False), strict=True):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from decksmith.benchmarks import grading, tasks
-from decksmith.benchmarks.graders import code, plus
+from decksmith.benchmarks.graders import plus
 from decksmith.core import cli
 
 pytest.importorskip("evalplus.eval")
@@ -45,10 +45,10 @@ def mbpp(entry, inputs, results, **more):
 
 def verdict(row, reply, monkeypatch):
     name = "humaneval-plus" if "entry_point" in row else "mbpp-plus"
-    monkeypatch.setattr(tasks, "_hub", lambda spec: ("c" * 40, [row]))
+    monkeypatch.setitem(tasks.READERS, "hub", lambda spec: ("c" * 40, [row]))
     (record,) = tasks._rows(tasks.load(name), {})
     assert tasks.Prompter().messages(record)[-1]["content"]
-    return code.grade(tasks.load(name), record["task"], f"```python\n{reply}\n```")
+    return grading.grade(tasks.load(name), record["task"], f"```python\n{reply}\n```")
 
 
 HALF = humaneval("half", "[[1], [3], [-2]]", "[0.5, 1.5, -1.0]")
@@ -171,7 +171,7 @@ def test_a_row_that_is_not_as_evalplus_writes_them_is_named(test):
 
 
 def test_it_works_in_the_processes_of_the_graders_too(monkeypatch):
-    monkeypatch.setattr(tasks, "_hub", lambda spec: ("c" * 40, [HALF]))
+    monkeypatch.setitem(tasks.READERS, "hub", lambda spec: ("c" * 40, [HALF]))
     (record,) = tasks._rows(tasks.load("humaneval-plus"), {})
     replies = [f"```python\ndef half(x):\n    return x / {n}\n```" for n in (2, 3, 2)]
 

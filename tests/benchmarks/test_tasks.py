@@ -80,7 +80,7 @@ ROWS = {
 
 
 def made(monkeypatch, name, rows):
-    monkeypatch.setattr(tasks, "_hub", lambda spec: ("c" * 40, rows))
+    monkeypatch.setitem(tasks.READERS, "hub", lambda spec: ("c" * 40, rows))
     return list(tasks._rows(tasks.load(name), {}))
 
 

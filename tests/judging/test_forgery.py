@@ -7,7 +7,7 @@ cases. FOOLS says of some that they succeed where tests and code share a process
 import json
 
 import pytest
-from decksmith.benchmarks import tasks
+from decksmith.benchmarks import grading, tasks
 from decksmith.benchmarks.graders import code
 from decksmith.sandbox import pool
 from decksmith.sandbox.cell import Limits
@@ -217,7 +217,7 @@ BOMBS = {
 
 
 def graded(shape, reply):
-    return code.grade(
+    return grading.grade(
         tasks.load(shape),
         {"bench": shape, "expected": TASKS[shape], "fields": {}},
         f"```python\n{reply}\n```",

@@ -16,16 +16,19 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple, TypeVar, cast
 
 from decksmith.benchmarks import gym, tasks
-from decksmith.benchmarks.graders import choice, code, math, refusal, tools
+from decksmith.benchmarks.graders import code, math, plus, simple
+from decksmith.benchmarks.records import Benchmark, BenchRecord, Grade, Sampling, Task
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.core.stream import Fault
 from decksmith.models import registry
+from decksmith.models.records import Usage
 
 SECONDS = 2.0  # of CPU time that a grader has for one row; an answer that takes more is wrong
 WALL = 30  # times as long by the clock: a process that has come to no end by then is looked at a second time
@@ -42,10 +45,11 @@ FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT
 
 
 class Graders:
-    """Grades records: `await work(record)` gives the value of "grade"; `jobs` processes, `seconds` of CPU for each row.
+    """Grades records: `await work(record)` gives the value of "grade"; `jobs` processes, `seconds` of
+    CPU for each row.
 
-    `judge` (an entry of the registry) and `endpoint` (base_url, slug, key_env) replace the judge that a benchmark names;
-    with `run` its verdicts are kept there.
+    `judge` (an entry of the registry) and `endpoint` (base_url, slug, key_env) replace the judge that
+    a benchmark names; with `run` its verdicts are kept there.
     """
 
     def __init__(
@@ -54,7 +58,7 @@ class Graders:
         seconds: float = SECONDS,
         run: Path | None = None,
         judge: str | None = None,
-        **endpoint: Any,
+        **endpoint: str | None,
     ) -> None:
         self.jobs, self.seconds, self.run = jobs, seconds, run
         self.judge, self.endpoint = judge, endpoint
@@ -65,15 +69,14 @@ class Graders:
         self.verdicts: stream.Journal | None = None
         self.verifiers = gym.Verifiers(jobs)
 
-    def inputs(self, record: Record) -> list[Any]:
+    def inputs(self, record: BenchRecord) -> list[object]:
         """Everything a grade depends on."""
         gen, spec = record["gen"], tasks.load(record["task"]["bench"])
         judged = []
+        if spec["grader"] in JUDGED or (spec["grader"] == "gym" and self._judged_here(spec)):
+            judged.append(registry.model(self._judge_of(spec), **self.endpoint).slug)
         if spec["grader"] in JUDGED:
-            judge = registry.model(self._judge_of(spec), **self.endpoint)
-            judged = [judge.slug, tasks.template(JUDGED[spec["grader"]])]
-        elif spec["grader"] == "gym" and self._judged_here(spec):
-            judged = [registry.model(self._judge_of(spec), **self.endpoint).slug]
+            judged.append(tasks.template(JUDGED[spec["grader"]]))
         return [
             rules(spec, record["task"]),
             gen.get("text"),
@@ -86,33 +89,18 @@ class Graders:
             *judged,
         ]
 
-    def _judge_of(self, spec: Record) -> str | None:
+    def _judge_of(self, spec: Benchmark) -> str | None:
         """The registry's name of the judge of a benchmark; None where an endpoint is its whole description."""
         if self.endpoint.get("base_url") and self.endpoint.get("slug"):
             return None
-        return self.judge or (spec.get("judge") or {}).get("model")
+        return self.judge or spec.get("judge", {}).get("model")
 
-    async def work(self, record: Record) -> Record:
+    async def work(self, record: BenchRecord) -> Grade:
         spec, gen = tasks.load(record["task"]["bench"]), record["gen"]
         if spec["grader"] == "deck":
-            raise cli.BadData(
-                f"{record['id']}: decks are scored by deck-parse .. deck-score (make baseline), not here"
-            )
-        text = gen.get("text") or ""
-        if spec["grader"] == "tools":  # nothing of a reply is run or evaluated: it needs no process
-            found: Record = tools.grade(record["task"], gen.get("calls") or [], text)
-        elif not text.strip():
-            found = {"verdict": "no_answer"}
-        elif spec["grader"] in JUDGED:
-            found = await judged(self._open(spec), spec, record)
-        elif spec["grader"] == "gym":
-            found = await self._gym(spec, record, text)
-        else:
-            task = dict(record["task"])
-            if spec["grader"] == "choice":
-                task["expected"] = tasks.letter(record)
-            async with self.slots:
-                found = await asyncio.to_thread(self._apart, spec, task, text)
+            said = "decks are scored by deck-parse .. deck-score (make baseline), not here"
+            raise cli.BadData(f"{record['id']}: {said}")
+        found = await self._found(spec, record, gen.get("text") or "")
         detail = found.get("detail") or {}
         if fault := detail.get("fault"):
             stream.warn(record["id"], f"wrong, since {fault['message']}")
@@ -125,7 +113,23 @@ class Graders:
             "rules": rules(spec, record["task"]),
         }
 
-    async def _gym(self, spec: Record, record: Record, text: str) -> Record:
+    async def _found(self, spec: Benchmark, record: BenchRecord, text: str) -> Grade:
+        """Verdict, score, answer and detail, as far as the grader has them."""
+        task = record["task"]
+        if spec["grader"] == "tools":  # nothing of a reply is run or evaluated: it needs no process
+            return simple.tools(task, record["gen"].get("calls") or [], text)
+        if not text.strip():
+            return {"verdict": "no_answer"}
+        if spec["grader"] in JUDGED:
+            return await judged(self._open(spec), spec, record)
+        if spec["grader"] == "gym":
+            return await self._gym(spec, record, text)
+        if spec["grader"] == "choice":
+            task = {**task, "expected": tasks.letter(record)}
+        async with self.slots:
+            return await asyncio.to_thread(self._apart, spec, task, text)
+
+    async def _gym(self, spec: Benchmark, record: BenchRecord, text: str) -> Grade:
         """The verdict of an official verifier; what it asks a judge, ours answers."""
         own = spec["source"]["gym"]
         if gym.judged_by(own) and not self._judged_here(spec):
@@ -133,7 +137,7 @@ class Graders:
                 f"{spec['name']}: its verifier asks a judge: bench-grade --judge NAME, an entry of assets/models.toml"
             )
 
-        async def ask(request: Record) -> str:
+        async def ask(request: gym.Request) -> str:
             if not self._judged_here(spec):
                 raise Fault("judge", "no-judge", "the verifier asks a judge: bench-grade --judge")
             return await self._open(spec).said(record["id"], *gym.judged(request))
@@ -142,27 +146,28 @@ class Graders:
         row = {**row, "responses_create_params": {"input": record.get("messages") or []}}
         return await self.verifiers.grade(own, row, text, cut, ask)
 
-    def _judged_here(self, spec: Record) -> bool:
+    def _judged_here(self, spec: Benchmark) -> bool:
         return bool(self._judge_of(spec) or self.endpoint.get("base_url"))
 
-    def _open(self, spec: Record) -> Judge:
+    def _open(self, spec: Benchmark) -> Judge:
         """The judge of a benchmark, opened once."""
         if self.run is not None and not self.verdicts:
             self.verdicts = verdicts(self.run)
         if spec["name"] not in self.judges:
-            sampling = (spec.get("judge") or {}).get("sampling")
-            name = self._judge_of(spec)
-            self.judges[spec["name"]] = Judge(name, self.verdicts, sampling, **self.endpoint)
+            sampling = spec.get("judge", {}).get("sampling")
+            judge = Judge(self._judge_of(spec), self.verdicts, sampling, **self.endpoint)
+            self.judges[spec["name"]] = judge
         return self.judges[spec["name"]]
 
-    def valid(self, _record: Record, value: Record) -> bool:
+    def valid(self, _record: BenchRecord, value: Grade) -> bool:
         """Whether a kept grade holds: one of an answer that took too long not where it is now given longer."""
         blamed = (value.get("detail") or {}).get("fault")
         return not blamed or blamed.get("seconds", self.seconds) >= self.seconds
 
-    def _apart(self, spec: Record, task: Record, text: str) -> Record:
-        """The grade from a process. One that ends or hangs is replaced and the row tried once more, since the machine may be
-        at fault; what happens again is the answer's doing, if the new process was in order before."""
+    def _apart(self, spec: Benchmark, task: Task, text: str) -> Grade:
+        """The grade from a process. One that ends or hangs is replaced and the row tried once more,
+        since the machine may be at fault; what happens again is the answer's doing, if the new process
+        was in order before."""
         grader = spec["grader"]
         own: float | None = self.seconds
         seconds = self.seconds * WALL
@@ -171,37 +176,27 @@ class Graders:
         for attempt in (1, 2):
             worker = self.idle[grader].pop() if self.idle[grader] else _Worker(self, grader)
             try:
-                kind, value = worker.ask((spec, task, text), own, seconds)
+                found = worker.ask((spec, task, text), own, seconds)
             except (TimeoutError, EOFError, OSError) as failure:
                 timeout = isinstance(failure, TimeoutError)
                 ended = worker.ended(0 if timeout else 10)
                 if ended == -signal.SIGPROF:  # its own limit
-                    return blamed(
-                        "stalls-grader",
-                        f"its answer takes a grader more than {self.seconds:g} s of CPU time",
-                        seconds=self.seconds,
-                    )
+                    said = f"its answer takes a grader more than {self.seconds:g} s of CPU time"
+                    return blamed("stalls-grader", said, seconds=self.seconds)
                 if grader == "code":
                     raise _unsure(timeout, ended, seconds) from None
                 if attempt == 2:
                     return self._twice(worker, timeout, ended, seconds)
                 continue
             self.idle[grader].append(worker)
-            if kind == "stop":
-                raise cli.Missing(value)
-            if kind == "fault":
-                raise Fault("judge", *value)
-            return value
+            return _value(found)
         raise AssertionError("the second attempt returns or raises")
 
-    def _twice(self, worker: _Worker, timeout: bool, ended: int | None, seconds: float) -> Record:
+    def _twice(self, worker: _Worker, timeout: bool, ended: int | None, seconds: float) -> Grade:
         """The grade of an answer that a second process stumbled over. Raises Fault where the machine may have done it."""
         if timeout and worker.took <= seconds / 3:
-            return blamed(
-                "stalls-grader",
-                f"its answer holds up a grader for more than {seconds:g} s",
-                seconds=self.seconds,
-            )
+            said = f"its answer holds up a grader for more than {seconds:g} s"
+            return blamed("stalls-grader", said, seconds=self.seconds)
         if timeout or ended in FROM_OUTSIDE:
             raise _unsure(timeout, ended, seconds)
         return blamed("crashes-grader", f"its answer ends the process of a grader ({ended})")
@@ -228,74 +223,68 @@ def _unsure(timeout: bool, ended: int | None, seconds: float) -> Fault:
 # Judges
 
 JUDGED = {"equal": "judge-equal", "pairwise": "judge-pairwise", "rubric": "judge-rubric"}
-TRIES, LONGEST = (
-    3,
-    20_000,
-)  # replies of a judge for a verdict; characters at a reply's end that are read
+TRIES = 3  # replies of a judge for a verdict
+LONGEST = 20_000  # characters at a reply's end that are read
+AGAIN = "There is no usable verdict in this. Give it once, in the required form, at the end."
+Said = TypeVar("Said")
 
 
 class Judge:
-    """A model that is asked for verdicts on texts nobody vouches for. What it said stands in `journal` (see `verdicts`) under the request
-    it answers, so that no verdict is paid for twice."""
+    """A model that is asked for verdicts on texts nobody vouches for. What it said stands in `journal`
+    (see `verdicts`) under the request it answers, so that no verdict is paid for twice."""
 
     def __init__(
         self,
         name: str | None = None,
         journal: stream.Journal | None = None,
-        sampling: Record | None = None,
-        **endpoint: Any,
+        sampling: Sampling | None = None,
+        **endpoint: str | None,
     ) -> None:
         """Raises cli.BadConfig for an unknown model or a missing key."""
         from decksmith.models import client
 
-        self.client, self.journal, self.sampling = (
-            client.Client.open(name, blame="judge", **endpoint),
-            journal,
-            sampling,
-        )
+        self.client = client.Client.open(name, blame="judge", **endpoint)
+        self.journal, self.sampling = journal, sampling
 
     async def verdict(
-        self, ident: str, template: str, fields: Record, read: Callable[[str], Any]
-    ) -> tuple[Any, Record]:
-        """What `read(text)` finds in the judge's reply to a filled template, `(value, usage)`; None is no verdict, and it is asked again.
+        self,
+        ident: str,
+        template: str,
+        fields: Mapping[str, object],
+        read: Callable[[str], Said | None],
+    ) -> tuple[Said, Usage]:
+        """What `read(text)` finds in the judge's reply to a filled template, `(value, usage)`; None is no
+        verdict, and it is asked again.
 
-        {mark} in the template is a word that none of the texts can foresee. Raises Fault: of kind judge when no reply has a verdict.
+        {mark} in the template is a word that none of the texts can foresee. Raises Fault: of kind judge
+        when no reply has a verdict.
         """
-        prompt = tasks.filled(
-            tasks.template(template), {**fields, "mark": stream.fingerprint(fields)[:8]}, ident
-        )
-        messages, spent = [{"role": "user", "content": prompt}], []
+        mark = stream.fingerprint(fields)[:8]
+        prompt = tasks.filled(tasks.template(template), {**fields, "mark": mark}, ident)
+        messages = [{"role": "user", "content": prompt}]
         inputs = stream.fingerprint([ASKED, self.client.request(messages, self.sampling)])
         if self.journal and (kept := self.journal.get(ident, inputs)):
             return kept["said"], kept["usage"]
+        spent: list[Usage] = []
         for attempt in range(TRIES):
             reply = await self.client.ask(messages, self.sampling, seed=attempt)
-            spent.append(reply.usage)
+            spent.append(cast(Usage, reply.usage))
             text = reply.text[-LONGEST:]
             if (said := read(text)) is not None:
                 if self.journal:
                     self.journal.put(ident, inputs, {"said": said, "usage": _sum(spent)})
                 return said, _sum(spent)
-            messages = [
-                *messages[:1],
-                {"role": "assistant", "content": text[-4000:] or "(empty)"},
-                {
-                    "role": "user",
-                    "content": "There is no usable verdict in this. Give it once, in the required form, at the end.",
-                },
-            ]
-        raise Fault(
-            "judge",
-            "unparseable",
-            f"no verdict in {TRIES} replies; the last ended: {text[-200:]!r}",
-        )
+            own = {"role": "assistant", "content": text[-4000:] or "(empty)"}
+            messages = [messages[0], own, {"role": "user", "content": AGAIN}]
+        said_last = f"no verdict in {TRIES} replies; the last ended: {text[-200:]!r}"
+        raise Fault("judge", "unparseable", said_last)
 
-    async def said(self, ident: str, messages: list[Record], sampling: Record) -> str:
+    async def said(self, ident: str, messages: list[Record], sampling: Sampling) -> str:
         """The judge's reply to a request that somebody else worded, kept in the journal like a verdict."""
         sampling = sampling | (self.sampling or {})
         inputs = stream.fingerprint([ASKED, self.client.request(messages, sampling)])
         if self.journal and (kept := self.journal.get(ident, inputs)):
-            return kept["said"]
+            return str(kept["said"])
         reply = await self.client.ask(messages, sampling)
         if self.journal:
             self.journal.put(ident, inputs, {"said": reply.text, "usage": reply.usage})
@@ -310,30 +299,31 @@ def verdicts(run: Path) -> stream.Journal:
     return stream.Journal(Path(run) / "journal" / "verdicts.jsonl", "verdicts")
 
 
-async def judged(judge: Judge, spec: Record, record: Record) -> Record:
+async def judged(judge: Judge, spec: Benchmark, record: BenchRecord) -> Grade:
     """The grade that a judge gives one reply."""
     kinds = {"equal": _equal, "rubric": _rubric, "pairwise": _pairwise}
     found = await kinds[spec["grader"]](judge, record)
-    detail = {"judge": judge.client.model.slug, **found.pop("detail")}
-    return {"answer": None, **found, "detail": detail}
+    return {**found, "detail": {"judge": judge.client.model.slug, **found["detail"]}}
 
 
-async def _equal(judge: Judge, record: Record) -> Record:
+async def _equal(judge: Judge, record: BenchRecord) -> Grade:
     """Whether the reply comes to what is expected."""
-    fields = {**record["task"]["fields"], "expected": record["task"]["expected"]}
-    fields["reply"] = record["gen"]["text"]
+    task, reply = record["task"], record["gen"]["text"]
+    fields = {**task["fields"], "expected": task["expected"], "reply": reply}
     said, usage = await judge.verdict(record["id"], JUDGED["equal"], fields, judgement)
     return {"verdict": "right" if said else "wrong", "detail": {"usage": usage}}
 
 
-async def _rubric(judge: Judge, record: Record) -> Record:
+async def _rubric(judge: Judge, record: BenchRecord) -> Grade:
     """How many of its criteria the reply meets."""
     wanted = record["task"]["expected"]["criteria"]
     asks = "\n".join(f"{number}. {ask}" for number, ask in enumerate(wanted, 1))
     fields = {**record["task"]["fields"], "criteria": asks, "reply": record["gen"]["text"]}
-    said, usage = await judge.verdict(
-        record["id"], JUDGED["rubric"], fields, lambda text: criteria(text, len(wanted))
-    )
+
+    def read(text: str) -> list[bool] | None:
+        return criteria(text, len(wanted))
+
+    said, usage = await judge.verdict(record["id"], JUDGED["rubric"], fields, read)
     return {
         "verdict": "right" if all(said) else "wrong",
         "score": sum(said) / len(said),
@@ -341,7 +331,7 @@ async def _rubric(judge: Judge, record: Record) -> Record:
     }
 
 
-async def _pairwise(judge: Judge, record: Record) -> Record:
+async def _pairwise(judge: Judge, record: BenchRecord) -> Grade:
     """Two games against the baseline's reply, ours as A and as B: a game won counts 1, a draw 0.5."""
     baseline, ours = record["task"]["expected"]["baseline"], record["gen"]["text"]
     games, spent = [], []
@@ -350,8 +340,7 @@ async def _pairwise(judge: Judge, record: Record) -> Record:
         said, usage = await judge.verdict(record["id"], JUDGED["pairwise"], fields, preference)
         games.append(sign * said)
         spent.append(usage)
-    points = [1.0 if game > 0 else 0.5 if game == 0 else 0.0 for game in games]
-    score = sum(points) / 2
+    score = sum(1.0 if game > 0 else 0.5 if game == 0 else 0.0 for game in games) / 2
     return {
         "verdict": "right" if score > 0.5 else "wrong",
         "score": score,
@@ -359,13 +348,14 @@ async def _pairwise(judge: Judge, record: Record) -> Record:
     }
 
 
-def _sum(usages: list[Record]) -> Record:
+def _sum(usages: list[Usage]) -> Usage:
     """Each number of the usages added up; None where any does not say."""
-    total: Record = {}
+    total: dict[str, float | None] = {}
     for key in usages[0]:
-        values = [usage.get(key) for usage in usages]
-        total[key] = None if None in values else sum(values)
-    return total
+        values = [cast(dict[str, float | None], usage).get(key) for usage in usages]
+        known = [value for value in values if value is not None]
+        total[key] = sum(known) if len(known) == len(values) else None
+    return cast(Usage, total)
 
 
 def judgement(text: str) -> bool | None:
@@ -395,6 +385,25 @@ def criteria(text: str, n: int) -> list[bool] | None:
     return [found[number] == "yes" for number in range(1, n + 1)]
 
 
+Question = tuple[Benchmark, Task, str]
+
+
+class Stopped(NamedTuple):
+    """What a process answers that lacks something."""
+
+    said: str
+
+
+class Faulted(NamedTuple):
+    """What a process answers of a row that cannot be decided."""
+
+    cls: str
+    message: str
+
+
+Answer = Grade | Stopped | Faulted | None  # None: it is ready
+
+
 class _Worker:
     """A process that grades one row at a time. It is ready when it has graded a known answer: what it then stumbles over is the row's."""
 
@@ -410,7 +419,7 @@ class _Worker:
         theirs.close()
         owner.all.append(self)
         try:
-            kind, value = self.ask("ready", None, START)
+            found = self.ask(None, None, START)
         except (TimeoutError, EOFError, OSError):
             self.end()
             raise Fault(
@@ -418,16 +427,16 @@ class _Worker:
                 "grader-start",
                 f"no {grader} grader was ready within {START} s; the machine may be too busy",
             ) from None
-        if kind == "stop":
-            raise cli.Missing(value)
+        if isinstance(found, Stopped):
+            raise cli.Missing(found.said)
         self.took = time.monotonic() - started
 
-    def ask(self, question: Any, own: float | None, seconds: float) -> tuple[str, Any]:
+    def ask(self, question: Question | None, own: float | None, seconds: float) -> Answer:
         """The answer to a question; `own`: its CPU seconds, after which the process ends itself. Raises TimeoutError after `seconds`."""
         self.pipe.send((question, own))
         if not self.pipe.poll(seconds):
             raise TimeoutError
-        return self.pipe.recv()
+        return cast(Answer, self.pipe.recv())
 
     def ended(self, seconds: float) -> int | None:
         """The exit code of the process, for which so long is waited; it is ended in any case."""
@@ -441,7 +450,7 @@ class _Worker:
         self.process.join()
 
 
-def blamed(cls: str, message: str, **more: Any) -> Record:
+def blamed(cls: str, message: str, **more: float) -> Grade:
     """The grade of an answer that no grader can evaluate: it is wrong, and what was the matter stands in detail.fault."""
     return {
         "verdict": "wrong",
@@ -450,7 +459,7 @@ def blamed(cls: str, message: str, **more: Any) -> Record:
     }
 
 
-def _serve(pipe: Any, grader: str) -> None:
+def _serve(pipe: Connection, grader: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(
         signal.SIGPROF, signal.SIG_DFL
@@ -471,27 +480,39 @@ def _serve(pipe: Any, grader: str) -> None:
         pipe.send(answer)
 
 
-def _answered(grader: str, question: Any) -> tuple[str, Any]:
-    """What a process says to a question: `(kind, value)`."""
+def _answered(grader: str, question: Question | None) -> Answer:
+    """What a process says to a question; None asks whether it is ready."""
     try:
-        if question == "ready":
-            _ready(grader)
-            return "value", None
-        return "value", grade(*question)
+        if question:
+            return grade(*question)
+        _ready(grader)
+        return None
     except Fault as fault:
-        return "fault", (fault.error["class"], fault.error["message"])
+        return Faulted(fault.error["class"], fault.error["message"])
     except cli.Stop as stop:
-        return "stop", str(stop)
+        return Stopped(str(stop))
     except ImportError as error:
-        return "stop", f"the {grader} grader needs a package that is not here: {error}"
+        return Stopped(f"the {grader} grader needs a package that is not here: {error}")
     except Exception as error:  # a bug, or what a library makes of a strange answer
         said = f"{type(error).__name__}: {str(error)[:300]}"
+    if question is None:
+        return Faulted("grader-start", said)
     try:  # the same row with a plain reply: is it the row or the answer?
         spec, task, _ = question
         grade(spec, task, f"\\boxed{{{task['expected']}}}")
     except Exception:
-        return "fault", ("grader-error", said)
-    return "value", blamed("crashes-grader", f"its answer breaks a grader ({said})")
+        return Faulted("grader-error", said)
+    return blamed("crashes-grader", f"its answer breaks a grader ({said})")
+
+
+def _value(found: Answer) -> Grade:
+    """The grade that a process answered. Raises cli.Missing, Fault."""
+    if isinstance(found, Stopped):
+        raise cli.Missing(found.said)
+    if isinstance(found, Faulted):
+        raise Fault("judge", found.cls, found.message)
+    assert found is not None, "only `ready` is answered so"
+    return found
 
 
 def _ready(grader: str) -> None:
@@ -510,89 +531,70 @@ def _ready(grader: str) -> None:
 PRELOAD = {"math": ["math_verify"], "instructions": ["decksmith.benchmarks.graders.harnesses"]}
 
 
-def rules(spec: Record, task: Record) -> int | str:
+def rules(spec: Benchmark, task: Task) -> int | str:
     """Which rules grade a row: our version of them, and the harness with its version where one does.
     Raises cli.BadData, cli.Missing."""
     if spec["grader"] == "gym":
-        return f"{VERSION}: nemo-gym {gym.table()['version']}"
-    if spec["grader"] == "code":
-        return f"{VERSION}: {harness}" if (harness := code.harness(task)) else VERSION
-    if spec["grader"] != "instructions":
-        return VERSION
-    from decksmith.benchmarks.graders import instructions
+        return f"{VERSION}: {gym.revision()}"
+    if spec["grader"] == "code" and "calls" in task["expected"]:
+        return f"{VERSION}: {plus.version()}"
+    if spec["grader"] == "instructions":
+        from decksmith.benchmarks.graders import instructions
 
-    return f"{VERSION}: {instructions.rules(task)}"
-
-
-# Graders: (spec, task, text) -> {"verdict", "answer", "score", "detail"}
+        return f"{VERSION}: {instructions.rules(task)}"
+    return VERSION
 
 
-def grade(spec: Record, task: Record, text: str) -> Record:
+# --- graders: a benchmark, a task and a reply -----------------------------------------------------
+
+
+def grade(spec: Benchmark, task: Task, text: str) -> Grade:
     """The grade of one reply, in this process. Raises Fault for what cannot be decided."""
     return GRADERS[spec["grader"]](spec, task, text)
 
 
-def _verdict(answer: Any, right: bool, **more: Any) -> Record:
-    return {
-        "verdict": "no_answer" if answer is None else "right" if right else "wrong",
-        "answer": answer,
-        **more,
-    }
+def _verdict(answer: str | None, right: bool) -> Grade:
+    if answer is None:
+        return {"verdict": "no_answer", "answer": None}
+    return {"verdict": "right" if right else "wrong", "answer": answer}
 
 
-def _math(spec: Record, task: Record, text: str) -> Record:
+def _math(spec: Benchmark, task: Task, text: str) -> Grade:
     answer = math.final(text, spec.get("extract"))
     if not answer:
         return _verdict(answer, False)
     return _verdict(math.plain(answer) or answer, math.same(str(task["expected"]), answer))
 
 
-def _choice(spec: Record, task: Record, text: str) -> Record:
-    answer = choice.letter(text, tasks.LETTERS[: len(task["fields"]["choices"])])
+def _choice(_: Benchmark, task: Task, text: str) -> Grade:
+    answer = simple.letter(text, tasks.LETTERS[: len(task["fields"]["choices"])])
     return _verdict(answer, answer == task["expected"])
 
 
-def _instructions(spec: Record, task: Record, text: str) -> Record:
+def _instructions(_: Benchmark, task: Task, text: str) -> Grade:
     from decksmith.benchmarks.graders import instructions
 
     return instructions.grade(task, text)
 
 
-def _exact(spec: Record, task: Record, text: str) -> Record:
-    answer = math.final(text, spec.get("extract")) if spec.get("extract") else text.strip()
-
-    def folded(value: Any) -> str:
-        return " ".join(str(value).casefold().split()).strip(".")
-
-    wanted = task["expected"] if isinstance(task["expected"], list) else [task["expected"]]
-    return _verdict(answer, answer is not None and folded(answer) in map(folded, wanted))
+def _exact(spec: Benchmark, task: Task, text: str) -> Grade:
+    answer = math.final(text, spec["extract"]) if spec.get("extract") else text.strip()
+    return _verdict(answer, simple.exact(task, answer))
 
 
-def _contains(spec: Record, task: Record, text: str) -> Record:
-    wanted = task["expected"] if isinstance(task["expected"], list) else [task["expected"]]
-    found = [
-        bool(re.search(rf"(?<!\w){re.escape(str(value))}(?!\w)", text, re.I)) for value in wanted
-    ]
-    return {
-        "verdict": "right" if all(found) else "wrong",
-        "score": sum(found) / len(found),
-        "answer": None,
-        "detail": {"found": found},
-    }
+def _code(_: Benchmark, task: Task, text: str) -> Grade:
+    judge = plus.grade if "calls" in task["expected"] else code.grade
+    return judge(task["expected"], text)
 
 
-def _refusal(spec: Record, task: Record, text: str) -> Record:
-    return refusal.grade(task, text)
-
-
-GRADERS = {
+GRADERS: dict[str, Callable[[Benchmark, Task, str], Grade]] = {
     "math": _math,
     "choice": _choice,
     "instructions": _instructions,
     "exact": _exact,
-    "contains": _contains,
-    "code": code.grade,
-    "refusal": _refusal,
+    "contains": lambda _, task, text: simple.contains(task, text),
+    "code": _code,
+    "refusal": lambda _, task, text: simple.refusal(task, text),
 }
 
 

@@ -14,9 +14,11 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypedDict, cast
 
+from decksmith.benchmarks.records import Benchmark, Grade, Sampling
 from decksmith.core import cells, cli, stream
 from decksmith.core.records import Record
 from decksmith.core.stream import Fault
@@ -36,10 +38,28 @@ WHY_NOT = {
 }
 
 
+class Fact(TypedDict):
+    """What the table says of a benchmark or of a server."""
+
+    licence: str
+    server: str
+    needs: list[str]
+    packages: list[str]
+    elsewhere: bool  # it needs packages that PyPI does not have
+    repeats: int
+    tested: bool
+
+
+class Table(TypedDict):
+    version: str  # of the wheel
+    benchmarks: dict[str, Fact]
+    servers: dict[str, Fact]
+
+
 @functools.cache
-def table() -> Record:
-    """What assets/gym.toml says: `version` of the wheel and `benchmarks` by name."""
-    return tomllib.loads(TABLE.read_text())
+def table() -> Table:
+    """What assets/gym.toml says."""
+    return cast(Table, tomllib.loads(TABLE.read_text()))
 
 
 def defaults(name: str) -> Record:
@@ -53,7 +73,7 @@ def defaults(name: str) -> Record:
     }
 
 
-def _row(name: str) -> Record:
+def _row(name: str) -> Fact:
     """What the table says of a benchmark, or of a server where no benchmark has this name."""
     try:
         return (table()["servers"] | table()["benchmarks"])[name]
@@ -109,7 +129,15 @@ def command(*words: str) -> list[str]:
 # Rows
 
 
-def file(spec: Record, home: Path) -> Path | None:
+class Item(TypedDict, total=False):
+    """Of the input of a Responses API request: a message, or what cannot be shown here."""
+
+    type: str
+    role: str
+    content: str | list[dict[str, str]]
+
+
+def file(spec: Benchmark, home: Path) -> Path | None:
     """The user's own file in Gym's format: the description's, or gym.jsonl in the benchmark's
     folder. None: the benchmark's preparation is run. Raises cli.BadConfig for one that is not there."""
     named = spec["source"].get("file")
@@ -119,7 +147,12 @@ def file(spec: Record, home: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def records(spec: Record, card: Record, path: Path | None) -> Iterator[Record]:
+def revision() -> str:
+    """Of its rows: the version of the wheel."""
+    return f"nemo-gym {table()['version']}"
+
+
+def records(spec: Benchmark, path: Path | None) -> Iterator[Record]:
     """Our records of a benchmark's rows, with the messages that its prompt makes of them.
 
     Raises cli.Missing for what cannot run here, cli.TryAgain where its preparation fails, cli.BadData
@@ -133,7 +166,6 @@ def records(spec: Record, card: Record, path: Path | None) -> Iterator[Record]:
             f"{spec['name']}: {name} is a verifier without rows of its own; put yours, in Gym's "
             f"format, in gym.jsonl of its folder (data/bench/{spec['name']}), or name a file"
         )
-    card["revision"] = f"nemo-gym {table()['version']}"
     words = command("prepare", name, *([str(path.resolve())] if path else []))
     ran = subprocess.run(words, capture_output=True, text=True, cwd=WORKER.parent)
     if ran.returncode:
@@ -156,12 +188,12 @@ def records(spec: Record, card: Record, path: Path | None) -> Iterator[Record]:
             "fields": {"question": _words(messages[-1]["content"])},
             "expected": row,
             "subset": None,
-            "revision": card["revision"],
+            "revision": revision(),
         }
         yield {"id": f"{spec['name']}-{number:05d}", "task": task, "messages": messages}
 
 
-def chat(asked: str | list[Record], instructions: str | None = None) -> list[Record]:
+def chat(asked: str | list[Item], instructions: str | None = None) -> list[Record]:
     """Messages of the chat completions API for the input of a Responses API request.
     Raises cli.BadData for an item that is no message of text."""
     said = [{"role": "system", "content": instructions}] if instructions else []
@@ -175,7 +207,7 @@ def chat(asked: str | list[Record], instructions: str | None = None) -> list[Rec
     return said
 
 
-def _words(content: str | list[Record]) -> str:
+def _words(content: str | list[dict[str, str]]) -> str:
     """The text of a message's content. Raises cli.BadData for a part that is no text."""
     if isinstance(content, str):
         return content
@@ -187,7 +219,44 @@ def _words(content: str | list[Record]) -> str:
 
 # Verdicts
 
-Ask = Callable[[Record], Awaitable[str]]
+Ask = Callable[["Request"], Awaitable[str]]
+
+
+class Body(TypedDict, total=False):
+    """Of a verifier's request to its judge, of either API."""
+
+    messages: list[Record]
+    input: str | list[Item]
+    instructions: str | None
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None
+    max_output_tokens: int | None
+
+
+class Request(TypedDict):
+    path: str
+    body: Body
+
+
+class Order(TypedDict):
+    """What a worker is asked: the benchmark, its row, and the reply with whether it was cut."""
+
+    bench: str
+    row: Record
+    text: str
+    cut: bool
+
+
+class Said(TypedDict, total=False):
+    """What a verifier said of a row; it may say more."""
+
+    failed: str  # in place of all others
+    reward: float
+    mask_sample: bool
+    failure_reason: str
+    failure_kind: str
+    extracted_answer: str | None
 
 
 class Verifiers:
@@ -198,11 +267,11 @@ class Verifiers:
         self.slots = asyncio.Semaphore(jobs)
         self.idle: list[_Worker] = []
 
-    async def grade(self, name: str, row: Record, text: str, cut: bool, ask: Ask) -> Record:
+    async def grade(self, name: str, row: Record, text: str, cut: bool, ask: Ask) -> Grade:
         """`{"verdict", "score", "answer", "detail"}` of a reply to a row of benchmark `name`; `ask` answers the
         verifier's requests to a judge. Raises Fault where there is no verdict: a worker that hangs
         or dies is replaced."""
-        order = {"bench": name, "row": row, "text": text, "cut": cut}
+        order: Order = {"bench": name, "row": row, "text": text, "cut": cut}
         async with self.slots:
             worker = self.idle.pop() if self.idle else await _Worker.start()
             try:
@@ -219,7 +288,7 @@ class Verifiers:
             await worker.end()
 
 
-def graded(said: Record) -> Record:
+def graded(said: Said) -> Grade:
     """The grade that a verifier's answer is. Raises Fault for a sample that it masks, and for a
     reward that is no number."""
     if "failed" in said:
@@ -232,7 +301,6 @@ def graded(said: Record) -> Record:
         raise Fault("judge", "verifier-garbage", f"the verifier's reward is {reward!r}")
     answer = said.get("extracted_answer")
     silent = "extracted_answer" in said and answer is None and reward <= 0
-    right = "right" if reward >= 1 else "wrong"
     # Nested values hold whole requests to a judge, which its journal has.
     detail = {
         key: value[:SHOWN] if isinstance(value, str) else value
@@ -240,7 +308,7 @@ def graded(said: Record) -> Record:
         if isinstance(value, str | int | float) and key not in ("mask_sample", "extracted_answer")
     }
     return {
-        "verdict": "no_answer" if silent else right,
+        "verdict": "no_answer" if silent else "right" if reward >= 1 else "wrong",
         "score": min(1.0, max(0.0, float(reward))),
         "answer": answer if isinstance(answer, str) else None,
         "detail": detail,
@@ -312,7 +380,7 @@ class _Worker:
             raise Fault("judge", "verifier-garbage", "its first words are not that it is ready")
         self.benchmarks.add(name)
 
-    async def verify(self, order: Record, ask: Ask, seconds: float) -> Record:
+    async def verify(self, order: Order, ask: Ask, seconds: float) -> Said:
         """What the verifier says of a row, or `{"failed": ..}`, after which it goes on."""
         self._tell(order)
         while True:
@@ -320,13 +388,13 @@ class _Worker:
             if "ask" in found:
                 self._tell({"answer": await ask(found["ask"])})
             elif "failed" in found:
-                return found
+                return cast(Said, found)
             elif isinstance(found.get("said"), dict):
-                return found["said"]
+                return cast(Said, found["said"])
             else:
                 raise Fault("judge", "verifier-garbage", f"the verifier said {str(found)[:200]}")
 
-    def _tell(self, value: Record) -> None:
+    def _tell(self, value: Mapping[str, object]) -> None:
         self.stdin.write(stream.dumps(value) + b"\n")
 
     async def _heard(self, seconds: float) -> Record:
@@ -358,12 +426,15 @@ class _Worker:
         shutil.rmtree(self.home, ignore_errors=True)
 
 
-def judged(request: Record) -> tuple[list[Record], Record]:
+def judged(request: Request) -> tuple[list[Record], Sampling]:
     """`(messages, sampling)` of a verifier's request to its judge."""
     body = request["body"]
     messages = (
         body["messages"] if "messages" in body else chat(body["input"], body.get("instructions"))
     )
-    sampling = {key: body[key] for key in ("temperature", "top_p") if body.get(key) is not None}
-    most = body.get("max_output_tokens") or body.get("max_tokens")
-    return messages, sampling | ({"max_tokens": most} if most else {})
+    asked = {
+        "temperature": body.get("temperature"),
+        "top_p": body.get("top_p"),
+        "max_tokens": body.get("max_output_tokens") or body.get("max_tokens") or None,
+    }
+    return messages, {key: value for key, value in asked.items() if value is not None}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+from decksmith.benchmarks.records import Benchmark
 from decksmith.core import cli
 from decksmith.core.records import Record
 
@@ -80,7 +81,7 @@ def _json(where: str, text: str) -> Any:
         raise cli.BadData(f"{where}: not JSON ({error})") from None
 
 
-def file(spec: Record) -> Rows:
+def file(spec: Benchmark) -> Rows:
     """Of a file, by its path from the folder of the description; JSONL is read line by line. Raises cli.Missing, cli.BadData."""
     path = Path(spec["folder"]) / spec["source"]["file"]
     try:
@@ -93,7 +94,7 @@ def file(spec: Record) -> Rows:
     return _revision(spec, str(path), found), _lines(spec, path)
 
 
-def _lines(spec: Record, path: Path) -> Iterator[Any]:
+def _lines(spec: Benchmark, path: Path) -> Iterator[Any]:
     """The rows of JSONL. Raises cli.BadData naming the line."""
     rows = 0
     with path.open(encoding="utf-8-sig", newline="\n") as opened:
@@ -108,7 +109,7 @@ def _lines(spec: Record, path: Path) -> Iterator[Any]:
         raise cli.BadData(f"{spec['name']}: {path} has no rows")
 
 
-def address(spec: Record) -> Rows:
+def address(spec: Benchmark) -> Rows:
     """Of an address. Raises cli.TryAgain where it cannot be reached, cli.Missing where it has no such file, cli.BadData."""
     import requests
 
@@ -124,7 +125,7 @@ def address(spec: Record) -> Rows:
     return _checked(spec, url.split("?")[0], answer.content)
 
 
-def program(spec: Record) -> Rows:
+def program(spec: Benchmark) -> Rows:
     """Of what a program prints, one row a line; it runs in the folder of the description. Raises cli.BadData, cli.Missing."""
     command = spec["source"]["program"]
     try:
@@ -143,7 +144,7 @@ def program(spec: Record) -> Rows:
     return _checked(spec, command, done.stdout)
 
 
-def _checked(spec: Record, name: str, data: bytes) -> Rows:
+def _checked(spec: Benchmark, name: str, data: bytes) -> Rows:
     """The rows of bytes that have the hash that the description names."""
     revision = _revision(spec, name, hashlib.sha256(data).hexdigest())
     rows = parsed(name if spec["kind"] != "program" else "", data)
@@ -152,7 +153,7 @@ def _checked(spec: Record, name: str, data: bytes) -> Rows:
     return revision, rows
 
 
-def _revision(spec: Record, name: str, found: str) -> str:
+def _revision(spec: Benchmark, name: str, found: str) -> str:
     """The revision of what has the sha256 `found`. Raises cli.BadData where the description names another."""
     wanted = spec["source"].get("sha256")
     if wanted and found != wanted:
@@ -166,5 +167,5 @@ def _revision(spec: Record, name: str, found: str) -> str:
     return f"sha256 {found[:16]}"
 
 
-READERS: dict[str, Callable[[Record], Rows]] = {"file": file, "url": address, "program": program}
+READERS: dict[str, Callable[[Benchmark], Rows]] = {"file": file, "url": address, "program": program}
 LOCAL = ("file", "program")  # read anew each time: they change without their description

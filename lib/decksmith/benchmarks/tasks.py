@@ -16,43 +16,22 @@ import re
 import sys
 import tomllib
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypedDict, cast
 
 from decksmith.benchmarks import generators, gym, presentbench, sources
 from decksmith.benchmarks.graders import plus
+from decksmith.benchmarks.records import Benchmark, BenchRecord, RowSource, Task
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.models import registry
 
-FIELDS = {
-    "title",
-    "source",
-    "row",
-    "prompt",
-    "where",
-    "decode",
-    "template",
-    "system",
-    "shuffle",
-    "grader",
-    "metric",
-    "extract",
-    "samples",
-    "max_tokens",
-    "temperature",
-    "judge",
-    "licence",
-    "gated",
-    "note",
-    "margin",
-}
-MARGIN = (
-    0.02  # the largest loss that bench-compare lets pass unseen, of a benchmark that names none
-)
+# What a description may have; the first four are known from its place (load).
+FIELDS = set(Benchmark.__annotations__) - {"name", "kind", "path", "folder"}
+MARGIN = 0.02  # the largest loss that may stay open, of a benchmark that names none
 SOURCES = {
     "hub": {"hub", "config", "split", "revision", "files", "join"},
     "package": {"package", "file", "revision"},
@@ -65,27 +44,15 @@ SOURCES = {
     "program": {"program"},
 }
 GRADERS = (
-    "math",
-    "choice",
-    "instructions",
-    "exact",
-    "contains",
-    "code",
-    "tools",
-    "equal",
-    "pairwise",
-    "rubric",
-    "refusal",
-    "deck",
-    "gym",
-)
+    "math choice instructions exact contains code tools equal pairwise rubric refusal deck gym"
+).split()
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TEMPLATES = cli.ROOT / "assets" / "prompts" / "bench"
 COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 
 
 @functools.cache
-def load(name: str) -> Record:
+def load(name: str) -> Benchmark:
     """The description of a benchmark, by name. Raises cli.BadConfig naming file and key."""
     path = _path(name)
     try:
@@ -96,37 +63,39 @@ def load(name: str) -> Record:
         raise cli.BadConfig(f"{path}: {error}") from None
     if isinstance(spec.get("source"), str) and spec["source"].startswith("gym:"):
         spec["source"] = {"gym": spec["source"].removeprefix("gym:")}
-    kind = _kind(spec)
+    source = spec.get("source")
+    kind = next((each for each in SOURCES if isinstance(source, dict) and each in source), None)
     if kind == "gym":
         spec = gym.defaults(spec["source"]["gym"]) | spec
-    if wrong := (set(spec) - FIELDS) | (_needed(spec, kind) - set(spec)):
-        raise cli.BadConfig(f"{path}: the key {sorted(wrong)[0]!r} is unknown or missing")
-    if kind is None or not _source_fits(spec["source"], kind):
-        raise cli.BadConfig(
-            f"{path}: source is {spec['source']}; it has one of {', '.join(SOURCES)}, a hub one also split or files, "
-            "a generated one rows and seed"
-        )
-    if kind == "hub" and not COMMIT.match(spec["source"].get("revision", "0" * 40)):
-        raise cli.BadConfig(
-            f"{path}: revision {spec['source']['revision']!r} can move; it is a commit of 40 letters, or not there"
-        )
-    made = spec["source"].get("generated", "arithmetic")
-    if str(made) not in generators.GENERATORS:
-        raise cli.BadConfig(
-            f"{path}: generated {made!r} is none of {', '.join(generators.GENERATORS)}"
-        )
-    grader = spec.get("grader", "math")
-    if grader not in GRADERS:
-        raise cli.BadConfig(f"{path}: grader {grader!r} is none of {', '.join(GRADERS)}")
-    if grader in ("equal", "pairwise", "rubric") and not (spec.get("judge") or {}).get("model"):
-        raise cli.BadConfig(
-            f"{path}: grader {grader!r} needs judge = {{ model = .. }}, an entry of assets/models.toml"
-        )
-    margin = spec.get("margin", MARGIN)
-    if not isinstance(margin, int | float) or not 0 < margin < 1:
-        raise cli.BadConfig(f"{path}: margin is {margin!r}; it is a share between 0 and 1")
+    if said := _fault(spec, kind):
+        raise cli.BadConfig(f"{path}: {said}")
     known = {"name": name, "kind": kind, "path": str(path), "folder": str(path.parent)}
-    return {**known, "samples": 1, "metric": "accuracy", **spec}
+    return cast(Benchmark, {**known, "samples": 1, "metric": "accuracy", **spec})
+
+
+def _fault(spec: Record, kind: str | None) -> str | None:
+    """What is wrong with a description, whose source is of this kind; None where nothing is."""
+    if wrong := (set(spec) - FIELDS) | (_needed(spec, kind) - set(spec)):
+        return f"the key {sorted(wrong)[0]!r} is unknown or missing"
+    source, grader, margin = spec["source"], spec.get("grader", "math"), spec.get("margin", MARGIN)
+    if kind is None or not _source_fits(source, kind):
+        return (
+            f"source is {source}; it has one of {', '.join(SOURCES)}, a hub one also split or "
+            "files, a generated one rows and seed"
+        )
+    if kind == "hub" and not COMMIT.match(source.get("revision", "0" * 40)):
+        return (
+            f"revision {source['revision']!r} can move; it is a commit of 40 letters, or not there"
+        )
+    if kind == "generated" and str(source["generated"]) not in generators.GENERATORS:
+        return f"generated {source['generated']!r} is none of {', '.join(generators.GENERATORS)}"
+    if grader not in GRADERS:
+        return f"grader {grader!r} is none of {', '.join(GRADERS)}"
+    if grader in ("equal", "pairwise", "rubric") and not (spec.get("judge") or {}).get("model"):
+        return f"grader {grader!r} needs judge = {{ model = .. }}, an entry of assets/models.toml"
+    if not isinstance(margin, int | float) or not 0 < margin < 1:
+        return f"margin is {margin!r}; it is a share between 0 and 1"
+    return None
 
 
 def _plain(name: str, path: Path) -> str | None:
@@ -134,14 +103,6 @@ def _plain(name: str, path: Path) -> str | None:
     if name.startswith("gym-") and not path.exists():
         return f"source = {json.dumps('gym:' + name[4:])}"
     return None
-
-
-def _kind(spec: Record) -> str | None:
-    """Which of SOURCES a description names, None for none."""
-    source = spec.get("source")
-    if not isinstance(source, dict):
-        return None
-    return next((kind for kind in SOURCES if kind in source), None)
 
 
 def _needed(spec: Record, kind: str | None) -> set[str]:
@@ -152,7 +113,7 @@ def _needed(spec: Record, kind: str | None) -> set[str]:
     return needed | {"row"} if kind in ("hub", "package") else needed
 
 
-def _source_fits(source: Record, kind: str) -> bool:
+def _source_fits(source: Mapping[str, object], kind: str) -> bool:
     if set(source) - SOURCES[kind]:
         return False
     if kind == "generated":
@@ -193,42 +154,48 @@ def _path(name: str) -> Path:
 # Rows
 
 
-def prepare(name: str, folder: Path) -> Iterator[Record]:
-    """Yield the rows of a benchmark as records (docs/records.md), and keep them with a card in `folder/name`; what is kept and was made by
-    the same description is given without a look at its source.
+class Card(TypedDict, total=False):
+    """What is known of prepared rows; it lies beside them."""
 
-    Raises cli.Missing for a package that is not installed and for a gated dataset, cli.TryAgain when the Hub cannot be reached, cli.BadData
-    naming the row that the description does not fit.
+    title: str
+    source: RowSource
+    licence: str
+    description: str  # a hash of what they were made by
+    revision: str  # of the source, as it came
+    rows: int
+    sha256: str  # of the rows
+    prepared: str  # when, ISO 8601 in UTC
+
+
+def prepare(name: str, folder: Path) -> Iterator[Record]:
+    """Yield the rows of a benchmark as records (docs/records.md), and keep them with a card in
+    `folder/name`; what is kept and was made by the same description is given without a look at its source.
+
+    Raises cli.Missing for a package that is not installed and for a gated dataset, cli.TryAgain when
+    the Hub cannot be reached, cli.BadData naming the row that the description does not fit.
     """
     spec, home = load(name), Path(folder) / name
     if "prompt" in spec or spec["kind"] == "own":
         # Prompts of the deck pipeline: nothing to grade here, nothing to keep.
         yield from _rows(spec, {})
         return
+    file = gym.file(spec, home) if spec["kind"] == "gym" else None
     beside = ("margin", "path", "folder")
     said = {key: value for key, value in spec.items() if key not in beside}
-    if spec["kind"] == "gym" and (own := gym.file(spec, home)):
-        said["file"] = _sha(own)
-    made = stream.fingerprint(said)
+    made = stream.fingerprint(said | ({"file": _sha(file)} if file else {}))
     rows, known = home / "rows.jsonl", None if spec["kind"] in sources.LOCAL else _card(home)
-    if known and known["description"] == made and rows.is_file() and _sha(rows) == known["sha256"]:
-        yield from (record for _, record in stream.records(rows))
-        return
-    card = {
-        "title": spec["title"],
-        "source": spec["source"],
-        "licence": spec["licence"],
-        "description": made,
-    }
-    gyms = spec["kind"] == "gym"
-    found = gym.records(spec, card, gym.file(spec, home)) if gyms else _rows(spec, card)
-    count = stream.write_records(rows, found)
-    card |= {
-        "rows": count,
-        "sha256": _sha(rows),
-        "prepared": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    stream.write(home / "card.json", json.dumps(card, indent=2, ensure_ascii=False) + "\n")
+    if (
+        not known
+        or known["description"] != made
+        or not rows.is_file()
+        or _sha(rows) != known["sha256"]
+    ):
+        card: Card = {"title": spec["title"], "source": spec["source"], "licence": spec["licence"]}
+        card["description"] = made
+        card["rows"] = stream.write_records(rows, _rows(spec, card, file))
+        card["sha256"] = _sha(rows)
+        card["prepared"] = datetime.now(UTC).isoformat(timespec="seconds")
+        stream.write(home / "card.json", json.dumps(card, indent=2, ensure_ascii=False) + "\n")
     yield from (record for _, record in stream.records(rows))
 
 
@@ -237,16 +204,17 @@ def kept() -> Path:
     return Path(os.environ.get("DECKSMITH_BENCH") or cli.ROOT / "data" / "bench")
 
 
-def size(name: str, questions: dict[str, list[Record]]) -> int | None:
-    """How many rows the benchmark has of which these are questions, by its card; None where no card is of the same revision."""
+def size(name: str, questions: Mapping[str, Sequence[BenchRecord]]) -> int | None:
+    """How many rows the benchmark has of which these are questions, by its card; None where no card is
+    of the same revision."""
     card = _card(kept() / name) or {}
     revision = next(iter(questions.values()))[0]["task"].get("revision")
     return card.get("rows") if card.get("revision") == revision else None
 
 
-def _card(home: Path) -> Record | None:
+def _card(home: Path) -> Card | None:
     try:
-        return json.loads((home / "card.json").read_text())
+        return cast(Card, json.loads((home / "card.json").read_text()))
     except (OSError, ValueError):
         return None
 
@@ -256,24 +224,20 @@ def _sha(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _rows(spec: Record, card: Record) -> Iterator[Record]:
-    """Our records of a source's rows; `card` gets the revision that came."""
+def _rows(spec: Benchmark, card: Card, file: Path | None = None) -> Iterator[Record]:
+    """Our records of a source's rows; `card` gets the revision that came. file: of rows in Gym's format."""
+    source = spec["source"]
     if spec["kind"] == "own":
-        yield from (record for _, record in stream.records(cli.ROOT / spec["source"]["own"]))
+        yield from (record for _, record in stream.records(cli.ROOT / source["own"]))
         return
     if spec["kind"] == "folder":
-        yield from presentbench.rows(Path(spec["source"]["folder"]), spec["source"]["budget"])
+        yield from presentbench.rows(Path(source["folder"]), source["budget"])
         return
-    rows: Iterable[Any]
-    if spec["kind"] == "generated":
-        card["revision"] = f"seed {spec['source']['seed']}"
-        rows = generators.GENERATORS[spec["source"]["generated"]](spec["source"])
-    elif spec["kind"] == "package":
-        card["revision"], rows = _package(spec)
-    elif spec["kind"] in sources.READERS:
-        card["revision"], rows = sources.READERS[spec["kind"]](spec)
-    else:
-        card["revision"], rows = _hub(spec)
+    if spec["kind"] == "gym":
+        card["revision"] = gym.revision()
+        yield from gym.records(spec, file)
+        return
+    card["revision"], rows = READERS[spec["kind"]](spec)
     keep = stream.program(spec["where"]) if "where" in spec else None
     program = stream.program(spec.get("row") or spec.get("prompt") or ".")
     for number, row in enumerate(rows, 1):
@@ -283,70 +247,66 @@ def _rows(spec: Record, card: Record) -> Iterator[Record]:
                 continue
             made = program(row)
         except (ValueError, TypeError) as error:
-            raise cli.BadData(
-                f"{spec['name']}: row {number}: {_shown(spec)} does not fit it: {error}"
-            ) from None
+            said = f"{_shown(spec)} does not fit it: {error}"
+            raise cli.BadData(f"{spec['name']}: row {number}: {said}") from None
         if "prompt" in spec:
-            yield {**made, "source": _source(spec, card)}
+            place = {"path": source.get("hub"), "revision": card["revision"]}
+            yield {**made, "source": place | {"split": source.get("split")}}
         else:
-            yield _task(spec, card, number, made)
+            yield _task(spec, card["revision"], number, made)
 
 
-def _shown(spec: Record) -> str:
+def _shown(spec: Benchmark) -> str:
     """The path of a description as people know it."""
     path = Path(spec["path"])
     return str(path.relative_to(cli.ROOT) if path.is_relative_to(cli.ROOT) else path)
 
 
-def _source(spec: Record, card: Record) -> Record:
-    source = spec["source"]
-    return {
-        "path": source.get("hub"),
-        "revision": card["revision"],
-        "split": source.get("split"),
-    }
-
-
-def _task(spec: Record, card: Record, number: int, made: Record) -> Record:
+def _task(spec: Benchmark, revision: str, number: int, made: sources.SourceRow) -> Record:
     """The record of a row, from what the description made of it. Raises cli.BadData for a value that is not there."""
+    where = f"{spec['name']}: row {number}"
     if not isinstance(made, dict) or not isinstance(made.get("fields"), dict):
-        raise cli.BadData(
-            f'{spec["name"]}: row {number}: {_shown(spec)} makes no "fields" (an object) of it'
-        )
+        raise cli.BadData(f'{where}: {_shown(spec)} makes no "fields" (an object) of it')
     for key, value in {**made["fields"], **made}.items():
         if value is None:
-            raise cli.BadData(f"{spec['name']}: row {number} has no {key}")
-    task = {
+            raise cli.BadData(f"{where} has no {key}")
+    task: Task = {
         "bench": spec["name"],
         "split": spec["source"].get("split"),
         "fields": made["fields"],
         "expected": made.get("expected"),
         "subset": made.get("subset"),
-        "revision": card["revision"],
+        "revision": revision,
     }
-    tools: Record = {key: made[key] for key in ("tools", "tool_code") if key in made}
-    return {"id": f"{spec['name']}-{number:05d}", "task": task, **tools}
+    record: Record = {"id": f"{spec['name']}-{number:05d}", "task": task}
+    if "tools" in made:
+        record |= {"tools": made["tools"], "tool_code": made["tool_code"]}
+    return record
 
 
-def _package(spec: Record) -> tuple[str, list[Record]]:
+def _generated(spec: Benchmark) -> sources.Rows:
+    source = cast(sources.GeneratedSource, spec["source"])
+    return f"seed {source['seed']}", generators.GENERATORS[source["generated"]](source)
+
+
+def _package(spec: Benchmark) -> sources.Rows:
     """The version of an installed package and the rows of a file in it; nothing of it is imported."""
     source = spec["source"]
+    wanted = f"{source['package']} {source['revision']}"
     try:
         found = metadata.distribution(source["package"])
     except metadata.PackageNotFoundError:
+        found = None
+    if found is None or found.version != source["revision"]:
         raise cli.Missing(
-            f"{spec['name']}: its rows are in the package {source['package']}; `make .venv/.bench` installs it"
-        ) from None
-    if found.version != source["revision"]:
-        raise cli.Missing(
-            f"{spec['name']}: its rows are those of {source['package']} {source['revision']}, and {found.version} is installed; "
+            f"{spec['name']}: its rows are in the package {wanted}, which is not installed; "
             "`make .venv/.bench` installs it"
         )
     data = Path(str(found.locate_file(source["file"]))).read_bytes()
     return f"{source['package']} {found.version}", sources.parsed(source["file"], data)
 
 
-def _hub(spec: Record) -> tuple[str, Any]:
+def _hub(spec: Benchmark) -> sources.Rows:
     """The commit that came and the rows of a dataset of the Hub."""
     name, source = spec["name"], spec["source"]
     import huggingface_hub
@@ -361,10 +321,10 @@ def _hub(spec: Record) -> tuple[str, Any]:
     )
     if spec.get("gated") and not huggingface_hub.get_token():
         raise cli.Missing(f"{name}: {source['hub']} is gated: {how}")
-    revision = source.get("revision")
+    revision = source.get("revision", "")
     try:
         if not revision:
-            revision = huggingface_hub.HfApi().dataset_info(source["hub"]).sha
+            revision = str(huggingface_hub.HfApi().dataset_info(source["hub"]).sha)
             cli.say(
                 f'{name}: took the newest revision; to pin it: revision = "{revision}" in assets/benchmarks/{name}.toml'
             )
@@ -402,7 +362,7 @@ def _hub(spec: Record) -> tuple[str, Any]:
         ) from None
 
 
-def _files(source: Record, revision: str) -> Iterator[Record]:
+def _files(source: RowSource, revision: str) -> Iterator[Record]:
     """The rows of JSONL files of a repository; with `join` each gets the row of another file with the same key, as `joined`."""
     from huggingface_hub import hf_hub_download
 
@@ -419,11 +379,14 @@ def _files(source: Record, revision: str) -> Iterator[Record]:
             yield {**row, "joined": others.get(row[on["on"]])} if on else row
 
 
+READERS = {"generated": _generated, "package": _package, "hub": _hub, **sources.READERS}
+
+
 def _decoded(row: Record) -> Record:
     """LiveCodeBench packs its hidden tests as base64 of zlib of a pickled JSON string; a pickle that names any class is refused."""
 
     class Plain(pickle.Unpickler):
-        def find_class(self, module: str, name: str) -> Any:
+        def find_class(self, module: str, name: str) -> NoReturn:
             raise cli.BadData(
                 f"the hidden tests of {row.get('question_id')} name {module}.{name}; they may only hold text"
             )
@@ -441,7 +404,7 @@ DECODERS = {"livecodebench": _decoded, "evalplus": plus.row}
 # Prompts
 
 
-def order(record: Record) -> list[int]:
+def order(record: BenchRecord) -> list[int]:
     """In which order a record's choices are shown: indices of task.fields.choices. Where the benchmark shuffles them it is drawn by the id
     of the question, so that the grader finds the same letter; samples of a question share it."""
     found = list(range(len(record["task"]["fields"].get("choices") or ())))
@@ -450,7 +413,7 @@ def order(record: Record) -> list[int]:
     return found
 
 
-def asked(record: Record) -> str:
+def asked(record: Mapping[str, Any]) -> str:
     """What a row asks, as one text without its template."""
     return " ".join(
         " ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -458,7 +421,7 @@ def asked(record: Record) -> str:
     )
 
 
-def letter(record: Record) -> str:
+def letter(record: BenchRecord) -> str:
     """The letter of the right choice as the model saw it; `expected` is the letter in the order of the source."""
     return LETTERS[order(record).index(LETTERS.index(record["task"]["expected"]))]
 
@@ -503,7 +466,7 @@ class Prompter:
         self.text, self.system, self.suffix = text, system, suffix
         self.shots, self.n = list(shots), n
 
-    def messages(self, record: Record) -> list[Record]:
+    def messages(self, record: BenchRecord) -> list[Record]:
         """The messages of one row. Raises cli.BadData naming what the row lacks."""
         if "messages" in record:  # a prompt of the deck pipeline
             return record["messages"]
@@ -534,7 +497,7 @@ class Prompter:
             },
         ]
 
-    def _chosen(self, record: Record) -> list[Record]:
+    def _chosen(self, record: BenchRecord) -> list[Record]:
         """The examples for a question, none of them the question itself."""
         fields, ident = record["task"]["fields"], prompt_of(record)
         others = [shot for shot in self.shots if shot["fields"] != fields and shot["id"] != ident]
@@ -553,7 +516,7 @@ class Prompter:
             }
         return filled(text, fields, where) + self.suffix
 
-    def _picture(self, image: str, record: Record) -> str:
+    def _picture(self, image: str, record: BenchRecord) -> str:
         """A picture's address; one in this folder as data."""
         if image.startswith(("data:", "https://", "http://")):
             return image
@@ -581,7 +544,7 @@ def flags(each: str, model: str | None = None, drafts: bool = False) -> str:
     if samples and not samples.isdecimal():
         raise cli.BadConfig(f"{each!r} is no NAME:N")
     n = int(samples or spec["samples"]) or 1
-    wanted: Record = {"temperature": 0.0}
+    wanted: dict[str, float] = {"temperature": 0.0}
     if n > 1 or drafts:
         wanted = {"samples": n, "seed": 0, "temperature": 0.7, "top_p": 0.95}
     wanted = {key: value for key, value in wanted.items() if key not in own}

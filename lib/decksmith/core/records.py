@@ -4,6 +4,7 @@ What a stage adds is typed in records.py of the room that owns the stage, and wh
 imports that type. Each field has its sentence; `make numbers` writes them into docs/records.md.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 Record = dict[str, Any]  # one line of JSONL
@@ -12,13 +13,13 @@ Optionals = dict[str, float | None]  # by name, None where there is no number
 Kind = Literal["model", "renderer", "judge", "infra"]  # whose fault it is
 
 
-def prompt_of(record: Record) -> str:
+def prompt_of(record: Mapping[str, Any]) -> str:
     """The id of the prompt that a record answers: its own, or the one that this is a sample of."""
     of: str = _sample(record).get("of") or record["id"]
     return of
 
 
-def sample_of(record: Record) -> int:
+def sample_of(record: Mapping[str, Any]) -> int:
     """Which sample of its prompt a record is, from 0; 0 where there is only one."""
     k: int = _sample(record).get("k") or 0
     return k
@@ -34,7 +35,7 @@ def expanded(record: Record, samples: int) -> list[Record]:
     ]
 
 
-def _sample(record: Record) -> Record:
+def _sample(record: Mapping[str, Any]) -> Record:
     sample: Record = (record.get("gen") or {}).get("sample") or {}
     return sample
 

@@ -10,11 +10,14 @@ import itertools
 import json
 import re
 import textwrap
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from types import ModuleType
+from typing import NotRequired, TypedDict
 
+from decksmith.benchmarks.records import Grade, Task
 from decksmith.core.stream import Fault
-from decksmith.sandbox.cell import LOST
+from decksmith.sandbox.cell import LOST, Limits, Result
 
 CALL = 10.0  # seconds of one call by unit tests
 CASE = 6.0  # seconds of one case of a contest, as LiveCodeBench has it
@@ -26,6 +29,32 @@ STARRED = (
     "string re datetime collections heapq bisect copy math random statistics itertools functools "
     "operator io sys json builtins typing"
 ).split()
+
+
+class Case(TypedDict):
+    input: str
+    output: str
+
+
+class Expected(TypedDict, total=False):
+    """What a row of code expects: unit tests, or the cases of a contest, of programs or of a function."""
+
+    tests: list[str]
+    prelude: str  # the prompt
+    entry: str  # the function that is asked for
+    names: list[str]  # what the tests call
+    cases: list[Case]
+    function: str
+
+
+class Outcome(TypedDict):
+    """How tests ended, and the values of a record (wire.record)."""
+
+    ended: str
+    said: str
+    values: NotRequired[list[object]]
+
+
 CONTEST = "\n".join(
     [
         *(f"from {name} import *" for name in STARRED),
@@ -35,7 +64,7 @@ CONTEST = "\n".join(
 )
 
 
-def seconds(task: dict[str, Any]) -> float:
+def seconds(task: Task) -> float:
     """How long the grade of a task can take at most."""
     expected = task["expected"]
     if "calls" in expected:
@@ -44,47 +73,27 @@ def seconds(task: dict[str, Any]) -> float:
     return 60.0 + cases * (3 * CASE + 10) + tests * 3 * CALL
 
 
-def harness(task: dict[str, Any]) -> str | None:
-    """The package that judges a task, with its version; None where the comparison is ours. Raises cli.Missing."""
-    if "calls" not in task["expected"]:
-        return None
-    from decksmith.benchmarks.graders import plus
-
-    return plus.version()
-
-
-def grade(spec: dict[str, Any], task: dict[str, Any], text: str) -> dict[str, Any]:
-    """The grade of one reply. Raises Fault where the sandbox fails or tests do not fit, cli.Missing where nothing confines code."""
-    expected = task["expected"]
+def grade(expected: Expected, text: str) -> Grade:
+    """The grade of one reply. Raises Fault where the sandbox fails or tests do not fit, cli.Missing
+    where nothing confines code."""
     code = program(text, expected.get("entry") or expected.get("function"))
     if code is None:
         return {"verdict": "no_answer", "answer": None}
-    if "calls" in expected:
-        from decksmith.benchmarks.graders import plus
-
-        return plus.grade(expected, code)
     if "function" in expected:
-        return _functions(expected, code)
+        return _functions(expected["function"], expected["cases"], code)
     if "cases" in expected:
         return _programs(expected["cases"], code)
+    prelude = expected.get("prelude", "")
+    reply = {"code": code, "prelude": prelude, "entry": expected.get("entry")}
     for tests in expected["tests"]:
-        found = examined(
-            "examine",
-            {
-                "tests": tests,
-                "prelude": expected.get("prelude", ""),
-                "names": expected.get("names", []),
-                "seconds": CALL,
-            },
-            {"code": code, "prelude": expected.get("prelude", ""), "entry": expected.get("entry")},
-            wall=2 * CALL,
-        )
+        exam = {"tests": tests, "prelude": prelude, "names": expected.get("names", [])}
+        found = examined("examine", exam | {"seconds": CALL}, reply, wall=2 * CALL)
         if found["ended"] != "passed":
             return _wrong(found)
     return {"verdict": "right", "answer": None, "detail": {"status": "passed"}}
 
 
-def _wrong(found: dict[str, Any], **more: Any) -> dict[str, Any]:
+def _wrong(found: Outcome, **more: int) -> Grade:
     return {
         "verdict": "wrong",
         "answer": None,
@@ -172,8 +181,13 @@ def _level(code: str) -> str:
 
 
 def examined(
-    work: str, exam: dict[str, Any], reply: dict[str, Any], *, wall: float, output: int = 1 << 20
-) -> dict[str, Any]:
+    work: str,
+    exam: Mapping[str, object],
+    reply: Mapping[str, str | bool | None],
+    *,
+    wall: float,
+    output: int = 1 << 20,
+) -> Outcome:
     """How tests of a reply ended, `{"ended": .., "said": ..}`: what the program `work` of wire.py says in a cell that never held the reply.
 
     A reply that ends the tests by what it returns (too much, too deep, without end) has failed them. Raises Fault where the tests cannot
@@ -189,7 +203,7 @@ def examined(
         found = {"ended": asks.status, "said": asks.message}
         if asks.status in ("ok", "error") and reply["code"]:
             # Of a reply's making, or of ours? Then they break without a reply too.
-            empty = examined(work, exam, reply | {"code": ""}, wall=wall, output=output)
+            empty = examined(work, exam, {**reply, "code": ""}, wall=wall, output=output)
             if empty["ended"] == asks.status:
                 said = f"the tests ended without a verdict: {asks.stderr[-300:]}"
                 raise Fault("judge", "broken-tests", said) from None
@@ -200,15 +214,14 @@ def examined(
     return found
 
 
-def _program(name: str, given: dict[str, Any]) -> str:
+def _program(name: str, given: Mapping[str, object]) -> str:
     return (
         f"import decksmith_wire, json\ndecksmith_wire.{name}(**json.loads({json.dumps(given)!r}))"
     )
 
 
-def _functions(expected: dict[str, Any], code: str) -> dict[str, Any]:
+def _functions(name: str, cases: list[Case], code: str) -> Grade:
     """Calls of a contest: the values returned are equal to the values expected; a tuple is as good as a list."""
-    name, cases = expected["function"], expected["cases"]
     pairs = [[_arguments(case["input"]), json.loads(case["output"])] for case in cases]
     tests = f"""\
 import json
@@ -228,23 +241,21 @@ for number, (given, wanted) in enumerate(json.loads({json.dumps(pairs)!r}), 1):
     return {"verdict": "right", "answer": None, "detail": {"status": "passed", "cases": len(pairs)}}
 
 
-def _arguments(text: str) -> list[Any]:
+def _arguments(text: str) -> list[object]:
     return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 # --- programs that read and print ---------------------------------------------------------------------------------------
 
 
-def _programs(cases: list[dict[str, Any]], code: str) -> dict[str, Any]:
+def _programs(cases: list[Case], code: str) -> Grade:
     """Cases of a contest, each a run of its own; the first that fails ends them, as in LiveCodeBench's harness."""
     limits = _sandbox().Limits(
         wall=3 * CASE, cpu=CASE, memory=MEMORY, output=OUTPUT
     )  # by the processor's clock: others may work here too
     whole = f"exec({CONTEST!r})\nexec(compile({code!r}, 'reply.py', 'exec', dont_inherit=True), globals())"
     for number, case in enumerate(cases):
-        (ran,) = _sound(
-            lambda case=case: [_sandbox().run(whole, stdin=case["input"], limits=limits)]
-        )
+        (ran,) = _sound(functools.partial(_one, whole, case["input"], limits))
         if ran.status != "ok":
             said = ran.stderr.strip().splitlines() or [ran.message]
             return _wrong({"ended": ran.status, "said": said[-1]}, passed=number, cases=len(cases))
@@ -257,6 +268,10 @@ def _programs(cases: list[dict[str, Any]], code: str) -> dict[str, Any]:
         "answer": None,
         "detail": {"status": "passed", "passed": len(cases), "cases": len(cases)},
     }
+
+
+def _one(program: str, stdin: str, limits: Limits) -> list[Result]:
+    return [_sandbox().run(program, stdin=stdin, limits=limits)]
 
 
 def printed(expected: str, output: str) -> bool:
@@ -274,10 +289,8 @@ def _alike(one: str, other: str) -> bool:
     return numbers is not None and numbers == _decimals(other)
 
 
-def _decimals(line):
+def _decimals(line: str) -> list[Decimal] | None:
     """The numbers of a line; None where it has something else, or nothing."""
-    from decimal import Decimal, InvalidOperation
-
     try:
         numbers = [Decimal(word) for word in line.split()]
     except InvalidOperation:
@@ -289,13 +302,13 @@ def _decimals(line):
 
 
 @functools.cache
-def _sandbox():
+def _sandbox() -> ModuleType:
     from decksmith.sandbox import pool
 
     return pool
 
 
-def _sound(work):
+def _sound(work: Callable[[], Sequence[Result]]) -> Sequence[Result]:
     """The Results of `work()`. Whose cell is lost is asked once more; a reply that loses its cell twice, where others keep theirs, did it."""
     for _ in (1, 2):
         results = work()

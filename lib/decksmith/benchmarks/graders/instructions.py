@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from decksmith.benchmarks.records import Grade, Task
 from decksmith.core import cli, stream
 from decksmith.core.stream import Fault
 
@@ -45,7 +46,7 @@ def version(which: str) -> str:
     return f"{own} ({', '.join(others)})"
 
 
-def rules(task: dict[str, Any]) -> str:
+def rules(task: Task) -> str:
     """Which harnesses grade a row. Raises cli.BadData for one without instructions, cli.Missing."""
     names = task["expected"].get("instructions") if isinstance(task.get("expected"), dict) else None
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
@@ -61,7 +62,7 @@ def warm() -> None:
         harnesses.nltk.pos_tag(["word"])
 
 
-def grade(task: dict[str, Any], text: str) -> dict[str, Any]:
+def grade(task: Task, text: str) -> Grade:
     """The grade of a reply: right when it follows all instructions strictly. `detail` has a boolean
     for each instruction, in their order, under "strict" and "loose".
 

@@ -16,16 +16,20 @@ import signal
 import sys
 import time
 import types
+from collections.abc import Iterator
 from importlib import metadata
-from typing import Any
+from typing import Any, TypedDict
 
 from decksmith.benchmarks.graders import code, wire
+from decksmith.benchmarks.records import Grade
 from decksmith.core import cli
+from decksmith.core.stream import Fault
 
 CALL = 5.0  # seconds of one input; evalplus gives four times what its solution took there, at least one second
 TASK = 60.0  # seconds of all inputs, as evalplus has it
 CHECK = 30.0  # seconds of the comparison
 OUTPUT = 128 << 20  # bytes of a record
+Values = list[Any]
 BUILDERS = {
     "set": set,
     "frozenset": frozenset,
@@ -140,42 +144,56 @@ def _literal(node):
 # --- grades -------------------------------------------------------------------------------------------------------------
 
 
-def grade(expected: dict[str, Any], reply: str) -> dict[str, Any]:
-    """The grade of a reply's code. Raises cli.Missing without evalplus, Fault where the sandbox fails or the reference does."""
+class Expected(TypedDict, total=False):
+    """What a row expects; `calls` and `results` are JSON of what wire.plain makes."""
+
+    dataset: str
+    entry: str
+    atol: float
+    calls: str
+    results: str | None
+    reference: str | None  # the program that computes the results
+    prelude: str  # the prompt
+
+
+def grade(expected: Expected, text: str) -> Grade:
+    """The grade of a reply. Raises cli.Missing without evalplus, Fault where the sandbox fails or the
+    reference does."""
+    name, calls = expected["entry"], json.loads(expected["calls"])
+    reply = code.program(text, name)
+    if reply is None:
+        return {"verdict": "no_answer", "answer": None}
     version()
     import evalplus.eval  # noqa: F401  # here, so that each check finds it imported
 
-    name, calls = expected["entry"], json.loads(expected["calls"])
     if not name.isidentifier():
         raise cli.BadData(f"{name[:80]!r} is no name of a function")
-    if expected["results"]:
-        results = json.loads(expected["results"])
+    if known := expected["results"]:
+        results = json.loads(known)
     else:
         found = _recorded({"code": expected["reference"]}, "ref_func", calls)
         if found["ended"] != "recorded":
-            raise code.Fault(
-                "judge", "reference", f"the reference of {name} ended so: {found['said']}"
-            )
+            said = f"the reference of {name} ended so: {found['said']}"
+            raise Fault("judge", "reference", said)
         results = found["values"]
     found = _recorded(
         {"code": reply, "prelude": expected.get("prelude") or "", "entry": name}, name, calls
     )
-    if found["ended"] == "recorded":
-        same = _checked(
-            expected["dataset"], name, calls, results, found["values"], expected["atol"]
-        )
-        found = {"ended": "passed" if same else "failed", "said": ""}
+    status = found["ended"]
+    if status == "recorded":
+        dataset, values = expected["dataset"], found["values"]
+        same = _checked(dataset, name, calls, results, values, expected["atol"])
+        status = "passed" if same else "failed"
     return {
-        "verdict": "right" if found["ended"] == "passed" else "wrong",
+        "verdict": "right" if status == "passed" else "wrong",
         "answer": None,
-        "detail": {"status": found["ended"], "said": found["said"][:300], "inputs": len(calls)},
+        "detail": {"status": status, "said": found["said"][:300], "inputs": len(calls)},
     }
 
 
-def _recorded(reply, name, calls):
-    return code.examined(
-        "record", {"calls": calls, "name": name, "seconds": CALL}, reply, wall=TASK, output=OUTPUT
-    )
+def _recorded(reply: dict[str, str | bool | None], name: str, calls: Values) -> code.Outcome:
+    exam = {"calls": calls, "name": name, "seconds": CALL}
+    return code.examined("record", exam, reply, wall=TASK, output=OUTPUT)
 
 
 @functools.cache
@@ -189,7 +207,9 @@ def version() -> str:
         ) from None
 
 
-def _checked(dataset, name, calls, results, values, atol):
+def _checked(
+    dataset: str, name: str, calls: Values, results: Values, values: Values, atol: float
+) -> bool:
     """Whether evalplus' check accepts the values. It runs in a fork, since it takes the process it runs in apart, and since values can
     be such that no comparison of them ends."""
     reads, writes = os.pipe()
@@ -210,19 +230,15 @@ def _checked(dataset, name, calls, results, values, atol):
     os.close(reads)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    known = "known", [[1]], [1], [1], 0
-    if (
-        not said and (name, calls, results, values, atol) != known and not _checked(dataset, *known)
-    ):  # it is not the values that end it
-        raise code.Fault(
-            "judge",
-            "evalplus",
-            "the check of evalplus ends without a verdict, also on a known answer",
-        )
+    known: tuple[str, Values, Values, Values, float] = "known", [[1]], [1], [1], 0
+    again = (name, calls, results, values, atol) == known
+    if not said and not again and not _checked(dataset, *known):  # it is not the values that end it
+        said_of = "the check of evalplus ends without a verdict, also on a known answer"
+        raise Fault("judge", "evalplus", said_of)
     return said == b"passed"
 
 
-replayed = iter(())
+replayed: Iterator[object] = iter(())
 
 
 def replay(*_):
@@ -230,7 +246,9 @@ def replay(*_):
     return next(replayed)
 
 
-def _accepts(dataset, name, calls, results, values, atol):
+def _accepts(
+    dataset: str, name: str, calls: Values, results: Values, values: Values, atol: float
+) -> bool:
     global replayed
     from evalplus.eval import _SUCCESS, unsafe_execute
 
