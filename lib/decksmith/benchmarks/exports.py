@@ -12,14 +12,26 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypedDict, cast
 
 from decksmith import __version__
 from decksmith.benchmarks import metrics, tasks
+from decksmith.benchmarks.metrics import Results, Summary
+from decksmith.benchmarks.records import BenchRecord, Grade
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.results import inspect_log
 
-Results = dict[str, metrics.Questions]
+Summaries = dict[str, Summary]  # by benchmark
+
+
+class Sample(TypedDict):
+    """A row of lm-eval's samples file; under the metric's own name it has the score."""
+
+    doc_id: int
+    doc_hash: str
+    prompt_hash: str
+    target_hash: str
 
 
 def lm_eval(out: Path, folder: Path) -> Iterator[Path]:
@@ -42,22 +54,23 @@ def lm_eval(out: Path, folder: Path) -> Iterator[Path]:
         yield path
 
 
-def _loaded(folder: Path) -> tuple[Results, dict[str, Record], str]:
+def _loaded(folder: Path) -> tuple[Results, Summaries, str]:
     """A model's results, their summaries, and what the model is called."""
     results = metrics.load(folder)
     summaries = {
         name: metrics.summarize(questions, tasks.size(name, questions))
         for name, questions in results.items()
     }
-    models = {(one["model"] or {}).get("slug") or Path(folder).name for one in summaries.values()}
+    asked = [one["model"] for one in summaries.values()]
+    models = {model["slug"] if model else Path(folder).name for model in asked}
     if len(models) > 1:
         raise cli.BadData(f"{folder} has results of {', '.join(sorted(models))}; export each apart")
     return results, summaries, models.pop()
 
 
 def _whole(
-    summaries: dict[str, Record],
-    samples: dict[str, list[Record]],
+    summaries: Summaries,
+    samples: dict[str, list[Sample]],
     model: str,
     start: datetime,
     end: datetime,
@@ -69,7 +82,7 @@ def _whole(
         metric, mode = summary["metric"], metrics.main_mode(summary)[1]
         found["results"][name] = {
             "alias": name,
-            f"{metric},none": mode[metric],
+            f"{metric},none": metrics.scored(mode, metric),
             f"{metric}_stderr,none": "N/A" if mode["std_err"] is None else mode["std_err"],
         }
         found["group_subtasks"][name] = []
@@ -98,7 +111,7 @@ def _whole(
     }
 
 
-def _config(name: str, summary: Record) -> Record:
+def _config(name: str, summary: Summary) -> dict[str, object]:
     """What a task was, as lm-eval says it of its own."""
     spec = tasks.load(name)
     return {
@@ -117,23 +130,24 @@ def _config(name: str, summary: Record) -> Record:
     }
 
 
-def _samples(summary: Record, questions: metrics.Questions) -> Iterator[Record]:
+def _samples(summary: Summary, questions: metrics.Questions) -> Iterator[Sample]:
     """The rows of samples_TASK_TIME.jsonl, a question each; several replies to it stand in one."""
     metric, means = summary["metric"], metrics.means(questions)
     for number, (ident, samples) in enumerate(questions.items()):
         if ident not in means:
             continue
         first = samples[0]
-        gens = [record.get("gen") or {} for record in samples]
-        grades = [record.get("grade") or {} for record in samples]
+        gens = [record["gen"] for record in samples if "gen" in record]
+        grades = [record["grade"] for record in samples if "grade" in record]
         doc = {"id": ident, **first["task"]["fields"]}
+        sampling = (gens[0].get("sampling") or {}) if gens else {}
         target = stream.dumps(first["task"].get("expected")).decode()
         prompt = stream.dumps(first.get("messages") or []).decode()
-        yield {
+        made = {
             "doc_id": number,
             "doc": doc,
             "target": target,
-            "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": gens[0].get("sampling") or {}}},
+            "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": sampling}},
             "resps": [[gen.get("text") or "" for gen in gens]],
             "filtered_resps": [str(grade.get("answer") or "") for grade in grades],
             "filter": "none",
@@ -143,6 +157,7 @@ def _samples(summary: Record, questions: metrics.Questions) -> Iterator[Record]:
             "target_hash": _hash(target),
             metric: means[ident],
         }
+        yield cast(Sample, made)
 
 
 def _plain(model: str) -> str:
@@ -161,7 +176,8 @@ def _span(results: Results) -> tuple[datetime, datetime]:
         for questions in results.values()
         for samples in questions.values()
         for record in samples
-        if (by := (record.get("gen") or {}).get("by") or {}).get("at")
+        if (by := record.get("gen", {}).get("by"))
+        and by.get("at")
         and (start := datetime.fromisoformat(by["at"]))
     ]
     unknown = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
@@ -178,7 +194,7 @@ def inspect(out: Path, folder: Path) -> Iterator[Path]:
     """
     results, summaries, model = _loaded(folder)
     for name, questions in results.items():
-        records = [record for samples in questions.values() for record in samples]
+        records = [record for one in questions.values() for record in one]
         samples = [_inspected(summaries[name], record) for record in records]
         header = _header(summaries[name], samples, model, records)
         path = Path(out) / f"{_plain(model)}_{name}.eval"
@@ -186,14 +202,19 @@ def inspect(out: Path, folder: Path) -> Iterator[Path]:
         yield path
 
 
-def _header(summary: Record, samples: list[Record], model: str, records: list[Record]) -> Record:
+def _header(
+    summary: Summary, samples: list[Record], model: str, records: list[BenchRecord]
+) -> Record:
     """What was evaluated, and the score."""
-    started, ended = inspect_log.span(records)
+    started, ended = inspect_log.span(cast(list[Record], records))
     spec = tasks.load(summary["benchmark"])
     asked = stream.fingerprint([(one["id"], one["epoch"], one["output"]) for one in samples])
     sampling = summary["sampling"] or {}
-    mode, metric = metrics.main_mode(summary)[1], summary["metric"]
-    values = {"mean": mode[metric], "stderr": mode["std_err"]}
+    metric = summary["metric"]
+    values = {
+        "mean": metrics.main_score(summary),
+        "stderr": metrics.main_mode(summary)[1]["std_err"],
+    }
     usage = {f"{kind}_tokens": count for kind, count in summary["tokens"].items()}
     return {
         "version": inspect_log.VERSION,
@@ -242,12 +263,13 @@ def _header(summary: Record, samples: list[Record], model: str, records: list[Re
     }
 
 
-def _inspected(summary: Record, record: Record) -> Record:
+def _inspected(summary: Summary, record: BenchRecord) -> Record:
     """One reply as a sample of a log."""
-    gen, grade, fault = record.get("gen") or {}, record.get("grade") or {}, metrics.fault_of(record)
+    gen = cast(Record, record.get("gen") or {})
+    grade, fault = record.get("grade") or cast(Grade, {}), metrics.fault_of(record)
     asked = [inspect_log.message_of(message) for message in record.get("messages") or []]
     reply = None if gen.get("error") or not gen else inspect_log.reply_of(gen)
-    started, ended = inspect_log.span([record])
+    started, ended = inspect_log.span([cast(Record, record)])
     sample: Record = {
         "id": prompt_of(record),
         "epoch": sample_of(record) + 1,

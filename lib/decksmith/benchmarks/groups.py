@@ -7,17 +7,17 @@ largest loss that its gate lets stay open. What no part could be asked of is nam
 import math
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from decksmith.benchmarks import metrics, tasks
+from decksmith.benchmarks.metrics import Results, Summary
+from decksmith.benchmarks.records import Group, GroupPart
 from decksmith.core import cli
-from decksmith.core.records import Record
 from decksmith.models import registry
-from decksmith.results import pairs, regressions, stats, text
+from decksmith.results import regressions, stats, text
 
-Results = dict[str, metrics.Questions]  # by benchmark
 SKIPPED = "skipped.txt"  # in a part's folder: why it was not asked (make/bench)
 POWER = 0.8
 
@@ -30,9 +30,8 @@ def _folder() -> Path:
     return cli.ROOT / "assets" / "groups"
 
 
-def load(name: str) -> Record:
-    """`{"name", "title", "margin", "aspects": {aspect: margin}, "parts": [{"bench", "aspect", "questions", "tokens"}]}`.
-    Raises cli.BadConfig naming file and key."""
+def load(name: str) -> Group:
+    """A group of assets/groups. Raises cli.BadConfig naming file and key."""
     path = _folder() / f"{name}.toml"
     try:
         group = tomllib.loads(path.read_text())
@@ -43,16 +42,15 @@ def load(name: str) -> Record:
     if set(group) != {"title", "margin", "aspects", "parts"}:
         raise cli.BadConfig(f"{path}: it has the keys title, margin, aspects and parts")
     for part in group["parts"]:
-        if set(part) != {"bench", "aspect", "questions", "tokens"}:
-            raise cli.BadConfig(
-                f"{path}: a part has bench, aspect, questions and tokens; this has {part}"
-            )
+        if set(part) != set(GroupPart.__annotations__):
+            said = f"a part has bench, aspect, questions and tokens; this has {part}"
+            raise cli.BadConfig(f"{path}: {said}")
         if part["bench"] not in tasks.names() or part["aspect"] not in group["aspects"]:
             raise cli.BadConfig(f"{path}: {part['bench']}: no such benchmark, or no such aspect")
-    return {"name": name, **group}
+    return cast(Group, {"name": name, **group})
 
 
-def of_aspect(group: Record, aspect: str) -> list[Record]:
+def of_aspect(group: Group, aspect: str) -> list[GroupPart]:
     return [part for part in group["parts"] if part["aspect"] == aspect]
 
 
@@ -67,7 +65,7 @@ def skipped(folder: Path) -> dict[str, str]:
 # One model
 
 
-def table(group: Record, summaries: dict[str, Record]) -> tuple[list[str], list[list[str]]]:
+def table(group: Group, summaries: dict[str, Summary]) -> tuple[list[str], list[list[str]]]:
     """The metrics of one model by aspect, as text cells: `(header, rows)`."""
     rows = []
     for aspect in group["aspects"]:
@@ -79,43 +77,35 @@ def table(group: Record, summaries: dict[str, Record]) -> tuple[list[str], list[
     return ["aspect", "questions", "score", "truncated", "coverage", "tokens", "cost"], rows
 
 
-def _row(name: str, found: list[Record]) -> list[str]:
+def _row(name: str, found: list[Summary]) -> list[str]:
     if not found:
         return [name, "0", *[text.DASH] * 5]
     costs = [one["cost"] for one in found]
+    known = [cost for cost in costs if cost is not None]
     return [
         name,
         str(sum(one["num_questions"] for one in found)),
-        metrics.text(_weighted([(_score(one), one["num_questions"]) for one in found])),
-        *(
-            metrics.text(_weighted([(one[key], one["num_questions"]) for one in found]))
-            for key in ("truncated", "coverage")
-        ),
+        metrics.text(_weighted(found, metrics.main_score)),
+        metrics.text(_weighted(found, lambda one: one["truncated"])),
+        metrics.text(_weighted(found, lambda one: one["coverage"])),
         _tokens(found),
-        text.price(None if None in costs else sum(costs)),
+        text.price(sum(known) if len(known) == len(costs) else None),
     ]
 
 
-def _score(summary: Record) -> float | None:
-    mode = metrics.main_mode(summary)[1]
-    score: float | None = mode[summary["metric"]]
-    return score
-
-
-def _weighted(values: list[tuple[float | None, int]]) -> float | None:
+def _weighted(found: list[Summary], of: Callable[[Summary], float | None]) -> float | None:
     """The mean over questions of what each benchmark says."""
-    known = [(value, n) for value, n in values if value is not None]
+    known = [(value, one["num_questions"]) for one in found if (value := of(one)) is not None]
     return sum(value * n for value, n in known) / sum(n for _, n in known) if known else None
 
 
-def _tokens(found: list[Record]) -> str:
+def _tokens(found: list[Summary]) -> str:
     """The mean length of a reply, thoughts included."""
-    counts = [(metrics.main_mode(one)[1]["avg_tokens"], one["num_questions"]) for one in found]
-    mean = _weighted(counts)
+    mean = _weighted(found, lambda one: metrics.main_mode(one)[1]["avg_tokens"])
     return text.DASH if mean is None else f"{mean:.0f}"
 
 
-def sentence(group: Record, summaries: dict[str, Record], left_out: dict[str, str]) -> str:
+def sentence(group: Group, summaries: dict[str, Summary], left_out: dict[str, str]) -> str:
     """What was asked of a group, and which parts were not."""
     asked = sum(one["num_questions"] for one in summaries.values())
     whole = sum(part["questions"] for part in group["parts"])
@@ -131,9 +121,28 @@ def sentence(group: Record, summaries: dict[str, Record], left_out: dict[str, st
 # Two models
 
 
-def compare(group: Record, ours: Results, base: Results, model: str, other: str) -> list[Record]:
-    """Two models held against each other: an entry (as metrics.compare has them, with verdict and sentence) for all questions,
-    then one for each aspect. Scores of all benchmarks of an aspect are pooled by question; p is corrected over the aspects."""
+class Pooled(TypedDict):
+    """What is shown of one model over several benchmarks; the first three as in metrics.Summary."""
+
+    metric: str
+    modes: dict[str, dict[str, float | None]]
+    truncated: float | None
+    tokens: str
+
+
+class AspectEntry(metrics.Compared):
+    """Two models on an aspect; `missing`: the parts that neither was asked."""
+
+    ours: Pooled
+    base: Pooled
+    missing: list[str]
+
+
+def compare(
+    group: Group, ours: Results, base: Results, model: str, other: str
+) -> list[AspectEntry]:
+    """Two models held against each other: an entry for all questions, then one for each aspect. Scores
+    of all benchmarks of an aspect are pooled by question; p is corrected over the aspects."""
     parts = {entry["benchmark"]: entry for entry in metrics.compare(ours, base)}
     whole = _entry("all", group["parts"], parts, group["margin"], ours, base)
     whole["p_holm"], whole["family"] = whole["difference"]["p"], 1
@@ -141,10 +150,7 @@ def compare(group: Record, ours: Results, base: Results, model: str, other: str)
         _entry(aspect, of_aspect(group, aspect), parts, margin, ours, base)
         for aspect, margin in group["aspects"].items()
     ]
-    usable = [entry for entry in aspects if entry["difference"]["n"]]
-    pairs.holm(usable)
-    for entry in usable:
-        entry["family"] = len(usable)
+    metrics.corrected([entry for entry in aspects if entry["difference"]["n"]])
     for entry in (whole, *aspects):
         entry["verdict"], entry["sentence"] = _said(entry, model, other)
     return [whole, *aspects]
@@ -152,20 +158,17 @@ def compare(group: Record, ours: Results, base: Results, model: str, other: str)
 
 def _entry(
     name: str,
-    wanted: list[Record],
-    parts: dict[str, Record],
+    wanted: list[GroupPart],
+    parts: dict[str, metrics.Entry],
     margin: float,
     ours: Results,
     base: Results,
-) -> Record:
-    """The entry of several parts. `refused`: why one of them cannot be compared; `missing`: those that neither model was asked."""
-    asked = [part["bench"] for part in wanted if part["bench"] in parts]
-    refused = [
-        f"{each}: {parts[each]['refused']}" for each in asked if parts[each]["refused"] is not None
-    ]
+) -> AspectEntry:
+    asked = [parts[part["bench"]] for part in wanted if part["bench"] in parts]
+    refused = [f"{each['benchmark']}: {each['refused']}" for each in asked if each["refused"]]
     sides: list[list[float]] = [[], []]
-    for bench in asked:
-        means = [metrics.means(results.get(bench, {})) for results in (ours, base)]
+    for each in asked:
+        means = [metrics.means(results.get(each["benchmark"], {})) for results in (ours, base)]
         for ident in means[0].keys() & means[1].keys():
             for side, mean in zip(sides, means, strict=True):
                 side.append(mean[ident])
@@ -173,8 +176,8 @@ def _entry(
     return {
         "benchmark": name,
         "metric": "score",
-        "ours": _pooled([parts[each]["ours"] for each in asked], sides[0]),
-        "base": _pooled([parts[each]["base"] for each in asked], sides[1]),
+        "ours": _pooled([each["ours"] for each in asked], sides[0]),
+        "base": _pooled([each["base"] for each in asked], sides[1]),
         "refused": "; ".join(refused) or None,
         "missing": [part["bench"] for part in wanted if part["bench"] not in parts],
         "difference": metrics.difference(*sides) if gaps else metrics.NOTHING,
@@ -183,35 +186,31 @@ def _entry(
     }
 
 
-def _pooled(found: list[Record | None], scores: list[float]) -> Record:
-    """What is shown of one model in an entry, in the form of a summary."""
+def _pooled(found: list[Summary | None], scores: list[float]) -> Pooled:
     known = [one for one in found if one]
     mean = sum(scores) / len(scores) if scores else None
     return {
         "metric": "score",
         "modes": {"all": {"score": mean}},
-        "truncated": _weighted([(one["truncated"], one["num_questions"]) for one in known]),
+        "truncated": _weighted(known, lambda one: one["truncated"]),
         "tokens": _tokens(known),
     }
 
 
-def _said(entry: Record, model: str, other: str) -> tuple[str, str]:
+def _said(entry: AspectEntry, model: str, other: str) -> tuple[str, str]:
     """The verdict and the sentence of an entry."""
     name = entry["benchmark"]
     if not entry["difference"]["n"] and not entry["refused"]:
-        return (
-            "cannot tell",
-            f"{name}: cannot tell; neither was asked {', '.join(entry['missing'])}",
-        )
+        said = f"{name}: cannot tell; neither was asked {', '.join(entry['missing'])}"
+        return "cannot tell", said
     verdict, said = regressions.benchmark(model, other, entry)
-    tokens = [entry[side]["tokens"] for side in ("ours", "base")]
-    said += f". Tokens of a reply: {tokens[0]} and {tokens[1]}"
+    said += f". Tokens of a reply: {entry['ours']['tokens']} and {entry['base']['tokens']}"
     if entry["missing"] and name != "all":
         said += f". Not asked: {', '.join(entry['missing'])}"
     return verdict, said
 
 
-def summary(group: Record, entries: list[Record], model: str, other: str) -> tuple[str, str]:
+def summary(group: Group, entries: list[AspectEntry], model: str, other: str) -> tuple[str, str]:
     """The one sentence under a comparison of a group, and "pass", "open" or "fail" (regressions.summary)."""
     said, outcome = regressions.summary(model, other, entries[1:], "aspect")
     whole = entries[0]
@@ -226,68 +225,79 @@ def summary(group: Record, entries: list[Record], model: str, other: str) -> tup
 # Before it is asked
 
 
+class Shown(TypedDict):
+    """What so many questions show."""
+
+    aspect: str
+    parts: list[GroupPart]
+    questions: int
+    margin: float
+    least: float  # the loss that is found with a chance of POWER
+    power: float  # the chance that a loss of more than the margin is ruled out where there is none
+
+
+class Plan(TypedDict):
+    group: str
+    aspects: list[Shown]
+    all: Shown
+    passes: float  # the chance that all margins are met where nothing is lost
+    tokens: tuple[int, int]  # read and written
+    cost: float | None
+    measured: bool
+
+
 def plan(
-    group: Record,
+    group: Group,
     differ: float = 0.15,
-    gpus: int = 8,
-    pace: float = 1000,
-    stream: float = 40,
     model: str | None = None,
     measured: tuple[Results, Results] | None = None,
-) -> Record:
+) -> Plan:
     """What asking a group shows and takes, before it is asked.
 
-    differ: the share of questions on which the two models are assumed to have different scores. pace: tokens a second that a
-    GPU writes for all requests together, stream: for one of them. model: of the registry, for its price. measured: results of
-    two models that were asked the group; then `differ` and the lengths are theirs. Raises cli.BadConfig.
+    differ: the share of questions on which the two models are assumed to have different scores. model:
+    of the registry, for its price. measured: results of two models that were asked the group; then
+    `differ` and the lengths are theirs. Raises cli.BadConfig.
     """
     price = registry.model(model).price if model else None
-    found = []
-    for aspect, margin in group["aspects"].items():
-        wanted = of_aspect(group, aspect)
-        n = sum(part["questions"] for part in wanted)
-        if n:
-            spread = _spread(wanted, measured, differ)
-            found.append({"aspect": aspect, "parts": wanted, **_shown(n, margin, spread)})
-    lengths = {part["bench"]: _length(part, measured) for part in group["parts"]}
-    asked, written = (
-        sum(part["questions"] * lengths[part["bench"]][k] for part in group["parts"])
-        for k in (0, 1)
-    )
-    whole = sum(part["questions"] for part in group["parts"])
-    longest = max(tasks.load(part["bench"]).get("max_tokens", 0) for part in group["parts"])
+    found = [
+        _shown(aspect, parts, margin, _spread(parts, measured, differ))
+        for aspect, margin in group["aspects"].items()
+        if (parts := of_aspect(group, aspect))
+    ]
+    lengths = [(part["questions"], _length(part, measured)) for part in group["parts"]]
+    asked, written = (sum(n * length[k] for n, length in lengths) for k in (0, 1))
     cost = None
     if price:
         cost = (asked * price["prompt"] + written * price["completion"]) / 1e6
+    spread = _spread(group["parts"], measured, differ)
     return {
         "group": group["name"],
         "aspects": found,
-        "all": _shown(whole, group["margin"], _spread(group["parts"], measured, differ)),
+        "all": _shown("all", group["parts"], group["margin"], spread),
         "passes": math.prod(one["power"] for one in found),
-        "tokens": {"prompt": round(asked), "completion": round(written)},
+        "tokens": (round(asked), round(written)),
         "cost": cost,
-        "seconds": written / (gpus * pace) + longest / stream,
-        "longest": longest,
-        "gpus": gpus,
-        "pace": pace,
-        "stream": stream,
         "measured": measured is not None,
     }
 
 
-def _shown(n: int, margin: float, spread: float) -> Record:
+def _shown(aspect: str, parts: list[GroupPart], margin: float, spread: float) -> Shown:
+    n = sum(part["questions"] for part in parts)
     return {
+        "aspect": aspect,
+        "parts": parts,
         "questions": n,
         "margin": margin,
-        "spread": spread,
         "least": stats.mde(spread, n, POWER),
         "power": stats.power(margin, spread, n),
     }
 
 
-def _spread(wanted: list[Record], measured: tuple[Results, Results] | None, differ: float) -> float:
-    """The standard deviation of a question's difference: as measured, around 0 and with one question won and one lost more, else
-    that of a score of 0 or 1 which differs on a share of the questions."""
+def _spread(
+    wanted: list[GroupPart], measured: tuple[Results, Results] | None, differ: float
+) -> float:
+    """The standard deviation of a question's difference: as measured, around 0 and with one question won
+    and one lost more, else that of a score of 0 or 1 which differs on a share of the questions."""
     gaps: list[float] = []
     for part in wanted if measured else ():
         ours, base = (metrics.means(side.get(part["bench"], {})) for side in measured or ())
@@ -297,53 +307,51 @@ def _spread(wanted: list[Record], measured: tuple[Results, Results] | None, diff
     return math.sqrt((sum(gap**2 for gap in gaps) + 2) / (len(gaps) + 2))
 
 
-def _length(part: Record, measured: tuple[Results, Results] | None) -> tuple[float, float]:
+def _length(part: GroupPart, measured: tuple[Results, Results] | None) -> tuple[float, float]:
     """Tokens of a request and of its reply."""
-    usages: list[Any] = []
-    for questions in (side.get(part["bench"], {}) for side in measured or ()):
-        for samples in questions.values():
-            usages += [(record.get("gen") or {}).get("usage") or {} for record in samples]
-    known = [one for one in usages if one.get("completion_tokens") is not None]
-    if not known:
+    counts = [
+        (usage.get("prompt_tokens") or 0, usage["completion_tokens"])
+        for side in measured or ()
+        for samples in side.get(part["bench"], {}).values()
+        for record in samples
+        if (usage := record.get("gen", {}).get("usage"))
+        and usage.get("completion_tokens") is not None
+    ]
+    if not counts:
         return part["tokens"][0], part["tokens"][1]
-    prompt, completion = (
-        sum(one.get(f"{kind}_tokens") or 0 for one in known) / len(known)
-        for kind in ("prompt", "completion")
-    )
+    prompt, completion = (sum(count[k] or 0 for count in counts) / len(counts) for k in (0, 1))
     return prompt, completion
 
 
-def planned(found: Record) -> str:
+def planned(found: Plan) -> str:
     """A plan as text: the table, and what it takes."""
     rows = [
-        _planned(one["aspect"], ", ".join(part["bench"] for part in one["parts"]), one)
-        for one in found["aspects"]
+        [
+            one["aspect"],
+            "" if one is found["all"] else ", ".join(part["bench"] for part in one["parts"]),
+            f"{one['questions']:,}",
+            f"{one['least']:.3f}",
+            f"{one['margin']:.2f}",
+            f"{one['power']:.0%}",
+        ]
+        for one in (*found["aspects"], found["all"])
     ]
-    rows.append(_planned("all", "", found["all"]))
     header = ["Aspect", "Benchmarks", "Questions", "Finds a loss of", "Margin", "Rules it out"]
     how = "as these results say" if found["measured"] else "assumed (assets/groups)"
-    price = (
-        f" The replies of a model cost about {text.price(found['cost'])}." if found["cost"] else ""
-    )
+    price = "" if found["cost"] is None else f" They cost about {text.price(found['cost'])}."
+    read, written = found["tokens"]
     return "\n".join(
         [
             *text.markdown_table(header, rows, 2),
             "",
-            f"Finds: with a chance of {text.percent(POWER)}. Rules it out: the chance that a loss of more than the margin is ruled "
-            f"out where nothing is lost; for every aspect at once about {found['passes']:.0%}, if they are independent.",
+            f"Finds: with a chance of {text.percent(POWER)}. Rules it out: the chance that a loss of more than "
+            "the margin is ruled out where nothing is lost; for every aspect at once about "
+            f"{found['passes']:.0%}, if they are independent.",
             "",
             f"**{found['group']}: {found['all']['questions']:,} questions of each model find a loss of "
-            f"{found['all']['least']:.3f}; about {found['tokens']['prompt']:,} tokens read and "
-            f"{found['tokens']['completion']:,} written, {how}: {found['seconds'] / 3600:.1f} h on {found['gpus']} GPUs that "
-            f"write {found['pace']:g} tokens a second each, the longest reply ({found['longest']:,} tokens at "
-            f"{found['stream']:g} a second) included.{price}**",
+            f"{found['all']['least']:.3f}; about {read:,} tokens read and {written:,} written, {how}.{price}**",
         ]
     )
-
-
-def _planned(name: str, benches: str, one: Record) -> list[str]:
-    least, margin = f"{one['least']:.3f}", f"{one['margin']:.2f}"
-    return [name, benches, f"{one['questions']:,}", least, margin, f"{one['power']:.0%}"]
 
 
 def main(arguments: Iterable[str]) -> None:

@@ -8,20 +8,50 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from decksmith.benchmarks import grading, sources, tasks
 from decksmith.benchmarks import gym as verifiers
+from decksmith.benchmarks.records import Benchmark, BenchRecord, Grade, Task
 from decksmith.core import cli
-from decksmith.core.records import Record, expanded
+from decksmith.core.records import Error, Record, expanded
 from decksmith.core.stream import Fault
+from decksmith.models.records import Gen
 
 SEED = re.compile(r"output-rs(\d+)\.jsonl\Z")
 PART = re.compile(r"output.*_chunk_\d+\.jsonl\Z")
+
+
+class Followed(TypedDict):
+    follow_all_instructions: bool
+    follow_instruction_list: list[bool]
+
+
+class SkillsRow(TypedDict, total=False):
+    """A row of NeMo-Skills, as far as it is read here; what else it holds goes into the fields."""
+
+    generation: str | None
+    reasoning_content: str
+    finish_reason: str
+    num_input_tokens: int
+    num_generated_tokens: int
+    generation_start_time: float
+    generation_time: float
+    problem: str
+    question: str
+    expected_answer: object
+    predicted_answer: str | None
+    subset_for_metrics: str
+    judgement: str
+    graded_list: list[bool]
+    strict_eval: Followed
+    loose_eval: Followed
+
+
 TASK = {"problem", "question", "expected_answer", "generation", "subset_for_metrics"}
 
 
-def skills(folder: Path, bench: str, model: str, ungraded: bool = False) -> Iterator[Record]:
+def skills(folder: Path, bench: str, model: str, ungraded: bool = False) -> Iterator[BenchRecord]:
     """NeMo-Skills' outputs of one benchmark, `FOLDER/output.jsonl` or `FOLDER/output-rsSEED.jsonl`: their verdicts as grades, or with
     `ungraded` none, for bench-grade to make. `bench`: which of our benchmarks it is.
 
@@ -39,14 +69,13 @@ def skills(folder: Path, bench: str, model: str, ungraded: bool = False) -> Iter
         raise cli.BadData(f"{folder}: each seed has all questions, but here are {said} rows")
     scores = []
     for number in range(lengths.pop()):
-        base = {"id": f"{bench}-{number + 1:05d}"}
-        for k, made in enumerate(expanded(base, len(files))):
+        for k, made in enumerate(expanded({"id": f"{bench}-{number + 1:05d}"}, len(files))):
             row, where = passes[k][number], f"{files[k]}:{number + 1}"
             if not isinstance(row, dict) or not isinstance(row.get("generation"), str | None):
                 raise cli.BadData(f"{where}: a row of NeMo-Skills is an object with a generation")
-            record = _record(made, row, spec, model)
+            record = _record(made, cast(SkillsRow, row), spec, model)
             if not ungraded:
-                record["grade"] = _grade(row, spec, where)
+                record["grade"] = _grade(cast(SkillsRow, row), spec, where)
                 scores.append(record["grade"]["score"])
             yield record
     _said(Path(folder), bench, scores)
@@ -75,7 +104,7 @@ def _outputs(folder: Path) -> list[Path]:
     return whole or [seeds[seed] for seed in sorted(seeds)]
 
 
-def _record(made: Record, row: Record, spec: Record, model: str) -> Record:
+def _record(made: Record, row: SkillsRow, spec: Benchmark, model: str) -> BenchRecord:
     """The record of a row without its grade."""
     started, took = row.get("generation_start_time"), row.get("generation_time")
     by: Record = {"tool": "NeMo-Skills"}
@@ -92,9 +121,13 @@ def _record(made: Record, row: Record, spec: Record, model: str) -> Record:
         },
         "by": by,
     }
-    fields = {key: value for key, value in row.items() if key not in TASK and _plain(value)}
+    fields = {
+        key: value
+        for key, value in row.items()
+        if key not in TASK and isinstance(value, str | int | float) and not isinstance(value, bool)
+    }
     asked = row.get("problem", row.get("question"))
-    task = {
+    task: Task = {
         "bench": spec["name"],
         "split": None,
         "fields": {**fields, "problem": asked} if asked is not None else fields,
@@ -102,14 +135,10 @@ def _record(made: Record, row: Record, spec: Record, model: str) -> Record:
         "subset": row.get("subset_for_metrics"),
         "revision": "NeMo-Skills",
     }
-    return {**made, "task": task, "gen": {**gen, **made.get("gen", {})}}
+    return {"id": made["id"], "task": task, "gen": cast(Gen, {**gen, **made.get("gen", {})})}
 
 
-def _plain(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool)
-
-
-def _grade(row: Record, spec: Record, where: str) -> Record:
+def _grade(row: SkillsRow, spec: Benchmark, where: str) -> Grade:
     """Their verdict on a row as a grade. Raises cli.BadData for a row that has none."""
     answer, right = row.get("predicted_answer"), _verdict(row, spec)
     if right is None:
@@ -117,36 +146,33 @@ def _grade(row: Record, spec: Record, where: str) -> Record:
             f"{where}: no verdict in this row; --ungraded leaves it to bench-grade, or let NeMo-Skills evaluate it"
         )
     silent = "predicted_answer" in row and answer is None and not right
-    detail = {
-        how: row[f"{how}_eval"]["follow_instruction_list"]
-        for how in ("strict", "loose")
-        if isinstance(row.get(f"{how}_eval"), dict)
-    }
+    evaluated = {"strict": row.get("strict_eval"), "loose": row.get("loose_eval")}
     return {
         "verdict": "right" if right else "no_answer" if silent else "wrong",
         "score": float(right),
         "answer": answer,
         "truncated": row.get("finish_reason") == "length",
-        "detail": detail,
+        "detail": {
+            how: found["follow_instruction_list"] for how, found in evaluated.items() if found
+        },
         "rules": "NeMo-Skills",
     }
 
 
-def _verdict(row: Record, spec: Record) -> bool | None:
+def _verdict(row: SkillsRow, spec: Benchmark) -> bool | None:
     """What their evaluators wrote into a row: a judge's verdict, a math comparison, tests or instructions."""
     if "judgement" in row:
         return bool(grading.judgement(str(row["judgement"])))
     names = ["symbolic_correct", "is_correct"]
     if spec["name"].endswith("-plus"):
         names.insert(0, "is_correct-plus")
+    found = {name: bool(value) for name, value in row.items() if name in names}
     for name in names:
-        if name in row:
-            return bool(row[name])
+        if name in found:
+            return found[name]
     if row.get("graded_list"):
         return bool(row["graded_list"][0])
-    if isinstance(row.get("strict_eval"), dict):
-        return bool(row["strict_eval"].get("follow_all_instructions"))
-    return None
+    return row["strict_eval"]["follow_all_instructions"] if "strict_eval" in row else None
 
 
 def _said(folder: Path, bench: str, scores: list[float]) -> None:
@@ -172,7 +198,7 @@ def _said(folder: Path, bench: str, scores: list[float]) -> None:
         cli.say(f"{bench}: these rows come to {mean:.2f} %; their metrics.json has {shown}")
 
 
-def gym(path: Path, bench: str, model: str, ungraded: bool = False) -> Iterator[Record]:
+def gym(path: Path, bench: str, model: str, ungraded: bool = False) -> Iterator[BenchRecord]:
     """Rollouts of NeMo Gym's collector, a file of them: rewards as grades, or with `ungraded` none. Rows come by task, and a task's
     rollouts are its samples.
 
@@ -195,16 +221,17 @@ def gym(path: Path, bench: str, model: str, ungraded: bool = False) -> Iterator[
                 try:
                     record["grade"] = verifiers.graded(_verified(row)) | {"rules": "NeMo Gym"}
                 except Fault as fault:
-                    record["grade"] = {"error": fault.error}
+                    record["grade"] = {"error": cast(Error, fault.error)}
             yield record
 
 
-def _verified(row: Record) -> Record:
+def _verified(row: Record) -> verifiers.Said:
     """What a verifier said in a rollout; the request and the reply stand elsewhere in it."""
-    return {key: value for key, value in row.items() if not isinstance(value, dict | list)}
+    plain = {key: value for key, value in row.items() if not isinstance(value, dict | list)}
+    return cast(verifiers.Said, plain)
 
 
-def _rollout(made: Record, row: Record, spec: Record, model: str, where: str) -> Record:
+def _rollout(made: Record, row: Record, spec: Benchmark, model: str, where: str) -> BenchRecord:
     """The record of a rollout without its grade; its text is that of its last message."""
     response = row["response"]
     usage = response.get("usage") or {}
@@ -226,7 +253,7 @@ def _rollout(made: Record, row: Record, spec: Record, model: str, where: str) ->
         "usage": dict(zip(("prompt_tokens", "completion_tokens"), counts, strict=True)),
         "by": {"tool": "NeMo Gym"},
     }
-    task = {
+    task: Task = {
         "bench": spec["name"],
         "split": None,
         "fields": {"question": said[-1]["content"]} if said else {},
@@ -234,7 +261,11 @@ def _rollout(made: Record, row: Record, spec: Record, model: str, where: str) ->
         "subset": None,
         "revision": "NeMo Gym",
     }
-    return {**made, "task": task, "messages": said, "gen": {**gen, **made.get("gen", {})}}
+    reply = cast(Gen, {**gen, **made.get("gen", {})})
+    return {"id": made["id"], "task": task, "messages": said, "gen": reply}
 
 
-READERS: dict[str, Callable[..., Iterator[Record]]] = {"gym": gym, "skills": skills}
+READERS: dict[str, Callable[[Path, str, str, bool], Iterator[BenchRecord]]] = {
+    "gym": gym,
+    "skills": skills,
+}

@@ -3,17 +3,45 @@
 import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatch
+from typing import NotRequired, TypedDict, cast
 
 from decksmith.benchmarks import metrics, tasks
+from decksmith.benchmarks.metrics import Summary
 from decksmith.core import cli
-from decksmith.core.records import Record
+from decksmith.models.records import Asked
 from decksmith.results import text
 
 NEEDED = {"models", "bench", "score", "how", "source"}
 MAY = {"measure", "differs"}
 
 
-def figures() -> list[Record]:
+class Figure(TypedDict):
+    """A figure of assets/published.toml."""
+
+    models: list[str]  # patterns of their names
+    bench: str
+    score: float
+    how: str
+    source: list[str]  # addresses
+    measure: NotRequired[list[str]]
+    differs: NotRequired[str]
+
+
+class Beside(TypedDict):
+    """A published figure and ours."""
+
+    bench: str
+    ours: float | None
+    interval: list[float | None]
+    asked: str
+    published: float
+    verdict: str | None
+    how: str
+    differs: str | None
+    source: list[str]
+
+
+def figures() -> list[Figure]:
     """Every published figure, each with its `source` as a list of addresses. Raises cli.BadConfig naming the entry."""
     path = cli.ROOT / "assets" / "published.toml"
     try:
@@ -27,34 +55,36 @@ def figures() -> list[Record]:
             raise cli.BadConfig(f"{where}: it has {', '.join(sorted(NEEDED))}, and may have {MAY}")
         if figure["bench"] not in tasks.names() or figure["source"] not in table["sources"]:
             raise cli.BadConfig(f"{where}: no such benchmark, or no such source")
-        found.append({**figure, "source": table["sources"][figure["source"]]})
+        found.append(cast(Figure, {**figure, "source": table["sources"][figure["source"]]}))
     return found
 
 
-def beside(summaries: Iterable[Record], known_as: str | None = None) -> list[Record]:
-    """The published figures of the models and benchmarks of these summaries (metrics.summarize), each
-    `{"bench", "ours", "interval", "asked", "published", "verdict", "how", "differs", "source"}`.
+def beside(summaries: Iterable[Summary], known_as: str | None = None) -> list[Beside]:
+    """The published figures of the models and benchmarks of these summaries.
 
-    known_as: what the model is, where its names here do not say it. The verdict is "agrees" where the published figure lies
-    inside our interval, "lower" or "higher" where ours is so, and None where we have no interval of it.
+    known_as: what the model is, where its names here do not say it. The verdict is "agrees" where the
+    published figure lies inside our interval, "lower" or "higher" where ours is so, and None where we
+    have no interval of it.
     """
     found = []
     for summary in summaries:
-        names = {known_as} if known_as else _names(summary["model"] or {})
+        names = {known_as} if known_as else _names(summary["model"])
         for figure in figures():
             if figure["bench"] == summary["benchmark"] and _is_of(figure, names):
                 found.append(_entry(summary, figure))
     return found
 
 
-def _names(model: Record) -> set[str]:
+def _names(model: Asked | None) -> set[str]:
     """What a model is called in its records; one with an adapter is not the model it was made of."""
-    served = model.get("served") or {}
-    base = None if served.get("adapter") else served.get("base")
-    return {str(name) for name in (model.get("name"), model.get("slug"), base) if name}
+    if model is None:
+        return set()
+    served = model.get("served")
+    base = None if served is None or served.get("adapter") else served.get("base")
+    return {name for name in (model.get("name"), model.get("slug"), base) if name}
 
 
-def _is_of(figure: Record, names: set[str]) -> bool:
+def _is_of(figure: Figure, names: set[str]) -> bool:
     return any(
         fnmatch(name.casefold(), pattern.casefold())
         for name in names
@@ -62,16 +92,15 @@ def _is_of(figure: Record, names: set[str]) -> bool:
     )
 
 
-def _entry(summary: Record, figure: Record) -> Record:
-    mode = metrics.main_mode(summary)[1]
-    main = {summary["metric"]: mode[summary["metric"]]}
-    wanted = figure.get("measure", [summary["metric"]])
-    scores = [main.get(name, summary.get(name)) for name in wanted]
-    known = [score for score in scores if score is not None]
-    ours = sum(known) / len(known) if len(known) == len(wanted) else None
-    low, high = mode["interval"] if wanted == [summary["metric"]] else (None, None)
+def _entry(summary: Summary, figure: Figure) -> Beside:
+    mode, metric = metrics.main_mode(summary)[1], summary["metric"]
+    known = {**cast(dict[str, float | None], summary), metric: metrics.main_score(summary)}
+    wanted = figure.get("measure", [metric])
+    scores = [score for name in wanted if (score := known.get(name)) is not None]
+    ours = sum(scores) / len(scores) if len(scores) == len(wanted) else None
+    low, high = mode["interval"] if wanted == [metric] else (None, None)
     verdict = None
-    if ours is not None and low is not None:
+    if ours is not None and low is not None and high is not None:
         inside = low <= figure["score"] <= high
         verdict = "agrees" if inside else "lower" if ours < figure["score"] else "higher"
     return {
@@ -81,18 +110,17 @@ def _entry(summary: Record, figure: Record) -> Record:
         "asked": _asked(summary),
         "published": figure["score"],
         "verdict": verdict,
-        **{key: figure.get(key) for key in ("how", "differs", "source")},
+        "how": figure["how"],
+        "differs": figure.get("differs"),
+        "source": figure["source"],
     }
 
 
-def _asked(summary: Record) -> str:
+def _asked(summary: Summary) -> str:
     """How the model was asked here."""
     sampling, n = summary["sampling"] or {}, summary["samples"]
     of = "" if summary["rows"] in (None, summary["num_questions"]) else f" of {summary['rows']:,}"
-    said = [
-        f"{summary['num_questions']:,}{of} questions",
-        f"{n} sample{'' if n == 1 else 's'}",
-    ]
+    said = [f"{summary['num_questions']:,}{of} questions", f"{n} sample{'' if n == 1 else 's'}"]
     if "temperature" in sampling:
         said.append(f"temperature {sampling['temperature']:g}")
     if "max_tokens" in sampling:
@@ -100,7 +128,7 @@ def _asked(summary: Record) -> str:
     return ", ".join(said)
 
 
-def shown(found: list[Record]) -> list[str]:
+def shown(found: list[Beside]) -> list[str]:
     """Such entries as lines of markdown: a table, then for each how it was asked here and there."""
     if not found:
         return [

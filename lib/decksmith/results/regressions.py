@@ -1,14 +1,15 @@
 """What may be said about a model and its base on benchmarks: whether something was lost, and how much is ruled out."""
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from decksmith.core.records import Record
 from decksmith.results import stats, text
 from decksmith.results.claims import turned, verdict
 from decksmith.results.pairs import LIMITS
 
 
-def benchmark(model: str, base: str, entry: Record) -> tuple[str, str]:
+def benchmark(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str]:
     """What may be said about a model and its base on one benchmark (an entry of metrics.compare): `(verdict, sentence)`.
 
     The verdict is "worse" where a loss is shown, however small; "better" or "holds" where a loss of more than the margin is
@@ -31,7 +32,7 @@ def benchmark(model: str, base: str, entry: Record) -> tuple[str, str]:
     return said, f"{name}: {sentence}"
 
 
-def _said(model: str, base: str, entry: Record) -> tuple[str, str]:
+def _said(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str]:
     """`(verdict, sentence)` of a difference that was measured."""
     found = entry["difference"]
     n, separated = found["n"], verdict({**entry, "a": model, "b": base})[0] == "beats"
@@ -56,7 +57,7 @@ def _said(model: str, base: str, entry: Record) -> tuple[str, str]:
 
 
 def summary(
-    model: str, base: str, compared: list[Record], what: str = "benchmark"
+    model: str, base: str, compared: Sequence[Mapping[str, Any]], what: str = "benchmark"
 ) -> tuple[str, str]:
     """The one line under such a comparison, of benchmarks or `what`, and what it comes to: "fail" where a loss is shown or something could not be
     compared, "open" where a benchmark has too few questions to tell, else "pass"."""
@@ -77,11 +78,11 @@ def summary(
     return line, "open" if unclear else "pass"
 
 
-def _names(entries: list[Record]) -> str:
+def _names(entries: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(entry["benchmark"] for entry in entries)
 
 
-def _wanted(entry: Record) -> str:
+def _wanted(entry: Mapping[str, Any]) -> str:
     if not entry["needed"]:
         return str(entry["benchmark"])
     return f"{entry['benchmark']} (about {entry['needed']:,} questions are needed)"
