@@ -34,7 +34,7 @@ commits() { grep -c "^POST /api/datasets/lab/decks/commit/" hub/.log || true; }
   assert_line --index 0 "$HF_ENDPOINT/datasets/lab/decks (dataset, as ann): not there, or not for ann to see; --push makes it, private"
   assert_line --regexp "^  new     train.jsonl  [0-9,]+ bytes, sha256 $(sha256sum data/train.jsonl | cut -c1-12)\$"
   assert_line 'rows of train added: 6 (s1, s2, s3, s4, s5 and 1 more)'
-  assert_line 'card: new, data/card/README.md'
+  assert_line 'the card: data/card/README.md'
   [ "$stderr" = 'hub-push: a dry run: nothing was sent; --push sends it' ]
   run ! grep -v '^GET ' hub/.log
   [ ! -e hub/lab ] && grep -q '^license: apache-2.0$' data/card/README.md
@@ -76,7 +76,7 @@ print(found['train'].num_rows, found['test'].num_rows)"
   assert_success
   [ "$(commits)" = 1 ]
   [ "$(grep -c "^PUT /objects/$done_once" hub/.log)" = 1 ]
-  for name in train.jsonl test.jsonl report.json card/README.md card/lengths.png; do
+  for name in train.jsonl test.jsonl report.json card/README.md; do
     cmp "data/$name" "hub/lab/decks/${name#card/}"
   done
 }

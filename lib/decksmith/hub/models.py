@@ -5,34 +5,49 @@ The cache is HF_HOME's, in huggingface_hub's own layout, so that trainers and se
 Hub switched off. They look up `refs/main`; it is set to the commit that was fetched.
 """
 
-import fcntl
-import hashlib
 import json
 import os
-import queue
 import re
 import shutil
 import sys
-import threading
 import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from types import ModuleType
+from typing import TYPE_CHECKING, NoReturn
 
 from decksmith.core import cli, masking, stream
-from decksmith.hub import parcels
 from decksmith.models import gguf
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 REVISIONS = cli.ROOT / "assets/recipes/revisions.toml"
 # The same weights once more, in other programs' formats.
 LEFT_OUT = ("*.gguf", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite", "original/*", "metal/*")
 TORCH = ("*.bin", "*.pt", "*.pth")  # left out where there are safetensors
 SMALL = ("*.safetensors", *TORCH)  # what a tokenizer and a configuration do without
-AT_ONCE = 4  # files on their way side by side
+AT_ONCE = 4  # files on their way side by side, in threads that end with the process
 SPARE = 1 << 30  # bytes that stay free
+STALE = 600  # seconds without a byte after which nobody is at work on a part of a file
+
+
+def library() -> ModuleType:
+    """The package huggingface_hub, without telemetry. Raises cli.Missing."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    if not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise cli.Missing(
+            "the package huggingface_hub is not installed; `make .venv/.hub` installs it"
+        ) from None
+    return huggingface_hub
 
 
 def is_name(model: str | Path) -> bool:
@@ -47,7 +62,7 @@ def pinned(name: str) -> str:
 
 def cache() -> Path:
     """The cache's folder: that of huggingface_hub, which HF_HOME and HF_HUB_CACHE move."""
-    parcels.library()
+    library()
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
@@ -105,16 +120,21 @@ def need(model: str | Path) -> Path | None:
 def fetch(name: str, revision: str | None = None, *, small: bool = False) -> Path:
     """Bring a model into the cache, all but its weights with `small`; returns its folder there.
 
-    What is there already stays and is not asked for again (without `revision`), a file that was cut off goes on at its last byte, and of two fetches of one model
-    the second waits. Raises cli.BadConfig where the Hub refuses (gated, a wrong token), cli.Missing for a model or
+    A model that is there already is not asked for again (without `revision`); of a fetch that was killed the files that
+    were whole stay. Raises cli.BadConfig where the Hub refuses (gated, a wrong token), cli.Missing for a model or
     revision that it does not have and for a disk that is too small, cli.TryAgain where it does not answer.
     """
     found = None if revision else snapshot(name)
     if found and not (_small_lacking(found) if small else lacking(found)):
         return found
     asked = revision or pinned(name)
-    with _speaking(name, asked):
-        return _Fetch(name, asked, small).run()
+    with _speaking(name, asked, f"bin/model-fetch {name}"):
+        info = _info(name, asked)
+        if not small:
+            cli.say(f"{name} at {str(info.sha)[:12]}: {_licence(info)}")
+        folder = _download(name, info, list(_wanted(info.siblings or [], small)))
+        stream.write(_folder(name) / "refs/main", folder.name)
+    return folder
 
 
 def fetch_gguf(name: str, revision: str | None = None) -> Path:
@@ -129,18 +149,27 @@ def fetch_gguf(name: str, revision: str | None = None) -> Path:
     asked = revision or (there["commit"] if there else entry.revision)
     pinned_sha256 = there["sha256"] if there else entry.sha256
     with _speaking(entry.repo, asked, gguf.command(name)):
-        fetch_one = _Fetch(entry.repo, asked, only=entry.file)
-        sha256 = fetch_one.files[0].lfs.sha256
+        info = _info(entry.repo, asked)
+        large = [one for one in info.siblings or [] if one.lfs]
+        file = next((one for one in large if one.rfilename == entry.file), None)
+        if not file or not file.lfs:
+            others = [one.rfilename for one in large if one.rfilename.endswith(".gguf")]
+            raise cli.Missing(
+                f"{entry.repo} at {str(info.sha)[:12]} has no {entry.file}; it has: "
+                f"{', '.join(others) or 'no GGUF file'}"
+            )
+        sha256 = file.lfs.sha256
         if pinned_sha256 and sha256 != pinned_sha256 and not revision:
             raise cli.BadData(
                 f"{entry.repo} at {asked} has another {entry.file} (sha256 {sha256}) than {gguf.TABLE} or its lock pins "
                 f"({pinned_sha256}); nothing was fetched. To take the Hub's: bin/model-fetch {name} --revision main"
             )
-        path = fetch_one.run() / entry.file
+        cli.say(f"{entry.repo} at {str(info.sha)[:12]}: {_licence(info)}")
+        path = _download(entry.repo, info, [file]) / entry.file
     found = {
         "repo": entry.repo,
         "file": entry.file,
-        "commit": fetch_one.commit,
+        "commit": str(info.sha),
         "sha256": sha256,
         "size": path.stat().st_size,
         "path": str(path),
@@ -149,184 +178,53 @@ def fetch_gguf(name: str, revision: str | None = None) -> Path:
     return path
 
 
-class _Fetch:
-    """One fetch of one model, or with `only` of one file of its repository: `run`."""
+def _info(name: str, revision: str) -> "ModelInfo":
+    api = library().HfApi(library_name="decksmith")
+    found: ModelInfo = api.model_info(name, revision=revision, files_metadata=True, token=_token())
+    return found
 
-    def __init__(self, name: str, revision: str, small: bool = False, only: str | None = None):
-        self.hub = parcels.library()
-        self.name, self.small, self.only = name, small, only
-        self.token = os.environ.get("HF_TOKEN") or None
-        self.info = self.hub.HfApi(library_name="decksmith").model_info(
-            name, revision=revision, files_metadata=True, token=self.token
+
+def _download(name: str, info: "ModelInfo", files: "list[RepoSibling]") -> Path:
+    """Bring files of a commit into the cache; returns the commit's folder there.
+
+    Not snapshot_download: it would leave a list of all files of the repository, and offline it then refuses a cache
+    without those that are left out here (vLLM asks so).
+    """
+    hub, commit = library(), str(info.sha)
+    folder = _folder(name) / "snapshots" / commit
+    left = [file for file in files if not (folder / file.rfilename).is_file()]
+    size = sum(file.size or 0 for file in left)
+    _folder(name).mkdir(parents=True, exist_ok=True)
+    for part in _folder(name).glob("blobs/*.incomplete"):  # of a fetch that was killed
+        if part.stat().st_mtime < time.time() - STALE:
+            part.unlink(missing_ok=True)
+    free = shutil.disk_usage(_folder(name)).free
+    if size + SPARE > free:
+        raise cli.Missing(
+            f"{name} needs {size / 1e9:.1f} GB more and the disk of {cache()} has {free / 1e9:.1f} GB free "
+            "(1 GB of it stays so); free some, or set HF_HOME in slurm/site.env to a larger one and run this again"
         )
-        self.commit = str(self.info.sha)
-        self.folder = _folder(name)
-        self.files = self._one(only) if only else list(_wanted(self.info.siblings, small))
+    if left != files:
+        cli.say(f"{len(files) - len(left)} of {len(files)} files are there already")
 
-    def _one(self, name: str) -> list[Any]:
-        """The file of this name. Raises cli.Missing naming those that are there instead."""
-        large = [file for file in self.info.siblings if file.lfs]
-        found = [file for file in large if file.rfilename == name]
-        if not found:
-            there = [file.rfilename for file in large if file.rfilename.endswith(".gguf")]
-            raise cli.Missing(
-                f"{self.name} at {self.commit[:12]} has no {name}; it has: {', '.join(there) or 'no GGUF file'}"
-            )
-        return found
+    def bring(file: "RepoSibling") -> None:
+        hub.hf_hub_download(name, file.rfilename, revision=commit, token=_token())
 
-    def run(self) -> Path:
-        if not self.small:
-            cli.say(f"{self.name} at {self.commit[:12]}: {_licence(self.info)}")
-        with _alone(self.folder, self.name):
-            left = [file for file in self.files if not self._is_there(file)]
-            self._check_disk(left)
-            if left and not self.small:
-                self._download([file for file in left if file.lfs])
-            # The small ones, and the names of all. Not snapshot_download: it would leave a list of all files of the repository,
-            # and offline it then refuses a cache without those that are left out here (vLLM asks so).
-            for file in self.files:
-                self.hub.hf_hub_download(
-                    self.name, file.rfilename, revision=self.commit, token=self.token
-                )
-            if not self.only:
-                stream.write(self.folder / "refs/main", self.commit)
-        return self.folder / "snapshots" / self.commit
-
-    def _blob(self, file: Any) -> Path:
-        return self.folder / "blobs" / str(file.lfs.sha256 if file.lfs else file.blob_id)
-
-    def _part(self, file: Any) -> Path:
-        blob = self._blob(file)
-        return blob.with_name(f"{blob.name}.part")
-
-    def _is_there(self, file: Any) -> bool:
-        link = self.folder / "snapshots" / self.commit / file.rfilename
-        return link.is_file() or self._blob(file).is_file()
-
-    def _check_disk(self, left: list[Any]) -> None:
-        todo = sum((file.size or 0) - _size(self._part(file)) for file in left)
-        free = shutil.disk_usage(self.folder).free
-        if todo + SPARE > free:
-            raise cli.Missing(
-                f"{self.name} needs {todo / 1e9:.1f} GB more and the disk of {self.folder} has {free / 1e9:.1f} GB free "
-                "(1 GB of it stays so); free some, or set HF_HOME in slurm/site.env to a larger one and run this again"
-            )
-
-    def _download(self, files: list[Any]) -> None:
-        """The large files, each into FILE.part, which a fetch that is killed leaves for the next."""
-        waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        for file in sorted(files, key=lambda file: -file.size):
-            waiting.put(file)
-        wrong: list[BaseException] = []
-        bar = _Bar(sum(file.size for file in files), sum(_size(self._part(file)) for file in files))
-
-        def work() -> None:
-            while not wrong:
-                try:
-                    self._download_one(waiting.get_nowait(), bar)
-                except queue.Empty:
-                    return
-                except BaseException as error:
-                    wrong.append(error)
-
-        # Daemons: Ctrl-C ends them with the process, and what they have is kept.
-        workers = [threading.Thread(target=work, daemon=True) for _ in range(AT_ONCE)]
-        for worker in workers:
-            worker.start()
-        while not wrong and any(worker.is_alive() for worker in workers):
-            time.sleep(0.1)
-        bar.close()
-        if wrong:
-            raise wrong[0]
-
-    def _download_one(self, file: Any, bar: "_Bar") -> None:
-        part, blob = self._part(file), self._blob(file)
-        part.parent.mkdir(parents=True, exist_ok=True)
-        url = self.hub.hf_hub_url(self.name, file.rfilename, revision=self.commit)
-        with open(part, "ab") as out:
-            self._bytes(url, out, file.size, bar)
-        with open(part, "rb") as made:
-            sha256 = hashlib.file_digest(made, "sha256").hexdigest()
-        if sha256 != file.lfs.sha256:
-            part.unlink()
-            raise cli.TryAgain(
-                f"{file.rfilename} of {self.name} arrived broken and was removed; run the same command again"
-            )
-        part.rename(blob)
-
-    def _bytes(self, url: str, out: BinaryIO, size: int, bar: "_Bar") -> None:
-        """The rest of a file behind what `out` has, through connections that break as long as each brings something."""
-        from httpx import TransportError
-        from huggingface_hub.file_download import http_get
-        from huggingface_hub.utils import build_hf_headers
-
-        headers = build_hf_headers(token=self.token, library_name="decksmith")
-        while True:
-            had = out.tell()
-            try:
-                http_get(
-                    url,
-                    out,
-                    resume_size=had,
-                    headers=headers,
-                    expected_size=size,
-                    _tqdm_bar=bar,
-                )
-                return
-            except TransportError:
-                if out.tell() <= had:
-                    raise
-
-
-class _Bar:
-    """Bytes of all files together, for several threads: a live bar on a terminal, else a line per tenth."""
-
-    def __init__(self, total: int, had: int):
-        self.total, self.had, self.done, self.tenth = total, had, had, had * 10 // max(total, 1)
-        self.began, self.lock, self.live = time.monotonic(), threading.Lock(), None
-        if had:
-            cli.say(f"{had / 1e9:.2f} GB of {total / 1e9:.2f} GB are there already")
-        if sys.stderr.isatty():
-            from tqdm import tqdm
-
-            self.live = tqdm(total=total, initial=had, unit="B", unit_scale=True, desc=cli.NAME)
-
-    def __enter__(self) -> "_Bar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """A file's end; the others go on."""
-
-    def update(self, size: int) -> None:
-        with self.lock:
-            self.done += size
-            if self.live is not None:
-                self.live.update(size)
-            elif self.done * 10 // self.total > self.tenth:
-                self.tenth = self.done * 10 // self.total
-                self._say()
-
-    def _say(self) -> None:
-        pace = max(self.done - self.had, 1) / max(time.monotonic() - self.began, 0.001)
-        left = (self.total - self.done) / pace
-        cli.say(
-            f"{self.done / 1e9:.2f} of {self.total / 1e9:.2f} GB, {pace / 1e6:.0f} MB/s, {left:.0f} s left"
-        )
-
-    def close(self) -> None:
-        if self.live is not None:
-            self.live.close()
+    with ThreadPool(AT_ONCE) as pool:
+        for _ in pool.imap_unordered(bring, left):
+            pass
+    return folder
 
 
 def _folder(name: str) -> Path:
     return cache() / f"models--{name.replace('/', '--')}"
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
+def _token() -> str | None:
+    return os.environ.get("HF_TOKEN") or None
 
 
-def _wanted(siblings: Any, small: bool) -> Iterator[Any]:
+def _wanted(siblings: "list[RepoSibling]", small: bool) -> "Iterator[RepoSibling]":
     """The files of a repository that a trainer or a server may read."""
     names = [file.rfilename for file in siblings]
     left_out = LEFT_OUT + (TORCH if any(name.endswith(".safetensors") for name in names) else ())
@@ -335,8 +233,8 @@ def _wanted(siblings: Any, small: bool) -> Iterator[Any]:
             yield file
 
 
-def _licence(info: Any) -> str:
-    card = info.card_data or {}
+def _licence(info: "ModelInfo") -> str:
+    card = info.card_data.to_dict() if info.card_data else {}
     name = card.get("license_name") or card.get("license") or "its card names none"
     link = card.get("license_link")
     gated = ", gated: its terms are accepted on its page" if info.gated else ""
@@ -344,28 +242,15 @@ def _licence(info: Any) -> str:
 
 
 @contextmanager
-def _alone(folder: Path, name: str) -> Iterator[None]:
-    """One fetch of a model at a time, on this machine or (where the file system has locks) on all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".fetch", "a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            cli.say(f"another fetch of {name} is under way; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def _speaking(name: str, revision: str, command: str | None = None) -> Iterator[None]:
+def _speaking(name: str, revision: str, command: str) -> Iterator[None]:
     """Turn what huggingface_hub raises into one sentence with an exit status. `command`: what brings this model."""
-    parcels.library()
+    library()
     from httpx import HTTPError
 
     try:
         yield
     except (HTTPError, OSError, ValueError) as error:
-        _stop(error, name, revision, command or f"bin/model-fetch {name}")
+        _stop(error, name, revision, command)
 
 
 def _stop(error: BaseException, name: str, revision: str, command: str) -> NoReturn:

@@ -1,6 +1,5 @@
-"""A repository on the Hugging Face Hub: how a parcel differs from what is there, and one commit that sends the difference."""
+"""A repository on the Hugging Face Hub: a folder made ready for it, how it differs, one commit that sends the difference."""
 
-import difflib
 import hashlib
 import os
 import re
@@ -8,16 +7,82 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn, TypedDict
 
 from decksmith import __version__
 from decksmith.core import cli, masking, stream
-from decksmith.hub import dataset, parcels
-from decksmith.hub.parcels import SPLITS, Parcel, Rows
+from decksmith.hub import cards, models
+from decksmith.hub.bundles import FILES, NEEDED, SPLITS, Bundle, Rows
 
-SHOWN, LINES = 5, 40  # ids in a sentence, lines of the card's difference
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import DatasetInfo, ModelInfo, RepoSibling
 
-Difference = dict[str, Any]  # what `Repository.difference` returns
+SHOWN = 5  # ids in a sentence
+_BINARY = (".safetensors", ".gguf")
+
+
+def bundle(folder: Path, kind: Literal["dataset", "adapter"], repo: str) -> Bundle:
+    """Check the folder, write its card to FOLDER/card and return what is to be sent.
+
+    Raises cli.BadData naming the file and line of what must not be published, cli.Missing without huggingface_hub.
+    """
+    models.library()
+    found = {name: folder / name for name in FILES[kind] if (folder / name).is_file()}
+    if lacks := [name for name in NEEDED[kind] if name not in found]:
+        is_adapter = kind == "dataset" and (folder / "adapter_config.json").exists()
+        hint = " (for an adapter: --kind adapter)" if is_adapter else ""
+        raise cli.BadData(f"{folder}: no {lacks[0]}{hint}")
+    made = Bundle(kind, repo, found)
+    describe = cards.describe_dataset if kind == "dataset" else cards.describe_adapter
+    made.files |= describe(made, folder / "card")
+    _check_secrets(made)
+    return made
+
+
+def _check_secrets(made: Bundle) -> None:
+    """Refuse to publish the value of a key or token that this process was given; note a path of this machine."""
+    secrets = {name: value.encode() for value, name in masking.known(masking.SHORTEST).items()}
+    for name, path in made.files.items():
+        if path.suffix in _BINARY:
+            continue
+        data = path.read_bytes()
+        if found := next((key for key, value in secrets.items() if value in data), None):
+            raise cli.BadData(
+                f"{path}: holds the value of {found}; take it out before anything is published"
+            )
+        if str(cli.ROOT).encode() in data:
+            made.notes.append(f"{name} names a path of this machine, {cli.ROOT}")
+
+
+class FileChange(TypedDict):
+    """A file against the one there."""
+
+    path: str
+    state: Literal["new", "same", "changed"]
+    size: int
+    sha256: str
+
+
+class RowChanges(TypedDict):
+    """Ids of rows by the split that they stand in, and those that change it: (id, from, to)."""
+
+    added: dict[str, list[str]]
+    changed: dict[str, list[str]]
+    removed: dict[str, list[str]]
+    moved: list[tuple[str, str, str]]
+
+
+class Difference(TypedDict):
+    """A bundle against the newest revision there, which is None where there is no such repository.
+
+    rows: None for an adapter, and where the old rows cannot be read.
+    """
+
+    revision: str | None
+    private: bool | None
+    files: list[FileChange]
+    only_there: list[str]
+    rows: RowChanges | None
 
 
 class Repository:
@@ -27,22 +92,19 @@ class Repository:
     cli.BadData when it refuses what is sent.
     """
 
-    def __init__(self, made: Parcel):
+    def __init__(self, made: Bundle):
         self.made = made
-        is_dataset = made.kind == "dataset"
         token = _token()
-        hub = parcels.library()
         endpoint = os.environ.get("HF_ENDPOINT") or None
-        self.api = hub.HfApi(endpoint=endpoint, token=token, library_name="decksmith")
-        self.url = f"{self.api.endpoint}/{'datasets/' if is_dataset else ''}{made.repo}"
-        self.where = {"repo_id": made.repo, "repo_type": "dataset" if is_dataset else "model"}
+        self.api = models.library().HfApi(endpoint=endpoint, token=token, library_name="decksmith")
+        self.type = "dataset" if made.kind == "dataset" else "model"
+        self.url = f"{self.api.endpoint}/{'datasets/' if self.type == 'dataset' else ''}{made.repo}"
         self.user: str | None = None
         self.names: dict[str, str] = {}  # {sha256: name} of files that are being sent
         with self._speaking():
             said = self.api.whoami()
         self.user = said["name"]
         self.role = ((said.get("auth") or {}).get("accessToken") or {}).get("role")
-        self.orgs = [org["name"] for org in said.get("orgs") or []]
 
     @contextmanager
     def _speaking(self) -> Iterator[None]:
@@ -59,14 +121,15 @@ class Repository:
     def _stop(self, error: BaseException) -> NoReturn:
         status = getattr(getattr(error, "response", None), "status_code", None)
         host, repo = self.api.endpoint, self.made.repo
+        tokens = f"{host}/settings/tokens"
         if status == 401 and self.user is None:
             raise cli.BadConfig(
-                f"{host} does not know HF_TOKEN (401): make a token with write permission at {host}/settings/tokens"
+                f"{host} does not know HF_TOKEN (401): make a token with write permission at {tokens}"
             ) from None
         if status in (401, 403):
             raise cli.BadConfig(
                 f"{self._me()} may not do this with {repo} ({status}); a token with write permission for "
-                f"{repo.split('/')[0]} is needed: {host}/settings/tokens"
+                f"{repo.split('/')[0]} is needed: {tokens}"
             ) from None
         if status == 412:
             raise cli.TryAgain(
@@ -84,79 +147,61 @@ class Repository:
         ) from None
 
     def _me(self) -> str:
-        roles = [f"role {self.role}"] if self.role else []
-        roles += [f"member of {org}" for org in self.orgs]
-        return f"{self.user} ({', '.join(roles) or 'no role known'})"
+        return f"{self.user} (role {self.role or 'unknown'})"
 
-    def _info(self) -> Any:
-        """What the Hub says of the repository, or None when it is not there (or hidden from this user, which it does not
-        tell)."""
+    def _info(self) -> "ModelInfo | DatasetInfo | None":
+        """What the Hub says of the repository; None when it is not there, or hidden from this user."""
         from huggingface_hub.errors import RepositoryNotFoundError
 
         with self._speaking():
             try:
-                return self.api.repo_info(**self.where, files_metadata=True)
+                found: ModelInfo | DatasetInfo = self.api.repo_info(
+                    self.made.repo, repo_type=self.type, files_metadata=True
+                )
+                return found
             except RepositoryNotFoundError:
                 return None
 
     def difference(self) -> Difference:
-        """How the parcel differs from the newest revision there (None: no such repository).
-
-        `{"revision", "private", "files", "only_there", "rows", "card"}`; `rows` is None for an adapter, and when the old
-        rows cannot be read.
-        """
+        """How the bundle differs from the newest revision there."""
         info = self._info()
-        there = {entry.rfilename: entry for entry in info.siblings or []} if info else {}
-        files, old = [], {}  # old: contents of files that are compared line by line
-        for name, path in sorted(self.made.files.items()):
-            file, content = self._compared(name, path, there.get(name), info)
-            files.append(file)
-            if content is not None:
-                old[name] = content
+        there = {one.rfilename: one for one in info.siblings or []} if info else {}
+        files = [
+            _compared(name, path, there.get(name)) for name, path in sorted(self.made.files.items())
+        ]
+        rows = None
+        if self.made.kind == "dataset":
+            same = {file["path"] for file in files if file["state"] == "same"}
+            old = {}
+            for split in SPLITS:
+                if (name := f"{split}.jsonl") in same:
+                    old[split] = self.made.files[name].read_bytes()
+                elif info and name in there:
+                    old[split] = self._fetch(name, info.sha)
+            rows = _rows(old, self.made.rows)
         return {
             "revision": info.sha if info else None,
             "private": bool(info.private) if info else None,
             "files": files,
-            "only_there": sorted(set(there) - set(self.made.files) - {".gitattributes"}),
-            "rows": _rows(old, self.made.rows) if self.made.kind == "dataset" else None,
-            "card": _card_difference(
-                old.get("README.md", b""), self.made.files["README.md"].read_bytes()
-            ),
+            "only_there": sorted(there.keys() - self.made.files.keys() - {".gitattributes"}),
+            "rows": rows,
         }
 
-    def _compared(
-        self, name: str, path: Path, entry: Any, info: Any
-    ) -> tuple[dict[str, Any], bytes | None]:
-        """({"path", "state", "size", "sha256", "was"} of a file, its old content where that is compared by line)."""
-        file = {"path": name, "size": path.stat().st_size, "sha256": _sha256(path), "was": None}
-        by_line = path.suffix in (".jsonl", ".md")
-        if not entry:
-            return file | {"state": "new"}, None
-        if entry.lfs:
-            is_same = entry.lfs.sha256 == file["sha256"]
-        else:
-            is_same = entry.blob_id == _blob(path)
-        if is_same:
-            return file | {"state": "same"}, path.read_bytes() if by_line else None
-        if entry.lfs and not by_line:
-            return file | {"state": "changed", "was": entry.lfs.sha256}, None
-        content = self._fetch(name, info.sha)
-        return file | {"state": "changed", "was": hashlib.sha256(content).hexdigest()}, content
-
-    def _fetch(self, name: str, revision: str) -> bytes:
+    def _fetch(self, name: str, revision: str | None) -> bytes:
         with tempfile.TemporaryDirectory() as folder, self._speaking():
             path = self.api.hf_hub_download(
-                **self.where, filename=name, revision=revision, local_dir=folder
+                self.made.repo, name, repo_type=self.type, revision=revision, local_dir=folder
             )
             return Path(path).read_bytes()
 
-    def push(self, difference: Difference, public: bool) -> dict[str, str]:
+    def push(self, difference: Difference, public: bool) -> dict[str, str | None]:
         """Send what differs as one commit on the revision that was compared; returns `{"url", "revision"}`.
 
         A repository that is not there is made. Uploads that an interrupted push finished are not repeated.
         """
         from huggingface_hub import CommitOperationAdd
 
+        repo, kind = self.made.repo, self.type
         if self.role == "read":
             raise cli.BadConfig(
                 f"{self._me()} may only read; make a token with write permission at {self.api.endpoint}/settings/tokens"
@@ -164,16 +209,17 @@ class Repository:
         revision = difference["revision"]
         if revision is None:
             with self._speaking():
-                self.api.create_repo(**self.where, private=not public, exist_ok=True)
-                info = self.api.repo_info(**self.where)
-            check_visibility(self.made.repo, bool(info.private), public)
+                self.api.create_repo(repo, repo_type=kind, private=not public, exist_ok=True)
+                info = self.api.repo_info(repo, repo_type=kind)
+            check_visibility(repo, bool(info.private), public)
             revision = info.sha
         if changed := [file for file in difference["files"] if file["state"] != "same"]:
             self.names = {file["sha256"]: file["path"] for file in changed}
             names = [file["path"] for file in changed]
             with self._speaking():
                 revision = self.api.create_commit(
-                    **self.where,
+                    repo,
+                    repo_type=kind,
                     operations=[CommitOperationAdd(n, str(self.made.files[n])) for n in names],
                     parent_commit=revision,
                     commit_message=f"decksmith {__version__}: {_summary(difference)}",
@@ -206,34 +252,34 @@ def _token() -> str:
     return token
 
 
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _blob(path: Path) -> str:
-    """The object name that git gives a file."""
+def _compared(name: str, path: Path, there: "RepoSibling | None") -> FileChange:
     data = path.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+    sha256 = hashlib.sha256(data).hexdigest()
+    if there is None:
+        return {"path": name, "state": "new", "size": len(data), "sha256": sha256}
+    if there.lfs:
+        is_same = there.lfs.sha256 == sha256
+    else:  # the object name that git gives a file
+        is_same = there.blob_id == hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+    state: Literal["same", "changed"] = "same" if is_same else "changed"
+    return {"path": name, "state": state, "size": len(data), "sha256": sha256}
 
 
-def _rows(files: dict[str, bytes], new: Rows) -> dict[str, Any] | None:
-    """The rows of `new` against those of the old files: `{"added", "changed", "removed": {split: [id]}, "moved":
-    [(id, from, to)]}`, or None when an old file is not JSONL with ids."""
+def _rows(files: dict[str, bytes], new: Rows) -> RowChanges | None:
+    """The rows of `new` against those of the old files; None when an old file is not JSONL with ids."""
     old: Rows = {}
-    for split in SPLITS:
-        for line in files.get(f"{split}.jsonl", b"").splitlines():
+    for split, data in files.items():
+        for line in data.splitlines():
             try:
                 row = stream.loads(line)
             except ValueError:
                 return None
-            old[row["id"]] = (split, dataset.fingerprint(row))
+            old[row["id"]] = (split, cards.fingerprint(row))
     both = [ident for ident in new if ident in old]
-    changed = [ident for ident in both if new[ident][1] != old[ident][1]]
     moved = [(ident, old[ident][0], new[ident][0]) for ident in both]
     return {
         "added": _by_split([ident for ident in new if ident not in old], new),
-        "changed": _by_split(changed, new),
+        "changed": _by_split([ident for ident in both if new[ident][1] != old[ident][1]], new),
         "removed": _by_split([ident for ident in old if ident not in new], old),
         "moved": [(ident, was, now) for ident, was, now in moved if was != now],
     }
@@ -245,70 +291,48 @@ def _by_split(ids: list[str], rows: Rows) -> dict[str, list[str]]:
     return {split: here for split, here in found.items() if here}
 
 
-def _card_difference(old: bytes, new: bytes) -> list[str]:
-    before, after = (data.decode("utf-8", "replace").splitlines() for data in (old, new))
-    lines = difflib.unified_diff(before, after, "README.md there", "README.md here", lineterm="")
-    return list(lines)
-
-
 def _summary(difference: Difference) -> str:
     """The difference in a commit's message."""
-    rows = difference["rows"] or {}
-    words = [word for word in rows if rows[word] and word != "moved"]
-    if words:
-        return ", ".join(f"{sum(map(len, rows[word].values()))} rows {word}" for word in words)
+    if rows := difference["rows"]:
+        groups = {"added": rows["added"], "changed": rows["changed"], "removed": rows["removed"]}
+        counts = {word: sum(map(len, found.values())) for word, found in groups.items()}
+        if any(counts.values()):
+            return ", ".join(f"{count} rows {word}" for word, count in counts.items() if count)
     return ", ".join(file["path"] for file in difference["files"] if file["state"] != "same")
 
 
-def described(hub: Repository, difference: Difference, public: bool) -> list[str]:
+def described(hub: Repository, difference: Difference, public: bool) -> Iterator[str]:
     """The difference as lines of text for whoever decides whether to push."""
-    made = hub.made
-    lines = [
-        f"{hub.url} ({made.kind}, as {hub.user}): {_visible(hub, difference, public)}",
-        *map(_file_line, difference["files"]),
-        *(f"  stays   {name}  only there, left alone" for name in difference["only_there"]),
-    ]
-    if difference["rows"]:
-        lines += _row_lines(difference["rows"])
-    elif made.kind == "dataset":
-        lines.append("rows: those there cannot be read, so no row is compared")
-    card, path = difference["card"], made.files["README.md"]
-    state = next(file["state"] for file in difference["files"] if file["path"] == "README.md")
-    if state != "changed":
-        return [*lines, f"card: {'the same' if state == 'same' else 'new'}, {path}"]
-    lines += ["card:", *(f"  {line}" for line in card[:LINES])]
-    if card[LINES:]:
-        lines.append(f"  .. {len(card) - LINES} lines more; the whole card: {path}")
-    return lines
-
-
-def _visible(hub: Repository, difference: Difference, public: bool) -> str:
-    if difference["revision"] is None:
+    made, revision = hub.made, difference["revision"]
+    if revision is None:
         wanted = "public" if public else "private"
-        return f"not there, or not for {hub.user} to see; --push makes it, {wanted}"
-    now = "private" if difference["private"] else "public"
-    return f"revision {difference['revision'][:12]}, {now}"
+        state = f"not there, or not for {hub.user} to see; --push makes it, {wanted}"
+    else:
+        state = f"revision {revision[:12]}, {'private' if difference['private'] else 'public'}"
+    yield f"{hub.url} ({made.kind}, as {hub.user}): {state}"
+    for file in difference["files"]:
+        size, sha256 = file["size"], file["sha256"][:12]
+        yield f"  {file['state']:<8}{file['path']}  {size:,} bytes, sha256 {sha256}"
+    for name in difference["only_there"]:
+        yield f"  stays   {name}  only there, left alone"
+    if difference["rows"]:
+        yield from _row_lines(difference["rows"])
+    elif made.kind == "dataset":
+        yield "rows: those there cannot be read, so no row is compared"
+    yield f"the card: {made.files['README.md']}"
 
 
-def _file_line(file: dict[str, Any]) -> str:
-    sha256, was = file["sha256"][:12], file["was"]
-    change = f"{was[:12]} -> {sha256}" if was else sha256
-    return f"  {file['state']:<8}{file['path']}  {file['size']:,} bytes, sha256 {change}"
-
-
-def _row_lines(rows: dict[str, Any]) -> list[str]:
+def _row_lines(rows: RowChanges) -> Iterator[str]:
     if not any(rows.values()):
-        return ["rows: the same"]
-    lines = [
-        f"rows of {split} {word}: {_named(ids)}"
-        for word in ("added", "changed", "removed")
-        for split, ids in rows[word].items()
-    ]
-    moved = rows["moved"]
-    lines += [f"row {ident} moves from {old} to {new}" for ident, old, new in moved[:SHOWN]]
-    if moved[SHOWN:]:
-        lines.append(f"{len(moved) - SHOWN} more rows move")
-    return lines
+        yield "rows: the same"
+    groups = {"added": rows["added"], "changed": rows["changed"], "removed": rows["removed"]}
+    for word, found in groups.items():
+        for split, ids in found.items():
+            yield f"rows of {split} {word}: {_named(ids)}"
+    for ident, old, new in rows["moved"][:SHOWN]:
+        yield f"row {ident} moves from {old} to {new}"
+    if more := rows["moved"][SHOWN:]:
+        yield f"{len(more)} more rows move"
 
 
 def _named(ids: list[str]) -> str:

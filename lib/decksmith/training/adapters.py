@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
-from decksmith.hub import folders, weights
+from decksmith.hub import repository, weights
 from decksmith.hub.weights import Tensor
 from decksmith.training import base_models, recipes
 from decksmith.training.checkpoints import Checkpoint, finished
@@ -229,7 +229,7 @@ def export(run: Path | str, *, step: int | None = None, merge: bool = False) -> 
     made.mkdir()
     try:
         manifest = _fill(made, run, config, chosen, why)
-        folders.parcel(made, "adapter", f"decksmith/{run.resolve().name}")
+        repository.bundle(made, "adapter", f"decksmith/{run.resolve().name}")
         os.rename(made / "card/README.md", made / "README.md")
         os.rmdir(made / "card")
         _put(made, run / "adapter")

@@ -1,4 +1,4 @@
-"""Parcels, cards and pushes against the Hub of tests/hub.py, over HTTP."""
+"""Bundles, cards and pushes against the Hub of tests/hub.py, over HTTP."""
 
 import json
 import struct
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from decksmith.core import cli
-from decksmith.hub import folders, repository
+from decksmith.hub import repository
 from decksmith.results import claims, runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,7 +92,7 @@ def adapter(tmp_path):
 
 
 def card(folder, kind="dataset"):
-    return folders.parcel(folder, kind, "lab/decks").files["README.md"].read_text()
+    return repository.bundle(folder, kind, "lab/decks").files["README.md"].read_text()
 
 
 # What a folder holds
@@ -215,8 +215,6 @@ dataset_info:
 
 Token counts are estimated from the number of bytes.
 
-![How many rows have how many tokens](lengths.png)
-
 ## How it was made
 
 Written by: smol (role author); gpt.
@@ -265,7 +263,7 @@ def test_the_card_of_a_dataset_says_what_its_rows_and_its_report_say(data):
 
 def test_what_the_report_does_not_say_is_not_on_the_card(data):
     (data / "report.json").unlink()
-    made = folders.parcel(data, "dataset", "lab/decks")
+    made = repository.bundle(data, "dataset", "lab/decks")
     body = made.files["README.md"].read_text()
     assert [line for line in body.splitlines() if line.startswith("## ")] == [
         "## Fields",
@@ -282,7 +280,7 @@ def test_what_no_tool_knows_comes_from_about_toml_which_is_not_sent(data):
     (data / "about.toml").write_text(
         'licence = "cc-by-4.0"\nlimits = ["Written by a small model"]\n'
     )
-    made = folders.parcel(data, "dataset", "lab/decks")
+    made = repository.bundle(data, "dataset", "lab/decks")
     body = made.files["README.md"].read_text()
     assert (
         "\nlicense: cc-by-4.0\n" in body
@@ -292,30 +290,19 @@ def test_what_no_tool_knows_comes_from_about_toml_which_is_not_sent(data):
     assert "about.toml" not in made.files
 
 
-def test_equal_rows_give_an_equal_plot_and_another_row_another(data):
-    first = folders.parcel(data, "dataset", "lab/decks").files["lengths.png"].read_bytes()
-    assert folders.parcel(data, "dataset", "lab/decks").files["lengths.png"].read_bytes() == first
-    save(data, [row(1), row(2)], [row(4)])
-    assert folders.parcel(data, "dataset", "lab/decks").files["lengths.png"].read_bytes() != first
-
-
-def test_rows_without_token_counts_have_no_plot(data):
-    made = folders.parcel(save(data, [row(1, tokens=None)], []), "dataset", "lab/decks")
-    assert set(made.files) == {"train.jsonl", "test.jsonl", "report.json", "README.md"}
-    assert (
-        "split: test" not in made.files["README.md"].read_text()
-    )  # a split without rows cannot be loaded
+def test_a_split_without_rows_is_not_named_on_the_card(data):
+    body = card(save(data, [row(1, tokens=None)], []))
+    assert "split: test" not in body and "## Length" not in body
 
 
 def test_only_the_files_that_belong_to_the_kind_are_taken(data):
     (data / ".env").write_text("X")
     (data / "optimizer.pt").write_text("X")
-    assert set(folders.parcel(data, "dataset", "lab/decks").files) == {
+    assert set(repository.bundle(data, "dataset", "lab/decks").files) == {
         "train.jsonl",
         "test.jsonl",
         "report.json",
         "README.md",
-        "lengths.png",
     }
 
 
@@ -331,7 +318,7 @@ def test_only_the_files_that_belong_to_the_kind_are_taken(data):
         (
             [row(1), row(2, seed={"slides": "nine"})],
             [],
-            "train.jsonl:2: s2: seed.slides is of type string here and int64 before; "
+            "train.jsonl:2: s2: Could not convert 'nine' with type str: tried to convert to int64; "
             "load_dataset refuses a field of two types",
         ),
         (
@@ -350,20 +337,20 @@ def test_only_the_files_that_belong_to_the_kind_are_taken(data):
 )
 def test_rows_that_cannot_be_published_are_named_by_file_and_line(tmp_path, train, test, said):
     with pytest.raises(cli.BadData) as refused:
-        folders.parcel(save(tmp_path / "data", train, test), "dataset", "lab/decks")
+        repository.bundle(save(tmp_path / "data", train, test), "dataset", "lab/decks")
     assert str(refused.value) == f"{tmp_path}/data/{said}"
 
 
 def test_a_folder_of_the_other_kind_is_named_as_such(adapter):
     with pytest.raises(cli.BadData, match=r"no train.jsonl \(for an adapter: --kind adapter\)"):
-        folders.parcel(adapter, "dataset", "lab/decks")
+        repository.bundle(adapter, "dataset", "lab/decks")
 
 
 def test_a_key_of_this_machine_is_not_published(data, monkeypatch):
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-or-123456")
     save(data, [row(1, seed={"theme": "my key is sk-or-123456"})], [])
     with pytest.raises(cli.BadData) as refused:
-        folders.parcel(data, "dataset", "lab/decks")
+        repository.bundle(data, "dataset", "lab/decks")
     assert "train.jsonl: holds the value of OPENROUTER_API_KEY" in str(
         refused.value
     ) and "123456" not in str(refused.value)
@@ -430,14 +417,14 @@ def test_the_card_says_what_limits_the_comparison(adapter):
 
 
 def test_an_adapter_without_a_comparison_claims_nothing(adapter):
-    made = folders.parcel(adapter, "adapter", "lab/decks")
+    made = repository.bundle(adapter, "adapter", "lab/decks")
     assert "so this card claims nothing" in made.files["README.md"].read_text()
     assert "no comparison.json (run-compare --json): the card makes no claim" in made.notes
 
 
 def test_a_base_model_named_by_a_path_is_left_off_the_card_and_said(adapter):
     (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "/somewhere/base"}')
-    made = folders.parcel(adapter, "adapter", "lab/decks")
+    made = repository.bundle(adapter, "adapter", "lab/decks")
     assert "/somewhere/base" not in made.files["README.md"].read_text() and any(
         "/somewhere/base" in note for note in made.notes
     )
@@ -448,7 +435,7 @@ def test_an_adapter_that_is_cut_off_is_refused(adapter, cut):
     path = adapter / "adapter_model.safetensors"
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(cli.BadData, match="cut off"):
-        folders.parcel(adapter, "adapter", "lab/decks")
+        repository.bundle(adapter, "adapter", "lab/decks")
 
 
 # On the Hub
@@ -486,7 +473,7 @@ def there(server, monkeypatch, request):
 
 
 def compare(folder, repo):
-    found = repository.Repository(folders.parcel(folder, "dataset", repo))
+    found = repository.Repository(repository.bundle(folder, "dataset", repo))
     return found, found.difference()
 
 
@@ -504,7 +491,6 @@ def test_a_push_makes_a_private_repository_and_one_commit_and_a_second_push_none
     assert {path.name for path in there.folder.iterdir()} == {
         ".gitattributes",
         "README.md",
-        "lengths.png",
         "report.json",
         "test.jsonl",
         "train.jsonl",
@@ -544,16 +530,12 @@ def test_the_difference_names_rows_by_id_files_by_hash_and_the_lines_of_the_card
     }
     assert [(file["path"], file["state"]) for file in difference["files"]] == [
         ("README.md", "changed"),
-        ("lengths.png", "changed"),
         ("report.json", "same"),
         ("test.jsonl", "changed"),
         ("train.jsonl", "changed"),
     ]
-    assert difference["only_there"] == ["old.txt"] and {
-        "-| train | 3 | 3 |",
-        "+| train | 4 | 4 |",
-    } <= set(difference["card"])
-    lines = repository.described(found, difference, False)
+    assert difference["only_there"] == ["old.txt"]
+    lines = list(repository.described(found, difference, False))
     assert (
         lines[0]
         == f"{there.url} (dataset, as ann): revision {difference['revision'][:12]}, private"
@@ -667,7 +649,7 @@ def test_without_a_network_it_may_be_tried_again(data, there, monkeypatch):
 
 
 def test_an_adapter_goes_to_a_model_repository(adapter, there, server):
-    found = repository.Repository(folders.parcel(adapter, "adapter", there.repo))
+    found = repository.Repository(repository.bundle(adapter, "adapter", there.repo))
     difference = found.difference()
     assert (
         difference["rows"] is None
