@@ -1,13 +1,12 @@
 // The pages of a blind study: start, a rater's booth, the owner's. What requests, names and decks say reaches the page as text and
 // pictures, never as markup.
 //
-// The booth talks to one object, which an offline ballot brings itself (window.booth) and which is made here where a server answers:
+// The booth talks to one object:
 //   sheet()                      everything there is to vote on, and what was said already (Study.sheet of lib/decksmith/study/store.py)
 //   send(action)                 {what: vote|skip|undo, pair, key, ballot}: kept until it is stored; actions arrive in order
-//   more()                       more pairs, how many; or null where there can be none
+//   more()                       more pairs, how many
 //   picture(pair, side, index)   the address of a slide
-//   link                         the rater's own address, or ""
-//   finished(element)            may add to the closing page
+//   link                         the rater's own address
 (() => {
   "use strict";
   const $ = (id) => document.getElementById(id);
@@ -56,7 +55,7 @@
 
   // The booth
 
-  /** The booth's other side where a server answers: actions wait in storage until the server has stored them. */
+  /** The booth's other side: actions wait in storage until the server has stored them. */
   function online() {
     const base = location.pathname, name = `decksmith-outbox ${base}`;
     let busy = false, heard = () => {};
@@ -101,11 +100,11 @@
   }
 
   async function booth() {
-    const store = window.booth || online();
+    const store = online();
     const SIDES = ["left", "right"], LOOK = 250; // ms that a slide must be in view to count as seen
     const narrow = matchMedia("(max-width: 760px)");
     const words = () => (narrow.matches ? { left: "Upper", right: "Lower" } : { left: "Left", right: "Right" });
-    const drafts = `decksmith-draft ${store.link || location.pathname}`, set = `decksmith-booth ${store.link || location.pathname}`;
+    const drafts = `decksmith-draft ${store.link}`, set = `decksmith-booth ${store.link}`;
     let sheet, pairs, pair, draft, at = 0, since = null, looking = null, large = null;
     let settings = { why: false, keys: true, ...kept(set) };
 
@@ -123,7 +122,7 @@
       sheet = await store.sheet();
       pairs = new Map(sheet.pairs.map((each) => [each.id, each]));
       Object.assign(state, { done: { ...sheet.done }, skipped: new Set(sheet.skipped), acted: [...sheet.acted] });
-      (store.pending?.() || []).filter((action) => pairs.has(action.pair)).forEach(apply);
+      (store.pending()).filter((action) => pairs.has(action.pair)).forEach(apply);
     }
     const open = () => sheet.pairs.filter(({ id }) => !state.done[id] && !state.skipped.has(id));
 
@@ -169,7 +168,6 @@
     // A picture that did not come is asked for again; until it is there its slide does not count as seen.
     async function again(event) {
       const image = event.target, source = image.getAttribute("src").split("?")[0];
-      if (source.startsWith("data:")) return;
       tell("A slide did not load. Trying again…");
       await pause(1200);
       if (image.getAttribute("src").split("?")[0] === source) image.src = `${source}?${Date.now()}`;
@@ -387,14 +385,13 @@
         parts.push(h("h1", {}, "This study is closed"), h("p", {}, `Thank you, ${sheet.rater}. `, many(Object.keys(state.done).length, "vote"), " of yours count."), results(sheet.results || []));
       } else {
         parts.push(h("h1", {}, sheet.pairs.length ? "That was all. Thank you!" : "There is nothing to vote on yet"),
-          h("p", {}, `You have voted on ${many(Object.keys(state.done).length, "pair")}, ${sheet.rater}.${store.link ? " Results can be seen here when the study is closed." : ""}`),
+          h("p", {}, `You have voted on ${many(Object.keys(state.done).length, "pair")}, ${sheet.rater}. Results can be seen here when the study is closed.`),
           h("div.row", {},
             skipped > 0 && h("button", { type: "button", onclick: review }, `Look again at ${many(skipped, "skipped pair")}`),
-            store.more && h("button.main", { type: "button", onclick: another }, "Vote on more"),
+            h("button.main", { type: "button", onclick: another }, "Vote on more"),
             state.acted.length > 0 && h("button", { type: "button", onclick: undo }, "Undo the last ", h("kbd", { "aria-hidden": "true" }, "U"))));
       }
       end.replaceChildren(...parts);
-      store.finished?.(end);
       end.hidden = false;
       end.focus();
     }
@@ -416,7 +413,7 @@
 
     // Saved or not, and what another window did
 
-    store.listen?.(async ({ waiting, lost, refused }) => {
+    store.listen(async ({ waiting, lost, refused }) => {
       $("saved").textContent = lost ? `${many(waiting, "vote")} not saved yet. Trying again…` : waiting ? "Saving…" : "Saved";
       $("saved").classList.toggle("lost", lost);
       if (!refused) return;
@@ -431,10 +428,10 @@
     function help() {
       const keys = [["L  R", "left, right is better"], ["T", "about the same"], ["B", "both are bad"], ["S", "skip"], ["U", "undo"], ["←  →", "slides of both decks"], ["Home  End", "first, last slide"],
         ["1  2", "left, right slide large"], ["W", "say why"], ["F", "full screen"], ["?", "this"]];
-      const field = store.link && h("input", { readonly: true, value: store.link, "aria-label": "Your link", onfocus: (event) => event.target.select() });
+      const field = h("input", { readonly: true, value: store.link, "aria-label": "Your link", onfocus: (event) => event.target.select() });
       $("help").replaceChildren(h("div.keys", {}, h("h2", {}, "Keys"), h("dl", {}, keys.map(([key, what]) => h("div", {}, h("dt", {}, key.split("  ").map((each) => h("kbd", {}, each))), h("dd", {}, what)))),
         h("label.check", {}, h("input", { type: "checkbox", checked: settings.keys, onchange: (event) => { settings = { ...settings, keys: event.target.checked }; keep(set, settings); } }), "Single keys vote")),
-        field && h("div", {}, h("h2", {}, `Your link, ${sheet.rater}`), h("p.soft", {}, "Open it to go on later or on another device. Whoever has it votes as you."), field),
+        h("div", {}, h("h2", {}, `Your link, ${sheet.rater}`), h("p.soft", {}, "Open it to go on later or on another device. Whoever has it votes as you."), field),
         h("form", { method: "dialog" }, h("button.main", { autofocus: true }, "Close")));
       $("help").showModal();
     }
@@ -549,18 +546,18 @@
       parts.crowds.replaceChildren(body.crowds.chose ? gathered(body.crowds) : "");
       document.documentElement.dataset.ready = "yes";
     }
-    // People who chose their names and came together: they may be fewer than they seem (lib/decksmith/study/crowds.py).
+    // People who chose their names and came together: they may be fewer than they seem (lib/decksmith/study/duplicate_raters.py).
     function gathered(crowds) {
       const minute = (time) => time.slice(0, 16).replace("T", " ");
       const some = (names) => names.slice(0, 5).join(", ") + (names.length > 5 ? ` and ${names.length - 5} more` : "");
       const head = ["From", "People", "Votes", "Share of votes", "First name", "Last name"].map((name) => h("th", { scope: "col" }, name));
       const rows = crowds.found.map((crowd) => h("tr", {},
-        h("th", { scope: "row" }, crowd.from, h("span.names", {}, some(crowd.names))), h("td", {}, String(crowd.names.length)), h("td", {}, String(crowd.votes)),
+        h("th", { scope: "row" }, crowd.origin, h("span.names", {}, some(crowd.names))), h("td", {}, String(crowd.names.length)), h("td", {}, String(crowd.votes)),
         h("td", crowd.large ? { class: "off" } : {}, `${Math.round(100 * crowd.share)} %`), h("td", {}, minute(crowd.first)), h("td", {}, minute(crowd.last))));
       const chose = `${crowds.chose === 1 ? "1 person" : `${crowds.chose} people`} chose their names, from ${crowds.addresses === 1 ? "1 address" : `${crowds.addresses} addresses`}`;
       return h("section", {}, h("h2", {}, "Crowds"), crowds.warnings.map((warning) => h("p.trouble", {}, `${warning}.`)),
         rows.length ? h("div.wide", { tabindex: 0, role: "region", "aria-label": "Crowds" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows))) : "",
-        h("p.soft", {}, `${chose}; ${crowds.people || "none"} of them ${crowds.people === 1 ? "is" : "are"} in a crowd: ${crowds.rule} Times are in UTC. vote-tally --without-crowds leaves crowds out.`));
+        h("p.soft", {}, `${chose}; ${crowds.people || "none"} of them ${crowds.people === 1 ? "is" : "are"} in a crowd: ${crowds.rule} Times are in UTC.`));
     }
     const figure = (n, what) => h("div", {}, h("b.big", {}, String(n)), h("span.soft", {}, what));
     await refresh();

@@ -8,7 +8,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from decksmith.core import cli, web
 from decksmith.decks.parser import Deck
-from decksmith.demo import app, session
+from decksmith.demo import demo_app, session
 from decksmith.demo.ask import Ask, Line
 from decksmith.models import registry
 from hypothesis import given

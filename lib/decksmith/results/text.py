@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 DASH = "–"
@@ -23,7 +23,7 @@ def figure(value: float) -> str:
     return f"{value:.2f}".replace("-0.00", "0.00")
 
 
-def interval(value: dict[str, Any] | None) -> str:
+def interval(value: Mapping[str, Any] | None) -> str:
     """`3.31 [3.02, 3.60]`, without brackets for a single value, a dash for none."""
     if value is None or value["mean"] is None:
         return DASH

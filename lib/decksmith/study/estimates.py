@@ -7,14 +7,15 @@ Sentences that separate models are written by claims.verdict alone.
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from decksmith.results import claims, stats
 from decksmith.results.text import interval
-from decksmith.study import crowds, intervals
-from decksmith.study.intervals import RATERS, Figure, Vote, figure, spread
-from decksmith.study.people import preferred
+from decksmith.study import duplicate_raters, intervals
+from decksmith.study.intervals import RATERS, figure, spread
+from decksmith.study.raters import preferred
+from decksmith.study.records import OddsPair, Preference, Strengths, Vote
 
 if TYPE_CHECKING:
     from decksmith.study.intervals import Array
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 # hundredth.
 PRIOR = 3.0
 STEPS = 60  # of Newton's method, which needs about ten
+SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 OUTCOMES = {"left": 0, "right": 1}  # of a vote, in counts; whatever prefers neither deck is 2
 
 
@@ -122,26 +124,16 @@ def groups(votes: Iterable[Vote], models: Sequence[str]) -> list[list[str]]:
     ]
 
 
-def strengths(votes: Sequence[Vote]) -> dict[str, Any]:
-    """Log strengths of the models by `fit`, with intervals: {"groups", "models": {model: figure},
-    "pairs": [{"a", "b", "log_odds", "chance"}], "bias": figure, "tie": .., "width": the widest
-    interval of a pair's log odds}.
+def strengths(votes: Sequence[Vote]) -> Strengths:
+    """Log strengths of the models by `fit`, with intervals.
 
-    votes: those that count. "chance" is that of a's deck being preferred where one is. Both bad is
-    no preference, and goes in as a tie. Models outside of each other's group have no finite
-    difference: they get none.
+    votes: those that count. Both bad is no preference, and goes in as a tie. Models outside of
+    each other's group have no finite difference: they get none.
     """
-    models = sorted({vote[side] for vote in votes for side in ("left", "right")})
+    models = sorted({vote[side] for vote in votes for side in SIDES})
     joined = groups(votes, models)
     largest = max(map(len, joined))
-    found: dict[str, Any] = {
-        "groups": joined,
-        "models": {},
-        "pairs": [],
-        "bias": None,
-        "tie": None,
-        "width": None,
-    }
+    found: Strengths = {"groups": joined, "models": {}, "pairs": [], "bias": None}
     for group in joined:
         inside = [vote for vote in votes if {vote["left"], vote["right"]} <= set(group)]
         if len(group) == 1:
@@ -152,44 +144,35 @@ def strengths(votes: Sequence[Vote]) -> dict[str, Any]:
         found["models"] |= said["models"]
         found["pairs"] += said["pairs"]
         if len(group) == largest:
-            found["bias"], found["tie"] = said["bias"], said["tie"]
-    if len(joined) == 1:
-        found["width"] = _widest([pair["log_odds"] for pair in found["pairs"]])
+            found["bias"] = said["bias"]
     return found
 
 
-def _of_group(votes: Sequence[Vote], models: Sequence[str]) -> dict[str, Any]:
-    """The strengths of models that votes join, as `strengths` has them."""
+def _of_group(votes: Sequence[Vote], models: Sequence[str]) -> Strengths:
+    """The strengths of models that votes join."""
     value, error, freedom = fitted(votes, models)
     size = len(models)
-    played = Counter(model for vote in votes for model in (vote["left"], vote["right"]))
+    played = Counter(vote[side] for vote in votes for side in SIDES)
     met = Counter(frozenset((vote["left"], vote["right"])) for vote in votes)
-    pairs = []
+    pairs: list[OddsPair] = []
     for at, (a, b) in enumerate(itertools.combinations(models, 2), size + 2):
         n = met[frozenset((a, b))]
         odds = figure(value[at], error[at], freedom, n)
         chance = figure(value[at], error[at], freedom, n, form=_logistic)
         pairs.append({"a": a, "b": b, "log_odds": odds, "chance": chance})
-    tied = any(vote["choice"] in ("tie", "bad") for vote in votes)
     return {
+        "groups": [list(models)],
         "models": {
             model: figure(value[at], error[at], freedom, played[model])
             for at, model in enumerate(models)
         },
         "pairs": pairs,
         "bias": figure(value[size], error[size], freedom, len(votes)),
-        "tie": stats.number(value[size + 1]) if tied else None,
     }
 
 
 def _logistic(odds: float) -> float:
     return 1 / (1 + math.exp(-odds))
-
-
-def _widest(figures: Iterable[Figure]) -> float | None:
-    widths = [one["hi"] - one["lo"] for one in figures if one["lo"] is not None]
-    width: float | None = stats.number(max(widths)) if widths else None
-    return width
 
 
 def fitted(votes: Sequence[Vote], models: Sequence[str]) -> "tuple[Array, Array, int]":
@@ -209,18 +192,13 @@ def fitted(votes: Sequence[Vote], models: Sequence[str]) -> "tuple[Array, Array,
         found = fit(weighted.reshape(len(weighted), len(rows), 3), left, right, len(models))
         return numpy.concatenate([found, found[:, a] - found[:, b]], axis=1)
 
-    return spread(
-        statistic,
-        sums.reshape(len(votes), -1),
-        [vote["prompt"] for vote in votes],
-        [vote["rater"] for vote in votes],
-    )
+    return spread(statistic, sums.reshape(len(votes), -1), votes)
 
 
 # Preferences
 
 
-def preferences(votes: Iterable[Vote], crowd: frozenset[str] = frozenset()) -> list[dict[str, Any]]:
+def preferences(votes: Iterable[Vote], crowd: frozenset[str] = frozenset()) -> list[Preference]:
     """Every pair of models: counts, the share for each with half of what is tied or both bad, the
     net preference (share for a minus share for b) with its interval and test, and the sentence that
     it bears (claims.verdict) with what limits it.
@@ -229,31 +207,26 @@ def preferences(votes: Iterable[Vote], crowd: frozenset[str] = frozenset()) -> l
     votes, the sentence says so and what the others say, and one that the others do not bear out
     separates nothing."""
     met: dict[tuple[str, str], list[Vote]] = defaultdict(list)
+    rest: dict[tuple[str, str], list[Vote]] = defaultdict(list)
     for vote in votes:
         a, b = sorted((vote["left"], vote["right"]))
         met[a, b].append(vote)
+        if vote["rater"] not in crowd:
+            rest[a, b].append(vote)
     found = _judged(met)
-    if crowd:
-        without = {
-            models: [vote for vote in mine if vote["rater"] not in crowd]
-            for models, mine in met.items()
-        }
-        others = {
-            (pair["a"], pair["b"]): pair
-            for pair in _judged({models: mine for models, mine in without.items() if mine})
-        }
-        for pair in found:
-            models = (pair["a"], pair["b"])
-            _limit_crowd(pair, met[models], crowd, others.get(models))
+    others = {(pair["a"], pair["b"]): pair for pair in _judged(rest)} if crowd else {}
     for pair in found:
-        people = len({vote["rater"] for vote in met[pair["a"], pair["b"]]})
+        models = (pair["a"], pair["b"])
+        if crowd:
+            _limit_crowd(pair, met[models], crowd, others.get(models))
+        people = len({vote["rater"] for vote in met[models]})
         if people < RATERS:
             they = f"these {people} people" if people > 1 else "one person"
             pair["sentence"] += f"; this speaks for {they} only"
     return found
 
 
-def _judged(met: dict[tuple[str, str], list[Vote]]) -> list[dict[str, Any]]:
+def _judged(met: Mapping[tuple[str, str], Sequence[Vote]]) -> list[Preference]:
     """The pairs of models with their corrected tests and sentences. met: {(a, b): votes on these
     two}."""
     found = [_preference(a, b, votes) for (a, b), votes in sorted(met.items())]
@@ -261,31 +234,22 @@ def _judged(met: dict[tuple[str, str], list[Vote]]) -> list[dict[str, Any]]:
     adjusted = stats.holm([math.nan if p is None else p for p in tests])
     for pair, p in zip(found, adjusted, strict=True):
         pair["p_holm"], pair["family"] = stats.number(p, 6), len(found)
-        pair["verdict"], pair["sentence"] = claims.verdict(pair)
+        pair["verdict"], pair["sentence"] = claims.verdict({**pair})
     return found
 
 
-def _preference(a: str, b: str, votes: Sequence[Vote]) -> dict[str, Any]:
+def _preference(a: str, b: str, votes: Sequence[Vote]) -> Preference:
     """Counts, share and difference of two models, without what depends on other pairs."""
     import numpy
 
     signs = [{a: 1, b: -1}.get(preferred(vote) or "", 0) for vote in votes]
-    prompts = [vote["prompt"] for vote in votes]
-    codes = intervals.codes(prompts)
-    sides = numpy.zeros((codes.max() + 1, 2))  # by prompt: votes for a, votes for b
-    for code, sign in zip(codes, signs, strict=True):
-        sides[code] += (sign == 1, sign == -1)
-    # A prompt counts by its votes: the mean over prompts is then the share of all votes.
-    sides *= len(sides) / len(votes)
-    sd = (sides[:, 0] - sides[:, 1]).std(ddof=1) if len(sides) > 1 else 0.0
-    p = stats.exchanged(sides[:, :1], sides[:, 1:])[0]
-    value, error, freedom = spread(
-        lambda sums: sums[:, :1] / sums[:, 1:],
-        numpy.array([[sign, 1.0] for sign in signs]),
-        prompts,
-        [vote["rater"] for vote in votes],
+    sd, p = difference_test(
+        votes, [float(sign == 1) for sign in signs], [float(sign == -1) for sign in signs]
     )
-    net = figure(value[0], error[0], freedom, len(sides), -1, 1)
+    sums = numpy.array([[sign, 1.0] for sign in signs])
+    value, error, freedom = spread(lambda some: some[:, :1] / some[:, 1:], sums, votes)
+    prompts = len({vote["prompt"] for vote in votes})
+    net = figure(value[0], error[0], freedom, prompts, -1, 1)
     half = figure(value[0], error[0], freedom, len(votes), -1, 1, form=lambda x: (1 + x) / 2)
     return {
         "a": a,
@@ -296,20 +260,37 @@ def _preference(a: str, b: str, votes: Sequence[Vote]) -> dict[str, Any]:
         "tied": sum(vote["choice"] == "tie" for vote in votes),
         "bad": sum(vote["choice"] == "bad" for vote in votes),
         "share": half,
-        "difference": {**net, "sd": stats.number(sd), "p": stats.number(p, 6)},
+        "difference": {**net, "sd": sd, "p": p},
+        "p_holm": None,
+        "family": 0,
+        "verdict": "",
+        "sentence": "",
     }
 
 
+def difference_test(
+    votes: Sequence[Vote], first: Sequence[float], second: Sequence[float]
+) -> tuple[float | None, float | None]:
+    """`(standard deviation over prompts, p)` of the difference between two shares: a sign-flip
+    permutation test over prompts. first, second: what each vote adds to the one and the other."""
+    import numpy
+
+    codes = intervals.codes(vote["prompt"] for vote in votes)
+    sides = numpy.zeros((codes.max() + 1, 2))
+    numpy.add.at(sides, codes, numpy.stack([first, second], axis=1))
+    # A prompt counts by its votes: the mean over prompts is then the share of all votes.
+    sides *= len(sides) / len(votes)
+    sd = (sides[:, 0] - sides[:, 1]).std(ddof=1) if len(sides) > 1 else 0.0
+    return stats.number(sd), stats.number(stats.exchanged(sides[:, :1], sides[:, 1:])[0], 6)
+
+
 def _limit_crowd(
-    pair: dict[str, Any],
-    votes: Sequence[Vote],
-    crowd: frozenset[str],
-    rest: dict[str, Any] | None,
+    pair: Preference, votes: Sequence[Vote], crowd: frozenset[str], rest: Preference | None
 ) -> None:
     """Say in a pair's sentence that a crowd cast much of its votes. rest: the pair without the
     crowd, None where no vote is left."""
     cast = [vote["rater"] for vote in votes if vote["rater"] in crowd]
-    if not crowds.large(len(cast) / len(votes)):
+    if not duplicate_raters.large(len(cast) / len(votes)):
         return
     without = f"these it is {interval(rest['difference'])}" if rest else "these there is none"
     said = (
@@ -322,43 +303,9 @@ def _limit_crowd(
         pair["sentence"] += f"; {said}"
 
 
-def _borne_out(pair: dict[str, Any], rest: dict[str, Any] | None) -> bool:
+def _borne_out(pair: Preference, rest: Preference | None) -> bool:
     """Whether the votes without the crowd separate the two models as well, and the same way round."""
     if rest is None or rest["verdict"] != "beats":
         return False
-    ahead: bool = (rest["difference"]["mean"] > 0) == (pair["difference"]["mean"] > 0)
-    return ahead
-
-
-# Precision
-
-
-def precision(votes: Sequence[Vote], wanted: float | None = None) -> dict[str, Any]:
-    """How precise the strengths are, and nothing of what they are: {"votes", "raters", "prompts",
-    "width", "wanted", "enough", "about"}.
-
-    votes: those that count. width: of the widest 95 % interval of a difference of log strengths;
-    None while the votes do not join all models. enough: it is at most `wanted`, over FEWEST prompts
-    and RATERS raters or more. about: how many votes of this kind that would take. A rule that looks
-    at the width alone may be asked as often as one likes: it stops no sooner for a finding than for
-    none (Chow and Robbins 1965, The Annals of Mathematical Statistics 36:457). A rule that looks at
-    who leads may not.
-    """
-    width = strengths(votes)["width"] if votes else None
-    prompts = len({vote["prompt"] for vote in votes})
-    people = len({vote["rater"] for vote in votes})
-    found: dict[str, Any] = {
-        "votes": len(votes),
-        "raters": people,
-        "prompts": prompts,
-        "width": width,
-        "wanted": wanted,
-        "enough": None,
-        "about": None,
-    }
-    if wanted is not None:
-        narrow = width is not None and width <= wanted
-        found["enough"] = narrow and prompts >= stats.FEWEST and people >= RATERS
-    if wanted and width:
-        found["about"] = round(len(votes) * max(1, (width / wanted) ** 2))
-    return found
+    without, with_crowd = rest["difference"]["mean"], pair["difference"]["mean"]
+    return ((without or 0) > 0) == ((with_crowd or 0) > 0)

@@ -12,44 +12,39 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from decksmith.results import stats
+from decksmith.study.records import Figure, Vote
 
 if TYPE_CHECKING:
-    import numpy
+    from numpy.typing import NDArray
 
-    Array = numpy.ndarray[Any, Any]
+    Array = NDArray[Any]
 
 RESAMPLES = 2000
 # With fewer, how raters differ cannot be estimated: prompts alone are resampled, and the tally says
 # so.
 RATERS = 5
 HELD = 4_000_000  # random weights that are held at once
-UNKNOWN = {"mean": None, "lo": None, "hi": None, "n": 0}
-
-Vote = dict[str, Any]
-Figure = dict[str, Any]
+UNKNOWN: Figure = {"mean": None, "lo": None, "hi": None, "n": 0}
 
 
 def spread(
-    statistic: "Callable[[Array], Array]",
-    sums: "Array",
-    prompts: Sequence[Hashable],
-    raters: Sequence[Hashable] | None,
+    statistic: "Callable[[Array], Array]", sums: "Array", votes: Sequence[Vote]
 ) -> "tuple[Array, Array, int]":
     """A statistic's value, its standard error and degrees of freedom: arrays of shape (figures,),
     and a number.
 
     statistic  maps weighted sums of shape (b, m) to (b, figures)
     sums       shape (votes, m): what each vote adds to the m sums that the statistic is made of
-    prompts    each vote's prompt; raters: each vote's rater, or None: prompts alone are resampled"""
+    votes      with fewer than RATERS raters, prompts alone are resampled"""
     import numpy
 
+    prompts, raters = [vote["prompt"] for vote in votes], [vote["rater"] for vote in votes]
     value = statistic(sums.sum(axis=0)[None])[0]
-    groups = len(set(prompts))
+    groups, people = len(set(prompts)), len(set(raters))
     if groups < 2:
         return value, numpy.full(value.shape, numpy.nan), 0
     by_prompt = _variance(statistic, sums, prompts, 1)
-    people = len(set(raters)) if raters is not None else 0
-    if raters is None or people < RATERS:
+    if people < RATERS:
         return value, numpy.sqrt(by_prompt), groups - 1
     by_rater = _variance(statistic, sums, raters, 2)
     by_cell = _variance(statistic, sums, list(zip(prompts, raters, strict=True)), 3)
@@ -86,25 +81,25 @@ def codes(labels: Iterable[Hashable]) -> "Array":
     return numpy.array([place.setdefault(label, len(place)) for label in labels], dtype=int)
 
 
-def ends(value: Any, error: Any, freedom: int, level: float = stats.LEVEL) -> tuple[Any, Any]:
+def ends(value: "Array", error: "Array", freedom: int) -> "tuple[Array, Array]":
     """The two ends of the interval, NaN where there is no error; numbers or arrays."""
     from scipy.special import stdtrit
 
-    reach = stdtrit(freedom, (1 + level) / 2) * error if freedom else error
+    reach = stdtrit(freedom, (1 + stats.LEVEL) / 2) * error if freedom else error
     return value - reach, value + reach
 
 
 def figure(
-    value: float,
-    error: float,
+    value: "Array",
+    error: "Array",
     freedom: int,
     n: int,
     low: float | None = None,
     high: float | None = None,
     form: Callable[[float], float] = float,
 ) -> Figure:
-    """`{"mean", "lo", "hi", "n"}` as in stats.mean; the ends are cut at what is possible, from
-    `low` to `high`, and go through `form`.
+    """The figure of a number and its error; the ends are cut at what is possible, from `low` to
+    `high`, and go through `form`.
 
     Where all clusters are at one of these, resampling sees no doubt: the other end is then that
     of Clopper and Pearson (1934, Biometrika 26:404) for as many clusters, all alike."""
@@ -112,25 +107,22 @@ def figure(
     if error < 1e-12 and freedom and low is not None and high is not None and value in (low, high):
         reach = (high - low) * (1 - ((1 - stats.LEVEL) / 2) ** (1 / (freedom + 1)))
         lo, hi = value - reach, value + reach
-    if low is not None and lo < low:
-        lo = low
-    if high is not None and hi > high:
-        hi = high
+    least = float(lo) if low is None or not lo < low else low
+    most = float(hi) if high is None or not hi > high else high
     return {
-        "mean": stats.number(form(value)),
-        "lo": stats.number(form(lo)),
-        "hi": stats.number(form(hi)),
+        "mean": stats.number(form(float(value))),
+        "lo": stats.number(form(least)),
+        "hi": stats.number(form(most)),
         "n": int(n),
     }
 
 
 def share(values: "Sequence[float] | Array", votes: Sequence[Vote]) -> Figure:
-    """The mean of `values` from 0 to 1, one for each vote, with its interval: `{"mean", "lo",
-    "hi", "n"}`."""
+    """The mean of `values` from 0 to 1, one for each vote, with its interval."""
     import numpy
 
     if not len(values):
-        return dict(UNKNOWN)
+        return UNKNOWN
     return ratio(numpy.asarray(values, dtype=float), votes, 0, 1)
 
 
@@ -138,12 +130,8 @@ def ratio(values: "Array", votes: Sequence[Vote], low: float, high: float) -> Fi
     """The mean of `values` from `low` to `high`, one for each vote, with its interval."""
     import numpy
 
-    value, error, freedom = spread(
-        lambda sums: sums[:, :1] / sums[:, 1:],
-        numpy.stack([values, numpy.ones(len(values))], axis=1),
-        [vote["prompt"] for vote in votes],
-        [vote["rater"] for vote in votes],
-    )
+    sums = numpy.stack([values, numpy.ones(len(values))], axis=1)
+    value, error, freedom = spread(lambda some: some[:, :1] / some[:, 1:], sums, votes)
     return figure(value[0], error[0], freedom, len(votes), low, high)
 
 

@@ -1,10 +1,11 @@
-"""What pages and ballots may send, as models of core/validation.py."""
+"""What the pages may send, as models of core/validation.py."""
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from decksmith.core import validation
+from decksmith.study.records import Choice
 
 CHOICES = {
     "left": "Left is better",
@@ -27,8 +28,7 @@ LONGEST_VIEW = 86_400  # seconds that two decks can be in view: a day
 
 KEY_RULE = "a name of 8 to 64 characters that the client makes, another for each thing it asks"
 Key = Annotated[str, Field(pattern=r"^[\x20-\x7e]{8,64}$", description=KEY_RULE)]
-Choice = Literal["left", "right", "tie", "bad"]
-Side = Literal["left", "right", "tie"]
+SideOrTie = Literal["left", "right", "tie"]
 Dimension = Literal["content", "design", "coherence"]
 Tag = Literal["request", "substance", "facts", "thread", "readable", "looks", "pictures", "broken"]
 
@@ -38,7 +38,7 @@ class Ballot(validation.Body):
     text."""
 
     choice: Choice = Field(description=f"one of {', '.join(CHOICES)}")
-    dimensions: dict[Dimension, Side] = Field(
+    dimensions: dict[Dimension, SideOrTie] = Field(
         default={}, description=f"for {', '.join(DIMENSIONS)} left, right or tie"
     )
     tags: list[Tag] = Field(default=[], description=f"of {', '.join(TAGS)}")
@@ -49,9 +49,9 @@ class Ballot(validation.Body):
 
     @field_validator("dimensions", "tags", mode="before")
     @classmethod
-    def _nothing_said(cls, value: Any, info: Any) -> Any:
+    def _nothing_said(cls, value: object, info: ValidationInfo) -> object:
         """JSON's null is as good as the key left out."""
-        return cls.model_fields[info.field_name].default if value is None else value
+        return cls.model_fields[str(info.field_name)].default if value is None else value
 
     @field_validator("dimensions")
     @classmethod
@@ -84,37 +84,20 @@ class Join(validation.Body):
     name: str = Field(description="a name of 1 to 40 characters")
 
 
-class OnePair(validation.Body):
+class PairRequest(validation.Body):
     """A rater passes over a pair, or takes back what was said of it (POST skip, undo)."""
 
     pair: str = Field(description="the id of a pair")
     key: Key
 
 
-class Vote(OnePair):
-    """A rater's ballot on a pair (POST vote; in a file of answers)."""
+class VoteRequest(PairRequest):
+    """A rater's ballot on a pair (POST vote)."""
 
     ballot: Ballot = Field(description="an object")
-
-
-Pair = TypeVar("Pair", bound=OnePair)
 
 
 class Invitation(validation.Body):
     """The owner asks for links (POST /owner/../raters)."""
 
     names: list[str] = Field(default=[], max_length=500, description="a list of at most 500 names")
-
-
-class _Keyed(validation.Body):
-    key: Key
-
-
-def checked(ballot: Any) -> dict[str, Any]:
-    """`ballot` with all its keys (Ballot). Raises cli.BadData, whose sentence says what is wrong."""
-    return validation.check(Ballot, ballot).model_dump()
-
-
-def check_key(key: Any) -> None:
-    """Raises cli.BadData for what is no Key."""
-    validation.check(_Keyed, {"key": key})

@@ -10,18 +10,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack, cast
 
 from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of, sample_of
 from decksmith.judging import identity
+from decksmith.judging.records import DeckRecord
 from decksmith.results import layout
-from decksmith.study import pictures, store
+from decksmith.study import pair_pictures, store
+from decksmith.study.records import PairKind, PairSide, StudyAbout, StudyPair, StudyRun
 
 QUESTION = "Which of the two decks would you rather present?"
-KINDS = ("vote", "repeat", "gold")
-SIDES = ("left", "right")
-# An error of a later stage says nothing about the pictures.
-STAGES = ("draft", "gen", "deck", "images", "render")
+KINDS: tuple[PairKind, ...] = ("vote", "repeat", "gold")
 # Of a protocol: what decides the slides, whoever judges them.
 MADE_BY = ("system", "sampling", "images", "render", "renderer")
 GOLDEN = 0.618  # of a column's length: where the next one starts, so that neighbours are far apart
@@ -29,7 +29,7 @@ GOLD_SLIDES = range(3, 21)  # slides of a deck that can be an attention item
 
 
 @dataclass(frozen=True)
-class Deck:
+class StudyDeck:
     """What a study needs of one answer."""
 
     state: str  # rendered; failed (the model's fault); excluded (somebody else's)
@@ -41,15 +41,15 @@ class Deck:
 
 
 @dataclass(frozen=True)
-class Run:
+class StudiedRun:
     """What a study needs of a run."""
 
     name: str
     path: Path
     label: str
     protocol: str
-    identity: dict[str, Any]  # MADE_BY of its protocol.json; empty where nothing is known
-    decks: dict[str, dict[int, Deck]] = field(repr=False)  # by prompt and sample
+    identity: dict[str, object]  # MADE_BY of its protocol.json; empty where nothing is known
+    decks: dict[str, dict[int, StudyDeck]] = field(repr=False)  # by prompt and sample
 
     def eligible(self, prompt: str, states: Sequence[str]) -> list[int]:
         """The samples of a prompt that are in one of `states`."""
@@ -69,59 +69,64 @@ class Run:
         return found
 
 
+class Built(TypedDict):
+    """What pair-build prints: how many pairs there are of each kind, and how many were added."""
+
+    study: str
+    runs: list[str]
+    pairs: dict[PairKind, int]
+    added: dict[PairKind, int]
+    seed: int | None
+
+
+class StudyWanted(TypedDict, total=False):
+    """What is asked of a study. What is not named stays as it was, or as a new study has it."""
+
+    title: str | None
+    question: str | None
+    raters_per_pair: int | None  # how many people are to see a pair
+    per_rater: int | None  # how many pairs a person is given
+
+
 def build(
     folder: Path | str,
     runs: Iterable[Path | str],
     *,
-    title: str | None = None,
-    question: str | None = None,
     seed: int | None = None,
     prompts: int = 30,
-    raters_per_pair: int | None = None,
-    per_rater: int | None = None,
     repeats: float = 0.1,
     gold: float = 0.05,
     failed: bool = False,
-) -> dict[str, Any]:
-    """Make the study in `folder`, or bring it up to what is asked; returns what there is and what
-    was added, in numbers.
+    **wanted: Unpack[StudyWanted],
+) -> Built:
+    """Make the study in `folder`, or bring it up to what is asked.
 
-    runs             run folders (scores.jsonl or renders.jsonl); each two of them are compared
-    seed             of prompts, sides and samples: the same seed gives the same pairs. By default
-                     drawn, and kept in study.json
-    prompts          for each two runs so many requests, spread evenly over the domains, the same
-                     ones for all where possible
-    raters_per_pair  how many people are to see a pair (3 unless the study says otherwise);
-                     per_rater how many pairs a person is given (40)
-    repeats          share of the pairs that come again later with sides swapped; gold: share of
-                     attention items, a deck beside a visibly damaged copy of itself
-    failed           also pairs in which an answer gave no accepted deck: it is shown as far as it
-                     got
+    runs      run folders (scores.jsonl or renders.jsonl); each two of them are compared
+    seed      of prompts, sides and samples: the same seed gives the same pairs. By default drawn
+    prompts   for each two runs so many requests, spread evenly over the domains, the same ones for
+              all where possible
+    repeats   share of the pairs that come again later with sides swapped; gold: share of attention
+              items, a deck beside a visibly damaged copy of itself
+    failed    also pairs in which an answer gave no accepted deck: it is shown as far as it got
 
     Sides are balanced for each two runs. No line that is there is changed: calling it again adds
     only what is missing. Two processes wait for each other; one that is killed leaves the study
     as it was. Raises cli.BadData when runs differ in more than the model, when their requests
     differ, when the seed is another, and when there is nothing to compare."""
     folder = Path(folder)
-    if "outside" in (store.about_of(folder) or {}):
+    if "imported" in (store.about_of(folder) or {}):
         raise cli.BadData(
-            f"{folder} has votes from elsewhere (vote-import --votes); a study to vote in needs a folder of its own"
+            f"{folder} has imported votes (vote-import); a study to vote in needs a folder of its own"
         )
     named = {run.name: run for run in map(_run, _distinct(runs))}
     _comparable(list(named.values()))
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # raters may have an account here too
-    settings = {
-        "title": title,
-        "question": question,
-        "raters_per_pair": raters_per_pair,
-        "per_rater": per_rater,
-    }
     with store.locked(folder) as secret:
-        study = _settled(folder, seed, settings)
+        study = _settled(folder, seed, wanted)
         known = _with_known(named, study["runs"])
         _comparable(list(known.values()))
         old = list(store.pairs_of(folder).values())
-        lot = _Lot(study["seed"], secret, known, failed)
+        lot = _Lot(study["seed"] or 0, secret, known, failed)
         new = _wanted(lot, old, prompts, repeats, gold)
         if not old and not any(pair["kind"] == "vote" for pair in new):
             raise cli.BadData(_nothing(known, failed))
@@ -129,10 +134,24 @@ def build(
             {"name": run.name, "label": run.label, "path": str(run.path), "protocol": run.protocol}
             for _, run in sorted(known.items())
         ]
-        asked = {"prompts": prompts, "repeats": repeats, "gold": gold, "failed": failed}
-        _write(folder, secret, study, known, old, new, asked)
+        added = Counter(pair["kind"] for pair in new)
+        # A build that was killed between the two files has left a round that is drawn again now.
+        this = 1 + max((pair["round"] for pair in old), default=0)
+        study["made"] = [made for made in study["made"] if made["round"] < this]
+        if new:
+            study["made"].append(
+                {
+                    "round": this,
+                    "at": store.now(),
+                    "prompts": prompts,
+                    "repeats": repeats,
+                    "gold": gold,
+                    "failed": failed,
+                    "added": {str(kind): n for kind, n in added.items()},
+                }
+            )
+        _write(folder, secret, study, known, old, [{**pair, "round": this} for pair in new])
     there = Counter(pair["kind"] for pair in [*old, *new])
-    added = Counter(pair["kind"] for pair in new)
     return {
         "study": str(folder),
         "runs": sorted(known),
@@ -142,9 +161,9 @@ def build(
     }
 
 
-def _settled(folder: Path, seed: int | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _settled(folder: Path, seed: int | None, wanted: StudyWanted) -> StudyAbout:
     """study.json as it is to be: of a new study with a seed, with those settings that are given."""
-    study = store.about_of(folder) or {
+    study: StudyAbout = store.about_of(folder) or {
         "title": "Two decks, one request",
         "question": QUESTION,
         "seed": None,
@@ -159,10 +178,13 @@ def _settled(folder: Path, seed: int | None, settings: Mapping[str, Any]) -> dic
         raise cli.BadData(
             f"{folder} was made with seed {study['seed']}; another seed is another study"
         )
-    return study | {name: value for name, value in settings.items() if value is not None}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    return cast(StudyAbout, {**study, **given})
 
 
-def _with_known(named: Mapping[str, Run], before: Iterable[Mapping[str, str]]) -> dict[str, Run]:
+def _with_known(
+    named: Mapping[str, StudiedRun], before: Iterable[StudyRun]
+) -> dict[str, StudiedRun]:
     """The runs that are named now and those that the study had: each two of all of them are paired."""
     found = dict(named)
     for about in before:
@@ -179,30 +201,18 @@ def _with_known(named: Mapping[str, Run], before: Iterable[Mapping[str, str]]) -
 def _write(
     folder: Path,
     secret: bytes,
-    study: dict[str, Any],
-    runs: Mapping[str, Run],
-    old: list[store.Pair],
-    new: list[store.Pair],
-    asked: dict[str, Any],
+    study: StudyAbout,
+    runs: Mapping[str, StudiedRun],
+    old: Sequence[StudyPair],
+    new: Sequence[StudyPair],
 ) -> None:
     """Pictures, then the study, then the pairs: whoever sees a pair sees all that belongs to it."""
-    if new:
-        this = 1 + max((pair["round"] for pair in old), default=0)
-        for pair in new:
-            pair["round"] = this
-        slides = {
-            key: runs[key[0]].slides(*key[1:])
-            for key in {
-                (pair[side]["run"], pair["prompt"], pair[side]["sample"])
-                for pair in new
-                for side in SIDES
-            }
-        }
-        pictures.draw(folder, secret, new, slides)
-        # A build that was killed between the two files has left a round that is drawn again now.
-        study["made"] = [made for made in study["made"] if made["round"] < this]
-        added = dict(Counter(pair["kind"] for pair in new))
-        study["made"].append({"round": this, "at": store.now(), **asked, "added": added})
+    slides = {}
+    for pair in new:
+        for deck in (pair["left"], pair["right"]):
+            run, prompt, sample = deck["run"], pair["prompt"], deck["sample"]
+            slides[run, prompt, sample] = runs[run].slides(prompt, sample)
+    pair_pictures.draw(folder, secret, new, slides)
     stream.write(folder / "study.json", json.dumps(study, ensure_ascii=False, indent=1) + "\n")
     if new:
         lines = (stream.dumps(pair) + b"\n" for pair in [*old, *new])
@@ -224,7 +234,7 @@ def _distinct(paths: Iterable[Path | str]) -> list[Path]:
     return list(seen.values())
 
 
-def _run(path: Path) -> Run:
+def _run(path: Path) -> StudiedRun:
     """The run in a folder. Raises cli.Missing or cli.BadData for one that cannot be shown."""
     files = [path / name for name in ("scores.jsonl", "renders.jsonl") if (path / name).is_file()]
     name = layout.run_name(path)
@@ -238,15 +248,15 @@ def _run(path: Path) -> Run:
         raise cli.BadData(f"{path}/protocol.json: not JSON ({error})") from None
     registry = cli.ROOT / "assets" / "models.toml"
     known = tomllib.loads(registry.read_text()) if registry.exists() else {}
-    decks: dict[str, dict[int, Deck]] = defaultdict(dict)
+    decks: dict[str, dict[int, StudyDeck]] = defaultdict(dict)
     for number, record in stream.records(files[0]):
         if not any(isinstance(record.get(key), dict) for key in ("gen", "deck", "render")):
             raise cli.BadData(
-                f'{files[0]}:{number}: {record["id"]}: no "render" in this record; deck-render writes it'
+                f'{files[0]}:{number}: {record["id"]}: no "render" in this record; '
+                "deck-render writes it"
             )
-        sample = (record.get("gen") or {}).get("sample") or {}
-        decks[str(sample.get("of", record["id"]))][sample.get("k", 0)] = _deck(record)
-    return Run(
+        decks[prompt_of(record)][sample_of(record)] = _deck(cast(DeckRecord, record))
+    return StudiedRun(
         name=name,
         path=path,
         label=(known.get(name) or {}).get("label", name),
@@ -256,43 +266,33 @@ def _run(path: Path) -> Run:
     )
 
 
-def _deck(record: dict[str, Any]) -> Deck:
-    errors = [
-        value["error"]
-        for key in STAGES
-        if isinstance(value := record.get(key), dict) and value.get("error")
-    ]
-    error = errors[0] if errors else {}
-    render = record.get("render") or {}
-    slides = [str(slide) for slide in render.get("slides") or []]
-    if not errors and slides:
+def _deck(record: DeckRecord) -> StudyDeck:
+    said = (record.get("gen"), record.get("deck"), record.get("images"), record.get("render"))
+    # An error of a later stage says nothing about the pictures.
+    error = next((value["error"] for value in said if value and "error" in value), None)
+    render = record.get("render", {})
+    slides = render.get("slides", [])
+    if error is None and slides:
         state = "rendered"
     else:
-        state = "failed" if error.get("kind") == "model" else "excluded"
-    return Deck(
+        state = "failed" if error and error["kind"] == "model" else "excluded"
+    return StudyDeck(
         state=state,
-        why=error.get("class"),
+        why=error["class"] if error else None,
         clean=state == "rendered" and render.get("status") == "ok",
         slides=slides,
         request=_request(record),
-        domain=str((record.get("asks") or {}).get("domain") or ""),
+        domain=record.get("asks", {}).get("domain", ""),
     )
 
 
-def _request(record: dict[str, Any]) -> str:
+def _request(record: DeckRecord) -> str:
     """What the person asked for, without the instructions that the model also had."""
-    said = []
-    for message in record.get("messages") or []:
-        if isinstance(message, dict) and message.get("role") == "user":
-            content = message.get("content")
-            if isinstance(content, list):
-                parts = [part for part in content if isinstance(part, dict)]
-                content = "\n".join(str(part.get("text", "")) for part in parts)
-            said.append(str(content or ""))
+    said = [one["content"] for one in record.get("messages", []) if one["role"] == "user"]
     return "\n\n".join(said).strip()
 
 
-def _comparable(runs: Sequence[Run]) -> None:
+def _comparable(runs: Sequence[StudiedRun]) -> None:
     """Raises cli.BadData where runs differ in more than the model, or their requests differ."""
     first, *others = runs
     for other in others:
@@ -308,7 +308,7 @@ def _comparable(runs: Sequence[Run]) -> None:
                 )
 
 
-def _nothing(runs: Mapping[str, Run], failed: bool) -> str:
+def _nothing(runs: Mapping[str, StudiedRun], failed: bool) -> str:
     """Why there is nothing to compare; `failed`: --failed was given already."""
     if len(runs) < 2:
         return "one run has nothing to be compared with; name two or more"
@@ -338,7 +338,7 @@ class _Lot:
 
     seed: int
     secret: bytes
-    runs: Mapping[str, Run]
+    runs: Mapping[str, StudiedRun]
     failed: bool
 
     def dice(self, *words: object) -> float:
@@ -360,9 +360,32 @@ class _Lot:
             return False
         return any(self.runs[name].eligible(prompt, ("rendered",)) for name in between)
 
-    def side(self, run: str, prompt: str, sample: int) -> dict[str, Any]:
+    def side(self, run: str, prompt: str, sample: int) -> PairSide:
         rendered = self.runs[run].decks[prompt][sample].state == "rendered"
         return {"model": run, "run": run, "sample": sample, "rendered": rendered}
+
+    def pair(
+        self,
+        ident: str,
+        kind: PairKind,
+        prompt: str,
+        left: PairSide,
+        right: PairSide,
+        expect: str | None = None,
+    ) -> StudyPair:
+        """A pair whose pictures are not drawn yet."""
+        return {
+            "id": ident,
+            "kind": kind,
+            "prompt": prompt,
+            "request": self.runs[left["run"]].decks[prompt][left["sample"]].request,
+            "left": left,
+            "right": right,
+            "pictures": {},
+            "of": None,
+            "expect": expect,
+            "round": 0,
+        }
 
     def prompts(self) -> list[str]:
         """All prompts in the order in which they are taken: drawn within each domain, the
@@ -384,8 +407,8 @@ class _Lot:
 
 
 def _wanted(
-    lot: _Lot, old: Sequence[store.Pair], prompts: int, repeats: float, gold: float
-) -> list[store.Pair]:
+    lot: _Lot, old: Sequence[StudyPair], prompts: int, repeats: float, gold: float
+) -> list[StudyPair]:
     """The pairs that are missing, in the order in which people get them: every stretch has all
     models and many requests."""
     of_kind = {kind: [pair for pair in old if pair["kind"] == kind] for kind in KINDS}
@@ -396,7 +419,7 @@ def _wanted(
     return new + _gold(lot, {pair["prompt"] for pair in votes}, of_kind["gold"], missing)
 
 
-def _votes(lot: _Lot, old: Sequence[store.Pair], prompts: int) -> list[store.Pair]:
+def _votes(lot: _Lot, old: Sequence[StudyPair], prompts: int) -> list[StudyPair]:
     """Pairs to vote on, until each two models meet on so many prompts."""
     taken: dict[Models, set[str]] = defaultdict(set)
     lefts: Counter[Models] = Counter()  # how often the first stood left more than the second
@@ -422,48 +445,35 @@ def _votes(lot: _Lot, old: Sequence[store.Pair], prompts: int) -> list[store.Pai
     return found
 
 
-def _vote(lot: _Lot, between: Models, prompt: str, as_named: bool) -> store.Pair:
+def _vote(lot: _Lot, between: Models, prompt: str, as_named: bool) -> StudyPair:
     """Two decks for one prompt. as_named: the first of the two models stands left."""
-    sides = {}
-    for side, name in zip(SIDES, between if as_named else between[::-1], strict=True):
+
+    def drawn(name: str) -> PairSide:
         samples = lot.eligible(name, prompt)
         at = int(lot.dice("sample", *between, prompt, name) * len(samples))
-        sides[side] = lot.side(name, prompt, samples[at])
-    left = sides["left"]
-    return {
-        "id": store.keyed(lot.secret, "vote", prompt, *between, size=6),
-        "kind": "vote",
-        "prompt": prompt,
-        "request": lot.runs[left["run"]].decks[prompt][left["sample"]].request,
-        **sides,
-        "of": None,
-        "expect": None,
-    }
+        return lot.side(name, prompt, samples[at])
+
+    left, right = map(drawn, between if as_named else between[::-1])
+    ident = store.keyed(lot.secret, "vote", prompt, *between, size=6)
+    return lot.pair(ident, "vote", prompt, left, right)
 
 
 def _repeats(
-    lot: _Lot, votes: Sequence[store.Pair], repeated: set[str], share: float
-) -> list[store.Pair]:
+    lot: _Lot, votes: Sequence[StudyPair], repeated: set[str | None], share: float
+) -> list[StudyPair]:
     """The first pair, and one in so many after it, again with its sides swapped, unless it was
     `repeated`."""
-    found = []
+    found: list[StudyPair] = []
     for index, pair in enumerate(votes):
         due = math.floor(index * share) > math.floor((index - 1) * share)
         if due and pair["id"] not in repeated:
-            found.append(
-                {
-                    **pair,
-                    "id": store.keyed(lot.secret, "repeat", pair["id"], size=6),
-                    "kind": "repeat",
-                    "left": pair["right"],
-                    "right": pair["left"],
-                    "of": pair["id"],
-                }
-            )
+            ident = store.keyed(lot.secret, "repeat", pair["id"], size=6)
+            again = lot.pair(ident, "repeat", pair["prompt"], pair["right"], pair["left"])
+            found.append({**again, "request": pair["request"], "of": pair["id"]})
     return found
 
 
-def _gold(lot: _Lot, asked: set[str], old: Sequence[store.Pair], missing: int) -> list[store.Pair]:
+def _gold(lot: _Lot, asked: set[str], old: Sequence[StudyPair], missing: int) -> list[StudyPair]:
     """Attention items: a clean deck beside a damaged copy of itself, of prompts that are not
     `asked` about where there are such."""
     used = {(pair["left"]["run"], pair["prompt"]) for pair in old}
@@ -476,7 +486,7 @@ def _gold(lot: _Lot, asked: set[str], old: Sequence[store.Pair], missing: int) -
     ]
     counts = Counter(pair["left"]["run"] for pair in old)
     balance = sum(1 if pair["expect"] == "left" else -1 for pair in old)
-    found: list[store.Pair] = []
+    found: list[StudyPair] = []
     while len(found) < missing and decks:
         name, prompt, sample = min(
             decks,
@@ -487,17 +497,8 @@ def _gold(lot: _Lot, asked: set[str], old: Sequence[store.Pair], missing: int) -
         left = lot.heads(balance, "gold side", name, prompt)
         balance += 1 if left else -1
         whole = lot.side(name, prompt, sample)
-        broken = {**whole, "broken": True}
-        found.append(
-            {
-                "id": store.keyed(lot.secret, "gold", prompt, name, size=6),
-                "kind": "gold",
-                "prompt": prompt,
-                "request": lot.runs[name].decks[prompt][sample].request,
-                "left": whole if left else broken,
-                "right": broken if left else whole,
-                "of": None,
-                "expect": "left" if left else "right",
-            }
-        )
+        broken: PairSide = {**whole, "broken": True}
+        sides = (whole, broken) if left else (broken, whole)
+        ident = store.keyed(lot.secret, "gold", prompt, name, size=6)
+        found.append(lot.pair(ident, "gold", prompt, *sides, expect="left" if left else "right"))
     return found

@@ -18,14 +18,15 @@ import sqlite3
 import threading
 import unicodedata
 from base64 import b32encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from decksmith.core import cli, stream
-from decksmith.study import crowds, messages, queues
+from decksmith.core import cli, stream, validation
+from decksmith.study import duplicate_raters, messages, queues
+from decksmith.study.records import PairKind, Rater, StudyAbout, StudyPair, Vote
 
 if TYPE_CHECKING:
     from itsdangerous import URLSafeSerializer
@@ -48,14 +49,66 @@ PRAGMA user_version = 2;
 """
 VERSION = 2  # of this schema
 
-Pair = dict[str, Any]  # a line of pairs.jsonl (docs/records.md)
-Value = TypeVar("Value")
+
+class StoredBallot(TypedDict):
+    """A ballot as votes.db has it. Of an imported vote it also has `left` and `right`."""
+
+    choice: str
+    dimensions: dict[str, str]
+    tags: list[str]
+    seconds: float | None
+    seen: bool
+
+
+class SheetPair(TypedDict):
+    """What a rater is told of a pair: picture names by side."""
+
+    id: str
+    request: str
+    left: list[str]
+    right: list[str]
+
+
+class Said(TypedDict):
+    """What a rater said of a pair."""
+
+    choice: str
+    dimensions: dict[str, str]
+    tags: list[str]
+
+
+class Sheet(TypedDict):
+    """All that a rater's page is told. `rater` is a name; `acted` has the pairs of `done` and
+    `skipped`, the last one last."""
+
+    title: str
+    question: str
+    rater: str
+    closed: bool
+    choices: dict[str, str]
+    dimensions: dict[str, str]
+    tags: dict[str, str]
+    pairs: list[SheetPair]
+    done: dict[str, Said]
+    skipped: list[str]
+    acted: list[str]
+
+
+class PlainCounts(TypedDict):
+    """The votes on two models, counted."""
+
+    models: list[str]
+    labels: list[str]
+    wins: list[int]
+    tie: int
+    bad: int
+    votes: int
 
 
 class Conflict(Exception):
     """What is asked contradicts what is stored; `stored` is the ballot that stands, or None."""
 
-    def __init__(self, message: str, stored: dict[str, Any] | None = None) -> None:
+    def __init__(self, message: str, stored: StoredBallot | None = None) -> None:
         super().__init__(message)
         self.stored = stored
 
@@ -119,22 +172,23 @@ def locked(folder: Path) -> Iterator[bytes]:
         yield secret
 
 
-def about_of(folder: Path) -> dict[str, Any] | None:
+def about_of(folder: Path) -> StudyAbout | None:
     """study.json of a folder, or None; raises cli.BadData for one that is damaged."""
     path = folder / "study.json"
     if not path.exists():
         return None
     try:
-        about: dict[str, Any] = json.loads(path.read_text())
+        return cast(StudyAbout, json.loads(path.read_text()))
     except ValueError as error:
         raise cli.BadData(f"{path}: not JSON ({error})") from None
-    return about
 
 
-def pairs_of(folder: Path) -> dict[str, Pair]:
+def pairs_of(folder: Path) -> dict[str, StudyPair]:
     """{id: pair} of pairs.jsonl, in its order; empty where there is none."""
     path = folder / "pairs.jsonl"
-    return {pair["id"]: pair for _, pair in stream.records(path)} if path.exists() else {}
+    if not path.exists():
+        return {}
+    return {pair["id"]: cast(StudyPair, pair) for _, pair in stream.records(path)}
 
 
 def handle(name: object) -> str:
@@ -152,17 +206,14 @@ def handle(name: object) -> str:
 class _Files:
     """What study.json and pairs.jsonl said when they were read last."""
 
-    about: dict[str, Any]
-    pairs: dict[str, Pair]
+    about: StudyAbout
+    pairs: dict[str, StudyPair]
 
-    def of_kind(self, kind: str) -> list[str]:
+    def of_kind(self, kind: PairKind) -> list[str]:
         return [pair["id"] for pair in self.pairs.values() if pair["kind"] == kind]
 
 
 # The people and their votes
-
-
-Chooser = Callable[["Study", str, list[str], int], Iterable[str]]
 
 
 def _maker(folder: Path) -> str:
@@ -174,13 +225,10 @@ def _maker(folder: Path) -> str:
 
 class Study:
     """A study that was built. Several processes may have it open; what a method that changes it has
-    returned from is on the disk.
+    returned from is on the disk."""
 
-    choose   for the pairs a rater is given, in place of the planned overlap: choose(study, rater,
-             candidates, n) -> n of their ids"""
-
-    def __init__(self, folder: Path | str, choose: Chooser | None = None) -> None:
-        self.folder, self.choose = Path(folder), choose
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
         for name in ("study.json", "pairs.jsonl"):
             if not (self.folder / name).is_file():
                 raise cli.Missing(f"{self.folder} is no study; {_maker(self.folder)} makes one")
@@ -191,7 +239,7 @@ class Study:
                 f"{self.folder}/secret cannot be read ({error.strerror}): raters' links depend on it"
             ) from None
         self._stamp: list[tuple[int, int, int]] = []
-        self._files = _Files({}, {})
+        self._files: _Files
         self._lock, self._depth = threading.RLock(), 0
         try:
             self._open_database()
@@ -250,11 +298,11 @@ class Study:
                         self._db.execute(statement)
                 raise
 
-    def together(self, calls: Iterable[Callable[[], Any]]) -> list[Any]:
+    def together(self, calls: Iterable[Callable[[], object]]) -> list[object]:
         """Do `calls` (functions without arguments that change this study) in one durable
         transaction, which costs one wait for the disk. Returns for each its value, or the
         exception that it raised; what it did is undone then."""
-        done: list[Any] = []
+        done: list[object] = []
         with self._writing():
             for call in calls:
                 try:
@@ -273,19 +321,19 @@ class Study:
         rows = self._rows(query, *values)
         return rows[0][0] if rows else None
 
-    def _column(self, query: str, *values: object) -> list[Any]:
+    def _column(self, query: str, *values: object) -> list[str]:
         """The first column of all rows."""
         return [row[0] for row in self._rows(query, *values)]
 
     # What is asked
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> StudyAbout:
         """study.json."""
         return self._fresh().about
 
     @property
-    def pairs(self) -> dict[str, Pair]:
+    def pairs(self) -> dict[str, StudyPair]:
         """{id: pair} as in pairs.jsonl; a study that was extended meanwhile has the new ones too."""
         return self._fresh().pairs
 
@@ -293,8 +341,9 @@ class Study:
         info = [os.stat(self.folder / name) for name in ("study.json", "pairs.jsonl")]
         stamp = [(each.st_ino, each.st_mtime_ns, each.st_size) for each in info]
         if stamp != self._stamp:
-            self._files = _Files(about_of(self.folder) or {}, pairs_of(self.folder))
-            self._stamp = stamp
+            about = about_of(self.folder)
+            assert about is not None  # os.stat has just found it
+            self._files, self._stamp = _Files(about, pairs_of(self.folder)), stamp
         return self._files
 
     def _signer(self, salt: str) -> "URLSafeSerializer":
@@ -306,7 +355,7 @@ class Study:
         # open any more.
         return URLSafeSerializer(self.secret, salt=f"decksmith.blindtest.{salt}", signer_kwargs=how)
 
-    def _signed(self, salt: str, token: str) -> Any:
+    def _signed(self, salt: str, token: str) -> object:
         """What a token of ours says, or None."""
         from itsdangerous import BadSignature
 
@@ -332,7 +381,7 @@ class Study:
         """The token of the rater of this name, who is added unless there. The same name has the
         same token in this study, whatever happens to votes.db.
 
-        source   handle (the name was chosen), link (an invitation) or ballot
+        source   handle (the name was chosen) or link (an invitation)
         fresh    raises Conflict for a name that is taken
         address  of whoever chose the name; a keyed hash of its network is kept, and TooSoon raised
                  when NAMES of it came within SPAN
@@ -366,7 +415,7 @@ class Study:
         """A keyed hash of the network of `address`. Raises TooSoon when NAMES of it came within
         SPAN. The names are counted on the disk: a server that starts again has not forgotten
         them."""
-        network = keyed(self.secret, "network", crowds.network(address), size=8)
+        network = keyed(self.secret, "network", duplicate_raters.network(address), size=8)
         last = self._value(
             "SELECT at FROM raters WHERE network = ? AND at > ? ORDER BY at DESC LIMIT 1 OFFSET ?",
             network,
@@ -393,10 +442,8 @@ class Study:
             return rater
         return None
 
-    def raters(self) -> list[dict[str, Any]]:
-        """Every rater in the order in which they came: {"id", "name", "source", "at", "network",
-        "given", "votes", "skipped", "last"}. network: a keyed hash of where a name was chosen;
-        None of whom the owner gave a link or a ballot."""
+    def raters(self) -> list[Rater]:
+        """Every rater in the order in which they came."""
         rows = self._rows("""
             SELECT id, name, source, at, network,
               (SELECT count(*) FROM given WHERE rater = id),
@@ -405,7 +452,7 @@ class Study:
               (SELECT max(at) FROM votes WHERE rater = id)
             FROM raters ORDER BY rowid""")
         keys = ("id", "name", "source", "at", "network", "given", "votes", "skipped", "last")
-        return [dict(zip(keys, row, strict=True)) for row in rows]
+        return [cast(Rater, dict(zip(keys, row, strict=True))) for row in rows]
 
     def name(self, rater: str) -> str:
         """The name of a rater by id."""
@@ -430,15 +477,12 @@ class Study:
         candidates = [pair for pair in all_votes if pair not in own]
         if only_needed:
             candidates = self._needed(candidates, given)
-        if self.choose:
-            chosen = list(self.choose(self, rater, candidates, n))[:n]
-        else:
-            chosen = queues.planned(candidates, given, files.about["raters_per_pair"], n)
+        chosen = queues.planned(candidates, given, files.about["raters_per_pair"], n)
         gold = [pair for pair in all_gold if pair not in own]
         gold.sort(key=lambda pair: (given.get(pair, 0), keyed(self.secret, rater, pair)))
         # As many attention items as belong to so many pairs of the whole study.
         gold = gold[: math.ceil(len(chosen) * len(all_gold) / max(1, len(all_votes)))]
-        repeats = {files.pairs[pair]["of"]: pair for pair in files.of_kind("repeat")}
+        repeats = {str(files.pairs[pair]["of"]): pair for pair in files.of_kind("repeat")}
         queue = queues.ordered(
             [*chosen, *gold],
             {pair: repeat for pair, repeat in repeats.items() if repeat not in own},
@@ -464,19 +508,20 @@ class Study:
         """The ids of the pairs a rater was given, in the rater's own order."""
         return self._column("SELECT pair FROM given WHERE rater = ? ORDER BY place", rater)
 
-    def sheet(self, rater: str) -> dict[str, Any]:
-        """All that a rater's page is told: {"title", "question", "rater": name, "closed",
-        "choices", "dimensions", "tags", "pairs": [{"id", "request", "left": [picture name],
-        "right": [..]}], "done": {pair: {"choice", "dimensions", "tags"}}, "skipped": [pair],
-        "acted": the pairs of done and skipped, the last one last}."""
+    def sheet(self, rater: str) -> Sheet:
+        """All that a rater's page is told."""
         about, pairs = self.about, self.pairs
         given = [pair for pair in self.queue(rater) if pair in pairs]
         passed = set(self._column("SELECT pair FROM given WHERE rater = ? AND skipped", rater))
         skipped = [pair for pair in given if pair in passed]
-        done = {}
+        done: dict[str, Said] = {}
         for pair, text in self._rows("SELECT pair, ballot FROM votes WHERE rater = ?", rater):
-            ballot = json.loads(text)
-            done[pair] = {key: ballot[key] for key in ("choice", "dimensions", "tags")}
+            ballot: StoredBallot = json.loads(text)
+            done[pair] = {
+                "choice": ballot["choice"],
+                "dimensions": ballot["dimensions"],
+                "tags": ballot["tags"],
+            }
         acted = self._column(
             "SELECT pair FROM events WHERE rater = ? GROUP BY pair ORDER BY max(n)", rater
         )
@@ -488,10 +533,7 @@ class Study:
             "choices": messages.CHOICES,
             "dimensions": messages.DIMENSIONS,
             "tags": messages.TAGS,
-            "pairs": [
-                {"id": pair, "request": pairs[pair]["request"], **pairs[pair]["pictures"]}
-                for pair in given
-            ],
+            "pairs": [_shown(pairs[pair]) for pair in given],
             "done": done,
             "skipped": sorted(skipped),
             "acted": [pair for pair in acted if pair in done or pair in skipped],
@@ -499,16 +541,15 @@ class Study:
 
     # Votes
 
-    def vote(
-        self, rater: str, pair: str, ballot: dict[str, Any], *, key: str, source: str = "web"
-    ) -> str:
+    def vote(self, rater: str, pair: str, ballot: Mapping[str, object], *, key: str) -> str:
         """Store a ballot; "stored", or "same" when this key has brought it before. The vote is on
         the disk when this returns.
 
         Raises cli.BadData for a ballot or key that is none and for a pair that the rater was not
         given, Conflict where another ballot of this rater stands for the pair or the key has
         brought something else, Closed when the study is closed."""
-        text = json.dumps(messages.checked(ballot))
+        checked = validation.check(messages.Ballot, dict(ballot))
+        text = json.dumps(checked.model_dump())
         with self._writing():
             if self._came_before(rater, key, "vote", pair, text):
                 return "same"
@@ -516,8 +557,8 @@ class Study:
             self._no_vote_stands(rater, pair)
             self._event(rater, key, "vote", pair, text)
             self._db.execute(
-                "INSERT INTO votes (rater, pair, ballot, source, at) VALUES (?, ?, ?, ?, ?)",
-                (rater, pair, text, source, now()),
+                "INSERT INTO votes (rater, pair, ballot, source, at) VALUES (?, ?, ?, 'web', ?)",
+                (rater, pair, text, now()),
             )
             self._mark(rater, pair, skipped=False)
         return "stored"
@@ -548,7 +589,7 @@ class Study:
     def _came_before(self, rater: str, key: str, what: str, pair: str, ballot: str | None) -> bool:
         """Whether this key has brought this already. Raises Conflict where it has brought
         something else."""
-        messages.check_key(key)
+        validation.check(messages.PairRequest, {"pair": pair, "key": key})
         before = self._rows(
             "SELECT what, pair, ballot FROM events WHERE rater = ? AND key = ?", rater, key
         )
@@ -560,10 +601,8 @@ class Study:
         """Raises Closed, or cli.BadData for a pair that the rater was not given."""
         self._open_only()
         # SQLite takes no text that is no Unicode; ids are letters and digits.
-        usable = isinstance(pair, str) and pair.isascii()
-        if not usable or not self._rows(
-            "SELECT 1 FROM given WHERE rater = ? AND pair = ?", rater, pair
-        ):
+        known = "SELECT 1 FROM given WHERE rater = ? AND pair = ?"
+        if not pair.isascii() or not self._rows(known, rater, pair):
             raise cli.BadData("this pair is not in the rater's queue")
 
     def _no_vote_stands(self, rater: str, pair: str) -> None:
@@ -582,7 +621,7 @@ class Study:
             "UPDATE given SET skipped = ? WHERE rater = ? AND pair = ?", (skipped, rater, pair)
         )
 
-    def votes(self) -> Iterator[dict[str, Any]]:
+    def votes(self) -> Iterator[Vote]:
         """Every vote that stands, with the identities, in the order of raters and their queues:
         what vote-tally reads (docs/records.md)."""
         pairs = self.pairs
@@ -594,23 +633,9 @@ class Study:
             ORDER BY raters.rowid, given.place""")
         for rater, pair, ballot, source, at, place in rows:
             if pair in pairs:
-                about = pairs[pair]
-                yield {
-                    "pair": pair,
-                    "kind": about["kind"],
-                    "of": about["of"],
-                    "expect": about["expect"],
-                    "rater": rater,
-                    "prompt": about["prompt"],
-                    "left": about["left"]["model"],
-                    "right": about["right"]["model"],
-                    **json.loads(ballot),
-                    "source": source,
-                    "at": at,
-                    "order": place,
-                }
+                yield _joined_vote(pairs[pair], rater, json.loads(ballot), (source, at, place))
 
-    def enter(self, votes: Iterable[tuple[str, str, dict[str, Any], str]]) -> int:
+    def enter(self, votes: Iterable[tuple[str, str, Mapping[str, object], str]]) -> int:
         """Store votes that were cast elsewhere, [(rater's name, pair, ballot, time)], all or
         none; returns how many were not there yet. A rater's id is the name, and the ballot has
         "left" and "right", the models that stood there."""
@@ -620,7 +645,7 @@ class Study:
             places = dict(self._rows("SELECT rater, max(place) FROM given GROUP BY rater"))
             for rater, pair, ballot, at in votes:
                 self._db.execute(
-                    "INSERT OR IGNORE INTO raters (id, name, folded, source, at) VALUES (?, ?, ?, 'outside', ?)",
+                    "INSERT OR IGNORE INTO raters (id, name, folded, source, at) VALUES (?, ?, ?, 'imported', ?)",
                     (rater, rater, rater, at),
                 )
                 if self._rows("SELECT 1 FROM votes WHERE rater = ? AND pair = ?", rater, pair):
@@ -631,7 +656,7 @@ class Study:
                     (rater, places[rater], pair),
                 )
                 self._db.execute(
-                    "INSERT INTO votes (rater, pair, ballot, source, at) VALUES (?, ?, ?, 'outside', ?)",
+                    "INSERT INTO votes (rater, pair, ballot, source, at) VALUES (?, ?, ?, 'imported', ?)",
                     (rater, pair, json.dumps(ballot), at),
                 )
                 stored += 1
@@ -672,30 +697,62 @@ class Study:
         found: str | None = self._value("SELECT value FROM state WHERE name = ?", name)
         return found
 
-    def results(self) -> list[dict[str, Any]]:
+    def results(self) -> list[PlainCounts]:
         """Plain counts for each two models, of the votes alone (no repeats, no attention items);
-        intervals are vote-tally's: [{"models": [a, b], "labels": [..], "wins": [n, n], "tie",
-        "bad", "votes"}]."""
+        intervals are vote-tally's."""
         labels = {run["name"]: run["label"] for run in self.about["runs"]}
-        found: dict[tuple[str, ...], dict[str, Any]] = {}
+        found: dict[tuple[str, str], PlainCounts] = {}
         for vote in self.votes():
             if vote["kind"] != "vote":
                 continue
-            models = sorted((vote["left"], vote["right"]))
-            row = found.setdefault(
-                tuple(models),
-                {
-                    "models": models,
-                    "labels": [labels.get(name, name) for name in models],
+            first, second = sorted((vote["left"], vote["right"]))
+            if (first, second) not in found:
+                names = [labels.get(name, name) for name in (first, second)]
+                found[first, second] = {
+                    "models": [first, second],
+                    "labels": names,
                     "wins": [0, 0],
                     "tie": 0,
                     "bad": 0,
                     "votes": 0,
-                },
-            )
+                }
+            row, choice = found[first, second], vote["choice"]
             row["votes"] += 1
-            if vote["choice"] in ("left", "right"):
-                row["wins"][models.index(vote[vote["choice"]])] += 1
+            if choice == "left" or choice == "right":
+                row["wins"][row["models"].index(vote[choice])] += 1
             else:
-                row[vote["choice"]] += 1
+                row[choice] += 1
         return [found[models] for models in sorted(found)]
+
+
+def _joined_vote(
+    pair: StudyPair, rater: str, ballot: dict[str, object], cast_as: tuple[str, str, int]
+) -> Vote:
+    """A vote with the identities. cast_as: source, time and place in the rater's queue."""
+    source, at, place = cast_as
+    vote = {
+        "pair": pair["id"],
+        "kind": pair["kind"],
+        "of": pair["of"],
+        "expect": pair["expect"],
+        "rater": rater,
+        "prompt": pair["prompt"],
+        "left": pair["left"]["model"],
+        "right": pair["right"]["model"],
+        **ballot,  # of an imported vote its own sides: a pair may have been shown either way
+        "source": source,
+        "at": at,
+        "order": place,
+    }
+    return cast(Vote, vote)
+
+
+def _shown(pair: StudyPair) -> SheetPair:
+    """What a rater is told of a pair."""
+    pictures = pair["pictures"]
+    return {
+        "id": pair["id"],
+        "request": pair["request"],
+        "left": pictures["left"],
+        "right": pictures["right"],
+    }

@@ -7,10 +7,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from decksmith.core import cli, stream
 from decksmith.study import store
+from decksmith.study.records import DeckKey, StudyPair
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -31,8 +32,8 @@ class _Picture(NamedTuple):
 def draw(
     folder: Path,
     secret: bytes,
-    pairs: Sequence[dict[str, Any]],
-    slides: Mapping[tuple[str, str, int], Sequence[Path]],
+    pairs: Sequence[StudyPair],
+    slides: Mapping[DeckKey, Sequence[Path]],
 ) -> None:
     """Draw the slides of `pairs` into `folder`/pictures, both sides of a pair at one width, and
     name them in the pairs: {"pictures": {"left": [name], "right": [..]}}.
@@ -44,18 +45,18 @@ def draw(
         left_over.unlink()
     drawn = _Drawn()
 
-    def one(pair: dict[str, Any]) -> None:
-        sources = {}
-        for side in ("left", "right"):
-            deck = pair[side]
-            sources[side] = slides[deck["run"], pair["prompt"], deck["sample"]]
+    def one(pair: StudyPair) -> None:
+        decks = {"left": pair["left"], "right": pair["right"]}
+        sources = {
+            side: slides[deck["run"], pair["prompt"], deck["sample"]]
+            for side, deck in decks.items()
+        }
         width = min([WIDEST, *(_width(path) for paths in sources.values() for path in paths)])
-        pair["pictures"] = {}
         for side, paths in sources.items():
             names = []
             for place, path in enumerate(paths):
                 picture = _Picture(path, width)
-                if pair[side].get("broken"):
+                if decks[side].get("broken"):
                     picture = _Picture(path, width, paths[(place + 1) % len(paths)], place)
                 names.append(f"{store.keyed(secret, 'picture', pair['id'], side, place)}.webp")
                 drawn.put(folder / "pictures" / names[-1], picture)

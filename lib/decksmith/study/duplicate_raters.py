@@ -1,4 +1,4 @@
-"""Crowds: names that people chose themselves, and that one person or one script may have chosen.
+"""Names that people chose themselves, and that one person or one script may have chosen: crowds.
 
 A name costs nothing, so votes under many names are as many people only where something else says
 so. Two things are known of everybody who chose a name: the network it came from, as a keyed hash,
@@ -7,14 +7,15 @@ and when. Whoever opened a link of the owner's is known to the owner and is in n
 
 import ipaddress
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+
+from decksmith.study.records import Crowd, CrowdRule, Crowds, Rater, Vote
 
 # So many people of one address are a crowd, and so many whose names came within so many seconds,
 # wherever from. A crowd with this share of the votes is warned of. The numbers stood here before
 # anybody voted.
-RULE: dict[str, Any] = {"people": 3, "burst": 5, "seconds": 60, "share": 0.1}
+RULE: CrowdRule = {"people": 3, "burst": 5, "seconds": 60, "share": 0.1}
 # Bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest
 # themselves (RFC 6177).
 SITE = 56
@@ -36,59 +37,58 @@ def network(address: str) -> str:
     return str(found if found.version == 4 else ipaddress.ip_network((found, SITE), strict=False))
 
 
-def find(people: Iterable[dict[str, Any]], votes: list[dict[str, Any]]) -> dict[str, Any]:
-    """The crowds among `people` ({"id", "network" or None, "at"}), and what share of the `votes`
-    ({"rater"}) they cast.
-
-    Returns {"rule", "chose": people who chose a name, "addresses", "found": [{"by": "address" or
-    "burst", "networks", "first", "last", "raters", "people", "votes", "share"}], "raters":
-    everybody in a crowd, "people", "votes", "share", "warnings"}.
-    """
-    chose = sorted(
-        (one for one in people if one["network"]), key=lambda one: (one["at"], one["id"])
-    )
-    cast, total = Counter(vote["rater"] for vote in votes), len(votes)
-
-    def shares(members: list[dict[str, Any]]) -> dict[str, Any]:
-        count = sum(cast[one["id"]] for one in members)
-        return {
-            "people": len(members),
-            "votes": count,
-            "share": round(count / total, 4) if total else 0.0,
-        }
-
-    def crowd(by: str, members: list[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            "by": by,
-            "networks": sorted({one["network"] for one in members}),
-            "first": members[0]["at"],
-            "last": members[-1]["at"],
-            "raters": [one["id"] for one in members],
-            **shares(members),
-        }
-
-    of: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for one in chose:
-        of[one["network"]].append(one)
-    found = [crowd("address", members) for members in of.values() if len(members) >= RULE["people"]]
-    found += [
-        crowd("burst", members)
-        for members in bursts(chose)
-        if len({one["network"] for one in members}) > 1
+def find(raters: Iterable[Rater], votes: Sequence[Vote]) -> Crowds:
+    """The crowds among `raters`, and what share of the `votes` they cast."""
+    named = [one for one in raters if one["network"]]
+    named.sort(key=lambda one: (one["at"], one["id"]))
+    by_network: dict[str | None, list[Rater]] = defaultdict(list)
+    for one in named:
+        by_network[one["network"]].append(one)
+    cast = Counter(vote["rater"] for vote in votes)
+    found = [
+        _crowd("address", members, cast)
+        for members in by_network.values()
+        if len(members) >= RULE["people"]
     ]
+    for members in bursts(named):
+        if len({one["network"] for one in members}) > 1:
+            found.append(_crowd("burst", members, cast))
     found.sort(key=lambda one: -one["votes"])
-    inside = {rater for one in found for rater in one["raters"]}
-    all_in = {
-        "chose": len(chose),
-        "addresses": len(of),
+    inside = sorted({rater for one in found for rater in one["raters"]})
+    all_in: Crowds = {
+        "rule": RULE,
+        "chose": len(named),
+        "addresses": len(by_network),
         "found": found,
-        "raters": sorted(inside),
-        **shares([one for one in chose if one["id"] in inside]),
+        "raters": inside,
+        "people": len(inside),
+        "votes": sum(cast[rater] for rater in inside),
+        "share": _share(inside, cast),
+        "warnings": [],
     }
-    return {"rule": RULE, **all_in, "warnings": _warnings(all_in)}
+    return {**all_in, "warnings": _warnings(all_in)}
 
 
-def bursts(people: list[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
+def _crowd(by: str, members: Sequence[Rater], cast: Counter[str]) -> Crowd:
+    """What is said of some people who came together. cast: votes by rater."""
+    raters = [one["id"] for one in members]
+    return {
+        "by": by,
+        "networks": sorted({str(one["network"]) for one in members}),
+        "first": members[0]["at"],
+        "last": members[-1]["at"],
+        "raters": raters,
+        "people": len(raters),
+        "votes": sum(cast[rater] for rater in raters),
+        "share": _share(raters, cast),
+    }
+
+
+def _share(raters: Iterable[str], cast: Counter[str]) -> float:
+    return round(sum(cast[rater] for rater in raters) / cast.total(), 4) if cast else 0.0
+
+
+def bursts(people: Sequence[Rater]) -> Iterable[Sequence[Rater]]:
     """The stretches of `people`, who are in the order of "at", in which each stands among
     RULE["burst"] names of RULE["seconds"]."""
     times = [datetime.fromisoformat(one["at"]) for one in people]
@@ -118,14 +118,14 @@ def rule() -> str:
     )
 
 
-def origin(crowd: dict[str, Any]) -> str:
+def origin(crowd: Crowd) -> str:
     """Where a crowd came from, in words; an address by the beginning of its hash."""
     if crowd["by"] == "address":
         return f"Address {crowd['networks'][0][:6]}"
     return f"Within a minute, {len(crowd['networks'])} addresses"
 
 
-def _warnings(found: dict[str, Any]) -> list[str]:
+def _warnings(found: Crowds) -> list[str]:
     said = [_warning(one) for one in found["found"] if large(one["share"])]
     if not said and large(found["share"]):
         said.append(
@@ -135,7 +135,7 @@ def _warnings(found: dict[str, Any]) -> list[str]:
     return said
 
 
-def _warning(crowd: dict[str, Any]) -> str:
+def _warning(crowd: Crowd) -> str:
     cast = f"cast {100 * crowd['share']:.0f} % of the votes"
     if crowd["by"] == "address":
         return f"{crowd['people']} people who chose their names came from one address and {cast}; they may be one"
@@ -145,20 +145,3 @@ def _warning(crowd: dict[str, Any]) -> str:
         f"{crowd['people']} names were chosen within {seconds:.0f} s, from {len(crowd['networks'])} addresses, "
         f"and {cast}; they may be one script's"
     )
-
-
-def by_time(
-    people: Iterable[dict[str, Any]], votes: list[dict[str, Any]], most: int = 24
-) -> list[tuple[str, int, int]]:
-    """`[(time, names that were chosen then, votes)]` by minute, hour, day or month, whichever
-    gives at most `most` rows first."""
-    names = [one["at"] for one in people if one["network"]]
-    cast = [vote["at"] for vote in votes if vote.get("at")]
-    for length in (16, 13, 10, 7):  # of the time as text: to the minute, hour, day, month
-        chosen = Counter(at[:length] for at in names)
-        voted = Counter(at[:length] for at in cast)
-        times = sorted({*chosen, *voted})
-        if len(times) <= most:
-            break
-    end = ":00" if length == 13 else ""
-    return [(time.replace("T", " ") + end, chosen[time], voted[time]) for time in times]

@@ -7,40 +7,57 @@ browser. What goes out about a pair is its id, its request and its pictures.
 
 import asyncio
 import contextlib
+import functools
+import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypedDict, TypeVar, cast
 
 from aiohttp import web as http
 
-from decksmith.core import cli, stream, validation, web
-from decksmith.study import adaptive as next_pairs
-from decksmith.study import crowds, messages, outside, store
-from decksmith.study.page import files, page
+from decksmith.core import cli, pages, stream, validation, web
+from decksmith.study import duplicate_raters, import_votes, messages, store
+from decksmith.study.records import Crowd, Rater, Vote
 
 PICTURE = re.compile(r"[a-z2-7]{26}\.webp\Z")
 TOGETHER = 256  # votes that share one wait for the disk
 LARGEST = 1 << 16  # bytes of a request
 FOR_EVER = "public, max-age=31536000, immutable"
 
-Call = Callable[[], Any]
+Value = TypeVar("Value")
 
 
-class Writer:
+class _Waiting(Generic[Value]):
+    """A change of the study that waits for the disk."""
+
+    def __init__(self, call: Callable[[], Value]) -> None:
+        self.call = call
+        self.future: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
+
+    def end(self, value: object) -> None:
+        """Give the asker a value, or raise it there where it is an exception."""
+        if self.future.done():
+            return
+        if isinstance(value, Exception):
+            self.future.set_exception(value)
+        else:
+            self.future.set_result(cast(Value, value))
+
+
+class VoteWriter:
     """Votes that arrive while the disk is busy wait together and are stored by one transaction."""
 
     def __init__(self, study: store.Study) -> None:
         self.study = study
-        self.waiting: asyncio.Queue[tuple[Call, asyncio.Future[Any]]] = asyncio.Queue()
+        self.waiting: asyncio.Queue[_Waiting[Any]] = asyncio.Queue()
 
-    async def do(self, call: Call) -> Any:
+    async def do(self, call: Callable[[], Value]) -> Value:
         """Do `call` in a durable transaction; returns its value or raises what it raised. Once
         begun it is finished, whoever hangs up."""
-        future = asyncio.get_running_loop().create_future()
-        self.waiting.put_nowait((call, future))
-        return await future
+        self.waiting.put_nowait(one := _Waiting(call))
+        return await one.future
 
     async def run(self) -> None:
         """Store what waits, until cancelled."""
@@ -48,30 +65,24 @@ class Writer:
             batch = [await self.waiting.get()]
             while not self.waiting.empty() and len(batch) < TOGETHER:
                 batch.append(self.waiting.get_nowait())
-            done = await self._stored([call for call, _ in batch])
-            for (_, future), value in zip(batch, done, strict=True):
-                if future.done():
-                    continue
-                if isinstance(value, Exception):
-                    future.set_exception(value)
-                else:
-                    future.set_result(value)
-
-    async def _stored(self, calls: list[Call]) -> list[Any]:
-        try:
-            return await asyncio.to_thread(self.study.together, calls)
-        # A full disk, say: nothing of the batch is stored, and nobody is told that it was.
-        except Exception as error:
-            cli.say(f"votes could not be stored: {error}")
-            return [cli.TryAgain("this could not be stored; it will be tried again") for _ in calls]
+            try:
+                calls = [one.call for one in batch]
+                done = await asyncio.to_thread(self.study.together, calls)
+            # A full disk, say: nothing of the batch is stored, and nobody is told that it was.
+            except Exception as error:
+                cli.say(f"votes could not be stored: {error}")
+                again = "this could not be stored; it will be tried again"
+                done = [cli.TryAgain(again) for _ in batch]
+            for one, value in zip(batch, done, strict=True):
+                one.end(value)
 
 
-class Booth:
+class VoteHandlers:
     """What the server answers. Every path of a rater or of the owner begins with their token."""
 
     def __init__(self, study: store.Study, *, handles: bool = True) -> None:
         self.study, self.handles = study, handles
-        self.writer = Writer(study)
+        self.writer = VoteWriter(study)
         self.known: dict[str, str] = {}  # raters by token
         self.joins = web.Rate(60, 600)
         self.misses = web.Rate(60, 60)
@@ -147,7 +158,9 @@ class Booth:
         )
         return _html(text, status)
 
-    async def _changed(self, call: Call, say: Callable[[Any], dict[str, Any]]) -> http.Response:
+    async def _changed(
+        self, call: Callable[[], Value], say: Callable[[Value], Mapping[str, object]]
+    ) -> http.Response:
         """Do `call` durably and answer what `say` makes of its value; 409 and 423 say why not."""
         try:
             return http.json_response(say(await self.writer.do(call)))
@@ -206,7 +219,7 @@ class Booth:
         def look() -> bytes:
             found = self.study.sheet(rater)
             if found["closed"]:
-                found["results"] = self.study.results()
+                return stream.dumps({**found, "results": self.study.results()})
             return stream.dumps(found)
 
         body = await asyncio.to_thread(look)
@@ -228,7 +241,7 @@ class Booth:
 
     async def vote(self, request: http.Request) -> http.Response:
         rater = await self._acting(request)
-        said = validation.read(messages.Vote, await request.read())
+        said = validation.read(messages.VoteRequest, await request.read())
         ballot = said.ballot.model_dump()
         return await self._changed(
             lambda: self.study.vote(rater, said.pair, ballot, key=said.key), _is
@@ -236,12 +249,12 @@ class Booth:
 
     async def skip(self, request: http.Request) -> http.Response:
         rater = await self._acting(request)
-        said = validation.read(messages.OnePair, await request.read())
+        said = validation.read(messages.PairRequest, await request.read())
         return await self._changed(lambda: self.study.skip(rater, said.pair, key=said.key), _is)
 
     async def undo(self, request: http.Request) -> http.Response:
         rater = await self._acting(request)
-        said = validation.read(messages.OnePair, await request.read())
+        said = validation.read(messages.PairRequest, await request.read())
         return await self._changed(lambda: self.study.undo(rater, said.pair, key=said.key), _is)
 
     async def more(self, request: http.Request) -> http.Response:
@@ -273,7 +286,7 @@ class Booth:
         said = validation.read(messages.Invitation, await request.read())
         names = list(dict.fromkeys(map(store.handle, said.names)))
 
-        def links(tokens: list[str]) -> dict[str, Any]:
+        def links(tokens: list[str]) -> dict[str, list[dict[str, str]]]:
             pairs = zip(names, tokens, strict=True)
             return {"links": [{"name": name, "link": f"/r/{token}/"} for name, token in pairs]}
 
@@ -310,16 +323,109 @@ def application(
         public=public,
         body=LARGEST,
     )
-    booth = Booth(study, handles=handles)
-    app.add_routes(booth.routes())
-    app.cleanup_ctx.append(booth.running)
+    handlers = VoteHandlers(study, handles=handles)
+    app.add_routes(handlers.routes())
+    app.cleanup_ctx.append(handlers.running)
     return app
 
 
-def progress(study: store.Study) -> dict[str, Any]:
-    """What the owner's page shows: how far everybody is, how attentive, who came together, how
-    many votes the pairs have, and the counts."""
-    by: dict[str, list[dict[str, Any]]] = defaultdict(list)
+# The pages
+
+
+def page(
+    title: str,
+    kind: str = "rater",
+    *,
+    message: str = "",
+    question: str = "",
+    handles: bool = True,
+) -> str:
+    """The text of a page: `rater`, `start` or `owner`. message: stands on the start page; handles:
+    the start page offers to choose a name."""
+    names = {name.rpartition(".")[2]: name for name in files()}
+    template = pages.template("vote.html.j2")
+    return str(
+        template.render(
+            title=title,
+            kind=kind,
+            message=message,
+            question=question,
+            handles=handles,
+            names=names,
+        )
+    )
+
+
+@functools.cache
+def files() -> dict[str, tuple[bytes, str]]:
+    """`{name: (content, MIME type)}` of what the pages load. A name changes with its content."""
+    report = (pages.WEB / "report.css").read_text()
+    colours = re.findall(r"^:root[^{]*\{[^}]*\}", report, re.M)
+    style = [pages.faces() + "\n".join(colours), (pages.WEB / "vote.css").read_text()]
+    found = {}
+    for kind, text, mime in (
+        ("css", "\n".join(style), "text/css"),
+        ("js", pages.script("vote.js"), "text/javascript"),
+    ):
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        found[f"vote-{digest}.{kind}"] = (text.encode(), mime)
+    return found
+
+
+# The owner's page
+
+
+class RaterProgress(TypedDict):
+    """How far a rater is; gold: attention items that were passed, and seen."""
+
+    name: str
+    source: str
+    given: int
+    votes: int
+    skipped: int
+    last: str | None
+    seconds: float | None
+    gold: list[int]
+    link: str
+
+
+class CrowdShown(Crowd):
+    """A crowd for the owner. origin: where it came from, in words; large: it cast many votes."""
+
+    origin: str
+    names: list[str]
+    large: bool
+
+
+class CrowdsShown(TypedDict):
+    """Who came together, for the owner. rule: in words."""
+
+    chose: int
+    addresses: int
+    people: int
+    warnings: list[str]
+    rule: str
+    found: list[CrowdShown]
+
+
+class Progress(TypedDict):
+    """What the owner's page shows. covered: how many pairs have 0, 1, .. `each` votes or more."""
+
+    title: str
+    closed: bool
+    pairs: int
+    each: int
+    votes: int
+    covered: list[int]
+    raters: list[RaterProgress]
+    crowds: CrowdsShown
+    results: list[store.PlainCounts]
+
+
+def progress(study: store.Study) -> Progress:
+    """How far everybody is, how attentive, who came together, how many votes the pairs have, and
+    the counts."""
+    by: dict[str, list[Vote]] = defaultdict(list)
     for vote in study.votes():
         by[vote["rater"]].append(vote)
     counted = [vote for votes in by.values() for vote in votes if vote["kind"] == "vote"]
@@ -341,37 +447,42 @@ def progress(study: store.Study) -> dict[str, Any]:
     }
 
 
-def _person(
-    study: store.Study, rater: dict[str, Any], votes: list[dict[str, Any]]
-) -> dict[str, Any]:
-    times = sorted(vote["seconds"] for vote in votes)
+def _person(study: store.Study, rater: Rater, votes: Sequence[Vote]) -> RaterProgress:
+    times = sorted(vote["seconds"] or 0 for vote in votes)
     gold = [vote for vote in votes if vote["kind"] == "gold"]
-    about = {key: rater[key] for key in ("name", "source", "given", "votes", "skipped", "last")}
     return {
-        **about,
+        "name": rater["name"],
+        "source": rater["source"],
+        "given": rater["given"],
+        "votes": rater["votes"],
+        "skipped": rater["skipped"],
+        "last": rater["last"],
         "seconds": times[len(times) // 2] if times else None,
         "gold": [sum(vote["choice"] == vote["expect"] for vote in gold), len(gold)],
         "link": f"/r/{study.token(rater['id'])}/",
     }
 
 
-def _crowds(people: list[dict[str, Any]], votes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Who came together, for the owner: {"chose", "addresses", "people", "rule", "warnings",
-    "found": [{"from", "names", "votes", "share", "large": whether that is much, "first",
-    "last"}]}."""
-    gathered = crowds.find(people, votes)
+def _crowds(people: Sequence[Rater], votes: Sequence[Vote]) -> CrowdsShown:
+    crowds = duplicate_raters.find(people, votes)
     names = {rater["id"]: rater["name"] for rater in people}
-    found = [
+    found: list[CrowdShown] = [
         {
-            "from": crowds.origin(one),
+            **one,
+            "origin": duplicate_raters.origin(one),
             "names": [names[rater] for rater in one["raters"]],
-            "large": crowds.large(one["share"]),
-            **{key: one[key] for key in ("votes", "share", "first", "last")},
+            "large": duplicate_raters.large(one["share"]),
         }
-        for one in gathered["found"]
+        for one in crowds["found"]
     ]
-    kept = {key: gathered[key] for key in ("chose", "addresses", "people", "warnings")}
-    return {**kept, "rule": crowds.rule(), "found": found}
+    return {
+        "chose": crowds["chose"],
+        "addresses": crowds["addresses"],
+        "people": crowds["people"],
+        "warnings": crowds["warnings"],
+        "rule": duplicate_raters.rule(),
+        "found": found,
+    }
 
 
 def serve(
@@ -381,17 +492,15 @@ def serve(
     port: int | None = None,
     public: str | None = None,
     handles: bool = True,
-    adaptive: bool = False,
 ) -> None:
     """Serve the study in `folder` until SIGTERM or Ctrl-C; while it lasts, `server.json` in it says
     where.
 
     port      by default where it listened the last time, because people keep their links
     public    the origin that people open where a proxy stands between
-    handles   people may choose a name; else they need a link from the owner
-    adaptive  who comes is given the pairs that tell most (adaptive.choose)"""
-    study = store.Study(folder, next_pairs.choose if adaptive else None)
-    outside.refuse(study)
+    handles   people may choose a name; else they need a link from the owner"""
+    study = store.Study(folder)
+    import_votes.refuse_voting(study)
     if port is None:
         port = int(study.recall("port") or 0)
     local = host in web.LOOPBACK
