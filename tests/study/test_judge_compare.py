@@ -7,7 +7,7 @@ import random
 import pytest
 from decksmith.core import cli
 from decksmith.results import judge_agreement
-from decksmith.study import judge_compare, outside, store
+from decksmith.study import import_votes, judge_compare, store
 
 PROMPTS = [f"p{n:03}" for n in range(60)]
 MAKERS = ("ada", "bob")
@@ -44,7 +44,7 @@ def study(tmp_path_factory, truth):
                         "left" if good == (random.random() < 0.85) else "right",
                     ]
                 )
-    outside.take(folder / "in", folder / "votes.csv", None)
+    import_votes.take(folder / "in", folder / "votes.csv", None)
     return store.Study(folder / "in")
 
 
@@ -70,9 +70,6 @@ def found(study, truth, tmp_path_factory):
         judge_compare.read(study, "coin", [scored(folder / "c", coins.get)]),
     ]
     for one in judges:
-        one.asks = {
-            prompt: {"domain": f"d{n % 3}", "language": "en"} for n, prompt in enumerate(PROMPTS)
-        }
         one.traits = {
             (maker, prompt, 0): {"words": 200.0 if truth[prompt]["longer"] == maker else 100.0}
             for prompt in PROMPTS
@@ -101,7 +98,8 @@ def test_what_is_kept_of_a_judge_stands_in_the_caption_of_its_comparisons(
 ):
     monkeypatch.setattr(judge_agreement, "FOLDER", tmp_path)
     named = [{**one, "of": "eye/v1" if one["judge"] == "wise" else ""} for one in found["judges"]]
-    assert judge_compare.keep({**found, "judges": named}) == [tmp_path / "eye-v1.json"]
+    judge_compare.keep({**found, "judges": named})
+    assert [path.name for path in tmp_path.iterdir()] == ["eye-v1.json"]
     share = f"{judge(found, 'wise')['agreement']['mean']:.2f}"
     assert f"a share of {share} [" in judge_agreement.said("eye/v1")
     assert judge_agreement.said("coin") == "never held beside people"
@@ -125,54 +123,31 @@ def test_the_sentences_separate_the_judges_that_differ(found):
     assert said["long", "coin"]["verdict"] == "not separated"
 
 
-def test_figures_by_domain_are_there_where_there_are_several(found):
-    wise = judge(found, "wise")["by"]
-    assert set(wise["domain"]) == {"d0", "d1", "d2"} and "language" not in wise
+def test_a_judge_is_also_read_from_the_runs_that_it_judged(study, truth, tmp_path):
+    for maker in MAKERS:
+        rows = [
+            {
+                "id": prompt,
+                "gen": {"text": "one two"},
+                "score": {
+                    "overall": 3,
+                    "judge_only": 4 if truth[prompt]["better"] == maker else 2,
+                    "dimensions": {"content": 3},
+                },
+                "judge": {"judge": "eye/v1", "usage": {"cost": 0.25}, "by": {"took": 2.0}},
+            }
+            for prompt in PROMPTS
+        ]
+        (tmp_path / maker).mkdir()
+        lines = [json.dumps(row) + "\n" for row in rows]
+        (tmp_path / maker / "scores.jsonl").write_text("".join(lines))
+    read = judge_compare.read(study, "eye", [tmp_path / maker for maker in MAKERS])
+    found = judge_compare.compare(study, [read])
+    (report,) = found["judges"]
+    assert (report["of"], report["cost"], report["seconds"]) == ("eye/v1", 0.25, 2.0)
+    assert inside(report["agreement"], 0.85) and report["equal"] == 0
     text = judge_compare.markdown(found)
-    assert "**Follows, by domain**" in text and "| wise " in text and "another person" in text
-
-
-def answers(path, prefers, pairs):
-    """What pair-judge would write of a judge that chooses the side `prefers(prompt, left)`."""
-    with open(path, "w") as file:
-        for ident, pair in pairs.items():
-            makers = [pair["left"]["model"], pair["right"]["model"]]
-            for order, (left, right) in enumerate((makers, makers[::-1])):
-                side = prefers(pair["prompt"], left)
-                row = {
-                    "id": f"{ident}~{order}",
-                    "kind": "vote",
-                    "prompt": pair["prompt"],
-                    "left": {"model": left},
-                    "right": {"model": right},
-                    "pictures": {},
-                    "judge": {
-                        "choice": side,
-                        **dict.fromkeys(judge_compare.DIMENSIONS, side),
-                        "usage": {"cost": 0.25},
-                        "by": {"took": 2.0},
-                    },
-                }
-                file.write(json.dumps(row) + "\n")
-    return path
-
-
-def test_a_judge_that_prefers_what_is_shown_first_is_found_out(study, truth, tmp_path):
-    first = answers(tmp_path / "first", lambda prompt, left: "left", study.pairs)
-    fair = answers(
-        tmp_path / "fair",
-        lambda prompt, left: "left" if truth[prompt]["better"] == left else "right",
-        study.pairs,
-    )
-    judges = [judge_compare.read(study, path.name, [path]) for path in (first, fair)]
-    found = judge_compare.compare(study, judges)
-    of_first, of_fair = found["judges"]
-    assert of_first["order"]["flips"]["mean"] == of_first["order"]["first"]["mean"] == 1
-    assert of_first["agreement"]["mean"] == 0.5 and of_first["equal"] == 1
-    assert of_fair["order"]["flips"]["mean"] == 0 and inside(of_fair["agreement"], 0.85)
-    assert of_fair["cost"] == 0.25 and of_fair["seconds"] == 2.0
-    assert found["differences"][0]["verdict"] == "beats"
-    assert "the other deck when swapped" in judge_compare.markdown(found)
+    assert "| eye " in text and "another person" in text
 
 
 def test_a_judge_of_other_decks_is_named(study, tmp_path):

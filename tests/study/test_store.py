@@ -358,23 +358,6 @@ def test_a_queue_stays_as_it_is_when_the_study_grows_and_more_can_be_asked_for(t
     study.close_file()
 
 
-def test_who_chooses_the_pairs_may_be_another_and_sees_ids_alone(tmp_path, built):
-    asked = []
-
-    def choose(study, rater, candidates, n):
-        asked.append((rater, list(candidates), n))
-        return candidates[-2:]
-
-    study = Study(shutil.copytree(built, tmp_path / "study"), choose)
-    rater = study.rater(study.add_rater("Ada"))
-    votes = [pair["id"] for pair in lines(built) if pair["kind"] == "vote"]
-    assert asked == [(rater, votes, 20)]
-    assert {pair for pair in study.queue(rater) if study.pairs[pair]["kind"] == "vote"} == set(
-        votes[-2:]
-    )
-    study.close_file()
-
-
 def test_a_token_is_one_raters_and_one_studys_and_the_same_name_is_the_same_rater(
     study, tmp_path, runs
 ):
@@ -453,7 +436,6 @@ def test_a_vote_knows_all_that_the_tally_needs(study):
             pair,
             {**BALLOT, "dimensions": {"design": "tie"}, "tags": ["looks", "request"]},
             key=f"key-{place:04}",
-            source="ballot",
         )
     votes = list(study.votes())
     assert [vote["order"] for vote in votes] == list(range(1, len(votes) + 1))
@@ -472,7 +454,7 @@ def test_a_vote_knows_all_that_the_tally_needs(study):
         "tags": ["request", "looks"],
         "seconds": 3.2,
         "seen": True,
-        "source": "ballot",
+        "source": "web",
         "at": votes[0]["at"],
         "order": 1,
     }

@@ -1,35 +1,23 @@
 """What people's votes say, against tables counted by hand and against planted truths."""
 
-import csv
-import io
 import itertools
 import json
-import sys
-from pathlib import Path
-from types import SimpleNamespace
 from typing import get_args
 
 import numpy
 import pytest
 from decksmith.core import cli
-from decksmith.core.protocol import Protocol
 from decksmith.study import (
-    adaptive,
-    calibration,
     estimates,
     intervals,
-    judge,
+    judge_votes,
     messages,
-    pairs,
-    people,
-    plots,
-    store,
+    raters,
+    records,
     tally,
-    words,
+    tally_plots,
+    tally_text,
 )
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
-import ballots as drawn  # noqa: E402
 
 SIDES = ("left", "right")
 
@@ -60,6 +48,11 @@ def vote(rater, prompt, left, right, choice, kind="vote", pair=None, **more):
         "order": 1,
         **more,
     }
+
+
+def of_study(found):
+    """A tally as that of a study."""
+    return {**found, "study": {"title": "Votes"}}
 
 
 def planted(
@@ -158,28 +151,25 @@ def test_the_prior_moves_thirty_votes_by_less_than_a_hundredth_of_their_error():
 
 
 def test_planted_strengths_ties_and_bias_lie_in_their_intervals():
-    found = estimates.strengths(
-        planted(
-            1,
-            {"base": -0.5, "tuned": 0.5, "other": 0.0},
-            raters=40,
-            prompts=60,
-            bias=0.4,
-            by_prompt=0,
-            by_rater=0,
-        )
+    votes = planted(
+        1,
+        {"base": -0.5, "tuned": 0.5, "other": 0.0},
+        raters=40,
+        prompts=60,
+        bias=0.4,
+        by_prompt=0,
+        by_rater=0,
     )
+    found = estimates.strengths(votes)
     for model, truth in (("base", -0.5), ("tuned", 0.5), ("other", 0.0)):
         assert found["models"][model]["lo"] < truth < found["models"][model]["hi"]
     assert found["bias"]["lo"] < 0.4 < found["bias"]["hi"] and found["bias"]["lo"] > 0
-    assert found["tie"] == pytest.approx(-0.7, abs=0.15)
+    value, *_ = estimates.fitted(votes, ["base", "other", "tuned"])
+    assert value[4] == pytest.approx(-0.7, abs=0.15)  # the log weight of a tie
     (pair,) = [pair for pair in found["pairs"] if (pair["a"], pair["b"]) == ("base", "tuned")]
     assert pair["log_odds"]["lo"] < -1 < pair["log_odds"]["hi"] < 0
     assert pair["chance"]["mean"] == pytest.approx(
         1 / (1 + numpy.exp(-pair["log_odds"]["mean"])), abs=1e-3
-    )
-    assert found["width"] == pytest.approx(
-        max(p["log_odds"]["hi"] - p["log_odds"]["lo"] for p in found["pairs"]), abs=2e-4
     )
 
 
@@ -201,15 +191,14 @@ def test_about_95_of_100_intervals_hold_the_truth_where_raters_and_prompts_diffe
         held += lo[4] <= 0 <= hi[4]
         single = intervals.spread(
             lambda s: s[:, :1] / s[:, 1:],
-            numpy.array([[people.preferred(v) == "a", 1.0] for v in votes]),
-            list(range(len(votes))),
-            None,
+            numpy.array([[raters.preferred(v) == "a", 1.0] for v in votes]),
+            [{**one, "prompt": at, "rater": "one"} for at, one in enumerate(votes)],
         )
         narrow += (
             abs(
                 single[0][0]
                 - 0.5
-                + sum(people.preferred(v) is None for v in votes) / 2 / len(votes)
+                + sum(raters.preferred(v) is None for v in votes) / 2 / len(votes)
             )
             < 1.96 * single[1][0]
         )
@@ -220,15 +209,14 @@ def test_about_95_of_100_intervals_hold_the_truth_where_raters_and_prompts_diffe
 def test_the_error_is_that_of_both_clusters_less_their_cells(monkeypatch):
     monkeypatch.setattr(intervals, "RESAMPLES", 4000)
     random = numpy.random.default_rng(4)
-    prompts, raters = random.integers(0, 25, 900), random.integers(0, 15, 900)
+    prompts, people = random.integers(0, 25, 900), random.integers(0, 15, 900)
     values = (
-        random.normal(size=900) + random.normal(size=25)[prompts] + random.normal(size=15)[raters]
+        random.normal(size=900) + random.normal(size=25)[prompts] + random.normal(size=15)[people]
     )
     value, error, freedom = intervals.spread(
         lambda s: s[:, :1] / s[:, 1:],
         numpy.stack([values, numpy.ones(900)], axis=1),
-        list(prompts),
-        list(raters),
+        [{"prompt": a, "rater": b} for a, b in zip(prompts, people, strict=True)],
     )
     off = values - values.mean()
 
@@ -236,10 +224,10 @@ def test_the_error_is_that_of_both_clusters_less_their_cells(monkeypatch):
         sums = numpy.bincount(labels, weights=off)
         return (sums**2).sum() / 900**2 * len(sums) / (len(sums) - 1)
 
-    cells = numpy.unique(prompts * 15 + raters, return_inverse=True)[1]
+    cells = numpy.unique(prompts * 15 + people, return_inverse=True)[1]
     assert value[0] == pytest.approx(values.mean()) and freedom == 14
     assert error[0] == pytest.approx(
-        (clustered(prompts) + clustered(raters) - clustered(cells)) ** 0.5, rel=0.06
+        (clustered(prompts) + clustered(people) - clustered(cells)) ** 0.5, rel=0.06
     )
 
 
@@ -247,7 +235,9 @@ def test_with_few_raters_prompts_alone_are_resampled_and_the_tally_says_so():
     votes = planted(3, {"a": 0.2, "b": -0.2}, raters=intervals.RATERS - 1, prompts=12, each=12)
     found = tally.tally(votes)
     assert found["interval"]["over"] == "prompts"
-    assert "the intervals speak for these people, not for others" in words.markdown(found)
+    assert "the intervals speak for these people, not for others" in tally_text.markdown(
+        of_study(found)
+    )
 
 
 def test_the_sentence_itself_says_that_few_people_said_it():
@@ -266,46 +256,19 @@ def test_the_sentence_itself_says_that_few_people_said_it():
     assert said["c"].endswith("; this speaks for one person only") and "only" not in said["b"]
 
 
-def test_ties_are_counted_as_the_option_says():
+def test_votes_are_also_counted_without_those_that_prefer_neither_deck():
     votes = [
         vote(f"r{r}", f"p{n}", "a", "b", ("left", "tie", "right", "bad")[0 if n < 4 else n % 4])
         for r in range(6)
         for n in range(8)
     ]
-    half, drop = (
-        tally.tally(votes),
-        tally.tally(votes, ties="drop"),
-    )  # of 8 votes each: 5 for a, 1 for b, 1 tied, 1 both bad
-    assert [half["pairs"][0][key] for key in ("votes", "for_a", "for_b", "tied", "bad")] == [
-        48,
-        30,
-        6,
-        6,
-        6,
-    ]
-    assert [drop["pairs"][0][key] for key in ("votes", "for_a", "for_b", "tied", "bad")] == [
-        36,
-        30,
-        6,
-        0,
-        0,
-    ]
-    assert (half["pairs"][0]["share"]["mean"], drop["pairs"][0]["share"]["mean"]) == (0.75, 0.8333)
-    assert (half["models"]["a"]["share"]["mean"], drop["models"]["a"]["share"]["mean"]) == (
-        0.75,
-        0.8333,
-    )
-    assert (drop["votes"]["ties_dropped"], drop["votes"]["of_raters_left_out"]) == (12, 0)
-    assert "12 that prefer neither deck are dropped" in words.markdown(
-        drop
-    ) and "{" not in words.markdown(drop)
-    for found, other, name in (
-        (half, drop, "ties_dropped"),
-        (drop, half, "ties_half"),
-    ):  # each is in the other, too
-        assert found["otherwise"][name]["pairs"][0]["share"] == other["pairs"][0]["share"]
-    with pytest.raises(cli.BadData, match="or ties"):
-        tally.tally([one for one in votes if one["choice"] == "tie"], ties="drop")
+    found = tally.tally(votes)  # of 8 votes each: 5 for a, 1 for b, 1 tied, 1 both bad
+    (pair,), (untied,) = found["pairs"], found["otherwise"]["ties_dropped"]["pairs"]
+    keys = ("votes", "for_a", "for_b", "tied", "bad")
+    assert [pair[key] for key in keys] == [48, 30, 6, 6, 6]
+    assert [untied[key] for key in keys] == [36, 30, 6, 0, 0]
+    assert (pair["share"]["mean"], untied["share"]["mean"]) == (0.75, 0.8333)
+    assert found["models"]["a"]["share"]["mean"] == 0.75
 
 
 def test_who_saw_a_pair_with_its_sides_the_other_way_round_agrees_all_the_same():
@@ -320,11 +283,13 @@ def test_who_saw_a_pair_with_its_sides_the_other_way_round_agrees_all_the_same()
         vote("r1", "p", "b", "a", "left", pair="x"),
     ]
     assert (
-        people.agreement(same[:2])["another"]["mean"] == 1.0
-        and people.agreement(same)["another"]["mean"] == 0.75
+        raters.agreement(same[:2])["another"]["mean"] == 1.0
+        and raters.agreement(same)["another"]["mean"] == 0.75
     )
-    assert people.agreement(other)["another"]["mean"] == 0.0
-    assert [judge.judged(some, decks)["overall"]["choice"]["mean"] for some in (same, other)] == [
+    assert raters.agreement(other)["another"]["mean"] == 0.0
+    assert [
+        judge_votes.judged(some, decks)["overall"]["choice"]["mean"] for some in (same, other)
+    ] == [
         1.0,
         0.5,
     ]
@@ -366,8 +331,7 @@ def test_a_model_that_never_won_has_no_strength_and_the_tally_says_why():
         and found["strengths"]["models"]["a"]["mean"] is not None
     )
     assert [(pair["a"], pair["b"]) for pair in found["strengths"]["pairs"]] == [("a", "b")]
-    assert found["precision"]["width"] is None
-    text = words.markdown(found)
+    text = tally_text.markdown(of_study(found))
     assert "The votes do not join all models" in text and "| poor | – |" in text
     # What was counted stands all the same.
     (pair,) = [pair for pair in found["pairs"] if pair["b"] == "poor" and pair["a"] == "a"]
@@ -392,7 +356,7 @@ def test_models_that_never_met_are_in_groups_of_their_own():
     assert [(pair["a"], pair["b"]) for pair in found["pairs"]] == [
         ("a", "b"),
         ("c", "d"),
-    ] and found["width"] is None
+    ]
 
 
 # Counting
@@ -522,7 +486,7 @@ def of_rater(name, failed, of, against, turned, seconds=20.0):
     ],
 )
 def test_a_rater_is_left_out_by_the_rule_alone(failed, of, against, turned, seconds, why):
-    (found,) = people.raters(of_rater("r", failed, of, against, turned, seconds))
+    (found,) = raters.summaries(of_rater("r", failed, of, against, turned, seconds))
     assert found["excluded"] == why
     assert found["gold"] == {"n": of, "failed": failed}
     assert found["repeats"] == {"n": turned, "same": turned - against, "against": against}
@@ -554,24 +518,21 @@ def test_alpha_is_that_of_a_published_example():
         for name, said in (("x", first), ("y", second))
         for n in range(10)
     ]
-    found = people.agreement(votes)
+    found = raters.agreement(votes)
     assert (found["pairs"], found["raters"]) == (10, 2)
-    assert found["alpha_nominal"]["mean"] == pytest.approx(0.095, abs=5e-4) and found[
-        "alpha_ordinal"
-    ]["mean"] == pytest.approx(0.095, abs=5e-4)
+    assert found["alpha"]["mean"] == pytest.approx(0.095, abs=5e-4)
 
 
 def test_how_often_another_person_agrees_can_be_counted_by_hand():
-    # Of three people two say left and one right: each left agrees with one of two others, the right with none; majorities: none of left's (1 : 1).
+    # Of three people two say left and one right: each left agrees with one of two others, the right with none.
     votes = [
         vote("x", "p1", "a", "b", "left"),
         vote("y", "p1", "a", "b", "left"),
         vote("z", "p1", "a", "b", "right"),
         vote("x", "p2", "a", "b", "left"),
     ]
-    found = people.agreement(votes)
+    found = raters.agreement(votes)
     assert found["another"]["mean"] == pytest.approx(1 / 3, abs=1e-4) and found["another"]["n"] == 3
-    assert found["majority"]["mean"] == pytest.approx((0.5 + 0.5 + 0) / 3, abs=1e-4)
 
 
 @pytest.mark.simulation
@@ -594,10 +555,10 @@ def test_a_judge_who_knows_what_most_people_prefer_is_above_another_person_and_b
             )
             for k in range(3)
         ]
-    found, shared = people.agreement(votes), judge.judged(votes, decks)["overall"]["shared"]
+    found, shared = raters.agreement(votes), judge_votes.judged(votes, decks)["overall"]["shared"]
     assert found["another"]["hi"] < shared["mean"] < found["at_most"]["mean"] < 1
     assert found["at_most"]["lo"] < found["at_most"]["mean"] < found["at_most"]["hi"]
-    text = words.markdown(tally.tally(votes, decks))
+    text = tally_text.markdown(of_study(tally.tally(votes, decks)))
     assert (
         "| Any judge, at most | 0." in text
         and "Another person is no ceiling" in text
@@ -606,14 +567,14 @@ def test_a_judge_who_knows_what_most_people_prefer_is_above_another_person_and_b
 
 
 def test_the_most_that_a_judge_can_reach_can_be_counted_by_hand():
-    assert people.most(0.635, 1) == pytest.approx(
+    assert raters.most(0.635, 1) == pytest.approx(
         0.7598, abs=1e-4
     )  # where a perfect judge reaches 0.729
     assert (
-        people.most(1.0, 1),
-        people.most(0.5, 1),
-        people.most(0.4, 0.5),
-        people.most(1.0, 0.5),
+        raters.most(1.0, 1),
+        raters.most(0.5, 1),
+        raters.most(0.4, 0.5),
+        raters.most(1.0, 0.5),
     ) == (
         1,
         0.5,
@@ -621,24 +582,24 @@ def test_the_most_that_a_judge_can_reach_can_be_counted_by_hand():
         1,
     )
     # Pairs on which people are all divided alike, 80 to 20: another person follows 0.68 of the votes, and the best judge exactly the most.
-    assert people.most(0.8**2 + 0.2**2, 1) == pytest.approx(0.8)
+    assert raters.most(0.8**2 + 0.2**2, 1) == pytest.approx(0.8)
 
 
 def test_where_nobody_shared_a_pair_no_agreement_is_claimed():
-    found = people.agreement([vote("x", "p1", "a", "b", "left"), vote("y", "p2", "a", "b", "left")])
+    found = raters.agreement([vote("x", "p1", "a", "b", "left"), vote("y", "p2", "a", "b", "left")])
     assert found["at_most"]["mean"] is None
     assert (
         found["pairs"] == 0
-        and found["alpha_nominal"]["mean"] is None
+        and found["alpha"]["mean"] is None
         and found["another"] == {"mean": None, "lo": None, "hi": None, "n": 0}
     )
 
 
 def test_where_everybody_always_says_the_same_alpha_is_unknown():
-    found = people.agreement(
+    found = raters.agreement(
         [vote(name, f"p{n}", "a", "b", "left") for name in "xy" for n in range(8)]
     )
-    assert found["alpha_nominal"]["mean"] is None and found["another"]["mean"] == 1.0
+    assert found["alpha"]["mean"] is None and found["another"]["mean"] == 1.0
 
 
 # The judge
@@ -657,7 +618,7 @@ def test_the_judge_s_agreement_can_be_counted_by_hand():
         vote("x", "p4", "a", "b", "left"),
         vote("y", "p1", "a", "b", "tie"),
     ]
-    found = judge.judged(votes, decks)
+    found = judge_votes.judged(votes, decks)
     assert (found["overall"]["choice"]["mean"], found["overall"]["choice"]["n"]) == (0.5, 2)
     assert found["design"]["choice"]["mean"] == pytest.approx(
         (0.5 + 1 + 1) / 3, abs=1e-4
@@ -666,226 +627,16 @@ def test_the_judge_s_agreement_can_be_counted_by_hand():
     assert (found["overall"]["shared"]["mean"], found["overall"]["shared"]["n"]) == (1.0, 1)
 
 
-def scored(seed, true, raters=12, prompts=40, each=40):
-    """Votes that follow a weighted mean of a judge's dimensions, and the dimensions."""
-    random, decks, votes = numpy.random.default_rng(seed), {}, []
-    for prompt in range(prompts):
-        decks[f"p{prompt}-a-b"] = {
-            model: {name: float(random.normal(3, 0.8)) for name in true} for model in "ab"
-        }
-    for rater in range(raters):
-        for prompt in random.permutation(prompts)[:each]:
-            left, right = decks[f"p{prompt}-a-b"].values()
-            lean = 2.5 * sum(weight * (left[name] - right[name]) for name, weight in true.items())
-            votes.append(
-                vote(
-                    f"r{rater}",
-                    f"p{prompt}",
-                    "a",
-                    "b",
-                    SIDES[int(random.random() > 1 / (1 + numpy.exp(-lean)))],
-                )
-            )
-    return votes, decks
-
-
-NOW = {"viscraft": 0.4, "design": 0.25, "content": 0.2, "coherence": 0.15}
-
-
-def test_planted_weights_are_found_and_followed_on_prompts_that_were_held_out():
-    true = {"viscraft": 0.0, "design": 0.2, "content": 0.7, "coherence": 0.1}
-    found = judge.weights(*scored(2, true, prompts=60), NOW)
-    assert sum(value["suggested"] for value in found["dimensions"].values()) == pytest.approx(
-        1, abs=1e-3
-    )
-    for name, value in found["dimensions"].items():
-        assert value["lo"] <= true[name] <= value["hi"] and value["current"] == NOW[name]
-    assert (
-        found["accuracy"]["held_out"]["mean"] > found["accuracy"]["current"]["mean"]
-        and found["advice"] == "adopt"
-    )
-
-
-def test_weights_that_fit_only_what_they_were_fitted_to_are_not_advised():
-    votes, decks = scored(3, NOW, prompts=20, raters=8)
-    found = judge.weights(votes, decks, NOW)
-    assert found["advice"] == "keep" and found["gain"]["lo"] <= 0
-    assert found["accuracy"]["fitted"]["mean"] >= found["accuracy"]["held_out"]["mean"]
-
-
-def test_a_dimension_in_which_no_two_decks_differ_gets_no_weight():
-    votes, decks = scored(4, {"viscraft": 0.0, "design": 0.5, "content": 0.5}, prompts=20, raters=8)
-    for pair in map(dict.values, decks.values()):
-        for side in pair:
-            side["coherence"] = 3.0
-    found = judge.weights(votes, decks, NOW)
-    assert found["dimensions"]["coherence"] == {
-        "current": 0.15,
-        "suggested": None,
-        "lo": None,
-        "hi": None,
-    }
-    assert "| Coherence | 0.15 | – | no two decks differ |" in words.markdown(
-        {**tally.tally(votes, decks, NOW)}
-    )
-
-
-def test_few_votes_suggest_no_weights():
-    votes, decks = scored(5, NOW, prompts=8, raters=2)
-    assert judge.weights(votes[:12], decks, NOW) is None
-
-
-# Which next, and when to stop
-
-
-def test_the_pair_of_models_that_is_known_least_is_asked_about_next_on_prompts_that_were_asked_about_least():
-    votes = [
-        vote(f"r{r}", f"p{p}", "a", "b", SIDES[(r + p) % 2]) for r in range(10) for p in range(12)
-    ] + [vote("r0", "p0", "a", "c", "tie")]
-    candidates = [
-        {"prompt": f"p{n}", "left": left, "right": right}
-        for n in range(12)
-        for left, right in (("a", "b"), ("b", "c"), ("c", "a"))
-    ]
-    chosen = [candidates[at] for at in adaptive.most_telling(votes, candidates, 8)]
-    assert all("c" in (row["left"], row["right"]) for row in chosen)
-    assert {frozenset((row["left"], row["right"])) for row in chosen} == {
-        frozenset("ac"),
-        frozenset("bc"),
-    }
-    assert len({row["prompt"] for row in chosen} - {"p0"}) == 8
-
-
-def test_choosing_ends_with_the_candidates_and_never_names_one_twice():
-    candidates = [{"prompt": f"p{n}", "left": "a", "right": "b"} for n in range(5)]
-    assert sorted(adaptive.most_telling([], candidates, 50)) == [0, 1, 2, 3, 4]
-    assert adaptive.most_telling([], [], 3) == []
-
-
-def test_a_study_that_chooses_adaptively_asks_about_what_is_known_least_and_keeps_its_overlap(
-    tmp_path,
-):
-    pairs.build(
-        tmp_path / "study",
-        [
-            drawn.run(tmp_path / name, prompts=12, slides=1, size=40)
-            for name in ("one", "three", "two")
-        ],
-        prompts=12,
-        seed=1,
-        gold=0,
-        repeats=0,
-        per_rater=9,
-        raters_per_pair=3,
-    )
-    study = store.Study(tmp_path / "study", choose=adaptive.choose)
-    between = {
-        ident: {pair[side]["model"] for side in SIDES} for ident, pair in study.pairs.items()
-    }
-
-    def visit(name, voting):
-        rater = study.rater(study.add_rater(name))
-        for n, pair in enumerate(study.queue(rater)):
-            if voting(pair):
-                study.vote(
-                    rater,
-                    pair,
-                    {"choice": SIDES[n % 2], "seconds": 9, "seen": True},
-                    key=f"key {pair}",
-                )
-        return study.queue(rater)
-
-    first = visit("first", lambda pair: between[pair] == {"one", "two"})
-    assert len(first) == 9 and len({study.pairs[pair]["prompt"] for pair in first}) == 9
-    for n in range(4):
-        visit(f"more {n}", lambda pair: between[pair] == {"one", "two"})
-    second = visit("second", lambda pair: True)
-    assert sum("three" in between[pair] for pair in second) >= 6
-    third = visit("third", lambda pair: True)
-    assert (
-        len(set(third) & set(second)) >= 4
-    )  # all but one in three of a person's pairs are such as others voted on
-    study.close_file()
-
-
-def test_precision_says_nothing_of_who_leads():
-    votes = planted(11, {"a": 0.8, "b": -0.8}, raters=10, prompts=20, each=20)
-    other = {"left": "right", "right": "left"}
-    turned = [
-        {
-            **one,
-            "choice": other.get(one["choice"], one["choice"]),
-            "left": one["right"],
-            "right": one["left"],
-        }
-        for one in votes
-    ]
-    swapped = [
-        {
-            **one,
-            "left": "b" if one["left"] == "a" else "a",
-            "right": "a" if one["right"] == "b" else "b",
-        }
-        for one in votes
-    ]
-    first = tally.precision(votes, 0.5)
-    assert set(first) == {"votes", "raters", "prompts", "width", "wanted", "enough", "about"}
-    for same in (turned, swapped):
-        assert tally.precision(same, 0.5) == {
-            **first,
-            "width": pytest.approx(first["width"], rel=0.02),
-            "about": pytest.approx(first["about"], rel=0.04),
-        }
-
-
-def test_it_is_enough_when_the_widest_interval_is_as_narrow_as_asked_over_enough_people():
-    votes = planted(12, {"a": 0.2, "b": -0.2}, raters=12, prompts=20, each=20)
-    width = tally.precision(votes)["width"]
-    assert tally.precision(votes, width + 0.01)["enough"] is True
-    narrow = tally.precision(votes, width / 2)
-    assert narrow["enough"] is False and narrow["about"] == pytest.approx(4 * len(votes), rel=0.01)
-    assert (
-        tally.precision([one for one in votes if one["rater"] in ("r1", "r2")], 9)["enough"]
-        is False
-    )
-    assert tally.precision([], 1)["enough"] is False
-
-
 # Files
-
-
-def test_votes_are_exported_whole_and_no_cell_is_a_formula():
-    votes = [
-        vote(
-            "=1+1", "p1", "a", "b", "left", dimensions={"design": "tie"}, tags=["looks", "broken"]
-        ),
-        vote("x", "p2", "a", "b", "bad"),
-    ]
-    lines, rows = words.export(votes)
-    assert [json.loads(line) for line in lines.splitlines()] == votes
-    header, first, second = csv.reader(io.StringIO(rows.decode()))
-    assert dict(zip(header, first, strict=True)) == {
-        **{
-            key: str(value)
-            for key, value in votes[0].items()
-            if key not in ("dimensions", "tags", "rater")
-        },
-        "of": "",
-        "expect": "",
-        "rater": "'=1+1",
-        "design": "tie",
-        "tags": "looks broken",
-    }
-    assert len(second) == len(header)
 
 
 def test_equal_votes_give_an_equal_tally_and_equal_pictures(tmp_path):
     votes = planted(13, {"a": 0.5, "b": -0.5}, raters=8, prompts=10, each=10)
     first, second = tally.tally(votes), tally.tally(votes)
     assert json.dumps(first) == json.dumps(second)
-    names = plots.draw(tmp_path / "x", first, forms={"light": ["svg"]})
-    assert names == ["strengths.svg", "preference.svg", "agreement.svg"]
-    plots.draw(tmp_path / "y", second, forms={"light": ["svg"]})
+    names = tally_plots.draw(tmp_path / "x", first)
+    assert {name.partition(".")[0] for name in names} == {"strengths", "preference"}
+    tally_plots.draw(tmp_path / "y", second)
     assert all(
         (tmp_path / "x" / name).read_bytes() == (tmp_path / "y" / name).read_bytes()
         for name in names
@@ -894,30 +645,8 @@ def test_equal_votes_give_an_equal_tally_and_equal_pictures(tmp_path):
 
 def test_what_is_taken_is_what_the_page_offers():
     for taken, offered in (
-        (messages.Choice, messages.CHOICES),
+        (records.Choice, messages.CHOICES),
         (messages.Dimension, messages.DIMENSIONS),
         (messages.Tag, messages.TAGS),
     ):
         assert get_args(taken) == tuple(offered)
-
-
-def test_fitted_weights_become_a_protocol_that_says_what_they_were_fitted_on(tmp_path, monkeypatch):
-    true = {"viscraft": 0.0, "design": 0.2, "content": 0.7, "coherence": 0.1}
-    weights = judge.weights(*scored(2, true, prompts=60), NOW)
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "protocol.json").write_text('{"protocol": "open"}')
-    study = SimpleNamespace(folder=tmp_path, about={"runs": [{"path": str(run)}]})
-    text = calibration.protocol("ours", study, {"study": {"title": "Spring"}, "weights": weights})
-    (tmp_path / "ours.toml").write_text(text)
-    made = Protocol.load(tmp_path / "ours.toml")
-    assert made.name == "ours" and made.judge["model"] == "judge-open"
-    suggested = {name: one["suggested"] or 0 for name, one in weights["dimensions"].items()}
-    assert made.score["weights"] == suggested
-    votes = f"{weights['votes']} votes of {weights['raters']} people on 60 prompts"
-    assert '"Spring"' in text and votes in text and "with the weights of open" in text
-    with pytest.raises(cli.BadData, match="fit no weights"):
-        calibration.protocol("ours", study, {"weights": None})
-    (run / "protocol.json").write_text('{"protocol": "elsewhere"}')
-    with pytest.raises(cli.BadData, match="not made under a protocol"):
-        calibration.protocol("ours", study, {"study": {"title": "Spring"}, "weights": weights})

@@ -1,4 +1,4 @@
-"""app.py: what the server says and refuses, and that nothing it says tells who made a deck."""
+"""vote_app.py: what the server says and refuses, and that nothing it says tells who made a deck."""
 
 import itertools
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import requests
 from decksmith.core import cli
-from decksmith.study import app, page, pairs
+from decksmith.study import pairs, vote_app
 from decksmith.study.store import Study
 
 sys.path[:0] = [
@@ -261,22 +261,9 @@ def test_a_hostile_name_is_shown_as_text(server, study):
     )
 
 
-def test_titles_and_data_cannot_leave_their_place_in_a_page():
+def test_titles_cannot_leave_their_place_in_a_page():
     evil = "</script><script>alert(1)</script><!-- \"'&\u2028"
-    for text in (
-        page.page(evil, "start", question=evil, message=evil),
-        page.page(evil, inline={"script": "window.booth = {};", "data": {"x": evil}}),
-    ):
-        assert "<script>alert" not in text
-    whole = page.page(
-        "A ballot", inline={"script": "window.booth = {};", "data": {"x": evil, "lone": "\ud800"}}
-    )
-    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', whole, re.S)[1]
-    assert json.loads(data)["x"] == evil
-    assert "default-src &#39;none&#39;; script-src &#39;sha256-" in whole and not re.search(
-        r"<(?:link|script[^>]* src)", whole
-    )
-    whole.encode()
+    assert "<script>alert" not in vote_app.page(evil, "start", question=evil, message=evil)
 
 
 def test_the_owner_invites_follows_closes_and_opens_and_only_then_results_are_told(server, study):
@@ -363,7 +350,7 @@ def test_a_vote_that_cannot_be_written_is_not_acknowledged(server, study, me, mo
 
     async def main():
         nonlocal writer
-        writer = app.Writer(study)
+        writer = vote_app.VoteWriter(study)
         task = asyncio.create_task(writer.run())
         monkeypatch.setattr(
             study,
