@@ -125,24 +125,6 @@ def coverage(design, repeats):
     return held / repeats, width
 
 
-def stopped(wanted, repeats, look=5):
-    """Looking after every `look` raters and stopping when the widest interval is as narrow as `wanted`: the share of final intervals of a
-    minus b that hold the truth, and the mean number of raters."""
-    held, used, real = 0, 0, truth(0.4, 0.4)
-    for seed in range(repeats):
-        codes = numpy.array(simulated(numpy.random.default_rng([seed, 8]), 0.4, 0.4, 80, 60, 30))
-        for people in range(10, 81, look):
-            value, error, freedom = estimates.fitted(
-                ballots(codes[:, codes[1] < people]), list(MODELS)
-            )
-            lo, hi = intervals.ends(value, error, freedom)
-            if (hi - lo)[5:].max() <= wanted:
-                break
-        held += lo[5] <= real[0] <= hi[5]
-        used += people
-    return held / repeats, used / repeats
-
-
 def claims(repeats, raters, lean=0.4):
     """Shares of studies of so many raters in which claims.verdict separates two equal models (should be at most 5 %), two that are 0.6
     apart (power), and in which a sentence says that it speaks for these people only."""
@@ -179,13 +161,6 @@ def main():
             f"| {design[0]} | {design[1]} | {design[2]} | {design[3]} | {design[4]} | {ours:.1%} | {bias:.1%} | {prompts:.1%} | {votes:.1%} | {width:.2f} |",
             flush=True,
         )
-    print(
-        "\n## Stopping when the widest interval is narrow enough, asked after every five raters\n"
-    )
-    print("| asked for | final intervals that hold the truth | raters, mean |\n|---:|---:|---:|")
-    for wanted in (0.9, 0.7):
-        held, used = stopped(wanted, REPEATS // 5)
-        print(f"| {wanted} | {held:.1%} | {used:.0f} |", flush=True)
     print("\n## Sentences\n")
     print(
         f"How often one of two models is said to beat the other, in {REPEATS // 2} studies of 30 prompts and 30 votes each; prompts and raters lean as "

@@ -234,8 +234,8 @@ def talk(tmp_path, work, *, models=None):
     async def go():
         studio = session.Studio(tmp_path, found)
         async with (
-            TestServer(app.application(studio, web.LOOPBACK, 8421)) as first,
-            TestServer(app.decks(studio, web.LOOPBACK, 8420)) as second,
+            TestServer(demo_app.application(studio, web.LOOPBACK, 8421)) as first,
+            TestServer(demo_app.decks(studio, web.LOOPBACK, 8420)) as second,
             TestClient(first) as pages,
             TestClient(second) as decks,
         ):
@@ -398,7 +398,7 @@ def test_another_visitor_can_neither_see_nor_touch_a_deck(tmp_path):
                 f"{cookie.key}={cookie.value}" for cookie in pages.session.cookie_jar
             )
         }
-        theirs = {"Cookie": f"{app.COOKIE}={'0' * 64}"}
+        theirs = {"Cookie": f"{demo_app.COOKIE}={'0' * 64}"}
         paths = [
             f"/asks/{ident}/events",
             f"/asks/{ident}/0/1/deck.md",
@@ -575,7 +575,7 @@ def test_after_a_restart_the_decks_are_there_for_their_visitor_alone(tmp_path):
         assert await (await pages.get("/asks")).json() == []
         pages.session.cookie_jar.clear()
         history = await (
-            await pages.get("/asks", headers={"Cookie": f"{app.COOKIE}={jar['cookie']}"})
+            await pages.get("/asks", headers={"Cookie": f"{demo_app.COOKIE}={jar['cookie']}"})
         ).json()
         assert [
             (one["id"], one["request"]["prompt"], one["sides"][0]["status"]) for one in history
@@ -649,7 +649,7 @@ def test_a_change_that_fails_leaves_the_deck_as_it_was_and_says_so(tmp_path):
     async def work(pages, decks, studio):
         await pages.get("/asks")
         cookie = next(iter(pages.session.cookie_jar)).value
-        ask = finished(studio, app._hashed(cookie), DECK)
+        ask = finished(studio, demo_app._hashed(cookie), DECK)
         for client in studio.clients.values():
             client.retries = 0
         path = f"/asks/{ask.id}/0/change"
@@ -663,7 +663,7 @@ def test_a_change_that_fails_leaves_the_deck_as_it_was_and_says_so(tmp_path):
             assert answer.status == status and (await answer.json())["error"].startswith(words)
         assert (await pages.post(path, json={"slide": 2, "wish": "shorter"})).status == 202
         if ask.tasks:
-            with pytest.raises(app.http.HTTPConflict):
+            with pytest.raises(demo_app.http.HTTPConflict):
                 studio.change("v", ask, 0, 2, "again")
             await asyncio.wait(list(ask.tasks.values()))
         unchanged = ask.last(0, "unchanged")["message"]
@@ -694,7 +694,7 @@ def test_a_reference_deck_is_seen_by_all_and_changed_by_nobody(tmp_path):
         assert (await (await pages.post("/references/p002")).json()) == {"id": ask.id}
         assert (await pages.post("/references/p999")).status == 404
         for token in ("0" * 64, "1" * 64):
-            cookie = {"Cookie": f"{app.COOKIE}={token}"}
+            cookie = {"Cookie": f"{demo_app.COOKIE}={token}"}
             pages.session.cookie_jar.clear()
             assert (await pages.get(f"/asks/{ask.id}/events", headers=cookie)).status == 200
             for method, path, body in (

@@ -349,4 +349,4 @@ def test_where_nobody_else_voted_nothing_is_separated():
     ],
 )
 def test_a_network_is_what_an_asker_cannot_change_at_will(address, of):
-    assert duplicate_raters.network(address) == of
+    assert store.network_of(address) == of

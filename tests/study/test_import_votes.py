@@ -137,7 +137,7 @@ def test_the_commands_of_the_page_give_what_can_be_counted_by_hand(tmp_path):
     assert pair["share"]["mean"] == pytest.approx((wins["base"] + tied / 2) / 96, abs=1e-4)
     assert untied["share"]["mean"] == pytest.approx(wins["base"] / (96 - tied), abs=1e-4)
     assert untied["votes"] == 96 - tied
-    assert sentence == pair["sentence"] and sentence.startswith("tuned beats base by ")
+    assert sentence == f"- {pair['sentence']}" and sentence.startswith("- tuned beats base by ")
     for measure in ("design", "content"):
         assert found["judge"][measure]["choice"]["mean"] == pytest.approx(
             followed(rows, scores, measure), abs=1e-4
@@ -183,12 +183,12 @@ def votes(tmp_path):
         (",ada,one,two,left,", "prompt: is empty: a vote is on a prompt or on a pair"),
         (
             "p1,a\x07da,one,two,left,",
-            "rater: 'a\x07da': Value error, has characters that cannot be seen",
+            r"rater: 'a\x07da': has characters that cannot be seen",
         ),
         (f"p1,{'x' * 300},one,two,left,", "rater: 'xxxx"),
         (
             "p1,ada,one,two,left,yesterday",
-            "time: 'yesterday': Value error, write 2026-11-21T20:00:00Z, or seconds since 1970",
+            "time: 'yesterday': write 2026-11-21T20:00:00Z, or seconds since 1970",
         ),
         ("p1,ada,one,two,left,nan", "time: 'nan': "),
         ("p1,ada,one,two,left,1e300", "time: '1e300': "),

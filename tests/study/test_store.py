@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from decksmith.core import cli
+from decksmith.core import cli, validation
 from decksmith.study import messages
 from decksmith.study.pairs import build
 from decksmith.study.store import Closed, Conflict, Study
@@ -623,11 +623,7 @@ def test_a_damaged_study_is_said_to_be_one(tmp_path, runs, small):
 
 
 def test_every_tag_and_dimension_that_the_page_offers_is_taken():
-    assert messages.checked(
-        {
-            **BALLOT,
-            "tags": list(messages.TAGS),
-            "dimensions": dict.fromkeys(messages.DIMENSIONS, "tie"),
-        }
-    )["tags"] == list(messages.TAGS)
+    said = {"tags": list(messages.TAGS), "dimensions": dict.fromkeys(messages.DIMENSIONS, "tie")}
+    taken = validation.check(messages.Ballot, {**BALLOT, **said}).model_dump()
+    assert {key: taken[key] for key in said} == said
     assert set(messages.CHOICES) == {"left", "right", "tie", "bad"}

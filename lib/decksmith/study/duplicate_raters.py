@@ -5,36 +5,40 @@ so. Two things are known of everybody who chose a name: the network it came from
 and when. Whoever opened a link of the owner's is known to the owner and is in no crowd.
 """
 
-import ipaddress
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TypedDict
 
-from decksmith.study.records import Crowd, CrowdRule, Crowds, Rater, Vote
+from decksmith.study.records import Vote
+from decksmith.study.store import Rater
 
 # So many people of one address are a crowd, and so many whose names came within so many seconds,
 # wherever from. A crowd with this share of the votes is warned of. The numbers stood here before
 # anybody voted.
-RULE: CrowdRule = {"people": 3, "burst": 5, "seconds": 60, "share": 0.1}
-# Bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest
-# themselves (RFC 6177).
-SITE = 56
+PEOPLE, BURST, SECONDS, SHARE = 3, 5, 60, 0.1
 
 
-def network(address: str) -> str:
-    """What an asker cannot change at will: an IPv4 address, or the first SITE bits of an IPv6
-    address; other text as it is."""
-    bare = address.strip()
-    if bare.startswith("["):
-        bare = bare[1:].partition("]")[0]
-    elif bare.count(":") == 1:  # some proxies name the port too
-        bare = bare.partition(":")[0]
-    try:
-        found = ipaddress.ip_address(bare.partition("%")[0])
-    except ValueError:
-        return bare
-    found = getattr(found, "ipv4_mapped", None) or found
-    return str(found if found.version == 4 else ipaddress.ip_network((found, SITE), strict=False))
+class Crowd(TypedDict):
+    by: str  # `address` or `burst`
+    networks: list[str]  # keyed hashes of where the names came from
+    first: str  # when the first name was chosen
+    last: str  # when the last name was chosen
+    raters: list[str]  # their ids
+    people: int  # how many names
+    votes: int  # that they cast
+    share: float  # of all votes
+
+
+class Crowds(TypedDict):
+    chose: int  # people who chose their names
+    addresses: int  # that they came from
+    found: list[Crowd]  # the crowds, by votes
+    raters: list[str]  # everybody in a crowd
+    people: int  # how many these are
+    votes: int  # that they cast
+    share: float  # of all votes
+    warnings: list[str]  # a sentence for each crowd that cast much of the votes
 
 
 def find(raters: Iterable[Rater], votes: Sequence[Vote]) -> Crowds:
@@ -48,7 +52,7 @@ def find(raters: Iterable[Rater], votes: Sequence[Vote]) -> Crowds:
     found = [
         _crowd("address", members, cast)
         for members in by_network.values()
-        if len(members) >= RULE["people"]
+        if len(members) >= PEOPLE
     ]
     for members in bursts(named):
         if len({one["network"] for one in members}) > 1:
@@ -56,7 +60,6 @@ def find(raters: Iterable[Rater], votes: Sequence[Vote]) -> Crowds:
     found.sort(key=lambda one: -one["votes"])
     inside = sorted({rater for one in found for rater in one["raters"]})
     all_in: Crowds = {
-        "rule": RULE,
         "chose": len(named),
         "addresses": len(by_network),
         "found": found,
@@ -90,12 +93,12 @@ def _share(raters: Iterable[str], cast: Counter[str]) -> float:
 
 def bursts(people: Sequence[Rater]) -> Iterable[Sequence[Rater]]:
     """The stretches of `people`, who are in the order of "at", in which each stands among
-    RULE["burst"] names of RULE["seconds"]."""
+    BURST names of SECONDS."""
     times = [datetime.fromisoformat(one["at"]) for one in people]
-    reach, last = RULE["burst"] - 1, -1
+    reach, last = BURST - 1, -1
     begin = None
     for at in range(len(people) - reach):
-        if (times[at + reach] - times[at]).total_seconds() <= RULE["seconds"]:
+        if (times[at + reach] - times[at]).total_seconds() <= SECONDS:
             if begin is not None and at > last:
                 yield people[begin : last + 1]
                 begin = None
@@ -107,13 +110,13 @@ def bursts(people: Sequence[Rater]) -> Iterable[Sequence[Rater]]:
 
 def large(share: float) -> bool:
     """Whether this share of the votes is one that a reader has to hear of."""
-    return bool(share > RULE["share"])
+    return share > SHARE
 
 
 def rule() -> str:
     """What makes a crowd, in words."""
     return (
-        f"{RULE['people']} or more of one address, or {RULE['burst']} or more names within {RULE['seconds']} s. "
+        f"{PEOPLE} or more of one address, or {BURST} or more names within {SECONDS} s. "
         "Whom the owner gave a link is in none."
     )
 

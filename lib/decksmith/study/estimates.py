@@ -8,14 +8,14 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from decksmith.results import claims, stats
 from decksmith.results.text import interval
 from decksmith.study import duplicate_raters, intervals
-from decksmith.study.intervals import RATERS, figure, spread
+from decksmith.study.intervals import RATERS, Figure, figure, spread
 from decksmith.study.raters import preferred
-from decksmith.study.records import OddsPair, Preference, Strengths, Vote
+from decksmith.study.records import Vote
 
 if TYPE_CHECKING:
     from decksmith.study.intervals import Array
@@ -29,6 +29,41 @@ OUTCOMES = {"left": 0, "right": 1}  # of a vote, in counts; whatever prefers nei
 
 
 # Strengths
+
+
+class OddsPair(TypedDict):
+    a: str  # a model
+    b: str  # another
+    log_odds: Figure  # difference of their log strengths
+    chance: Figure  # that a's deck is preferred where one is
+
+
+class Strengths(TypedDict):
+    groups: list[list[str]]  # models between which strengths are finite
+    models: dict[str, Figure]  # log strength of each model
+    pairs: list[OddsPair]  # each two models of a group
+    bias: Figure | None  # advantage of the left side in log odds
+
+
+class Difference(Figure):
+    sd: float | None  # standard deviation over prompts
+    p: float | None  # of a permutation test over prompts
+
+
+class Preference(TypedDict):
+    a: str  # a model
+    b: str  # another
+    votes: int  # on the two
+    for_a: int  # votes that prefer a's deck
+    for_b: int  # votes that prefer b's deck
+    tied: int  # about the same
+    bad: int  # both bad
+    share: Figure  # of the votes for a; ties and both bad are a half
+    difference: Difference  # share for a minus share for b
+    p_holm: float | None  # p corrected over all pairs of models
+    family: int  # how many pairs these are
+    verdict: str  # `beats`, `not separated` or `inconclusive`
+    sentence: str  # what may be said of the two
 
 
 def fit(

@@ -23,7 +23,8 @@ from decksmith.results import runs
 from decksmith.study import store
 from decksmith.study.messages import DIMENSIONS, LONGEST_VIEW, SideOrTie
 from decksmith.study.raters import preferred
-from decksmith.study.records import Choice, DeckKey, Measures, Scores, StudyAbout, StudyPair
+from decksmith.study.records import Choice, DeckKey, Measures, Scores, StudyPair
+from decksmith.study.store import StudyAbout
 
 # By which names a column is known. `choice` may name a side by any name of the side's column, or
 # the maker.
@@ -253,7 +254,8 @@ def _sentence(error: ValidationError, columns: Columns) -> str:
     column = columns[str(first["loc"][0])]
     if first["type"] == "missing":
         return f"{column}: is empty"
-    return f"{column}: {str(first['input'])[:60]!r}: {first['msg']}"
+    why = first["msg"].removeprefix("Value error, ")
+    return f"{column}: {str(first['input'])[:60]!r}: {why}"
 
 
 def _choice(row: VoteRow, column: str) -> Choice:

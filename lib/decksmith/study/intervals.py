@@ -9,10 +9,10 @@ freedom of the fewer clusters.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from decksmith.results import stats
-from decksmith.study.records import Figure, Vote
+from decksmith.study.records import Vote
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +24,15 @@ RESAMPLES = 2000
 # so.
 RATERS = 5
 HELD = 4_000_000  # random weights that are held at once
+
+
+class Figure(TypedDict):
+    mean: float | None  # the value; null where there is none
+    lo: float | None  # the lower end of its 95 % interval
+    hi: float | None  # the upper end
+    n: int  # votes, prompts or pairs that it is of
+
+
 UNKNOWN: Figure = {"mean": None, "lo": None, "hi": None, "n": 0}
 
 

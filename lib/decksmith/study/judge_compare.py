@@ -6,26 +6,59 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import TypedDict, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of, sample_of
 from decksmith.judging.records import DeckRecord, Score
 from decksmith.results import claims, judge_agreement, layout, runs, stats, text
 from decksmith.study import estimates, intervals, judge_votes, raters, store, tally
+from decksmith.study.estimates import Difference
+from decksmith.study.intervals import Figure
 from decksmith.study.messages import DIMENSIONS
-from decksmith.study.records import (
-    DeckKey,
-    DrawnTo,
-    JudgeComparison,
-    JudgeDifference,
-    JudgeReport,
-    Measures,
-    Scores,
-    Vote,
-)
+from decksmith.study.raters import RaterAgreement
+from decksmith.study.records import DeckKey, Measures, Scores, Vote
 
 TRAITS = {"words": "longer", "craft": "with more features"}  # of a deck: what may draw a judge
+
+
+class DrawnTo(TypedDict):
+    judge: Figure  # how often the judge prefers the deck that has more of it
+    people: Figure  # how often people do, on the same votes
+    difference: Figure  # the judge's bias
+
+
+class JudgeReport(TypedDict):
+    judge: str  # as it was called
+    of: str  # the name in its records; empty where they say none
+    agreement: Figure  # share of the untied votes whose deck it prefers too
+    equal: float | None  # share of votes on decks that it holds for equal
+    dimensions: dict[str, Figure]  # the same of what people said of a dimension
+    drawn_to: dict[str, DrawnTo]  # by trait
+    cost: float | None  # USD of one judging; null where any does not say
+    seconds: float | None  # of one judging, the median
+
+
+class JudgeDifference(TypedDict):
+    a: str  # a judge
+    b: str  # another
+    votes: int  # that both say something of
+    on: str  # how the sentence says what was compared
+    difference: Difference  # a's share of votes followed minus b's
+    p_holm: float | None  # p corrected over all pairs of judges
+    family: int  # how many pairs these are
+    verdict: str  # `beats`, `not separated` or `inconclusive`
+    sentence: str  # what may be said of the two
+
+
+class JudgeComparison(TypedDict):
+    study: str  # its title
+    votes: int  # that count
+    prompts: int  # that were voted on
+    raters: int  # who count
+    people: RaterAgreement  # of people with each other
+    judges: list[JudgeReport]  # each judge
+    differences: list[JudgeDifference]  # each two judges
 
 
 @dataclass

@@ -2,13 +2,22 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypedDict
 
 from decksmith.study import intervals
-from decksmith.study.records import JudgeAgreement, Measures, Vote
+from decksmith.study.intervals import Figure
+from decksmith.study.records import Measures, Vote
 
 # What a judge said of the two decks of a pair: {pair: {model: measures}}.
 PairMeasures = Mapping[str, Mapping[str, Measures]]
 EQUAL = 1e-9  # numbers of a judge that differ by less are equal
+
+
+class JudgeAgreement(TypedDict):
+    choice: Figure  # share of the untied votes whose deck has the higher number
+    own: Figure  # the same of what people said of the dimension of that name
+    equal: float | None  # share of votes on decks with equal numbers
+    shared: Figure  # `choice` over pairs that several people saw
 
 
 def judged(votes: Sequence[Vote], decks: PairMeasures) -> dict[str, JudgeAgreement]:

@@ -18,7 +18,8 @@ from decksmith.judging import identity
 from decksmith.judging.records import DeckRecord
 from decksmith.results import layout
 from decksmith.study import pair_pictures, store
-from decksmith.study.records import PairKind, PairSide, StudyAbout, StudyPair, StudyRun
+from decksmith.study.records import PairKind, PairSide, StudyPair
+from decksmith.study.store import StudyAbout, StudyRun
 
 QUESTION = "Which of the two decks would you rather present?"
 KINDS: tuple[PairKind, ...] = ("vote", "repeat", "gold")

@@ -3,33 +3,54 @@
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from decksmith.results import stats
 from decksmith.study import intervals
-from decksmith.study.records import (
-    Choice,
-    ExclusionRule,
-    Figure,
-    GoldCount,
-    RaterAgreement,
-    RaterSummary,
-    RepeatCount,
-    Vote,
-)
+from decksmith.study.intervals import Figure
+from decksmith.study.records import Choice, Vote
 
 if TYPE_CHECKING:
     from decksmith.study.intervals import Array
 
 # A rater is left out for these and nothing else; the numbers stood here before anybody voted.
-RULE: ExclusionRule = {
-    "gold": {"least": 3, "failed": 1 / 3},
-    "repeats": {"least": 5},
-    "seconds": 2.0,
-}
+GOLD, FAILED = 3, 1 / 3  # of so many attention items or more, a larger share failed
+REPEATS = 5  # in all of so many swapped repeats or more that had a side, the other deck
+FASTEST = 2.0  # seconds: a smaller median
 SIGNS: dict[Choice, int] = {"left": 1, "right": -1, "tie": 0, "bad": 0}
 SWAPPED: dict[Choice, Choice] = {"left": "right", "right": "left", "tie": "tie", "bad": "bad"}
 ALPHAS = 1000  # resamples of an alpha
+
+
+class GoldCount(TypedDict):
+    n: int  # attention items
+    failed: int  # answered otherwise than expected
+
+
+class RepeatCount(TypedDict):
+    n: int  # swapped repeats
+    same: int  # the same deck again
+    against: int  # the other deck
+
+
+class RaterSummary(TypedDict):
+    rater: str  # the id
+    votes: int  # without gold items and repeats
+    gold: GoldCount  # attention items
+    repeats: RepeatCount  # swapped repeats
+    left: float | None  # share of the left side among the untied
+    tied: int  # votes for neither
+    bad: int  # votes that found both decks bad
+    seconds: float | None  # median in view
+    excluded: str | None  # why the rule leaves this rater out
+
+
+class RaterAgreement(TypedDict):
+    pairs: int  # that several people saw
+    raters: int  # who saw them
+    alpha: Figure  # Krippendorff's, ordinal
+    another: Figure  # how often another person prefers the same deck
+    at_most: Figure  # the most that any judge can reach
 
 
 def preferred(vote: Vote) -> str | None:
@@ -40,7 +61,7 @@ def preferred(vote: Vote) -> str | None:
 
 def counted(votes: Sequence[Vote]) -> tuple[list[Vote], list[RaterSummary]]:
     """`(votes that count, what each rater did)`: neither gold nor repeats, all slides seen, raters
-    that RULE does not leave out."""
+    who are not left out."""
     people = summaries(votes)
     out = {rater["rater"] for rater in people if rater["excluded"]}
     return [vote for vote in usable(votes) if vote["rater"] not in out], people
@@ -99,13 +120,13 @@ def _repeats(votes: Sequence[Vote], first: Mapping[str, Vote]) -> tuple[RepeatCo
 def _why_excluded(
     gold: GoldCount, repeats: RepeatCount, decided: int, pace: float | None
 ) -> str | None:
-    """Why RULE leaves a rater out, or None."""
+    """Why a rater is left out, or None."""
     why = []
-    if gold["n"] >= RULE["gold"]["least"] and gold["failed"] > RULE["gold"]["failed"] * gold["n"]:
+    if gold["n"] >= GOLD and gold["failed"] > FAILED * gold["n"]:
         why.append(f"failed {gold['failed']} of {gold['n']} gold items")
-    if decided >= RULE["repeats"]["least"] and repeats["against"] == decided:
+    if decided >= REPEATS and repeats["against"] == decided:
         why.append(f"chose the other deck in all of {decided} swapped repeats")
-    if pace is not None and pace < RULE["seconds"]:
+    if pace is not None and pace < FASTEST:
         why.append(f"median of {pace:.1f} s a vote")
     return " and ".join(why) or None
 

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import hashlib
 import hmac
+import ipaddress
 import json
 import math
 import os
@@ -22,11 +23,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
 
 from decksmith.core import cli, stream, validation
-from decksmith.study import duplicate_raters, messages, queues
-from decksmith.study.records import PairKind, Rater, StudyAbout, StudyPair, Vote
+from decksmith.study import messages, queues
+from decksmith.study.records import PairKind, StudyPair, Vote
 
 if TYPE_CHECKING:
     from itsdangerous import URLSafeSerializer
@@ -35,6 +36,9 @@ MOST_RATERS = 20_000
 # So many names may be chosen from one network within so many seconds. The owner's links have no
 # such limit.
 NAMES, SPAN = 5, 3600
+# Bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest
+# themselves (RFC 6177).
+SITE = 56
 SCHEMA = """
 CREATE TABLE raters (id TEXT PRIMARY KEY, name TEXT NOT NULL, folded TEXT NOT NULL UNIQUE, source TEXT NOT NULL, at TEXT NOT NULL,
   network TEXT);
@@ -48,6 +52,53 @@ CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 PRAGMA user_version = 2;
 """
 VERSION = 2  # of this schema
+
+
+class StudyRun(TypedDict):
+    name: str  # of the model
+    label: str  # how the tally names it
+    path: str  # the run's folder
+    protocol: str  # its name
+
+
+class BuildRound(TypedDict):
+    round: int  # from 1
+    at: str  # ISO 8601 in UTC
+    prompts: int  # as asked: for each two models
+    repeats: float  # as asked: share of the pairs
+    gold: float  # as asked: share of the pairs
+    failed: bool  # as asked: also answers without an accepted deck
+    added: dict[str, int]  # pairs that were added, by kind
+
+
+class VotesFile(TypedDict):
+    file: str  # its name
+    sha256: str  # of its bytes
+
+
+class StudyAbout(TypedDict):
+    title: str  # what people see as the study's name
+    question: str  # what they are asked of each pair
+    seed: int | None  # of prompts, sides and samples; null where votes were imported
+    raters_per_pair: int  # how many people are to see a pair
+    per_rater: int  # how many pairs a person is given
+    runs: list[StudyRun]  # whose decks are compared
+    made: list[BuildRound]  # each time that pairs were added
+    # Where the votes came from, of a study of imported votes.
+    imported: NotRequired[list[VotesFile]]
+
+
+class Rater(TypedDict):
+    id: str  # a keyed hash of the name, or the name in an imported file
+    name: str  # as the person gave it
+    # A chosen name, the owner's invitation, or a file.
+    source: Literal["handle", "link", "imported"]
+    at: str  # when the name was added, ISO 8601 in UTC
+    network: str | None  # a keyed hash of where a name was chosen; null of all others
+    given: int  # pairs in the queue
+    votes: int  # cast
+    skipped: int  # pairs passed over
+    last: str | None  # time of the last vote
 
 
 class StoredBallot(TypedDict):
@@ -189,6 +240,22 @@ def pairs_of(folder: Path) -> dict[str, StudyPair]:
     if not path.exists():
         return {}
     return {pair["id"]: cast(StudyPair, pair) for _, pair in stream.records(path)}
+
+
+def network_of(address: str) -> str:
+    """What an asker cannot change at will: an IPv4 address, or the first SITE bits of an IPv6
+    address; other text as it is."""
+    bare = address.strip()
+    if bare.startswith("["):
+        bare = bare[1:].partition("]")[0]
+    elif bare.count(":") == 1:  # some proxies name the port too
+        bare = bare.partition(":")[0]
+    try:
+        found = ipaddress.ip_address(bare.partition("%")[0])
+    except ValueError:
+        return bare
+    found = getattr(found, "ipv4_mapped", None) or found
+    return str(found if found.version == 4 else ipaddress.ip_network((found, SITE), strict=False))
 
 
 def handle(name: object) -> str:
@@ -415,7 +482,7 @@ class Study:
         """A keyed hash of the network of `address`. Raises TooSoon when NAMES of it came within
         SPAN. The names are counted on the disk: a server that starts again has not forgotten
         them."""
-        network = keyed(self.secret, "network", duplicate_raters.network(address), size=8)
+        network = keyed(self.secret, "network", network_of(address), size=8)
         last = self._value(
             "SELECT at FROM raters WHERE network = ? AND at > ? ORDER BY at DESC LIMIT 1 OFFSET ?",
             network,

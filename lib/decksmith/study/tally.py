@@ -3,7 +3,7 @@ estimate."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import TypedDict, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of, sample_of
@@ -18,25 +18,78 @@ from decksmith.study import (
     raters,
     store,
 )
+from decksmith.study.duplicate_raters import Crowds
+from decksmith.study.estimates import OddsPair, Preference, Strengths
+from decksmith.study.intervals import Figure
+from decksmith.study.judge_votes import JudgeAgreement
 from decksmith.study.messages import CHOICES
-from decksmith.study.raters import preferred
-from decksmith.study.records import (
-    BriefTally,
-    Measures,
-    ModelVotes,
-    Position,
-    Rater,
-    RaterSummary,
-    Scores,
-    Strengths,
-    StudyHeading,
-    StudyTally,
-    Tally,
-    Vote,
-    VoteCounts,
-)
+from decksmith.study.raters import RaterAgreement, RaterSummary, RepeatCount, preferred
+from decksmith.study.records import Measures, Scores, Vote
+from decksmith.study.store import Rater
 
 QUARTILES = (0.25, 0.5, 0.75)
+
+
+class VoteCounts(TypedDict):
+    all: int  # votes that stand
+    counted: int  # of them, those that count
+    gold: int  # on attention items
+    repeats: int  # on swapped repeats
+    unseen: int  # on decks that were not looked at to the end
+    of_raters_left_out: int  # by raters whom the rule leaves out
+    choices: dict[str, int]  # those that count, by choice
+
+
+class ModelVotes(TypedDict):
+    share: Figure  # of the votes on it that prefer it
+    bad: Figure  # of the votes on it that find both decks bad
+
+
+class Position(TypedDict):
+    left: Figure  # share of the left side, of untied votes
+    log_odds: Figure | None  # advantage of the left side
+    repeats: RepeatCount  # swapped repeats of raters who count
+
+
+class IntervalMethod(TypedDict):
+    level: float  # of the intervals
+    resamples: int  # of the bootstrap
+    seed: int  # of the resamples
+    over: str  # what is resampled
+
+
+class BriefTally(TypedDict):
+    votes: int  # that count in this way
+    pairs: list[Preference]  # each two models
+    log_odds: list[OddsPair]  # each two models of a group
+
+
+class Tally(TypedDict):
+    votes: VoteCounts  # how many there are
+    prompts: int  # that were voted on
+    raters: int  # who count
+    people: list[RaterSummary]  # what each rater did
+    interval: IntervalMethod  # how the intervals are made
+    pairs: list[Preference]  # each two models
+    models: dict[str, ModelVotes]  # each model
+    strengths: Strengths  # all models on one scale
+    position: Position  # how far being left is preferred
+    seconds: dict[str, float] | None  # lower, median, upper: quartiles of time in view
+    agreement: RaterAgreement  # of people with each other
+    judge: dict[str, JudgeAgreement] | None  # the judge beside people, by measure
+    crowds: Crowds  # names that may be fewer people than they seem
+    otherwise: dict[str, BriefTally]  # votes that are counted in other ways
+
+
+class StudyHeading(TypedDict):
+    title: str  # of the study
+    question: str  # that people were asked
+    closed: bool  # votes neither come nor go
+    unjudged: list[str]  # runs without scores
+
+
+class StudyTally(Tally):
+    study: StudyHeading  # which study
 
 
 def tally(
@@ -58,7 +111,6 @@ def tally(
         "votes": _counts(votes, kept),
         "prompts": len({vote["prompt"] for vote in kept}),
         "raters": len(voters),
-        "rule": raters.RULE,
         "people": people,
         "interval": {
             "level": stats.LEVEL,
@@ -209,16 +261,13 @@ def decks_of(
 def _scores(study: store.Study) -> tuple[Scores, list[str]]:
     """`(scores of the decks, names of runs without any)` from the folders of our runs."""
     scores: Scores = {}
-    unjudged = []
     for run in study.about["runs"]:
-        try:
-            for _, record in stream.records(Path(run["path"]) / "scores.jsonl"):
-                if score := cast(DeckRecord, record).get("score"):
-                    deck = (run["name"], prompt_of(record), sample_of(record))
-                    scores[deck] = deck_measures(score)
-        except OSError:
-            unjudged.append(run["name"])
-    return scores, unjudged
+        path = Path(run["path"], "scores.jsonl")
+        for _, record in stream.records(path) if path.is_file() else ():
+            if score := cast(DeckRecord, record).get("score"):
+                scores[run["name"], prompt_of(record), sample_of(record)] = deck_measures(score)
+    judged = {name for name, *_ in scores}
+    return scores, [run["name"] for run in study.about["runs"] if run["name"] not in judged]
 
 
 def deck_measures(score: Score) -> Measures:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from decksmith.results import plots
 from decksmith.results.runs import COLORS
 from decksmith.results.text import interval
-from decksmith.study.records import Preference, Tally
+from decksmith.study.estimates import Preference
+from decksmith.study.tally import Tally
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

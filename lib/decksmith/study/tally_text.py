@@ -5,9 +5,11 @@ from typing import NamedTuple
 from decksmith.results.summary import TITLES
 from decksmith.results.text import interval, markdown_table, p_value
 from decksmith.study import duplicate_raters
+from decksmith.study.duplicate_raters import Crowds
+from decksmith.study.estimates import Preference
 from decksmith.study.intervals import RATERS
-from decksmith.study.raters import RULE
-from decksmith.study.records import Crowds, Preference, RaterSummary, StudyTally
+from decksmith.study.raters import FASTEST, GOLD, REPEATS, RaterSummary
+from decksmith.study.tally import StudyTally
 
 OTHERWISE = {
     "with_raters_left_out": "all raters",
@@ -132,9 +134,8 @@ def _raters(people: list[RaterSummary]) -> TallyTable:
     ]
     header = "Rater|Votes|Gold failed|Repeats the same|Left|Tied|Both bad|Seconds|Left out"
     note = (
-        f"Left out: more than a third of {RULE['gold']['least']} or more gold items failed, the "
-        f"other deck in all of {RULE['repeats']['least']} or more swapped repeats (without a tie), "
-        f"or a median below {RULE['seconds']:g} s."
+        f"Left out: more than a third of {GOLD} or more gold items failed, the other deck in all of "
+        f"{REPEATS} or more swapped repeats (without a tie), or a median below {FASTEST:g} s."
     )
     return TallyTable("Raters", header.split("|"), rows, note=note)
 

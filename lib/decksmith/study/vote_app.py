@@ -19,7 +19,9 @@ from aiohttp import web as http
 
 from decksmith.core import cli, pages, stream, validation, web
 from decksmith.study import duplicate_raters, import_votes, messages, store
-from decksmith.study.records import Crowd, Rater, Vote
+from decksmith.study.duplicate_raters import Crowd
+from decksmith.study.records import Vote
+from decksmith.study.store import Rater
 
 PICTURE = re.compile(r"[a-z2-7]{26}\.webp\Z")
 TOGETHER = 256  # votes that share one wait for the disk
