@@ -1,5 +1,5 @@
 """vote-serve and demo-serve behind a reverse proxy that speaks TLS: nginx and Caddy with the very
-blocks of docs/proxy.md, where they are installed; elsewhere a proxy of our own stands in for them."""
+blocks of docs/troubleshooting.md, where they are installed; elsewhere a proxy of our own stands in for them."""
 
 import contextlib
 import datetime
@@ -76,8 +76,8 @@ def certificate(tmp_path_factory):
 
 
 def block(language):
-    """The configuration that docs/proxy.md shows."""
-    text = (cli.ROOT / "docs/proxy.md").read_text()
+    """The configuration that docs/troubleshooting.md shows."""
+    text = (cli.ROOT / "docs/troubleshooting.md").read_text()
     return re.search(rf"```{language}\n(.*?)```", text, re.S)[1]
 
 

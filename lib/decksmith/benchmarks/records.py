@@ -134,9 +134,6 @@ class BenchRecord(TypedDict):
 class Near(TypedDict):
     id: Annotated[str, "of the training row"]
     exact: Annotated[bool, "the same text"]
-    ngram: Annotated[float, "share of n-grams in common"]
-    cosine: Annotated[float, "of the embeddings"]
-    quoted: Annotated[Any, "what of the task the row quotes"]
-    same: Annotated[NotRequired[bool | None], "a judge's word"]
-    judge: Annotated[NotRequired[str], "who judged"]
-    error: Annotated[NotRequired[Error], "in place of a judge's word"]
+    ngram: Annotated[float | None, "share of n-grams in common, from 0.5 on"]
+    cosine: Annotated[float | None, "of the embeddings, from 0.8 on"]
+    quoted: Annotated[float | None, "share of the question's runs of eight words, from 0.5 on"]

@@ -142,24 +142,9 @@ def _flat(value: object, prefix: str = "") -> list[tuple[str, str]]:
 
 def _listed(value: object) -> list[str]:
     """The items of a list as text; anything but a list is a list of one."""
-    return [_item(item) for item in (value if isinstance(value, list) else [value])]
-
-
-def _item(item: object) -> str:
-    """An object is its name and the rest in brackets."""
-    if not isinstance(item, dict):
-        return plain(item)
-    name = item.get("name", "")
-    rest = _pairs({key: inner for key, inner in item.items() if key != "name"})
-    return plain(f"{name} ({rest})" if rest else name).strip()
+    return [plain(item) for item in (value if isinstance(value, list) else [value])]
 
 
 def _money(cost: object) -> str:
     """A number is in USD; anything else is told as it stands."""
-    if isinstance(cost, int | float) and not isinstance(cost, bool):
-        return f"{cost:.2f} USD"
-    return plain(_pairs(cost))
-
-
-def _pairs(value: object) -> str:
-    return ", ".join(" ".join(pair).strip() for pair in _flat(value))
+    return f"{cost:.2f} USD" if isinstance(cost, int | float) else plain(cost)

@@ -64,12 +64,11 @@ class FileChange(TypedDict):
 
 
 class RowChanges(TypedDict):
-    """Ids of rows by the split that they stand in, and those that change it: (id, from, to)."""
+    """Ids of rows by the split that they stand in. A row that changes its split is a changed one."""
 
     added: dict[str, list[str]]
     changed: dict[str, list[str]]
     removed: dict[str, list[str]]
-    moved: list[tuple[str, str, str]]
 
 
 class Difference(TypedDict):
@@ -222,7 +221,7 @@ class Repository:
                     repo_type=kind,
                     operations=[CommitOperationAdd(n, str(self.made.files[n])) for n in names],
                     parent_commit=revision,
-                    commit_message=f"decksmith {__version__}: {_summary(difference)}",
+                    commit_message=f"decksmith {__version__}: {', '.join(names)}",
                 ).oid
         return {"url": self.url, "revision": revision}
 
@@ -276,12 +275,10 @@ def _rows(files: dict[str, bytes], new: Rows) -> RowChanges | None:
                 return None
             old[row["id"]] = (split, cards.fingerprint(row))
     both = [ident for ident in new if ident in old]
-    moved = [(ident, old[ident][0], new[ident][0]) for ident in both]
     return {
         "added": _by_split([ident for ident in new if ident not in old], new),
-        "changed": _by_split([ident for ident in both if new[ident][1] != old[ident][1]], new),
+        "changed": _by_split([ident for ident in both if new[ident] != old[ident]], new),
         "removed": _by_split([ident for ident in old if ident not in new], old),
-        "moved": [(ident, was, now) for ident, was, now in moved if was != now],
     }
 
 
@@ -289,16 +286,6 @@ def _by_split(ids: list[str], rows: Rows) -> dict[str, list[str]]:
     """{split: [id]} of those splits that have one."""
     found = {split: [ident for ident in ids if rows[ident][0] == split] for split in SPLITS}
     return {split: here for split, here in found.items() if here}
-
-
-def _summary(difference: Difference) -> str:
-    """The difference in a commit's message."""
-    if rows := difference["rows"]:
-        groups = {"added": rows["added"], "changed": rows["changed"], "removed": rows["removed"]}
-        counts = {word: sum(map(len, found.values())) for word, found in groups.items()}
-        if any(counts.values()):
-            return ", ".join(f"{count} rows {word}" for word, count in counts.items() if count)
-    return ", ".join(file["path"] for file in difference["files"] if file["state"] != "same")
 
 
 def described(hub: Repository, difference: Difference, public: bool) -> Iterator[str]:
@@ -329,10 +316,6 @@ def _row_lines(rows: RowChanges) -> Iterator[str]:
     for word, found in groups.items():
         for split, ids in found.items():
             yield f"rows of {split} {word}: {_named(ids)}"
-    for ident, old, new in rows["moved"][:SHOWN]:
-        yield f"row {ident} moves from {old} to {new}"
-    if more := rows["moved"][SHOWN:]:
-        yield f"{len(more)} more rows move"
 
 
 def _named(ids: list[str]) -> str:
