@@ -178,5 +178,5 @@ CURVE_TOOLS := $(if $(filter local,$(ENGINE)),.venv/.local .venv/.train assets/e
 curve: trained run-tools .venv/.bench $(CURVE_TOOLS)
 	bin/eval-serve $(CURVE_LIMIT) & server=$$!
 	trap 'kill -INT $$server 2> /dev/null && wait $$server || true' EXIT
-	bin/within tools python3 -m decksmith.evalserver.trainer results/eval/server.json 60 > /dev/null  # until it listens
+	bin/within tools python3 -m decksmith.evalserver.eval_client results/eval/server.json 60 > /dev/null  # until it listens
 	bin/ckpt-watch $(ONCE:%=--once) $(SFT) -- bash -euo pipefail -c "$$POINT"

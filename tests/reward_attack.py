@@ -178,40 +178,26 @@ def of_good(good):
 
 
 def components(rules):
-    """The components of a reward, as markdown."""
-    lines = ["| component | weight | gate | what it is |", "|---|---:|---:|---|"]
+    """The components of a reward and the evaluation's measures in them, as markdown."""
+    lines = [
+        "| component | weight | gate | what it is | offline measures |",
+        "|---|---:|---:|---|---|",
+    ]
     for name in sorted(rules.used, key=[*COMPONENTS].index):
         weight, gate = rules.weights.get(name), rules.gates.get(name)
         shown = "" if weight is None else f"{weight:g}", "" if gate is None else f"{gate.least:g}"
-        lines.append(f"| `{name}` | {shown[0]} | {shown[1]} | {COMPONENTS[name].says} |")
-    return "\n".join(lines)
-
-
-def side_by_side():
-    """What evaluates beside what is rewarded, measure by measure, as markdown."""
-    offline, published = Protocol.load("offline"), Protocol.load("published")
-    rendered, judged = read("rendered"), read("read")
-    vision = {*judged.shared_with(published)}
-    made_of = {m: name for name in judged.used for m in COMPONENTS[name].measures}
-    lines = [
-        "| measure | evaluation: offline | evaluation: published | reward: rendered | reward: read |",
-        "|---" * 5 + "|",
-    ]
-    names = [*offline.measures, "content"]
-    names += sorted(
-        name for name in judged.used if not COMPONENTS[name].measures and name != "answers"
-    )
-    for name in names:
-        own = "answers" if name == "content" else name
-        part = made_of.get(name) or (own if own in judged.used else "")
-        cells = (
-            "yes" if name in offline.measures else "",
-            "its judge" if name in vision else "",
-            f"`{part}`" if part in rendered.used else "",
-            f"`{part}`" if part in judged.used else "",
-        )
+        own = COMPONENTS[name]
+        cells = (*shown, own.says, ", ".join(own.measures) or "none")
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def unrewarded():
+    """What evaluates and is no part of the reward, as markdown."""
+    offline, rules = Protocol.load("offline"), read("rendered")
+    return ", ".join(
+        f"`{name}`" for name in sorted({*offline.measures} - {*rules.shared_with(offline)})
+    )
 
 
 def written(page, tables):
@@ -240,7 +226,7 @@ def main():
             "attack": table(rows),
             "good": of_good(good),
             "components": components(read("rendered")),
-            "measures": side_by_side(),
+            "unrewarded": unrewarded(),
         }
         PAGE.write_text(written(PAGE.read_text(), tables))
     return 1 if near(rows) else 0

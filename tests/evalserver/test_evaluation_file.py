@@ -18,7 +18,7 @@ def _environment(monkeypatch):
 
 
 def found(text):
-    return [(one.rule, one.line) for one in evaluation_file.check(text)]
+    return [one.line for one in evaluation_file.check(text)]
 
 
 def line(text, wanted):
@@ -30,7 +30,7 @@ def test_the_file_that_ships_has_no_findings():
     assert evaluation_file.check(GOOD) == []
 
 
-TRAPS = [  # rule, where the finding stands, what is replaced, by what
+TRAPS = [  # what is wrong, where the finding stands, what is replaced, by what
     ("ignored-key", "evals: 1", "  delegate:", "  evals: 1\n  delegate:"),
     (
         "local-datasets",
@@ -110,38 +110,33 @@ TRAPS = [  # rule, where the finding stands, what is replaced, by what
 
 
 @pytest.mark.parametrize(
-    ("rule", "place", "old", "new"), TRAPS, ids=[f"{rule}: {place}" for rule, place, *_ in TRAPS]
+    ("what", "place", "old", "new"), TRAPS, ids=[f"{rule}: {place}" for rule, place, *_ in TRAPS]
 )
-def test_a_trap_is_found_at_its_line_and_nothing_else_with_it(rule, place, old, new):
+def test_a_trap_is_found_at_its_line_and_nothing_else_with_it(what, place, old, new):
     assert old in GOOD
     text = GOOD.replace(old, new, 1)
-    assert found(text) == [(rule, line(text, place))]
-
-
-def test_every_rule_is_tried_here():
-    others = {"yaml", "root", "no-delegate", "no-datasets"}
-    assert {rule for rule, *_ in TRAPS} | others == set(evaluation_file.RULES)
+    assert found(text) == [line(text, place)]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", ("root", 1)),
-        ("- 1\n", ("root", 1)),
-        ("a: 1\n", ("root", 1)),
-        ("eval: 3\n", ("root", 1)),
-        ("eval:\n  datasets: [\n", ("yaml", 3)),
-        ("eval: 1\neval: 2\n", ("yaml", 2)),
-        ("eval: {a: !!python/object:os.system x}\n", ("yaml", 1)),
-        ("eval:\n  {[a, b]: 1}\n", ("yaml", 2)),
-        ("? {a: b}\n: c\n", ("yaml", 1)),
-        ("x" * 2_000_000, ("yaml", 1)),
-        ("[" * 5000, ("yaml", 1)),
-        ("eval: &a {b: *a}\n", ("yaml", 1)),
+        ("", 1),
+        ("- 1\n", 1),
+        ("a: 1\n", 1),
+        ("eval: 3\n", 1),
+        ("eval:\n  datasets: [\n", 3),
+        ("eval: 1\neval: 2\n", 2),
+        ("eval: {a: !!python/object:os.system x}\n", 1),
+        ("eval:\n  {[a, b]: 1}\n", 2),
+        ("? {a: b}\n: c\n", 1),
+        ("x" * 2_000_000, 1),
+        ("[" * 5000, 1),
+        ("eval: &a {b: *a}\n", 1),
         (
             "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
             + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)),
-            ("yaml", 1),
+            1,
         ),
     ],
 )
@@ -151,12 +146,12 @@ def test_a_file_that_is_no_evaluation_file_is_one_finding(text, expected):
 
 def test_delegate_must_be_a_list_of_mappings_with_datasets():
     cut = GOOD[: GOOD.index("  delegate:")]
-    assert found(cut) == [("no-delegate", 3)]
-    assert found(cut + "  delegate:\n    name: skills\n")[0][0] == "no-delegate"
-    assert found(cut + "  delegate: [skills]\n") == [("delegate-name", line(GOOD, "  delegate:"))]
+    assert found(cut) == [3]
+    assert found(cut + "  delegate:\n    name: skills\n") == [line(GOOD, "  delegate:")]
+    assert found(cut + "  delegate: [skills]\n") == [line(GOOD, "  delegate:")]
     tail = GOOD[GOOD.rindex("      datasets:") :]
     for empty in ("", "      datasets: []\n"):
-        assert [rule for rule, _ in found(GOOD.replace(tail, empty))] == ["no-datasets"]
+        assert len(found(GOOD.replace(tail, empty))) == 1
 
 
 def test_top_level_defaults_are_no_trap_where_each_delegate_sets_its_own():
@@ -170,11 +165,11 @@ def test_the_delegates_own_name_of_a_benchmark_is_no_trap():
     text = GOOD.replace("- name: gsm8k", "- name: arena-hard")
     assert evaluation_file.check(text) == []
     both = text.replace("- name: aime25", "- name: arena-hard-v2")
-    assert [one.rule for one in evaluation_file.check(both)] == ["twice"]
+    assert [one.message[:15] for one in evaluation_file.check(both)] == ["'arena-hard-v2'"]
 
 
 def test_keys_beside_eval_are_ignored_and_a_file_without_eval_is_its_own():
-    assert found(GOOD + "delegate: []\n") == [("ignored-key", len(GOOD.splitlines()) + 1)]
+    assert found(GOOD + "delegate: []\n") == [len(GOOD.splitlines()) + 1]
     flat = "\n".join(one[2:] if one.startswith("  ") else "#" for one in GOOD.splitlines())
     assert found(flat) == []
 
@@ -182,7 +177,7 @@ def test_keys_beside_eval_are_ignored_and_a_file_without_eval_is_its_own():
 def test_the_local_datasets_may_be_a_mapping_by_name():
     text = re.sub(r"    - name: held_out\n((?:      .*\n)+)", r"    held_out:\n\1", GOOD)
     assert found(text) == []
-    assert found(text.replace("    held_out:", "    gsm8k:"))[0][0] == "same-name"
+    assert found(text.replace("    held_out:", "    gsm8k:")) == [line(GOOD, "name: gsm8k")]
 
 
 def test_anchors_and_merged_keys_are_read_as_the_trainer_reads_them():
@@ -190,15 +185,15 @@ def test_anchors_and_merged_keys_are_read_as_the_trainer_reads_them():
         "        - name: gsm8k\n", "        - <<: *d\n          top_p: 7\n          name: gsm8k\n"
     )
     assert "&d" in text
-    assert found(text) == [("value", line(text, "top_p: 7"))]
+    assert found(text) == [line(text, "top_p: 7")]
 
 
 def test_an_interpolation_of_a_wrong_value_is_judged_by_what_it_becomes(monkeypatch):
     monkeypatch.setenv("DECKSMITH_EVAL_TOKEN", "")
     monkeypatch.setenv("DECKSMITH_EVAL_URL", "http://n:1/")
-    assert found(GOOD) == [("url", line(GOOD, "url:")), ("token", line(GOOD, "Authorization"))]
+    assert found(GOOD) == [line(GOOD, "url:"), line(GOOD, "Authorization")]
     monkeypatch.setenv("DECKSMITH_EVAL_TOKEN", "abcdefgh\n")
-    assert ("header", line(GOOD, "Authorization")) in found(GOOD)
+    assert line(GOOD, "Authorization") in found(GOOD)
 
 
 def test_findings_say_what_to_write_and_stand_in_the_order_of_the_file():
@@ -208,10 +203,9 @@ def test_findings_say_what_to_write_and_stand_in_the_order_of_the_file():
         .replace("/evaluate", "")
     )
     listed = evaluation_file.check(text)
-    assert [one.rule for one in listed] == ["url", "retries", "unknown-benchmark"]
     assert [one.line for one in listed] == sorted(one.line for one in listed)
     assert "did you mean aime25?" in listed[2].message
-    assert str(listed[1]).endswith("(retries); write max_retries: 20")
+    assert listed[1].message.endswith("write max_retries: 20")
 
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path):

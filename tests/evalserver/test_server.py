@@ -2,13 +2,14 @@
 what the queue does stands alone; the last tests run the real scripts against a router of ours and the embedded engine."""
 
 import asyncio
-import errno
+import itertools
 import json
 import math
 import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,12 +18,13 @@ from pathlib import Path
 import pytest
 import requests
 from decksmith.core import cli, web
-from decksmith.evalserver import jobqueue, metrics, request, sampling
+from decksmith.evalserver import jobqueue, jobs, request
 from decksmith.evalserver import router as eval_router
 from decksmith.evalserver import worker as eval_worker
-from decksmith.evalserver.client import Client
-from decksmith.evalserver.jobs import ENDED, Job
-from decksmith.evalserver.settings import Settings
+from decksmith.evalserver.eval_client import ENDED, EvaluationFailed
+from decksmith.evalserver.eval_client import Server as Asked
+from decksmith.evalserver.jobs import Job, Store
+from decksmith.evalserver.request import Settings
 from delegates import ROOT, DelegateError, Server, payload, trainer, wait
 
 pytestmark = pytest.mark.slow
@@ -159,11 +161,6 @@ def test_a_server_killed_half_way_finishes_only_what_is_left(serving, router):
     assert server.asked() == [
         f"{name}-{i}" for name in ("needle", "arithmetic", "mbpp") for i in (1, 2, 3)
     ]
-    events = [
-        (event["event"], event.get("benchmark"))
-        for event in map(json.loads, (server.folder / "eval/jobs" / ident / "events.jsonl").open())
-    ]
-    assert [name for what, name in events if what == "started"] == ["needle", "arithmetic", "mbpp"]
 
 
 def test_a_benchmark_that_still_runs_is_taken_up_by_the_next_server(serving, router):
@@ -268,39 +265,24 @@ def test_ctrl_c_ends_the_benchmarks_too_and_the_next_server_goes_on(serving, rou
     assert server.asked().count("needle-1") == 1
 
 
-def test_files_that_are_torn_or_garbage_lose_no_finished_work(serving, router):
+def test_a_database_that_is_none_is_said_and_folders_without_a_job_are_left_alone(serving, router):
     server, one = serving(), router()
     server.pace(0)
     done = server.ask("POST", "/jobs", payload(one, "needle")).json()["job_id"]
     server.until(lambda job: job["status"] == "done", done)
     server.kill(signal.SIGTERM)
-    jobs = server.folder / "eval/jobs"
-    (jobs / done / "state.json").write_text('{"status": "do')
-    with open(jobs / done / "events.jsonl", "a") as file:
-        file.write('{"n": 9, "at')
-    lost = jobs / ("f" * 16 + ".1")
-    lost.mkdir()
-    (lost / "request.json").write_bytes(b"\xff\x00[")
-    other = jobs / ("e" * 16 + ".1")
-    other.mkdir()
-    (other / "request.json").write_text(
-        '{"rollout_id": 0, "router_urls": ["http://127.0.0.1:9"], "benchmarks": []}'
-    )
-    (jobs / "not-a-job").mkdir()
+    (server.folder / "eval/jobs.db").write_bytes(b"garbage" * 1000)
+    words = [ROOT / "bin/eval-serve", "--root", server.folder / "eval"]
+    said = subprocess.run(words, env=server.env, capture_output=True, text=True)
+    assert said.returncode == 65 and "jobs.db: file is not a database; remove it" in said.stderr
+    (server.folder / "eval/jobs.db").unlink()
     (server.folder / "eval/port").write_text("99999999999")
     server.start()
-    found = server.until(lambda job: job["status"] in ENDED, done)
-    assert found["status"] == "done" and found["raw_metrics"]["needle"]["pass@1"]["accuracy"] == 0.5
-    assert len(server.asked()) == 3
-    assert [json.loads(line)["n"] for line in (jobs / done / "events.jsonl").open()] == list(
-        range(sum(1 for _ in (jobs / done / "events.jsonl").open()))
-    )
-    said = (server.folder / "said").read_text()
-    assert (
-        "state.json is damaged; it is made again" in said
-        and "no request in it that can be read; it is left alone" in said
-    )
-    assert lost.exists() and other.exists() and len(server.jobs()) == 1
+    assert server.jobs() == []
+    again = server.ask("POST", "/jobs", payload(one, "needle")).json()["job_id"]
+    assert again == done[:-1] + "2"  # what lies there was of weights that nobody knows
+    server.until(lambda job: job["status"] == "done", again)
+    assert len(server.asked()) == 6
 
 
 @pytest.mark.parametrize("what", ["result.json", "summary.json"])
@@ -335,41 +317,44 @@ def test_one_server_has_a_root(serving, router):
     assert server.ask("GET", "/health").json() == {"status": "ok"}
 
 
-def test_events_and_states_that_cannot_be_written_do_not_end_a_job(serving, router):
-    server, one = serving(), router()
-    server.pace(0.5)
-    asked = payload(one, "needle")
-    ident = server.ask("POST", "/jobs", asked).json()["job_id"]
-    server.until(lambda job: job["benchmarks"]["needle"].get("asked", 0) >= 1, ident)
-    folder = server.folder / "eval/jobs" / ident
-    kept = (folder / "events.jsonl").read_bytes()
-    (folder / "events.jsonl").unlink()
-    for name in ("events.jsonl", "state.json.tmp"):  # what a full disk does, also to root
-        (folder / name).mkdir()
-    assert trainer(server, asked)["eval/needle/delegate/ok"] == 1
-    for name in ("events.jsonl", "state.json.tmp"):
-        (folder / name).rmdir()
-    (folder / "events.jsonl").write_bytes(kept)
-    server.kill()
-    server.start()
-    assert (
-        server.until(lambda job: job["status"] in ENDED, ident)["status"] == "done"
-        and len(server.asked()) == 3
-    )
-    assert (
-        "its state is not kept" in (said := (server.folder / "said").read_text())
-        and "the event 'finished' is not kept" in said
-    )
+def test_states_that_cannot_be_written_do_not_end_a_job(tmp_path, router, monkeypatch, capsys):
+    def full(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async def ask():
+        async with jobqueue.Queue(Settings(tmp_path / "eval", model="m")) as queue:
+            job, _ = await queue.submit(payload(one, "needle"))
+            monkeypatch.setattr(Store, "put", full)
+            await job.done.wait()
+            monkeypatch.undo()
+            return job.id
+
+    async def again():
+        async with jobqueue.Queue(Settings(tmp_path / "eval", model="m")) as queue:
+            job = queue.jobs[ident]
+            assert job.state["status"] == "queued"
+            await job.done.wait()
+            return job.answer()
+
+    one, house = router(), Server(tmp_path)
+    environment = {**house.env, "PYTHONPATH": str(ROOT / "lib")}
+    house.pace(0)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        ident = asyncio.run(ask())
+        assert "its state is not kept" in capsys.readouterr().err
+        assert asyncio.run(again())["status"] == "done" and len(house.asked()) == 3
 
 
 def test_a_request_that_cannot_be_kept_leaves_nothing_for_the_next_server(tmp_path, monkeypatch):
     def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise sqlite3.OperationalError("database or disk is full")
 
     async def ask():
         async with jobqueue.Queue(Settings(tmp_path)) as queue:
-            monkeypatch.setattr(jobqueue.stream, "write", full)
-            with pytest.raises(cli.TryAgain, match="No space left on device"):
+            monkeypatch.setattr(Store, "put", full)
+            with pytest.raises(cli.TryAgain, match="disk is full"):
                 await queue.submit(
                     {
                         "rollout_id": 0,
@@ -398,7 +383,7 @@ def test_nobody_works_on_for_a_benchmark_that_is_said_to_have_failed(tmp_path, r
     house.pace(2)
     for name, value in {**house.env, "PYTHONPATH": str(ROOT / "lib")}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(Job, "progress", broken)
+    monkeypatch.setattr(jobqueue.Queue, "_at_work", broken)
     asyncio.run(ask())
     assert (
         job.state["status"] == "failed"
@@ -429,8 +414,8 @@ def test_idle_connections_of_strangers_do_not_use_up_what_the_queue_needs(servin
 
 def test_the_client_takes_its_token_nowhere_else(router):
     other = router(health={"status": "ok"})
-    client = Client(url=router(health=(302, {"Location": f"{other.url}/health"})).url, patience=0)
-    with pytest.raises(cli.BadData, match="HTTP 302"):
+    client = Asked(router(health=(302, {"Location": f"{other.url}/health"})).url, patience=0)
+    with pytest.raises(EvaluationFailed, match="HTTP 302"):
         client.ask("GET", "/health")
     assert other.seen == []
 
@@ -514,18 +499,11 @@ def test_a_newer_rollout_supersedes_older_ones_of_its_run_that_nobody_waits_for(
     assert (
         server.job(six)["status"] == "superseded" and server.job(seven)["status"] != "superseded"
     )  # somebody waits for it
-    posted = server.ask("POST", "/jobs", payload(one, "needle", rollout=8, run="c")).json()[
-        "job_id"
-    ]
-    nine = server.ask("POST", "/jobs", payload(one, "needle", rollout=9, run="c")).json()["job_id"]
-    assert server.job(posted)["status"] != "superseded"  # two checkpoints are both wanted
-    server.ask("POST", "/jobs", payload(one, "needle", rollout=10, run="c", supersede="newer"))
-    assert [server.job(each)["status"] for each in (posted, nine)] == ["superseded", "superseded"]
-    server.ask("POST", "/jobs", payload(one, "needle", rollout=11, run="a", supersede="newer"))
+    posted = server.ask("POST", "/jobs", payload(one, "needle", rollout=8, run="c")).json()
+    server.ask("POST", "/jobs", payload(one, "needle", rollout=9, run="c"))
+    assert server.job(posted["job_id"])["status"] != "superseded"  # two checkpoints are both wanted
+    server.ask("POST", f"/jobs/{seven}/cancel")
     waits.join()
-    assert (
-        server.job(seven)["status"] == "superseded" and server.job(other)["status"] != "superseded"
-    )
 
 
 # Weights
@@ -821,7 +799,7 @@ BENCH = {"name": "needle"}
         ),
         (
             {"defaults": {"stop": ["x"]}},
-            "defaults: unknown key 'stop'; there are: " + ", ".join(sampling.BOUNDS),
+            "defaults: unknown key 'stop'; there are: " + ", ".join(request.BOUNDS),
         ),
         ({"checkpoint": "a\nb"}, "checkpoint: not a line of at most 500 characters"),
         ({"run": ["a"]}, "run: not a line of at most 500 characters"),
@@ -910,7 +888,6 @@ def test_without_its_token_the_server_says_only_that_it_lives(refusing):
             ("GET", "/jobs"),
             ("POST", "/jobs"),
             ("GET", "/benchmarks"),
-            ("GET", "/ready"),
         ):
             said = requests.request(
                 method, refusing.url + path, json={}, headers=headers, timeout=10
@@ -932,8 +909,6 @@ def test_wrong_paths_and_methods_and_jobs_are_json_errors(refusing):
         ("GET", "/status/x", 404),
         ("GET", "/jobs/..%2f..%2fetc", 404),
         ("POST", "/jobs/x/cancel", 404),
-        ("GET", "/jobs/x/events", 404),
-        ("GET", "/ready?benchmarks=../x", 400),
     ):
         said = refusing.ask(method, path)
         assert said.status_code == status and set(said.json()) == {"error"}, path
@@ -942,7 +917,7 @@ def test_wrong_paths_and_methods_and_jobs_are_json_errors(refusing):
 # The better door
 
 
-def test_a_job_can_be_listed_looked_at_and_followed_from_any_event(serving, router):
+def test_a_job_can_be_listed_looked_at_and_watched(serving, router):
     server, one = serving(), router()
     server.pace(0.3)
     first = server.ask("POST", "/jobs", payload(one, "needle", rollout="7", run="a"))
@@ -953,19 +928,13 @@ def test_a_job_can_be_listed_looked_at_and_followed_from_any_event(serving, rout
         server.ask("POST", "/jobs", payload(one, "needle", rollout=7, run="a")).json()["created"]
         is False
     )
-    with server.ask("GET", f"/jobs/{ident}/events?follow=1", stream=True) as response:
-        events = [json.loads(line) for line in response.iter_lines() if line.strip()]
-    assert [event["n"] for event in events] == list(range(len(events)))
-    assert [event["event"] for event in events if event["event"] not in ("progress", "joined")] == [
-        "queued",
-        "opened",
-        "started",
-        "finished",
-        "ended",
-    ]
-    assert [event["door"] for event in events if event["event"] == "joined"] == ["jobs"]
-    tail = server.ask("GET", f"/jobs/{ident}/events?from={len(events) - 2}").text.splitlines()
-    assert [json.loads(line) for line in tail] == events[-2:]
+    told = list(Asked(address=server.folder / "eval/server.json").watch(ident))
+    assert told[-1] == {
+        "status": "done",
+        "benchmarks": {"needle": "done"},
+        "done": {"needle": None},
+    }
+    assert all(one != other for one, other in itertools.pairwise(told))
     found = server.job(ident)
     assert (found["status"], found["model"], found["run"], found["rollout_id"]) == (
         "done",
@@ -1048,11 +1017,12 @@ def test_what_is_not_said_is_explicit_and_what_is_said_wins(refusing):
         each["name"]: each for each in refusing.ask("GET", "/benchmarks").json()["benchmarks"]
     }
     assert (
-        set(offered) == set(sampling.names())
+        set(offered) == set(request.names())
         and "slidevbench" in offered
         and "published" not in offered
     )
     assert offered["aime25"]["defaults"] == {
+        "name": "aime25",
         "n_samples_per_eval_prompt": 8,
         "temperature": 0.7,
         "top_p": 0.95,
@@ -1062,6 +1032,8 @@ def test_what_is_not_said_is_explicit_and_what_is_said_wins(refusing):
         "max_response_len": 32768,
     }
     assert offered["slidevbench"]["defaults"] == {
+        "name": "slidevbench",
+        "protocol": "offline",
         "n_samples_per_eval_prompt": 1,
         "temperature": 0.7,
         "top_p": 0.95,
@@ -1094,7 +1066,7 @@ def test_what_is_not_said_is_explicit_and_what_is_said_wins(refusing):
         "checkpoint": None,
         "weight_version": None,
         "on_failure": None,
-        "supersede": None,
+        "door": "jobs",
         "prefix": None,
         "notes": [],
         "unknown": [],
@@ -1123,51 +1095,28 @@ def test_what_is_not_said_is_explicit_and_what_is_said_wins(refusing):
     }
 
 
-def test_ready_says_what_a_benchmark_lacks(refusing):
-    assert refusing.ask("GET", "/ready").status_code == 200
-    said = refusing.ask("GET", "/ready?benchmarks=needle,aime25")
-    assert said.status_code == 503 and said.json()["lacking"] == {
-        "aime25": "its rows are not here: bench-prepare aime25 > /dev/null"
-    }
-    assert refusing.ask("GET", "/ready?benchmarks=needle").json()["ready"] is True
-
-
-def test_only_the_newest_jobs_keep_their_answers_and_the_numbers_of_all_stay(serving, router):
-    server, one = serving("--keep", "1"), router()
-    server.pace(0)
-    for rollout in range(3):
-        trainer(server, payload(one, "needle", rollout=rollout))
-    jobs = server.jobs()
-    assert [(server.folder / "eval/jobs" / job["job_id"] / "needle").exists() for job in jobs] == [
-        True,
-        False,
-        False,
-    ]
-    assert [
-        server.job(job["job_id"])["raw_metrics"]["needle"]["pass@1"]["accuracy"] for job in jobs
-    ] == [0.5] * 3
+def test_what_a_benchmark_lacks_is_said(refusing):
+    found = refusing.ask("GET", "/benchmarks").json()["benchmarks"]
+    lacks = {each["name"]: each["lacks"] for each in found}
+    assert lacks["needle"] is None
+    assert lacks["aime25"] == "its rows are not here: bench-prepare aime25 > /dev/null"
 
 
 def test_many_jobs_are_loaded_and_listed(tmp_path):
     settings = Settings(tmp_path)
-    asked = asyncio.run(
-        request.wanted(
-            {"rollout_id": 0, "router_url": "http://127.0.0.1:9", "benchmarks": [BENCH]}, settings
-        )
-    )
+    body = {"rollout_id": 0, "router_url": "http://127.0.0.1:9", "benchmarks": [BENCH]}
+    asked = asyncio.run(request.wanted(body, settings))
+    store = Store(tmp_path)
     for number in range(1000):
-        folder = tmp_path / "jobs" / f"{number:016x}.1"
-        job = Job.fresh(folder, asked | {"rollout_id": number, "door": "jobs"})
-        folder.mkdir(parents=True)
-        (folder / "request.json").write_text(json.dumps(job.request))
-        (folder / "state.json").write_text(
-            json.dumps(job.state | {"status": "done", "benchmarks": {"needle": {"status": "done"}}})
-        )
+        job = Job(store, tmp_path / "jobs" / f"{number:016x}.1", {**asked, "rollout_id": number})
+        job.state |= {"status": "done", "benchmarks": {"needle": {"status": "done"}}}
+        job.save()
+    store.close()
 
     async def go():
         return [job.brief()["rollout_id"] for job in jobqueue.Queue(settings).jobs.values()]
 
-    assert sorted(asyncio.run(go())) == list(range(1000))
+    assert asyncio.run(go()) == list(range(1000))
 
 
 # Numbers
@@ -1196,7 +1145,7 @@ def test_only_the_largest_k_is_reported_and_only_numbers():
         },
     }
     kept = {"accuracy": 0.25, "no_answer": 0.0, "num_entries": 4, "avg_tokens": 7}
-    assert metrics.reported("gsm8k", summary, 4) == (
+    assert jobs.reported("gsm8k", summary, 4) == (
         {
             "gsm8k": {
                 "pass@1[avg-of-4]": kept | {"truncated": 0.5},
@@ -1207,7 +1156,8 @@ def test_only_the_largest_k_is_reported_and_only_numbers():
                 "pass@1[avg-of-4]": {"accuracy": 0.25, "num_entries": 4}
             },
         },
-        (0.75, 2),
+        0.75,
+        2,
     )
 
 

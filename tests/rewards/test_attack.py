@@ -104,6 +104,6 @@ def test_a_bad_deck_within_the_margin_is_named_and_the_table_shows_the_best_of_e
 def test_the_page_has_the_tables_as_they_are():
     tables = {
         "components": reward_attack.components(RULES),
-        "measures": reward_attack.side_by_side(),
+        "unrewarded": reward_attack.unrewarded(),
     }
     assert reward_attack.written(PAGE, tables) == PAGE, "run: make reward-attack"

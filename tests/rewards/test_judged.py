@@ -97,8 +97,8 @@ def test_a_deck_off_its_request_gets_nothing_for_its_looks_and_without_a_judge_t
     [
         ('judge = "published"', "", "judge and the component answers go together"),
         ('judge = "published"', 'judge = "offline"', "judge: offline has no vision judge"),
-        ('judge = "published"', "judge = 3", "judge: is no text"),
-        ("[gates]", "[gatez]", "gatez: unknown"),
+        ('judge = "published"', "judge = 3", "judge: '3' is not text"),
+        ("[gates]", "[gatez]", "unknown key 'gatez'"),
     ],
 )
 def test_rules_whose_judge_cannot_read_are_refused_by_their_key(tmp_path, old, new, says):

@@ -19,7 +19,7 @@ from reward_server import ASKS, DECK, PROMPTS, ROOT, prompt, wait
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-CLIENT = ROOT / "lib/decksmith/rewards/trainer.py"
+CLIENT = ROOT / "lib/decksmith/rewards/reward_client.py"
 
 
 def deck(word):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.rewards import environment
+from decksmith.rewards.rows import gym_rows
 from decksmith.training import check_report, recipes, rl_check
 
 THINKER = Path(__file__).parents[1] / "fixtures" / "sft" / "thinker"
@@ -184,7 +184,7 @@ def test_rows_are_those_that_env_export_writes_and_one_that_cannot_be_measured_i
     run, planted
 ):
     asked = prompt(1)
-    assert [recipes.gym_row(asked)] == list(environment.gym_rows([asked]))
+    assert [recipes.gym_row(asked)] == list(gym_rows([asked]))
     made = run()
     rows = [json.loads(line) for line in (made / "data/train.jsonl").read_text().splitlines()]
     rows[1]["label"] = {"id": "t1"}

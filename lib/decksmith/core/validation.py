@@ -66,6 +66,24 @@ def check(model: type[Kind], data: dict[str, Any], context: dict[str, Any] | Non
     raise cli.BadData(_unknown(model, unknown, data) if unknown else _said(model, found[0], data))
 
 
+def problems(model: type[Body], data: dict[str, Any]) -> list[tuple[tuple[int | str, ...], str]]:
+    """Everything that is wrong with `data`: its place, and the sentence on it."""
+    try:
+        model.model_validate(data)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        return [
+            (
+                each["loc"],
+                _unknown(model, [each], data)
+                if each["type"] == "extra_forbidden"
+                else _said(model, each, data),
+            )
+            for each in found
+        ]
+    return []
+
+
 def read(model: type[Kind], body: bytes, context: dict[str, Any] | None = None) -> Kind:
     """The body of a request as `model` has it, as of `check`. Raises cli.BadData."""
     return check(model, parse(body), context)
@@ -120,7 +138,8 @@ def _field_at(model: type[Body], place: tuple[int | str, ...]) -> FieldInfo | No
     owner = _model_at(model, place)
     if owner is None or not names or isinstance(place[-1], int):
         return None
-    return owner.model_fields.get(names[-1])
+    fields = {field.alias or name: field for name, field in owner.model_fields.items()}
+    return fields.get(names[-1])
 
 
 def _model_at(model: type[Body], place: tuple[int | str, ...]) -> type[Body] | None:

@@ -6,26 +6,23 @@ server: a server that starts again takes up what still runs, and starts only wha
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
-import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 import traceback
-from collections import Counter
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from decksmith.core import cli, stream
-from decksmith.evalserver import jobs, metrics, request, router, worker
-from decksmith.evalserver.jobs import NOTHING, Job, now
-from decksmith.evalserver.request import Door
-from decksmith.evalserver.settings import Settings
+from decksmith.evalserver import jobs, request, router, worker
+from decksmith.evalserver.jobs import NOTHING, BenchmarkState, Ending, Job, Store, now
+from decksmith.evalserver.request import Door, JobRequest, Params, Settings
 from decksmith.evalserver.worker import SLIDEV
 
 PATIENCE = 60.0  # seconds that a router may take to answer before its job fails
@@ -39,8 +36,7 @@ Found = TypeVar("Found")
 
 
 class Queue:
-    """All jobs of a root. One process holds a root: the lock is taken here. Raises cli.TryAgain
-    when another one has it.
+    """All jobs of a root, which one process has. Raises what Store raises.
 
     As an asynchronous context manager it works: unfinished jobs are taken up at its beginning, and
     left running at its end."""
@@ -48,42 +44,22 @@ class Queue:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.root = Path(settings.root).resolve()
-        self.folder = self.root / "jobs"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.held = open(self.root / "lock", "a")
-        try:
-            fcntl.flock(self.held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise cli.TryAgain(
-                f"{self.root}: another eval-serve has this folder; give another with --root"
-            ) from None
+        self.store = Store(self.root)
+        (self.root / "jobs").mkdir(exist_ok=True)
         self.jobs: dict[str, Job] = {}  # by id, in the order in which they came
         self.latest: dict[str, Job] = {}  # by key, the last attempt
         self.slots = asyncio.Semaphore(settings.jobs)
         self.admission = asyncio.Lock()
         self.routers = router.Asker(settings.key_env, settings.allow)
         self.unbroken: set[asyncio.Task[Any]] = set()  # what goes on when whoever asked is gone
-        for job in sorted(self._load(), key=lambda job: (job.state["created"], job.id)):
-            self._add(job)
+        for ident, asked, state in self.store.jobs():
+            self._add(Job(self.store, self._folder(ident), asked, state))
 
-    def _load(self) -> list[Job]:
-        found = []
-        for folder in self.folder.iterdir():
-            if not jobs.FOLDER.match(folder.name):
-                continue
-            if job := Job.load(folder):
-                found.append(job)
-                continue
-            try:
-                folder.rmdir()  # empty: its server was killed before it wrote anything
-            except OSError:
-                cli.say(f"{folder}: no request in it that can be read; it is left alone")
-        return found
+    def _folder(self, ident: str) -> Path:
+        return self.root / "jobs" / ident
 
     def _add(self, job: Job) -> None:
-        self.jobs[job.id] = job
-        if job.key not in self.latest or self.latest[job.key].attempt < job.attempt:
-            self.latest[job.key] = job
+        self.jobs[job.id] = self.latest[job.key] = job
 
     async def __aenter__(self) -> "Queue":
         await self.routers.__aenter__()
@@ -107,7 +83,7 @@ class Queue:
         )
         if left:
             cli.say(f"{left} benchmarks go on by themselves; the next eval-serve takes them up")
-        self.held.close()
+        self.store.close()
 
     # Coming in
 
@@ -123,34 +99,34 @@ class Queue:
         got yet is joined; so is one of pinned weights that is complete. Raises cli.BadData. It is
         done to its end whatever happens to whoever asked."""
         asked = await request.wanted(body, self.settings, run, door, prefix)
-        return await self._whole(self._submit(asked, door))
+        return await self._to_its_end(self._submit(asked))
 
-    async def stop(self, job: Job, word: str, why: str | None = None) -> None:
-        """End a job and everything that works for it. `word`: cancelled or superseded."""
-        await self._whole(self._stop(job, word, why))
+    async def stop(self, job: Job, word: Ending, why: str | None = None) -> None:
+        """End a job and everything that works for it."""
+        await self._to_its_end(self._stop(job, word, why))
 
-    async def _whole(self, work: Coroutine[Any, Any, Found]) -> Found:
+    async def _to_its_end(self, work: Coroutine[Any, Any, Found]) -> Found:
         task = asyncio.create_task(work)
         self.unbroken.add(task)
         task.add_done_callback(self.unbroken.discard)
         return await asyncio.shield(task)
 
-    async def _submit(self, asked: dict[str, Any], door: Door) -> tuple[Job, bool]:
-        same = {name: value for name, value in asked.items() if name != "supersede"}
+    async def _submit(self, asked: JobRequest) -> tuple[Job, bool]:
+        door = asked["door"]
+        same = {name: each for name, each in asked.items() if name != "door"}
         key = stream.fingerprint(same)[:16]
         async with self.admission:
             before = self.latest.get(key)
             if before:
                 verdict = await self._again(before, door)
                 if verdict == "join":
-                    before.event("joined", door=door)
                     return before, False
                 if verdict == "reopen":
                     self._reopen(before)
                     return before, False
                 await self._stop(before, "superseded", "the router's weights are others now")
-            await self._supersede(asked, door)
-            job = await self._create(key, before.attempt if before else 0, asked, door)
+            await self._supersede(asked)
+            job = self._create(key, before.attempt + 1 if before else 1, asked)
             job.task = asyncio.create_task(self._run(job))
             for note in asked["notes"]:
                 cli.say(f"{job.id}: {note}")
@@ -174,42 +150,30 @@ class Queue:
         weights = await self.routers.weights(job.request["router_urls"], seconds=0.5)
         return weights is not None and weights != then
 
-    async def _supersede(self, asked: dict[str, Any], door: Door) -> None:
-        """End older rollouts of the same run: all, or by default those that somebody asked at the
-        blocking door and waits for no more."""
-        mode = asked["supersede"] or ("idle" if door == "evaluate" else "none")
-        if asked["run"] is None or mode == "none":
+    async def _supersede(self, asked: JobRequest) -> None:
+        """End older rollouts of the same run that somebody asked for at the blocking route and
+        waits for no more, where this one comes that way too."""
+        if asked["run"] is None or asked["door"] != "evaluate":
             return
         for other in [job for job in self.jobs.values() if not job.ended]:
-            if other.request["run"] != asked["run"]:
-                continue
-            if other.request["rollout_id"] >= asked["rollout_id"]:
-                continue
-            idle = other.request["door"] == "evaluate" and not other.waiting
-            if mode == "newer" or idle:
+            is_older = other.request["rollout_id"] < asked["rollout_id"]
+            is_idle = other.request["door"] == "evaluate" and not other.waiting
+            if other.request["run"] == asked["run"] and is_older and is_idle:
                 why = f"rollout {asked['rollout_id']} of {asked['run']} came"
                 await self._stop(other, "superseded", why)
 
-    async def _create(self, key: str, attempt: int, asked: dict[str, Any], door: Door) -> Job:
-        """The folder of the attempt after `attempt`, and the job in it. Raises cli.TryAgain where
-        it cannot be kept."""
-        folder = self.folder
+    def _create(self, key: str, attempt: int, asked: JobRequest) -> Job:
+        """A job and its folder. Raises cli.TryAgain where it cannot be kept."""
+        while self._folder(f"{key}.{attempt}").exists():  # of a jobs.db that is gone
+            attempt += 1
+        job = Job(self.store, self._folder(f"{key}.{attempt}"), asked)
         try:
-            while folder == self.folder:  # what lies there unread keeps its number
-                attempt += 1
-                with contextlib.suppress(FileExistsError):
-                    (self.folder / f"{key}.{attempt}").mkdir()
-                    folder = self.folder / f"{key}.{attempt}"
-            job = Job.fresh(folder, {**asked, "door": door})
-            text = json.dumps(job.request, indent=2, ensure_ascii=False) + "\n"
-            await asyncio.to_thread(stream.write, folder / "request.json", text)
-        except OSError as error:
-            if folder != self.folder:  # what was refused is not run by the next server
-                shutil.rmtree(folder, ignore_errors=True)
-            message = f"the job cannot be kept: {self.folder}: {error.strerror}"
-            raise cli.TryAgain(message) from None
-        job.save()
-        job.event("queued", door=door)
+            job.folder.mkdir()
+            self.store.put(job.id, asked, job.state)
+        except (OSError, sqlite3.Error) as error:
+            with contextlib.suppress(OSError):
+                job.folder.rmdir()
+            raise cli.TryAgain(f"the job cannot be kept: {self.root}: {error}") from None
         self._add(job)
         return job
 
@@ -220,9 +184,9 @@ class Queue:
                 for file in ("result.json", "rows.jsonl", "summary.json"):
                     (job.folder / name / file).unlink(missing_ok=True)
                 job.state["benchmarks"][name] = {"status": "queued"}
-        job.save(status="queued", finished=None, delivered=None, model=None, bare=False)
+        job.state |= {"status": "queued", "finished": None, "delivered": None, "model": None}
+        job.save()
         job.done.clear()
-        job.event("reopened")
         job.ending = job.trouble = None
         job.task = asyncio.create_task(self._run(job))
 
@@ -251,13 +215,13 @@ class Queue:
                 "delegate": dict(NOTHING),
             }
 
-    async def _finished(self, job: Job, name: str) -> dict[str, Any]:
+    async def _finished(self, job: Job, name: str) -> worker.Result:
         """result.json of a benchmark, once it is there, or an error. Whoever works on it already
         is waited for."""
         folder, starts = job.folder / name, 0
-        while not (found := worker.read(folder / "result.json")):
+        while not (found := worker.result(folder)):
             # The last look is for one that ended between the two before.
-            if not self._at_work(job, name) and not worker.read(folder / "result.json"):
+            if not self._at_work(job, name) and not worker.result(folder):
                 if starts == TRIES:
                     words = worker.last_words(folder / "log")
                     return {"error": f"its process was killed {TRIES} times: {words}"}
@@ -266,7 +230,6 @@ class Queue:
                 await self._begin(job, name)
                 starts += 1
             await asyncio.sleep(LOOK)
-            self._tell(job, name)
         return found
 
     def _at_work(self, job: Job, name: str) -> bool:
@@ -278,10 +241,10 @@ class Queue:
     async def _begin(self, job: Job, name: str) -> None:
         if job.state["benchmarks"][name]["status"] == "queued":
             weights = await self.routers.weights(job.request["router_urls"])
-            running = {"status": "running", "started": now(), "weights": weights}
+            running: BenchmarkState = {"status": "running", "started": now(), "weights": weights}
             job.state["benchmarks"][name] = running
-            job.save(status="running")
-            job.event("started", benchmark=name)
+            job.state["status"] = "running"
+            job.save()
         self._start(job, name)
 
     def _start(self, job: Job, name: str) -> None:
@@ -305,7 +268,7 @@ class Queue:
                 start_new_session=True,
             )
 
-    def _ask(self, job: Job, params: dict[str, Any]) -> list[str]:
+    def _ask(self, job: Job, params: Params) -> list[str]:
         """The flags of chat-generate for a benchmark."""
         flags = [
             f"--slug={job.state['model']}",
@@ -323,82 +286,59 @@ class Queue:
             flags.append(f"--key-env={self.settings.key_env}")
         return flags
 
-    def _tell(self, job: Job, name: str) -> None:
-        """An event for each twentieth that is done."""
-        progress = job.progress(name)
-        step = 20 * (progress["done"] or 0) // progress["total"] if progress["total"] else 0
-        if step and step != job.told.get(name, 0):
-            job.told[name] = step
-            job.event("progress", benchmark=name, **progress)
-
     # At its end
 
     def _measured(
-        self, job: Job, name: str, found: dict[str, Any], weights: str | None = None
+        self, job: Job, name: str, found: worker.Result, weights: str | None = None
     ) -> None:
         """Note how a benchmark ended: `found` is its result.json, `weights` are those that the
         routers have now."""
+        before = job.state["benchmarks"][name]
         error = found.get("error")
-        numbers: dict[str, Any] = {}
+        numbers: dict[str, jobs.Modes] = {}
         coverage, errors = 0.0, 1
         if not error:
             try:
                 summary = worker.read(job.folder / name / "summary.json")
                 summary = summary if name == SLIDEV else summary[name]
                 samples = job.params(name)["n_samples_per_eval_prompt"]
-                numbers, (coverage, errors) = metrics.reported(name, summary, samples)
+                numbers, coverage, errors = jobs.reported(name, summary, samples)
                 error = _first_errors(name, summary)
             except DAMAGED as wrong:
                 error = f"its summary is damaged: {wrong!r}"
-        status = "done" if coverage == 1 else "partial" if coverage else "failed"
-        told = {
-            "n_errors": errors,
-            "seconds": found.get("seconds", 0.0),
-            "coverage": round(coverage, 4),
-        }
-        before = job.state["benchmarks"][name]
+        seconds = found.get("seconds", 0.0)
+        told = {"n_errors": errors, "seconds": seconds, "coverage": round(coverage, 4)}
         first = before.get("weights")
         if first is not None and weights is not None:
             told["weights_changed"] = int(first != weights)
-        said = {"error": error} if error else {}
-        job.state["benchmarks"][name] = {
-            "status": status,
+        state: BenchmarkState = {
+            "status": "done" if coverage == 1 else "partial" if coverage else "failed",
             "started": before.get("started"),
             "finished": now(),
             "weights": first,
             "delegate": told,
             "metrics": numbers,
-            **said,
         }
+        if error:
+            state["error"] = error
+        job.state["benchmarks"][name] = state
         job.save()
-        job.event("finished", benchmark=name, status=status, **told, **said)
 
-    def _end(self, job: Job, word: str | None = None, why: str | None = None) -> None:
+    def _end(self, job: Job, word: Ending | None = None, why: str | None = None) -> None:
         """Note that a job ended, by itself or as `word` says."""
         statuses = {each["status"] for each in job.state["benchmarks"].values()}
         statuses |= {"failed"} if job.request["unknown"] else set()
         if word:
-            status = word
+            job.state["status"] = word
         elif statuses <= {"done"}:
-            status = "done"
+            job.state["status"] = "done"
         else:
-            status = "partial" if statuses & {"done", "partial"} else "failed"
-        said = {"why": why} if why else {}
-        job.save(status=status, finished=now(), **said)
-        job.event("ended", status=status, **said)
+            job.state["status"] = "partial" if statuses & {"done", "partial"} else "failed"
+        job.state["finished"] = now()
+        if why:
+            job.state["why"] = why
+        job.save()
         job.done.set()
-        self._forget()
-
-    def _forget(self) -> None:
-        """Beyond the newest `keep` finished jobs only what they were asked and what came of it
-        stays."""
-        if self.settings.keep is None:
-            return
-        ended = [job for job in self.jobs.values() if job.ended and not job.state.get("bare")]
-        for job in ended[: max(0, len(ended) - self.settings.keep)]:
-            for name in job.state["benchmarks"]:
-                shutil.rmtree(job.folder / name, ignore_errors=True)
-            job.save(bare=True)
 
     # The router
 
@@ -422,8 +362,8 @@ class Queue:
                 if model is None:
                     how = "name it with eval-serve --model, or in the request"
                     return f"{urls[0]} lists no model; {how}"
-                job.save(model=model, weights=await self.routers.weights(urls))
-                job.event("opened", model=model, listed=listed[:20])
+                job.state |= {"model": model, "weights": await self.routers.weights(urls)}
+                job.save()
                 return None
             except router.FAILURES as error:
                 seen = str(error) or type(error).__name__
@@ -438,7 +378,7 @@ class Queue:
 
     # Ending
 
-    async def _stop(self, job: Job, word: str, why: str | None) -> None:
+    async def _stop(self, job: Job, word: Ending, why: str | None) -> None:
         if job.ended or job.ending:
             return
         job.ending = word
@@ -450,11 +390,9 @@ class Queue:
         names = job.open_benchmarks()
         await asyncio.gather(*(self._kill(job, name) for name in names))
         for name in names:
-            job.state["benchmarks"][name] |= {
-                "status": word,
-                "finished": now(),
-                "delegate": NOTHING | {"n_errors": 0},
-            }
+            delegate = NOTHING | {"n_errors": 0}
+            ended: BenchmarkState = {"status": word, "finished": now(), "delegate": delegate}
+            job.state["benchmarks"][name] |= ended
         self._end(job, word, why)
 
     async def _kill(self, job: Job, name: str) -> None:
@@ -482,10 +420,6 @@ class Queue:
                 job.task.cancel()
         kills = [self._kill(job, name) for job in going for name in job.state["benchmarks"]]
         await asyncio.gather(*kills)
-
-    def counts(self) -> Counter[str]:
-        """How many jobs there are, by status."""
-        return Counter(job.state["status"] for job in self.jobs.values())
 
 
 def _first_errors(name: str, summary: dict[str, Any]) -> str | None:

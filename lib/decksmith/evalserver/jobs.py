@@ -1,47 +1,72 @@
-"""Jobs on disk: what was asked, how far it is, what came of it.
+"""Jobs: what was asked, how far it is, what came of it, and where that is kept.
 
-  ROOT/jobs/KEY.N/{request,state}.json  events.jsonl  BENCH/{task,process,result,summary}.json  prompts.jsonl  rows.jsonl  journal/  log
+  ROOT/jobs.db                     requests and states
+  ROOT/jobs/KEY.N/BENCHMARK/       {task,process,result,summary}.json prompts.jsonl rows.jsonl
+                                   journal/ log
 
 KEY is of the request, N counts its attempts.
 """
 
 import asyncio
 import contextlib
-import errno
 import json
+import math
 import os
 import re
+import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
-from decksmith.core import cli, stream
-from decksmith.evalserver import metrics, worker
+from decksmith.core import cli
+from decksmith.evalserver.eval_client import ENDED
+from decksmith.evalserver.records import EvalAnswer, EvalRun
+from decksmith.evalserver.request import JobRequest, Params
 from decksmith.evalserver.worker import SLIDEV
 
-ENDED = ("done", "partial", "failed", "cancelled", "superseded")
-STATUSES = (*ENDED, "queued", "running")
 # How a benchmark went that gave no numbers.
 NOTHING: dict[str, float] = {"n_errors": 1, "seconds": 0.0, "coverage": 0.0}
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
-FOLDER = re.compile(r"[0-9a-f]{16}\.[1-9][0-9]{0,8}\Z")
-REQUEST = {
-    "run",
-    "rollout_id",
-    "router_urls",
-    "model",
-    "checkpoint",
-    "weight_version",
-    "on_failure",
-    "supersede",
-    "prefix",
-    "notes",
-    "unknown",
-    "benchmarks",
-    "door",
-}
+SCHEMA = """CREATE TABLE IF NOT EXISTS jobs
+  (id TEXT PRIMARY KEY, request TEXT NOT NULL, state TEXT NOT NULL)"""
+
+Status = Literal["queued", "running", "done", "partial", "failed", "cancelled", "superseded"]
+Ending = Literal["cancelled", "superseded"]
+Modes = dict[str, dict[str, float]]  # {mode: {metric: number}}
+
+
+class BenchmarkState(TypedDict):
+    """How far a benchmark is."""
+
+    status: Status
+    started: NotRequired[str | None]
+    finished: NotRequired[str]
+    weights: NotRequired[str | None]  # which the routers had when it began
+    delegate: NotRequired[dict[str, float]]  # how it went, in numbers
+    metrics: NotRequired[dict[str, Modes]]  # by dataset
+    error: NotRequired[str]
+
+
+class JobState(TypedDict):
+    """How far a job is; changed whole."""
+
+    status: Status
+    created: str
+    finished: str | None
+    delivered: str | None  # when somebody got the result
+    model: str | None  # what the router calls it
+    benchmarks: dict[str, BenchmarkState]
+    weights: NotRequired[str | None]
+    why: NotRequired[str]
+
+
+class Progress(TypedDict):
+    """Graded answers, replies that came, and how many it will be (None: not known yet)."""
+
+    done: int
+    asked: int
+    total: int | None
 
 
 def now() -> str:
@@ -49,29 +74,52 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+class Store:
+    """ROOT/jobs.db. One process has a root, from here until `close`. What was written survives
+    kill -9 and a power cut. Raises cli.TryAgain for a root that another process has, cli.BadData
+    for a file that is no such database."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        path = root / "jobs.db"
+        self.db = sqlite3.connect(path, timeout=0, isolation_level=None)
+        try:
+            # The lock is kept, and no memory shared, which network file systems cannot.
+            self.db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self.db.execute("PRAGMA journal_mode = WAL")
+            self.db.execute("PRAGMA synchronous = FULL")
+            self.db.executescript(f"BEGIN EXCLUSIVE; {SCHEMA}; COMMIT;")
+        except sqlite3.DatabaseError as error:
+            self.db.close()
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+                words = f"{root}: another eval-serve has this folder; give another with --root"
+                raise cli.TryAgain(words) from None
+            words = f"{path}: {error}; remove it to begin without jobs"
+            raise cli.BadData(words) from None
+
+    def jobs(self) -> Iterator[tuple[str, JobRequest, JobState]]:
+        """(id, request, state) of each job, in the order in which they came."""
+        for ident, request, state in self.db.execute("SELECT * FROM jobs ORDER BY rowid"):
+            yield ident, json.loads(request), json.loads(state)
+
+    def put(self, ident: str, request: JobRequest, state: JobState) -> None:
+        """Keep a job. Raises sqlite3.Error where it cannot be kept."""
+        row = (ident, json.dumps(request), json.dumps(state))
+        sql = "INSERT INTO jobs VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = ?"
+        self.db.execute(sql, (*row, row[2]))
+
+    def close(self) -> None:
+        self.db.close()
+
+
 class Job:
-    """One request and what came of it. `request` never changes; `state` is written whole at each
-    change."""
+    """One request and what came of it. `request` never changes; `state` is kept at each change."""
 
-    def __init__(self, folder: Path, request: dict[str, Any], state: dict[str, Any]) -> None:
-        self.folder, self.id, self.request, self.state = folder, folder.name, request, state
-        self.done = asyncio.Event()
-        if state["status"] in ENDED:
-            self.done.set()
-        self.waiting = 0  # connections that wait for its answer
-        self.task: asyncio.Task[None] | None = None
-        self.ending: str | None = None  # how it is being ended: cancelled, superseded
-        self.lock = asyncio.Lock()  # held while its router is opened
-        self.trouble: str | None = None  # why its router cannot be opened
-        self.children: dict[str, subprocess.Popen[bytes]] = {}  # by benchmark: what we started
-        self.told: dict[str, int] = {}  # by benchmark: the last twentieth that was an event
-        self._events: int | None = None  # lines of events.jsonl, once that was read
-        self._counts: dict[Path, tuple[int, int]] = {}  # of growing files: bytes read, lines
-
-    @classmethod
-    def fresh(cls, folder: Path, request: dict[str, Any]) -> "Job":
-        """A job that nobody has begun."""
-        state = {
+    def __init__(
+        self, store: Store, folder: Path, request: JobRequest, state: JobState | None = None
+    ) -> None:
+        self.store, self.folder, self.id, self.request = store, folder, folder.name, request
+        self.state: JobState = state or {
             "status": "queued",
             "created": now(),
             "finished": None,
@@ -79,19 +127,16 @@ class Job:
             "model": None,
             "benchmarks": {each["name"]: {"status": "queued"} for each in request["benchmarks"]},
         }
-        return cls(folder, request, state)
-
-    @classmethod
-    def load(cls, folder: Path) -> "Job | None":
-        """The job of a folder, or None where no request can be read; a state that is damaged is
-        made again of what lies there."""
-        request, state = worker.read(folder / "request.json"), worker.read(folder / "state.json")
-        if not _whole_request(request):
-            return None
-        if not _whole_state(state, request):
-            cli.say(f"{folder}/state.json is damaged; it is made again")
-            return cls.fresh(folder, request)
-        return cls(folder, request, state)
+        self.done = asyncio.Event()
+        if self.state["status"] in ENDED:
+            self.done.set()
+        self.waiting = 0  # connections that wait for its answer
+        self.task: asyncio.Task[None] | None = None
+        self.ending: Ending | None = None  # how it is being ended
+        self.lock = asyncio.Lock()  # held while its router is opened
+        self.trouble: str | None = None  # why its router cannot be opened
+        self.children: dict[str, subprocess.Popen[bytes]] = {}  # by benchmark: what we started
+        self._counts: dict[Path, tuple[int, int]] = {}  # of growing files: bytes read, lines
 
     @property
     def key(self) -> str:
@@ -116,15 +161,15 @@ class Job:
         return bool(self.request["weight_version"] or self.request["checkpoint"])
 
     @property
+    def hard(self) -> bool:
+        return self.request["on_failure"] == "hard"
+
+    @property
     def failed_hard(self) -> bool:
         """Whether all or nothing was asked for, and not all is there."""
         return self.hard and not self.complete
 
-    @property
-    def hard(self) -> bool:
-        return self.request["on_failure"] == "hard"
-
-    def params(self, name: str) -> dict[str, Any]:
+    def params(self, name: str) -> Params:
         """How a benchmark of this job is asked."""
         return next(each for each in self.request["benchmarks"] if each["name"] == name)
 
@@ -133,54 +178,22 @@ class Job:
         states = self.state["benchmarks"].items()
         return [name for name, each in states if each["status"] not in ENDED]
 
-    def save(self, **changes: Any) -> None:
-        """Not flushed to the disk, so that nobody's blank waits for it: a machine that loses it
-        makes it again of what the benchmarks left. For the same reason a full disk does not end
-        the job."""
-        self.state |= changes
-        fresh = self.folder / "state.json.tmp"
+    def save(self) -> None:
+        """Keep the state. A full disk does not end a job: it is made again of what the benchmarks
+        left."""
         try:
-            fresh.write_text(json.dumps(self.state) + "\n")
-            os.replace(fresh, self.folder / "state.json")
-        except OSError as error:
-            cli.say(f"{self.id}: its state is not kept: {error.strerror}")
-
-    def event(self, what: str, **facts: Any) -> None:
-        """Append to events.jsonl; a line that a dead server left in half is cut first. One that
-        has no room is left out."""
-        try:
-            with open(self.folder / "events.jsonl", "a+b", buffering=0) as file:
-                if self._events is None:
-                    file.seek(0)
-                    whole = file.read()
-                    file.truncate(whole.rfind(b"\n") + 1)
-                    self._events = whole.count(b"\n")
-                end = file.seek(0, os.SEEK_END)
-                line = stream.dumps({"n": self._events, "at": now(), "event": what, **facts})
-                if file.write(line + b"\n") < len(line) + 1:
-                    file.truncate(end)
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                self._events += 1
-        except OSError as error:
-            cli.say(f"{self.id}: the event {what!r} is not kept: {error.strerror}")
-
-    def events(self, start: int) -> Iterator[bytes]:
-        """The whole lines of events.jsonl that are there beyond byte `start`."""
-        with contextlib.suppress(OSError), open(self.folder / "events.jsonl", "rb") as file:
-            file.seek(start)
-            for line in file:
-                if line.endswith(b"\n"):
-                    yield line
+            self.store.put(self.id, self.request, self.state)
+        except sqlite3.Error as error:
+            cli.say(f"{self.id}: its state is not kept: {error}")
 
     def deliver(self) -> None:
         """Note that somebody has the result: the same request is a new attempt from here on."""
         if not self.state["delivered"]:
-            self.save(delivered=now())
-            self.event("delivered")
+            self.state["delivered"] = now()
+            self.save()
 
-    def progress(self, name: str) -> dict[str, int | None]:
-        """`{"done", "asked", "total"}` of a benchmark: graded answers, replies that came, and how
-        many it will be (None: not known yet)."""
+    def progress(self, name: str) -> Progress:
+        """How far a benchmark is that runs."""
         folder = self.folder / name
         rows, prompts, total = folder / "rows.jsonl", folder / "prompts.jsonl", None
         if prompts.exists():
@@ -205,7 +218,7 @@ class Job:
 
     # What is said of it
 
-    def brief(self) -> dict[str, Any]:
+    def brief(self) -> dict[str, object]:
         """A line of GET /jobs."""
         return {
             "job_id": self.id,
@@ -218,7 +231,7 @@ class Job:
             "benchmarks": {name: each["status"] for name, each in self.state["benchmarks"].items()},
         }
 
-    def whole(self) -> dict[str, Any]:
+    def full(self) -> dict[str, object]:
         """What GET /jobs/ID says."""
         states = {
             name: each if self.ended else {**each, **self.progress(name)}
@@ -230,7 +243,7 @@ class Job:
         }
         return {
             "job_id": self.id,
-            **{key: value for key, value in self.request.items() if key != "benchmarks"},
+            **self.request,
             **self.state,
             "sampling": sampling,
             "benchmarks": states,
@@ -238,22 +251,23 @@ class Job:
             "waiting": self.waiting,
         }
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, object]:
         """raw_metrics: of each benchmark that ended its numbers, and how it went, as numbers
         too; below the prefix that was asked for, unless that is a benchmark's name."""
-        found: dict[str, Any] = {
-            metrics.word(name): {"delegate": {"ok": 0, **NOTHING, "unknown": 1}}
+        found: dict[str, object] = {
+            word(name): {"delegate": {"ok": 0, **NOTHING, "unknown": 1}}
             for name in self.request["unknown"]
         }
         for name, each in self.state["benchmarks"].items():
-            if each["status"] not in ENDED:
+            status = each["status"]
+            if status not in ENDED:
                 continue
-            delegate = {"ok": int(each["status"] == "done"), **each.get("delegate", {})}
-            if each["status"] in ("cancelled", "superseded"):
-                delegate[f"skipped_{each['status']}"] = 1
-            found |= each.get("metrics") or {}
-            found[name] = {**found.get(name, {}), "delegate": delegate}
-        prefix = metrics.word(self.request["prefix"] or "")
+            delegate = {"ok": int(status == "done"), **each.get("delegate", {})}
+            if status in ("cancelled", "superseded"):
+                delegate[f"skipped_{status}"] = 1
+            numbers = each.get("metrics", {})
+            found |= {**numbers, name: {**numbers.get(name, {}), "delegate": delegate}}
+        prefix = word(self.request["prefix"] or "")
         return {prefix: found} if prefix and prefix not in found else found
 
     def troubles(self) -> str:
@@ -270,60 +284,74 @@ class Job:
         notes = self.request["notes"]
         return {"warning": "; ".join(notes)} if notes else {}
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> EvalAnswer:
         """The body that /evaluate gives."""
-        runs = [
-            {
-                "benchmark": name,
-                "status": each["status"],
-                "command": _command(name),
-                "output_dir": str(self.folder / name),
-                "log_path": str(self.folder / name / "log"),
-                **({"error": each["error"]} if each.get("error") else {}),
-            }
-            for name, each in self.state["benchmarks"].items()
-        ]
-        return {
+        runs: list[EvalRun] = []
+        for name, each in self.state["benchmarks"].items():
+            folder = str(self.folder / name)
+            runs.append({"benchmark": name, "status": each["status"], "output_dir": folder})
+            if error := each.get("error"):
+                runs[-1]["error"] = error
+        answer: EvalAnswer = {
             "job_id": self.id,
             "status": self.state["status"],
-            "command": "; ".join(run["command"] for run in runs),
-            "output_dir": str(self.folder),
-            "log_path": str(self.folder / "events.jsonl"),
-            **self.warning(),
             "raw_metrics": self.metrics(),
             "runs": runs,
         }
+        if notes := self.request["notes"]:
+            answer["warning"] = "; ".join(notes)
+        return answer
 
 
-def _command(name: str) -> str:
-    """What a benchmark's worker runs, in short."""
-    graded = "bench-grade | bench-summarize"
-    stages = "deck-parse | .. | deck-score | run-summarize" if name == SLIDEV else graded
-    return f"bench-prepare {name} | chat-generate | {stages}"
+# Numbers of a benchmark's summary
 
 
-def _whole_request(request: dict[str, Any]) -> bool:
-    try:
-        names = [each["name"] for each in request["benchmarks"]]
-        return (
-            request.keys() >= REQUEST
-            and isinstance(request["rollout_id"], int)
-            and bool(request["router_urls"])
-            and all(NAME.match(name) for name in names)
-        )
-    except (KeyError, TypeError):
-        return False
+def word(text: str) -> str:
+    """A name as a part of a metric's, in which blanks and slashes would part it."""
+    return re.sub(r"[^\w.@+-]+", "_", text, flags=re.ASCII)
 
 
-def _whole_state(state: dict[str, Any], request: dict[str, Any]) -> bool:
-    try:
-        benchmarks = state["benchmarks"]
-        statuses = [state["status"], *(each["status"] for each in benchmarks.values())]
-        return (
-            set(benchmarks) == {each["name"] for each in request["benchmarks"]}
-            and all(status in STATUSES for status in statuses)
-            and state.keys() >= {"finished", "delivered", "model"}
-            and isinstance(state["created"], str)
-        )
-    except (KeyError, TypeError, AttributeError):
-        return False
+def reported(
+    name: str, summary: dict[str, Any], samples: int
+) -> tuple[dict[str, Modes], float, int]:
+    """(metrics as a trainer's log takes them, by dataset; the share of answers that were graded;
+    how many were not). Of several k only the largest; shares from 0 to 1; what is not a number is
+    left out. Raises what a summary that is damaged brings about."""
+    return _decks(name, summary, samples) if name == SLIDEV else _graded(name, summary, samples)
+
+
+def _decks(name: str, summary: dict[str, Any], samples: int) -> tuple[dict[str, Modes], float, int]:
+    kinds = summary["faults"]["kinds"]
+    not_the_models = sum(kinds[kind] for kind in ("renderer", "judge", "infra"))
+    values = {word(measure): value["mean"] for measure, value in summary["means"]["floor"].items()}
+    values["num_entries"] = summary["prompts"]
+    values |= {key: summary[key] / summary["n"] for key in ("rendered", "truncated")}
+    mode = "pass@1" if samples == 1 else f"pass@1[avg-of-{samples}]"
+    return {name: {mode: _numbers(values)}}, 1 - not_the_models / summary["n"], not_the_models
+
+
+def _graded(
+    name: str, summary: dict[str, Any], samples: int
+) -> tuple[dict[str, Modes], float, int]:
+    metric = summary["metric"]
+    keep = (metric, "std_err", "no_answer", "num_entries", "avg_tokens", "gen_seconds")
+    first = next(iter(summary["modes"]))
+    modes = {
+        mode: _numbers({key: values.get(key) for key in keep})
+        for mode, values in summary["modes"].items()
+        if mode == first or mode.endswith(f"@{samples}")
+    }
+    modes[first] |= _numbers({"truncated": summary["truncated"]})
+    found = {name: modes}
+    for subset, subset_modes in summary["subsets"].items():
+        values = {key: subset_modes[first][key] for key in (metric, "num_entries")}
+        found[f"{name}-{word(subset)}"] = {first: _numbers(values)}
+    return found, summary["coverage"] or 0.0, summary["errors"]["n"]
+
+
+def _numbers(values: Mapping[str, object]) -> dict[str, float]:
+    return {
+        key: round(value, 4)
+        for key, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    }

@@ -1,15 +1,21 @@
 """What an evaluation answers."""
 
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
-from decksmith.core.records import Record
+
+class EvalRun(TypedDict):
+    benchmark: Annotated[str, "its name"]
+    status: Annotated[str, "done, partial, failed, cancelled or superseded"]
+    output_dir: Annotated[str, "its run folder, with `log` and journals"]
+    error: Annotated[NotRequired[str], "what went wrong"]
 
 
 class EvalAnswer(TypedDict):
     job_id: Annotated[str, "the job"]
     status: Annotated[str, "of the job"]
+    warning: Annotated[NotRequired[str], "what whoever asked should know"]
     raw_metrics: Annotated[
-        dict[str, Record],
+        dict[str, object],
         "by benchmark: {mode: {metric: number}}, and `delegate` {ok, n_errors, seconds, coverage}",
     ]
-    runs: Annotated[list[Any], "the run folders"]
+    runs: Annotated[list[EvalRun], "one for each benchmark"]

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from decksmith.core import cli, stream
 
@@ -26,17 +26,34 @@ SLIDEV = "slidevbench"
 Commands = list[list[str]]
 
 
+class Result(TypedDict, total=False):
+    """What result.json says."""
+
+    error: str | None
+    seconds: float
+
+
+class Task(TypedDict, total=False):
+    """What task.json says."""
+
+    name: str
+    limit: int
+    protocol: str  # of slidevbench
+    ask: list[str]  # the flags of chat-generate
+    IMAGES: str  # of the environment
+
+
 def measure(folder: Path) -> None:
     """Do what the folder says. Whoever else works in it is left to it: all processes of the group
     hold the folder's lock, so that it is free when, and only when, nobody works there."""
-    folder = Path(folder)
     lock = _lock(folder)
-    if lock is None or read(folder / "result.json"):
+    if lock is None or result(folder):
         return
     own = os.getpid()
     who = {"pid": own, "began": _began(own), "host": socket.gethostname()}
     stream.write(folder / "process.json", json.dumps(who))
-    task, started = json.loads((folder / "task.json").read_text()), time.monotonic()
+    task = cast(Task, read(folder / "task.json"))
+    started = time.monotonic()
     if "IMAGES" in task:
         os.environ["IMAGES"] = task["IMAGES"]
     take, score, reduce = _pipelines(task)
@@ -46,8 +63,8 @@ def measure(folder: Path) -> None:
         or _run(folder, lock, score, "prompts.jsonl", "rows.jsonl", some_may_fail=True)
         or _run(folder, lock, reduce, "rows.jsonl", "summary.json")
     )
-    result = {"error": error, "seconds": round(time.monotonic() - started, 1)}
-    stream.write(folder / "result.json", json.dumps(result) + "\n")
+    ended: Result = {"error": error, "seconds": round(time.monotonic() - started, 1)}
+    stream.write(folder / "result.json", json.dumps(ended) + "\n")
 
 
 def _lock(folder: Path) -> int | None:
@@ -63,7 +80,7 @@ def _lock(folder: Path) -> int | None:
     return None
 
 
-def _pipelines(task: dict[str, Any]) -> tuple[Commands, Commands, Commands]:
+def _pipelines(task: Task) -> tuple[Commands, Commands, Commands]:
     """The three pipelines of a benchmark: to its prompts, from them to graded rows, and from those
     to its summary."""
     run, limit = ["--run", "."], ["--limit", str(task["limit"])]
@@ -192,10 +209,15 @@ def send(folder: Path, number: int) -> bool:
     return True
 
 
-def read(path: str | Path) -> dict[str, Any]:
+def result(folder: Path) -> Result:
+    """The result of a benchmark; empty where there is none yet."""
+    return cast(Result, read(folder / "result.json"))
+
+
+def read(path: Path) -> dict[str, Any]:
     """The JSON object in a file; an empty one where there is none."""
     try:
-        found = json.loads(Path(path).read_text())
+        found = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -1,7 +1,9 @@
-"""Rewards: what a rendered deck is worth to a training loop, in numbers that are hard to get without a good deck.
+"""Rewards: what a rendered deck is worth to a training loop, in numbers that are hard to get without
+a good deck.
 
-In: deck records as deck-render leaves them, and the rules of assets/rewards. Out: a reward from 0 to 1 with its components,
-or none where the fault is ours.
+In: deck records as deck-render leaves them, and the rules of assets/rewards. Out: a reward from 0
+to 1 with its components, or none where the fault is ours.
 
-Used by deck-reward. May import every room but demo, study and evalserver.
+Used by deck-reward, deck-choose, deck-revise, reward-serve and env-export. May import every room
+but demo, study and evalserver.
 """

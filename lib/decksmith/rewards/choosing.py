@@ -1,4 +1,5 @@
-"""Which of several decks is taken: by X-ray findings, by a reward, or by the score of the evaluation's own judge."""
+"""Which of several decks is taken: by X-ray findings, by a reward, or by the score of the
+evaluation's own judge."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -24,8 +25,8 @@ def rules_of(table: Record, by: str) -> Rules | None:
 def worth(record: Record, by: str, run: str | Path, rules: Rules | None) -> float | None:
     """What a rendered deck is worth by a rule, more is better; None where its model failed.
 
-    xray: minus the findings a slide; reward: 0 to 1 by `rules`; judge: the score that is there. Raises cli.BadData for a record
-    that lacks what an earlier stage writes.
+    xray: minus the findings a slide; reward: 0 to 1 by `rules`; judge: the score that is there.
+    Raises cli.BadData for a record that lacks what an earlier stage writes.
     """
     if stream.fault(record):
         return None
@@ -41,11 +42,12 @@ def worth(record: Record, by: str, run: str | Path, rules: Rules | None) -> floa
 
 
 def chosen(records: Iterable[Record], condition: Condition, run: str | Path) -> Iterator[Record]:
-    """Of each prompt's samples, which follow each other, the best by the condition's rule, under the prompt's id; the first of
-    equals. `choose` says what the others were worth and what all of them took.
+    """Of each prompt's samples, which follow each other, the best by the condition's rule, under the
+    prompt's id; the first of equals. `choose` says what the others were worth and took.
 
-    A sample that failed through no fault of its model leaves the prompt undecided: the record has that fault. By `judge`, records
-    without a score pass through as they are, and so does what was chosen before: the same command stands before and behind the judge.
+    A sample that failed through no fault of its model leaves the prompt undecided: the record has
+    that fault. By `judge`, records without a score pass through as they are, and so does what was
+    chosen before: the same command stands before and behind the judge.
     """
     by = condition.samples["choose"]
     rules = rules_of(condition.samples, by)

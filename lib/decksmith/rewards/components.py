@@ -7,6 +7,7 @@ from pathlib import Path
 from decksmith.core import cli
 from decksmith.core.records import Record
 from decksmith.judging import offline, scoring
+from decksmith.judging.records import Reward
 from decksmith.judging.rendered import Pages
 from decksmith.rewards import wording
 from decksmith.rewards.rules import COMPONENTS, Rules
@@ -16,15 +17,12 @@ PALE = 2.0  # contrast ratio; themes have 2.6 and more
 STAGES = ("gen", "deck", "images", "render")
 
 
-def reward(record: Record, rules: Rules, run: str | Path = ".") -> Record:
-    """The value of `reward` (docs/records.md) for a record that deck-render, and deck-judge where the rules need it, are done
-    with.
+def reward(record: Record, rules: Rules, run: str | Path = ".") -> Reward:
+    """The value of `reward` for a record that deck-render, and deck-judge where the rules need it,
+    are done with. A fault that is not the model's says nothing about a deck: it is masked.
 
-    `reward` is 0 to 1, or None where `masked`: a fault that is not the model's says nothing about a deck. `components` has
-    each component that applies to the deck, 0 to 1. `why` says in a sentence what cost most, or what failed.
-
-    run: the folder that the record's paths are relative to. Raises cli.BadData for a record that lacks what an earlier
-    stage writes, or whose pictures are gone.
+    run: the folder that the record's paths are relative to. Raises cli.BadData for a record that
+    lacks what an earlier stage writes, or whose pictures are gone.
     """
     stages = (*STAGES, "judge") if rules.needs_judge else STAGES
     fault = scoring.fault(rules.protocol, {key: record[key] for key in stages if key in record})
@@ -53,7 +51,7 @@ def worth(found: Mapping[str, float], rules: Rules) -> float:
 
 
 def contributions(found: Mapping[str, float], rules: Rules) -> dict[str, float]:
-    """What each component with a weight adds to the reward, gates included: {name: 0..1}, which sum to the reward.
+    """What each component with a weight adds to the reward, gates included, 0 to 1; they sum to it.
 
     No gate lowers what `parses` adds: a deck about something else is still worth more than no deck.
     """
@@ -95,8 +93,8 @@ def _quality(name: str, pages: Pages, rules: Rules) -> float | None:
 
 
 def _offline(name: str, pages: Pages, rules: Rules) -> float | None:
-    """What the offline measures of a component say together. Merits are averaged and lowered by faults, in the offline
-    judge's arithmetic; faults alone are multiplied."""
+    """What the offline measures of a component say together. Merits are averaged and lowered by
+    faults, in the offline judge's arithmetic; faults alone are multiplied."""
     settings = rules.protocol.measures
     every = offline.measured(pages, settings, COMPONENTS[name].measures)
     here = {measure: found for measure, found in every.items() if found["quality"] is not None}
@@ -106,7 +104,7 @@ def _offline(name: str, pages: Pages, rules: Rules) -> float | None:
 
 
 def _parses(record: Record, rules: Rules) -> float:
-    """Slides of the source against the fewest that the protocol takes for a deck; 0 without a deck."""
+    """Slides of the source against the fewest that the protocol takes for a deck; 0 without one."""
     made = (record.get("deck") or {}).get("slides") or 0
     return min(1.0, int(made) / int(rules.protocol.render["min_slides"]))
 
@@ -117,8 +115,8 @@ def _length(pages: Pages) -> float:
 
 
 def _pale(pages: Pages) -> float | None:
-    """Share of the lines of text that hardly stand out from what is behind them in the picture, whatever their colours are
-    in the page; None without lines."""
+    """Share of the lines of text that hardly stand out from what is behind them in the picture,
+    whatever their colours are in the page; None without lines."""
     ratios = pages.contrasts()
     return sum(ratio < PALE for ratio in ratios) / len(ratios) if ratios else None
 

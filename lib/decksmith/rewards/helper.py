@@ -1,7 +1,9 @@
-"""What looks at a model's text does so in a process of its own: it parses and illustrates replies, and scores rendered decks.
+"""What looks at a model's text does so in a process of its own: it parses and illustrates replies,
+and scores rendered decks.
 
-`python3 -m decksmith.rewards.helper RULES` reads orders on stdin, a line of JSON each, and answers each by a line on stdout.
-`Helper` is the other side. An order that takes too much costs the process, which is killed and starts again when asked.
+`python3 -m decksmith.rewards.helper RULES` reads orders on stdin, a line of JSON each, and answers
+each by a line on stdout. `Helper` is the other side. An order that takes too much costs the
+process, which is killed and starts again when asked.
 """
 
 import json
@@ -11,7 +13,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
@@ -23,7 +24,8 @@ START = 120.0  # seconds that a process may take until it takes orders
 
 
 class Broken(Exception):
-    """No answer; `cls` is deadline, memory, crash or internal, and `model` says whether the order itself brought it about."""
+    """No answer; `cls` is deadline, memory, crash or internal, and `model` says whether the order
+    itself brought it about."""
 
     def __init__(self, cls: str, message: str, *, model: bool) -> None:
         super().__init__(message)
@@ -41,7 +43,7 @@ class Helper:
         self.process: subprocess.Popen[bytes] | None = None
         self.rest = b""
 
-    def ask(self, **order: Any) -> Record:
+    def ask(self, **order: object) -> Record:
         """The answer to an order of `answer`. Raises Broken."""
         if self.process is None or self.process.poll() is not None:
             self._start()
@@ -86,9 +88,9 @@ class Helper:
         assert self.process and self.process.stdout
         until = time.monotonic() + seconds
         while b"\n" not in self.rest:
-            if not select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))[
-                0
-            ]:
+            left = max(0, until - time.monotonic())
+            ready, _, _ = select.select([self.process.stdout], [], [], left)
+            if not ready:
                 return None
             data = os.read(self.process.stdout.fileno(), 1 << 20)
             if not data:
@@ -115,18 +117,17 @@ class Helper:
 
 
 def prepared(run: Path, record: Record) -> Record:
-    """The record with `deck` and `images`, whose files are in the run folder; a reply without a deck has its fault there."""
+    """The record with `deck` and `images`, whose files are in the run folder; a reply without a
+    deck has its fault there."""
     from decksmith.decks import clean, pictures
 
+    key = "deck"
     try:
-        record["deck"] = clean.parse(run, record)
+        record[key] = clean.parse(run, record)
+        key = "images"
+        record[key] = pictures.illustrate(run, record, pictures.providers("drawn"))
     except stream.Fault as fault:
-        record["deck"] = {"error": fault.error}
-        return record
-    try:
-        record["images"] = pictures.illustrate(run, record, pictures.providers("drawn"))
-    except stream.Fault as fault:
-        record["images"] = {"error": fault.error}
+        record[key] = {"error": fault.error}
     return record
 
 

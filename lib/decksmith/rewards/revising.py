@@ -1,4 +1,5 @@
-"""Revision: a deck goes back to its model with what is seen to be wrong, and what comes back is kept only where it is better."""
+"""Revision: a deck goes back to its model with what is seen to be wrong, and what comes back is kept
+only where it is better."""
 
 import base64
 from pathlib import Path
@@ -21,9 +22,8 @@ REPLACED = ("deck", "images", "render")  # of a record, by those of the round th
 
 
 class Reviser:
-    """Revises the decks of one run. Replies stand in RUN/journal/revise-reply.jsonl before anything is made of them: none is paid for
-    twice. `open` the pool late: a run whose decks need no revision starts no browser.
-    """
+    """Revises the decks of one run. Replies stand in RUN/journal/revise-reply.jsonl before anything
+    is made of them: none is paid for twice."""
 
     def __init__(
         self,
@@ -51,8 +51,9 @@ class Reviser:
         return [asked, self.table, rules, self.protocol.render, record["render"]["engine"]]
 
     async def revise(self, record: Record) -> Record:
-        """The value of `revise`: `{"rule", "rounds", "kept", "stages"}`; `stages` are the deck's, images' and render's values of the last
-        round that was kept. Raises stream.Fault where the endpoint does not answer."""
+        """The value of `revise`: `{"rule", "rounds", "kept", "stages"}`; `stages` are the deck's,
+        images' and render's values of the last round that was kept. Raises stream.Fault where the
+        endpoint does not answer."""
         by = self.table["by"]
         rule = by if self.rules is None else f"{by} {self.rules.name} {self.rules.sha256[:12]}"
         value: Record = {"rule": rule, "rounds": [], "kept": 0, "stages": {}}
@@ -95,7 +96,8 @@ class Reviser:
         return {**told, "kept": True, "deck": made["deck"]["path"]}, made
 
     async def _reply(self, ident: str, body: Record) -> Record:
-        """`{"reply", "finish_reason", "spent"}` to a request, from the journal where it was asked before."""
+        """`{"reply", "finish_reason", "spent"}` to a request, from the journal where it was asked
+        before."""
         if self.journal is None:
             self.journal = stream.Journal(self.run / "journal" / "revise-reply.jsonl", "reply")
         inputs = stream.fingerprint(["revise-reply", body])
@@ -173,6 +175,7 @@ class Reviser:
 
 
 def merged(record: Record, value: Record) -> Record:
-    """The record after its revision: the kept round's deck, images and render stand in place of the first ones."""
+    """The record after its revision: the kept round's deck, images and render stand in place of the
+    first ones."""
     told = {key: part for key, part in value.items() if key != "stages"}
     return {**record, **value.get("stages", {}), "revise": told}

@@ -1,26 +1,42 @@
 """The rules of a reward, assets/rewards: which components count, and how much."""
 
 import hashlib
+import importlib.util
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypedDict
 
-from decksmith.core import cli, inherit, stream
+from pydantic import AfterValidator, Field, model_validator
+
+from decksmith.core import cli, inherit, stream, validation
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
-from decksmith.decks import words
-from decksmith.judging import identity, legibility, offline, rendered
 from decksmith.models import registry
 
 SHIPPED = cli.ROOT / "assets/rewards"
-TABLES = ("weights", "gates", "ramps")
-LAYOUT = "overflow overlap contrast smallest pictures density whitespace hierarchy variety visuals".split()
+# What measures, beside this room.
+MEASURING = (
+    "judging.offline",
+    "judging.rendered",
+    "judging.legibility",
+    "decks.words",
+    "rewards.rules",
+    "rewards.components",
+    "rewards.wording",
+)
+LAYOUT = (
+    "overflow overlap contrast smallest pictures density whitespace hierarchy variety visuals"
+).split()
 
 
 @dataclass(frozen=True)
 class Component:
-    """says: what it is, in a sentence. measures: those of the offline judge that it is made of; none for one of our own."""
+    """A part of a reward.
+
+    says      what it is, in a sentence
+    measures  those of the offline judge that it is made of; none for one of our own
+    """
 
     says: str
     measures: tuple[str, ...] = ()
@@ -80,25 +96,73 @@ COMPONENTS = {
 RAMPED = "length pale taken together phrases sequence own molds copied again answers".split()
 
 
-@dataclass(frozen=True)
-class Gate:
+def _component(name: str) -> str:
+    if name not in COMPONENTS:
+        raise ValueError(f"unknown component; there are: {', '.join(COMPONENTS)}")
+    return name
+
+
+def _ramped(name: str) -> str:
+    if name not in RAMPED:
+        raise ValueError(f"unknown component; there are: {', '.join(RAMPED)}")
+    return name
+
+
+def _ramp(numbers: list[float]) -> list[float]:
+    if len(numbers) not in (2, 4):
+        raise ValueError(f"{numbers} are not two numbers, or four")
+    return numbers
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Name = Annotated[str, AfterValidator(_component)]
+
+
+class Gate(validation.Body):
     """What a component leaves of the reward where it is 0, and from which value on it leaves all."""
 
-    least: float
-    full: float
+    least: Share
+    full: Annotated[float, Field(gt=0, le=1)]
 
     def factor(self, quality: float) -> float:
         """quality, and what it returns: 0 to 1."""
         return self.least + (1 - self.least) * min(1.0, quality / self.full)
 
 
+class RulesFile(validation.Body):
+    """What a file of assets/rewards may say."""
+
+    name: str = Field(description="text")
+    protocol: str = Field(description="text")
+    judge: str | None = Field(default=None, description="text")
+    weights: dict[Name, Share] = Field(description="a table")
+    gates: dict[Name, Gate] = Field(description="a table")
+    ramps: dict[
+        Annotated[str, AfterValidator(_ramped)], Annotated[list[float], AfterValidator(_ramp)]
+    ] = Field(description="a table")
+
+    @model_validator(mode="after")
+    def _complete(self) -> "RulesFile":
+        used = {*self.weights, *self.gates}
+        if (self.judge is not None) != ("answers" in used):
+            words = "judge and the component answers go together: the protocol whose judge reads,"
+            raise validation.sentence(f"{words} and what its verdict is worth")
+        if not math.isclose(total := sum(self.weights.values()), 1, abs_tol=1e-6):
+            raise validation.sentence(f"weights: they sum to {total:g} and not to 1")
+        if missing := sorted(used & {*RAMPED} - {*self.ramps}):
+            raise validation.sentence(f"ramps.{missing[0]}: is missing; the component is used")
+        return self
+
+
 @dataclass(frozen=True)
 class Rules:
     """One file of assets/rewards.
 
-    judge: the protocol whose judge reads the decks, of rules that need one. weights: {component: its share of the mean},
-    which sum to 1. ramps: {component: where it is 0 and 1}. sha256: of all of this, of the protocol's measures, of what
-    decides what the judge says, and of the code that measures.
+    judge    the protocol whose judge reads the decks, of rules that need one
+    weights  {component: its share of the mean}, which sum to 1
+    ramps    {component: where it is 0 and 1}
+    sha256   of all of this, of the protocol's measures, of what decides what the judge says, and
+             of the code that measures
     """
 
     name: str
@@ -120,12 +184,12 @@ class Rules:
         return self.judge is not None
 
     def shared_with(self, protocol: Protocol) -> list[str]:
-        """The measures that this reward and a protocol's scores have in common, sorted: a model that was trained on the
-        one was trained to please the other by them.
+        """The measures that this reward and a protocol's scores have in common, sorted: a model
+        that was trained on the one was trained to please the other by them.
 
-        Of an offline protocol, names of its measures. With a vision judge: the items of the checklist, the number of slides
-        (a cap of the score) and what does not render (the floor), and `content` where a judge that reads is part of the
-        reward.
+        Of an offline protocol, names of its measures. With a vision judge: the items of the
+        checklist, the number of slides (a cap of the score) and what does not render (the floor),
+        and `content` where a judge that reads is part of the reward.
         """
         trained = {name for component in self.used for name in COMPONENTS[component].measures}
         if protocol.measures:
@@ -148,37 +212,55 @@ def read(name: str | Path) -> Rules:
         raise cli.BadConfig(f"no reward {path}; there are: {known}") from None
     except (OSError, ValueError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
-    _check(path, data)
-    protocol = Protocol.load(data["protocol"])
+    try:
+        said = validation.check(RulesFile, data)
+    except cli.BadData as error:
+        raise cli.BadConfig(f"{path}: {error}") from None
+    protocol = Protocol.load(said.protocol)
     if not protocol.measures:
-        raise cli.BadConfig(
-            f"{path}: protocol: {data['protocol']} has no offline measures; name one that has them, as offline"
-        )
-    judge = Protocol.load(data["judge"]) if "judge" in data else None
-    if judge and judge.judge["kind"] != "vision":
-        raise cli.BadConfig(
-            f"{path}: judge: {data['judge']} has no vision judge; name one that has it, as published"
-        )
-    judging = identity.judging(judge) if judge else None
+        words = f"protocol: {said.protocol} has no offline measures; name one that has them"
+        raise cli.BadConfig(f"{path}: {words}, as offline")
+    judge, judging = None, None
+    if said.judge is not None:
+        from decksmith.judging import identity
+
+        judge = Protocol.load(said.judge)
+        if judge.judge["kind"] != "vision":
+            words = f"judge: {said.judge} has no vision judge; name one that has it, as published"
+            raise cli.BadConfig(f"{path}: {words}")
+        judging = identity.judging(judge)
     return Rules(
-        name=data["name"],
+        name=said.name,
         sha256=stream.fingerprint([data, protocol.render, protocol.measures, judging, _code()]),
         protocol=protocol,
         judge=judge,
-        weights=data["weights"],
-        gates={component: Gate(**gate) for component, gate in data["gates"].items()},
-        ramps=data["ramps"],
+        weights=said.weights,
+        gates=said.gates,
+        ramps=said.ramps,
     )
 
 
-def note_training(runs: list[Record]) -> None:
-    """Give each of these runs (results.runs.load) whose model was trained on a reward, as its registry entry or the served adapter's
-    manifest says, the key `trained`: {"reward": names, "shared": what that has in common with the run's scores, "others": the
-    other measures}.
+class Trained(TypedDict):
+    """What a model was trained on: the rewards' names, what they have in common with a run's scores
+    (None where nothing can be said), and the other measures."""
 
-    `shared` is None where nothing can be said: the run's protocol is none of ours. Raises cli.BadConfig for an unknown
-    reward.
-    """
+    reward: str
+    shared: list[str] | None
+    others: list[str]
+
+
+class Guided(TypedDict):
+    """What chose a run's decks, and what that has in common with the run's scores."""
+
+    by: str
+    shared: list[str]
+
+
+def note_training(runs: list[Record]) -> None:
+    """Give each of these runs (results.runs.load) whose model was trained on a reward, as its
+    registry entry or the served adapter's manifest says, the key `trained` (Trained), and each
+    whose decks were chosen by a measure of the score `guided` (Guided). Raises cli.BadConfig for
+    an unknown reward."""
     entries = registry.models()
     for run in runs:
         if by := _chooser(run):
@@ -188,22 +270,25 @@ def note_training(runs: list[Record]) -> None:
         names = {*(model.get("served") or {}).get("rewards", ())}
         if entry and entry.reward:
             names.add(read(entry.reward).name)
-        if not names:
-            continue
-        # An adapter of elsewhere may have been trained on a reward that is not here.
-        known = [read(name) for name in names if (SHIPPED / f"{name}.toml").is_file()]
-        shared, others = None, []
-        if not run["unshipped"] and len(known) == len(names):
-            protocol = Protocol.load(run["protocol"]["protocol"])
-            shared = sorted({one for rules in known for one in rules.shared_with(protocol)})
-            others = sorted({*protocol.measures} - {*shared})
-        reward = " and ".join(sorted(names))
-        run["trained"] = {"reward": reward, "shared": shared, "others": others}
+        if names:
+            run["trained"] = _trained(run, names)
 
 
-def _chooser(run: Record) -> Record | None:
-    """What chose a run's decks by measures of the score itself, `{"by", "shared"}`; None where nothing did, or where X-ray findings
-    did, which are no measures of a score."""
+def _trained(run: Record, names: set[str]) -> Trained:
+    # An adapter of elsewhere may have been trained on a reward that is not here.
+    known = [read(name) for name in names if (SHIPPED / f"{name}.toml").is_file()]
+    found: Trained = {"reward": " and ".join(sorted(names)), "shared": None, "others": []}
+    if not run["unshipped"] and len(known) == len(names):
+        protocol = Protocol.load(run["protocol"]["protocol"])
+        shared = {one for rules in known for one in rules.shared_with(protocol)}
+        found["shared"] = sorted(shared)
+        found["others"] = sorted({*protocol.measures} - shared)
+    return found
+
+
+def _chooser(run: Record) -> Guided | None:
+    """What chose a run's decks by measures of the score itself; None where nothing did, or where
+    X-ray findings did, which are no measures of a score."""
     given = run.get("condition") or {}
     for table, key in ((given.get("samples") or {}, "choose"), (given.get("revise") or {}, "by")):
         by = table.get(key)
@@ -212,70 +297,15 @@ def _chooser(run: Record) -> Record | None:
         if by == "reward":
             rules = read(table.get("rules", "rendered"))
             protocol = None if run["unshipped"] else Protocol.load(run["protocol"]["protocol"])
-            shared = rules.shared_with(protocol) if protocol else []
-            return {"by": rules.name, "shared": shared}
+            return {"by": rules.name, "shared": rules.shared_with(protocol) if protocol else []}
     return None
 
 
 def _code() -> str:
-    """The sha256 of the code that measures."""
-    files = [str(module.__file__) for module in (offline, rendered, legibility, words)]
-    here = Path(__file__).parent
-    files += [str(here / name) for name in ("rules.py", "components.py", "wording.py")]
-    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()
-
-
-def _check(path: Path, data: Record) -> None:
-    keys = ("name", "protocol", *TABLES)
-    for key in keys:
-        if not isinstance(data.get(key), dict if key in TABLES else str):
-            raise cli.BadConfig(f"{path}: {key}: is missing, or no {_kind(key)}")
-    for key in data:
-        if key not in (*keys, "judge"):
-            raise cli.BadConfig(f"{path}: {key}: unknown; there are: {', '.join(keys)}, judge")
-    if not isinstance(data.get("judge", ""), str):
-        raise cli.BadConfig(f"{path}: judge: is no text")
-    if ("judge" in data) != ("answers" in {*data["weights"], *data["gates"]}):
-        raise cli.BadConfig(
-            f"{path}: judge and the component answers go together: the protocol whose judge reads, and what its verdict is worth"
-        )
-    for table in TABLES:
-        for component, value in data[table].items():
-            _check_entry(f"{path}: {table}.{component}", table, component, value)
-    if not math.isclose(total := sum(data["weights"].values()), 1, abs_tol=1e-6):
-        raise cli.BadConfig(f"{path}: weights: they sum to {total:g} and not to 1")
-    for component in {*data["weights"], *data["gates"]} & {*RAMPED} - {*data["ramps"]}:
-        raise cli.BadConfig(f"{path}: ramps.{component}: is missing; the component is used")
-
-
-def _kind(key: str) -> str:
-    return "table" if key in TABLES else "text"
-
-
-def _check_entry(where: str, table: str, component: str, value: Any) -> None:
-    known = RAMPED if table == "ramps" else [*COMPONENTS]
-    if component not in known:
-        raise cli.BadConfig(f"{where}: unknown component; there are: {', '.join(known)}")
-    if table == "weights" and not _share(value):
-        raise cli.BadConfig(f"{where}: {value!r} is no number from 0 to 1")
-    if table == "gates" and not (
-        isinstance(value, dict)
-        and {*value} == {"least", "full"}
-        and all(map(_share, value.values()))
-        and value["full"] > 0
-    ):
-        raise cli.BadConfig(
-            f"{where}: {value!r} is not least and full, each from 0 to 1, full above 0"
-        )
-    if table == "ramps" and not (
-        isinstance(value, list) and len(value) in (2, 4) and all(map(_number, value))
-    ):
-        raise cli.BadConfig(f"{where}: {value!r} is no list of two numbers, or of four")
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _share(value: Any) -> bool:
-    return _number(value) and 0 <= value <= 1
+    """The sha256 of the code that measures, which is not loaded for it."""
+    code = hashlib.sha256()
+    for name in MEASURING:
+        found = importlib.util.find_spec(f"decksmith.{name}")
+        assert found and found.origin, f"{name} has gone: mend MEASURING"
+        code.update(Path(found.origin).read_bytes())
+    return code.hexdigest()

@@ -6,13 +6,14 @@ import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
 from decksmith.judging import vision
 from decksmith.render import cache, pool
 from decksmith.rewards.helper import Broken, Helper
+from decksmith.rewards.rows import Answer, Prompt, masked
 from decksmith.rewards.rules import Rules, read
 
 FORM = 1  # of what a key stands for
@@ -21,21 +22,19 @@ DEADLINE, MEMORY = 20.0, 1500  # CPU seconds and MB that scoring a deck may take
 KNOWN_GOOD = (
     "---\ntheme: default\n---\n\n# A\n\n- one\n\n---\n\n# B\n\n- two\n\n---\n\n# C\n\n- three\n"
 )
-KNOWN_PROMPT: Record = {"messages": [{"role": "user", "content": "Three slides"}]}
-KNOWN_PROMPT |= {"asks": {}, "checklist": []}
-# Nobody is asked, and paid, for a verdict on it.
-KNOWN_PROMPT |= {"judge": {"judge": "nobody", "scores": {"content": 5}, "checklist": []}}
+KNOWN_PROMPT: Record = {
+    "messages": [{"role": "user", "content": "Three slides"}],
+    "asks": {},
+    "checklist": [],
+    # Nobody is asked, and paid, for a verdict on it.
+    "judge": {"judge": "nobody", "scores": {"content": 5}, "checklist": []},
+}
 PATIENCE = 60.0  # seconds for all attempts at one verdict
 
 
-def masked(cause: str, why: str) -> Record:
-    """The answer for a deck that no reward can be said of, through no fault of the model's."""
-    return {"reward": None, "components": {}, "masked": True, "why": why, "cause": cause}
-
-
 def _judge(rules: Rules, run: Path) -> vision.Vision | None:
-    """The judge of rules that need one. It is asked about every deck, however many before got no answer: a server outlives
-    an hour in which nobody answers."""
+    """The judge of rules that need one. It is asked about every deck, however many before got no
+    answer: a server outlives an hour in which nobody answers."""
     if not rules.judge:
         return None
     judge = vision.Vision(rules.judge, run, None, None, None)
@@ -46,9 +45,9 @@ def _judge(rules: Rules, run: Path) -> vision.Vision | None:
 class Scorer:
     """Warm renderers and scoring processes, `jobs` of each, under the rules of a name (rules.read).
 
-    Decks are worked on in ROOT/work and leave nothing there; finished renders are kept in ROOT/renders. Where the rules
-    need a judge that reads, it is asked about each deck that renders. Raises what `read`, `pool.Pool` and
-    `vision.Vision` raise.
+    Decks are worked on in ROOT/work and leave nothing there; finished renders are kept in
+    ROOT/renders. Where the rules need a judge that reads, it is asked about each deck that renders.
+    Raises what `read`, `pool.Pool` and `vision.Vision` raise.
     """
 
     def __init__(self, root: Path, rules: str, *, jobs: int) -> None:
@@ -67,21 +66,27 @@ class Scorer:
         self.threads = ThreadPoolExecutor(jobs, thread_name_prefix="helper")
         self.identity = [FORM, self.rules.sha256, self.pool.engine]
 
-    def key(self, prompt: Record, reply: str) -> str:
+    def key(self, prompt: Prompt, reply: str) -> str:
         """What a reward is kept under: all that it depends on."""
-        fields = [prompt.get(name) for name in ("messages", "asks", "checklist")]
+        fields = [prompt["messages"], prompt["asks"], prompt["checklist"]]
         return stream.fingerprint([*self.identity, fields, reply])
 
     async def warm(self) -> None:
-        """Render and score a deck, so that nobody waits for a start. Raises cli.Missing where no deck can be."""
-        value = await self.score("warm", KNOWN_PROMPT, KNOWN_GOOD)
-        if value["masked"]:
-            raise cli.Missing(f"a deck known to be good gets no reward here: {value['why']}")
+        """Render and score a deck, so that nobody waits for a start. Raises cli.Missing where no
+        deck can be."""
+        if trouble := await self._trouble("warm"):
+            raise cli.Missing(f"a deck known to be good gets no reward here: {trouble}")
 
-    async def score(self, key: str, prompt: Record, reply: str) -> Record:
-        """The answer for a reply: {reward, components, masked, why}, and `cause` where it is masked."""
+    async def score(self, key: str, prompt: Prompt, reply: str) -> Answer:
+        """The answer for a reply; once more where the process that scores it was killed."""
+        record: Record = {**prompt, "id": key[:32], "gen": {"text": reply}}
         try:
-            return await self._tried(key[:32], prompt, reply)
+            try:
+                return await self._scored(record)
+            except Broken as error:
+                if error.cls != "crash":
+                    raise
+            return await self._scored(record)
         except Broken as error:
             return await self._blamed(error, key[:32])
         except cli.Stop as error:
@@ -89,42 +94,40 @@ class Scorer:
         except OSError as error:
             return masked("infra", cli.full(error) or str(error))
 
-    async def _tried(self, name: str, prompt: Record, reply: str) -> Record:
-        """The answer for a reply, which is tried again where the process that scores it was killed."""
+    async def _trouble(self, name: str) -> str | None:
+        """Why a deck known to be good gets no reward; None where it gets one."""
         try:
-            return await self._scored(name, prompt, reply)
-        except Broken as error:
-            if error.cls != "crash":
-                raise
-        return await self._scored(name, prompt, reply)
+            value = await self._scored({**KNOWN_PROMPT, "id": name, "gen": {"text": KNOWN_GOOD}})
+        except (Broken, cli.Stop, OSError) as error:
+            return str(error)
+        return value["why"] if value["masked"] else None
 
-    async def _scored(self, name: str, prompt: Record, reply: str) -> Record:
-        record = {**prompt, "id": name, "gen": {"text": reply}}
+    async def _scored(self, record: Record) -> Answer:
         try:
-            return await self._through(record)
+            return await self._through(dict(record))
         finally:
-            await asyncio.to_thread(shutil.rmtree, self.work / name, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, self.work / record["id"], ignore_errors=True)
 
-    async def _through(self, record: Record) -> Record:
+    async def _through(self, record: Record) -> Answer:
         record = await self._ask(do="prepare", record=record)
         if not stream.fault(record):
             record["render"] = await self.pool.render(self.work, record)
         if self.judge and "judge" not in record and not stream.fault(record):
             record["judge"] = await self._verdict(self.judge, record)
-        value = await self._ask(do="score", record=record)
-        if not value["masked"]:
-            return value
-        fault = stream.fault(record) or {}
-        return {**value, "cause": fault.get("kind", "scorer")}
+        value = cast(Answer, await self._ask(do="score", record=record))
+        if value["masked"]:
+            value["cause"] = (stream.fault(record) or {}).get("kind", "scorer")
+        return value
 
     async def _verdict(self, judge: vision.Vision, record: Record) -> Record:
-        """The value of `judge` for a rendered deck; a fault of the judge, or of the way to it, is in it."""
+        """The value of `judge` for a rendered deck; a fault of the judge, or of the way to it, is in
+        it."""
         try:
             return await judge.work(record)
         except stream.Fault as fault:
             return {"error": fault.error}
 
-    async def _ask(self, **order: Any) -> Record:
+    async def _ask(self, **order: object) -> Record:
         """An order to a helper. Whoever is cancelled leaves the helper busy until it has answered."""
         helper = await self.helpers.get()
 
@@ -135,19 +138,15 @@ class Scorer:
         asked.add_done_callback(lambda _: self.helpers.put_nowait(helper))
         return await asyncio.shield(asked)
 
-    async def _blamed(self, error: Broken, name: str) -> Record:
-        """The answer for a deck that broke what scores it: 0 where it alone does, since the model brought it about; masked
-        where a deck known to be good fails too, or where the code that scores is wrong."""
+    async def _blamed(self, error: Broken, name: str) -> Answer:
+        """The answer for a deck that broke what scores it: 0 where it alone does, since the model
+        brought it about; masked where a deck known to be good fails too, or where the code that
+        scores is wrong."""
         why = f"{error.cls}: {error}"
         if error.cls == "internal":
             return masked("scorer", why)
-        if not error.model:
-            try:
-                good = await self._scored(f"{name}.good", KNOWN_PROMPT, KNOWN_GOOD)
-            except (Broken, cli.Stop, OSError) as again:
-                return masked("scorer", f"{why}; of a deck known to be good too: {again}")
-            if good["masked"]:
-                return masked("scorer", why)
+        if not error.model and (trouble := await self._trouble(f"{name}.good")):
+            return masked("scorer", f"{why}; of a deck known to be good too: {trouble}")
         why = f"the deck breaks what scores it: {why}"
         return {"reward": 0.0, "components": {}, "masked": False, "why": why}
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from aiohttp import web as http
 
 from decksmith.core import cli, stream, web
-from decksmith.rewards.doors import Doors
-from decksmith.rewards.line import Line
-from decksmith.rewards.meter import SPAN
+from decksmith.rewards.adapters import Adapters
+from decksmith.rewards.metrics import SPAN
+from decksmith.rewards.reward_queue import RewardQueue, Store
 from decksmith.rewards.rows import Rows
 from decksmith.rewards.scorer import Scorer
-from decksmith.rewards.store import Store
 
 BODY = 32 << 20  # bytes of a request: a collector's has tokens and their probabilities in it
 
@@ -44,9 +43,10 @@ class Settings:
 
 
 def serve(settings: Settings, *, address: Path, host: str = "127.0.0.1", port: int = 0) -> None:
-    """Serve until SIGTERM or Ctrl-C. Without a port it takes the one that it had last time, so that clients find it again
-    after a restart. Raises cli.TryAgain for a root that another server has, cli.Missing where no deck can be rendered,
-    cli.BadConfig for rules, and cli.BadData for prompts, that cannot be used."""
+    """Serve until SIGTERM or Ctrl-C. Without a port it takes the one that it had last time, so that
+    clients find it again after a restart. Raises cli.TryAgain for a root that another server has,
+    cli.Missing where no deck can be rendered, cli.BadConfig for rules, and cli.BadData for prompts,
+    that cannot be used."""
     root = settings.root
     web.Clients(settings.allow)  # what is wrong is said before a browser is started
 
@@ -73,7 +73,7 @@ async def _opened(
 ) -> AsyncIterator[http.Application]:
     """The application, once the renderer is warm."""
     await scorer.warm()
-    line = Line(
+    queue = RewardQueue(
         scorer.score,
         store,
         # One is drawn while another is parsed or scored, and others wait for the judge.
@@ -83,29 +83,27 @@ async def _opened(
     )
     token = web.secret(settings.root, "DECKSMITH_REWARD_TOKEN")
     app = web.application(token=token, clients=settings.allow or None, body=BODY)
-    app.router.add_routes(Doors(scorer, line, rows).routes())
+    app.router.add_routes(Adapters(scorer, queue, rows).routes())
     stream.write(settings.root / "port", url.rpartition(":")[2])
     facts = {"url": url, "token": token, "job": os.environ.get("SLURM_JOB_ID")}
     facts |= {"host": socket.gethostname(), "rules": scorer.rules.sha256}
-    async with line:
-        talking = asyncio.create_task(_talk(line))
+    async with queue:
+        talking = asyncio.create_task(_talk(queue))
         try:
             with web.announced(address, facts):
-                kept = len(store)
-                cli.say(
-                    f"{url} rewards by {scorer.rules.name}, {kept} rewards are kept; address and token are in {address}"
-                )
+                said = f"{url} rewards by {scorer.rules.name}, {len(store)} rewards are kept"
+                cli.say(f"{said}; address and token are in {address}")
                 yield app
         finally:
             talking.cancel()
 
 
-async def _talk(line: Line) -> None:
+async def _talk(queue: RewardQueue) -> None:
     """The line a minute; none where nothing happened."""
     before = ""
     while True:
         await asyncio.sleep(SPAN)
-        said = line.meter.line()
+        said = queue.metrics.line()
         if said != before:
             cli.say(said)
         before = said

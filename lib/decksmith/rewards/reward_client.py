@@ -1,18 +1,19 @@
 """Rewards of decks for a training loop, asked of reward servers: what `bin/reward-serve` runs is here one call.
 
-    --custom-rm-path decksmith.rewards.trainer.slime                        slime and miles, a sample or a group of them (--group-rm)
-    GRPOTrainer(.., reward_funcs=decksmith.rewards.trainer.trl)             TRL
-    custom_reward_function.path=trainer.py  .name=compute_score             verl; .name=compute_scores with its batch manager
-    value = trainer.ask({"reply": text, "id": "p001"})                      a loop of your own
+    --custom-rm-path decksmith.rewards.reward_client.slime          slime and miles (or --group-rm)
+    GRPOTrainer(.., reward_funcs=decksmith.rewards.reward_client.trl)     TRL
+    custom_reward_function.path=reward_client.py  .name=compute_score     verl
+    value = reward_client.ask({"reply": text, "id": "p001"})              a loop of your own
 
-This file needs nothing but Python 3.10 and may be copied into a trainer's image alone. The servers are DECKSMITH_REWARD_URL, an
-address or several with commas, with the token in DECKSMITH_REWARD_TOKEN; or DECKSMITH_REWARD_ADDRESS, their address files, which
-are read anew at each attempt: a server that moved is found again. A deck goes to the server that its content names, so that what
-that one has rendered is not rendered again; when it does not answer, to the next.
+This file needs nothing but Python 3.10 and may be copied into a trainer's image alone. The servers
+are DECKSMITH_REWARD_URL, an address or several with commas, with the token in
+DECKSMITH_REWARD_TOKEN; or DECKSMITH_REWARD_ADDRESS, their address files, which are read anew at
+each attempt: a server that moved is found again. A deck goes to the server that its content names,
+so that what that one has rendered is not rendered again; when it does not answer, to the next.
 
-A reward that could not be had through no fault of the model's is None in TRL, which leaves the sample out. slime and miles leave
-it out by `remove_sample`; verl cannot. Both count it in the group's mean all the same: it gets the mean of the others' rewards
-there, which moves nothing.
+A reward that could not be had through no fault of the model's is None in TRL, which leaves the
+sample out. slime and miles leave it out by `remove_sample`; verl cannot. Both count it in the
+group's mean all the same: it gets the mean of the others' rewards there, which moves nothing.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-LOG = logging.getLogger("decksmith.rewards.trainer")
+LOG = logging.getLogger("decksmith.rewards.reward_client")
 CONNECT = 5.0  # seconds until a server that does not take a connection counts as gone
 SILENCE = 150.0  # seconds until an answer; the server's own deadline is shorter
 PATIENCE = 600.0  # seconds until a deck is given up
@@ -57,8 +58,9 @@ class RewardRefused(ValueError):
 
 
 def ask(row: Mapping[str, Any], patience: float = PATIENCE) -> Record:
-    """The answer for `{"reply": text, ..}` with the fields of a prompt: {"reward": 0 to 1, or None where "masked", "components",
-    "why"}. Raises RewardRefused, and RewardUnavailable after `patience` seconds without a server."""
+    """The answer for `{"reply": text, ..}` with the fields of a prompt: {"reward": 0 to 1, or None
+    where "masked", "components", "why"}. Raises RewardRefused, and RewardUnavailable after
+    `patience` seconds without a server."""
     return _asked("/reward", row, patience)
 
 
@@ -118,15 +120,15 @@ def _servers(body: bytes) -> list[tuple[str, str]]:
 
 
 def _named() -> list[tuple[str, str]]:
-    """The servers that the environment names. A file that is not there yet is none. Raises RewardRefused where it names nothing."""
+    """The servers that the environment names. A file that is not there yet is none. Raises
+    RewardRefused where it names nothing."""
     token = os.environ.get("DECKSMITH_REWARD_TOKEN", "")
     if urls := os.environ.get("DECKSMITH_REWARD_URL", ""):
         return [(url.strip().rstrip("/"), token) for url in urls.split(",") if url.strip()]
     files = os.environ.get("DECKSMITH_REWARD_ADDRESS", "")
     if not files:
-        raise RewardRefused(
-            "neither DECKSMITH_REWARD_URL nor DECKSMITH_REWARD_ADDRESS says where the reward server is"
-        )
+        words = "neither DECKSMITH_REWARD_URL nor DECKSMITH_REWARD_ADDRESS says where the server is"
+        raise RewardRefused(words)
     found = []
     for path in files.split(","):
         try:
@@ -188,8 +190,8 @@ _means = _Means()
 
 
 def _settled(rows: Sequence[Record], answers: Sequence[Record]) -> list[float]:
-    """The rewards of answers; of one that is masked the mean of the others of its prompt. Raises RewardUnavailable where no
-    reward is known yet at all."""
+    """The rewards of answers; of one that is masked the mean of the others of its prompt. Raises
+    RewardUnavailable where no reward is known yet at all."""
     names = [_prompt(row) for row in rows]
     for name, answer in zip(names, answers, strict=True):
         if not answer["masked"]:
@@ -215,8 +217,9 @@ def _prompt(row: Record) -> str:
 
 
 async def slime(args: Any, samples: Any, **_: Any) -> Any:
-    """For --custom-rm-path: the reward of a sample, or those of a list. The fields of its prompt are in `label` (an object, its
-    JSON, or an id) or in `metadata`. With --reward-key the reward is {"reward", "masked", components ..}."""
+    """For --custom-rm-path: the reward of a sample, or those of a list. The fields of its prompt are
+    in `label` (an object, its JSON, or an id) or in `metadata`. With --reward-key the reward is
+    {"reward", "masked", components ..}."""
     several = isinstance(samples, (list, tuple))
     group = list(samples) if several else [samples]
     rows = [_of_sample(sample) for sample in group]
@@ -248,8 +251,8 @@ def compute_score(
     extra_info: Mapping[str, Any] | None = None,
     **_: Any,
 ) -> Record:
-    """For verl's custom_reward_function: {"score", "masked" and components, as numbers}. The fields of the prompt are in
-    `ground_truth` (an object, its JSON, or an id) or in `extra_info`."""
+    """For verl's custom_reward_function: {"score", "masked" and components, as numbers}. The fields
+    of the prompt are in `ground_truth` (an object, its JSON, or an id) or in `extra_info`."""
     row = _of_verl(solution_str, ground_truth, extra_info)
     answer = ask(row)
     score = _settled([row], [answer])[0]
@@ -281,8 +284,9 @@ def _of_verl(reply: str, ground_truth: Any, extra: Any) -> Record:
 
 
 async def trl(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[Any]:
-    """For TRL's reward_funcs: the rewards of completions, text or messages, None for one that is masked. The fields of a prompt
-    are columns of the data set: `label`, or `id`, `request`, `asks` and `checklist`."""
+    """For TRL's reward_funcs: the rewards of completions, text or messages, None for one that is
+    masked. The fields of a prompt are columns of the data set: `label`, or `id`, `request`, `asks`
+    and `checklist`."""
     rows: list[Record] = []
     for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
         row = {name: columns[name][number] for name in FIELDS if name in columns}

@@ -1,4 +1,4 @@
-"""Serve evaluations to a training loop: the queue behind two doors.
+"""Serve evaluations to a training loop: the queue behind two kinds of routes.
 
 `POST /evaluate` is the eval delegate of slime up to v0.2.1, of its old example on slime's head,
 and of miles: it blocks until all benchmarks ran. `/jobs` is the same queue for everybody else.
@@ -8,8 +8,6 @@ import asyncio
 import contextlib
 import json
 import os
-import re
-import shutil
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -20,22 +18,20 @@ from aiohttp import web as http
 
 from decksmith.benchmarks import tasks
 from decksmith.core import cli, stream, validation, web
-from decksmith.evalserver import sampling
+from decksmith.evalserver import request as requests
 from decksmith.evalserver.jobqueue import Queue
 from decksmith.evalserver.jobs import Job
-from decksmith.evalserver.request import MilesRequest
-from decksmith.evalserver.settings import Settings
+from decksmith.evalserver.request import MilesRequest, Settings
 from decksmith.models import registry
 
 # Seconds between blanks to whoever waits: each restarts the client's read timeout, and a second is
 # the shortest there is.
 HEARTBEAT = 0.5
 LISTED = 1000  # jobs that a list names
-ROOM = 1 << 30  # bytes that the disk must have free for the server to be ready
 
 
-class Doors:
-    """The handlers of the routes."""
+class Routes:
+    """The handlers of the queue's routes."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -48,11 +44,9 @@ class Doors:
             http.get("/jobs", self.listed),
             http.get("/jobs/{id}", self.shown),
             http.get("/jobs/{id}/result", self.result),
-            http.get("/jobs/{id}/events", self.events),
             http.post("/jobs/{id}/cancel", self.cancel),
             http.get("/status/{id}", self.status),
             http.get("/benchmarks", self.benchmarks),
-            http.get("/ready", self.ready),
         ]
 
     def _job(self, request: http.Request) -> Job:
@@ -105,7 +99,7 @@ class Doors:
         return http.json_response({"jobs": brief, "total": len(found)})
 
     async def shown(self, request: http.Request) -> http.Response:
-        return http.json_response(self._job(request).whole())
+        return http.json_response(self._job(request).full())
 
     async def status(self, request: http.Request) -> http.Response:
         """In the words of miles' asynchronous protocol."""
@@ -132,12 +126,11 @@ class Doors:
                 # It has 200 on it already: it is cut, and whoever asks again gets the 500.
                 _cut(request)
                 return response
-            said = job.answer()
-            if job.failed_hard:
-                said = {"error": job.troubles(), **said}
+            error = {"error": job.troubles()} if job.failed_hard else {}
             if response is None:
                 response = _json_stream(500 if job.failed_hard else 200)
                 await response.prepare(request)
+            said = {**error, **job.answer()}
             text = json.dumps(said, ensure_ascii=False, allow_nan=False)
             await response.write(text.encode("utf-8", "replace"))
             await response.write_eof()
@@ -165,28 +158,6 @@ class Doors:
                 await response.write(b" ")
         return response
 
-    async def events(self, request: http.Request) -> http.StreamResponse:
-        job, start = self._job(request), request.query.get("from", "0")
-        if not re.fullmatch(r"[0-9]{1,9}", start):
-            raise http.HTTPBadRequest(text="from: not a whole number")
-        first, follow = int(start), request.query.get("follow") == "1"
-        response = http.StreamResponse(headers={"Content-Type": "application/jsonl"})
-        await response.prepare(request)
-        number = at = 0
-        while True:
-            ended = job.ended  # before the look, so that nothing that came between is missed
-            for line in job.events(at):
-                at += len(line)
-                if number >= first:
-                    await response.write(line)
-                number += 1
-            if ended or not follow:
-                await response.write_eof()
-                return response
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(job.done.wait(), HEARTBEAT)
-            await response.write(b" ")
-
     # The server
 
     async def health(self, request: http.Request) -> http.Response:
@@ -194,30 +165,12 @@ class Doors:
 
     async def benchmarks(self, request: http.Request) -> http.Response:
         found = []
-        for name in sampling.names():
+        for name in requests.names():
             spec = tasks.load(name)
             said = {key: spec[key] for key in ("title", "grader", "metric")}
-            defaults = sampling.defaults(name, self.queue.settings)
-            ready = _lack(name) is None
-            found.append({"name": name, **said, "ready": ready, "defaults": defaults})
+            defaults = requests.defaults(name, self.queue.settings)
+            found.append({"name": name, **said, "lacks": _lack(name), "defaults": defaults})
         return http.json_response({"benchmarks": found})
-
-    async def ready(self, request: http.Request) -> http.Response:
-        known = sampling.names()
-        asked = [name for name in request.query.get("benchmarks", "").split(",") if name]
-        if unknown := [name for name in asked if name not in known]:
-            there = ", ".join(known)
-            raise http.HTTPBadRequest(text=f"no benchmark {unknown[0][:80]!r}; there are: {there}")
-        free = shutil.disk_usage(self.queue.root).free
-        lacking = {name: lack for name in asked or known if (lack := _lack(name))}
-        good = free >= ROOM and not (asked and lacking)
-        said = {
-            "ready": good,
-            "disk_free": free,
-            "lacking": lacking,
-            "jobs": self.queue.counts(),
-        }
-        return http.json_response(said, status=200 if good else 503)
 
 
 def _json_stream(status: int) -> http.StreamResponse:
@@ -248,7 +201,7 @@ def _lack(name: str) -> str | None:
 def application(queue: Queue, token: str) -> http.Application:
     """The aiohttp application of a queue."""
     app = web.application(token=token)
-    app.router.add_routes(Doors(queue).routes())
+    app.router.add_routes(Routes(queue).routes())
     return app
 
 
@@ -262,9 +215,9 @@ def serve(settings: Settings, *, address: Path, host: str = "127.0.0.1", port: i
         raise cli.BadConfig(
             f"the router's key: set {settings.key_env} in the environment or in .env"
         )
-    for name in sampling.names():
+    for name in requests.names():
         # What is wrong with one is said now, and none is read while somebody waits.
-        sampling.defaults(name, settings)
+        requests.defaults(name, settings)
 
     @contextlib.asynccontextmanager
     async def make(url: str) -> AsyncIterator[http.Application]:

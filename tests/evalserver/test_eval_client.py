@@ -17,7 +17,7 @@ import types
 
 import pytest
 from decksmith.core import cli
-from decksmith.evalserver import trainer as loop
+from decksmith.evalserver import eval_client as loop
 
 pytestmark = pytest.mark.slow
 
@@ -365,7 +365,7 @@ def test_the_command_prints_what_a_shell_needs_quoted_and_waits_for_health(odd, 
         lambda: path.write_text(json.dumps({"url": server.url, "token": "a'b $(c)", "job": None})),
     )
     write.start()
-    script = f'eval "$({PYTHON} {cli.ROOT}/lib/decksmith/evalserver/trainer.py {path} 20)" && echo "$DECKSMITH_EVAL_URL $DECKSMITH_EVAL_TOKEN $no_proxy"'
+    script = f'eval "$({PYTHON} {cli.ROOT}/lib/decksmith/evalserver/eval_client.py {path} 20)" && echo "$DECKSMITH_EVAL_URL $DECKSMITH_EVAL_TOKEN $no_proxy"'
     done = subprocess.run(
         ["sh", "-c", script], capture_output=True, text=True, env=os.environ | {"no_proxy": "here"}
     )
@@ -402,7 +402,12 @@ def test_a_file_of_a_job_that_is_over_is_told_from_a_server_that_is_late(
     (tmp_path / "squeue").write_text(f"#!/bin/sh\n{squeue}\n")
     (tmp_path / "squeue").chmod(0o755)
     done = subprocess.run(
-        [PYTHON, cli.ROOT / "lib/decksmith/evalserver/trainer.py", tmp_path / "server.json", "0"],
+        [
+            PYTHON,
+            cli.ROOT / "lib/decksmith/evalserver/eval_client.py",
+            tmp_path / "server.json",
+            "0",
+        ],
         capture_output=True,
         text=True,
         env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},

@@ -9,13 +9,10 @@ import sys
 
 import pytest
 from decksmith.core import cli
-from decksmith.rewards import gym, meter, rules
-from decksmith.rewards import line as reward_line
-from decksmith.rewards.line import Full, Line
-from decksmith.rewards.meter import Meter
-from decksmith.rewards.rows import Rows
-from decksmith.rewards.scorer import masked
-from decksmith.rewards.store import Store
+from decksmith.rewards import adapters, metrics, reward_queue, rules
+from decksmith.rewards.metrics import Metrics
+from decksmith.rewards.reward_queue import Full, RewardQueue, Store
+from decksmith.rewards.rows import Rows, masked
 from reward_server import ASKS, PROMPTS, prompt
 
 VALUE = {"reward": 0.5, "components": {"layout": 0.5}, "masked": False, "why": "lost nothing"}
@@ -43,7 +40,7 @@ def run(tmp_path, test, values=(), **more):
         desk, store = Desk(values), Store(tmp_path)
         settings = {"jobs": 1, "most": 10, "deadline": 30.0} | more
         try:
-            async with Line(desk.score, store, **settings) as line:
+            async with RewardQueue(desk.score, store, **settings) as line:
                 await test(line, desk)
         finally:
             store.close()
@@ -65,7 +62,7 @@ def test_a_deck_that_many_ask_for_is_scored_once_and_then_is_in_the_store(tmp_pa
         assert await asyncio.gather(*asking) == [VALUE] * 5
         assert await line.answer("a", {}, "x") == VALUE
         assert desk.asked == ["a"]
-        counts = {name: one.number for name, one in line.meter.seconds.items()}
+        counts = {name: one.number for name, one in line.metrics.seconds.items()}
         assert counts == {"scored": 1, "joined": 4, "cached": 1}
 
     run(tmp_path, test)
@@ -95,7 +92,7 @@ def test_at_the_deadline_the_answer_is_masked_and_whoever_asks_again_joins_the_w
     async def test(line, desk):
         late = await line.answer("a", {}, "x")
         assert late["masked"] and late["reward"] is None and late["cause"] == "overload"
-        assert line.meter.masks == {"overload": 1}
+        assert line.metrics.masks == {"overload": 1}
         line.deadline = 30.0
         again = asyncio.create_task(line.answer("a", {}, "x"))
         await asyncio.sleep(0)
@@ -106,7 +103,7 @@ def test_at_the_deadline_the_answer_is_masked_and_whoever_asks_again_joins_the_w
 
 
 def test_decks_that_nobody_waits_for_any_more_are_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(reward_line, "GRACE", 0.0)
+    monkeypatch.setattr(reward_queue, "GRACE", 0.0)
 
     async def test(line, desk):
         first = asyncio.create_task(line.answer("a", {}, "x"))
@@ -141,7 +138,7 @@ def test_a_fault_of_ours_is_masked_is_not_kept_and_is_tried_again(tmp_path):
 def test_what_was_put_survives_kill_9_and_one_process_has_a_root(tmp_path):
     code = (
         "import sys, time, pathlib\n"
-        "from decksmith.rewards.store import Store\n"
+        "from decksmith.rewards.reward_queue import Store\n"
         "store = Store(pathlib.Path(sys.argv[1]))\n"
         "for number in range(50): store.put(f'k{number}', {'reward': number / 50})\n"
         "print('put', flush=True)\n"
@@ -173,7 +170,7 @@ def test_a_file_that_is_no_store_is_said_so(tmp_path):
 
 def test_prometheus_own_parser_reads_the_counts():
     parser = pytest.importorskip("prometheus_client.parser")
-    made = Meter(lambda: 3, lambda: 1)
+    made = Metrics(lambda: 3, lambda: 1)
     for seconds in (0.5, 1.5, 200.0):
         made.answered(VALUE, "scored", seconds)
     made.answered(VALUE, "cached", 0.001)
@@ -197,7 +194,7 @@ def test_prometheus_own_parser_reads_the_counts():
 
 
 def test_the_line_of_a_minute_says_decks_waits_and_masks():
-    made = Meter(lambda: 3, lambda: 1)
+    made = Metrics(lambda: 3, lambda: 1)
     for seconds in range(1, 21):
         made.answered(VALUE, "scored", float(seconds))
     made.answered(VALUE, "cached", 0.001)
@@ -209,7 +206,7 @@ def test_the_line_of_a_minute_says_decks_waits_and_masks():
 
 @pytest.mark.parametrize(("share", "found"), [(0.0, 1), (0.5, 2), (0.75, 3), (0.76, 4), (1.0, 4)])
 def test_quantiles_are_values_that_were_seen(share, found):
-    assert meter.quantile([1, 2, 3, 4], share) == found
+    assert metrics.quantile([1, 2, 3, 4], share) == found
 
 
 # Rows
@@ -288,9 +285,9 @@ def test_a_prompt_that_cannot_be_used_stops_the_server_by_its_line(tmp_path):
 def test_the_parts_of_a_reward_sum_to_it_and_every_row_has_the_same():
     chosen = rules.read("rendered")
     found = {"layout": 0.5, "checklist": 0.25, "parses": 1.0, "topic": 0.3}
-    shares = gym.shares({"reward": 0.2, "components": found}, chosen)
+    shares = adapters.shares({"reward": 0.2, "components": found}, chosen)
     assert set(shares) == set(chosen.weights) and sum(shares.values()) == pytest.approx(0.2)
-    nothing = gym.shares(masked("renderer", "it broke"), chosen)
+    nothing = adapters.shares(masked("renderer", "it broke"), chosen)
     assert set(nothing) == set(shares) and sum(nothing.values()) == 0
 
 
@@ -308,4 +305,4 @@ def test_the_parts_of_a_reward_sum_to_it_and_every_row_has_the_same():
     ],
 )
 def test_the_reply_is_the_last_message_of_a_response(output, found):
-    assert gym.reply({"output": output}) == found
+    assert adapters.reply_of({"output": output}) == found
