@@ -368,23 +368,23 @@ def test_a_request_that_cannot_be_kept_leaves_nothing_for_the_next_server(tmp_pa
 
 
 def test_nobody_works_on_for_a_benchmark_that_is_said_to_have_failed(tmp_path, router, monkeypatch):
-    def broken(*_):
-        if child := job.children.get("needle"):
+    def broken(_, job, name):
+        if child := job.children.get(name):
             seen.append(child)
             raise ValueError("a bug of ours")
 
     async def ask():
-        nonlocal job
         async with jobqueue.Queue(Settings(tmp_path / "eval", model="m")) as queue:
             job, _ = await queue.submit(payload(router(), "needle"))
             await job.done.wait()
+            return job
 
-    job, seen, house = None, [], Server(tmp_path)
+    seen, house = [], Server(tmp_path)
     house.pace(2)
     for name, value in {**house.env, "PYTHONPATH": str(ROOT / "lib")}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(jobqueue.Queue, "_at_work", broken)
-    asyncio.run(ask())
+    job = asyncio.run(ask())
     assert (
         job.state["status"] == "failed"
         and "a bug of ours" in job.state["benchmarks"]["needle"]["error"]
