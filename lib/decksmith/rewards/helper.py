@@ -132,7 +132,7 @@ def prepared(run: Path, record: Record) -> Record:
 
 
 def main(rules_name: str) -> None:
-    """Answer orders until stdin ends: {"do": "prepare" or "score", "run": folder, "record": {..}}."""
+    """Answer orders until stdin ends: {"do": "prepare" or "score", "run", "record"}."""
     from decksmith.rewards import components
     from decksmith.rewards.rules import read
 
@@ -144,6 +144,7 @@ def main(rules_name: str) -> None:
     for line in sys.stdin.buffer:
         order = json.loads(line)
         run, record = Path(order["run"]), order["record"]
+        said: object
         try:
             if order["do"] == "prepare":
                 said = prepared(run, record)
