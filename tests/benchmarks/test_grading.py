@@ -258,7 +258,7 @@ def test_a_grader_that_is_killed_from_outside_is_no_fault_of_the_model(kills, ou
         graders = grading.Graders(1, seconds=30)
         for _ in range(2):  # two that are ready, so that the row goes to the stopped one
             graders.idle["math"].insert(
-                0, await asyncio.to_thread(grading._Worker, graders, "math")
+                0, await asyncio.to_thread(grading._GraderProcess, graders, "math")
             )
         for worker in graders.idle["math"][-kills:]:
             os.kill(worker.process.pid, signal.SIGSTOP)
@@ -283,7 +283,7 @@ def test_a_grader_that_waits_is_tried_again_before_its_answer_is_blamed(monkeypa
 
     async def go():
         graders = grading.Graders(1, seconds=1)
-        worker = await asyncio.to_thread(grading._Worker, graders, "math")
+        worker = await asyncio.to_thread(grading._GraderProcess, graders, "math")
         graders.idle["math"].append(worker)
         os.kill(worker.process.pid, signal.SIGSTOP)  # as on a machine that is too busy
         try:

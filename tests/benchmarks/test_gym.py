@@ -255,7 +255,7 @@ import asyncio
 from decksmith.benchmarks import gym
 
 async def go():
-    worker = await gym._Worker.start()
+    worker = await gym._VerifierProcess.start()
     await worker.open("mmlu")
     print(worker.process.pid, flush=True)
     await asyncio.sleep(600)

@@ -28,42 +28,42 @@ def test_every_figure_of_the_table_is_a_share_and_cites_an_address():
 
 
 def test_ours_stands_beside_the_published_one_with_how_each_was_asked():
-    (found,) = published.beside([summary("humaneval", 0.7), summary("needle", 0.7)])
+    (found,) = published.compare([summary("humaneval", 0.7), summary("needle", 0.7)])
     assert (found["ours"], found["published"], found["verdict"]) == (0.7, 0.726, "agrees")
-    lines = published.shown([found])
+    lines = published.lines([found])
     assert "| humaneval | 0.700 | [0.600, 0.800] | 0.726 | agrees |" in lines
     assert (
         "here 3 of 164 questions, 1 sample, temperature 0, at most 1,024 tokens; there 0 shots"
         in lines[-1]
     )
     assert "Source: https://github.com/meta-llama/" in lines[-1]
-    (found,) = published.beside([summary("humaneval", 0.4, (0.3, 0.5))])
+    (found,) = published.compare([summary("humaneval", 0.4, (0.3, 0.5))])
     assert found["verdict"] == "lower"
 
 
 def test_a_measure_of_several_metrics_is_their_mean_and_what_differs_is_said():
     parts = {"prompt_loose": 0.8, "instruction_strict": 0.82, "instruction_loose": 0.84}
-    (found,) = published.beside(
+    (found,) = published.compare(
         [
             summary("ifeval", 0.78, metric="prompt_strict", **parts)
             | {"modes": {"pass@1": {"prompt_strict": 0.78, "interval": [0.7, 0.8]}}}
         ]
     )
     assert found["ours"] == pytest.approx(0.81) and found["verdict"] is None
-    (found,) = published.beside([summary("gsm8k", 0.7)])
-    assert "Differs: they show 8 worked examples" in published.shown([found])[-1]
+    (found,) = published.compare([summary("gsm8k", 0.7)])
+    assert "Differs: they show 8 worked examples" in published.lines([found])[-1]
 
 
 def test_a_model_is_found_by_what_it_is_said_to_be_and_nothing_is_made_up_of_others():
     served = {"engine": "vLLM", "base": LLAMA, "adapter": None}
     other = {"name": "base", "slug": "base", "served": served}
-    assert len(published.beside([summary("humaneval", 0.7, model=other)])) == 1
+    assert len(published.compare([summary("humaneval", 0.7, model=other)])) == 1
     served["adapter"] = "0" * 64
-    assert published.beside([summary("humaneval", 0.7, model=other)]) == []
+    assert published.compare([summary("humaneval", 0.7, model=other)]) == []
     unknown = summary("humaneval", 0.7, model={"name": "base", "slug": "base"})
-    assert published.beside([unknown]) == []
-    assert "No figure is published" in published.shown([])[0]
-    assert len(published.beside([unknown], LLAMA.lower())) == 1
+    assert published.compare([unknown]) == []
+    assert "No figure is published" in published.lines([])[0]
+    assert len(published.compare([unknown], LLAMA.lower())) == 1
 
 
 def test_a_figure_without_a_source_is_refused(tmp_path, monkeypatch):

@@ -217,10 +217,10 @@ def test_choices_are_shuffled_by_id_and_the_grader_finds_the_letter_that_was_sho
         row = choice(number)
         asked = tasks.Prompter().messages(row)[0]["content"]
         shown = next(line for line in asked.splitlines() if line.endswith(". right"))
-        assert tasks.letter(row) == shown[0]
+        assert tasks.right_letter(row) == shown[0]
         sample = {**row, "id": row["id"] + "~3", "gen": {"sample": {"of": row["id"], "k": 3}}}
         assert (
-            tasks.letter(sample) == shown[0]
+            tasks.right_letter(sample) == shown[0]
             and tasks.Prompter().messages(sample)[0]["content"] == asked
         )
         letters[shown[0]] += 1

@@ -16,16 +16,16 @@ from typing import TypedDict, cast
 
 from decksmith import __version__
 from decksmith.benchmarks import metrics, tasks
-from decksmith.benchmarks.metrics import Results, Summary
+from decksmith.benchmarks.metrics import BenchSummary, Results
 from decksmith.benchmarks.records import BenchRecord, Grade
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.results import inspect_log
 
-Summaries = dict[str, Summary]  # by benchmark
+Summaries = dict[str, BenchSummary]  # by benchmark
 
 
-class Sample(TypedDict):
+class LmEvalSample(TypedDict):
     """A row of lm-eval's samples file; under the metric's own name it has the score."""
 
     doc_id: int
@@ -70,7 +70,7 @@ def _loaded(folder: Path) -> tuple[Results, Summaries, str]:
 
 def _whole(
     summaries: Summaries,
-    samples: dict[str, list[Sample]],
+    samples: dict[str, list[LmEvalSample]],
     model: str,
     start: datetime,
     end: datetime,
@@ -111,7 +111,7 @@ def _whole(
     }
 
 
-def _config(name: str, summary: Summary) -> dict[str, object]:
+def _config(name: str, summary: BenchSummary) -> dict[str, object]:
     """What a task was, as lm-eval says it of its own."""
     spec = tasks.load(name)
     return {
@@ -130,7 +130,7 @@ def _config(name: str, summary: Summary) -> dict[str, object]:
     }
 
 
-def _samples(summary: Summary, questions: metrics.Questions) -> Iterator[Sample]:
+def _samples(summary: BenchSummary, questions: metrics.Questions) -> Iterator[LmEvalSample]:
     """The rows of samples_TASK_TIME.jsonl, a question each; several replies to it stand in one."""
     metric, means = summary["metric"], metrics.means(questions)
     for number, (ident, samples) in enumerate(questions.items()):
@@ -157,7 +157,7 @@ def _samples(summary: Summary, questions: metrics.Questions) -> Iterator[Sample]
             "target_hash": _hash(target),
             metric: means[ident],
         }
-        yield cast(Sample, made)
+        yield cast(LmEvalSample, made)
 
 
 def _plain(model: str) -> str:
@@ -203,7 +203,7 @@ def inspect(out: Path, folder: Path) -> Iterator[Path]:
 
 
 def _header(
-    summary: Summary, samples: list[Record], model: str, records: list[BenchRecord]
+    summary: BenchSummary, samples: list[Record], model: str, records: list[BenchRecord]
 ) -> Record:
     """What was evaluated, and the score."""
     started, ended = inspect_log.span(cast(list[Record], records))
@@ -263,7 +263,7 @@ def _header(
     }
 
 
-def _inspected(summary: Summary, record: BenchRecord) -> Record:
+def _inspected(summary: BenchSummary, record: BenchRecord) -> Record:
     """One reply as a sample of a log."""
     gen = cast(Record, record.get("gen") or {})
     grade, fault = record.get("grade") or cast(Grade, {}), metrics.fault_of(record)

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from decksmith.benchmarks import gym, tasks
 from decksmith.benchmarks.graders import code, math, plus, simple
-from decksmith.benchmarks.records import Benchmark, BenchRecord, Grade, Sampling, Task
+from decksmith.benchmarks.records import BenchmarkSpec, BenchRecord, Grade, Sampling, Task
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.core.stream import Fault
@@ -63,9 +63,9 @@ class Graders:
         self.jobs, self.seconds, self.run = jobs, seconds, run
         self.judge, self.endpoint = judge, endpoint
         self.slots = asyncio.Semaphore(jobs)
-        self.all: list[_Worker] = []
-        self.idle: dict[str, list[_Worker]] = defaultdict(list)  # by grader
-        self.judges: dict[str, Judge] = {}  # by benchmark
+        self.all: list[_GraderProcess] = []
+        self.idle: dict[str, list[_GraderProcess]] = defaultdict(list)  # by grader
+        self.judges: dict[str, ReplyJudge] = {}  # by benchmark
         self.verdicts: stream.Journal | None = None
         self.verifiers = gym.Verifiers(jobs)
 
@@ -89,7 +89,7 @@ class Graders:
             *judged,
         ]
 
-    def _judge_of(self, spec: Benchmark) -> str | None:
+    def _judge_of(self, spec: BenchmarkSpec) -> str | None:
         """The registry's name of the judge of a benchmark; None where an endpoint is its whole description."""
         if self.endpoint.get("base_url") and self.endpoint.get("slug"):
             return None
@@ -113,7 +113,7 @@ class Graders:
             "rules": rules(spec, record["task"]),
         }
 
-    async def _found(self, spec: Benchmark, record: BenchRecord, text: str) -> Grade:
+    async def _found(self, spec: BenchmarkSpec, record: BenchRecord, text: str) -> Grade:
         """Verdict, score, answer and detail, as far as the grader has them."""
         task = record["task"]
         if spec["grader"] == "tools":  # nothing of a reply is run or evaluated: it needs no process
@@ -125,11 +125,11 @@ class Graders:
         if spec["grader"] == "gym":
             return await self._gym(spec, record, text)
         if spec["grader"] == "choice":
-            task = {**task, "expected": tasks.letter(record)}
+            task = {**task, "expected": tasks.right_letter(record)}
         async with self.slots:
             return await asyncio.to_thread(self._apart, spec, task, text)
 
-    async def _gym(self, spec: Benchmark, record: BenchRecord, text: str) -> Grade:
+    async def _gym(self, spec: BenchmarkSpec, record: BenchRecord, text: str) -> Grade:
         """The verdict of an official verifier; what it asks a judge, ours answers."""
         own = spec["source"]["gym"]
         if gym.judged_by(own) and not self._judged_here(spec):
@@ -137,7 +137,7 @@ class Graders:
                 f"{spec['name']}: its verifier asks a judge: bench-grade --judge NAME, an entry of assets/models.toml"
             )
 
-        async def ask(request: gym.Request) -> str:
+        async def ask(request: gym.JudgeRequest) -> str:
             if not self._judged_here(spec):
                 raise Fault("judge", "no-judge", "the verifier asks a judge: bench-grade --judge")
             return await self._open(spec).said(record["id"], *gym.judged(request))
@@ -146,16 +146,16 @@ class Graders:
         row = {**row, "responses_create_params": {"input": record.get("messages") or []}}
         return await self.verifiers.grade(own, row, text, cut, ask)
 
-    def _judged_here(self, spec: Benchmark) -> bool:
+    def _judged_here(self, spec: BenchmarkSpec) -> bool:
         return bool(self._judge_of(spec) or self.endpoint.get("base_url"))
 
-    def _open(self, spec: Benchmark) -> Judge:
+    def _open(self, spec: BenchmarkSpec) -> ReplyJudge:
         """The judge of a benchmark, opened once."""
         if self.run is not None and not self.verdicts:
             self.verdicts = verdicts(self.run)
         if spec["name"] not in self.judges:
             sampling = spec.get("judge", {}).get("sampling")
-            judge = Judge(self._judge_of(spec), self.verdicts, sampling, **self.endpoint)
+            judge = ReplyJudge(self._judge_of(spec), self.verdicts, sampling, **self.endpoint)
             self.judges[spec["name"]] = judge
         return self.judges[spec["name"]]
 
@@ -164,7 +164,7 @@ class Graders:
         blamed = (value.get("detail") or {}).get("fault")
         return not blamed or blamed.get("seconds", self.seconds) >= self.seconds
 
-    def _apart(self, spec: Benchmark, task: Task, text: str) -> Grade:
+    def _apart(self, spec: BenchmarkSpec, task: Task, text: str) -> Grade:
         """The grade from a process. One that ends or hangs is replaced and the row tried once more,
         since the machine may be at fault; what happens again is the answer's doing, if the new process
         was in order before."""
@@ -174,7 +174,7 @@ class Graders:
         if grader == "code":  # the sandbox has limits of its own
             own, seconds = None, code.seconds(task)
         for attempt in (1, 2):
-            worker = self.idle[grader].pop() if self.idle[grader] else _Worker(self, grader)
+            worker = self.idle[grader].pop() if self.idle[grader] else _GraderProcess(self, grader)
             try:
                 found = worker.ask((spec, task, text), own, seconds)
             except (TimeoutError, EOFError, OSError) as failure:
@@ -192,7 +192,9 @@ class Graders:
             return _value(found)
         raise AssertionError("the second attempt returns or raises")
 
-    def _twice(self, worker: _Worker, timeout: bool, ended: int | None, seconds: float) -> Grade:
+    def _twice(
+        self, worker: _GraderProcess, timeout: bool, ended: int | None, seconds: float
+    ) -> Grade:
         """The grade of an answer that a second process stumbled over. Raises Fault where the machine may have done it."""
         if timeout and worker.took <= seconds / 3:
             said = f"its answer holds up a grader for more than {seconds:g} s"
@@ -229,7 +231,7 @@ AGAIN = "There is no usable verdict in this. Give it once, in the required form,
 Said = TypeVar("Said")
 
 
-class Judge:
+class ReplyJudge:
     """A model that is asked for verdicts on texts nobody vouches for. What it said stands in `journal`
     (see `verdicts`) under the request it answers, so that no verdict is paid for twice."""
 
@@ -299,14 +301,14 @@ def verdicts(run: Path) -> stream.Journal:
     return stream.Journal(Path(run) / "journal" / "verdicts.jsonl", "verdicts")
 
 
-async def judged(judge: Judge, spec: Benchmark, record: BenchRecord) -> Grade:
+async def judged(judge: ReplyJudge, spec: BenchmarkSpec, record: BenchRecord) -> Grade:
     """The grade that a judge gives one reply."""
     kinds = {"equal": _equal, "rubric": _rubric, "pairwise": _pairwise}
     found = await kinds[spec["grader"]](judge, record)
     return {**found, "detail": {"judge": judge.client.model.slug, **found["detail"]}}
 
 
-async def _equal(judge: Judge, record: BenchRecord) -> Grade:
+async def _equal(judge: ReplyJudge, record: BenchRecord) -> Grade:
     """Whether the reply comes to what is expected."""
     task, reply = record["task"], record["gen"]["text"]
     fields = {**task["fields"], "expected": task["expected"], "reply": reply}
@@ -314,7 +316,7 @@ async def _equal(judge: Judge, record: BenchRecord) -> Grade:
     return {"verdict": "right" if said else "wrong", "detail": {"usage": usage}}
 
 
-async def _rubric(judge: Judge, record: BenchRecord) -> Grade:
+async def _rubric(judge: ReplyJudge, record: BenchRecord) -> Grade:
     """How many of its criteria the reply meets."""
     wanted = record["task"]["expected"]["criteria"]
     asks = "\n".join(f"{number}. {ask}" for number, ask in enumerate(wanted, 1))
@@ -331,7 +333,7 @@ async def _rubric(judge: Judge, record: BenchRecord) -> Grade:
     }
 
 
-async def _pairwise(judge: Judge, record: BenchRecord) -> Grade:
+async def _pairwise(judge: ReplyJudge, record: BenchRecord) -> Grade:
     """Two games against the baseline's reply, ours as A and as B: a game won counts 1, a draw 0.5."""
     baseline, ours = record["task"]["expected"]["baseline"], record["gen"]["text"]
     games, spent = [], []
@@ -385,7 +387,7 @@ def criteria(text: str, n: int) -> list[bool] | None:
     return [found[number] == "yes" for number in range(1, n + 1)]
 
 
-Question = tuple[Benchmark, Task, str]
+Question = tuple[BenchmarkSpec, Task, str]
 
 
 class Stopped(NamedTuple):
@@ -404,7 +406,7 @@ class Faulted(NamedTuple):
 Answer = Grade | Stopped | Faulted | None  # None: it is ready
 
 
-class _Worker:
+class _GraderProcess:
     """A process that grades one row at a time. It is ready when it has graded a known answer: what it then stumbles over is the row's."""
 
     def __init__(self, owner: Graders, grader: str) -> None:
@@ -531,7 +533,7 @@ def _ready(grader: str) -> None:
 PRELOAD = {"math": ["math_verify"], "instructions": ["decksmith.benchmarks.graders.harnesses"]}
 
 
-def rules(spec: Benchmark, task: Task) -> int | str:
+def rules(spec: BenchmarkSpec, task: Task) -> int | str:
     """Which rules grade a row: our version of them, and the harness with its version where one does.
     Raises cli.BadData, cli.Missing."""
     if spec["grader"] == "gym":
@@ -548,7 +550,7 @@ def rules(spec: Benchmark, task: Task) -> int | str:
 # --- graders: a benchmark, a task and a reply -----------------------------------------------------
 
 
-def grade(spec: Benchmark, task: Task, text: str) -> Grade:
+def grade(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
     """The grade of one reply, in this process. Raises Fault for what cannot be decided."""
     return GRADERS[spec["grader"]](spec, task, text)
 
@@ -559,35 +561,35 @@ def _verdict(answer: str | None, right: bool) -> Grade:
     return {"verdict": "right" if right else "wrong", "answer": answer}
 
 
-def _math(spec: Benchmark, task: Task, text: str) -> Grade:
+def _math(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
     answer = math.final(text, spec.get("extract"))
     if not answer:
         return _verdict(answer, False)
     return _verdict(math.plain(answer) or answer, math.same(str(task["expected"]), answer))
 
 
-def _choice(_: Benchmark, task: Task, text: str) -> Grade:
-    answer = simple.letter(text, tasks.LETTERS[: len(task["fields"]["choices"])])
+def _choice(_: BenchmarkSpec, task: Task, text: str) -> Grade:
+    answer = simple.chosen_letter(text, tasks.LETTERS[: len(task["fields"]["choices"])])
     return _verdict(answer, answer == task["expected"])
 
 
-def _instructions(_: Benchmark, task: Task, text: str) -> Grade:
+def _instructions(_: BenchmarkSpec, task: Task, text: str) -> Grade:
     from decksmith.benchmarks.graders import instructions
 
     return instructions.grade(task, text)
 
 
-def _exact(spec: Benchmark, task: Task, text: str) -> Grade:
+def _exact(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
     answer = math.final(text, spec["extract"]) if spec.get("extract") else text.strip()
     return _verdict(answer, simple.exact(task, answer))
 
 
-def _code(_: Benchmark, task: Task, text: str) -> Grade:
+def _code(_: BenchmarkSpec, task: Task, text: str) -> Grade:
     judge = plus.grade if "calls" in task["expected"] else code.grade
     return judge(task["expected"], text)
 
 
-GRADERS: dict[str, Callable[[Benchmark, Task, str], Grade]] = {
+GRADERS: dict[str, Callable[[BenchmarkSpec, Task, str], Grade]] = {
     "math": _math,
     "choice": _choice,
     "instructions": _instructions,

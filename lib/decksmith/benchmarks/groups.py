@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from decksmith.benchmarks import metrics, tasks
-from decksmith.benchmarks.metrics import Results, Summary
+from decksmith.benchmarks.metrics import BenchSummary, Results
 from decksmith.benchmarks.records import Group, GroupPart
 from decksmith.core import cli
 from decksmith.models import registry
@@ -20,6 +20,8 @@ from decksmith.results import regressions, stats, text
 
 SKIPPED = "skipped.txt"  # in a part's folder: why it was not asked (make/bench)
 POWER = 0.8
+# What bench-plan assumes of a machine: GPUs, tokens a second that each writes, and of a single reply.
+GPUS, PACE, REPLY_PACE = 8, 1000, 40
 
 
 def names() -> list[str]:
@@ -65,7 +67,7 @@ def skipped(folder: Path) -> dict[str, str]:
 # One model
 
 
-def table(group: Group, summaries: dict[str, Summary]) -> tuple[list[str], list[list[str]]]:
+def table(group: Group, summaries: dict[str, BenchSummary]) -> tuple[list[str], list[list[str]]]:
     """The metrics of one model by aspect, as text cells: `(header, rows)`."""
     rows = []
     for aspect in group["aspects"]:
@@ -77,7 +79,7 @@ def table(group: Group, summaries: dict[str, Summary]) -> tuple[list[str], list[
     return ["aspect", "questions", "score", "truncated", "coverage", "tokens", "cost"], rows
 
 
-def _row(name: str, found: list[Summary]) -> list[str]:
+def _row(name: str, found: list[BenchSummary]) -> list[str]:
     if not found:
         return [name, "0", *[text.DASH] * 5]
     costs = [one["cost"] for one in found]
@@ -93,19 +95,21 @@ def _row(name: str, found: list[Summary]) -> list[str]:
     ]
 
 
-def _weighted(found: list[Summary], of: Callable[[Summary], float | None]) -> float | None:
+def _weighted(
+    found: list[BenchSummary], of: Callable[[BenchSummary], float | None]
+) -> float | None:
     """The mean over questions of what each benchmark says."""
     known = [(value, one["num_questions"]) for one in found if (value := of(one)) is not None]
     return sum(value * n for value, n in known) / sum(n for _, n in known) if known else None
 
 
-def _tokens(found: list[Summary]) -> str:
+def _tokens(found: list[BenchSummary]) -> str:
     """The mean length of a reply, thoughts included."""
     mean = _weighted(found, lambda one: metrics.main_mode(one)[1]["avg_tokens"])
     return text.DASH if mean is None else f"{mean:.0f}"
 
 
-def sentence(group: Group, summaries: dict[str, Summary], left_out: dict[str, str]) -> str:
+def sentence(group: Group, summaries: dict[str, BenchSummary], left_out: dict[str, str]) -> str:
     """What was asked of a group, and which parts were not."""
     asked = sum(one["num_questions"] for one in summaries.values())
     whole = sum(part["questions"] for part in group["parts"])
@@ -122,7 +126,7 @@ def sentence(group: Group, summaries: dict[str, Summary], left_out: dict[str, st
 
 
 class Pooled(TypedDict):
-    """What is shown of one model over several benchmarks; the first three as in metrics.Summary."""
+    """What is shown of one model over several benchmarks; the first three as in metrics.BenchSummary."""
 
     metric: str
     modes: dict[str, dict[str, float | None]]
@@ -186,7 +190,7 @@ def _entry(
     }
 
 
-def _pooled(found: list[Summary | None], scores: list[float]) -> Pooled:
+def _pooled(found: list[BenchSummary | None], scores: list[float]) -> Pooled:
     known = [one for one in found if one]
     mean = sum(scores) / len(scores) if scores else None
     return {
@@ -236,13 +240,14 @@ class Shown(TypedDict):
     power: float  # the chance that a loss of more than the margin is ruled out where there is none
 
 
-class Plan(TypedDict):
+class GroupPlan(TypedDict):
     group: str
     aspects: list[Shown]
     all: Shown
     passes: float  # the chance that all margins are met where nothing is lost
     tokens: tuple[int, int]  # read and written
     cost: float | None
+    seconds: float  # on GPUS that write at PACE, the longest reply included
     measured: bool
 
 
@@ -251,7 +256,7 @@ def plan(
     differ: float = 0.15,
     model: str | None = None,
     measured: tuple[Results, Results] | None = None,
-) -> Plan:
+) -> GroupPlan:
     """What asking a group shows and takes, before it is asked.
 
     differ: the share of questions on which the two models are assumed to have different scores. model:
@@ -266,6 +271,7 @@ def plan(
     ]
     lengths = [(part["questions"], _length(part, measured)) for part in group["parts"]]
     asked, written = (sum(n * length[k] for n, length in lengths) for k in (0, 1))
+    longest = max(tasks.load(part["bench"]).get("max_tokens", 0) for part in group["parts"])
     cost = None
     if price:
         cost = (asked * price["prompt"] + written * price["completion"]) / 1e6
@@ -277,6 +283,7 @@ def plan(
         "passes": math.prod(one["power"] for one in found),
         "tokens": (round(asked), round(written)),
         "cost": cost,
+        "seconds": written / (GPUS * PACE) + longest / REPLY_PACE,
         "measured": measured is not None,
     }
 
@@ -323,7 +330,7 @@ def _length(part: GroupPart, measured: tuple[Results, Results] | None) -> tuple[
     return prompt, completion
 
 
-def planned(found: Plan) -> str:
+def planned(found: GroupPlan) -> str:
     """A plan as text: the table, and what it takes."""
     rows = [
         [
@@ -349,7 +356,8 @@ def planned(found: Plan) -> str:
             f"{found['passes']:.0%}, if they are independent.",
             "",
             f"**{found['group']}: {found['all']['questions']:,} questions of each model find a loss of "
-            f"{found['all']['least']:.3f}; about {read:,} tokens read and {written:,} written, {how}.{price}**",
+            f"{found['all']['least']:.3f}; about {read:,} tokens read and {written:,} written, {how}: "
+            f"{found['seconds'] / 3600:.1f} h on {GPUS} GPUs that write {PACE:,} tokens a second each.{price}**",
         ]
     )
 

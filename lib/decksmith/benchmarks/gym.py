@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypedDict, cast
 
-from decksmith.benchmarks.records import Benchmark, Grade, Sampling
+from decksmith.benchmarks.records import BenchmarkSpec, Grade, Sampling
 from decksmith.core import cells, cli, stream
 from decksmith.core.records import Record
 from decksmith.core.stream import Fault
@@ -38,7 +38,7 @@ WHY_NOT = {
 }
 
 
-class Fact(TypedDict):
+class GymFact(TypedDict):
     """What the table says of a benchmark or of a server."""
 
     licence: str
@@ -50,16 +50,16 @@ class Fact(TypedDict):
     tested: bool
 
 
-class Table(TypedDict):
+class GymTable(TypedDict):
     version: str  # of the wheel
-    benchmarks: dict[str, Fact]
-    servers: dict[str, Fact]
+    benchmarks: dict[str, GymFact]
+    servers: dict[str, GymFact]
 
 
 @functools.cache
-def table() -> Table:
+def table() -> GymTable:
     """What assets/gym.toml says."""
-    return cast(Table, tomllib.loads(TABLE.read_text()))
+    return cast(GymTable, tomllib.loads(TABLE.read_text()))
 
 
 def defaults(name: str) -> Record:
@@ -73,7 +73,7 @@ def defaults(name: str) -> Record:
     }
 
 
-def _row(name: str) -> Fact:
+def _row(name: str) -> GymFact:
     """What the table says of a benchmark, or of a server where no benchmark has this name."""
     try:
         return (table()["servers"] | table()["benchmarks"])[name]
@@ -137,7 +137,7 @@ class Item(TypedDict, total=False):
     content: str | list[dict[str, str]]
 
 
-def file(spec: Benchmark, home: Path) -> Path | None:
+def file(spec: BenchmarkSpec, home: Path) -> Path | None:
     """The user's own file in Gym's format: the description's, or gym.jsonl in the benchmark's
     folder. None: the benchmark's preparation is run. Raises cli.BadConfig for one that is not there."""
     named = spec["source"].get("file")
@@ -152,7 +152,7 @@ def revision() -> str:
     return f"nemo-gym {table()['version']}"
 
 
-def records(spec: Benchmark, path: Path | None) -> Iterator[Record]:
+def records(spec: BenchmarkSpec, path: Path | None) -> Iterator[Record]:
     """Our records of a benchmark's rows, with the messages that its prompt makes of them.
 
     Raises cli.Missing for what cannot run here, cli.TryAgain where its preparation fails, cli.BadData
@@ -219,10 +219,10 @@ def _words(content: str | list[dict[str, str]]) -> str:
 
 # Verdicts
 
-Ask = Callable[["Request"], Awaitable[str]]
+Ask = Callable[["JudgeRequest"], Awaitable[str]]
 
 
-class Body(TypedDict, total=False):
+class JudgeBody(TypedDict, total=False):
     """Of a verifier's request to its judge, of either API."""
 
     messages: list[Record]
@@ -234,12 +234,12 @@ class Body(TypedDict, total=False):
     max_output_tokens: int | None
 
 
-class Request(TypedDict):
+class JudgeRequest(TypedDict):
     path: str
-    body: Body
+    body: JudgeBody
 
 
-class Order(TypedDict):
+class VerifyOrder(TypedDict):
     """What a worker is asked: the benchmark, its row, and the reply with whether it was cut."""
 
     bench: str
@@ -248,7 +248,7 @@ class Order(TypedDict):
     cut: bool
 
 
-class Said(TypedDict, total=False):
+class Verification(TypedDict, total=False):
     """What a verifier said of a row; it may say more."""
 
     failed: str  # in place of all others
@@ -265,15 +265,15 @@ class Verifiers:
     def __init__(self, jobs: int, seconds: float = SECONDS) -> None:
         self.seconds = seconds
         self.slots = asyncio.Semaphore(jobs)
-        self.idle: list[_Worker] = []
+        self.idle: list[_VerifierProcess] = []
 
     async def grade(self, name: str, row: Record, text: str, cut: bool, ask: Ask) -> Grade:
         """`{"verdict", "score", "answer", "detail"}` of a reply to a row of benchmark `name`; `ask` answers the
         verifier's requests to a judge. Raises Fault where there is no verdict: a worker that hangs
         or dies is replaced."""
-        order: Order = {"bench": name, "row": row, "text": text, "cut": cut}
+        order: VerifyOrder = {"bench": name, "row": row, "text": text, "cut": cut}
         async with self.slots:
-            worker = self.idle.pop() if self.idle else await _Worker.start()
+            worker = self.idle.pop() if self.idle else await _VerifierProcess.start()
             try:
                 await worker.open(name)
                 said = await worker.verify(order, ask, self.seconds)
@@ -288,7 +288,7 @@ class Verifiers:
             await worker.end()
 
 
-def graded(said: Said) -> Grade:
+def graded(said: Verification) -> Grade:
     """The grade that a verifier's answer is. Raises Fault for a sample that it masks, and for a
     reward that is no number."""
     if "failed" in said:
@@ -346,7 +346,7 @@ def walls(python: Path) -> cells.Walls:
     )
 
 
-class _Worker:
+class _VerifierProcess:
     """A process that holds a verifier, in a cell: replies are a stranger's texts, and some verifiers evaluate them."""
 
     def __init__(self, process: asyncio.subprocess.Process, home: Path) -> None:
@@ -356,7 +356,7 @@ class _Worker:
         self.benchmarks: set[str] = set()  # whose verifiers it has loaded
 
     @classmethod
-    async def start(cls) -> "_Worker":
+    async def start(cls) -> "_VerifierProcess":
         words = command("verify")
         around = await asyncio.to_thread(walls, python())
         home = Path(tempfile.mkdtemp(prefix="decksmith-gym-"))
@@ -380,7 +380,7 @@ class _Worker:
             raise Fault("judge", "verifier-garbage", "its first words are not that it is ready")
         self.benchmarks.add(name)
 
-    async def verify(self, order: Order, ask: Ask, seconds: float) -> Said:
+    async def verify(self, order: VerifyOrder, ask: Ask, seconds: float) -> Verification:
         """What the verifier says of a row, or `{"failed": ..}`, after which it goes on."""
         self._tell(order)
         while True:
@@ -388,9 +388,9 @@ class _Worker:
             if "ask" in found:
                 self._tell({"answer": await ask(found["ask"])})
             elif "failed" in found:
-                return cast(Said, found)
+                return cast(Verification, found)
             elif isinstance(found.get("said"), dict):
-                return cast(Said, found["said"])
+                return cast(Verification, found["said"])
             else:
                 raise Fault("judge", "verifier-garbage", f"the verifier said {str(found)[:200]}")
 
@@ -426,7 +426,7 @@ class _Worker:
         shutil.rmtree(self.home, ignore_errors=True)
 
 
-def judged(request: Request) -> tuple[list[Record], Sampling]:
+def judged(request: JudgeRequest) -> tuple[list[Record], Sampling]:
     """`(messages, sampling)` of a verifier's request to its judge."""
     body = request["body"]
     messages = (

@@ -18,16 +18,22 @@ import resource
 import sys
 import threading
 import warnings
+from collections.abc import Callable, Iterator
 from functools import cache
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TextIO
 
 import nemo_gym
 from nemo_gym import discovery
 from nemo_gym.global_config import GlobalConfigDictParserConfig
 from omegaconf import DictConfig, OmegaConf
 
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+Settings = dict[str, Any]  # of a configuration of Gym's
 HOME = Path(nemo_gym.__file__).parent.parent
 MEMORY = 8 << 30  # bytes of verifiers and what they evaluate
 
@@ -42,7 +48,7 @@ def resolved(name: str) -> DictConfig:
     return discovery._parse_no_environment_tolerating_unset_values(OmegaConf.merge(found, model))
 
 
-def parts(config: DictConfig) -> tuple[str, str, dict[str, Any], dict[str, Any]]:
+def parts(config: DictConfig) -> tuple[str, str, Settings, Settings]:
     """`(agent, kind of server, the server's settings, the data set)` of a benchmark."""
     for block in config.values():
         if not isinstance(block, DictConfig) or "responses_api_agents" not in block:
@@ -59,7 +65,7 @@ def parts(config: DictConfig) -> tuple[str, str, dict[str, Any], dict[str, Any]]
     raise LookupError("no agent of it names a benchmark's data set and a resources server")
 
 
-def alone(kind: str) -> tuple[str, DictConfig, dict[str, Any]]:
+def alone(kind: str) -> tuple[str, DictConfig, Settings]:
     """`(agent, configuration, settings)` of a resources server by itself, as its own folder has it: the
     file of its name, else the first. Raises LookupError for one without any."""
     files = sorted((HOME / "resources_servers" / kind / "configs").glob("*.yaml"))
@@ -75,7 +81,7 @@ def alone(kind: str) -> tuple[str, DictConfig, dict[str, Any]]:
     raise LookupError("no configuration of its folder describes it")
 
 
-def chosen(name: str) -> tuple[str, DictConfig, dict[str, Any]]:
+def chosen(name: str) -> tuple[str, DictConfig, Settings]:
     """`(kind of server, configuration, settings)` of a benchmark, or of a server of this name."""
     if (HOME / "benchmarks" / name / "config.yaml").exists():
         config = resolved(name)
@@ -88,7 +94,7 @@ def chosen(name: str) -> tuple[str, DictConfig, dict[str, Any]]:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def load(path: Path, name: str) -> Any:
+def load(path: Path, name: str) -> ModuleType:
     """A module of the wheel by its file, which may import others of its folder by their bare names."""
     dotted = ".".join(path.relative_to(HOME).with_suffix("").parts)
     sys.path.insert(0, str(path.parent))
@@ -104,7 +110,7 @@ def load(path: Path, name: str) -> Any:
                 del sys.modules[key]
 
 
-def imported(dotted: str, path: Path, name: str) -> Any:
+def imported(dotted: str, path: Path, name: str) -> ModuleType:
     if all(part.isidentifier() for part in dotted.split(".")):
         return importlib.import_module(dotted)
     spec = importlib.util.spec_from_file_location(name, path)
@@ -115,12 +121,12 @@ def imported(dotted: str, path: Path, name: str) -> Any:
     return module
 
 
-def prepared(name: str, file: str | None) -> Any:
+def prepared(name: str, file: str | None) -> Iterator[dict[str, object]]:
     """Yield a benchmark's rows with `responses_create_params.input`: those of a file in Gym's
     format, or what its own preparation brings."""
     from nemo_gym import prompt
 
-    data: dict[str, Any] = {}
+    data: Settings = {}
     if (HOME / "benchmarks" / name / "config.yaml").exists():
         data = parts(resolved(name))[3]
     elif file is None:
@@ -148,7 +154,7 @@ def prepared(name: str, file: str | None) -> Any:
 # --- verdicts -------------------------------------------------------------------------------------
 
 
-def reply(text: str, cut: bool = False) -> dict[str, Any]:
+def reply(text: str, cut: bool = False) -> dict[str, object]:
     """A text as an object of the Responses API, which is what verifiers read."""
     content = [{"type": "output_text", "text": text, "annotations": []}]
     message = {"id": "msg", "type": "message", "role": "assistant"}
@@ -165,17 +171,17 @@ def reply(text: str, cut: bool = False) -> dict[str, Any]:
     }
 
 
-class Asked:
+class ModelResponse:
     """What a verifier gets for a request to its judge: as much of an aiohttp response as it reads."""
 
     ok, status = True, 200
     headers: dict[str, str] = {}
     cookies: dict[str, str] = {}
 
-    def __init__(self, body: dict[str, Any]) -> None:
+    def __init__(self, body: dict[str, object]) -> None:
         self.body = body
 
-    async def json(self, **_: Any) -> dict[str, Any]:
+    async def json(self, **_: object) -> dict[str, object]:
         return self.body
 
     async def read(self) -> bytes:
@@ -189,38 +195,40 @@ class Asked:
 
 
 @cache
-def door() -> str:
+def refusing_server() -> str:
     """The address of a server on loopback that refuses all: xstest waits until its judge's answers anything."""
     server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return f"http://127.0.0.1:{server.server_port}"
 
 
-def verifier(name: str, ask: Any) -> Any:
+def verifier(name: str, ask: Callable[[dict[str, object]], str]) -> "FastAPI":
     """The web application of a benchmark's server, whose requests to a model go through `ask`."""
     from nemo_gym.base_resources_server import SimpleResourcesServer
     from nemo_gym.config_types import BaseServerConfig
     from nemo_gym.server_utils import ServerClient
 
     class Client(ServerClient):
-        def poll_for_status(self, server_name: str, **_: Any) -> Any:
+        def poll_for_status(self, server_name: str, **_: object) -> str:
             return "success"
 
-        def _build_server_base_url(self, server_config_dict: Any) -> str:
-            return door()
+        def _build_server_base_url(self, server_config_dict: object) -> str:
+            return refusing_server()
 
-        async def request(self, server_name: str, url_path: str, method: str, **kwargs: Any) -> Any:
+        async def request(
+            self, server_name: str, url_path: str, method: str, **kwargs: Any
+        ) -> ModelResponse:
             body: Any = kwargs.get("json")
             body = body.model_dump(exclude_unset=True) if hasattr(body, "model_dump") else body
             if not url_path.endswith(("/v1/responses", "/v1/chat/completions")):
                 raise RuntimeError(f"it asks {server_name} for {url_path}, which is no model's")
             text = ask({"path": url_path, "body": json.loads(json.dumps(body, default=dict))})
             if url_path.endswith("/v1/responses"):
-                return Asked(reply(text))
+                return ModelResponse(reply(text))
             message = {"role": "assistant", "content": text}
             choice = {"index": 0, "finish_reason": "stop", "message": message}
             shape = {"id": "chat", "object": "chat.completion", "created": 0, "model": "judge"}
-            return Asked({**shape, "choices": [choice]})
+            return ModelResponse({**shape, "choices": [choice]})
 
     kind, config, settings = chosen(name)
     os.chdir(HOME / "resources_servers" / kind)  # their servers name files from their own folder
@@ -242,11 +250,11 @@ def verifier(name: str, ask: Any) -> Any:
     return server(config=wanted.model_validate(settings), server_client=client).setup_webserver()
 
 
-def serve(hear: Any, say: Any) -> None:
+def serve(hear: TextIO, say: Callable[[dict[str, object]], None]) -> None:
     """Answer orders until the other side has gone."""
     from fastapi.testclient import TestClient
 
-    def ask(request: dict[str, Any]) -> str:
+    def ask(request: dict[str, object]) -> str:
         say({"ask": request})
         return json.loads(hear.readline())["answer"]
 
@@ -280,7 +288,7 @@ def main() -> None:
     os.chdir(HOME)  # their benchmarks name files from there
     warnings.simplefilter("ignore")
 
-    def say(value: dict[str, Any]) -> None:
+    def say(value: dict[str, object]) -> None:
         out.write(json.dumps(value) + "\n")
 
     if work == "prepare":

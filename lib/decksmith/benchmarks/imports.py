@@ -12,7 +12,7 @@ from typing import TypedDict, cast
 
 from decksmith.benchmarks import grading, sources, tasks
 from decksmith.benchmarks import gym as verifiers
-from decksmith.benchmarks.records import Benchmark, BenchRecord, Grade, Task
+from decksmith.benchmarks.records import BenchmarkSpec, BenchRecord, Grade, Task
 from decksmith.core import cli
 from decksmith.core.records import Error, Record, expanded
 from decksmith.core.stream import Fault
@@ -104,7 +104,7 @@ def _outputs(folder: Path) -> list[Path]:
     return whole or [seeds[seed] for seed in sorted(seeds)]
 
 
-def _record(made: Record, row: SkillsRow, spec: Benchmark, model: str) -> BenchRecord:
+def _record(made: Record, row: SkillsRow, spec: BenchmarkSpec, model: str) -> BenchRecord:
     """The record of a row without its grade."""
     started, took = row.get("generation_start_time"), row.get("generation_time")
     by: Record = {"tool": "NeMo-Skills"}
@@ -138,7 +138,7 @@ def _record(made: Record, row: SkillsRow, spec: Benchmark, model: str) -> BenchR
     return {"id": made["id"], "task": task, "gen": cast(Gen, {**gen, **made.get("gen", {})})}
 
 
-def _grade(row: SkillsRow, spec: Benchmark, where: str) -> Grade:
+def _grade(row: SkillsRow, spec: BenchmarkSpec, where: str) -> Grade:
     """Their verdict on a row as a grade. Raises cli.BadData for a row that has none."""
     answer, right = row.get("predicted_answer"), _verdict(row, spec)
     if right is None:
@@ -159,7 +159,7 @@ def _grade(row: SkillsRow, spec: Benchmark, where: str) -> Grade:
     }
 
 
-def _verdict(row: SkillsRow, spec: Benchmark) -> bool | None:
+def _verdict(row: SkillsRow, spec: BenchmarkSpec) -> bool | None:
     """What their evaluators wrote into a row: a judge's verdict, a math comparison, tests or instructions."""
     if "judgement" in row:
         return bool(grading.judgement(str(row["judgement"])))
@@ -225,13 +225,13 @@ def gym(path: Path, bench: str, model: str, ungraded: bool = False) -> Iterator[
             yield record
 
 
-def _verified(row: Record) -> verifiers.Said:
+def _verified(row: Record) -> verifiers.Verification:
     """What a verifier said in a rollout; the request and the reply stand elsewhere in it."""
     plain = {key: value for key, value in row.items() if not isinstance(value, dict | list)}
-    return cast(verifiers.Said, plain)
+    return cast(verifiers.Verification, plain)
 
 
-def _rollout(made: Record, row: Record, spec: Benchmark, model: str, where: str) -> BenchRecord:
+def _rollout(made: Record, row: Record, spec: BenchmarkSpec, model: str, where: str) -> BenchRecord:
     """The record of a rollout without its grade; its text is that of its last message."""
     response = row["response"]
     usage = response.get("usage") or {}

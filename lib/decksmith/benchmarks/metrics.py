@@ -16,7 +16,7 @@ from typing import NotRequired, TypedDict, cast
 
 from decksmith import __version__
 from decksmith.benchmarks import tasks
-from decksmith.benchmarks.records import Benchmark, BenchRecord, Grade
+from decksmith.benchmarks.records import BenchmarkSpec, BenchRecord, Grade
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.models.records import Asked, Gen
@@ -49,7 +49,7 @@ class Mode(TypedDict, total=False):
     no_answer: float | None
 
 
-class Summary(TypedDict):
+class BenchSummary(TypedDict):
     """The metrics of one benchmark."""
 
     benchmark: str
@@ -107,8 +107,8 @@ class Compared(TypedDict):
 class Entry(Compared):
     """Two models on one benchmark; None is one that has no results of it."""
 
-    ours: Summary | None
-    base: Summary | None
+    ours: BenchSummary | None
+    base: BenchSummary | None
 
 
 NO_REPLY: Grade = {
@@ -252,7 +252,7 @@ def _judge(record: BenchRecord) -> str | None:
     return judge
 
 
-def summarize(questions: Questions, of: int | None = None) -> Summary:
+def summarize(questions: Questions, of: int | None = None) -> BenchSummary:
     """The metrics of one benchmark; `questions` as `read` gives them, `of` the rows the benchmark has
     (None where that is not known)."""
     records = [record for samples in questions.values() for record in samples]
@@ -263,7 +263,7 @@ def summarize(questions: Questions, of: int | None = None) -> Summary:
     judged = [record["grade"] for record in records if record.get("grade", {}).get("verdict")]
     usages = [gen["usage"] for gen in gens if gen.get("usage")]
     cut = sum(gen.get("finish_reason") == "length" for gen in gens)
-    found: Summary = {
+    found: BenchSummary = {
         "benchmark": spec["name"],
         "title": spec["title"],
         "metric": spec["metric"],
@@ -324,7 +324,7 @@ def _subsets(questions: Questions) -> dict[str, Questions]:
     return dict(sorted(found.items()))
 
 
-def _modes(spec: Benchmark, questions: Questions, interval: bool = False) -> dict[str, Mode]:
+def _modes(spec: BenchmarkSpec, questions: Questions, interval: bool = False) -> dict[str, Mode]:
     """What each way to count several samples gives: their mean first, then pass@k and majority@k."""
     metric, n = spec["metric"], max(map(len, questions.values()))
     grades = [
@@ -473,11 +473,11 @@ def _prompts(questions: Questions) -> str:
 # As text
 
 
-def main_mode(summary: Summary) -> tuple[str, Mode]:
+def main_mode(summary: BenchSummary) -> tuple[str, Mode]:
     return next(iter(summary["modes"].items()))
 
 
-def main_score(summary: Summary) -> float | None:
+def main_score(summary: BenchSummary) -> float | None:
     """The score of the first mode."""
     return scored(main_mode(summary)[1], summary["metric"])
 
@@ -489,7 +489,7 @@ COLUMNS = (
 )
 
 
-def table(summaries: Iterable[Summary]) -> tuple[list[str], list[list[str]]]:
+def table(summaries: Iterable[BenchSummary]) -> tuple[list[str], list[list[str]]]:
     """The metrics as a table of text cells: `(header, rows)`."""
     rows = []
     for found in summaries:
@@ -501,7 +501,7 @@ def table(summaries: Iterable[Summary]) -> tuple[list[str], list[list[str]]]:
     return COLUMNS.split("|"), rows
 
 
-def _lines(found: Summary, name: str, modes: dict[str, Mode]) -> list[list[str]]:
+def _lines(found: BenchSummary, name: str, modes: dict[str, Mode]) -> list[list[str]]:
     """The rows of the first mode and of those over the most samples."""
     first = next(iter(modes))
     most = max((_over(mode) for mode in modes), default=1)
@@ -514,7 +514,7 @@ def _over(mode: str) -> int:
     return int(mode.partition("@")[2].partition("[")[0])
 
 
-def _line(found: Summary, name: str, mode: str, value: Mode, first: bool) -> list[str]:
+def _line(found: BenchSummary, name: str, mode: str, value: Mode, first: bool) -> list[str]:
     whole = first and not name.startswith(" ")  # no subset
     questions = str(value["num_entries"])
     if whole and found["rows"] not in (None, value["num_entries"]):
@@ -704,7 +704,7 @@ def needed(gaps: list[float], margin: float) -> int:
 
 
 def _refused(
-    ours_said: Summary, base_said: Summary, ours: Questions, base: Questions
+    ours_said: BenchSummary, base_said: BenchSummary, ours: Questions, base: Questions
 ) -> str | None:
     """Why two results of a benchmark are not compared, or None."""
     same = set(ours) == set(base)

@@ -6,7 +6,7 @@ from fnmatch import fnmatch
 from typing import NotRequired, TypedDict, cast
 
 from decksmith.benchmarks import metrics, tasks
-from decksmith.benchmarks.metrics import Summary
+from decksmith.benchmarks.metrics import BenchSummary
 from decksmith.core import cli
 from decksmith.models.records import Asked
 from decksmith.results import text
@@ -15,7 +15,7 @@ NEEDED = {"models", "bench", "score", "how", "source"}
 MAY = {"measure", "differs"}
 
 
-class Figure(TypedDict):
+class PublishedFigure(TypedDict):
     """A figure of assets/published.toml."""
 
     models: list[str]  # patterns of their names
@@ -27,7 +27,7 @@ class Figure(TypedDict):
     differs: NotRequired[str]
 
 
-class Beside(TypedDict):
+class PublishedComparison(TypedDict):
     """A published figure and ours."""
 
     bench: str
@@ -41,7 +41,7 @@ class Beside(TypedDict):
     source: list[str]
 
 
-def figures() -> list[Figure]:
+def figures() -> list[PublishedFigure]:
     """Every published figure, each with its `source` as a list of addresses. Raises cli.BadConfig naming the entry."""
     path = cli.ROOT / "assets" / "published.toml"
     try:
@@ -55,11 +55,15 @@ def figures() -> list[Figure]:
             raise cli.BadConfig(f"{where}: it has {', '.join(sorted(NEEDED))}, and may have {MAY}")
         if figure["bench"] not in tasks.names() or figure["source"] not in table["sources"]:
             raise cli.BadConfig(f"{where}: no such benchmark, or no such source")
-        found.append(cast(Figure, {**figure, "source": table["sources"][figure["source"]]}))
+        found.append(
+            cast(PublishedFigure, {**figure, "source": table["sources"][figure["source"]]})
+        )
     return found
 
 
-def beside(summaries: Iterable[Summary], known_as: str | None = None) -> list[Beside]:
+def compare(
+    summaries: Iterable[BenchSummary], known_as: str | None = None
+) -> list[PublishedComparison]:
     """The published figures of the models and benchmarks of these summaries.
 
     known_as: what the model is, where its names here do not say it. The verdict is "agrees" where the
@@ -84,7 +88,7 @@ def _names(model: Asked | None) -> set[str]:
     return {name for name in (model.get("name"), model.get("slug"), base) if name}
 
 
-def _is_of(figure: Figure, names: set[str]) -> bool:
+def _is_of(figure: PublishedFigure, names: set[str]) -> bool:
     return any(
         fnmatch(name.casefold(), pattern.casefold())
         for name in names
@@ -92,7 +96,7 @@ def _is_of(figure: Figure, names: set[str]) -> bool:
     )
 
 
-def _entry(summary: Summary, figure: Figure) -> Beside:
+def _entry(summary: BenchSummary, figure: PublishedFigure) -> PublishedComparison:
     mode, metric = metrics.main_mode(summary)[1], summary["metric"]
     known = {**cast(dict[str, float | None], summary), metric: metrics.main_score(summary)}
     wanted = figure.get("measure", [metric])
@@ -116,7 +120,7 @@ def _entry(summary: Summary, figure: Figure) -> Beside:
     }
 
 
-def _asked(summary: Summary) -> str:
+def _asked(summary: BenchSummary) -> str:
     """How the model was asked here."""
     sampling, n = summary["sampling"] or {}, summary["samples"]
     of = "" if summary["rows"] in (None, summary["num_questions"]) else f" of {summary['rows']:,}"
@@ -128,7 +132,7 @@ def _asked(summary: Summary) -> str:
     return ", ".join(said)
 
 
-def shown(found: list[Beside]) -> list[str]:
+def lines(found: list[PublishedComparison]) -> list[str]:
     """Such entries as lines of markdown: a table, then for each how it was asked here and there."""
     if not found:
         return [

@@ -10,7 +10,7 @@ Sampling = dict[str, float]  # by the names of the chat completions API
 # --- descriptions: assets/benchmarks and assets/groups --------------------------------------------
 
 
-class Join(TypedDict):
+class FileJoin(TypedDict):
     file: Annotated[str, "another file of the repository"]
     on: Annotated[str, "the key that a row of both has"]
 
@@ -21,7 +21,7 @@ class RowSource(TypedDict, total=False):
     split: Annotated[str, "of the dataset"]
     revision: Annotated[str, "a commit, or the version of a package"]
     files: Annotated[list[str], "JSONL files of the dataset, in place of `split`"]
-    join: Annotated[Join, "what each row gets as `joined`"]
+    join: Annotated[FileJoin, "what each row gets as `joined`"]
     package: Annotated[str, "an installed Python package"]
     file: Annotated[str, "in the package, or beside the description"]
     sha256: Annotated[str, "of a file or of what an address gives"]
@@ -41,7 +41,7 @@ class JudgeOf(TypedDict, total=False):
     sampling: Annotated[Sampling, "how it is asked"]
 
 
-class Benchmark(TypedDict):
+class BenchmarkSpec(TypedDict):
     name: Annotated[str, "of the file"]
     kind: Annotated[str, "the key of `source` that says where rows come from"]
     path: Annotated[str, "of the file"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from decksmith.benchmarks.records import Benchmark
+from decksmith.benchmarks.records import BenchmarkSpec
 from decksmith.core import cli
 from decksmith.core.records import Record
 
@@ -81,7 +81,7 @@ def _json(where: str, text: str) -> Any:
         raise cli.BadData(f"{where}: not JSON ({error})") from None
 
 
-def file(spec: Benchmark) -> Rows:
+def file(spec: BenchmarkSpec) -> Rows:
     """Of a file, by its path from the folder of the description; JSONL is read line by line. Raises cli.Missing, cli.BadData."""
     path = Path(spec["folder"]) / spec["source"]["file"]
     try:
@@ -94,7 +94,7 @@ def file(spec: Benchmark) -> Rows:
     return _revision(spec, str(path), found), _lines(spec, path)
 
 
-def _lines(spec: Benchmark, path: Path) -> Iterator[Any]:
+def _lines(spec: BenchmarkSpec, path: Path) -> Iterator[Any]:
     """The rows of JSONL. Raises cli.BadData naming the line."""
     rows = 0
     with path.open(encoding="utf-8-sig", newline="\n") as opened:
@@ -109,7 +109,7 @@ def _lines(spec: Benchmark, path: Path) -> Iterator[Any]:
         raise cli.BadData(f"{spec['name']}: {path} has no rows")
 
 
-def address(spec: Benchmark) -> Rows:
+def address(spec: BenchmarkSpec) -> Rows:
     """Of an address. Raises cli.TryAgain where it cannot be reached, cli.Missing where it has no such file, cli.BadData."""
     import requests
 
@@ -125,7 +125,7 @@ def address(spec: Benchmark) -> Rows:
     return _checked(spec, url.split("?")[0], answer.content)
 
 
-def program(spec: Benchmark) -> Rows:
+def program(spec: BenchmarkSpec) -> Rows:
     """Of what a program prints, one row a line; it runs in the folder of the description. Raises cli.BadData, cli.Missing."""
     command = spec["source"]["program"]
     try:
@@ -144,7 +144,7 @@ def program(spec: Benchmark) -> Rows:
     return _checked(spec, command, done.stdout)
 
 
-def _checked(spec: Benchmark, name: str, data: bytes) -> Rows:
+def _checked(spec: BenchmarkSpec, name: str, data: bytes) -> Rows:
     """The rows of bytes that have the hash that the description names."""
     revision = _revision(spec, name, hashlib.sha256(data).hexdigest())
     rows = parsed(name if spec["kind"] != "program" else "", data)
@@ -153,7 +153,7 @@ def _checked(spec: Benchmark, name: str, data: bytes) -> Rows:
     return revision, rows
 
 
-def _revision(spec: Benchmark, name: str, found: str) -> str:
+def _revision(spec: BenchmarkSpec, name: str, found: str) -> str:
     """The revision of what has the sha256 `found`. Raises cli.BadData where the description names another."""
     wanted = spec["source"].get("sha256")
     if wanted and found != wanted:
@@ -167,5 +167,9 @@ def _revision(spec: Benchmark, name: str, found: str) -> str:
     return f"sha256 {found[:16]}"
 
 
-READERS: dict[str, Callable[[Benchmark], Rows]] = {"file": file, "url": address, "program": program}
+READERS: dict[str, Callable[[BenchmarkSpec], Rows]] = {
+    "file": file,
+    "url": address,
+    "program": program,
+}
 LOCAL = ("file", "program")  # read anew each time: they change without their description

@@ -24,13 +24,13 @@ from typing import Any, NoReturn, TypedDict, cast
 
 from decksmith.benchmarks import generators, gym, presentbench, sources
 from decksmith.benchmarks.graders import plus
-from decksmith.benchmarks.records import Benchmark, BenchRecord, RowSource, Task
+from decksmith.benchmarks.records import BenchmarkSpec, BenchRecord, RowSource, Task
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.models import registry
 
 # What a description may have; the first four are known from its place (load).
-FIELDS = set(Benchmark.__annotations__) - {"name", "kind", "path", "folder"}
+FIELDS = set(BenchmarkSpec.__annotations__) - {"name", "kind", "path", "folder"}
 MARGIN = 0.02  # the largest loss that may stay open, of a benchmark that names none
 SOURCES = {
     "hub": {"hub", "config", "split", "revision", "files", "join"},
@@ -52,7 +52,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 
 
 @functools.cache
-def load(name: str) -> Benchmark:
+def load(name: str) -> BenchmarkSpec:
     """The description of a benchmark, by name. Raises cli.BadConfig naming file and key."""
     path = _path(name)
     try:
@@ -70,7 +70,7 @@ def load(name: str) -> Benchmark:
     if said := _fault(spec, kind):
         raise cli.BadConfig(f"{path}: {said}")
     known = {"name": name, "kind": kind, "path": str(path), "folder": str(path.parent)}
-    return cast(Benchmark, {**known, "samples": 1, "metric": "accuracy", **spec})
+    return cast(BenchmarkSpec, {**known, "samples": 1, "metric": "accuracy", **spec})
 
 
 def _fault(spec: Record, kind: str | None) -> str | None:
@@ -224,7 +224,7 @@ def _sha(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _rows(spec: Benchmark, card: Card, file: Path | None = None) -> Iterator[Record]:
+def _rows(spec: BenchmarkSpec, card: Card, file: Path | None = None) -> Iterator[Record]:
     """Our records of a source's rows; `card` gets the revision that came. file: of rows in Gym's format."""
     source = spec["source"]
     if spec["kind"] == "own":
@@ -256,13 +256,13 @@ def _rows(spec: Benchmark, card: Card, file: Path | None = None) -> Iterator[Rec
             yield _task(spec, card["revision"], number, made)
 
 
-def _shown(spec: Benchmark) -> str:
+def _shown(spec: BenchmarkSpec) -> str:
     """The path of a description as people know it."""
     path = Path(spec["path"])
     return str(path.relative_to(cli.ROOT) if path.is_relative_to(cli.ROOT) else path)
 
 
-def _task(spec: Benchmark, revision: str, number: int, made: sources.SourceRow) -> Record:
+def _task(spec: BenchmarkSpec, revision: str, number: int, made: sources.SourceRow) -> Record:
     """The record of a row, from what the description made of it. Raises cli.BadData for a value that is not there."""
     where = f"{spec['name']}: row {number}"
     if not isinstance(made, dict) or not isinstance(made.get("fields"), dict):
@@ -284,12 +284,12 @@ def _task(spec: Benchmark, revision: str, number: int, made: sources.SourceRow) 
     return record
 
 
-def _generated(spec: Benchmark) -> sources.Rows:
+def _generated(spec: BenchmarkSpec) -> sources.Rows:
     source = cast(sources.GeneratedSource, spec["source"])
     return f"seed {source['seed']}", generators.GENERATORS[source["generated"]](source)
 
 
-def _package(spec: Benchmark) -> sources.Rows:
+def _package(spec: BenchmarkSpec) -> sources.Rows:
     """The version of an installed package and the rows of a file in it; nothing of it is imported."""
     source = spec["source"]
     wanted = f"{source['package']} {source['revision']}"
@@ -306,7 +306,7 @@ def _package(spec: Benchmark) -> sources.Rows:
     return f"{source['package']} {found.version}", sources.parsed(source["file"], data)
 
 
-def _hub(spec: Benchmark) -> sources.Rows:
+def _hub(spec: BenchmarkSpec) -> sources.Rows:
     """The commit that came and the rows of a dataset of the Hub."""
     name, source = spec["name"], spec["source"]
     import huggingface_hub
@@ -421,7 +421,7 @@ def asked(record: Mapping[str, Any]) -> str:
     )
 
 
-def letter(record: BenchRecord) -> str:
+def right_letter(record: BenchRecord) -> str:
     """The letter of the right choice as the model saw it; `expected` is the letter in the order of the source."""
     return LETTERS[order(record).index(LETTERS.index(record["task"]["expected"]))]
 

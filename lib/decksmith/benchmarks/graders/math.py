@@ -42,16 +42,15 @@ JOINT = re.compile(
 def boxes(text: str) -> list[tuple[int, int, str]]:
     r"""What stands in the closed boxes (\boxed, \fbox) of a text, braces matched: `[(start, end, content)]`."""
     found = []
-    open_: list[Any] = []  # where each brace that is open began, and its content
+    open_: list[tuple[int, int] | None] = []  # where each brace that is open began, and its content
     for hit in BOX.finditer(text):  # once through: a reply may hold ten thousand of them
         if hit["bare"] is not None:
             found.append((hit.start(), hit.end(), hit["bare"]))
         elif hit[0] == "}":
-            start, content = open_.pop() if open_ else (None, None)
-            if start is not None:
-                found.append((start, hit.end(), text[content : hit.start()].strip()))
+            if open_ and (place := open_.pop()):
+                found.append((place[0], hit.end(), text[place[1] : hit.start()].strip()))
         elif hit[0].endswith("{") and hit[0] != "\\{":
-            open_.append((hit.start(), hit.end()) if len(hit[0]) > 1 else (None, None))
+            open_.append((hit.start(), hit.end()) if len(hit[0]) > 1 else None)
     return sorted(found)
 
 

@@ -144,7 +144,7 @@ def _literal(node):
 # --- grades -------------------------------------------------------------------------------------------------------------
 
 
-class Expected(TypedDict, total=False):
+class PlusExpected(TypedDict, total=False):
     """What a row expects; `calls` and `results` are JSON of what wire.plain makes."""
 
     dataset: str
@@ -156,7 +156,7 @@ class Expected(TypedDict, total=False):
     prelude: str  # the prompt
 
 
-def grade(expected: Expected, text: str) -> Grade:
+def grade(expected: PlusExpected, text: str) -> Grade:
     """The grade of a reply. Raises cli.Missing without evalplus, Fault where the sandbox fails or the
     reference does."""
     name, calls = expected["entry"], json.loads(expected["calls"])
@@ -191,7 +191,7 @@ def grade(expected: Expected, text: str) -> Grade:
     }
 
 
-def _recorded(reply: dict[str, str | bool | None], name: str, calls: Values) -> code.Outcome:
+def _recorded(reply: dict[str, str | bool | None], name: str, calls: Values) -> code.TestOutcome:
     exam = {"calls": calls, "name": name, "seconds": CALL}
     return code.examined("record", exam, reply, wall=TASK, output=OUTPUT)
 

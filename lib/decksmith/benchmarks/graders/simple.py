@@ -41,7 +41,7 @@ SEVERAL = re.compile(
 )
 
 
-def letter(text: str, letters: str) -> str | None:
+def chosen_letter(text: str, letters: str) -> str | None:
     """The letter of `letters` that a reply chooses, None without one."""
     text = unicodedata.normalize("NFKC", text).strip()  # letters and colons of full width
     places = [stated["said"] for stated in reversed(list(STATED.finditer(text)))]

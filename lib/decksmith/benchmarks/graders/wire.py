@@ -22,7 +22,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 LONGEST = 64 << 20  # bytes of a message
@@ -99,7 +99,7 @@ def plain(value: object, keep: Callable[[object], object]) -> Any:
     return keep(value)
 
 
-def restored(tagged: dict[str, Any], remote: Callable[..., object]) -> Any:
+def restored(tagged: Mapping[str, Any], remote: Callable[..., object]) -> object:
     """The value of one JSON object of `plain`. Raises ValueError, TypeError and others for what is none."""
     ((name, held),) = tagged.items()
     if name in LISTS:
@@ -122,7 +122,7 @@ class Link:
     def __init__(self, end, seconds=None):
         self.end, self.seconds, self.calls = end, seconds, 0
 
-    def send(self, message: Any) -> None:
+    def send(self, message: object) -> None:
         data = json.dumps(message).encode()
         if len(data) > LONGEST:
             raise Broken("a message is too long")
@@ -132,7 +132,7 @@ class Link:
         except OSError:
             raise Broken("the code ended") from None
 
-    def receive(self, hook: Callable[[dict[str, Any]], Any]) -> Any:
+    def receive(self, hook: Callable[[dict[str, Any]], object]) -> Any:
         """The next message; JSON objects go through `hook`. Raises Broken."""
         deadline = self.seconds and time.monotonic() + self.seconds
         (size,) = struct.unpack("!I", self._read(4, deadline))
@@ -163,7 +163,7 @@ class Link:
             data += got
         return bytes(data)
 
-    def ask(self, handle: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def ask(self, handle: object, given: tuple[object, ...], named: dict[str, object]) -> None:
         """Call a function or value at the other end."""
         self.calls += 1
         try:
@@ -191,7 +191,7 @@ class Link:
             raise Broken("it answered out of turn")
         return said["value"], raised
 
-    def value(self) -> Any:
+    def value(self) -> object:
         """What the last call returned, or the exception that it raised."""
         value, raised = self.answer(
             lambda found: restored(found, lambda handle, items: Remote(self, handle, items))
@@ -256,9 +256,9 @@ def examine(tests: str, *, prelude: str = "", names: Iterable[str] = (), seconds
     they ask for what cannot be sent. `prelude` is the prompt, whose helpers tests may use; `names` are those of the code."""
     out = os.dup(1)
     link = _link(seconds)
-    space: dict[str, Any] = {}
+    space: dict[str, object] = {}
     try:
-        exec(compile(whole(prelude), "prompt.py", "exec", dont_inherit=True), space)
+        exec(compile(completed_prompt(prelude), "prompt.py", "exec", dont_inherit=True), space)
         for name in {*names, *(strange(tests) - space.keys())}:
             space[name] = Remote(link, name)
         link.value()  # that it is loaded
@@ -283,7 +283,7 @@ def _frames(trace):
         trace = trace.tb_next
 
 
-def whole(prompt: str) -> str:
+def completed_prompt(prompt: str) -> str:
     """A prompt as a program: a function that lacks its body gets one."""
     try:
         compile(prompt, "prompt.py", "exec", dont_inherit=True)
@@ -292,7 +292,7 @@ def whole(prompt: str) -> str:
         return f"{prompt}\n    pass\n"
 
 
-def record(calls: list[Any], name: str, *, seconds: float) -> None:
+def record(calls: list[object], name: str, *, seconds: float) -> None:
     """No tests but a record: print what the function `name` returns to calls, `{"ended": .., "said": .., "values": [..]}`, each as it came.
     It ends with the first call that fails."""
     out, values, said = os.dup(1), [], ""
@@ -379,7 +379,7 @@ def answer(code, *, prelude="", entry=None, method=False):
 
 
 def _load(code, prelude, entry, space):
-    exec(compile(whole(prelude), "prompt.py", "exec", dont_inherit=True), space)
+    exec(compile(completed_prompt(prelude), "prompt.py", "exec", dont_inherit=True), space)
     stub = space.pop(entry, None)
     try:
         program = compile(code, "reply.py", "exec", dont_inherit=True)
