@@ -87,11 +87,6 @@ ended() { for _ in $(seq 50); do [ -d "/proc/$1" ] && ! grep -q '^State:.Z' "/pr
   ended "$(said_in_log worker)"
 }
 
-@test "a version that ignores the thinking budget is named" {
-  STUB=unbudgeted start
-  grep -q 'thinking_token_budget: ignored; a reply may think for ever' said
-}
-
 @test "what is no adapter, and an argument that vLLM does not know, are refused before anything starts" {
   run model-serve --adapter nowhere
   assert_failure 69

@@ -415,18 +415,18 @@ def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_o
         numpy.mean(alone <= 0.6)
         < 0.88
         < 0.95
-        <= numpy.mean([one["lo"] <= 0.6 <= one["hi"] for one in found])
+        <= numpy.mean([one.interval[0] <= 0.6 <= one.interval[1] for one in found])
     )
-    assert {one["of"] for one in found} == {10} and all(
-        one["value"] == max(values) for one, values in zip(found, right, strict=True)
+    assert {one.of for one in found} == {10} and all(
+        one.value == max(values) for one, values in zip(found, right, strict=True)
     )
     perfect = curve.selected([(1, "x", 1.0, 0.0, 8), (2, "x", 1.0, 0.0, 8)])
     assert (
-        perfect["step"] == 1 and 0.5 < perfect["lo"] < 0.65 and perfect["hi"] == 1
+        perfect.step == 1 and 0.5 < perfect.interval[0] < 0.65 and perfect.interval[1] == 1
     )  # eight right answers are no certainty
     assert (
         curve.selected([(1, "x", 0.5, 0.1, 8)]) is None
-        and curve.selected([(1, "x", 7.0, None, None)] * 2)["lo"] is None
+        and curve.selected([(1, "x", 7.0, None, None)] * 2).interval is None
     )
 
     lines = [
@@ -440,7 +440,7 @@ def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_o
         for step in (3, 5, 4)
     ]
     with plots.style() as (pyplot, tone):
-        figure = curve.figure(pyplot, tone, lines)
+        figure = curve.figure(tone, lines)
         said = [text.get_text() for axes in figure.axes for text in axes.texts]
         pyplot.close(figure)
     assert said == ["pass@1 s\nbest of 3: step 5, 0.50 [0.38, 0.62]", "nats a token\n"]

@@ -55,10 +55,10 @@ def test_each_checkpoint_is_compared_with_the_first_and_gaps_are_none():
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        ({"rize": 1}, "watch.rize is unknown; there are: reward, held"),
-        ({"rise": "much"}, "watch.rise is 'much'; write a number"),
-        ({"action": "shout"}, "watch.action is 'shout'; write warn or stop"),
-        ({"held": "offline"}, "watch.held is 'offline'; write a list"),
+        ({"rize": 1}, "watch.rize is 1: Unexpected keyword argument"),
+        ({"rise": "much"}, "watch.rise is 'much': Input should be a valid number"),
+        ({"action": "shout"}, "watch.action is 'shout': Input should be 'warn' or 'stop'"),
+        ({"held": "offline"}, "watch.held is 'offline': Input should be a valid tuple"),
         (True, "watch is True; write a mapping"),
     ],
 )

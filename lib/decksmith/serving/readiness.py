@@ -7,11 +7,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from decksmith.core import cli, slurm, stream
 from decksmith.decks import prompts
 from decksmith.models import endpoints
+from decksmith.models.records import Server
 
 NAMES = ("base", "tuned")
 LAST = 50  # lines of its log that a dead server is quoted with
@@ -24,7 +25,7 @@ PROBES = (
 PROBE_TOKENS = 48
 
 
-def get(url: str, path: str, body: dict[str, Any] | None = None, timeout: float = 5.0) -> Any:
+def get(url: str, path: str, body: dict[str, object] | None = None, timeout: float = 5.0) -> Any:
     """The JSON of a GET, or of a POST with a body, below the server's root; no proxy stands
     between us and a compute node. An empty answer is an empty object. Raises OSError,
     ValueError."""
@@ -67,13 +68,12 @@ def wait(
         time.sleep(0.5)
 
 
-def ask(url: str, model: str, text: str, tokens: int, **more: Any) -> tuple[str, str]:
+def ask(url: str, model: str, text: str, tokens: int) -> tuple[str, str]:
     """(content, reasoning) of a greedy reply. Raises cli.TryAgain with the server's words."""
     body = {
         "model": model,
         "temperature": 0,
         "max_tokens": tokens,
-        **more,
         "messages": [
             {"role": "system", "content": prompts.system()},
             {"role": "user", "content": text},
@@ -90,20 +90,27 @@ def ask(url: str, model: str, text: str, tokens: int, **more: Any) -> tuple[str,
     return message.get("content") or "", reasoning or ""
 
 
-def probe(url: str) -> dict[str, Any]:
-    """Whether adapter and base answer differently: `{"prompt_sha256", "base", "tuned", "differ"}`,
-    answers by their sha256.
+class Probe(TypedDict):
+    """Whether adapter and base answer differently; `base` and `tuned` are the sha256 of answers."""
+
+    prompt_sha256: str
+    base: str
+    tuned: str
+    differ: bool
+
+
+def probe(url: str) -> Probe:
+    """Whether adapter and base answer a probe differently.
 
     An adapter that matches no module is accepted by vLLM, and the base answers under its name
     (vLLM #55193).
     """
-    said: dict[str, Any] = {}
     for text in PROBES:
         base = ask(url, "base", text, PROBE_TOKENS)
         tuned = ask(url, "tuned", text, PROBE_TOKENS)
         # A base that does not repeat itself proves nothing by one answer.
         again = ask(url, "base", text, PROBE_TOKENS)
-        said = {
+        said: Probe = {
             "prompt_sha256": hashlib.sha256(text.encode()).hexdigest(),
             "base": stream.fingerprint(base),
             "tuned": stream.fingerprint(tuned),
@@ -114,74 +121,45 @@ def probe(url: str) -> dict[str, Any]:
     return said
 
 
-def budget_trouble(url: str) -> str | None:
-    """What is wrong with the server's `thinking_token_budget`, or None: older versions ignore it
-    in silence. vLLM refuses it where no reasoning parser was named, which is right for a model
-    that does not think."""
-    try:
-        content, reasoning = ask(url, "base", PROBES[0], 64, thinking_token_budget=1)
-    except cli.TryAgain as refusal:
-        _, thought = ask(url, "base", PROBES[0], 64)
-        return f"refused ({refusal})" if thought else None
-    return None if content or not reasoning else "ignored"
+def await_ready(*, job: str | None = None, pid: int | None = None, timeout: float = 1800) -> Server:
+    """The endpoint of a server that is ready: the first that a file of `endpoints.folder()` (of
+    this `job`) announces.
 
-
-def await_ready(
-    *,
-    url: str | None = None,
-    job: str | None = None,
-    pid: int | None = None,
-    names: Iterable[str] = NAMES,
-    timeout: float = 1800,
-    log: str | Path | None = None,
-) -> dict[str, Any]:
-    """The endpoint of a server that is ready: the one at `url`, or the first that a file of
-    `endpoints.folder()` (of this `job`) announces.
-
-    Raises cli.Missing when process or job is gone, with the end of its log; cli.TryAgain after
-    `timeout` seconds.
+    Raises cli.Missing when process or job is gone, with the end of the job's log; cli.TryAgain
+    after `timeout` seconds.
     """
     deadline, seen = time.monotonic() + timeout, "no endpoint file"
-
-    def dead() -> str | None:
-        return _end_of(job, pid, log)
-
     while True:
-        found = (
-            [{"url": url}] if url else [each for each in endpoints.endpoints() if _of(job, each)]
-        )
-        for endpoint in found:
+        for found in endpoints.endpoints():
+            endpoint = cast(Server, found)
+            # Job `12` has those of its array, `12_3`.
+            its = str(endpoint.get("job"))
+            if job and job not in (its, its.split("_")[0]):
+                continue
             try:
-                wait(endpoint["url"], names, deadline if url else time.monotonic(), dead)
-                for name in names:
+                wait(endpoint["url"], NAMES, time.monotonic())
+                for name in NAMES:
                     ask(endpoint["url"], name, PROBES[0], 1)
                 return endpoint
             except cli.TryAgain as trouble:
                 seen = str(trouble)
-        if last := dead():
+        if last := _end_of(job, pid):
             raise cli.Missing(last)
         if time.monotonic() > deadline:
-            where = f"no server in {endpoints.folder()} is ready after {timeout:.0f} s: "
-            raise cli.TryAgain(seen if url else where + seen)
+            where = f"no server in {endpoints.folder()} is ready after {timeout:.0f} s"
+            raise cli.TryAgain(f"{where}: {seen}")
         time.sleep(1)
 
 
-def _of(job: str | None, endpoint: dict[str, Any]) -> bool:
-    """Whether an endpoint is of a job; `12` has those of its array, `12_3`."""
-    return not job or job in (endpoint.get("job"), str(endpoint.get("job")).split("_")[0])
-
-
-def _end_of(job: str | None, pid: int | None, log: str | Path | None) -> str | None:
-    """What ended a server of which job or process are known, with its last words; None while
-    nothing did."""
+def _end_of(job: str | None, pid: int | None) -> str | None:
+    """What ended a server of which job or process are known; None while nothing did."""
+    if pid and _is_gone(pid):
+        return f"process {pid} is gone, and with it the server"
     gone = slurm.ended(job) if job else None
-    if pid and _gone(pid):
-        gone = f"process {pid} is gone"
     if not gone:
         return None
-    path = log or (endpoints.folder() / f"{job}.log" if job else None)
-    words = f"; the end of {path}:\n{tail(path)}" if path else ""
-    return f"{gone}, and with it the server{words}"
+    log = endpoints.folder() / f"{job}.log"
+    return f"{gone}, and with it the server; the end of {log}:\n{tail(log)}"
 
 
 def tail(path: str | Path) -> str:
@@ -193,7 +171,7 @@ def tail(path: str | Path) -> str:
     return "\n".join(lines[-LAST:]) or "(it said nothing)"
 
 
-def _gone(pid: int) -> bool:
+def _is_gone(pid: int) -> bool:
     """Whether a process is not there, or only its exit status is (proc(5): state Z)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"

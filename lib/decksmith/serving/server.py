@@ -162,8 +162,6 @@ def _proved(
     version = "embedded"
     if engine == "vllm":
         version = f"vllm {readiness.get(url, '/version').get('version')}"
-        if trouble := readiness.budget_trouble(url):
-            cli.say(f"thinking_token_budget: {trouble}; a reply may think for ever")
     return {
         "models": list(readiness.NAMES),
         "engine": version,

@@ -15,7 +15,7 @@ from decksmith.core import cli, stream
 from decksmith.hub import repository, weights
 from decksmith.hub.weights import Tensor
 from decksmith.training import base_models, recipes
-from decksmith.training.checkpoints import Checkpoint, finished
+from decksmith.training.checkpoints import Checkpoint, finished, ranked
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -258,7 +258,7 @@ def _fill(
         "step": chosen.step,
         "of": config[section]["max_num_steps"],
         "chosen": why,
-        "val_loss": chosen.info.get(recipes.VAL_LOSS.get(section, "")),
+        "val_loss": chosen.measured(recipes.VAL_LOSS.get(section, "")),
         "train_loss": chosen.info.get("train:loss"),
         "recipe": {
             "sha256": _sha256(run / "recipe.yaml"),
@@ -301,12 +301,11 @@ def _chosen(
     metric = recipes.get(config, "checkpointing.metric_name", "val:val_loss")
     if metric is None:  # NeMo-RL's way to keep the latest
         return found[-1], "the last"
-    measured = [one for one in found if one.info.get(metric) is not None]
-    if not measured:
+    higher = bool(recipes.get(config, "checkpointing.higher_is_better"))
+    best = ranked(found, metric, higher)
+    if not best:
         return found[-1], f"the last; no checkpoint has {metric}"
-    sign = -1 if recipes.get(config, "checkpointing.higher_is_better") else 1
-    best = min(measured, key=lambda one: (sign * one.info[metric], -one.step))
-    return best, f"best of {len(measured)} by {metric}"
+    return best[0], f"best of {len(best)} by {metric}"
 
 
 def _job(path: Path) -> dict[str, Any] | None:

@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, TypedDict, cast
 
 from decksmith.core import cli, stream
 from decksmith.training import curve, hacking, recipes
+from decksmith.training.records import CurvePoint, Metrics
 
 PRINTED = 64 << 20  # bytes of a command's output
 # Of no other checkpoint would these come out differently: usage, configuration, a command that
@@ -34,15 +35,51 @@ WRONG = {
 HOPELESS = 65  # of this checkpoint alone: an adapter that changes nothing, say
 NEVER_LINKS = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 
-State = dict[str, Any]  # of RUN/curve/step_N.json
+
+class Failure(TypedDict):
+    """An evaluation that brought no line of the curve."""
+
+    status: int
+    message: str
+    at: str
+
+
+class State(CurvePoint):
+    """RUN/curve/step_N.json: what is known of a checkpoint."""
+
+    failures: list[Failure]
+
+
+# training_info.json of a checkpoint, by NeMo-RL's names.
+TrainingInfo = TypedDict(
+    "TrainingInfo",
+    {
+        "epoch": int,
+        "step": int,
+        "total_steps": int,
+        "consumed_samples": int,
+        "total_valid_tokens": int,
+        "train:loss": float | None,
+        "val:val_loss": float,
+        "val:validation-default_loss": float,
+        "run": str,
+        "gpu_gib": float,
+    },
+    total=False,
+)
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint that the trainer has finished; `info` is its training_info.json."""
+    """A checkpoint that the trainer has finished."""
 
     step: int
     path: Path
-    info: dict[str, Any]
+    info: TrainingInfo
+
+    def measured(self, metric: str) -> float | None:
+        """A number of its training_info.json, by NeMo-RL's name."""
+        value = self.info.get(metric)
+        return float(value) if curve.is_number(value) else None
 
 
 def finished(folder: Path | str) -> list[Checkpoint]:
@@ -54,6 +91,15 @@ def finished(folder: Path | str) -> list[Checkpoint]:
             info = json.loads((path / "training_info.json").read_text())
             found.append(Checkpoint(step, path, info))
     return sorted(found, key=lambda one: one.step)
+
+
+def ranked(found: list[Checkpoint], metric: str, higher: bool) -> list[Checkpoint]:
+    """Those that have a metric, the best first, the newer of equals."""
+    sign = -1 if higher else 1
+    values = {one.step: one.measured(metric) for one in found}
+    known = [(sign * value, -step) for step, value in values.items() if value is not None]
+    by_step = {one.step: one for one in found}
+    return [by_step[-step] for _, step in sorted(known)]
 
 
 def watch(
@@ -173,10 +219,11 @@ class _Watch:
                 f"Has the training begun anew? Then move {self.home} away"
             )
         state: State = {"step": one.step, "checkpoint": identity, "failures": []}
-        known = [("loss", "train:loss"), *(("val_loss", key) for key in recipes.VAL_LOSS.values())]
-        for name, key in known:
-            if curve.is_number(one.info.get(key)):
-                state[name] = one.info[key]
+        if (loss := one.measured("train:loss")) is not None:
+            state["loss"] = loss
+        for metric in recipes.VAL_LOSS.values():
+            if (loss := one.measured(metric)) is not None:
+                state["val_loss"] = loss
         self._keep(state)
 
     def _is_complete(self, found: list[Checkpoint]) -> bool:
@@ -271,15 +318,15 @@ class _Watch:
             metrics = read_metrics(self._place(state["step"]) / "printed")
         tried = len(state["failures"]) + 1
         if metrics and (status == 0 or tried >= self.tries):
-            partial = status == 1
-            news = {"metrics": metrics, "partial": partial, "attempts": tried, "seconds": seconds}
-            self._settle(state | news)
+            state |= {"metrics": metrics, "partial": status == 1}
+            state |= {"attempts": tried, "seconds": seconds}
+            self._settle(state)
             return
         last = _last_line(self._log(state["step"]))
         if status in WRONG:
             raise self._wrong(status, last or self.command[0])
         words = _words(status, metrics) + (f": {last}" if last else "")
-        failure = {"status": status, "message": words, "at": _now()}
+        failure: Failure = {"status": status, "message": words, "at": _now()}
         state["failures"] = [*state["failures"], failure]
         if status == HOPELESS:
             self._settle_gap(state, "refused", words)
@@ -301,17 +348,19 @@ class _Watch:
     def _settle_pruned(self, state: State) -> None:
         message = "the trainer removed it (keep_top_k) before its turn"
         cli.say(f"step {state['step']}: a gap (pruned): {message}")
-        self._settle(state | {"gap": "pruned", "message": message})
+        state |= {"gap": "pruned", "message": message}
+        self._settle(state)
 
-    def _settle_gap(self, state: State, kind: str, message: str) -> None:
+    def _settle_gap(self, state: State, kind: Literal["refused", "failed"], message: str) -> None:
         again = f"to have it tried again: rm {self._file(state['step'])}"
         cli.say(f"step {state['step']}: a gap ({kind}): {message}; {again}")
-        self._settle(state | {"gap": kind, "message": message, "attempts": len(state["failures"])})
+        state |= {"gap": kind, "message": message, "attempts": len(state["failures"])}
+        self._settle(state)
 
     # The curve
 
     def _settle(self, state: State) -> None:
-        state = state | {"at": _now()}
+        state["at"] = _now()
         self._keep(state)
         self._draw()
         self.told(json.dumps(_line(state)))
@@ -353,12 +402,13 @@ def _is_over(state: State) -> bool:
     return "metrics" in state or "gap" in state
 
 
-def _line(state: State) -> dict[str, Any]:
+def _line(state: State) -> CurvePoint:
     """The line of the curve: all of a state but its failures."""
-    return {key: value for key, value in state.items() if key != "failures"}
+    line = {key: value for key, value in state.items() if key != "failures"}
+    return cast(CurvePoint, line)
 
 
-def _words(status: int, metrics: dict[str, Any] | None) -> str:
+def _words(status: int, metrics: Metrics | None) -> str:
     """What a command did that brought no line of the curve."""
     if status < 0:
         return "was killed"
@@ -383,7 +433,7 @@ def _identity(path: Path) -> str:
     """A name for the weights of a checkpoint: their files' names, sizes and times, which links keep."""
     weights = path / "policy/weights"
     top = weights if weights.is_dir() else path
-    parts: list[Any] = [path.name]
+    parts: list[str | list[str | int]] = [path.name]
     for one in sorted(one for one in top.rglob("*") if one.is_file()):
         about = one.stat()
         parts.append([str(one.relative_to(path)), about.st_size, about.st_mtime_ns])
@@ -412,7 +462,7 @@ def _link(source: str, target: str) -> None:
         os.symlink(source, target)
 
 
-def read_metrics(path: Path) -> dict[str, Any] | None:
+def read_metrics(path: Path) -> Metrics | None:
     """The last JSON object that a command printed, or its `raw_metrics`; None without a score."""
     with open(path, "rb") as file:
         text = file.read(PRINTED).decode(errors="replace")

@@ -9,14 +9,17 @@ the engine computes with fewer bits than the trainer is not corrected for.
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import trl
+from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from decksmith.core import cli, stream
-from decksmith.core.records import Record
+from decksmith.judging.records import DeckRecord
 from decksmith.training import curve, hacking, recipes, trl_trainer
+from decksmith.training.records import CurvePoint
 from decksmith.training.rollouts import Rollouts, Sampling
 from decksmith.training.train_plan import Plan, Row
 
@@ -35,7 +38,9 @@ class RecipeCallback(trl_trainer.RecipeCallback):
 
     tuner: "GroupTuner"
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """Measure what a kill left unmeasured, and the beginning. Raises cli.BadData where the watch has stopped the run."""
         self.watch = hacking.rule(self.plan.config.get("watch") or {})
         self.lines = self._kept(state.global_step)
@@ -45,12 +50,16 @@ class RecipeCallback(trl_trainer.RecipeCallback):
         if said := self._stops(state.global_step):
             raise cli.BadData(f"{said}; the adapter is saved, and watch.action=warn goes on")
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **more: object
+    ) -> None:
         """As of SFT; TRL does not evaluate, `measure` does."""
         super().on_step_end(args, state, control, **more)
         control.should_evaluate = False
 
-    def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **more: object
+    ) -> None:
         """What is trained is safe before it is measured."""
         super().on_save(args, state, control, **more)
         if self.plan.validates(state.global_step):
@@ -58,7 +67,7 @@ class RecipeCallback(trl_trainer.RecipeCallback):
         if said := self._stops(state.global_step):
             self.stopped, control.should_training_stop = f"the watch ({said})", True
 
-    def more(self, logs: dict[str, Any]) -> dict[str, Any]:
+    def more(self, logs: trl_trainer.Logs) -> dict[str, float]:
         self.logged = {
             name: round(logs[key], 6) for name, key in LOGGED.items() if logs.get(key) is not None
         }
@@ -93,7 +102,7 @@ class RecipeCallback(trl_trainer.RecipeCallback):
         text = "".join(json.dumps(line) + "\n" for line in lines)
         stream.write(home / "curve.jsonl", text)  # last: what a kill left undrawn is drawn again
 
-    def _kept(self, step: int) -> dict[int, hacking.Line]:
+    def _kept(self, step: int) -> dict[int, CurvePoint]:
         """The lines of the curve up to a step."""
         lines = [json.loads(text) for text in _lines(self.plan.folder / "curve/curve.jsonl")]
         return {line["step"]: line for line in lines if line["step"] <= step}
@@ -117,13 +126,13 @@ class GroupTuner(trl.GRPOTrainer):
         self.rows = {json.dumps(row["prompt"]): row for row in plan.rows}
         super().__init__(reward_funcs=deck_reward, rollout_func=_answers, **parts)
 
-    def policy(self) -> Any:
+    def policy(self) -> Path:
         """The folder of the adapter as it is now, as peft writes it."""
         folder = self.rollouts.folder / "policy"
         self.model.save_pretrained(folder, selected_adapters=["default"])
         return folder
 
-    def create_model_card(self, *_: Any, **__: Any) -> None:
+    def create_model_card(self, *_: object, **__: object) -> None:
         """model-export writes the card."""
 
 
@@ -150,7 +159,7 @@ def _answers(prompts: list[Any], tuner: Any) -> dict[str, Any]:
     }
 
 
-def _tokens(tuner: GroupTuner, deck: Record) -> list[int]:
+def _tokens(tuner: GroupTuner, deck: DeckRecord) -> list[int]:
     """The tokens of an answer: of its text, and the end where the model ended it."""
     tokenizer, said = tuner.processing_class, deck["gen"]
     ids = tokenizer.encode(str(said.get("text") or ""), add_special_tokens=False)
@@ -159,11 +168,11 @@ def _tokens(tuner: GroupTuner, deck: Record) -> list[int]:
     return ids[:limit] if is_cut and ids else [*ids[: limit - 1], tokenizer.eos_token_id]
 
 
-def _prompts(rows: list[Row]) -> list[Record]:
+def _prompts(rows: list[Row]) -> list[DeckRecord]:
     return [json.loads(row["label"]) for row in rows]
 
 
-def _lines(path: Any) -> list[str]:
+def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.is_file() else []
 
 

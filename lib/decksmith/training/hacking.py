@@ -8,13 +8,14 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from decksmith.core import cli
-from decksmith.core.records import Record
+from decksmith.core import cli, records
 from decksmith.decks.words import fold
+from decksmith.judging.records import DeckRecord
 from decksmith.training import curve
+from decksmith.training.records import CurvePoint, Metrics
 
 GRAM = 4  # words
 REACH = 1.96  # standard errors of an interval of 95 %
@@ -23,8 +24,6 @@ REACH = 1.96  # standard errors of an interval of 95 %
 KINDS = ("echo", "copied", "repetition", "again", "molds", "sense", "unread", "pale", "unasked")
 LOW = 0.5
 
-Line = dict[str, Any]  # of a curve: {"step", "metrics": {benchmark: {mode: {name: value}}}}
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -32,6 +31,8 @@ class Rule:
     by more than `rise` since the first checkpoint; from then on what is found is a held-out measure that fell beyond its
     interval, answers `longer` times as long (or as short), a diversity below `diverse` times that of the beginning, and a
     share of decks like adversarial ones that rose by more than `adversarial`."""
+
+    __pydantic_config__ = {"extra": "forbid"}
 
     reward: str = "reward"
     held: tuple[str, ...] = ("offline",)
@@ -53,22 +54,17 @@ class Finding:
 
 def rule(given: object) -> Rule:
     """The rule of a recipe's section `watch`. Raises cli.BadConfig with the key."""
-    if not isinstance(given, dict):
-        raise cli.BadConfig(f"watch is {given!r}; write a mapping of keys")
-    known = [one.name for one in fields(Rule)]
-    for key, value in given.items():
-        if key not in known:
-            raise cli.BadConfig(f"watch.{key} is unknown; there are: {', '.join(known)}")
-        if key == "action" and value not in ("warn", "stop"):
-            raise cli.BadConfig(f"watch.action is {value!r}; write warn or stop")
-        if key == "held" and not (isinstance(value, list) and value):
-            raise cli.BadConfig(f"watch.held is {value!r}; write a list of measures")
-        if key not in ("action", "held", "reward") and not curve.is_number(value):
-            raise cli.BadConfig(f"watch.{key} is {value!r}; write a number")
-    return Rule(**{**given, "held": tuple(given.get("held", Rule.held))})
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(Rule).validate_python(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(["watch", *map(str, first["loc"])])
+        raise cli.BadConfig(f"{key} is {first['input']!r}: {first['msg']}") from None
 
 
-def found(lines: Iterable[Line], watch: Rule) -> list[Finding]:
+def found(lines: Iterable[CurvePoint], watch: Rule) -> list[Finding]:
     """What went apart since the first line that has the reward, by step. Raises cli.BadConfig where no line has a measure
     that the rule names."""
     measured = sorted((line for line in lines if line.get("metrics")), key=lambda one: one["step"])
@@ -83,7 +79,7 @@ def found(lines: Iterable[Line], watch: Rule) -> list[Finding]:
     return findings
 
 
-def _of_line(first: Line, line: Line, watch: Rule) -> list[Finding]:
+def _of_line(first: CurvePoint, line: CurvePoint, watch: Rule) -> list[Finding]:
     before, after = _score(first, watch.reward), _score(line, watch.reward)
     if not before or not after or after.value - before.value <= watch.rise:
         return []
@@ -116,29 +112,29 @@ SAID = {
 }
 
 
-def _score(line: Line, name: str) -> curve.Score | None:
+def _score(line: CurvePoint, name: str) -> curve.Score | None:
     return curve.headline(line["metrics"].get(name))
 
 
 # The measures of a checkpoint
 
 
-def measures(records: Sequence[Record], rules: str) -> dict[str, Any]:
+def measures(decks: Sequence[DeckRecord], rules: str) -> Metrics:
     """The metrics of deck records that deck-reward and deck-score are done with, as a line of a curve holds them.
 
     rules: the name of the reward. Masked rewards and scores that are none of the model's are left out. The error is that of
     the prompts' means, since the answers to one prompt are alike.
     """
-    by_prompt: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        by_prompt[_prompt(record)].append(record)
+    by_prompt: dict[str, list[DeckRecord]] = defaultdict(list)
+    for record in decks:
+        by_prompt[records.prompt_of(dict(record))].append(record)
     values = {
         "reward": (rules, _reward),
         "offline": ("overall", _overall),
         "length": ("tokens", _tokens),
         "adversarial": ("share", _adversarial),
     }
-    found: dict[str, Any] = {}
+    found: Metrics = {}
     for name, (mode, value_of) in values.items():
         groups = [[value_of(one) for one in group] for group in by_prompt.values()]
         found[name] = {mode: _mean(groups)}
@@ -176,36 +172,32 @@ def _mean(groups: Iterable[Sequence[float | None]]) -> dict[str, float | int | N
     }
 
 
-def _prompt(record: Record) -> str:
-    sample = record["gen"].get("sample") or {}
-    return str(sample.get("of", record["id"]))
-
-
-def _reward(record: Record) -> float | None:
+def _reward(record: DeckRecord) -> float | None:
     return record["reward"]["reward"]
 
 
-def _overall(record: Record) -> float | None:
+def _overall(record: DeckRecord) -> float | None:
     return record["score"].get("overall")
 
 
-def _tokens(record: Record) -> float | None:
-    return (record["gen"].get("usage") or {}).get("completion_tokens")
+def _tokens(record: DeckRecord) -> float | None:
+    usage = record["gen"].get("usage")
+    return usage.get("completion_tokens") if usage else None
 
 
-def _adversarial(record: Record) -> float | None:
+def _adversarial(record: DeckRecord) -> float | None:
     reward = record["reward"]
     return None if reward["masked"] else float(is_adversarial(reward["components"]))
 
 
-def _text(record: Record) -> str:
+def _text(record: DeckRecord) -> str:
     return str(record["gen"].get("text") or "")
 
 
 # The table
 
 
-def table(lines: Iterable[Line], trained: Iterable[Line] = ()) -> str:
+def table(lines: Iterable[CurvePoint], trained: Iterable[dict[str, float]] = ()) -> str:
     """A curve as a page of Markdown: a row for each checkpoint, then one for each trained step (lines of metrics.jsonl)."""
     lines, steps = [*lines], [one for one in trained if "reward" in one]
     names = [*dict.fromkeys(name for line in lines for name in line.get("metrics") or {})]

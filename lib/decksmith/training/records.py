@@ -4,6 +4,9 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from decksmith.core.records import Numbers, Record
 
+# {benchmark: {mode: {name: value}}}, or a number in place of either: what a command printed.
+Metrics = dict[str, object]
+
 
 class SftCheck(TypedDict, total=False):
     ok: Annotated[bool, "no failures"]
@@ -30,7 +33,7 @@ class SftCheck(TypedDict, total=False):
 
 class CurvePoint(TypedDict, total=False):
     step: Annotated[int, "of the training"]
-    metrics: Annotated[Record, "what the evaluation printed"]
+    metrics: Annotated[Metrics, "what the evaluation printed"]
     partial: Annotated[bool, "it could measure a part only"]
     loss: Annotated[float | None, "of the training"]
     val_loss: Annotated[float | None, "of the validation"]

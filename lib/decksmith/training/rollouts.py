@@ -13,9 +13,11 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from decksmith.core import cli, stream
-from decksmith.core.records import Record
+from decksmith.core.records import PromptRow
+from decksmith.judging.records import DeckRecord
 from decksmith.models import embedded
 from decksmith.training import adapters
 
@@ -49,8 +51,8 @@ class Rollouts:
         self.folder, self.sampling = folder, sampling
 
     def ask(
-        self, name: str, peft: Path, prompts: Iterable[Record], samples: int, seed: int
-    ) -> list[Record]:
+        self, name: str, peft: Path, prompts: Iterable[PromptRow], samples: int, seed: int
+    ) -> list[DeckRecord]:
         """The records of `samples` answers to each prompt by the adapter in the folder `peft`, in the prompts' order.
 
         name: of the set; the same name, adapter and prompts are the same set, which is read where it is finished.
@@ -67,7 +69,7 @@ class Rollouts:
             stream.write(run / "prompts.jsonl", asked)
             with self._served(weights) as url:
                 self._pipeline(run, url, samples, seed)
-        return [record for _, record in stream.records(run / "decks.jsonl")]
+        return [cast(DeckRecord, record) for _, record in stream.records(run / "decks.jsonl")]
 
     @contextlib.contextmanager
     def _served(self, weights: Path) -> Iterator[str]:

@@ -6,10 +6,11 @@ import os
 import resource
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from decksmith.core import cli
 from decksmith.training import base_models
+from decksmith.training.checkpoints import TrainingInfo
 from decksmith.training.train_plan import Plan, StopSignal
 
 # Read when torch and the Hub's package are loaded; what is set already stays.
@@ -53,7 +54,7 @@ def run(folder: Path | str) -> int:
         return _report(plan, trl_trainer.train(callback, newest, made.tuner_of), started)
 
 
-def _report(plan: Plan, info: dict[str, Any], started: float) -> Literal[0, 75]:
+def _report(plan: Plan, info: TrainingInfo, started: float) -> Literal[0, 75]:
     """Draw the loss, print what was reached as one JSON object, and return the status."""
     from decksmith.results import plots
 

@@ -220,9 +220,9 @@ class Plan:
         if self.keep is None:
             return
         found = checkpoints.finished(self.checkpoints)
-        sign, worst = (-1, float("-inf")) if self.higher else (1, float("inf"))
-        ranked = sorted(found, key=lambda one: (sign * one.info.get(self.metric, worst), -one.step))
-        for step, path, _ in ranked[self.keep :]:
+        best = checkpoints.ranked(found, self.metric, self.higher)
+        best += [one for one in reversed(found) if one not in best]
+        for step, path, _ in best[self.keep :]:
             if step != found[-1].step:
                 gone = path.with_name(f"tmp_{path.name}")
                 shutil.rmtree(gone, ignore_errors=True)

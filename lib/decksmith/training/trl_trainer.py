@@ -15,21 +15,39 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import peft
 import torch
 import transformers
 import trl
 from datasets import Dataset
-from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerCallback
+from tqdm import tqdm
+from transformers.trainer_callback import (
+    PrinterCallback,
+    ProgressCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+)
 
 from decksmith.core import cli, stream
 from decksmith.training import base_models, estimates, recipes
-from decksmith.training.checkpoints import Checkpoint
+from decksmith.training.checkpoints import Checkpoint, TrainingInfo
 from decksmith.training.train_plan import UNTRAINED, Plan, StopSignal, trained_tokens
+
+Logs = dict[str, float]  # what transformers has to say of a step
+
+
+class Schedule(TypedDict, total=False):
+    """A part of policy.scheduler; the last of several says after which steps the next begins."""
+
+    name: str
+    kwargs: dict[str, float]
+    milestones: list[int]
+
 
 WEIGHTS = Path("policy/weights/model")  # of a checkpoint, as NeMo-RL has it: the PEFT folder
 STATE = Path("policy/optimizer")  # what transformers resumes from, with links to the weights
@@ -43,8 +61,10 @@ PLACES = {
 
 
 def train(
-    recipe: "RecipeCallback", newest: Checkpoint | None, tuner_of: Callable[..., Any]
-) -> dict[str, Any]:
+    recipe: "RecipeCallback",
+    newest: Checkpoint | None,
+    tuner_of: Callable[..., transformers.Trainer],
+) -> TrainingInfo:
     """Train what the recipe's plan asks for, on from `newest`, until it is done or somebody asks for the end.
 
     tuner_of: makes TRL's trainer, as below. Returns what training_info.json holds of the last step, with gpu_gib, the peak,
@@ -80,8 +100,8 @@ class Tuner(trl.SFTTrainer):
 
     def compute_loss(
         self,
-        model: Any,
-        inputs: dict[str, Any],
+        model: torch.nn.Module,
+        inputs: dict[str, torch.Tensor],
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
@@ -100,7 +120,7 @@ class Tuner(trl.SFTTrainer):
         items = max(num_items_in_batch, 1)  # a batch in which nothing is trained has none
         return super(trl.SFTTrainer, self).compute_loss(model, inputs, return_outputs, items)
 
-    def create_model_card(self, *_: Any, **__: Any) -> None:
+    def create_model_card(self, *_: object, **__: object) -> None:
         """model-export writes the card."""
 
 
@@ -116,19 +136,37 @@ class RecipeCallback(TrainerCallback):
         self.longest = 0.0  # seconds of a step with its validation and its saving
         self.ended = self.begun = time.monotonic()  # the step before, and this one
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_begin(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
         """Dropout follows from the step, so that it is the same after a restart."""
         torch.manual_seed(self.plan.seed * 1_000_003 + state.global_step)
         self.begun = time.monotonic()
 
-    def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_substep_end(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
         """A signal leaves the step undone, and saves the one before."""
         if self.stop.name:
             self.stopped = self.stop.name
             control.should_training_stop = True
             control.should_save = self.plan.saves and state.global_step > 0
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_end(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
         """Whether to validate, to save, and to stop: there must be time for a step as long as the longest so far."""
         step, now = state.global_step, time.monotonic()
         self.longest, self.ended = max(self.longest, now - self.ended), now
@@ -140,11 +178,18 @@ class RecipeCallback(TrainerCallback):
         control.should_evaluate = self.plan.validates(step)
         control.should_save = self.plan.saves and (is_last or step % self.plan.save_period == 0)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+    def on_log(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Logs | None = None,
+        **_: object,
+    ) -> None:
         """A line of metrics.jsonl. Raises cli.BadData where the gradient is not finite."""
-        step, total = state.global_step, self.plan.total
+        step, total, logs = state.global_step, self.plan.total, logs or {}
         if "eval_loss" in logs:
-            line = {
+            line: dict[str, float | None] = {
                 "step": step,
                 "val_loss": round(logs["eval_loss"], 6),
                 **_of_pairs(logs, "eval_"),
@@ -172,7 +217,7 @@ class RecipeCallback(TrainerCallback):
         with open(self.plan.folder / "metrics.jsonl", "a") as file:
             file.write(json.dumps(line) + "\n")
 
-    def more(self, logs: dict[str, Any]) -> dict[str, Any]:
+    def more(self, logs: Logs) -> dict[str, float]:
         """What a line of metrics.jsonl holds beside what each trainer has."""
         return {}
 
@@ -180,14 +225,14 @@ class RecipeCallback(TrainerCallback):
         if not sys.stderr.isatty():  # where `Bar` shows it
             cli.say(text)
 
-    def info(self, state: Any) -> dict[str, Any]:
+    def info(self, state: TrainerState) -> TrainingInfo:
         """What training_info.json holds of the last step, with NeMo-RL's names."""
         step, batch, per_epoch = state.global_step, self.plan.batch, self.plan.per_epoch
-        logged: dict[str, Any] = {}
+        logged: Logs = {}
         for entry in state.log_history:
             if entry["step"] == step:
                 logged |= entry
-        info = {
+        info: TrainingInfo = {
             "epoch": max(step - 1, 0) // per_epoch,
             "step": (step - 1) % per_epoch + 1 if step else 0,
             "total_steps": step,
@@ -196,11 +241,19 @@ class RecipeCallback(TrainerCallback):
             "train:loss": logged.get("loss") or None,
             "run": self.plan.same,
         }
-        return info | ({self.plan.val_loss: logged["eval_loss"]} if "eval_loss" in logged else {})
+        if "eval_loss" in logged:
+            info |= cast(TrainingInfo, {self.plan.val_loss: logged["eval_loss"]})
+        return info
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_save(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
         """Turn transformers' checkpoint into step_N: whole or not at all. Then remove what keep_top_k does not keep."""
-        made = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        made = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         final = made.with_name(f"step_{state.global_step}")
         if final.exists():  # a signal came in the step after it
             shutil.rmtree(made)
@@ -233,14 +286,29 @@ class RecipeCallback(TrainerCallback):
 class Bar(ProgressCallback):
     """transformers' bar, with the losses on it instead of a line for each step."""
 
-    training_bar: Any
+    training_bar: tqdm
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: object,
+    ) -> None:
         super().on_train_begin(args, state, control, **kwargs)
         self.losses: dict[str, str] = {}
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        self.losses |= {key: f"{logs[key]:.3f}" for key in ("loss", "eval_loss") if key in logs}
+    def on_log(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Logs | None = None,
+        **_: object,
+    ) -> None:
+        for key in ("loss", "eval_loss"):
+            if logs and key in logs:
+                self.losses[key] = f"{logs[key]:.3f}"
         self.training_bar.set_postfix(self.losses)
 
 
@@ -339,13 +407,13 @@ def parts(
     }
 
 
-def _of_pairs(logs: dict[str, Any], side: str = "") -> dict[str, float]:
+def _of_pairs(logs: Logs, side: str = "") -> dict[str, float]:
     """Of DPO: the share of pairs whose chosen answer has gained more, and by how much, in nats times beta."""
     names = {"accuracy": f"{side}rewards/accuracies", "margin": f"{side}rewards/margins"}
     return {name: round(logs[key], 6) for name, key in names.items() if key in logs}
 
 
-def _model(plan: Plan, dtype: torch.dtype) -> Any:
+def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
     """The base model with an adapter: the one that is begun with, or a fresh one as policy.dtensor_cfg.lora_cfg asks for.
     Raises cli.BadConfig."""
     lora = recipes.get(plan.config, "policy.dtensor_cfg.lora_cfg") or {}
@@ -383,7 +451,7 @@ def _model(plan: Plan, dtype: torch.dtype) -> Any:
     )
 
 
-def _optimizer(plan: Plan, model: Any) -> Any:
+def _optimizer(plan: Plan, model: torch.nn.Module) -> torch.optim.Optimizer:
     """The optimizer that the recipe names, of the adapter. Raises cli.BadConfig."""
     recipes.want(plan.config, "policy.optimizer.kwargs.lr", float)
     chosen = plan.config["policy"]["optimizer"]
@@ -391,32 +459,35 @@ def _optimizer(plan: Plan, model: Any) -> Any:
     return _named(chosen.get("name", "torch.optim.AdamW"))(trained, **chosen["kwargs"])
 
 
-def _named(dotted: str) -> Any:
+def _named(dotted: str) -> Callable[..., Any]:
     """The class behind a dotted name below torch.optim. Raises cli.BadConfig."""
-    found = pydoc.locate(dotted) if dotted.startswith("torch.optim.") else None
+    found: Any = pydoc.locate(dotted) if dotted.startswith("torch.optim.") else None
     if found is None:
         raise cli.BadConfig(f"{dotted} is no class of torch.optim")
     return found
 
 
-def _scheduler(optimizer: Any, setting: Any) -> Any:
+def _scheduler(
+    optimizer: torch.optim.Optimizer, setting: Schedule | list[Schedule] | None
+) -> torch.optim.lr_scheduler.LRScheduler | None:
     """The schedule of `policy.scheduler`: nothing, one {name, kwargs}, or several in a list that ends with {milestones}."""
     if not setting:
         return None
-    *parts, last = setting if isinstance(setting, list) else [setting, {}]
-    if "name" in last:
-        parts, last = [*parts, last], {}
+    entries = setting if isinstance(setting, list) else [setting]
+    parts = [part for part in entries if "name" in part]
     made = [_named(part["name"])(optimizer, **part.get("kwargs") or {}) for part in parts]
     if len(made) == 1:
         return made[0]
-    return torch.optim.lr_scheduler.SequentialLR(optimizer, made, milestones=last["milestones"])
+    milestones = entries[-1]["milestones"]
+    return torch.optim.lr_scheduler.SequentialLR(optimizer, made, milestones=milestones)
 
 
-def _say_what(plan: Plan, tuner: Any, step: int) -> None:
+def _say_what(plan: Plan, tuner: transformers.Trainer, step: int) -> None:
     """Say what is trained on what, and keep it in job.json at the first start."""
     device, dtype = tuner.args.device.type, "bfloat16" if tuner.args.bf16 else "float32"
     threads = torch.get_num_threads()
-    trained, _ = tuner.model.get_nb_trainable_parameters()
+    model: Any = tuner.model  # of peft
+    trained, _ = model.get_nb_trainable_parameters()
     cli.say(
         f"{trained:,} parameters of {plan.name} on {device} in {dtype}, {threads} threads; {len(plan.rows)} rows, "
         f"{plan.total} steps of {plan.batch}{f'; going on after step {step}' if step else ''}"
@@ -438,5 +509,5 @@ def _say_what(plan: Plan, tuner: Any, step: int) -> None:
     _write(plan.folder / "job.json", job)
 
 
-def _write(path: Path, value: dict[str, Any]) -> None:
+def _write(path: Path, value: Mapping[str, object]) -> None:
     stream.write(path, json.dumps(value, indent=2) + "\n")
