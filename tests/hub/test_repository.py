@@ -166,24 +166,6 @@ dataset_info:
 | train | 3 | 3 |
 | test | 1 | 1 |
 
-## Fields
-
-| Field | Type |
-| --- | --- |
-| id | string |
-| messages[].role | string |
-| messages[].content | string |
-| messages[].reasoning_content | string |
-| seed.theme | string |
-| seed.domain | string |
-| seed.language | string |
-| seed.slides | int64 |
-| tokens.prompt | int64 |
-| tokens.reasoning | int64 |
-| tokens.deck | int64 |
-| tokens.total | int64 |
-| tokens.estimated | bool |
-
 ## Rows by theme
 
 | Theme | train | test |
@@ -266,7 +248,6 @@ def test_what_the_report_does_not_say_is_not_on_the_card(data):
     made = repository.bundle(data, "dataset", "lab/decks")
     body = made.files["README.md"].read_text()
     assert [line for line in body.splitlines() if line.startswith("## ")] == [
-        "## Fields",
         "## Rows by theme",
         "## Rows by domain",
         "## Rows by language",

@@ -1,7 +1,9 @@
-"""An agent as a model: `base_url = "command:LINE"` of a registry entry runs a command line over each request, in a cell.
+"""An agent as a model: `base_url = "command:LINE"` of a registry entry runs a command line over
+each request, in a cell.
 
-The cell is that of an author of the corpus (author_command.py). The agent finds the request in its folder and leaves deck.md there, which is
-the reply. Nobody counts its tokens: what it asks, it asks by itself.
+The cell is that of an author of the corpus (author_command.py). The agent finds the request in its
+folder and leaves deck.md there, which is the reply. Nobody counts its tokens: what it asks, it asks
+by itself.
 """
 
 import time
@@ -29,7 +31,8 @@ UNCOUNTED = {
 
 
 class Agent:
-    """The agent of one registry entry, at work in <run>/agents/<id>. Raises cli.BadConfig, cli.Missing as Command does."""
+    """The agent of one registry entry, at work in <run>/agents/<id>. Raises cli.BadConfig,
+    cli.Missing as Command does."""
 
     def __init__(self, entry: Model, run: Path, condition: Condition | None = None) -> None:
         self.entry, self.run, self.condition = entry, run.resolve(), condition
@@ -61,7 +64,8 @@ class Agent:
         return {"command": self.line, "files": self.files(record), "id": record["id"], **cell}
 
     async def write(self, record: Record) -> Record:
-        """The `gen` value of a record; an error of kind `model` for an agent that leaves no deck, leaves its folder or gives away a key."""
+        """The `gen` value of a record; an error of kind `model` for an agent that leaves no deck,
+        leaves its folder or gives away a key."""
         try:
             return await self._written(record)
         except Fault as fault:

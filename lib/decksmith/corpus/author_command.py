@@ -1,7 +1,7 @@
 """An author that is anybody's command, in a cell of its own (core/walls.py).
 
-The command gets a copy of the draft's folder under the same name; when it has ended, the wanted files are taken out
-of the copy and nothing else (workspace.py, inside of the cell).
+The command gets a copy of the draft's folder under the same name; when it has ended, the wanted
+files are taken out of the copy and nothing else (workspace.py, inside of the cell).
 """
 
 import asyncio
@@ -76,8 +76,10 @@ class Outcome(TypedDict, total=False):
 class Command:
     """An author that is a command template, run in the seed's folder inside of a cell.
 
-    template: words as a shell would part them; {dir}, {id} and {prompt} are replaced inside of words. No shell runs.
-    timeout: seconds for one attempt. net: leave it the network. names: variables of our environment that it gets.
+    template: words as a shell would part them; {dir}, {id} and {prompt} are replaced inside of
+    words. No shell runs.
+    timeout: seconds for one attempt. net: leave it the network. names: variables of our environment
+    that it gets.
     show: paths it may read besides. walls: the strongest that the host grants unless given.
     Raises cli.BadConfig, cli.Missing.
     """
@@ -106,7 +108,8 @@ class Command:
         self.probing = asyncio.Lock()
 
     def _find(self, show: Iterable[Path | str]) -> None:
-        """Find where the command is (argv[0]), what its cell shows (`shown`) and the PATH in it (`path`)."""
+        """Find where the command is (argv[0]), what its cell shows (`shown`) and the PATH in it
+        (`path`)."""
         venv = str(cli.TOOLCHAIN / ".venv")
         places = [place for place in os.get_exec_path() if os.path.isabs(place)]
         own = [place for place in places if not place.startswith(venv)]  # `within` put ours there
@@ -146,7 +149,8 @@ class Command:
     async def attempt(self, folder: Path, seed: Seed, status: Status) -> Delivery:
         """Run the command once; what it delivered, with what is held against it by its behaviour.
 
-        Raises stream.Fault of kind infra for a cell that failed, cli.Missing for a command that cannot start in it.
+        Raises stream.Fault of kind infra for a cell that failed, cli.Missing for a command that
+        cannot start in it.
         """
         given = {name: draft_folders.text(folder / name) for name in (*GIVEN, *drafts.FILES)}
         files = {name: text for name, text in given.items() if text is not None}
@@ -171,7 +175,8 @@ class Command:
         take: Sequence[str],
         said: str,
     ) -> Delivery:
-        """Run the command in a cell over a folder of `files`; what it delivered of the names in `take`.
+        """Run the command in a cell over a folder of `files`; what it delivered of the names in
+        `take`.
 
         said: how its part of run.log begins. Raises as `attempt` does; `ready` was awaited.
         """
@@ -251,7 +256,8 @@ class Command:
         }
 
     def _conduct(self, out: Outcome, tail: str, wanted: int) -> tuple[str | None, str | None]:
-        """(class, reason) of the worst that is held against an attempt besides its files, or (None, None)."""
+        """(class, reason) of the worst that is held against an attempt besides its files, or (None,
+        None)."""
         if out["timeout"]:
             return "timeout", f"no end within {self.timeout:g} seconds; be done earlier"
         linked = any("link" in name or "link" in why for name, why in out["odd"].items())
@@ -358,7 +364,8 @@ async def _listen(talk: asyncio.StreamReader, said: bytearray, log: "Log | None"
 
 
 def _environment(names: Iterable[str]) -> dict[str, str]:
-    """The variables that the command gets; their values are masked from here on. Raises cli.BadConfig."""
+    """The variables that the command gets; their values are masked from here on. Raises
+    cli.BadConfig."""
     passed = {}
     for name in names:
         if name not in os.environ:
@@ -388,7 +395,8 @@ def _signal(number: int) -> str:
 
 
 class Log:
-    """What an author says, in run.log: whole lines without our secrets, so many of an attempt and no more."""
+    """What an author says, in run.log: whole lines without our secrets, so many of an attempt and
+    no more."""
 
     def __init__(self, path: Path):
         self.rest, self.left, self.dropped, self.tail = b"", LOG["attempt"], 0, ""

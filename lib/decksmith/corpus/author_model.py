@@ -24,7 +24,8 @@ TOLD = 20  # faults of it
 
 
 class Model:
-    """Each file is checked before the next is asked for. The gold draft of EXAMPLE.md is shown as an earlier turn."""
+    """Each file is checked before the next is asked for. The gold draft of EXAMPLE.md is shown as
+    an earlier turn."""
 
     def __init__(self, name: str, client: Client):
         self.client, self.name, self.jobs = client, f"llm:{name}", client.jobs
@@ -38,7 +39,8 @@ class Model:
         """A model needs no walls."""
 
     async def attempt(self, folder: Path, seed: Seed, status: Status) -> Delivery:
-        """One pass over the three files: what has faults is asked for again, and so is all that follows from it."""
+        """One pass over the three files: what has faults is asked for again, and so is all that
+        follows from it."""
         texts = {name: draft_folders.text(folder / name) for name in drafts.FILES}
         asked, cut = False, status.pop("cut", None)  # a reply of the attempt before was cut off
         for name, template in STEPS:
@@ -115,7 +117,8 @@ def _refusal(earlier: str, faults: list[DraftFault]) -> str:
 
 
 def _request(template: str, seed: Seed, folder: Path, reasons: str = "") -> str:
-    """A prompt of assets/prompts with its fields filled in from a seed and the files that are there."""
+    """A prompt of assets/prompts with its fields filled in from a seed and the files that are
+    there."""
     about = {name: value for name, value in seed.items() if name not in ("id", "template")}
     fields = {
         "seed": json.dumps(about, ensure_ascii=False, indent=1),

@@ -1,7 +1,8 @@
-"""Authors of drafts: whoever writes one, attempts are made until the rules are kept, and reasons go into the next.
+"""Authors of drafts: whoever writes one, attempts are made until the rules are kept, and reasons go
+into the next.
 
-A seed has a folder (draft_folders.py), an author is a command in a cell of its own (author_command.py) or a model of
-the registry (author_model.py), and the validator decides.
+A seed has a folder (draft_folders.py), an author is a command in a cell of its own
+(author_command.py) or a model of the registry (author_model.py), and the validator decides.
 """
 
 import asyncio
@@ -37,8 +38,9 @@ class Author(Protocol):
 async def write(run: Path | str, record: DraftRecord, author: Author, *, retries: int = 2) -> Draft:
     """The `draft` value of a record (docs/records.md). Each attempt is judged by rules.faults.
 
-    A valid draft of the same seed and instructions is kept; a failure of the same author is kept until there are
-    more attempts to make. Raises stream.Fault for a wrong seed and for what the author did not bring about.
+    A valid draft of the same seed and instructions is kept; a failure of the same author is kept
+    until there are more attempts to make. Raises stream.Fault for a wrong seed and for what the
+    author did not bring about.
     """
     ident, seed = record["id"], record["seed"]
     folder = Path(run).resolve() / "work" / ident
@@ -87,7 +89,8 @@ async def _attempts(
     while True:
         done = _delivered(folder, status)
         if done is None:
-            # An attempt that was begun and did not end, or failed without the author's fault, does not count.
+            # An attempt that was begun and did not end, or failed without the author's fault, does
+            # not count.
             if status["state"] not in ("running", "interrupted", "infra"):
                 if status["attempt"] > retries:
                     return _bad(folder, status)
@@ -119,7 +122,8 @@ def _delivered(folder: Path, status: Status) -> Delivery | None:
 
 
 def _judge(folder: Path, seed: Seed, status: Status, done: Delivery) -> None:
-    """Put the files of an attempt in place; say in status.json and reasons.txt what the validator says."""
+    """Put the files of an attempt in place; say in status.json and reasons.txt what the validator
+    says."""
     reasons, noted = list(done.get("reasons", [])), list(done.get("noted", []))
     conduct = done.get("class")  # what is held against the author besides its files
     if conduct not in ("escaped", "secret"):

@@ -1,4 +1,6 @@
-"""Chat rows: what a checked draft becomes, and the split into train and test, decided once for each row."""
+"""Chat rows: what a checked draft becomes, and the split into train and test, decided once for each
+row.
+"""
 
 import hashlib
 import math
@@ -23,7 +25,8 @@ Sides = dict[str, str | None]  # {id: "train", "test" or None}
 
 
 def has_cheatsheet(ident: str, share: float = CHEATSHEET) -> bool:
-    """Whether the row of this id gets the cheat sheet: a coin thrown by the id's hash, so that no row moves another."""
+    """Whether the row of this id gets the cheat sheet: a coin thrown by the id's hash, so that no
+    row moves another."""
     coin = int.from_bytes(hashlib.sha256(f"cheatsheet:{ident}".encode()).digest()[:8])
     return coin < share * 2**64
 
@@ -40,7 +43,8 @@ def row(
     cheatsheet: float = CHEATSHEET,
     counter: Count | None = None,
 ) -> ChatRow:
-    """The chat row of a checked record (docs/records.md); without `counter` its tokens are estimated.
+    """The chat row of a checked record (docs/records.md); without `counter` its tokens are
+    estimated.
 
     Raises cli.BadData naming a file that cannot be read.
     """
@@ -107,9 +111,10 @@ def tokenizer(path: Path | str) -> Count:
 def assign(rows: Sequence[ChatRow], share: float, decided: dict[str, str]) -> Sides:
     """The side of each row; None is a row whose cluster touches both sides already.
 
-    rows: chat records with `overlap.cluster` (its own id without). decided: decisions of earlier calls, which stand. Of the
-    new clusters of a theme as many are held out as bring the theme to `share`: every n-th in the order of domain and content
-    hash (systematic sampling, which spreads them over the domains), from a start that the theme's name gives.
+    rows: chat records with `overlap.cluster` (its own id without). decided: decisions of earlier
+    calls, which stand. Of the new clusters of a theme as many are held out as bring the theme to
+    `share`: every n-th in the order of domain and content hash (systematic sampling, which spreads
+    them over the domains), from a start that the theme's name gives.
     """
     clusters: dict[str, list[ChatRow]] = {}
     sides: Sides = {}
@@ -141,7 +146,8 @@ def assign(rows: Sequence[ChatRow], share: float, decided: dict[str, str]) -> Si
 
 
 def frozen(path: Path) -> dict[str, str]:
-    """The frozen decisions of a split.tsv, `{id: side}`; empty when there is none. Raises cli.BadData for a bad line."""
+    """The frozen decisions of a split.tsv, `{id: side}`; empty when there is none. Raises
+    cli.BadData for a bad line."""
     found: dict[str, str] = {}
     if not path.exists():
         return found
@@ -155,7 +161,8 @@ def frozen(path: Path) -> dict[str, str]:
 
 
 def report(rows: Sequence[ChatRow], sides: Sides, share: float) -> SplitReport:
-    """What a split holds and how it was made: counts of each side, authors, cost where all of it is known, thresholds."""
+    """What a split holds and how it was made: counts of each side, authors, cost where all of it is
+    known, thresholds."""
     made = [row["by"] for row in rows if sides[row["id"]] and "by" in row]
     seeded = [by["seed"] for by in made if by["seed"]]
     names = [by["author"] for by in made] + [seed["model"] for seed in seeded]

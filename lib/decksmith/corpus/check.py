@@ -24,8 +24,9 @@ OVERFLOW_PX = 16  # content may reach so far past the slide or its own box: half
 class Checker:
     """The stage `check` over the drafts of a run.
 
-    protocol: decks are drawn as it says, by `jobs` workers; None: the text alone. Pictures and slides go to
-    `<scratch>/<id>`. tally counts kept, dropped, undecided, unwritten and `rule <name>`.
+    protocol: decks are drawn as it says, by `jobs` workers; None: the text alone. Pictures and
+    slides go to `<scratch>/<id>`. tally counts kept, dropped, undecided, unwritten and `rule
+    <name>`.
     """
 
     def __init__(self, run: Path, protocol: Protocol | None, *, jobs: int, scratch: Path):
@@ -105,7 +106,8 @@ class Checker:
         return cast(Render, await self.pool.render(self.scratch, drawn))
 
     def table(self) -> Iterator[str]:
-        """Lines: how many drafts were kept, and how many each rule dropped; one draft may break several."""
+        """Lines: how many drafts were kept, and how many each rule dropped; one draft may break
+        several."""
         words = {
             "kept": "kept",
             "dropped": "dropped",
@@ -164,7 +166,8 @@ def _reach(value: Render) -> dict[int | None, float]:
 
 
 def feed(folders: Iterable[Path | str], run: Path) -> None:
-    """Put records of drafts' folders on stdin: the id is the folder's name, the path is relative to the run folder."""
+    """Put records of drafts' folders on stdin: the id is the folder's name, the path is relative to
+    the run folder."""
     with tempfile.TemporaryFile() as file:
         for folder in folders:
             place = Path(folder).resolve()

@@ -1,4 +1,6 @@
-"""The strict rules for deck.md, on our parser: frontmatter, layouts, slots, addresses, pictures, notes, tags, words."""
+"""The strict rules for deck.md, on our parser: frontmatter, layouts, slots, addresses, pictures,
+notes, tags, words.
+"""
 
 import json
 import re
@@ -129,7 +131,8 @@ def found_features(deck: Deck) -> dict[str, int]:
 
 
 def is_loose_frontmatter(slide: Slide) -> bool:
-    """Whether a blank line parts a slide's frontmatter from its `---`, so that Slidev shows it as text."""
+    """Whether a blank line parts a slide's frontmatter from its `---`, so that Slidev shows it as
+    text."""
     if slide.frontmatter_line is not None:
         return False
     lines = [line for line in slide.content.split("\n") if line.strip()]

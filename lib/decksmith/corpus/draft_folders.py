@@ -1,8 +1,9 @@
-"""The folder of one draft, `<run>/work/<id>`: what the author is given, where the draft stands, its lock.
+"""The folder of one draft, `<run>/work/<id>`: what the author is given, where the draft stands, its
+lock.
 
-An author is given seed.json, INSTRUCTIONS.md, EXAMPLE.md and, from its second attempt, reasons.txt; it writes
-PROMPT.md, think.md and deck.md. run.log has what it said, status.json where the draft stands. Folders are locked
-one by one, so that processes and hosts can share a run.
+An author is given seed.json, INSTRUCTIONS.md, EXAMPLE.md and, from its second attempt, reasons.txt;
+it writes PROMPT.md, think.md and deck.md. run.log has what it said, status.json where the draft
+stands. Folders are locked one by one, so that processes and hosts can share a run.
 """
 
 import asyncio
@@ -28,8 +29,9 @@ GIVEN = ("seed.json", "INSTRUCTIONS.md", "EXAMPLE.md", "reasons.txt", templates.
 OURS = {*GIVEN, *drafts.FILES, "status.json", "run.log", "delivery.json", ".lock"}
 GOLD = cli.ROOT / "data/gold"
 
-# status.json. state: waiting, running, refused, valid, failed, interrupted or infra; class: of the last refusal;
-# cut: where the last reply of a model was cut off; usage: what all of its replies used.
+# status.json. state: waiting, running, refused, valid, failed, interrupted or infra; class: of the
+# last refusal; cut: where the last reply of a model was cut off; usage: what all of its replies
+# used.
 Status = TypedDict(
     "Status",
     {
@@ -53,8 +55,8 @@ Status = TypedDict(
     total=False,
 )
 
-# delivery.json: what an attempt brought. rc: the exit status of a command. class: what is held against its
-# behaviour; said: the last that it said.
+# delivery.json: what an attempt brought. rc: the exit status of a command. class: what is held
+# against its behaviour; said: the last that it said.
 Delivery = TypedDict(
     "Delivery",
     {
@@ -86,7 +88,8 @@ def _gold() -> list[tuple[str, Seed]]:
 
 
 def example(ident: str, seed: Seed) -> Path:
-    """The folder of the gold draft nearest to a seed: theme first, then language and features in common."""
+    """The folder of the gold draft nearest to a seed: theme first, then language and features in
+    common."""
     asked = set(seed.get("features") or [])
 
     def distance(entry: tuple[str, Seed]) -> tuple[bool, bool, float, str]:
@@ -112,7 +115,8 @@ def _example_text(folder: Path) -> str:
 
 
 def give(folder: Path, ident: str, seed: Seed) -> None:
-    """Lay out in the folder what the author is given, where it is not there yet. The seed's template is the run's."""
+    """Lay out in the folder what the author is given, where it is not there yet. The seed's
+    template is the run's."""
     told = rules.instructions()
     if under := seed.get("template"):
         template = templates.held(folder.parents[1], under, ident)
@@ -171,7 +175,8 @@ def save(folder: Path, status: Status, news: Status) -> None:
 
 
 def begin(folder: Path, ident: str, seed: Seed) -> Status:
-    """A fresh status. What was written for another seed, by other instructions or another author goes to `before/`."""
+    """A fresh status. What was written for another seed, by other instructions or another author
+    goes to `before/`."""
     for name in (*drafts.FILES, "delivery.json", "reasons.txt"):
         if (folder / name).exists():
             (folder / "before").mkdir(exist_ok=True)
@@ -180,7 +185,8 @@ def begin(folder: Path, ident: str, seed: Seed) -> Status:
 
 
 def sweep(folder: Path) -> None:
-    """Take away what a command without walls left besides the files that belong there, and `before`."""
+    """Take away what a command without walls left besides the files that belong there, and
+    `before`."""
     for entry in list(os.scandir(folder)):
         if entry.name == "before":
             continue

@@ -1,6 +1,8 @@
-"""A draft on disk: a folder with a seed and three files that an author wrote, and the form of a fault in them.
+"""A draft on disk: a folder with a seed and three files that an author wrote, and the form of a
+fault in them.
 
-The files are a stranger's: they are never read through a link or from a pipe, and only so many bytes of them.
+The files are a stranger's: they are never read through a link or from a pipe, and only so many
+bytes of them.
 """
 
 import json

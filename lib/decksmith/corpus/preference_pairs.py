@@ -1,7 +1,8 @@
-"""Which of a prompt's answers is trained against which, and which one is the best: margins, lengths, leaks, rows.
+"""Which of a prompt's answers is trained against which, and which one is the best: margins,
+lengths, leaks, rows.
 
-A prompt is read, decided and forgotten before the next one; what stays is its request, and the lengths so far. The same
-records in the same order give the same rows.
+A prompt is read, decided and forgotten before the next one; what stays is its request, and the
+lengths so far. The same records in the same order give the same rows.
 """
 
 import hashlib
@@ -106,7 +107,8 @@ class Balance:
         self.total += stretch
 
     def figures(self) -> Lengths:
-        """{"rows", "longer": share in which the chosen one is longer, "ratio": geometric mean}; null without a row."""
+        """{"rows", "longer": share in which the chosen one is longer, "ratio": geometric mean};
+        null without a row."""
         if not self.n:
             return {"rows": 0, "longer": None, "ratio": None}
         ratio = math.exp(self.total / self.n)
@@ -117,8 +119,8 @@ class Balance:
 class Chooser:
     """What is trained of each prompt: a pair, or with `best` the best answer.
 
-    held: records of which no request may be near a prompt. encode: gives embeddings of records, or None to compare letters
-    only.
+    held: records of which no request may be near a prompt. encode: gives embeddings of records, or
+    None to compare letters only.
     """
 
     def __init__(
@@ -216,7 +218,8 @@ class Chooser:
         return shared >= self.rules.near * (len(one) + len(other) - shared)
 
     def _best(self, prompt: Prompt) -> Sample | str:
-        """Of the answers within the margin of the best one, that of the middlemost length, or why there is none."""
+        """Of the answers within the margin of the best one, that of the middlemost length, or why
+        there is none."""
         if len(prompt.samples) < 2:
             return "few"
         first = max(prompt.samples, key=lambda one: one.worth)
@@ -241,7 +244,8 @@ class Chooser:
         return chosen
 
     def report(self) -> PreferReport:
-        """What was read, chosen and left out, why, and what the lengths come to (records.PreferReport)."""
+        """What was read, chosen and left out, why, and what the lengths come to
+        (records.PreferReport)."""
         reader, rows = self.reader, self.lengths.n
         return {
             "by": reader.by,
@@ -283,7 +287,8 @@ def _digest(sample: Sample) -> bytes:
 
 
 def held_out(more: Iterable[Path] = ()) -> list[Chat]:
-    """The requests that nobody may train on: of every evaluation that lies here, and of the files `more`."""
+    """The requests that nobody may train on: of every evaluation that lies here, and of the files
+    `more`."""
     data, results = cli.ROOT / "data", cli.ROOT / "results"
     files = [data / "prompts.jsonl", data / "published.jsonl", data / "chat/test.jsonl"]
     files += sorted(results.glob("runs/*/*/prompts.jsonl"))
@@ -300,7 +305,8 @@ def held_out(more: Iterable[Path] = ()) -> list[Chat]:
 
 
 def row(prompt: Prompt, made: Pair | Sample) -> PreferenceRow:
-    """A row of NeMo-RL's PreferenceDataset, or chat JSONL of the best answer; `prefer` says what it was made of."""
+    """A row of NeMo-RL's PreferenceDataset, or chat JSONL of the best answer; `prefer` says what it
+    was made of."""
     row: PreferenceRow = {"id": prompt.id}
     if prompt.seed:
         row["seed"] = prompt.seed

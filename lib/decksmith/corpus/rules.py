@@ -113,7 +113,8 @@ _END = re.compile(r"[.!?;]\s|[。！？；]|\n\s*\n|\n(?=\s*(?:[-*+]|\d{1,2}[.)]
 
 
 def faults(folder: Path | str, seed: Seed) -> list[DraftFault]:
-    """What is wrong with a draft by its text alone, in order of file and line; see `check.rendered` for the rest."""
+    """What is wrong with a draft by its text alone, in order of file and line; see `check.rendered`
+    for the rest."""
     found, unread = drafts.texts(folder)
     out = [*unread, *_strict(found, seed)]
     if (under := seed.get("template")) and (deck := found["deck.md"]):
@@ -127,7 +128,8 @@ def faults(folder: Path | str, seed: Seed) -> list[DraftFault]:
 
 
 def instructions() -> str:
-    """INSTRUCTIONS.md of an author's folder: the task, the strict rules as they are checked, the cheat sheet."""
+    """INSTRUCTIONS.md of an author's folder: the task, the strict rules as they are checked, the
+    cheat sheet."""
     told = [f"- {rule}: {remedy}" for rule, remedy in STRICT.items()]
     task = prompts.text("author-instructions.md").replace("{rules}", "\n".join(told))
     return f"{task}\n\n{prompts.text('slidev-cheatsheet.md')}\n"

@@ -1,4 +1,6 @@
-"""Several answers to each prompt, as they are read from a stream: what each is worth, by a reward, a score or votes."""
+"""Several answers to each prompt, as they are read from a stream: what each is worth, by a reward,
+a score or votes.
+"""
 
 import json
 import math
@@ -32,8 +34,9 @@ By = Literal["reward", "score", "votes"]
 class Sample:
     """One answer that counts.
 
-    answer: the assistant's message. length: of thought and answer, in estimated tokens. worth: of `reward` or `score`; 0
-    with votes, which know pairs alone. reward: the name of the reward that `worth` is of, None of anything else.
+    answer: the assistant's message. length: of thought and answer, in estimated tokens. worth: of
+    `reward` or `score`; 0 with votes, which know pairs alone. reward: the name of the reward that
+    `worth` is of, None of anything else.
     """
 
     id: str
@@ -69,7 +72,8 @@ class Pair:
 class Votes:
     """What people said of answers, in the study of a folder (pair-build, vote-tally).
 
-    Votes on repeated pairs and on attention items are not counted; a tie is a vote that prefers neither.
+    Votes on repeated pairs and on attention items are not counted; a tie is a vote that prefers
+    neither.
     """
 
     def __init__(self, study: Path):
@@ -116,8 +120,8 @@ class Votes:
 class Reader:
     """The prompts of a stream of deck records, each with its answers.
 
-    by: "reward", "score" or "votes", of which the last needs `votes`. After reading, `prompts` and `answers` are counted,
-    and `lacks` are the answers that do not count, by why.
+    by: "reward", "score" or "votes", of which the last needs `votes`. After reading, `prompts` and
+    `answers` are counted, and `lacks` are the answers that do not count, by why.
     """
 
     def __init__(self, by: By, votes: Votes | None = None):
@@ -127,7 +131,8 @@ class Reader:
         self.seen: set[str] = set()  # prompts
 
     def read(self, path: str) -> Iterator[Prompt]:
-        """Yield the prompts of a JSONL file or /dev/stdin, in which the answers to one follow one another.
+        """Yield the prompts of a JSONL file or /dev/stdin, in which the answers to one follow one
+        another.
 
         Raises cli.BadData naming file and line.
         """

@@ -1,10 +1,12 @@
-"""Seeds: what a deck of the corpus shall be about. A spine is drawn by us, the rest is written by a model.
+"""Seeds: what a deck of the corpus shall be about. A spine is drawn by us, the rest is written by a
+model.
 
-The spine (theme, manner, domain, audience, language, length, features, outline or none) depends on (seed, number of the
-row) alone, so that more rows change no earlier one. The model's part comes through NeMo Data Designer 0.9.6, whose
-endpoint is a gateway of ours on loopback: it hands each chat to `chat.Client`, so that a registry model keeps its
-parameters, retries, key, budget and cost, keeps every reply in a journal before Data Designer sees it, and binds the
-embedded model to the row's schema. Data Designer drops rows without a word; we ask again by id.
+The spine (theme, manner, domain, audience, language, length, features, outline or none) depends on
+(seed, number of the row) alone, so that more rows change no earlier one. The model's part comes
+through NeMo Data Designer 0.9.6, whose endpoint is a gateway of ours on loopback: it hands each
+chat to `chat.Client`, so that a registry model keeps its parameters, retries, key, budget and cost,
+keeps every reply in a journal before Data Designer sees it, and binds the embedded model to the
+row's schema. Data Designer drops rows without a word; we ask again by id.
 """
 
 import asyncio
@@ -158,7 +160,8 @@ def allowed(found: Table, seed: Seed) -> list[str]:
 
 
 def schema(hints: Iterable[str], slides: int | None = None) -> dict[str, object]:
-    """The JSON schema of the model's part; `slides`: with so many headings, None: with any number or none."""
+    """The JSON schema of the model's part; `slides`: with so many headings, None: with any number
+    or none."""
 
     def text(name: str) -> dict[str, object]:
         return {"type": "string", "minLength": LENGTHS[name][0], "maxLength": LENGTHS[name][1]}
@@ -189,7 +192,8 @@ def schema(hints: Iterable[str], slides: int | None = None) -> dict[str, object]
 
 
 def faults(seed: Seed, written: Written, hints: Collection[str], taken: Iterable[str]) -> list[str]:
-    """Why what a model wrote for `seed` is refused, as sentences for its next attempt; `taken`: topics of other rows."""
+    """Why what a model wrote for `seed` is refused, as sentences for its next attempt; `taken`:
+    topics of other rows."""
     texts: dict[str, str] = {}
     for name in ("topic", "audience_phrase", "style"):
         text = written.get(name)
@@ -362,7 +366,8 @@ class Sampler:
         stream.write(self.run / "seeds.jsonl", b"".join(lines))
 
     def _columns(self, row: DraftRecord) -> dict[str, str]:
-        """A row as Data Designer's seed data: the columns that seed-user.txt names, all of them ready text."""
+        """A row as Data Designer's seed data: the columns that seed-user.txt names, all of them
+        ready text."""
         seed, ident = row["seed"], row["id"]
         outline = f"- outline: the titles of the {seed['slides']} slides in order, the opening and the close included\n"
         reasons = "".join(f"- {reason}\n" for reason in self.reasons.get(ident, ()))
@@ -377,7 +382,8 @@ class Sampler:
         }
 
     def _like(self, seed: Seed, ident: str) -> list[Seed]:
-        """Seeds of data/gold as examples: with an outline where one is wanted, of other domains, the language's first."""
+        """Seeds of data/gold as examples: with an outline where one is wanted, of other domains,
+        the language's first."""
         fit = [
             each
             for each in self.gold
@@ -392,7 +398,8 @@ class Sampler:
         return sorted(fit, key=distance)[:EXAMPLES]
 
     def _write(self, shard: list[DraftRecord]) -> dict[str, Written]:
-        """The model's parts of a shard by id, as Data Designer has them; rows that it dropped are not there."""
+        """The model's parts of a shard by id, as Data Designer has them; rows that it dropped are
+        not there."""
         designer = self.designer or self._start()
         import data_designer.config as dd
         from data_designer.interface.errors import DataDesignerGenerationError
@@ -438,7 +445,8 @@ class Sampler:
             shutil.rmtree(self.work / "shards", ignore_errors=True)
 
     def _start(self) -> "DataDesigner":
-        """Import Data Designer (3 CPU seconds), silent, without telemetry, and at home in the run folder."""
+        """Import Data Designer (3 CPU seconds), silent, without telemetry, and at home in the run
+        folder."""
         home = (self.work / "home").resolve()
         home.mkdir(parents=True, exist_ok=True)
         os.environ.update(NEMO_TELEMETRY_ENABLED="false", DATA_DESIGNER_HOME=str(home))
@@ -449,7 +457,8 @@ class Sampler:
         from data_designer.engine.utils import token_counting
         from data_designer.interface import DataDesigner
 
-        # It would fetch a vocabulary over the network, to count tokens in a profile that nobody reads; without one it goes on.
+        # It would fetch a vocabulary over the network, to count tokens in a profile that nobody
+        # reads; without one it goes on.
         token_counting.get_cl100k_base_tokenizer = _no_vocabulary
         gateway = dd.ModelProvider(
             name="gateway",
@@ -475,10 +484,12 @@ class Sampler:
 
 
 class _Gateway:
-    """The endpoint that Data Designer talks to: a thread with a server on loopback before `chat.Client`.
+    """The endpoint that Data Designer talks to: a thread with a server on loopback before
+    `chat.Client`.
 
-    A chat is known by the row id in its first line ("Talk s00001. .."); the k-th chat of a row is answered from the
-    journal where that has it. A failure of the endpoint is noted and ends as a 400, so that Data Designer gives the row
+    A chat is known by the row id in its first line ("Talk s00001. .."); the k-th chat of a row is
+    answered from the journal where that has it. A failure of the endpoint is noted and ends as a
+    400, so that Data Designer gives the row
     up: the client has been patient enough.
     """
 

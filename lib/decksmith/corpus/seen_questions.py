@@ -1,4 +1,6 @@
-"""Which benchmark questions a training set has seen: by letters, by embeddings, or quoted (bench-overlap)."""
+"""Which benchmark questions a training set has seen: by letters, by embeddings, or quoted
+(bench-overlap).
+"""
 
 import json
 from collections import Counter
@@ -47,8 +49,8 @@ def seen(
 ) -> dict[int, list[Sighting]]:
     """{index of a question: training rows near it, the nearest first}.
 
-    Of training rows the requests are compared, and quotations sought in all that is said. least: from which Jaccard of
-    n-grams, cosine and quoted share two are near.
+    Of training rows the requests are compared, and quotations sought in all that is said. least:
+    from which Jaccard of n-grams, cosine and quoted share two are near.
     """
     plains, asks = [plain(text) for text in questions], [request(row) for row in train]
     told = [plain("\n".join(_said(row))) for row in train]
@@ -78,7 +80,8 @@ def _distance(one: Sighting) -> tuple[float, int]:
 
 
 def report(asked: Sequence[Record], train: Sequence[Chat], encode: Encode | None = None) -> None:
-    """Print the questions (records with a task) that a training set has seen, and count them on stderr."""
+    """Print the questions (records with a task) that a training set has seen, and count them on
+    stderr."""
     found = seen([tasks.asked(record) for record in asked], train, encode)
     for i, near in found.items():
         named = [{"id": train[one["row"]]["id"], **one} for one in near]

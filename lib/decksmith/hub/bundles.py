@@ -1,6 +1,7 @@
 """A bundle: the files of a folder that are published, and a card written from them to FOLDER/card.
 
-Nothing is on a card that is not in the files (docs/records.md). Only the files named here are ever sent.
+Nothing is on a card that is not in the files (docs/records.md). Only the files named here are ever
+sent.
 """
 
 import json
@@ -40,7 +41,8 @@ Rows = dict[str, tuple[str, str]]  # {id: (split, fingerprint of the content)}
 
 
 class Report(TypedDict, total=False):
-    """What is known of how a folder was made: report.json, manifest.json and, over them, about.toml."""
+    """What is known of how a folder was made: report.json, manifest.json and, over them,
+    about.toml."""
 
     licence: str
     limits: object
@@ -57,7 +59,8 @@ class Report(TypedDict, total=False):
 
 @dataclass
 class Bundle:
-    """A folder ready to be sent: `files` by their names on the Hub, `rows` of a dataset, `notes` to be said."""
+    """A folder ready to be sent: `files` by their names on the Hub, `rows` of a dataset, `notes` to
+    be said."""
 
     kind: Literal["dataset", "adapter"]
     repo: str

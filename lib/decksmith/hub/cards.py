@@ -94,7 +94,6 @@ def describe_dataset(bundle: Bundle, out: Path) -> dict[str, Path]:
         sizes=[(split, len(rows[split]), clusters[split]) for split in SPLITS],
         total=len(every),
         counts={key: _counted(rows, key) for key in given},
-        schema=list(_fields(features)),
         quantiles=list(_quantiles(every)),
         estimated=True in estimated,
         counted=False in estimated,
@@ -157,7 +156,8 @@ def _clusters(bundle: Bundle, rows: dict[str, list[Row]]) -> Counter[str]:
 
 
 def _features(bundle: Bundle, rows: dict[str, list[Row]]) -> "Features":
-    """The types of the rows, as load_dataset finds them. Raises cli.BadData naming a row of another type."""
+    """The types of the rows, as load_dataset finds them. Raises cli.BadData naming a row of another
+    type."""
     import pyarrow
     from datasets import Features
 
@@ -192,19 +192,7 @@ def _dataset_info(features: "Features") -> object:
 
     card = DatasetCardData()
     DatasetInfosDict(default=DatasetInfo(features=features)).to_dataset_card_data(card)
-    return card.to_dict()["dataset_info"]
-
-
-def _fields(features: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """(field, type) of each: fields of structures by their path, `[]` behind what is a list."""
-    for name, kind in features.items():
-        path = f"{prefix}{name}"
-        while hasattr(kind, "feature"):
-            kind, path = kind.feature, f"{path}[]"
-        if isinstance(kind, dict):
-            yield from _fields(kind, f"{path}.")
-        else:
-            yield path, str(getattr(kind, "dtype", "null"))
+    return card["dataset_info"]
 
 
 def _seed(row: Row) -> Seed:
@@ -235,7 +223,8 @@ def _quantiles(rows: list[Row]) -> Iterator[tuple[str, ...]]:
 
 
 def describe_adapter(bundle: Bundle, out: Path) -> dict[str, Path]:
-    """Write the card of an adapter: what it changes of which model, how it was trained, what a comparison may claim.
+    """Write the card of an adapter: what it changes of which model, how it was trained, what a
+    comparison may claim.
 
     Returns it as a file. Raises cli.BadData.
     """

@@ -1,8 +1,10 @@
-"""Base models in this site's cache of the Hub: which commit, whether all of it is there, and the fetch that brings it. So
-are the GGUF files of assets/gguf.toml, of whose repositories one file is fetched.
+"""Base models in this site's cache of the Hub: which commit, whether all of it is there, and the
+fetch that brings it. So are the GGUF files of assets/gguf.toml, of whose repositories one file
+is fetched.
 
-The cache is HF_HOME's, in huggingface_hub's own layout, so that trainers and servers find a model by its name with the
-Hub switched off. They look up `refs/main`; it is set to the commit that was fetched.
+The cache is HF_HOME's, in huggingface_hub's own layout, so that trainers and servers find a model
+by its name with the Hub switched off. They look up `refs/main`; it is set to the commit that was
+fetched.
 """
 
 import json
@@ -51,7 +53,8 @@ def library() -> ModuleType:
 
 
 def is_name(model: str | Path) -> bool:
-    """Whether a base model is one of the Hub, `owner/name`: not the embedded one, which has no owner, and no folder."""
+    """Whether a base model is one of the Hub, `owner/name`: not the embedded one, which has no
+    owner, and no folder."""
     return bool(re.fullmatch(r"\w[\w.-]*/[\w.-]+", str(model))) and not Path(model).exists()
 
 
@@ -69,8 +72,8 @@ def cache() -> Path:
 
 
 def snapshot(name: str) -> Path | None:
-    """The folder of a model in the cache, at its pinned commit or, where none is pinned, at `refs/main`; None where
-    nothing of it is there."""
+    """The folder of a model in the cache, at its pinned commit or, where none is pinned, at
+    `refs/main`; None where nothing of it is there."""
     folder, commit = _folder(name), pinned(name)
     if commit == "main":
         try:
@@ -82,7 +85,8 @@ def snapshot(name: str) -> Path | None:
 
 
 def lacking(folder: Path) -> list[str]:
-    """What a model's folder lacks before it can be trained or served: configuration, tokenizer, weights."""
+    """What a model's folder lacks before it can be trained or served: configuration, tokenizer,
+    weights."""
     lacks = _small_lacking(folder)
     index = folder / "model.safetensors.index.json"
     if index.is_file():
@@ -120,9 +124,10 @@ def need(model: str | Path) -> Path | None:
 def fetch(name: str, revision: str | None = None, *, small: bool = False) -> Path:
     """Bring a model into the cache, all but its weights with `small`; returns its folder there.
 
-    A model that is there already is not asked for again (without `revision`); of a fetch that was killed the files that
-    were whole stay. Raises cli.BadConfig where the Hub refuses (gated, a wrong token), cli.Missing for a model or
-    revision that it does not have and for a disk that is too small, cli.TryAgain where it does not answer.
+    A model that is there already is not asked for again (without `revision`); of a fetch that was
+    killed the files that were whole stay. Raises cli.BadConfig where the Hub refuses (gated, a
+    wrong token), cli.Missing for a model or revision that it does not have and for a disk that is
+    too small, cli.TryAgain where it does not answer.
     """
     found = None if revision else snapshot(name)
     if found and not (_small_lacking(found) if small else lacking(found)):
@@ -140,8 +145,8 @@ def fetch(name: str, revision: str | None = None, *, small: bool = False) -> Pat
 def fetch_gguf(name: str, revision: str | None = None) -> Path:
     """Bring a model of assets/gguf.toml into the cache and write its lock; returns the file there.
 
-    The revision is `revision`, else the lock's, else the table's. Raises what `fetch` raises, and cli.BadData where
-    the Hub's file is another than the one that is pinned.
+    The revision is `revision`, else the lock's, else the table's. Raises what `fetch` raises, and
+    cli.BadData where the Hub's file is another than the one that is pinned.
     """
     entry, there = gguf.table()[name], gguf.lock(name)
     if there and not revision and gguf.is_whole(there):
@@ -187,8 +192,8 @@ def _info(name: str, revision: str) -> "ModelInfo":
 def _download(name: str, info: "ModelInfo", files: "list[RepoSibling]") -> Path:
     """Bring files of a commit into the cache; returns the commit's folder there.
 
-    Not snapshot_download: it would leave a list of all files of the repository, and offline it then refuses a cache
-    without those that are left out here (vLLM asks so).
+    Not snapshot_download: it would leave a list of all files of the repository, and offline it then
+    refuses a cache without those that are left out here (vLLM asks so).
     """
     hub, commit = library(), str(info.sha)
     folder = _folder(name) / "snapshots" / commit
@@ -234,7 +239,9 @@ def _wanted(siblings: "list[RepoSibling]", small: bool) -> "Iterator[RepoSibling
 
 
 def _licence(info: "ModelInfo") -> str:
-    card = info.card_data.to_dict() if info.card_data else {}
+    from huggingface_hub import ModelCardData
+
+    card = info.card_data or ModelCardData()
     name = card.get("license_name") or card.get("license") or "its card names none"
     link = card.get("license_link")
     gated = ", gated: its terms are accepted on its page" if info.gated else ""
@@ -243,7 +250,8 @@ def _licence(info: "ModelInfo") -> str:
 
 @contextmanager
 def _speaking(name: str, revision: str, command: str) -> Iterator[None]:
-    """Turn what huggingface_hub raises into one sentence with an exit status. `command`: what brings this model."""
+    """Turn what huggingface_hub raises into one sentence with an exit status. `command`: what
+    brings this model."""
     library()
     from httpx import HTTPError
 

@@ -1,4 +1,6 @@
-"""A repository on the Hugging Face Hub: a folder made ready for it, how it differs, one commit that sends the difference."""
+"""A repository on the Hugging Face Hub: a folder made ready for it, how it differs, one commit that
+sends the difference.
+"""
 
 import hashlib
 import os
@@ -24,7 +26,8 @@ _BINARY = (".safetensors", ".gguf")
 def bundle(folder: Path, kind: Literal["dataset", "adapter"], repo: str) -> Bundle:
     """Check the folder, write its card to FOLDER/card and return what is to be sent.
 
-    Raises cli.BadData naming the file and line of what must not be published, cli.Missing without huggingface_hub.
+    Raises cli.BadData naming the file and line of what must not be published, cli.Missing without
+    huggingface_hub.
     """
     models.library()
     found = {name: folder / name for name in FILES[kind] if (folder / name).is_file()}
@@ -40,7 +43,8 @@ def bundle(folder: Path, kind: Literal["dataset", "adapter"], repo: str) -> Bund
 
 
 def _check_secrets(made: Bundle) -> None:
-    """Refuse to publish the value of a key or token that this process was given; note a path of this machine."""
+    """Refuse to publish the value of a key or token that this process was given; note a path of
+    this machine."""
     secrets = {name: value.encode() for value, name in masking.known(masking.SHORTEST).items()}
     for name, path in made.files.items():
         if path.suffix in _BINARY:
@@ -87,8 +91,8 @@ class Difference(TypedDict):
 class Repository:
     """One repository on the Hub, seen by the owner of HF_TOKEN.
 
-    Raises cli.BadConfig when the token is absent, unknown or may not do this, cli.TryAgain when the Hub does not answer,
-    cli.BadData when it refuses what is sent.
+    Raises cli.BadConfig when the token is absent, unknown or may not do this, cli.TryAgain when the
+    Hub does not answer, cli.BadData when it refuses what is sent.
     """
 
     def __init__(self, made: Bundle):
@@ -194,9 +198,11 @@ class Repository:
             return Path(path).read_bytes()
 
     def push(self, difference: Difference, public: bool) -> dict[str, str | None]:
-        """Send what differs as one commit on the revision that was compared; returns `{"url", "revision"}`.
+        """Send what differs as one commit on the revision that was compared; returns `{"url",
+        "revision"}`.
 
-        A repository that is not there is made. Uploads that an interrupted push finished are not repeated.
+        A repository that is not there is made. Uploads that an interrupted push finished are not
+        repeated.
         """
         from huggingface_hub import CommitOperationAdd
 
@@ -265,7 +271,8 @@ def _compared(name: str, path: Path, there: "RepoSibling | None") -> FileChange:
 
 
 def _rows(files: dict[str, bytes], new: Rows) -> RowChanges | None:
-    """The rows of `new` against those of the old files; None when an old file is not JSONL with ids."""
+    """The rows of `new` against those of the old files; None when an old file is not JSONL with
+    ids."""
     old: Rows = {}
     for split, data in files.items():
         for line in data.splitlines():
