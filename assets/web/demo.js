@@ -161,7 +161,7 @@ class Side {
     e.findings = h("ul.findings", { "aria-label": "Hints" });
     e.clear = h("p.clear");
     e.times = h("dl.times");
-    e.take = h("div.take", null, "Download", ...[["md", "Markdown"], ["pdf", "PDF"], ["pptx", "PowerPoint"], ["zip", "Pictures"]].map(([kind, words]) =>
+    e.take = h("div.take", null, "Download", ...[["md", "Markdown"], ["pdf", "PDF"], ["pptx", "PowerPoint"]].map(([kind, words]) =>
       h("button", { type: "button", onclick: (event) => this.take(kind, event.currentTarget) }, words)));
     e.took = h("span", { role: "status" });
     e.take.append(e.took);

@@ -10,7 +10,7 @@ from decksmith.core import cli
 from decksmith.core.protocol import Protocol
 from decksmith.corpus import author_model, chat_rows, check, draft_folders, rules
 from decksmith.decks import clean, conditions, features, lint, templates
-from decksmith.demo import session
+from decksmith.demo import studio
 from decksmith.render import pool
 
 COMPANY = cli.ROOT / "data/templates/company.md"
@@ -183,8 +183,8 @@ def test_a_draft_under_a_template_is_told_it_held_to_it_and_packed_with_it(compa
 
 def test_the_demo_asks_under_its_template(company):
     asked = {"prompt": "Huts"}
-    assert session.messages(asked, company)[0]["content"].endswith(company.system())
-    assert company.system() not in session.messages(asked)[0]["content"]
+    assert studio.messages(asked, company)[0]["content"].endswith(company.system())
+    assert company.system() not in studio.messages(asked)[0]["content"]
 
 
 @pytest.mark.browser

@@ -4,13 +4,14 @@ import asyncio
 import io
 
 import pytest
-from decksmith.demo import material
+from decksmith.decks import sources
+from decksmith.demo import demo_app
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 
 def read(name, data):
-    return asyncio.run(material.read(name, data))
+    return asyncio.run(demo_app.read_document(name, data))
 
 
 def pdf(pages):
@@ -47,7 +48,7 @@ def test_a_short_text_is_used_whole():
 def test_a_long_text_is_cut_at_a_paragraph_and_says_so():
     paragraph = "word " * 99 + "end."
     found = read("long.txt", "\n\n".join([paragraph] * 100).encode())
-    assert material.BUDGET - 600 < len(found["text"]) <= material.BUDGET
+    assert sources.BUDGET - 600 < len(found["text"]) <= sources.BUDGET
     assert found["text"].endswith("end.")
     used, whole = len(found["text"]), 100 * len(paragraph) + 198
     assert (
@@ -69,11 +70,11 @@ def test_a_pdf_is_read_as_text_and_not_beyond_the_budget():
         ("x.docx", b"PK", "give one of .md, .txt, .html, .pdf"),
         ("x.txt", b"a\0b", "is no text"),
         ("x.md", b" \n", "has no text"),
-        ("x.md", b"a" * (material.LARGEST + 1), "at most 5 are read"),
+        ("x.md", b"a" * (sources.LARGEST + 1), "at most 5 are read"),
         ("x.pdf", b"%PDF-1.4 nothing", "cannot be read"),
         ("x.pdf", pdf([""]), "a scanned page is a picture"),
     ],
 )
 def test_what_cannot_be_used_is_said(name, data, why):
-    with pytest.raises(material.NotRead, match=why):
+    with pytest.raises(sources.NotRead, match=why):
         read(name, data)

@@ -179,7 +179,7 @@ async function check() {
     [mended, "done", "Slide 1 was not changed: the model's reply is no slide: it has neither a heading nor a frontmatter. The deck is as it was.", "slide 1: a question as the title"]);
 
   // Downloads
-  const marks = { Markdown: ["---\n", "deck.md"], Pictures: ["PK", ".zip"], PDF: ["%PDF-", ".pdf"], PowerPoint: ["PK", ".pptx"] };
+  const marks = { Markdown: ["---\n", "deck.md"], PDF: ["%PDF-", ".pdf"], PowerPoint: ["PK", ".pptx"] };
   for (const [name, [magic, ending]] of Object.entries(marks)) {
     const [download] = await Promise.all([page.waitForEvent("download"), base.getByRole("button", { name, exact: true }).click()]);
     const data = readFileSync(await download.path());

@@ -11,29 +11,127 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, NotRequired, TypedDict, Unpack, cast
 
 from decksmith.core import stream
+from decksmith.decks.records import Finding
+from decksmith.models.records import Usage
 
 BEAT = 0.08  # seconds between two events of text
 ENDS = ("done", "failed", "stopped", "interrupted")
 INTERRUPTED = "The server was stopped in the meantime. What had arrived is kept."
 
 
-class Ask:
+class AskedMaterial(TypedDict):
+    """A document, and a sentence about what was cut of it."""
+
+    name: str
+    text: str
+    cut: NotRequired[str | None]
+
+
+class DeckWish(TypedDict):
+    """The form's fields."""
+
+    prompt: str
+    audience: NotRequired[str]
+    tone: NotRequired[str]
+    slides: NotRequired[int | None]
+    theme: NotRequired[str]
+    material: NotRequired[AskedMaterial]
+
+
+class AskedModel(TypedDict):
+    model: str
+    label: str
+    color: str | None
+
+
+class ShownPage(TypedDict):
+    """A rendered slide as the page lists it. line: where it begins in the deck."""
+
+    line: int
+    title: str
+    text: str
+
+
+ShownError = TypedDict(
+    "ShownError",
+    {"kind": str, "class": str, "slide": int | None, "line": int | None, "message": str},
+)
+
+
+class EventFacts(TypedDict, total=False):
+    """What an event says, by its type: asked, place, started, text, reasoning, turn, written, wish,
+    changing, unchanged, slide, deck, rendered, end."""
+
+    visitor: str  # asked, and the next five
+    request: DeckWish
+    seed: int
+    models: list[AskedModel]
+    reference: str
+    sha256: str
+    place: int
+    text: str
+    finish: str | None
+    usage: Usage | None
+    slide: int
+    wish: str
+    no: int
+    line: int
+    title: str
+    findings: list[Finding]
+    picture: str
+    version: int
+    source: str
+    status: str
+    slides: int
+    expected: int | None
+    site: bool
+    error: ShownError | None
+    took: float
+    pages: list[ShownPage]
+    message: str | None
+    fault: str | None
+
+
+class Event(EventFacts):
+    """n: from 0; at: seconds since 1970; side: of which deck, None for the first event."""
+
+    n: int
+    at: float
+    side: int | None
+    type: str
+
+
+class SideState(TypedDict):
+    """How one of the decks of an ask stands."""
+
+    model: str
+    label: str
+    color: str | None
+    status: str
+    version: int
+    slides: int
+    picture: str | None
+    text: str
+    title: str | None
+
+
+class DeckAsk:
     """What one visitor asked for, and what came of it: the events of its journal, in memory while
     somebody looks or works."""
 
     def __init__(self, folder: Path, ident: str) -> None:
         self.path, self.id = folder / ident / "journal.jsonl", ident
-        self.events: list[dict[str, Any]] = []
+        self.events: list[Event] = []
         self.changed = asyncio.Event()  # set, and replaced, with each event
         self.tasks: dict[int, asyncio.Task[None]] = {}  # by side: who works on it
         self.pending: dict[int, list[tuple[str, list[str]]]] = {}  # by side: text not yet said
         self.file: IO[bytes] | None = None
 
     @classmethod
-    def load(cls, folder: Path, ident: str) -> "Ask":
+    def load(cls, folder: Path, ident: str) -> "DeckAsk":
         """From its journal; half a line at its end is dropped, and work that nobody does any more
         has ended there. Raises OSError, and ValueError for a journal without a beginning."""
         ask = cls(folder, ident)
@@ -53,19 +151,15 @@ class Ask:
         return ask
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """The first event: {visitor, request, seed, models}."""
+    def asked(self) -> Event:
+        """The first event, which has visitor, request, seed and models."""
         return self.events[0]
 
-    def say(self, side: int | None, kind: str, **facts: Any) -> None:
+    def say(self, side: int | None, kind: str, **facts: Unpack[EventFacts]) -> None:
         """Add one event; `side`: of which deck, None for the first."""
-        event = {
-            "n": len(self.events),
-            "at": round(time.time(), 3),
-            "side": side,
-            "type": kind,
-            **facts,
-        }
+        at = round(time.time(), 3)
+        head = {"n": len(self.events), "at": at, "side": side, "type": kind}
+        event = cast(Event, {**head, **facts})
         if self.file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.file = open(self.path, "ab", buffering=0)
@@ -92,17 +186,26 @@ class Ask:
             else:
                 self.say(side, kind, text="".join(pieces))
 
-    def sides(self) -> list[dict[str, Any]]:
-        """How each deck stands: {model, label, status, version, slides, picture, title, text}."""
-        sides = [
-            {**model, "status": "queued", "version": 0, "slides": 0, "picture": None, "text": ""}
+    def sides(self) -> list[SideState]:
+        """How each deck stands."""
+        sides: list[SideState] = [
+            {
+                **model,
+                "status": "queued",
+                "version": 0,
+                "slides": 0,
+                "picture": None,
+                "text": "",
+                "title": None,
+            }
             for model in self.asked["models"]
         ]
         for event in self.events[1:]:
-            self._follow(sides[event["side"]], event)
+            if event["side"] is not None:
+                self._follow(sides[event["side"]], event)
         return sides
 
-    def _follow(self, at: dict[str, Any], event: dict[str, Any]) -> None:
+    def _follow(self, at: SideState, event: Event) -> None:
         """Bring one deck to where it stands after an event."""
         match event["type"]:
             case "text":
@@ -114,20 +217,23 @@ class Ask:
             case "wish":
                 at["status"] = "queued"
             case "deck":
-                at |= {"status": "rendering", "version": event["version"], "title": event["title"]}
+                at["status"], at["version"] = "rendering", event["version"]
+                at["title"] = event["title"]
             case "slide":
                 at["picture"] = at["picture"] or event["picture"]
             case "rendered":
-                folder = version_id(self.id, event["side"], event["version"])
-                first = f"{folder}/slides/01.png" if event["slides"] else None
-                at |= {"slides": event["slides"], "picture": first}
+                folder = version_id(self.id, event["side"] or 0, event["version"])
+                at["slides"] = event["slides"]
+                at["picture"] = f"{folder}/slides/01.png" if event["slides"] else None
             case "end":
                 at["status"] = event["status"]
 
-    def last(self, side: int, kind: str) -> dict[str, Any]:
+    def last(self, side: int, kind: str) -> EventFacts:
         """The newest event of a kind of one deck; empty where there is none."""
-        found = (e for e in reversed(self.events) if e["type"] == kind and e["side"] == side)
-        return next(found, {})
+        for event in reversed(self.events):
+            if event["type"] == kind and event["side"] == side:
+                return event
+        return {}
 
     def resting(self) -> bool:
         """Whether nothing more will come by itself."""
@@ -144,50 +250,32 @@ def version_id(ask: str, side: int, version: int) -> str:
     return f"{ask}.{side}.{version}"
 
 
-class Line:
+class TurnQueue:
     """At most `width` at once; the others wait in turn, and are told their places."""
 
     def __init__(self, width: int) -> None:
-        self.width, self.inside = width, 0
-        self.waiting: list[tuple[asyncio.Future[None], Callable[[int], None]]] = []
+        self.width, self.free = width, asyncio.Semaphore(width)
+        self.waiting: list[Callable[[int], None]] = []  # who is told a place, the first one first
 
     @contextlib.asynccontextmanager
     async def turn(self, tell: Callable[[int], None]) -> AsyncIterator[None]:
         """One's turn; `tell` is called with one's place, from 1, whenever it changes."""
-        if self.inside < self.width:
-            self.inside += 1
-        else:
+        if self.free.locked():
             await self._wait(tell)
+        else:
+            await self.free.acquire()
         try:
             yield
         finally:
-            self._next()
+            self.free.release()
 
     async def _wait(self, tell: Callable[[int], None]) -> None:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        mine = (turn, tell)
-        self.waiting.append(mine)
+        self.waiting.append(tell)
         tell(len(self.waiting))
         try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it had come already: it is the next one's
-                self._next()
-            elif mine in self.waiting:
-                self.waiting.remove(mine)
-                self._tell()
-            raise
-
-    def _next(self) -> None:
-        self.inside -= 1
-        while self.waiting:
-            turn, _ = self.waiting.pop(0)
-            if not turn.cancelled():  # else it is leaving, and has not run since
-                self.inside += 1
-                turn.set_result(None)
-                break
-        self._tell()
-
-    def _tell(self) -> None:
-        for place, (_, tell) in enumerate(self.waiting, 1):
-            tell(place)
+            await self.free.acquire()
+        finally:
+            at = self.waiting.index(tell)
+            self.waiting.remove(tell)
+            for place, later in enumerate(self.waiting[at:], at + 1):
+                later(place)

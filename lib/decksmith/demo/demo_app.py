@@ -8,24 +8,23 @@ origin, in a frame that may do nothing else.
 import asyncio
 import contextlib
 import hashlib
-import io
 import re
 import secrets
 import socket
-import zipfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 from aiohttp import web as http
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from decksmith.core import cli, pages, stream, validation, web
+from decksmith.decks import sources
 from decksmith.decks.templates import Template
-from decksmith.demo import material, references
-from decksmith.demo.ask import Ask, version_id
-from decksmith.demo.session import ASK_ID, EVERYBODY, SLIDES, TEXT, Studio
+from decksmith.demo import references
+from decksmith.demo.ask import AskedMaterial, DeckAsk, DeckWish, Event, version_id
+from decksmith.demo.studio import ASK_ID, EVERYBODY, SLIDES, TEXT, Studio
 from decksmith.models.registry import Model
 from decksmith.render import pool
 
@@ -80,7 +79,6 @@ TYPES = {
 }
 DOWNLOADS = {
     "md": "text/markdown",
-    "zip": "application/zip",
     "pdf": "application/pdf",
     "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 }
@@ -102,13 +100,15 @@ _SITE = re.compile(rf"(?:_runtime|{ASK_ID}\.[01]\.\d+/build)/[\w./@-]+\Z")
 # Requests
 
 
-def _visible(text: Any) -> Any:
+def _visible(text: str) -> str:
     """What a person may have typed: no control characters, no half of a character."""
-    if not isinstance(text, str):
-        return text
     text = text.encode("utf-8", "replace").decode()
     joiners_and_blanks = "\u200c\u200d\u00a0\u3000"
     return "".join(c for c in text if c in f"\n\t\r{joiners_and_blanks}" or c.isprintable())
+
+
+def _typed(value: object) -> object:
+    return _visible(value) if isinstance(value, str) else value
 
 
 def _line(text: str) -> str:
@@ -127,7 +127,7 @@ def _at_most(most: int, text: str) -> str:
     return text
 
 
-Typed = Annotated[str, BeforeValidator(_visible)]
+Typed = Annotated[str, BeforeValidator(_typed)]
 
 
 def _wish(text: str) -> str:
@@ -140,11 +140,11 @@ class Material(validation.Body):
     """A document as POST /material gave it back."""
 
     name: Annotated[Typed, Field(max_length=NAME)]
-    text: Annotated[Typed, Field(max_length=material.BUDGET)]
+    text: Annotated[Typed, Field(max_length=sources.BUDGET)]
     cut: Annotated[Typed, Field(max_length=300)] | None = None
 
 
-def _from_context(value: Any, info: ValidationInfo) -> Any:
+def _from_context(value: object, info: ValidationInfo) -> object:
     """Hold models and theme to what this server has, as the context says."""
     known = (info.context or {})[info.field_name]
     if info.field_name == "models":
@@ -273,7 +273,7 @@ def _deck_file(studio: Studio, path: str) -> Path | None:
 # The page
 
 
-class Pages:
+class DemoHandlers:
     """The handlers of the first origin. `decks`: origin or port of the second."""
 
     fresh = http.RequestKey("fresh", str)  # the cookie that an answer sets
@@ -306,7 +306,7 @@ class Pages:
             http.delete(ask, self.forget),
             http.get(r"/pictures/{path:.+}", self.picture),
             http.get(
-                rf"{ask}/{side}/{{version:\d{{1,3}}}}/deck.{{kind:md|pdf|pptx|zip}}", self.download
+                rf"{ask}/{side}/{{version:\d{{1,3}}}}/deck.{{kind:md|pdf|pptx}}", self.download
             ),
         ]
 
@@ -324,13 +324,13 @@ class Pages:
         request[self.fresh] = secrets.token_hex(32)
         return _hashed(request[self.fresh])
 
-    def _ask(self, request: http.Request) -> Ask:
+    def _ask(self, request: http.Request) -> DeckAsk:
         """The ask that a path names. Raises HTTPNotFound, HTTPTooManyRequests."""
         visitor = self._visitor(request)
         self.looking.check(visitor or web.remote(request))
         return self.studio.find(visitor, request.match_info["ask"])
 
-    def _own(self, request: http.Request) -> Ask:
+    def _own(self, request: http.Request) -> DeckAsk:
         """`_ask`, of one that this visitor may change: everybody's is nobody's to change."""
         ask = self._ask(request)
         if ask.asked["visitor"] == EVERYBODY:
@@ -339,13 +339,13 @@ class Pages:
             )
         return ask
 
-    def _side(self, request: http.Request, ask: Ask) -> int:
+    def _side(self, request: http.Request, ask: DeckAsk) -> int:
         number = int(request.match_info["side"])
         if number >= len(ask.asked["models"]):
             raise http.HTTPNotFound(text=NOT_YOURS)
         return number
 
-    def _answer(self, request: http.Request, value: Any, status: int = 200) -> http.Response:
+    def _answer(self, request: http.Request, value: object, status: int = 200) -> http.Response:
         response = http.json_response(value, status=status)
         if self.fresh in request:
             response.set_cookie(
@@ -373,7 +373,7 @@ class Pages:
             "slides": SLIDES,
             "text": TEXT,
             "wish": WISH,
-            "document": material.LARGEST,
+            "document": sources.LARGEST,
         }
         facts = {
             "models": models,
@@ -381,7 +381,7 @@ class Pages:
             "decks": frames,
             "limits": limits,
             "examples": [{"label": label, "request": fields} for label, fields in EXAMPLES],
-            "documents": material.KINDS,
+            "documents": sources.KINDS,
         }
         policy = web.policy(
             script_src="'self'",
@@ -416,7 +416,7 @@ class Pages:
         self.asking.check(who)
         self.everybody.check(web.remote(request))
         wanted = asked.model_dump(exclude={"models"}, exclude_none=True) | {"slides": asked.slides}
-        ask = self.studio.begin(who, wanted, asked.models)
+        ask = self.studio.begin(who, cast(DeckWish, wanted), asked.models)
         return self._answer(request, {"id": ask.id}, 201)
 
     async def events(self, request: http.Request) -> http.StreamResponse:
@@ -446,11 +446,10 @@ class Pages:
         self.everybody.check(web.remote(request))
         name = _line(_visible(request.query.get("name", ""))[-WORDS:]) or "document"
         try:
-            found = await material.read(name, await request.read())
-        except material.NotRead as error:
+            found = await read_document(name, await request.read())
+        except sources.NotRead as error:
             raise http.HTTPUnprocessableEntity(text=str(error)) from None
-        found["text"] = _visible(found["text"])
-        return self._answer(request, found)
+        return self._answer(request, {**found, "text": _visible(found["text"])})
 
     async def references(self, request: http.Request) -> http.Response:
         """The reference decks, each with its first picture where it was looked at before."""
@@ -520,9 +519,8 @@ class Pages:
         ask, kind = self._ask(request), request.match_info["kind"]
         side, version = self._side(request, ask), int(request.match_info["version"])
         place = self.studio.folder / version_id(ask.id, side, version)
-        pictures = sorted((place / "slides").glob("*.png"))
         at = ask.sides()[side]
-        if not (place / "deck.md").is_file() or (kind == "zip" and not pictures):
+        if not (place / "deck.md").is_file():
             old = version < at["version"]
             raise http.HTTPNotFound(
                 text="this version is no longer kept" if old else "there is nothing to download yet"
@@ -530,8 +528,6 @@ class Pages:
         self.making.check(self._visitor(request))
         if kind == "md":
             data = (place / "deck.md").read_bytes()
-        elif kind == "zip":
-            data = await asyncio.to_thread(_zip, pictures)
         else:
             data = (await self.studio.made(ask, side, version, kind)).read_bytes()
         name = f"{_file_name(at.get('title') or '')}.{kind}"
@@ -540,6 +536,22 @@ class Pages:
             content_type=DOWNLOADS[kind],
             headers={"Content-Disposition": f'attachment; filename="{name}"'},
         )
+
+
+async def read_document(name: str, data: bytes) -> AskedMaterial:
+    """What of a document is used: at most BUDGET characters, which a small model can read beside
+    the request. Raises sources.NotRead."""
+    document = await asyncio.to_thread(sources.read, name, data)
+    text = "\n\n".join(document.pages).strip()
+    used = sources.beginning(text, sources.BUDGET)
+    cut, read = None, len(document.pages)
+    unread = f" on the first {read} of {document.of} pages" if read < document.of else ""
+    if unread or len(used) < len(text):
+        cut = (
+            f"The first {len(used):,} of {len(text):,} characters{unread} are used; "
+            "the rest was left out."
+        )
+    return {"name": document.name, "text": used, "cut": cut}
 
 
 async def _body(request: http.Request) -> bytes:
@@ -558,7 +570,7 @@ def _asset(name: str, kind: str) -> http.RouteDef:
     return http.get(f"/{Path(name).name}", send)
 
 
-async def _follow(ask: Ask, at: int, response: http.StreamResponse) -> None:
+async def _follow(ask: DeckAsk, at: int, response: http.StreamResponse) -> None:
     """Send the events of an ask from number `at`, and what comes, until nothing more will come by
     itself."""
     while True:
@@ -578,7 +590,7 @@ async def _follow(ask: Ask, at: int, response: http.StreamResponse) -> None:
             await response.write(b": still here\n\n")
 
 
-def _message(events: list[dict[str, Any]]) -> bytes:
+def _message(events: list[Event]) -> bytes:
     """Some events as one message of an event stream; who the visitor is stays here."""
     data = [{key: value for key, value in event.items() if key != "visitor"} for event in events]
     return b"id: %d\ndata: %s\n\n" % (events[-1]["n"], stream.dumps(data))
@@ -594,14 +606,6 @@ def _file_name(title: str) -> str:
     return name.encode("ascii", "ignore").decode().strip("-") or "deck"
 
 
-def _zip(pictures: list[Path]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for path in pictures:
-            archive.write(path, path.name)
-    return out.getvalue()
-
-
 def application(
     studio: Studio,
     hosts: Collection[str] | None,
@@ -609,8 +613,8 @@ def application(
     public: str | None = None,
 ) -> http.Application:
     """The first origin: the page, and what it asks for. Its arguments as those of `decks`."""
-    app = web.application(hosts=hosts, public=public, body=material.LARGEST + 4096)
-    app.router.add_routes(Pages(studio, decks, public).routes())
+    app = web.application(hosts=hosts, public=public, body=sources.LARGEST + 4096)
+    app.router.add_routes(DemoHandlers(studio, decks, public).routes())
 
     async def own(request: http.Request, response: http.StreamResponse) -> None:
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")

@@ -16,26 +16,41 @@ import secrets
 import shutil
 import time
 import traceback
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Coroutine, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack, cast
 
 from aiohttp import web as http
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record
 from decksmith.decks import clean, edits, lint, prompts, templates
 from decksmith.decks import pictures as deck_pictures
 from decksmith.decks.edits import SETTINGS
 from decksmith.decks.parser import Deck, Slide
-from decksmith.decks.records import Finding
+from decksmith.decks.records import Finding, Render
 from decksmith.decks.templates import Template
 from decksmith.demo import references
-from decksmith.demo.ask import ENDS, INTERRUPTED, Ask, Line, version_id
+from decksmith.demo.ask import (
+    ENDS,
+    INTERRUPTED,
+    AskedMaterial,
+    AskedModel,
+    DeckAsk,
+    DeckWish,
+    EventFacts,
+    ShownError,
+    ShownPage,
+    SideState,
+    TurnQueue,
+    version_id,
+)
 from decksmith.models import client as chat_client
 from decksmith.models import embedded
 from decksmith.models import registry as model_registry
+from decksmith.models.records import Usage
 from decksmith.render import site
 
 SLIDES = 20  # that a visitor may ask for
@@ -50,14 +65,12 @@ DEADLINE = 12
 BATCH = 3  # slides rendered together while the model writes
 EVERYBODY = "everybody"  # whose the reference decks are: seen by all, changed by nobody
 ASK_ID = r"[0-9a-f]{32}"
-NOTHING_MORE = {"audience": "", "tone": "", "slides": None, "theme": ""}  # of a request
-REFERENCE = {"model": "", "label": "Reference deck, by people", "color": "#c77d2e"}
+REFERENCE: AskedModel = {"model": "", "label": "Reference deck, by people", "color": "#c77d2e"}
 
 
-def messages(asked: dict[str, Any], template: Template | None = None) -> list[dict[str, str]]:
-    """What a model is asked: the benchmark's system prompt with the template behind it, and the request with what the form
-    adds to it in words like those of its prompts. `asked`: prompt, audience, tone, slides,
-    theme and material, of which all but the first may be empty."""
+def messages(asked: DeckWish, template: Template | None = None) -> list[dict[str, str]]:
+    """What a model is asked: the benchmark's system prompt with the template behind it, and the
+    request with what the form adds to it in words like those of its prompts."""
     slides, theme = asked.get("slides"), asked.get("theme")
     says = []
     if slides:
@@ -110,12 +123,22 @@ def excerpt(deck: Deck, slides: Iterable[Slide]) -> tuple[str, list[int]]:
     return "\n".join(out), lines
 
 
+class PastAsk(TypedDict):
+    """An ask in a visitor's list, without its texts. at: seconds since 1970."""
+
+    id: str
+    at: float
+    request: DeckWish
+    sides: list[SideState]
+
+
 class Studio:
     """Everything that works: the models, the line before each endpoint, the warm renderer, the
     asks of all visitors.
 
     folder: where all of it is kept. models: registry entries by name. `jobs` render workers,
-    `budget` in USD for each model; all decks but the reference ones are under `template`. Raises cli.Missing for a folder in which another server works.
+    `budget` in USD for each model; all decks but the reference ones are under `template`. Raises
+    cli.Missing for a folder in which another server works.
     Refusals are aiohttp's exceptions."""
 
     def __init__(
@@ -143,14 +166,14 @@ class Studio:
         protocol.render.update(min_slides=1, deadline=DEADLINE, scale=1)
         self.sampling = protocol.sampling
         self.provider = deck_pictures.providers(protocol.images["provider"])
-        self.lines = {model.base_url: Line(self._width(model)) for model in models.values()}
+        self.lines = {model.base_url: TurnQueue(self._width(model)) for model in models.values()}
         self.clients = {name: self._open(model) for name, model in models.items()}
         self.builder = site.Builder(protocol, ["site"], jobs=jobs)
-        self.loaded: OrderedDict[str, Ask] = OrderedDict()  # by id, those in memory
+        self.loaded: dict[str, DeckAsk] = {}  # by id, those that were looked at
         self.owner: dict[str, str] = {}  # of each ask, its visitor
         # Of each visitor, (when, id), oldest first.
         self.asks: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
-        self.making: dict[tuple[str, str], asyncio.Task[dict[str, Any]]] = {}
+        self.making: dict[tuple[str, str], asyncio.Task[Record]] = {}
         self._remember()
 
     def _remember(self) -> None:
@@ -222,37 +245,34 @@ class Studio:
         """Whether an ask is this visitor's, or everybody's."""
         return visitor is not None and self.owner.get(ident) in (visitor, EVERYBODY)
 
-    def find(self, visitor: str | None, ident: str) -> Ask:
+    def find(self, visitor: str | None, ident: str) -> DeckAsk:
         """An ask of this visitor or of everybody; raises HTTPNotFound for any other."""
         if not self.may_see(visitor, ident):
             raise http.HTTPNotFound(text="there is no such deck of yours")
         if ident not in self.loaded:
             try:
-                self.loaded[ident] = Ask.load(self.folder, ident)
+                self.loaded[ident] = DeckAsk.load(self.folder, ident)
             except (OSError, ValueError) as error:
                 why = f"this deck cannot be read any more: {error}"
                 raise http.HTTPNotFound(text=why) from None
             self._unload()
-        self.loaded.move_to_end(ident)
         return self.loaded[ident]
 
     def _unload(self) -> None:
-        """Beyond LOADED asks, leave those to their journals that were not looked at for longest."""
-        if len(self.loaded) <= LOADED:
-            return
+        """Beyond LOADED asks, leave those to their journals that were opened longest ago."""
         *before, _ = self.loaded.values()
         resting = [ask for ask in before if ask.resting()]
-        for old in resting[: len(self.loaded) - LOADED]:
+        for old in resting[: max(0, len(self.loaded) - LOADED)]:
             old.close()
             del self.loaded[old.id]
 
-    def begin(self, visitor: str, asked: dict[str, Any], names: list[str]) -> Ask:
+    def begin(self, visitor: str, asked: DeckWish, names: list[str]) -> DeckAsk:
         """Take an ask for one deck of each of the models `names`; returns it. Raises
         HTTPTooManyRequests, HTTPServiceUnavailable."""
         self._check_room(visitor, len(names))
         models = {name: self.models[name] for name in names}
         ask = self._open_ask(
-            visitor,
+            visitor=visitor,
             request=asked,
             models=[
                 {"model": name, "label": model.label or name, "color": model.color}
@@ -278,15 +298,17 @@ class Studio:
                 headers={"Retry-After": "120"},
             )
 
-    def _open_ask(self, visitor: str, **facts: Any) -> Ask:
+    def _open_ask(self, **facts: Unpack[EventFacts]) -> DeckAsk:
         """A new ask, whose first event says these facts."""
-        ask = Ask(self.folder, secrets.token_hex(16))
-        ask.say(None, "asked", visitor=visitor, seed=secrets.randbelow(2**31), **facts)
+        ask = DeckAsk(self.folder, secrets.token_hex(16))
+        visitor = facts["visitor"]
+        facts["seed"] = secrets.randbelow(2**31)
+        ask.say(None, "asked", **facts)
         self.loaded[ask.id], self.owner[ask.id] = ask, visitor
         self.asks[visitor].append((ask.asked["at"], ask.id))
         return ask
 
-    def reference(self, name: str) -> Ask:
+    def reference(self, name: str) -> DeckAsk:
         """The ask in which everybody sees this reference deck; rendered when it is first looked at,
         and kept. Raises HTTPNotFound."""
         if name not in references.all_of():
@@ -295,8 +317,8 @@ class Studio:
         if kept := self.kept_reference(name):
             return kept
         ask = self._open_ask(
-            EVERYBODY,
-            request={"prompt": deck.request, **NOTHING_MORE},
+            visitor=EVERYBODY,
+            request={"prompt": deck.request},
             models=[REFERENCE],
             reference=name,
             sha256=_sha256(deck.text),
@@ -304,7 +326,7 @@ class Studio:
         self._work(ask, 0, self._finish(ask, 0, deck.text, "reference"))
         return ask
 
-    def kept_reference(self, name: str) -> Ask | None:
+    def kept_reference(self, name: str) -> DeckAsk | None:
         """The ask of a reference deck that was rendered or is being rendered; None where there is
         none of its text, or it failed."""
         sha256 = _sha256(references.all_of()[name].text)
@@ -316,7 +338,7 @@ class Studio:
                     return ask
         return None
 
-    def edit(self, ask: Ask, side: int, text: str) -> None:
+    def edit(self, ask: DeckAsk, side: int, text: str) -> None:
         """Render another text for one deck of an ask. Raises HTTPConflict."""
         at = self._at_rest(ask, side)
         if not at["version"]:  # a reply that was stopped: it has not been cleaned yet
@@ -324,7 +346,7 @@ class Studio:
         self._work(ask, side, self._finish(ask, side, text, "edit"))
 
     @staticmethod
-    def _at_rest(ask: Ask, side: int) -> dict[str, Any]:
+    def _at_rest(ask: DeckAsk, side: int) -> SideState:
         """How a deck stands that may get another version. Raises HTTPConflict."""
         at = ask.sides()[side]
         if side in ask.tasks:
@@ -335,7 +357,7 @@ class Studio:
             )
         return at
 
-    def change(self, visitor: str, ask: Ask, side: int, slide: int, wish: str) -> None:
+    def change(self, visitor: str, ask: DeckAsk, side: int, slide: int, wish: str) -> None:
         """Have the model write one slide of a deck anew. Raises HTTPConflict, HTTPBadRequest, and
         what `begin` raises."""
         at = self._at_rest(ask, side)
@@ -351,21 +373,21 @@ class Studio:
         self._check_room(visitor, 1)
         self._work(ask, side, self._change(ask, side, text, slide, wish))
 
-    def history(self, visitor: str) -> list[dict[str, Any]]:
+    def history(self, visitor: str) -> list[PastAsk]:
         """The visitor's asks, newest first, each with how its decks stand."""
-        shown = ("model", "label", "color", "status", "slides", "picture", "title")
-        found = []
+        found: list[PastAsk] = []
         for at, ident in reversed(self.asks.get(visitor, [])):
             with contextlib.suppress(http.HTTPNotFound):
                 ask = self.find(visitor, ident)
-                sides = [{name: side.get(name) for name in shown} for side in ask.sides()]
-                request = dict(ask.asked["request"])
+                request = ask.asked["request"]
                 if material := request.get("material"):
-                    request["material"] = {"name": material["name"]}
+                    named: AskedMaterial = {"name": material["name"], "text": ""}
+                    request = {**request, "material": named}
+                sides: list[SideState] = [{**side, "text": ""} for side in ask.sides()]
                 found.append({"id": ident, "at": at, "request": request, "sides": sides})
         return found
 
-    async def forget(self, ask: Ask) -> None:
+    async def forget(self, ask: DeckAsk) -> None:
         """Remove an ask and all that came of it."""
         for side in list(ask.tasks):
             await self.stop(ask, side)
@@ -397,10 +419,12 @@ class Studio:
 
     # Work on one deck
 
-    def _work(self, ask: Ask, side: int, work: Coroutine[Any, Any, None]) -> None:
+    def _work(self, ask: DeckAsk, side: int, work: Coroutine[object, object, None]) -> None:
         ask.tasks[side] = asyncio.get_running_loop().create_task(self._guarded(ask, side, work))
 
-    async def _guarded(self, ask: Ask, side: int, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(
+        self, ask: DeckAsk, side: int, work: Coroutine[object, object, None]
+    ) -> None:
         """Do the work, and say how it failed if it does."""
         try:
             await work
@@ -417,13 +441,13 @@ class Studio:
             ask.tasks.pop(side, None)
 
     @staticmethod
-    def _failed(ask: Ask, side: int, message: str, kind: str) -> None:
+    def _failed(ask: DeckAsk, side: int, message: str, kind: str) -> None:
         ask.flush(side)
         ask.say(side, "end", status="failed", message=message, fault=kind)
 
     async def stop(
         self,
-        ask: Ask,
+        ask: DeckAsk,
         side: int,
         status: str = "stopped",
         message: str = "What had arrived is kept.",
@@ -438,7 +462,7 @@ class Studio:
             ask.flush(side)
             ask.say(side, "end", status=status, message=message)
 
-    async def _write(self, ask: Ask, side: int) -> None:
+    async def _write(self, ask: DeckAsk, side: int) -> None:
         """Let the model write, rendering each slide that it has finished; then the whole deck."""
         name, text = ask.asked["models"][side]["model"], list[str]()
         line = self.lines[self.models[name].base_url]
@@ -461,7 +485,7 @@ class Studio:
                 traceback.print_exception(trouble)
         await self._finish(ask, side, clean.clean("".join(text))[0], "model")
 
-    async def _change(self, ask: Ask, side: int, text: str, slide: int, wish: str) -> None:
+    async def _change(self, ask: DeckAsk, side: int, text: str, slide: int, wish: str) -> None:
         """Let the model write one slide, and render the deck with it. Where that does not come to a
         deck, the deck is as it was, and an event says why."""
         before = ask.last(side, "end")
@@ -482,7 +506,7 @@ class Studio:
             return
         await self._finish(ask, side, made, "change")
 
-    async def _reply(self, ask: Ask, name: str, text: str, slide: int, wish: str) -> str:
+    async def _reply(self, ask: DeckAsk, name: str, text: str, slide: int, wish: str) -> str:
         """What the model says when it is asked for another slide."""
         client = await self.client(name)
         sampling = {**self.sampling, **client.model.params}
@@ -498,15 +522,20 @@ class Studio:
         return answer.text
 
     @staticmethod
-    def _unchanged(ask: Ask, side: int, slide: int, why: str, before: dict[str, Any]) -> None:
+    def _unchanged(ask: DeckAsk, side: int, slide: int, why: str, before: EventFacts) -> None:
         message = f"Slide {slide} was not changed: {why[:300]}. The deck is as it was."
         ask.say(side, "unchanged", slide=slide, message=message)
-        facts = {key: before.get(key) for key in ("status", "message", "fault")}
-        ask.say(side, "end", **facts)
+        ask.say(
+            side,
+            "end",
+            status=before.get("status", "failed"),
+            message=before.get("message"),
+            fault=before.get("fault"),
+        )
 
     async def _heard(
-        self, ask: Ask, side: int, client: chat_client.Client, text: list[str]
-    ) -> tuple[str | None, dict[str, Any] | None]:
+        self, ask: DeckAsk, side: int, client: chat_client.Client, text: list[str]
+    ) -> tuple[str | None, Usage | None]:
         """Have a reply written into `text`: why it ended, and its usage where the endpoint said.
         What is kept of one that broke off ends with too-long, cut-off or time."""
         letters = 0
@@ -529,7 +558,7 @@ class Studio:
         try:
             async with asyncio.timeout(SECONDS):
                 answer = await client.stream(asked, sampling, heard=heard, seed=ask.asked["seed"])
-            return answer.finish_reason, answer.usage
+            return answer.finish_reason, cast(Usage, answer.usage)
         except TimeoutError:
             return "time", None
         except stream.Fault as fault:
@@ -537,7 +566,7 @@ class Studio:
                 raise
             return fault.error["class"], None
 
-    async def _early(self, ask: Ask, side: int, text: list[str], over: asyncio.Event) -> None:
+    async def _early(self, ask: DeckAsk, side: int, text: list[str], over: asyncio.Event) -> None:
         """Render what is finished of a text that grows, some slides at a time, until it is over."""
         seen: dict[int, str] = {}  # by number, the slides that were rendered
         batch = marks = 0
@@ -563,7 +592,7 @@ class Studio:
                 return
 
     async def _batch(
-        self, ask: Ask, side: int, ident: str, deck: Deck, todo: list[tuple[int, Slide]]
+        self, ask: DeckAsk, side: int, ident: str, deck: Deck, todo: list[tuple[int, Slide]]
     ) -> bool:
         """Render some slides of a deck that is still being written; False where no more of it is
         to be tried."""
@@ -571,7 +600,7 @@ class Studio:
         place = self.folder / ask.id / "early" / str(side)
         try:
             record = await self._prepared(place, ident, part, self.template)
-            value = await self.builder.render(place, record)
+            value = cast(Render, await self.builder.render(place, record))
             found = await self._findings(place, record, value)
         except stream.Fault:
             return False
@@ -595,7 +624,7 @@ class Studio:
             )
         return True
 
-    async def _finish(self, ask: Ask, side: int, text: str, source: str) -> None:
+    async def _finish(self, ask: DeckAsk, side: int, text: str, source: str) -> None:
         """Render and build a text: the next version of a deck. `source`: model or edit. Raises
         stream.Fault for what is not rendered."""
         deck = _parsed(ask, side, text)
@@ -606,12 +635,13 @@ class Studio:
         began, ident = time.monotonic(), version_id(ask.id, side, version)
         template = None if source == "reference" else self.template
         record = await self._prepared(self.folder, ident, text, template)
-        value, built = await self.builder.show(self.folder, record)
+        shown, built = await self.builder.show(self.folder, record)
+        value = cast(Render, shown)
         found = await self._findings(self.folder, record, value)
         made = len(value["slides"])
-        if finding := self._count_finding(made, request["slides"]):
+        if finding := self._count_finding(made, request.get("slides")):
             found.insert(0, finding)
-        pages = [
+        pages: list[ShownPage] = [
             {
                 "line": page["line"],
                 "title": _short(page["title"]),
@@ -644,22 +674,20 @@ class Studio:
 
     async def _prepared(
         self, folder: Path, ident: str, text: str, template: Template | None
-    ) -> dict[str, Any]:
+    ) -> Record:
         """The record of a text that lies in `<folder>/<ident>`, its image queries replaced."""
         record = {"id": ident, "deck": _deck(folder, ident, template)}
         await asyncio.to_thread(stream.write, folder / ident / "deck.md", text)
         images = await asyncio.to_thread(deck_pictures.illustrate, folder, record, self.provider)
         return {**record, "images": images}
 
-    async def _findings(
-        self, folder: Path, record: dict[str, Any], value: dict[str, Any]
-    ) -> list[Finding]:
+    async def _findings(self, folder: Path, record: Record, value: Render) -> list[Finding]:
         """What the linter says of a record and its `render` value."""
         path = folder / record["images"]["path"]
         text = path.read_text(encoding="utf-8", errors="replace")
         return await asyncio.to_thread(lint.found, folder, {**record, "render": value}, text)
 
-    async def made(self, ask: Ask, side: int, version: int, kind: str) -> Path:
+    async def made(self, ask: DeckAsk, side: int, version: int, kind: str) -> Path:
         """The path of a version's `pdf` or `pptx`, which is made when it is first asked for.
         Raises HTTPUnprocessableEntity."""
         ident = version_id(ask.id, side, version)
@@ -668,7 +696,7 @@ class Studio:
             return path
         if (ident, kind) not in self.making:
             template = None if ask.asked.get("reference") else self.template
-            record: dict[str, Any] = {"id": ident, "deck": _deck(self.folder, ident, template)}
+            record: Record = {"id": ident, "deck": _deck(self.folder, ident, template)}
             if (self.folder / ident / "illustrated.md").is_file():
                 record["images"] = {"path": f"{ident}/illustrated.md"}
             task = asyncio.create_task(self.builder.build(self.folder, record, [kind]))
@@ -682,7 +710,7 @@ class Studio:
             )
         return path
 
-    def _discard(self, ask: Ask, side: int, version: int, made: int) -> None:
+    def _discard(self, ask: DeckAsk, side: int, version: int, made: int) -> None:
         """Remove what a new version makes superfluous: the early slides, unless they are all there
         is to see, and versions before the last three."""
         if made:
@@ -706,13 +734,13 @@ class Studio:
         return {"line": 1, "slide": None, "rule": rule, "box": None, "message": message}
 
 
-def _deck(folder: Path, ident: str, template: Template | None) -> dict[str, Any]:
+def _deck(folder: Path, ident: str, template: Template | None) -> Record:
     """The `deck` of a record in a folder, under a template where there is one."""
     under = {"template": templates.put(folder, template)} if template else {}
     return {"path": f"{ident}/deck.md", **under}
 
 
-def _last_text(ask: Ask, side: int) -> str:
+def _last_text(ask: DeckAsk, side: int) -> str:
     """The text of a deck's newest version."""
     return str(ask.last(side, "deck")["text"])
 
@@ -721,7 +749,7 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _parsed(ask: Ask, side: int, text: str) -> Deck:
+def _parsed(ask: DeckAsk, side: int, text: str) -> Deck:
     """The deck of a text. Raises stream.Fault for one that is empty or too large to be rendered
     here."""
     if not text.strip():
@@ -755,13 +783,18 @@ def _few(findings: list[Finding], most: int = 40) -> list[Finding]:
     return [{**finding, "message": _short(finding["message"], 300)} for finding in findings[:most]]
 
 
-def _fault(value: dict[str, Any]) -> dict[str, Any] | None:
+def _fault(value: Render) -> ShownError | None:
     """The error of a `render` value, its message shortened."""
-    error = value.get("error")
-    if not error:
+    if "error" not in value:
         return None
-    facts = {name: error.get(name) for name in ("kind", "class", "slide", "line")}
-    return {**facts, "message": _short(error["message"], 400)}
+    error = value["error"]
+    return {
+        "kind": error["kind"],
+        "class": error["class"],
+        "slide": error.get("slide"),
+        "line": error.get("line"),
+        "message": _short(error["message"], 400),
+    }
 
 
 def registry(
