@@ -4,6 +4,5 @@ counted with intervals.
 In: two or more finished runs, or votes that others collected. Out: a study (a folder with pairs,
 pictures and votes), and its tally.
 
-Used by pair-*, vote-* and judge-compare. May import results, judging, models
-and core.
+Used by pair-build, vote-* and judge-compare. May import results, judging, models and core.
 """
