@@ -85,7 +85,7 @@ export UV_PYTHON_DOWNLOADS := never
 # need its tagger cannot be graded.
 NLTK_FOR_bench = $(NLTK_DATA) || [ $$? -eq 75 ]
 NLTK_FOR_dev = $(NLTK_FOR_bench)
-NLTK_DATA = PYTHONPATH=lib .venv/bin/python3 -m decksmith.benchmarks.graders.nltk_data
+NLTK_DATA = PYTHONPATH=lib .venv/bin/python3 make/nltk_data.py
 .PHONY: nltk-data
 nltk-data: .venv/.bench
 	$(NLTK_DATA)

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests" / "benchmarks")]
+sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests" / "benchmarks"), str(ROOT / "make")]
 
 import agree_code  # noqa: E402
 import agree_replies  # noqa: E402
+import nltk_data  # noqa: E402
 from decksmith.benchmarks import grading, gym, tasks  # noqa: E402
-from decksmith.benchmarks.graders import nltk_data  # noqa: E402
 from decksmith.core import stream  # noqa: E402
 
 Record = dict[str, Any]

@@ -7,15 +7,20 @@ import http.server
 import importlib.metadata
 import io
 import json
+import sys
 import threading
 import zipfile
 
 import pytest
 from decksmith.benchmarks import grading, metrics, tasks
-from decksmith.benchmarks.graders import harnesses, instructions, nltk_data
+from decksmith.benchmarks.graders import harnesses, instructions
 from decksmith.core import cli, stream
 from hypothesis import given
 from hypothesis import strategies as st
+
+sys.path.insert(0, str(cli.ROOT / "make"))
+
+import nltk_data  # noqa: E402
 
 SPAN = "copy these seven words of the request"
 CAPITALS = (

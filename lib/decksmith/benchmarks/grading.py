@@ -342,7 +342,8 @@ async def _pairwise(judge: ReplyJudge, record: BenchRecord) -> Grade:
         said, usage = await judge.verdict(record["id"], JUDGED["pairwise"], fields, preference)
         games.append(sign * said)
         spent.append(usage)
-    score = sum(1.0 if game > 0 else 0.5 if game == 0 else 0.0 for game in games) / 2
+    won, drawn = sum(game > 0 for game in games), games.count(0)
+    score = (won + drawn / 2) / 2
     return {
         "verdict": "right" if score > 0.5 else "wrong",
         "score": score,

@@ -309,9 +309,7 @@ def _spread(
     for part in wanted if measured else ():
         ours, base = (metrics.means(side.get(part["bench"], {})) for side in measured or ())
         gaps += [ours[ident] - base[ident] for ident in ours.keys() & base.keys()]
-    if not gaps:
-        return math.sqrt(differ)
-    return math.sqrt((sum(gap**2 for gap in gaps) + 2) / (len(gaps) + 2))
+    return metrics.spread(gaps) if gaps else math.sqrt(differ)
 
 
 def _length(part: GroupPart, measured: tuple[Results, Results] | None) -> tuple[float, float]:

@@ -696,11 +696,15 @@ def difference(ours: list[float], base: list[float]) -> Difference:
     return cast(Difference, rounded)
 
 
+def spread(gaps: list[float]) -> float:
+    """The standard deviation of a question's difference, around 0 and with one question won and one lost
+    more, since few questions show less than there is."""
+    return math.sqrt((sum(gap**2 for gap in gaps) + 2) / (len(gaps) + 2))
+
+
 def needed(gaps: list[float], margin: float) -> int:
-    """The questions that a margin needs: as for finding a difference of its size, by the spread of these differences around 0
-    and of one question won and one lost more, since few questions show less than there is."""
-    spread = math.sqrt((sum(gap**2 for gap in gaps) + 2) / (len(gaps) + 2))
-    return max(len(gaps) + 1, stats.needed(margin, spread))
+    """The questions that a margin needs: as for finding a difference of its size."""
+    return max(len(gaps) + 1, stats.needed(margin, spread(gaps)))
 
 
 def _refused(

@@ -105,8 +105,9 @@ def _entry(summary: BenchSummary, figure: PublishedFigure) -> PublishedCompariso
     low, high = mode["interval"] if wanted == [metric] else (None, None)
     verdict = None
     if ours is not None and low is not None and high is not None:
-        inside = low <= figure["score"] <= high
-        verdict = "agrees" if inside else "lower" if ours < figure["score"] else "higher"
+        verdict = "lower" if ours < figure["score"] else "higher"
+        if low <= figure["score"] <= high:
+            verdict = "agrees"
     return {
         "bench": summary["benchmark"],
         "ours": ours,
