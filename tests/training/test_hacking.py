@@ -59,7 +59,7 @@ def test_each_checkpoint_is_compared_with_the_first_and_gaps_are_none():
         ({"rise": "much"}, "watch.rise is 'much': Input should be a valid number"),
         ({"action": "shout"}, "watch.action is 'shout': Input should be 'warn' or 'stop'"),
         ({"held": "offline"}, "watch.held is 'offline': Input should be a valid tuple"),
-        (True, "watch is True; write a mapping"),
+        (True, "watch is True: Input should be a dictionary"),
     ],
 )
 def test_a_rule_that_is_none_is_refused_with_its_key(section, said):

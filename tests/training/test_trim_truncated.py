@@ -2,7 +2,7 @@
 
 import pytest
 from decksmith.decks.parser import Deck
-from decksmith.training.trim_truncated import whole
+from decksmith.training.trim_truncated import trim_truncated
 
 HEAD = "---\ntheme: default\n---\n\n# A\n"
 
@@ -16,7 +16,7 @@ def answer(text, reason="length"):
 )
 def test_the_unfinished_slide_goes_and_the_others_stay(last):
     text = HEAD + "\n---\n\n# B\n\n```\n---\n```\n\n---\nlayout: quote\n---\n\n# C\n\n" + last
-    made = whole(answer(text))["gen"]
+    made = trim_truncated(answer(text))["gen"]
     assert made["finish_reason"] == "stop" and made["cut_back"] > 0
     assert [slide.title for slide in Deck.parse(made["text"]).slides] == ["A", "B", "C"]
     assert made["text"].endswith("# C\n") and text.startswith(made["text"].rstrip())
@@ -27,4 +27,4 @@ def test_what_has_ended_or_is_no_deck_is_left_alone():
     short = answer(HEAD + "\n---\n\n# B\n\n---\n\n# C and")
     prose = answer("I am a helpful " * 40)
     for record in (ended, short, prose, {"id": "r"}):
-        assert whole(record) == record
+        assert trim_truncated(record) == record

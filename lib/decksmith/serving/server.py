@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from decksmith.core import cli, stream
 from decksmith.hub import models
@@ -148,7 +148,7 @@ def _proved(
     log: Path,
     adapter: Adapter,
     timeout: float,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What the endpoint file says of a server once it is ready, and its two names were heard to
     differ. Raises as `serve` does."""
     deadline = time.monotonic() + timeout

@@ -3,7 +3,7 @@ held to the options of the pinned version before anything starts."""
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict, cast
 
 from decksmith.core import cli
 from decksmith.models import families
@@ -25,12 +25,26 @@ SHORT = {
 }
 
 
+class Option(TypedDict, total=False):
+    """What assets/vllm-options.json says of an option: how many values it takes, and which."""
+
+    values: int
+    choices: list[str | int]
+
+
+class Options(TypedDict):
+    """assets/vllm-options.json."""
+
+    version: str
+    options: dict[str, Option]
+
+
 def command(
     adapter: Adapter, base: str, host: str, port: int, more: Sequence[str] = ()
 ) -> list[str]:
     """The argument list of a vLLM with base and adapter; `more` arguments come last and win.
     Raises cli.BadData where `lint` objects."""
-    ranks = _options()["options"]["--max-lora-rank"]["choices"]
+    ranks = map(int, _options()["options"]["--max-lora-rank"]["choices"])
     taken = [rank for rank in ranks if rank >= adapter.rank]
     if not taken:
         raise cli.BadData(f"{adapter.path}: its rank is {adapter.rank}, more than vLLM takes")
@@ -105,7 +119,7 @@ def lint(arguments: Sequence[str]) -> None:
         raise cli.BadData(f"vLLM {known['version']} would refuse this: {'; '.join(wrong)}")
 
 
-def _objections(option: str, values: list[str], facts: dict[str, Any] | None) -> list[str]:
+def _objections(option: str, values: list[str], facts: Option | None) -> list[str]:
     """What is wrong with one option and its values; `facts`: how many it takes (one, unless they
     say), and which."""
     if facts is None:
@@ -122,5 +136,5 @@ def _objections(option: str, values: list[str], facts: dict[str, Any] | None) ->
     return [f"{option} {value} is none of {there}" for value in values if value not in choices]
 
 
-def _options() -> dict[str, Any]:
-    return json.loads(OPTIONS.read_text())
+def _options() -> Options:
+    return cast(Options, json.loads(OPTIONS.read_text()))

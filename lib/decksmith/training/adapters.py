@@ -9,7 +9,7 @@ import shutil
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from decksmith.core import cli, stream
 from decksmith.hub import repository, weights
@@ -40,7 +40,28 @@ JOB = (
 )
 
 
-def check(folder: Path | str, name: str | Path) -> dict[str, Any]:
+class AdapterConfig(TypedDict, total=False):
+    """adapter_config.json of a PEFT folder, as far as it is read."""
+
+    r: int
+    lora_alpha: int
+    rank_pattern: dict[str, int] | None
+    use_rslora: bool
+    peft_type: str
+    base_model_name_or_path: str
+
+
+class AdapterCheck(TypedDict):
+    """What an adapter consists of; `untrained`: modules whose lora_B is zero."""
+
+    rank: int
+    alpha: int
+    modules: dict[str, int]
+    parameters: int
+    untrained: list[str]
+
+
+def check(folder: Path | str, name: str | Path) -> AdapterCheck:
     """Whether a PEFT folder is a trained LoRA adapter of the base model `name`.
 
     Returns {"rank", "alpha", "modules", "parameters", "untrained"}. Every tensor is half of a pair of the stated rank that
@@ -95,7 +116,7 @@ def _pairs(path: Path, header: dict[str, Tensor]) -> dict[str, dict[str, str]]:
     return pairs
 
 
-def _config(folder: Path | str) -> dict[str, Any]:
+def _config(folder: Path | str) -> AdapterConfig:
     path = Path(folder) / "adapter_config.json"
     try:
         config = json.loads(path.read_text())
@@ -241,7 +262,7 @@ def export(run: Path | str, *, step: int | None = None, merge: bool = False) -> 
 
 
 def _fill(
-    made: Path, run: Path, config: dict[str, Any], chosen: Checkpoint, why: str
+    made: Path, run: Path, config: recipes.Recipe, chosen: Checkpoint, why: str
 ) -> dict[str, Any]:
     """Write into `made` what an exported adapter consists of, without its card; returns the manifest."""
     name, section = config["policy"]["model_name"], recipes.algorithm(config)
@@ -289,7 +310,7 @@ def _copy(source: Path, target: Path, names: tuple[str, ...]) -> None:
 
 
 def _chosen(
-    found: list[Checkpoint], step: int | None, config: dict[str, Any]
+    found: list[Checkpoint], step: int | None, config: recipes.Recipe
 ) -> tuple[Checkpoint, str]:
     """The checkpoint that is exported, and why it is that one."""
     if step is not None:
@@ -308,7 +329,7 @@ def _chosen(
     return best[0], f"best of {len(best)} by {metric}"
 
 
-def _job(path: Path) -> dict[str, Any] | None:
+def _job(path: Path) -> dict[str, object] | None:
     """What of a run's job.json goes with an adapter; None where there is none."""
     try:
         job = json.loads(path.read_text())

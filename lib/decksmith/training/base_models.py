@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -248,9 +249,9 @@ def _tokenizer(fields: dict[str, Any], control: int) -> str:
     return made.to_str(pretty=False)
 
 
-def safetensors(tensors: dict[str, tuple[str, Any, bytes]]) -> bytes:
+def safetensors(tensors: Mapping[str, tuple[str, Sequence[int], bytes]]) -> bytes:
     """{name: (dtype, shape, bytes)} as a safetensors file."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     parts, end = [], 0
     for name, (dtype, shape, data) in sorted(tensors.items()):
         start, end = end, end + len(data)

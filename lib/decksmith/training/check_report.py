@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from decksmith.training.records import CheckFailure
+
 SHOWN = 10  # findings of one rule that are listed; the rest is counted
 
 # Each rule with what to do about it.
@@ -60,7 +62,7 @@ class Findings:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self.listed: list[dict[str, Any]] = []
+        self.listed: list[CheckFailure] = []
 
     def add(
         self,

@@ -2,17 +2,38 @@
 
 import re
 from collections import Counter
-from typing import Any
+from typing import TypedDict, TypeVar
 
 from decksmith.core import cli
 from decksmith.models import shapes
 from decksmith.models.shapes import Shape
-from decksmith.training.recipes import algorithm, get
+from decksmith.training.recipes import Recipe, algorithm, get
 
 GIB = 2**30
+NamedLayer = TypeVar("NamedLayer", bound=tuple[object, ...])  # its name comes first
 
 
-def adapted(lora: dict[str, Any], layers: list[Any]) -> list[Any]:
+class LoraConfig(TypedDict, total=False):
+    """policy.dtensor_cfg.lora_cfg of a recipe."""
+
+    enabled: bool
+    dim: int
+    alpha: int
+    dropout: float
+    target_modules: list[str]
+    exclude_modules: list[str]
+    match_all_linear: bool
+
+
+class Coverage(TypedDict):
+    """What an adapter touches: its parameters, how many modules, and of each kind [adapted, all]."""
+
+    trainable: int
+    modules: int
+    classes: dict[str, list[int]]
+
+
+def adapted(lora: LoraConfig, layers: list[NamedLayer]) -> list[NamedLayer]:
     """Which of the linear `layers` an adapter touches, by the rules of NeMo-RL's DTensor path (NeMo Automodel's matcher).
 
     A pattern stands for the whole name, with `*` for anything; the last part of a name alone is meant for our own trainer, NeMo-RL
@@ -27,8 +48,8 @@ def adapted(lora: dict[str, Any], layers: list[Any]) -> list[Any]:
             "policy.dtensor_cfg.lora_cfg: target_modules, exclude_modules and match_all_linear: true exclude each other"
         )
     if excluded or every:
-        return [layer for layer in layers if not _is_any(excluded, layer[0])]
-    return [layer for layer in layers if _is_any(targets or ["*_proj"], layer[0])]
+        return [layer for layer in layers if not _is_any(excluded, str(layer[0]))]
+    return [layer for layer in layers if _is_any(targets or ["*_proj"], str(layer[0]))]
 
 
 def _is_any(patterns: list[str], name: str) -> bool:
@@ -50,7 +71,7 @@ def matches(pattern: str, name: str) -> bool:
     return is_like or pattern == name.rpartition(".")[2]
 
 
-def targets(linear: set[str], lora: dict[str, Any]) -> list[str]:
+def targets(linear: set[str], lora: LoraConfig) -> list[str]:
     """The names for peft's target_modules, of the names of a model's linear modules: last parts where they say the same,
     else whole names.
 
@@ -70,7 +91,7 @@ def targets(linear: set[str], lora: dict[str, Any]) -> list[str]:
     return sorted(last if meant == chosen else chosen)
 
 
-def coverage(lora: dict[str, Any], layers: list[shapes.Layer]) -> dict[str, Any]:
+def coverage(lora: LoraConfig, layers: list[shapes.Layer]) -> Coverage:
     """{"trainable": parameters, "modules": how many are adapted, "classes": {kind: [adapted, of all]}} of an adapter."""
     touched = adapted(lora, layers)
     every = Counter(shapes.kind(name) for name, _, _ in layers)
@@ -82,7 +103,7 @@ def coverage(lora: dict[str, Any], layers: list[shapes.Layer]) -> dict[str, Any]
     }
 
 
-def memory(shape: Shape, recipe: dict[str, Any], trainable: int, longest: int) -> dict[str, float]:
+def memory(shape: Shape, recipe: Recipe, trainable: int, longest: int) -> dict[str, float]:
     """An estimate of GiB for each GPU while the longest row is trained: {"weights", "gathered", "adapter", "activations", "logits", "total"}.
 
     Weights in bf16, sharded over all GPUs; two whole layers gathered; adapter with gradient and two moments in fp32; 34 bytes x hidden
@@ -107,7 +128,7 @@ def memory(shape: Shape, recipe: dict[str, Any], trainable: int, longest: int) -
 
 
 def hours(
-    recipe: dict[str, Any], seconds: dict[str, float] | None, mean: float, tail: float
+    recipe: Recipe, seconds: dict[str, float] | None, mean: float, tail: float
 ) -> tuple[float, float] | None:
     """(wall hours, GPU-hours) of the training steps by a measured pace, or None without one; validation comes on top.
 
@@ -125,7 +146,7 @@ def hours(
     return round(taken, 2), round(gpus * taken, 1)
 
 
-def disk(recipe: dict[str, Any], trainable: int) -> int:
+def disk(recipe: Recipe, trainable: int) -> int:
     """Bytes that the checkpoints take at most: adapter and two moments in fp32, 32 MiB of tokenizer, those kept and two more on the way."""
     saves = recipe[algorithm(recipe)]["max_num_steps"] // recipe["checkpointing"]["save_period"] + 1
     keep = recipe["checkpointing"].get("keep_top_k")

@@ -136,7 +136,9 @@ class GroupTuner(trl.GRPOTrainer):
         """model-export writes the card."""
 
 
-def deck_reward(completions: list[Any], reward: list[float | None], **_: Any) -> list[float | None]:
+def deck_reward(
+    completions: list[object], reward: list[float | None], **_: object
+) -> list[float | None]:
     """The rewards that came with the answers; None, which TRL leaves out, for one that is masked."""
     return reward
 

@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from decksmith.core import cli
 from decksmith.models import families, shapes
@@ -72,7 +72,7 @@ class Checked:
 
 def check(
     path: Path | str, folder: Path | str | None = None, preview: int = 0
-) -> tuple[Report, list[dict[str, Any]]]:
+) -> tuple[Report, list[row_checks.Preview]]:
     """Check a RUN/recipe.yaml and its data. `folder`: a Hugging Face folder (config.json, tokenizer), or None where there is
     none.
 
@@ -192,11 +192,13 @@ def check_keys(made: Checked) -> str:
     return KEYS[made.algorithm].name if made.config.get("absent") or not parents else "the parent"
 
 
-def _data(made: Checked, template: recipes.Template | None, preview: int) -> list[dict[str, Any]]:
+def _data(
+    made: Checked, template: recipes.Template | None, preview: int
+) -> list[row_checks.Preview]:
     """Check every row of both sides; returns the previews and fills in the report."""
     found: dict[str, int] = {}
     seen: dict[bytes, str] = {}
-    shown: list[dict[str, Any]] = []
+    shown: list[row_checks.Preview] = []
     made.report["tokens"] = {}
     for name in ("train", "validation"):
         key = f"data.{name}.data_path"
@@ -365,7 +367,7 @@ def _schedule(made: Checked) -> None:
 
 def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None:
     """What the adapter touches, what fits; returns the model's shape where it is known."""
-    lora = made.get("policy.dtensor_cfg.lora_cfg") or {}
+    lora = cast(estimates.LoraConfig, made.get("policy.dtensor_cfg.lora_cfg") or {})
 
     def wrong(message: str) -> None:
         made.wrong("lora", "policy.dtensor_cfg.lora_cfg", message)
@@ -429,14 +431,14 @@ def vllm_ranks() -> list[int]:
     return ranks
 
 
-def _configuration(folder: Path | str | None) -> dict[str, Any] | None:
+def _configuration(folder: Path | str | None) -> shapes.Config | None:
     """The config.json of a model's folder, if it has one that says anything."""
     path = Path(folder or "", "config.json")
     return (json.loads(path.read_text()) or None) if folder and path.is_file() else None
 
 
 def _shape(
-    made: Checked, family: families.Family, own: dict[str, Any] | None
+    made: Checked, family: families.Family, own: shapes.Config | None
 ) -> shapes.Shape | None:
     """The model's shape: as it was counted in the train image, else by its dimensions. Notes what is assumed then."""
     counted = made.path.parent / "model.json"
@@ -454,7 +456,7 @@ def _shape(
     return shape
 
 
-def _context(made: Checked, own: dict[str, Any] | None) -> None:
+def _context(made: Checked, own: shapes.Config | None) -> None:
     """Rows may not be longer than what the model was made for."""
     key = "policy.max_total_sequence_length"
     limit = families.limit(own)
@@ -464,7 +466,9 @@ def _context(made: Checked, own: dict[str, Any] | None) -> None:
         )
 
 
-def _adapter_faults(lora: dict[str, Any], shape: shapes.Shape, found: dict[str, Any]) -> list[str]:
+def _adapter_faults(
+    lora: estimates.LoraConfig, shape: shapes.Shape, found: estimates.Coverage
+) -> list[str]:
     """What is wrong with what an adapter touches, as sentences."""
     faults = []
     for pattern in [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]:
@@ -492,7 +496,7 @@ def _adapter_faults(lora: dict[str, Any], shape: shapes.Shape, found: dict[str, 
     return faults
 
 
-def _short_names(lora: dict[str, Any], shape: shapes.Shape) -> list[str]:
+def _short_names(lora: estimates.LoraConfig, shape: shapes.Shape) -> list[str]:
     """Patterns that NeMo-RL takes for nothing, as sentences: it compares the whole name of a module (Automodel 24b47e85)."""
     given = [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]
     short = [pattern for pattern in given if "*" not in pattern and pattern not in shape.modules]

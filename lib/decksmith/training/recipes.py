@@ -6,12 +6,16 @@ get_formatted_message_log, read at commit 7ea279abf), so that what sft-check mea
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from decksmith.core import cli, stream
 from decksmith.models import families
+
+if TYPE_CHECKING:
+    import jinja2
+    from omegaconf import DictConfig
 
 RECIPES = cli.ROOT / "assets" / "recipes"
 PARTED = 4  # of a row that is too long, NeMo-RL keeps so many tokens of each message, none of them trained
@@ -40,6 +44,15 @@ Message = dict[str, Any]  # {"role", "content", ..}
 Piece = tuple[str, str, list[int]]  # role, text, token ids
 
 
+class Trained(TypedDict):
+    """What is trained of a conversation; `length` is that of the whole, also where it is masked out."""
+
+    ids: list[int]
+    mask: list[int]
+    length: int
+    masked_out: bool
+
+
 def load(path: Path | str) -> Recipe:
     """A recipe as a plain dict: parents merged where they exist on this machine, interpolations resolved.
 
@@ -66,7 +79,7 @@ def load(path: Path | str) -> Recipe:
     return found | ({"absent": absent} if absent else {})
 
 
-def algorithm(config: Any) -> str:
+def algorithm(config: Container[str]) -> str:
     """Which of ALGORITHMS a recipe is of. Raises cli.BadConfig."""
     found = [name for name in ALGORITHMS if name in config]
     if len(found) != 1:
@@ -321,7 +334,7 @@ class Template:
         return stops if self.eos_id is None else stops | {self.eos_id}
 
     def render(
-        self, messages: list[Message], add_generation_prompt: bool = False, **kwargs: Any
+        self, messages: list[Message], add_generation_prompt: bool = False, **kwargs: object
     ) -> str:
         """The text of a conversation. Raises cli.BadData when the template refuses it."""
         import jinja2
@@ -398,7 +411,7 @@ def chunks(messages: list[Message], template: Template, config: Recipe) -> list[
     return made
 
 
-def common(a: Any, b: Any) -> int:
+def common(a: Sequence[object], b: Sequence[object]) -> int:
     """The length of the common beginning of two texts or lists."""
     short = min(len(a), len(b))
     if a[:short] == b[:short]:
@@ -406,7 +419,7 @@ def common(a: Any, b: Any) -> int:
     return next(index for index in range(short) if a[index] != b[index])
 
 
-def example(messages: list[Message], template: Template, config: Recipe) -> dict[str, Any]:
+def example(messages: list[Message], template: Template, config: Recipe) -> Trained:
     """What is trained of a conversation: {"ids": [..], "mask": [0 | 1, ..], "length": tokens of the whole, "masked_out": bool}.
 
     The mask is 1 on the tokens of the assistant. A row of `policy.max_total_sequence_length` tokens or more is masked out: it keeps
@@ -415,7 +428,7 @@ def example(messages: list[Message], template: Template, config: Recipe) -> dict
     return assemble(chunks(messages, template, config), config)
 
 
-def pair(row: Any, template: Template, config: Recipe) -> dict[str, dict[str, Any]]:
+def pair(row: Any, template: Template, config: Recipe) -> dict[str, Trained]:
     """`example` of both sides of a row of preferences, {"chosen", "rejected"}; the last message alone is trained."""
     return {
         side: assemble(chunks(messages, template, config), config)
@@ -432,14 +445,14 @@ def sides(row: Any) -> dict[str, list[Message]]:
     }
 
 
-def assemble(pieces: list[Piece], config: Recipe) -> dict[str, Any]:
+def assemble(pieces: list[Piece], config: Recipe) -> Trained:
     """`example` from the pieces that `chunks` gave."""
     length, limit = (
         sum(len(ids) for *_, ids in pieces),
         get(config, "policy.max_total_sequence_length"),
     )
     over, final = length >= limit, "dpo" in config or bool(get(config, "sft.only_unmask_final"))
-    row: dict[str, Any] = {"ids": [], "mask": [], "length": length, "masked_out": over}
+    row: Trained = {"ids": [], "mask": [], "length": length, "masked_out": over}
     for index, (role, _, ids) in enumerate(pieces):
         kept = ids[: min(PARTED, limit // len(pieces))] if over else ids
         trained = role == "assistant" and not over and (not final or index == len(pieces) - 1)
@@ -496,7 +509,7 @@ def _read(path: Path, missing: str) -> Recipe:
     return config
 
 
-def _fill(config: Any, key: str, value: Any) -> None:
+def _fill(config: "DictConfig", key: str, value: object) -> None:
     from omegaconf import OmegaConf
 
     if OmegaConf.is_missing(
@@ -505,7 +518,7 @@ def _fill(config: Any, key: str, value: Any) -> None:
         OmegaConf.update(config, key, value)
 
 
-def _set_base(config: Any, name: str) -> None:
+def _set_base(config: "DictConfig", name: str) -> None:
     """Put a base model, and what belongs to it, into a recipe."""
     from omegaconf import OmegaConf
 
@@ -526,7 +539,7 @@ def _set_base(config: Any, name: str) -> None:
         OmegaConf.update(config, key, value, merge=False)
 
 
-def _schedule(config: Any, steps: int) -> None:
+def _schedule(config: "DictConfig", steps: int) -> None:
     """Fit warm-up and decay (policy.scheduler: LinearLR, CosineAnnealingLR, then where to switch) to the number of steps."""
     from omegaconf import OmegaConf
 
@@ -546,7 +559,7 @@ def _text(path: Path | str) -> str:
         raise cli.Missing(f"there is no {path}, the chat template of the recipe") from None
 
 
-def _jinja(source: str, where: str) -> Any:
+def _jinja(source: str, where: str) -> "jinja2.Template":
     """A chat template compiled as transformers compiles it: sandboxed, blocks trimmed, with its few helpers."""
     import jinja2
     from jinja2.ext import Extension

@@ -1,31 +1,37 @@
 """What the checks of a training run and the points of its curve hold."""
 
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
-from decksmith.core.records import Numbers, Record
+from decksmith.core.records import Numbers
 
 # {benchmark: {mode: {name: value}}}, or a number in place of either: what a command printed.
 Metrics = dict[str, object]
+Parent = dict[str, str | list[str] | None]
+Lora = dict[str, int | str | dict[str, list[int]] | None]
+Estimate = dict[str, float | str | Numbers | None]
+CheckFailure = dict[str, str | int | None]
 
 
 class SftCheck(TypedDict, total=False):
     ok: Annotated[bool, "no failures"]
     model: Annotated[str, "the model of the recipe"]
-    parent: Annotated[Any, "the recipe that it inherits from"]
+    parent: Annotated[
+        Parent, "{absent, keys}: what it inherits from, and what keys were compared with"
+    ]
     rows: Annotated[dict[str, int], "train, test"]
     steps: Annotated[int, "epochs x floor(rows / batch)"]
     epochs: Annotated[int, "passes over the rows"]
     batch: Annotated[int, "rows of a step"]
     left_over: Annotated[int, "rows of an epoch that no step sees"]
     limit: Annotated[int, "tokens of a row at most"]
-    prompted: Annotated[Any, "how the chat template writes the prompt"]
+    prompted: Annotated[dict[str, int], "train, test: rows that begin with our system prompt"]
     tokens: Annotated[
-        dict[str, Record], "train, test: {total, mean, median, p95, max, trained, share, reasoned}"
+        dict[str, Numbers], "train, test: {total, mean, median, p95, max, trained, share, reasoned}"
     ]
-    lora: Annotated[Record, "{rank, trainable, of, classes, source}"]
-    estimate: Annotated[Record, "memory and time"]
+    lora: Annotated[Lora, "{rank, trainable, of, classes, source}"]
+    estimate: Annotated[Estimate, "memory and time"]
     failures: Annotated[
-        list[Record], "{rule, file, line, id, message, remedy}; ten of a rule are listed"
+        list[CheckFailure], "{rule, file, line, id, message, remedy}; ten of a rule are listed"
     ]
     counts: Annotated[dict[str, int], "all failures, by rule"]
     unchecked: Annotated[list[str], "what could not be checked here"]
@@ -49,30 +55,30 @@ class RlCheck(TypedDict, total=False):
     ok: Annotated[bool, "no failures"]
     model: Annotated[str, "the model of the recipe"]
     parent: Annotated[
-        Record, "{absent, keys}: what it inherits from, and what keys were compared with"
+        Parent, "{absent, keys}: what it inherits from, and what keys were compared with"
     ]
     limits: Annotated[
         Numbers, "from which figures on a run is refused (assets/recipes/rl-check.toml)"
     ]
     rows: Annotated[dict[str, int], "prompts of train and validation"]
-    tokens: Annotated[dict[str, Record], "of their prompts: {median, max}"]
+    tokens: Annotated[dict[str, Numbers], "of their prompts: {median, max}"]
     held_out: Annotated[int, "requests of evaluations that they were compared with"]
     compared: Annotated[str, "letters, or letters and embeddings"]
     steps: Annotated[int, "epochs x floor(prompts / prompts of a step)"]
     epochs: Annotated[int, "passes over the prompts"]
     rollouts: Annotated[int, "answers of a step: prompts x samples"]
     planted: Annotated[
-        Record,
+        dict[str, float | None],
         "{prompts, answers, known, masked, flat, mean, spread, best_of}: of the planted sample; `known` "
         "prompts are of the training set, `flat` is the share of the prompts whose samples all score "
         "alike, `spread` the mean standard deviation within a prompt",
     ]
-    pace: Annotated[Record, "{decks_a_minute, reward_seconds}: what the rewards of a step take"]
-    lora: Annotated[Record, "{rank, trainable, of, classes, source}"]
-    memory_gib: Annotated[Record, "{training, generation}: of a GPU, estimated"]
-    estimate: Annotated[Record, "disk"]
+    pace: Annotated[Numbers, "{decks_a_minute, reward_seconds}: what the rewards of a step take"]
+    lora: Annotated[Lora, "{rank, trainable, of, classes, source}"]
+    memory_gib: Annotated[dict[str, Numbers], "{training, generation}: of a GPU, estimated"]
+    estimate: Annotated[Estimate, "disk"]
     failures: Annotated[
-        list[Record], "{rule, file, line, id, message, remedy}; ten of a rule are listed"
+        list[CheckFailure], "{rule, file, line, id, message, remedy}; ten of a rule are listed"
     ]
     counts: Annotated[dict[str, int], "all failures, by rule"]
     unchecked: Annotated[list[str], "what could not be checked here"]

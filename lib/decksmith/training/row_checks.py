@@ -7,7 +7,7 @@ import hashlib
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from decksmith.core import cli, stream
 from decksmith.decks import prompts
@@ -23,6 +23,13 @@ Fault = tuple[str, str]  # (rule, message)
 Runs = list[tuple[bool, str]]  # the tokens of a row as text, by whether they are trained
 
 
+class Preview(TypedDict):
+    """A row to be shown."""
+
+    id: str
+    runs: Runs
+
+
 class Side:
     """The rows of train or validation: what is counted of them, and how a row is checked."""
 
@@ -36,7 +43,7 @@ class Side:
         self.columns: set[str] = set()
         self.prompt = prompts.system()
 
-    def check(self, row: Row, late: bool) -> tuple[list[Fault], Row | None]:
+    def check(self, row: Row, late: bool) -> tuple[list[Fault], recipes.Trained | None]:
         """(faults of a row, what is trained of it as recipes.example has it, or None).
 
         `late`: it comes after the bytes from which the trainer's loader takes its columns.
@@ -53,7 +60,9 @@ class Side:
         more, _ = self._talk(talks[1], late, again=True)
         return [*faults, *(fault for fault in more if fault not in faults)], made
 
-    def _talk(self, row: Row, late: bool, again: bool = False) -> tuple[list[Fault], Row | None]:
+    def _talk(
+        self, row: Row, late: bool, again: bool = False
+    ) -> tuple[list[Fault], recipes.Trained | None]:
         """`check` of a conversation; `again`: the other side of a pair, whose id and request came before."""
         faults = list(_shape(row, late, self.columns))
         if faults and faults[0][0] == "messages":
@@ -73,7 +82,7 @@ class Side:
             self.trained += sum(made["mask"])
         return faults + more, made
 
-    def tokens(self) -> dict[str, Any] | None:
+    def tokens(self) -> dict[str, float] | None:
         """How long the rows are, in tokens; None where nothing was measured."""
         if not self.lengths:
             return None
@@ -90,9 +99,9 @@ class Side:
         }
 
 
-def check(side: Side, file: Path, findings: Findings, preview: int) -> list[dict[str, Any]]:
+def check(side: Side, file: Path, findings: Findings, preview: int) -> list[Preview]:
     """Check all rows of a file as those of a side; returns the first `preview` of them, `[{"id", "runs"}]`."""
-    shown: list[dict[str, Any]] = []
+    shown: list[Preview] = []
     for number, read, row in _read(file):
         side.rows += 1
         if side.rows % 20_000 == 0:
@@ -121,7 +130,7 @@ def _read(file: Path) -> Iterator[tuple[int, int, Row | str]]:
                     yield number, read, str(error)
 
 
-def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
     """(dotted key, value) of all that is no object and no list in a JSON value."""
     if isinstance(value, dict):
         for key, item in value.items():
@@ -157,7 +166,7 @@ def _shape(row: Row, late: bool, columns: set[str]) -> Iterator[Fault]:
         yield "tags", "a think tag stands in the content"
 
 
-def _roles_fault(messages: Any) -> str | None:
+def _roles_fault(messages: object) -> str | None:
     """What is wrong with the roles: they are user and assistant in turns, after a system message or none."""
     if not isinstance(messages, list):
         return "the roles are none"
@@ -197,7 +206,7 @@ def _twice(row: Row, side: str, seen: dict[bytes, str]) -> Iterator[Fault]:
 
 def _tokens(
     messages: list[Row], template: recipes.Template, config: Recipe, closely: bool
-) -> tuple[Row | None, list[Fault]]:
+) -> tuple[recipes.Trained | None, list[Fault]]:
     """(recipes.example or None, faults) of one conversation: its length, and what is trained against what is served.
 
     `closely`: whether an absent reasoning_content is told from null.
@@ -295,7 +304,7 @@ def _is_closed(whole: str, content: str, template: recipes.Template) -> bool:
     return any(special.get(token) for token in template.encode(tail))
 
 
-def _runs(made: Row, template: recipes.Template) -> Runs:
+def _runs(made: recipes.Trained, template: recipes.Template) -> Runs:
     """The tokens as text, `[(trained, text)]`."""
     runs, start, mask = [], 0, made["mask"]
     for index in range(1, len(mask) + 1):

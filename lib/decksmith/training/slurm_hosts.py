@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from decksmith.core import cli
 
@@ -97,7 +96,7 @@ class SshHost(LocalHost):
         subprocess.run([*self.ssh, "-O", "exit", str(self.name)], capture_output=True)
         shutil.rmtree(self.sockets, ignore_errors=True)
 
-    def _rsync(self, *arguments: Any) -> None:
+    def _rsync(self, *arguments: str | Path) -> None:
         self.must(_run(["rsync", "-a", "-e", shlex.join(self.ssh), *map(str, arguments)]))
 
 

@@ -311,7 +311,7 @@ def trained_tokens(row: Row) -> int:
     return sum(label != UNTRAINED for label in row["labels"][1:])
 
 
-def _seconds(limit: Any) -> int:
+def _seconds(limit: object) -> int:
     """`DD:HH:MM:SS` in seconds."""
     try:
         days, hours, minutes, seconds = map(int, str(limit).split(":"))

@@ -7,14 +7,16 @@ wrote, all slides but the last one are whole. `gen.cut_back` says how many chara
 a deck has stays as it was, cut off.
 """
 
+from typing import cast
+
 from decksmith.core import stream
-from decksmith.core.records import Record
 from decksmith.decks.parser import Deck
+from decksmith.judging.records import DeckRecord
 
 FEWEST = 3  # slides of a deck
 
 
-def whole(record: Record) -> Record:
+def trim_truncated(record: DeckRecord) -> DeckRecord:
     """The record with the answer cut back, where it was cut off and enough of it is whole."""
     said = record.get("gen") or {}
     if said.get("finish_reason") != "length":
@@ -31,7 +33,7 @@ def whole(record: Record) -> Record:
 
 def main() -> None:
     for _, record in stream.records("/dev/stdin"):
-        stream.emit(whole(record))
+        stream.emit(dict(trim_truncated(cast(DeckRecord, record))))
 
 
 if __name__ == "__main__":

@@ -416,7 +416,8 @@ def _of_pairs(logs: Logs, side: str = "") -> dict[str, float]:
 def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
     """The base model with an adapter: the one that is begun with, or a fresh one as policy.dtensor_cfg.lora_cfg asks for.
     Raises cli.BadConfig."""
-    lora = recipes.get(plan.config, "policy.dtensor_cfg.lora_cfg") or {}
+    found = recipes.get(plan.config, "policy.dtensor_cfg.lora_cfg") or {}
+    lora = cast(estimates.LoraConfig, found)
     if not lora.get("enabled", True):
         raise cli.BadConfig(
             "policy.dtensor_cfg.lora_cfg.enabled is false; this trainer trains LoRA only"

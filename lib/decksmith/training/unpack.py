@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.training import adapters, base_models
@@ -18,7 +17,7 @@ from decksmith.training import adapters, base_models
 NAME = "smol"  # whose adapter it is
 
 
-def unpack(source: Path, out: Path) -> dict[str, Any]:
+def unpack(source: Path, out: Path) -> adapters.AdapterCheck:
     """Write SOURCE/adapter.gguf, an adapter of the embedded model, as the PEFT folder `out`, with its manifest.json.
 
     Returns what adapters.check says of it. Raises cli.Missing, cli.BadData.
