@@ -16,7 +16,7 @@ from decksmith.core.records import Record
 from decksmith.decks import templates
 from decksmith.decks import words as deck_words
 from decksmith.decks.parser import Deck, Slide
-from decksmith.decks.records import Finding, Xray
+from decksmith.decks.records import Box, Finding, Page, Xray
 
 CANVAS = (980, 552)
 
@@ -106,11 +106,11 @@ _NOUNS = {
 }
 
 
-def _noun(box: Record) -> str:
+def _noun(box: Box) -> str:
     return _NOUNS.get(box["kind"], "text")
 
 
-def _place(box: Record) -> bool:
+def _place(box: Box) -> bool:
     """Whether a box takes any room."""
     return box["box"][2] > 0 and box["box"][3] > 0
 
@@ -129,7 +129,7 @@ _EDGES: dict[str, Callable[[Rectangle], tuple[int, int]]] = {
 }
 
 
-def _overflow(page: Record, boxes: list[Record]) -> Found:
+def _overflow(page: Page, boxes: list[Box]) -> Found:
     cut = [i for i, box in enumerate(boxes) if max(box.get("cut") or [0]) > OVERFLOW_PX]
     if cut:
         first = boxes[cut[0]]
@@ -172,7 +172,7 @@ def _flow(
     return flow, edge
 
 
-def _overlap(page: Record, boxes: list[Record]) -> Found:
+def _overlap(page: Page, boxes: list[Box]) -> Found:
     covered = [i for i, box in enumerate(boxes) if box.get("covered")]
     if covered:
         first = boxes[covered[0]]
@@ -188,7 +188,7 @@ def _overlap(page: Record, boxes: list[Record]) -> Found:
         yield "overlap", i, message, _union([boxes[i]["box"], boxes[other]["box"]])
 
 
-def _small(page: Record, boxes: list[Record]) -> Found:
+def _small(page: Page, boxes: list[Box]) -> Found:
     sized = [i for i, box in enumerate(boxes) if box.get("size") and _place(box)]
     small = [i for i in sized if boxes[i]["size"] < SMALL_PX]
     if small:
@@ -198,7 +198,7 @@ def _small(page: Record, boxes: list[Record]) -> Found:
         yield "small-text", worst, message, box["box"]
 
 
-def _faint(page: Record, boxes: list[Record]) -> Found:
+def _faint(page: Page, boxes: list[Box]) -> Found:
     least = [CODE_CONTRAST if box["kind"] == "code" else CONTRAST for box in boxes]
     seen = [i for i, box in enumerate(boxes) if box.get("contrast") and _place(box)]
     faint = [i for i in seen if boxes[i]["contrast"] < least[i]]
@@ -213,13 +213,13 @@ def _others(indices: list[int]) -> str:
     return f", and {len(indices) - 1} more" if len(indices) > 1 else ""
 
 
-def _dense(page: Record, boxes: list[Record]) -> Found:
+def _dense(page: Page, boxes: list[Box]) -> Found:
     said = deck_words.length(deck_words.fold((page.get("text") or "")[: deck_words.LONGEST]))
     if said > WORDS:
         yield "dense", None, f"the slide has {said:g} words, more than {WORDS}", None
 
 
-def _untitled(page: Record, boxes: list[Record]) -> Found:
+def _untitled(page: Page, boxes: list[Box]) -> Found:
     if not page.get("title") and page.get("layout") not in UNTITLED:
         yield "no-title", None, "the slide has no title", None
 
@@ -255,10 +255,10 @@ class _Source:
         self.slides = Deck.parse(text).shown
         self._words: dict[int, list[list[Word]]] = {}
 
-    def slide(self, page: Record) -> Slide | None:
+    def slide(self, page: Page) -> Slide | None:
         return self.slides[page["slide"] - 1] if page["slide"] <= len(self.slides) else None
 
-    def first(self, page: Record) -> int:
+    def first(self, page: Page) -> int:
         """The first line of a slide's content."""
         slide = self.slide(page)
         return slide.content_line if slide and slide.content else page["line"]
@@ -282,7 +282,7 @@ class _Source:
             ]
         return self._words[number]
 
-    def lines(self, page: Record) -> list[int]:
+    def lines(self, page: Page) -> list[int]:
         """The line of each box of a slide; the slide's own first line where its words are not in the markdown."""
         slide, boxes = self.slide(page), page.get("boxes") or []
         if slide is None:
@@ -307,10 +307,10 @@ class _Source:
             out.append(line or page["line"])
         return out
 
-    def _find(self, number: int, text: str, start: int) -> tuple[int | None, int | None]:
+    def _find(self, number: int, text: str | None, start: int) -> tuple[int | None, int | None]:
         """(line, where to look on) of the words of `text`: their next place after `start`, else their first, else in
         frontmatter or tags; (None, None) when they are nowhere."""
-        wanted = _words(text)
+        wanted = _words(text or "")
         seen, raw = self.words(number)
         # The text may be cut within a word; what the page puts in between (a count, an expression) is passed over.
         parts = [wanted, wanted[:-1], *(wanted[a : a + 6] for a in range(1, 4))]
@@ -324,7 +324,7 @@ class _Source:
                         return words[i][1], i + len(part) if words is seen else None
         return None, None
 
-    def picture(self, page: Record, box: Record) -> int | None:
+    def picture(self, page: Page, box: Box) -> int | None:
         """The line that names a picture, or None (a theme's own)."""
         slide, source = self.slide(page), (box.get("src") or "").lstrip("/")
         if not slide or not source:

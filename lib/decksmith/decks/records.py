@@ -67,16 +67,14 @@ class Box(TypedDict):
         "title, text, item, quote, cell, code, formula, table, diagram, image or background",
     ]
     tag: Annotated[str, "the HTML element"]
-    box: Annotated[
-        list[float], "[x, y, width, height] of what can be seen of it (text by its lines)"
-    ]
+    box: Annotated[list[int], "[x, y, width, height] of what can be seen of it (text by its lines)"]
     text: Annotated[NotRequired[str], "its first 80 characters"]
     size: Annotated[NotRequired[float], "px, the smallest type"]
     contrast: Annotated[NotRequired[float], "the smallest ratio against what is painted under it"]
     unjudged: Annotated[NotRequired[bool], "text over a picture or gradient"]
-    cut: Annotated[NotRequired[list[float]], "[x, y] px that its own or an outer box hides"]
-    part: Annotated[NotRequired[int], "the line of code that is cut"]
-    on: Annotated[NotRequired[list[list[float]]], "[[index, share]] of the texts it lies on"]
+    cut: Annotated[NotRequired[list[int]], "[x, y] px that its own or an outer box hides"]
+    part: Annotated[NotRequired[str], "the line of code that is cut"]
+    on: Annotated[NotRequired[list[tuple[int, float]]], "[[index, share]] of the texts it lies on"]
     covered: Annotated[NotRequired[bool], "something lies on it"]
     src: Annotated[NotRequired[str], "of a picture"]
     broken: Annotated[NotRequired[bool], "the picture did not load"]
@@ -91,7 +89,7 @@ class Box(TypedDict):
     ]
 
 
-class Page(TypedDict):
+class Page(TypedDict, total=False):
     slide: Annotated[int, "from 1"]
     line: Annotated[int, "of deck.md, where the slide begins"]
     layout: Annotated[str, "the layout it is shown in"]

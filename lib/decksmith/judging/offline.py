@@ -11,10 +11,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from decksmith.core.records import Record
 from decksmith.decks import sources
 from decksmith.decks import words as deck_words
+from decksmith.decks.records import Font, Page
 from decksmith.decks.words import (
     STOPWORDS,
     content_words,
@@ -23,7 +25,15 @@ from decksmith.decks.words import (
     length,
     likeliest_language,
 )
-from decksmith.judging.rendered import ELEMENTS, Pages, readable
+from decksmith.judging.records import Judge, Measure
+from decksmith.judging.rendered import (
+    ELEMENTS,
+    MeasureSetting,
+    MeasureSettings,
+    Pages,
+    readable,
+)
+from decksmith.models.records import Usage
 
 NAME = "offline-v3"
 CODE_CONTRAST = 1.5  # the shipped themes colour code down to 1.75
@@ -176,11 +186,10 @@ def visuals(pages: Pages) -> Value:
     return shown / len(pages.numbers) if pages.numbers else 0
 
 
-def _displays(page: Record) -> bool:
-    font = page.get("font") or {}
-    return max(font.get("title") or 0, font.get("dominant") or 0) >= LARGE and (
-        page.get("layout") or ""
-    ) not in ("cover", "intro")
+def _displays(page: Page) -> bool:
+    font: Font | None = page.get("font")
+    size = max(font.get("title") or 0, font.get("dominant") or 0) if font else 0
+    return size >= LARGE and page.get("layout") not in ("cover", "intro")
 
 
 # --- content ---------------------------------------------------------------------------------------------------------
@@ -588,7 +597,7 @@ def lacking(record: Record, needed: int) -> list[str]:
     return [] if there >= needed else [NEEDS[name] for name in NEEDS if not has[name]]
 
 
-def judge(record: Record, run: str | Path, settings: Record, needed: int) -> Record:
+def judge(record: Record, run: str | Path, settings: MeasureSettings, needed: int) -> Judge:
     """The value of `judge` (docs/records.md) for a rendered record: deterministic, from render.xray, the pictures,
     the deck and the asks. `scores.content` is null where the prompt says too little of what it wants (`lacking`).
 
@@ -599,14 +608,10 @@ def judge(record: Record, run: str | Path, settings: Record, needed: int) -> Rec
     scores: dict[str, float | None] = {}
     why: dict[str, str] = {}
     for dimension in DIMENSIONS:
-        here = {
-            n: m
-            for n, m in found.items()
-            if m["quality"] is not None and dimension in settings[n]["dimensions"]
-        }
-        portion, losses = share(here, settings, bool(pages.whole))
+        own = {n: m for n, m in found.items() if dimension in settings[n]["dimensions"]}
+        portion, losses = share(qualities(own), settings, bool(pages.whole))
         scores[dimension] = round(1 + 4 * portion, 2)
-        why[dimension] = _why(here, losses)
+        why[dimension] = _why(own, losses)
     if lacks := lacking(record, needed):
         scores["content"] = None
         why["content"] = f"not measured: the prompt lacks {', '.join(lacks)}"
@@ -616,33 +621,40 @@ def judge(record: Record, run: str | Path, settings: Record, needed: int) -> Rec
         "why": why,
         "caps": [],
         "checklist": pages.answers,
-        "usage": {},
+        "usage": cast(Usage, {}),  # nobody was asked
         "measures": found,
     }
 
 
-def measured(pages: Pages, settings: Record, names: Iterable[str]) -> dict[str, Record]:
+def measured(pages: Pages, settings: MeasureSettings, names: Iterable[str]) -> dict[str, Measure]:
     """{name: {"value", "quality", "slide"}} of measures; all three are None for one that does not apply."""
     return {name: _measure(MEASURES[name](pages), settings[name]) for name in names}
 
 
-def share(here: dict[str, Record], settings: Record, made: bool) -> tuple[float, dict[str, float]]:
-    """(how good a deck is by some measures that apply, 0..1, what each of them costs). `made`: it has slides."""
-    weights = {n: settings[n]["weight"] for n in here if settings[n]["role"] == "merit"}
+def share(
+    qualities: Mapping[str, float], settings: MeasureSettings, made: bool
+) -> tuple[float, dict[str, float]]:
+    """(how good a deck is by the measures that apply, 0..1, what each of them costs). `made`: it has slides."""
+    weights = {n: settings[n]["weight"] for n in qualities if settings[n]["role"] == "merit"}
     portion = 0.0
     if weights and made:
-        portion = sum(here[n]["quality"] * w for n, w in weights.items()) / sum(weights.values())
-    losses = {n: w * (1 - here[n]["quality"]) for n, w in weights.items()}
-    for name, measure in here.items():
+        portion = sum(qualities[n] * w for n, w in weights.items()) / sum(weights.values())
+    losses = {n: w * (1 - qualities[n]) for n, w in weights.items()}
+    for name, value in qualities.items():
         if name not in weights:
             least = settings[name]["least"]
-            factor = least + (1 - least) * measure["quality"]
+            factor = least + (1 - least) * value
             portion *= factor
             losses[name] = 10 * (1 - factor)
     return portion, losses
 
 
-def _measure(value: Value, setting: Record) -> Record:
+def qualities(found: Mapping[str, Measure]) -> dict[str, float]:
+    """The qualities of the measures that apply."""
+    return {n: m["quality"] for n, m in found.items() if m["quality"] is not None}
+
+
+def _measure(value: Value, setting: MeasureSetting) -> Measure:
     """{"value", "quality", "slide"}: over the slides, a merit is averaged; a fault is half the average and half the
     worst slide, so that one bad slide among many shows. `value` and `slide` name the worst slide."""
     if isinstance(value, Mapping):
@@ -665,7 +677,7 @@ def _measure(value: Value, setting: Record) -> Record:
     }
 
 
-def _why(here: dict[str, Record], losses: dict[str, float]) -> str:
+def _why(here: dict[str, Measure], losses: dict[str, float]) -> str:
     """One sentence: the measures that cost most."""
     worst = sorted((n for n in losses if losses[n] > 0.005), key=lambda n: (-losses[n], n))[:3]
     said = [

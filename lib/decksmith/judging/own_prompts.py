@@ -12,6 +12,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
 from decksmith.decks import prompts, sources
 from decksmith.decks.parser import THEMES
+from decksmith.decks.records import Page
 from decksmith.decks.words import likeliest_language
 from decksmith.judging import offline, rendered
 from decksmith.models import turns
@@ -32,7 +33,9 @@ WORDS = {
 }
 SPELLED = re.compile(rf"\b({'|'.join(WORDS)})[\s-]+slides?\b", re.IGNORECASE)
 # A reference sentence is looked for as it stands: no slide around it is too long or too pale.
-LIMITS = {"checklist": {"words": 120, "per_slide": 1, "unreadable_px": 0, "unreadable_contrast": 0}}
+LIMITS: rendered.MeasureSettings = {
+    "checklist": {"words": 120, "per_slide": 1, "unreadable_px": 0, "unreadable_contrast": 0}
+}
 THEME = re.compile(rf"\b({'|'.join(map(re.escape, THEMES))})\s+theme\b", re.IGNORECASE)
 
 
@@ -167,7 +170,7 @@ def found(items: list[Record], item: Record, sentence: str) -> list[str]:
     """The ids of the checklist's `items` that the offline judge finds on one slide with the `sentence` and every element
     (`@table` ...) that `item` names. Bounded by no `per_slide`: each item is looked for on its own."""
     options = [option for entry in item.get("match", []) for option in entry.split("|")]
-    page: Record = {"slide": 1, "text": sentence}
+    page: Page = {"slide": 1, "text": sentence}
     for option in options:
         page |= rendered.SHOWN.get(option.removeprefix("@"), {}) if option.startswith("@") else {}
     render = {"xray": [page]}

@@ -1,15 +1,17 @@
 """A rendered deck as the offline measures see it: what can be read on each slide, and what it shows."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from decksmith.core import cli
 from decksmith.core.records import Record
 from decksmith.decks import sources
 from decksmith.decks.parser import Deck
+from decksmith.decks.records import Box, Page
 from decksmith.decks.words import LONGEST, content_words, fold, head, length
+from decksmith.judging.records import Answer
 
 THUMB = (98, 55)  # a tenth of the canvas, in pixels
 CANVAS = (980, 552)
@@ -17,11 +19,30 @@ BOXES, LETTERS = 60, 80  # a record keeps so many boxes of a slide, and so many 
 PICTURE = 0.01  # of the canvas: what is smaller shows nothing
 
 
+class MeasureSetting(TypedDict, total=False):
+    """A table of a protocol's [measures]. ramp: see offline.quality; a merit has a weight, a fault what it leaves at least. The
+    other keys, of `checklist` alone, bound what counts as read."""
+
+    dimensions: list[str]
+    role: Literal["merit", "fault"]
+    ramp: list[float]
+    weight: float
+    least: float
+    words: int
+    per_slide: int
+    unlike: float
+    unreadable_px: float
+    unreadable_contrast: float
+
+
+MeasureSettings = Mapping[str, MeasureSetting]  # by the measure's name
+
+
 class Pages:
     """One rendered deck: its slides' measures by number, its pictures, and the request. Slides that failed to render
     are empty."""
 
-    def __init__(self, record: Record, run: str | Path, settings: Record) -> None:
+    def __init__(self, record: Record, run: str | Path, settings: MeasureSettings) -> None:
         self.record, self.run, self.settings = record, Path(run), settings
         render = record["render"]
         self.asks, self.items = record.get("asks") or {}, record.get("checklist") or []
@@ -124,13 +145,13 @@ class Pages:
         return Deck.parse(text)
 
     @cached_property
-    def answers(self) -> list[Record]:
+    def answers(self) -> list[Answer]:
         """The checklist as [{"id", "yes", "slide"}]: text match, with the limits that keep stuffed slides from
         paying."""
         limits = self.settings["checklist"]
         credit = {n: int(limits["per_slide"]) for n in self.whole if not self._pale(n)}
         read = {n: head(text, limits["words"]) for n, text in self.texts.items()}
-        answers = []
+        answers: list[Answer] = []
         for item in self.items:
             entries = item.get("match") or []
             shown = [
@@ -171,15 +192,18 @@ class Pages:
 
 ELEMENTS = ("code", "mermaid", "katex", "table", "image", "quote")
 # Elements that a slide shows where the X-ray has counted some.
-_COUNTED = {
+_COUNTED: dict[str, Literal["code_lines", "diagrams", "formulas", "table_cells"]] = {
     "code": "code_lines",
     "mermaid": "diagrams",
     "katex": "formulas",
     "table": "table_cells",
 }
 # The X-ray of a slide that shows an element.
-SHOWN: dict[str, Record] = {
-    **{name: {key: 1} for name, key in _COUNTED.items()},
+SHOWN: dict[str, Page] = {
+    "code": {"code_lines": 1},
+    "mermaid": {"diagrams": 1},
+    "katex": {"formulas": 1},
+    "table": {"table_cells": 1},
     "image": {"images": 1},
     "quote": {"quotes": 1},
     "two-cols": {"columns": 2},
@@ -188,7 +212,7 @@ SHOWN: dict[str, Record] = {
 }
 
 
-def shows(page: Record, element: str) -> bool:
+def shows(page: Page, element: str) -> bool:
     """Whether the measures of a slide (one of render.xray) show an element, by its name in docs/records.md."""
     layout = page.get("layout") or ""
     match element:
@@ -206,7 +230,7 @@ def shows(page: Record, element: str) -> bool:
     return element in _COUNTED and page.get(_COUNTED[element], 0) > 0
 
 
-def _large(page: Record) -> bool:
+def _large(page: Page) -> bool:
     """Whether a picture of the slide is large enough to show something; a slide whose boxes were cut off is believed."""
     boxes = page.get("boxes") or []
     if not boxes or len(boxes) >= BOXES:
@@ -216,7 +240,7 @@ def _large(page: Record) -> bool:
     return max(areas, default=0) >= PICTURE * CANVAS[0] * CANVAS[1]
 
 
-def readable(page: Record, limits: Record, lost: Collection[int] = ()) -> str:
+def readable(page: Page, limits: MeasureSetting, lost: Collection[int] = ()) -> str:
     """The lines of a slide's text that a reader can make out: not those that are transparent, off the canvas, covered,
     below `unreadable_px` or below `unreadable_contrast`, nor those of the boxes whose places are in `lost`. A measured page
     without boxes is believed."""
@@ -242,7 +266,7 @@ def readable(page: Record, limits: Record, lost: Collection[int] = ()) -> str:
     return "\n".join(kept)
 
 
-def _hidden(box: Record, limits: Record) -> bool:
+def _hidden(box: Box, limits: MeasureSetting) -> bool:
     """Whether a box is off the canvas, pale, covered or too small to be read."""
     x, y, width, height = box["box"]
     off = x >= CANVAS[0] or y >= CANVAS[1] or x + width <= 0 or y + height <= 0

@@ -97,10 +97,10 @@ def _offline(name: str, pages: Pages, rules: Rules) -> float | None:
     faults, in the offline judge's arithmetic; faults alone are multiplied."""
     settings = rules.protocol.measures
     every = offline.measured(pages, settings, COMPONENTS[name].measures)
-    here = {measure: found for measure, found in every.items() if found["quality"] is not None}
+    here = offline.qualities(every)
     if any(settings[measure]["role"] == "merit" for measure in here):
         return float(offline.share(here, settings, bool(pages.whole))[0])
-    return math.prod(float(found["quality"]) for found in here.values()) if here else None
+    return math.prod(here.values()) if here else None
 
 
 def _parses(record: Record, rules: Rules) -> float:
