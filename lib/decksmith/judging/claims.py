@@ -62,12 +62,12 @@ class Reader:
         quoted = [f"[{name}]\n{text}" for name, text in documents.items()]
         shown = "\n\n".join(slides)[:LONGEST]
         question = "\n\n".join(["The documents:", *quoted, "The deck:", shown])
-        asked = [
+        asked: list[Record] = [
             {"role": "system", "content": self.system},
             {"role": "user", "content": question},
         ]
         messages, problem = asked, ""
-        usage: Record = {}
+        usage = vision.added()
         for attempt in range(TRIES):
             try:
                 reply = await self.client.ask(messages, SAMPLING, schema=self.schema, seed=attempt)

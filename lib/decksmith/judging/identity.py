@@ -2,14 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.decks import features
 from decksmith.models import registry
+
+T = TypeVar("T")
 
 
 def identity(protocol: Protocol, records: Iterable[Record]) -> Record:
@@ -117,12 +119,14 @@ def _of(record: Record, stage: str, key: str) -> Any:
     return (record.get(stage) or {}).get(key)
 
 
-def _grounded(record: Record) -> Any:
-    return (_of(record, "features", "grounding") or {}).get("rules")
+def _grounded(record: Record) -> str | None:
+    rules: str | None = (_of(record, "features", "grounding") or {}).get("rules")
+    return rules
 
 
-def _rubric(record: Record) -> Any:
-    return _of(record, "judge", "rubric")
+def _rubric(record: Record) -> str | None:
+    rubric: str | None = _of(record, "judge", "rubric")
+    return rubric
 
 
 def _sampling(protocol: Protocol, record: Record) -> Record | None:
@@ -142,8 +146,11 @@ def _sampling(protocol: Protocol, record: Record) -> Record | None:
 
 
 def agreed(
-    records: Iterable[Record], what: str, get: Callable[[Record], Any], expected: Any = None
-) -> Any:
+    records: Iterable[Record],
+    what: str,
+    get: Callable[[Record], T | None],
+    expected: T | None = None,
+) -> T | None:
     """The one value that all records with a value share, or None; raises cli.BadData naming the two records that
     differ."""
     first, holder = expected, "the protocol"
@@ -161,7 +168,7 @@ def agreed(
     return first
 
 
-def differences(a: Record, b: Record) -> list[str]:
+def differences(a: Mapping[str, object], b: Mapping[str, object]) -> list[str]:
     """The fields in which two identities differ, one line each: `judge.prompt: 3f2a.. != 9b1c..`. Empty: they may be
     compared."""
     skip = {"hash"}
@@ -171,7 +178,7 @@ def differences(a: Record, b: Record) -> list[str]:
     return lines(ours, theirs)
 
 
-def lines(a: Record, b: Record, prefix: str = "") -> list[str]:
+def lines(a: Mapping[str, object], b: Mapping[str, object], prefix: str = "") -> list[str]:
     """Where two JSON objects differ, one line each: `judge.prompt: 3f2a.. != 9b1c..`."""
     found = []
     for key in sorted({*a, *b}):
@@ -183,7 +190,7 @@ def lines(a: Record, b: Record, prefix: str = "") -> list[str]:
     return found
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A value as text, of a hash its beginning."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text[:12] + ".." if len(text) == 64 and set(text) <= set("0123456789abcdef") else text

@@ -4,15 +4,16 @@ import asyncio
 import hashlib
 import itertools
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import Record
+from decksmith.core.records import By, Record
 from decksmith.decks import words
 from decksmith.judging import identity, offline, vision
+from decksmith.judging.records import Answer, Cap, Judge
 from decksmith.judging.scoring import JUDGED
 from decksmith.judging.vision import Vision
 
@@ -32,7 +33,7 @@ class Offline:
         code = b"".join(file.read_bytes() for file in files)
         self.code = hashlib.sha256(code).hexdigest()
 
-    def inputs(self, record: Record) -> list[Any]:
+    def inputs(self, record: Record) -> list[object]:
         seen = ("slides", "expected", "errors", "xray")
         render = {key: record["render"].get(key) for key in seen}
         return [
@@ -46,7 +47,7 @@ class Offline:
             vision.digests(self.run, record),
         ]
 
-    def work(self, record: Record, seed: int = 0) -> Record:
+    def work(self, record: Record, seed: int = 0) -> Judge:
         needed = self.protocol.judge["needed"]
         value = offline.judge(record, self.run, self.protocol.measures, needed)
         return {**value, "rubric": self.rubric}
@@ -76,10 +77,10 @@ class Panel:
         self.jobs = max(member.jobs for member in self.members.values())
         self.journals: dict[str, stream.Journal] = {}
 
-    def inputs(self, record: Record) -> list[Any]:
+    def inputs(self, record: Record) -> list[object]:
         return vision.vision_inputs(self.judging, self.run, record)
 
-    async def work(self, record: Record, seed: int = 0) -> Record:
+    async def work(self, record: Record, seed: int = 0) -> Judge:
         """What the panel says of a record. Raises stream.Fault where a member could not be asked; a member without a
         usable reply is a fault of the judge, for the verdicts of one run are all of the same panel."""
         found = await asyncio.gather(
@@ -92,9 +93,9 @@ class Panel:
             verdicts.append(one)
         said = dict(zip(self.members, verdicts, strict=True))
         attempts = sum(len(one["replies"]) for one in said.values())
-        return {**joined(self.protocol, said), "by": {"attempts": attempts}}
+        return {**joined(self.protocol, said), "by": cast(By, {"attempts": attempts})}
 
-    async def _said(self, name: str, record: Record, seed: int) -> Record:
+    async def _said(self, name: str, record: Record, seed: int) -> Judge:
         """What one member says, from its journal where it said it before."""
         member = self.members[name]
         journal = self.journals.get(name)
@@ -102,11 +103,12 @@ class Panel:
             path = self.run / "journal" / f"judge-{name}.jsonl"
             journal = self.journals[name] = stream.Journal(path, "judge")
         key = stream.fingerprint([member.inputs(record), seed])
-        value: Record | None = journal.get(record["id"], key)
-        if value is None or not member.valid(record, value):
-            value = dict(await member.work(record, seed=seed))
-            if "error" not in value:
-                journal.put(record["id"], key, value)
+        kept = cast(Judge | None, journal.get(record["id"], key))
+        if kept is not None and member.valid(record, kept):
+            return kept
+        value = await member.work(record, seed=seed)
+        if "error" not in value:
+            journal.put(record["id"], key, dict(value))
         return value
 
     async def close(self) -> None:
@@ -138,7 +140,7 @@ def open_judge(
     return Vision(protocol, Path(run), jobs, base_url, key_env, budget)
 
 
-def inputs(protocol: Protocol, run: Path, record: Record) -> list[Any]:
+def inputs(protocol: Protocol, run: Path, record: Record) -> list[object]:
     """What the verdict of the protocol's judge on a record depends on; `run` the folder. Asks nobody and needs no key."""
     if protocol.judge["kind"] == "offline":
         return Offline(protocol, run, 1).inputs(record)
@@ -148,10 +150,10 @@ def inputs(protocol: Protocol, run: Path, record: Record) -> list[Any]:
 # --- what a panel says together ---------------------------------------------------------------------------------------
 
 
-def joined(protocol: Protocol, said: Mapping[str, Record]) -> Record:
+def joined(protocol: Protocol, said: Mapping[str, Judge]) -> Judge:
     """The value of `judge` of what the members of the protocol's panel said, each as vision.Vision has it."""
     judging = identity.judging(protocol)
-    kept = {
+    kept: Judge = {
         "replies": [path for one in said.values() for path in one["replies"]],
         "usage": vision.added(*(one["usage"] for one in said.values())),
         "rubric": stream.fingerprint(judging),
@@ -163,7 +165,7 @@ def joined(protocol: Protocol, said: Mapping[str, Record]) -> Record:
     return {"judge": judging["slug"], **combined(protocol.judge["combine"], said), **kept}
 
 
-def combined(rule: str, said: Mapping[str, Record]) -> Record:
+def combined(rule: str, said: Mapping[str, Judge]) -> Judge:
     """One verdict of those of several models, `{name: what vision.Vision says}`, in the same form.
 
     rule: "mean"; "median"; "majority": the score that most gave, of several such the middle one. A checklist item counts
@@ -172,7 +174,7 @@ def combined(rule: str, said: Mapping[str, Record]) -> Record:
     """
     every = list(said.values())
     return {
-        "scores": {name: _joined(rule, [one["scores"][name] for one in every]) for name in JUDGED},
+        "scores": {name: _joined(rule, _scores(every, name)) for name in JUDGED},
         "given": {name: _joined(rule, [one["given"][name] for one in every]) for name in JUDGED},
         "why": {
             dimension: "\n".join(f"{name}: {one['why'][dimension]}" for name, one in said.items())
@@ -183,7 +185,7 @@ def combined(rule: str, said: Mapping[str, Record]) -> Record:
             for dimension in JUDGED
         },
         "observations": _named({name: one["observations"] for name, one in said.items()}),
-        "caps": _named({name: one["caps"] for name, one in said.items()}),
+        "caps": cast(list[Cap], _named({name: one["caps"] for name, one in said.items()})),
         "checklist": [
             _answer([one["checklist"][place] for one in every])
             for place in range(len(every[0]["checklist"]))
@@ -197,7 +199,11 @@ def combined(rule: str, said: Mapping[str, Record]) -> Record:
     }
 
 
-def _named(lists: Mapping[str, list[Record]]) -> list[Record]:
+def _scores(said: list[Judge], name: str) -> list[float]:
+    return [score for one in said if (score := one["scores"][name]) is not None]
+
+
+def _named(lists: Mapping[str, Sequence[Mapping[str, object]]]) -> list[Record]:
     """What the members list, one after the other, each with the name of who said it."""
     return [{**one, "by": name} for name, listed in lists.items() for one in listed]
 
@@ -210,18 +216,20 @@ def _joined(rule: str, scores: list[float]) -> float:
     return statistics.median(statistics.multimode(scores))
 
 
-def _answer(answers: list[Record]) -> Record:
+def _answer(answers: list[Answer]) -> Answer:
     """What a panel says of one checklist item; the slide is that of the first who says yes."""
     slides = [answer["slide"] for answer in answers if answer["yes"]]
     yes = len(slides) * 2 > len(answers)
     return {"id": answers[0]["id"], "yes": yes, "slide": slides[0] if yes else None}
 
 
-def disagreement(said: list[Record]) -> dict[str, float]:
+def disagreement(said: list[Judge]) -> dict[str, float]:
     """How far two models are apart, averaged over all twos: `{dimension: points, "checklist": share of the items}`."""
     twos = list(itertools.combinations(said, 2))
     apart = {
-        name: statistics.fmean(abs(a["scores"][name] - b["scores"][name]) for a, b in twos)
+        name: statistics.fmean(
+            abs(a - b) for a, b in itertools.combinations(_scores(said, name), 2)
+        )
         for name in JUDGED
     }
     items = len(said[0]["checklist"])

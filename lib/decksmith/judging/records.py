@@ -45,6 +45,10 @@ class Judge(TypedDict, total=False):
     rubric: Annotated[str, "hash of what it judged by"]
     measures: Annotated[dict[str, Measure], "of the offline judge, by name"]
     given: Annotated[Numbers, "a vision judge's scores before our caps"]
+    disagreement: Annotated[
+        Numbers, "how far two judges of a panel are apart: points by dimension, share of the items"
+    ]
+    members: Annotated[dict[str, Record], "what each judge of a panel said"]
     evidence: Annotated[dict[str, list[Record]], "a vision judge's, for each dimension"]
     observations: Annotated[list[Record], "a vision judge's: `seen`, `slide`"]
     seen: Annotated[Seen, "what a vision judge was shown"]

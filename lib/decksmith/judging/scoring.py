@@ -7,7 +7,7 @@ from decksmith.core import cli
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import Record
 from decksmith.judging import offline
-from decksmith.judging.records import Score
+from decksmith.judging.records import Cap, Score
 
 DIMENSIONS = ("viscraft", "design", "content", "coherence")
 JUDGED = ("content", "design", "coherence")
@@ -19,13 +19,13 @@ def capped(
     observations: list[Record],
     asked: int | None,
     made: int,
-) -> tuple[dict[str, float], list[Record]]:
+) -> tuple[dict[str, float], list[Cap]]:
     """Apply the protocol's caps to a judge's scores: `(scores, caps)`.
 
     scores: {content, design, coherence} in 1..5. observations: [{"seen", "slide"}] as the judge reported them.
     asked, made: slides in the request (None when it names no number) and in the deck.
     """
-    caps: list[Record] = []
+    caps: list[Cap] = []
     kept = dict(scores)
     for cap in protocol.judge.get("caps", []):
         if cap.get("counted"):

@@ -9,13 +9,16 @@ import hashlib
 import io
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import Record
+from decksmith.core.records import By, Record
 from decksmith.judging import identity, scoring
+from decksmith.judging.records import Answer, Judge, Seen
+from decksmith.models.records import Usage
 
 LONGEST = 100_000  # characters of a reply that are looked at
 
@@ -29,7 +32,7 @@ def digests(run: Path, record: Record) -> list[str]:
         raise cli.BadData(f"{record['id']}: {error}; render it again") from None
 
 
-def vision_inputs(judging: Record, run: Path, record: Record) -> list[Any]:
+def vision_inputs(judging: Record, run: Path, record: Record) -> list[object]:
     """What the verdict of a vision model on a record depends on; `judging` as from identity.judging, `run` the folder."""
     render = record["render"]
     return [
@@ -86,13 +89,13 @@ class Vision:
         self.rubric = stream.fingerprint(self.judging)
         self.system, self.schema = protocol.prompt, protocol.schema
 
-    def inputs(self, record: Record) -> list[Any]:
+    def inputs(self, record: Record) -> list[object]:
         return vision_inputs(self.judging, self.run, record)
 
-    def valid(self, record: Record, value: Record) -> bool:
+    def valid(self, record: Record, value: Judge) -> bool:
         return all((self.run / path).is_file() for path in value.get("replies") or [])
 
-    async def work(self, record: Record, seed: int = 0) -> Record:
+    async def work(self, record: Record, seed: int = 0) -> Judge:
         """The judge's value for a record. `seed`: which of several independent judgings this is (tests/exam)."""
         import asyncio
 
@@ -103,12 +106,12 @@ class Vision:
         for old in (self.run / record["id"] / self.folder).glob("*.txt"):
             old.unlink()
         shown, seen = await asyncio.to_thread(self._pictures, record)
-        first = [
+        first: list[Record] = [
             {"role": "system", "content": self.system},
             {"role": "user", "content": self._question(record, shown, seen)},
         ]
-        messages, replies, problem = first, [], None
-        usage: Record = {}
+        messages, replies, problem = first, list[str](), ""
+        usage = added()
         tries = self.protocol.judge["retries"] + 1
         for attempt in range(tries):
             reply = await self.client.ask(
@@ -120,7 +123,7 @@ class Vision:
             usage = added(usage, reply.usage)
             replies.append(f"{record['id']}/{self.folder}/{attempt + 1}.txt")
             stream.write(self.run / replies[-1], reply.text)
-            kept = {"replies": replies, "usage": usage, "rubric": self.rubric}
+            kept: Judge = {"replies": replies, "usage": usage, "rubric": self.rubric}
             try:
                 if reply.finish_reason == "length":
                     raise ValueError("it was cut off at the token limit; write less")
@@ -133,11 +136,11 @@ class Vision:
                 messages = first + again(reply.text, problem)
                 continue
             value = self._value(record, said)
-            return {**value, "seen": seen, **kept, "by": {"attempts": attempt + 1}}
+            return {**value, "seen": seen, **kept, "by": cast(By, {"attempts": attempt + 1})}
         message = f"no usable reply in {len(replies)} tries; the last: {problem}"
         return {"error": {"kind": "judge", "class": "unparseable", "message": message}, **kept}
 
-    def _value(self, record: Record, said: Record) -> Record:
+    def _value(self, record: Record, said: Record) -> Judge:
         given = {name: said[name]["score"] for name in scoring.JUDGED}
         made = len(record["render"].get("slides") or [])
         scores, caps = scoring.capped(
@@ -152,19 +155,20 @@ class Vision:
             answer["slide"] = answer["slide"] if answer["yes"] else None
         return {
             "judge": self.judging["slug"],
-            "scores": scores,
+            "scores": {**scores},
             "given": given,
             "why": {name: said[name]["why"] for name in scoring.JUDGED},
             "evidence": {name: said[name]["evidence"] for name in scoring.JUDGED},
             "observations": said["observations"],
             "caps": caps,
             "checklist": [
-                {key: answers[item["id"]][key] for key in ("id", "yes", "slide")}
+                Answer(id=item["id"], yes=answer["yes"], slide=answer["slide"])
                 for item in items(record)
+                for answer in [answers[item["id"]]]
             ],
         }
 
-    def _pictures(self, record: Record) -> tuple[dict[int, Any], Record]:
+    def _pictures(self, record: Record) -> tuple[dict[int, bytes], Seen]:
         """`({slide: PNG bytes}, what was shown)`: bounded in number (spread evenly) and in bytes (made smaller)."""
         settings = self.protocol.judge
         made = record["render"].get("slides") or []
@@ -184,7 +188,9 @@ class Vision:
                 }
             width = width * 4 // 5
 
-    def _question(self, record, shown, seen):
+    def _question(
+        self, record: Record, shown: dict[int, bytes], seen: Seen
+    ) -> list[dict[str, object]]:
         parts = [f"The request that the deck answers:\n<request>\n{request_of(record)}\n</request>"]
         if asked := items(record):
             parts.append(
@@ -194,7 +200,7 @@ class Vision:
         if len(shown) < seen["of"]:
             lost = [n for n in range(1, seen["of"] + 1) if n not in shown]
             count += f" You see {len(shown)} of them; not shown: {', '.join(map(str, lost))}."
-        content = [{"type": "text", "text": "\n\n".join([*parts, count])}]
+        content: list[dict[str, object]] = [{"type": "text", "text": "\n\n".join([*parts, count])}]
         for n, data in shown.items():
             url = "data:image/png;base64," + base64.b64encode(data).decode()
             content += [
@@ -212,27 +218,30 @@ def spread(count: int, most: int) -> list[int]:
     return [1 + round(place * step) for place in range(most)]
 
 
-def added(*usages: Record) -> Record:
+def added(*usages: Mapping[str, Any]) -> Usage:
     """The usage of several requests together; what one of them does not say is None."""
-    sums: Record = {}
+    sums: dict[str, float | None] = {}
     for usage in usages:
         for key, value in usage.items():
             before = sums.get(key, 0)
             sums[key] = None if value is None or before is None else before + value
-    return sums
+    return cast(Usage, sums)
 
 
 def request_of(record: Record) -> str:
+    """What the user asked for, all of it."""
     return "\n\n".join(
         m["content"] for m in record.get("messages") or [] if m.get("role") == "user"
     )
 
 
-def items(record: Record) -> list[Record]:
+def items(record: Record) -> list[dict[str, str]]:
+    """The questions of a prompt's checklist."""
     return [{"id": item["id"], "ask": item["ask"]} for item in record.get("checklist") or []]
 
 
-def png(ident, path, width):
+def png(ident: str, path: Path, width: int) -> bytes:
+    """A picture of a record's deck as PNG, no wider than `width`. Raises cli.BadData."""
     from PIL import Image
 
     try:
@@ -248,7 +257,7 @@ def png(ident, path, width):
     return out.getvalue()
 
 
-def usable(text: str, schema: Record, items: list[Record], slides: list[int]) -> Record:
+def usable(text: str, schema: Record, items: list[dict[str, str]], slides: list[int]) -> Record:
     """The judge's answer in a reply, checked; raises ValueError with a sentence that tells the judge what was wrong.
 
     text: the reply, perhaps fenced or with words around the JSON. items: the checklist. slides: the numbers it was
@@ -336,5 +345,5 @@ def objects(text: str) -> list[Any]:
     return objects
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")

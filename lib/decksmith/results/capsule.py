@@ -26,13 +26,14 @@ from typing import Any, cast
 from decksmith import __version__
 from decksmith.core import cli, inherit, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import Record, expanded, prompt_of, sample_of
+from decksmith.core.records import Error, Record, expanded, prompt_of, sample_of
 from decksmith.decks import conditions, pictures, templates
 from decksmith.decks.conditions import Condition
 from decksmith.decks.records import Images
 from decksmith.judging import identity, judges, vision
-from decksmith.judging.records import STAGES
+from decksmith.judging.records import STAGES, Judge
 from decksmith.models import registry, turns
+from decksmith.models.records import Usage
 from decksmith.results import layout
 from decksmith.results.text import printable
 
@@ -768,8 +769,8 @@ def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
             self.run, self.protocol, self.judging = now, protocol, identity.judging(protocol)
             self.rubric, self.schema = stream.fingerprint(self.judging), protocol.schema
 
-        def hear(self, record: Record, replies: list[str], usage: Record | None) -> Record:
-            common = {"replies": replies, "usage": usage, "rubric": self.rubric}
+        def hear(self, record: Record, replies: list[str], usage: Usage) -> Judge:
+            common: Judge = {"replies": replies, "usage": usage, "rubric": self.rubric}
             try:
                 if not replies:
                     raise ValueError("no reply was stored")
@@ -783,22 +784,22 @@ def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
                 }
             return {**self._value(record, said), "seen": seen, **common}
 
-    def hear(record: Record) -> Record:
+    def hear(record: Record) -> Judge:
         value, ident = then[record["id"]], record["id"]
         stored_replies = value.get("replies") or []
         if not stored_replies:
             message = "no reply was stored"
-            nothing = {"kind": "judge", "class": "unparseable", "message": message}
-            return value or {"error": nothing}
+            nothing: Error = {"kind": "judge", "class": "unparseable", "message": message}
+            return cast(Judge, value) or {"error": nothing}
         if len(protocol.judges) == 1:
             paths = [f"{ident}/judge/{n}.txt" for n in range(1, len(stored_replies) + 1)]
-            return Heard(protocol).hear(record, paths, value.get("usage"))
+            return Heard(protocol).hear(record, paths, cast(Usage, value.get("usage")))
         members = {}
         for name in protocol.judges:
             count = sum(path.startswith(f"{ident}/judge/{name}/") for path in stored_replies)
             paths = [f"{ident}/judge/{name}/{n}.txt" for n in range(1, count + 1)]
             usage = (value.get("members") or {}).get(name, {}).get("usage") or {}
-            members[name] = Heard(protocol.alone(name)).hear(record, paths, usage)
+            members[name] = Heard(protocol.alone(name)).hear(record, paths, cast(Usage, usage))
         return judges.joined(protocol, members)
 
     return stream.stage("judge", hear, needs="render")

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import cast
 
 from decksmith.core import cli, stream
-from decksmith.core.records import Record
+from decksmith.core.records import Error, Record
 from decksmith.judging import vision
+from decksmith.judging.records import Judge
 from decksmith.render import cache, pool
 from decksmith.rewards.helper import Broken, Helper
 from decksmith.rewards.rows import Answer, Prompt, masked
@@ -119,13 +120,13 @@ class Scorer:
             value["cause"] = (stream.fault(record) or {}).get("kind", "scorer")
         return value
 
-    async def _verdict(self, judge: vision.Vision, record: Record) -> Record:
+    async def _verdict(self, judge: vision.Vision, record: Record) -> Judge:
         """The value of `judge` for a rendered deck; a fault of the judge, or of the way to it, is in
         it."""
         try:
             return await judge.work(record)
         except stream.Fault as fault:
-            return {"error": fault.error}
+            return {"error": cast(Error, fault.error)}
 
     async def _ask(self, **order: object) -> Record:
         """An order to a helper. Whoever is cancelled leaves the helper busy until it has answered."""
