@@ -68,8 +68,8 @@ Error = TypedDict(
         "kind": Annotated[Kind, "whose fault it is"],
         "class": Annotated[str, "what failed, a word that is counted by"],
         "message": Annotated[str, "a sentence for people"],
-        "slide": Annotated[NotRequired[int], "from 1"],
-        "line": Annotated[NotRequired[int], "of deck.md, from 1"],
+        "slide": Annotated[NotRequired[int | None], "from 1"],
+        "line": Annotated[NotRequired[int | None], "of deck.md, from 1"],
         "retriable": Annotated[
             NotRequired[bool],
             "false: the endpoint refuses this request for good (a 400); it is not asked again",

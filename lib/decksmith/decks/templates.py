@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypedDict, TypeGuard
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
@@ -38,6 +38,13 @@ _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 def folder() -> Path:
     """Where a template is found by its name: DECKSMITH_TEMPLATES, else data/templates."""
     return Path(os.environ.get("DECKSMITH_TEMPLATES") or cli.ROOT / "data" / "templates")
+
+
+class Style(TypedDict, total=False):
+    """What a template gives the renderer: a theme where a deck names none, and what stands behind a theme's style."""
+
+    theme: str
+    css: str
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ class Template:
             )
         return "\n\n".join(said)
 
-    def style(self) -> Record:
+    def style(self) -> Style:
         """What a renderer's worker is given: the theme of a deck that names none, and a style behind the theme's."""
         rules = []
         if primary := self.colours.get("primary"):

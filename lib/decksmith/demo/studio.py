@@ -30,7 +30,7 @@ from decksmith.decks import clean, edits, lint, prompts, templates
 from decksmith.decks import pictures as deck_pictures
 from decksmith.decks.edits import SETTINGS
 from decksmith.decks.parser import Deck, Slide
-from decksmith.decks.records import Finding, Render
+from decksmith.decks.records import Build, Finding, Render
 from decksmith.decks.templates import Template
 from decksmith.demo import references
 from decksmith.demo.ask import (
@@ -173,7 +173,7 @@ class Studio:
         self.owner: dict[str, str] = {}  # of each ask, its visitor
         # Of each visitor, (when, id), oldest first.
         self.asks: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
-        self.making: dict[tuple[str, str], asyncio.Task[Record]] = {}
+        self.making: dict[tuple[str, str], asyncio.Task[Build]] = {}
         self._remember()
 
     def _remember(self) -> None:

@@ -9,9 +9,11 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import cast
 
 from decksmith.core import cli, stream
-from decksmith.core.records import Record
+from decksmith.core.records import Error
+from decksmith.render.worker import Drawn
 
 MOST = 2 << 30  # bytes in the folder, some 6000 decks; above it, what was used longest ago goes
 
@@ -24,7 +26,7 @@ def folder() -> Path | None:
     return Path(home) / "decksmith" / "renders" if home else cli.ROOT / "data" / "renders"
 
 
-def load(place: Path, key: str) -> Record | None:
+def load(place: Path, key: str) -> Drawn | None:
     """What was kept under `key` (see `keep`), or None."""
     try:
         data = (place / key).read_bytes()
@@ -35,22 +37,23 @@ def load(place: Path, key: str) -> Record | None:
     except OSError:
         return None
     at = data.index(b"\n", 65)
-    result: Record = json.loads(data[65:at])
+    result = json.loads(data[65:at])
     pictures = []
     for size in result["pictures"]:
         pictures.append(data[at + 1 : at + 1 + size])
         at += size
-    return result | {"pictures": pictures}
+    return cast(Drawn, result | {"pictures": pictures})
 
 
-def keep(place: Path, key: str, result: Record) -> None:
+def keep(place: Path, key: str, result: Drawn) -> None:
     """Keep `result`, JSON-able but for its `pictures` (bytes), unless another machine or day could say otherwise.
 
     A folder that cannot be written is done without.
     """
     if not all(map(_lasts, result["errors"])):
         return
-    rest = stream.dumps(result | {"pictures": [len(data) for data in result["pictures"]]}) + b"\n"
+    sizes = [len(data) for data in result["pictures"]]
+    rest = stream.dumps({**result, "pictures": sizes}) + b"\n"
     rest += b"".join(result["pictures"])
     try:
         stream.write(place / key, hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
@@ -59,7 +62,7 @@ def keep(place: Path, key: str, result: Record) -> None:
         pass
 
 
-def _lasts(error: Record) -> bool:
+def _lasts(error: Error) -> bool:
     """Whether every machine would find this error in the deck, on every day."""
     return error["kind"] == "model" and error["class"] not in ("deadline", "memory", "crash")
 

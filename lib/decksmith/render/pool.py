@@ -9,23 +9,25 @@ import re
 import shutil
 import stat
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from decksmith.core import cli, stream
 from decksmith.core.cells import Walls
 from decksmith.core.protocol import Protocol, refused
-from decksmith.core.records import Record
+from decksmith.core.records import By, Error, Record
 from decksmith.decks import templates
 from decksmith.decks.parser import THEMES
+from decksmith.decks.records import Engine, Render
+from decksmith.decks.templates import Style
 from decksmith.render import cache, cell, toolchain
-from decksmith.render.worker import Worker, failure
+from decksmith.render.worker import DeckError, Drawn, RenderRequest, RenderResult, Worker, failure
 
 # What every worker renders unless we are broken: it tells whose fault it is when another deck does not.
 KNOWN_GOOD = "---\ntheme: {theme}\n---\n\n# A\n\n- one\n\n$a^2$\n\n---\n\n# B\n\n```js\n1\n```\n"
 MAX_TEXT, MAX_PICTURE, MAX_PICTURES, MAX_ERRORS = 2 << 20, 32 << 20, 96 << 20, 200
 
 
-def engine(scale: int = 1) -> Record:
+def engine(scale: int = 1) -> Engine:
     """What decides the pixels, as the record keeps it: versions and hashes. Raises cli.Missing."""
     return {**toolchain.versions(), "scale": scale, "mode": "page"}
 
@@ -62,13 +64,13 @@ def source(run: str | Path, record: Record) -> tuple[str, dict[str, bytes]]:
     return text, pictures
 
 
-def dress(run: str | Path, record: Record) -> list[Record]:
+def dress(run: str | Path, record: Record) -> list[Style]:
     """The style of the template that a deck is under, as a worker is given it; [] without a template."""
     template = templates.of(run, record)
     return [template.style()] if template else []
 
 
-def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[Any]:
+def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[object]:
     """Everything the rendering of a record depends on, for the journal."""
     text, pictures = source(run, record)
     return [
@@ -80,7 +82,7 @@ def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[Any]:
     ]
 
 
-def intact(run: str | Path, value: Record) -> bool:
+def intact(run: str | Path, value: Render) -> bool:
     """Whether the pictures of a journaled value are still there."""
     return all((Path(run) / name).is_file() for name in value.get("slides", []))
 
@@ -112,22 +114,26 @@ class Pool:
         shutil.rmtree(self.home, ignore_errors=True)
         os.close(self._lock)
 
-    async def render(self, run: str | Path, record: Record) -> Record:
+    async def render(self, run: str | Path, record: Record) -> Render:
         """Render one record and return its `render` value; pictures are written to `<run>/<id>/slides`."""
         result, cached = await self._kept_result(
             record["id"], *source(run, record), dress(run, record)
         )
-        by = {"cached": True} if cached else {"walls": (await self.ready)[0]} if self.ready else {}
-        return await self._value(run, record, result) | ({"by": by} if by else {})
+        value = await self._value(run, record, result)
+        if cached:
+            value["by"] = cast(By, {"cached": True})
+        elif self.ready:
+            value["by"] = cast(By, {"walls": (await self.ready)[0]})
+        return value
 
-    async def _value(self, run: str | Path, record: Record, result: Record) -> Record:
+    async def _value(self, run: str | Path, record: Record, result: Drawn) -> Render:
         """The `render` value of a result whose pictures are bytes; they are published."""
         names = await asyncio.to_thread(
             _publish, Path(run) / record["id"] / "slides", result["pictures"]
         )
         errors = result["errors"]  # in the order of the slides
         few = next((error for error in errors if error["class"] == "too-few-slides"), None)
-        value = {
+        value: Render = {
             "status": "failed" if few or not names else "partial" if errors else "ok",
             "slides": [f"{record['id']}/slides/{name}" for name in names],
             "expected": result["expected"],
@@ -137,32 +143,30 @@ class Pool:
         }
         if value["status"] == "failed":
             value["error"] = few or errors[0]
-        elif error := refused(self.protocol, value):
-            value["error"] = error
+        elif error := refused(self.protocol, dict(value)):
+            value["error"] = cast(Error, error)
         return value
 
     async def _kept_result(
-        self, ident: str, text: str, pictures: dict[str, bytes], dressed: list[Record]
-    ) -> tuple[Record, bool]:
+        self, ident: str, text: str, pictures: dict[str, bytes], dressed: list[Style]
+    ) -> tuple[Drawn, bool]:
         """(the result for a deck, its pictures as bytes; whether an earlier run kept it)."""
         if len(text) > MAX_TEXT:
-            return failure("memory", f"the deck has {len(text) >> 20} MB of text"), False
+            return drawn(failure("memory", f"the deck has {len(text) >> 20} MB of text")), False
         settings = [self.settings[name] for name in ("scale", "min_slides", "deadline", "memory")]
         key = stream.fingerprint(
             ["render 2", text, hashes(pictures), self.engine, settings, *dressed]
         )
-        if self.kept and (result := await asyncio.to_thread(cache.load, self.kept, key)):
-            return result, True
-        result = await self._result(self.request(ident, text, pictures, dressed))
-        result["pictures"] = [base64.b64decode(data) for data in result["pictures"]]
-        result["errors"] = first(result["errors"])
+        if self.kept and (known := await asyncio.to_thread(cache.load, self.kept, key)):
+            return known, True
+        result = drawn(await self._result(self.request(ident, text, pictures, dressed)))
         if self.kept:
             await asyncio.to_thread(cache.keep, self.kept, key, result)
         return result, False
 
     def request(
-        self, ident: str, text: str, pictures: dict[str, bytes], dressed: list[Record]
-    ) -> Record:
+        self, ident: str, text: str, pictures: dict[str, bytes], dressed: list[Style]
+    ) -> RenderRequest:
         """What a worker is asked for a deck."""
         return {
             "id": ident,
@@ -170,10 +174,10 @@ class Pool:
             "scale": self.settings["scale"],
             "least": self.settings["min_slides"],
             "images": {name: base64.b64encode(data).decode() for name, data in pictures.items()},
-            "template": next(iter(dressed), {}),
+            "template": dressed[0] if dressed else {},
         }
 
-    async def _result(self, request: Record) -> Record:
+    async def _result(self, request: RenderRequest) -> RenderResult:
         self.ready = self.ready or asyncio.ensure_future(cell.prepare(self.home))
         walls = await asyncio.shield(self.ready)
         worker = await self.idle.get()
@@ -188,7 +192,7 @@ class Pool:
                 return result
             if good:  # it alone breaks what serves others
                 message = f"the deck breaks what renders it: {error['message']}"[:1500]
-                error.update(kind="model", message=message)
+                error["kind"], error["message"] = "model", message
                 if error["class"] == "internal":
                     error["class"] = "crash"
             else:
@@ -202,24 +206,24 @@ class Pool:
         finally:
             self.idle.put_nowait(worker)
 
-    async def _known_good(self, worker: Worker, request: Record, walls: Walls) -> bool:
+    async def _known_good(self, worker: Worker, request: RenderRequest, walls: Walls) -> bool:
         """Whether a deck that works unless we are broken works now, in the theme of `request`: on this worker, or on a fresh one."""
         named = re.search(r"^theme:[ \t]*['\"]?([\w-]+)", request["text"], re.M)
         theme = named[1] if named and named[1] in themes() else "default"
         text, ident = KNOWN_GOOD.format(theme=theme), f"{request['id']} (known good)"
-        good = {**request, "id": ident, "text": text, "images": {}, "least": 1}
+        good: RenderRequest = {**request, "id": ident, "text": text, "images": {}, "least": 1}
         if (await self._ask(worker, good, walls))["pictures"]:
             return True
         await worker.reap()
         return bool((await self._ask(worker, good, walls))["pictures"])
 
-    async def _ask(self, worker: Worker, request: Record, walls: Walls) -> Record:
+    async def _ask(self, worker: Worker, request: RenderRequest, walls: Walls) -> RenderResult:
         """One deck through a worker; a theme that no deck has named before is bundled first, at nobody's expense."""
         ask = functools.partial(
             worker.ask, request, self.settings["deadline"], self.settings["memory"], walls
         )
         result = await ask()
-        theme = result["errors"][0].get("unbundled") if result["errors"] else None
+        theme = cast(DeckError, result["errors"][0]).get("unbundled") if result["errors"] else None
         if theme and theme in themes():
             if theme not in self.bundles:
                 self.bundles[theme] = asyncio.ensure_future(cell.bundle(theme))
@@ -236,7 +240,17 @@ def hashes(pictures: dict[str, bytes]) -> dict[str, str]:
     return {name: hashlib.sha256(data).hexdigest() for name, data in pictures.items()}
 
 
-def first(errors: list[Record]) -> list[Record]:
+def drawn(result: RenderResult) -> Drawn:
+    """A result with its pictures as they are, and no more errors than a record holds."""
+    return {
+        "pictures": [base64.b64decode(data) for data in result["pictures"]],
+        "expected": result["expected"],
+        "errors": first(result["errors"]),
+        "xray": result["xray"],
+    }
+
+
+def first(errors: list[Error]) -> list[Error]:
     """At most MAX_ERRORS of them, the first of every class among them; the last then says how many are left out."""
     if len(errors) <= MAX_ERRORS:
         return errors
@@ -247,11 +261,11 @@ def first(errors: list[Record]) -> list[Record]:
     return [*(errors[number] for number in sorted(chosen)), {**errors[last], "message": note}]
 
 
-def _broken(result: Record) -> Record | None:
+def _broken(result: RenderResult) -> Error | None:
     """The error that says that the renderer failed, or None."""
     if result["pictures"] or not result["errors"]:
         return None
-    error: Record = result["errors"][0]
+    error = result["errors"][0]
     return error if error["kind"] == "renderer" else None
 
 

@@ -13,16 +13,25 @@ import re
 import shutil
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import Record
+from decksmith.decks.records import Build, BuiltFile, Render
 from decksmith.render import pool, toolchain
+from decksmith.render.worker import RenderRequest, RenderResult, SiteFiles
+
+if TYPE_CHECKING:  # python-pptx, for those who want such a file
+    from decksmith.render.shapes import Part
 
 SCALE = 2  # device pixels per CSS pixel of the pictures in a PowerPoint file
 CANVAS = (735, 414)  # 980 x 552 px in points
-FILES = ("pdf", "pptx", "pptx_image")  # of a `build` value
+FILES: tuple[Literal["pdf", "pptx", "pptx_image"], ...] = (
+    "pdf",
+    "pptx",
+    "pptx_image",
+)  # of a `build` value
 SHARED = "_runtime"  # no id begins with "_"
 Pictures = dict[str, bytes]  # by their names in the deck
 _FILE = re.compile(
@@ -34,14 +43,20 @@ _OWN = re.compile(r"https?://[0-9a-f]{24}\.deck(?::\d+)?/")  # an address of the
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
-def intact(run: Path | str, value: Record) -> bool:
+def intact(run: Path | str, value: Build) -> bool:
     """Whether the files of a journaled value are still there."""
     run = Path(run)
     site = value.get("site")
-    needed = [value[name]["path"] for name in ("site", *FILES) if name in value]
+    files = [value[name] for name in FILES if name in value]
+    needed = [Path(file["path"]) for file in files]
     if site:
         folder = Path(site["path"]).parent
-        needed += [folder / "style.css", folder / "slides.js", Path(site["runtime"]) / "main.js"]
+        needed += [
+            folder / "index.html",
+            folder / "style.css",
+            folder / "slides.js",
+            Path(site["runtime"]) / "main.js",
+        ]
         needed += [folder / "slide" / f"{no}.js" for no in range(1, value["slides"] + 1)]
     return all((run / name).is_file() for name in needed)
 
@@ -60,7 +75,7 @@ class Builder(pool.Pool):
             "deadline": 2 * protocol.render["deadline"],
         }
 
-    def inputs(self, run: Path | str, record: Record) -> list[Any]:
+    def inputs(self, run: Path | str, record: Record) -> list[object]:
         """Everything the build of a record depends on, for the journal."""
         if earlier := _fault(record):
             return [earlier]
@@ -76,7 +91,7 @@ class Builder(pool.Pool):
 
     async def build(
         self, run: Path | str, record: Record, formats: list[str] | None = None
-    ) -> Record:
+    ) -> Build:
         """Build one record and return its `build` value; files are written to `<run>/<id>/build`.
 
         formats: in place of the builder's. Raises stream.Fault for a record without a deck.
@@ -85,17 +100,15 @@ class Builder(pool.Pool):
         result, pictures = await self._worked(run, record, formats)
         return await self._built(run, record, formats, result, pictures)
 
-    async def show(self, run: Path | str, record: Record) -> tuple[Record, Record]:
+    async def show(self, run: Path | str, record: Record) -> tuple[Render, Build]:
         """`(render value, build value)` of one record in one pass over its slides."""
         result, pictures = await self._worked(run, record, self.formats)
-        slides = [base64.b64decode(picture) for picture in result["pictures"]]
-        shown = result | {"pictures": slides, "errors": pool.first(result["errors"])}
-        value = await self._value(run, record, shown)
+        value = await self._value(run, record, pool.drawn(result))
         return value, await self._built(run, record, self.formats, result, pictures)
 
     async def _worked(
         self, run: Path | str, record: Record, formats: list[str]
-    ) -> tuple[Record, Pictures]:
+    ) -> tuple[RenderResult, Pictures]:
         """(what a worker made of a deck, the pictures that it shows)."""
         if earlier := _fault(record):
             words = f"there is no deck to build: {earlier['message']}"
@@ -104,7 +117,7 @@ class Builder(pool.Pool):
         if len(text) > pool.MAX_TEXT:
             raise stream.Fault("model", "memory", f"the deck has {len(text) >> 20} MB of text")
         request = self.request(record["id"], text, pictures, pool.dress(run, record))
-        asked = {**request, "scale": _scale(formats), "formats": formats}
+        asked: RenderRequest = {**request, "scale": _scale(formats), "formats": formats}
         return await self._result(asked), pictures
 
     async def _built(
@@ -112,18 +125,20 @@ class Builder(pool.Pool):
         run: Path | str,
         record: Record,
         formats: list[str],
-        result: Record,
+        result: RenderResult,
         pictures: Pictures,
-    ) -> Record:
+    ) -> Build:
         if not result.get("pictures"):
             return {"slides": 0, "errors": result["errors"], "error": result["errors"][0]}
         return await asyncio.to_thread(_write, Path(run), record["id"], formats, result, pictures)
 
 
-def _write(run: Path, ident: str, formats: list[str], result: Record, pictures: Pictures) -> Record:
+def _write(
+    run: Path, ident: str, formats: list[str], result: RenderResult, pictures: Pictures
+) -> Build:
     """Write what was built; returns the `build` value."""
     folder = run / ident / "build"
-    value: Record = {"slides": len(result["pictures"]), "errors": result["errors"]}
+    value: Build = {"slides": len(result["pictures"]), "errors": result["errors"]}
     titles = [page["title"] for page in result["xray"]]
     if "site" in formats:
         runtime = _share(run, result["site"])
@@ -147,13 +162,13 @@ def _write(run: Path, ident: str, formats: list[str], result: Record, pictures: 
     return value
 
 
-def _file(run: Path, path: str, data: bytes) -> Record:
+def _file(run: Path, path: str, data: bytes) -> BuiltFile:
     """Write a file of a run; returns what the record says of it."""
     stream.write(run / path, data)
     return {"path": path, "sha256": hashlib.sha256(data).hexdigest()}
 
 
-def _decoded(part: Record | None) -> list[bytes]:
+def _decoded(part: "Part | None") -> list[bytes]:
     """The frames of a slide that was taken apart."""
     return [base64.b64decode(shot) for shot in part["shots"]] if part else []
 
@@ -181,7 +196,7 @@ def _cache() -> Path:
     return Path(kept) if kept else toolchain.MODULES / ".cache" / "decksmith"
 
 
-def _share(run: Path, site: Record) -> str:
+def _share(run: Path, site: SiteFiles) -> str:
     """Put what the sites of a run have in common into `<run>/_runtime`, by the hash of its contents; returns the
     runtime's folder, relative to the run. What a worker names is checked: it has read a stranger's deck."""
     name, folder = site["runtime"]["name"], site["runtime"]["folder"]

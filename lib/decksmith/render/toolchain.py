@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from decksmith.core import cli, stream
 
@@ -25,8 +25,18 @@ def node() -> Path:
     raise cli.Missing("Node is not installed; run: make setup")
 
 
+class Versions(TypedDict):
+    """As `Engine` of docs/records.md has them."""
+
+    slidev: str
+    lock: str
+    browser: str
+    fonts: str
+    code: str
+
+
 @functools.cache
-def versions() -> dict[str, Any]:
+def versions() -> Versions:
     """Versions and hashes of what decides the pixels. Raises cli.Missing."""
     if (
         not (MODULES / "@slidev" / "cli" / "package.json").is_file()

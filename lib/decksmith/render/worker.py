@@ -14,26 +14,84 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from decksmith.core.cells import Walls, enclosed
-from decksmith.core.records import Record
+from decksmith.core.records import Error, Kind, Record
+from decksmith.decks.records import Page
+from decksmith.decks.templates import Style
 from decksmith.render import cell, toolchain
+
+if TYPE_CHECKING:  # python-pptx, for those who want such a file
+    from decksmith.render.shapes import Part
 
 _TICK = os.sysconf("SC_CLK_TCK")
 LOOK = 0.3  # seconds between two looks at what a deck takes; a look costs 2 ms of CPU
 
 
+class RenderRequest(TypedDict):
+    """What a worker is asked. images: PNG or JPEG by name, base64; formats: what to build besides pictures."""
+
+    id: str
+    text: str
+    scale: int
+    least: int
+    images: dict[str, str]
+    template: Style
+    formats: NotRequired[list[str]]
+
+
+class Runtime(TypedDict):
+    name: str
+    folder: str
+
+
+class SiteFiles(TypedDict):
+    """A site's own files by name, and what it shares with others: a runtime, fonts by their names."""
+
+    files: dict[str, str]
+    runtime: Runtime
+    fonts: dict[str, str]
+
+
+class DeckError(Error):
+    unbundled: NotRequired[str]  # the theme that is to be bundled first
+
+
+class Measured(TypedDict):
+    """What is known of a deck besides its pictures."""
+
+    expected: int | None
+    errors: list[Error]
+    xray: list[Page]
+
+
+class RenderResult(Measured):
+    """What a worker made of a deck; pictures (PNG) and prints (PDF) in base64, the rest as it was asked for."""
+
+    pictures: list[str]
+    site: NotRequired[SiteFiles]
+    prints: NotRequired[list[str]]
+    parts: NotRequired["list[Part | None]"]
+    notes: NotRequired[list[str]]
+
+
+class Drawn(Measured):
+    """A deck with its pictures (PNG)."""
+
+    pictures: list[bytes]
+
+
 def failure(
     cls: str,
     message: str,
-    kind: str = "model",
+    kind: Kind = "model",
     slide: int | None = None,
     line: int | None = None,
     expected: int = 0,
-) -> Record:
+) -> RenderResult:
     """The result of a deck of which there is no picture: one error says why."""
-    error = {"kind": kind, "class": cls, "slide": slide, "line": line, "message": message}
+    error: Error = {"kind": kind, "class": cls, "slide": slide, "line": line, "message": message}
     return {"pictures": [], "expected": expected, "errors": [error], "xray": []}
 
 
@@ -46,7 +104,7 @@ class Spent:
         self.began, (self.cpu, self.resident) = time.monotonic(), usage(pid)
         self.peak = 0  # bytes
 
-    def verdict(self) -> tuple[str, str, str] | None:
+    def verdict(self) -> tuple[Kind, str, str] | None:
         """(kind, class, message) of the failure where it is too much by now."""
         cpu, resident = usage(self.pid)
         cpu, resident = cpu - self.cpu, resident - self.resident
@@ -68,6 +126,8 @@ class Worker:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.process: subprocess.Popen[bytes] | None = None
+        # Of the deck in work: the slide that is drawn, its line, and how many there are.
+        self.seen: tuple[int | None, int | None, int] = None, None, 0
         self.listener: asyncio.Task[None] | None = None
         self.pipes: list[Any] = []  # transports; the last is the one that is written to
 
@@ -113,7 +173,7 @@ class Worker:
         self.pipes.append(writer)
         self.listener = asyncio.create_task(self._listen(mutter))
         try:
-            ready = await asyncio.wait_for(self._reply(None, None), 180)
+            ready = await asyncio.wait_for(self._reply(None), 180)
         except TimeoutError:
             ready = None
         if ready and "ready" in ready:
@@ -129,19 +189,21 @@ class Worker:
     def _last_words(self) -> str:
         return self.words.decode("utf-8", "replace").strip()[-800:] or "it said nothing"
 
-    async def _reply(self, request: Record | None, seen: Record | None) -> Record | None:
-        """The next reply that is not news about the slide in work (kept in `seen`); None when the worker has ended."""
-        while (line := await self.replies.readline()).endswith(
-            b"\n"
-        ):  # else it was killed in the middle of it
+    async def _reply(self, ident: str | None) -> Record | None:
+        """The next reply to a request (None: to any), but for news about the slide in work, which go to `self.seen`.
+        None when the worker has ended."""
+        # A line without an end: it was killed in the middle of it.
+        while (line := await self.replies.readline()).endswith(b"\n"):
             reply: Record = json.loads(line)
-            if seen is not None and "slide" in reply:
-                seen.update(slide=reply["slide"], line=reply["line"], of=reply["of"])
-            elif request is None or reply.get("id") == request["id"]:
+            if ident and "slide" in reply:
+                self.seen = reply["slide"], reply["line"], reply["of"]
+            elif ident is None or reply.get("id") == ident:
                 return reply
         return None
 
-    async def ask(self, request: Record, deadline: float, memory: int, walls: Walls) -> Record:
+    async def ask(
+        self, request: RenderRequest, deadline: float, memory: int, walls: Walls
+    ) -> RenderResult:
         """One deck through this worker: {pictures, expected, errors, xray}; what costs the worker is an error in it."""
         if self.process is None or self.process.poll() is not None:
             if not await self._start(walls):
@@ -149,9 +211,9 @@ class Worker:
                 return failure("crash", words, kind="renderer")
         assert self.process
         spent = Spent(self.process.pid, deadline, memory)
-        seen: Record = {"slide": None, "line": None, "of": 0}
-        answer = asyncio.ensure_future(self._reply(request, seen))
-        verdict = None
+        self.seen = None, None, 0
+        answer = asyncio.ensure_future(self._reply(request["id"]))
+        verdict: tuple[Kind, str, str] | None = None
         try:
             self.pipes[-1].write(json.dumps(request).encode() + b"\n")
             while not verdict and not (await asyncio.wait([answer], timeout=LOOK))[0]:
@@ -159,18 +221,18 @@ class Worker:
             try:
                 reply = None if verdict else answer.result()
             except ValueError:  # a line without an end
-                reply, verdict = None, ("model", "memory", "what is known of the deck is too large")
+                reply = None
+                verdict = ("model", "memory", "what is known of the deck is too large")
         finally:
             answer.cancel()
             if not answer.done() or verdict:
                 self.kill()
         if reply and "result" in reply:
-            result: Record = reply["result"]
+            result: RenderResult = reply["result"]
             return result
         in_page = reply and reply.get("page")
-        place = {"slide": seen["slide"], "line": seen["line"], "expected": seen["of"]}
         if reply and not in_page:  # what it threw leaves it in order; a known good deck tells
-            return failure("internal", reply["crash"][:1500], kind="renderer", **place)
+            return failure("internal", reply["crash"][:1500], "renderer", *self.seen)
         await self.reap()
         if not verdict and in_page and spent.peak > 256 << 20:
             verdict = ("model", "memory", "the page ran out of memory")
@@ -178,7 +240,7 @@ class Worker:
             text = reply["crash"] if reply else f"the render worker ended: {self._last_words()}"
             verdict = ("renderer", "crash", text[:1500])
         kind, cls, message = verdict
-        return failure(cls, message, kind=kind, **place)
+        return failure(cls, message, kind, *self.seen)
 
     def kill(self) -> None:
         """Kill the worker, its browser and every process of theirs."""

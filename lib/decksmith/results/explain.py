@@ -19,7 +19,7 @@ from decksmith.core.records import Record, sample_of
 from decksmith.decks import clean as cleaning
 from decksmith.decks import conditions, pictures
 from decksmith.decks.conditions import Condition
-from decksmith.decks.records import Images
+from decksmith.decks.records import Images, Render
 from decksmith.judging import identity
 from decksmith.models import registry, turns
 from decksmith.models.registry import Model
@@ -208,7 +208,7 @@ class Rerun:
         if stage == "images":
             return pictures.usable(self.run, cast(Images, value))
         if stage == "render":
-            return bool(pool.intact(self.run, value))
+            return pool.intact(self.run, cast(Render, value))
         if stage == "judge":
             return all((self.run / path).is_file() for path in value.get("replies") or [])
         return True
@@ -552,7 +552,7 @@ def _changed(chosen: Rerun, stage: str, record: Record) -> str:
             else ("the request's messages changed")
         )
     if stage == "render":
-        now, then = pool.engine(chosen.protocol().render["scale"]), old.get("engine") or {}
+        now, then = dict(pool.engine(chosen.protocol().render["scale"])), old.get("engine") or {}
         if names := [k for k in now if now[k] != then.get(k)]:
             return "the renderer changed: " + ", ".join(
                 f"{k} {str(then.get(k))[:12]} -> {str(now[k])[:12]}" for k in names
