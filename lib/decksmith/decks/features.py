@@ -20,7 +20,7 @@ def features(text: str) -> Record:
     return {"scanner": SCANNER, "craft_v5": v5, "craft": score, "counts": {**counts, "v5": parts}}
 
 
-def craft_v5(text: str) -> tuple[float, Record]:
+def craft_v5(text: str) -> tuple[float, dict[str, int]]:
     """The published VisCraft scan: (score 1 to 5, what it saw). Source: trillion-labs/nemoslides, eval/features.py.
 
     score = min(5, 1 + points). Points: one for each distinct layout other than `default`, at most two; one each for a
@@ -60,7 +60,7 @@ def craft_v5(text: str) -> tuple[float, Record]:
         and set(piece[1:-1]) & set("\\^_{}=+-")
         for piece in text.split("$")[1:-1]
     )
-    seen = {
+    seen: dict[str, int] = {
         "layouts": len(layouts),
         "code": any(not plain.match(f) for f in fences),
         "mermaid": bool(re.search(r"```mermaid\b", text)),
@@ -103,7 +103,7 @@ _HALVES = {
 _BEST = 4  # of nine categories: no deck has use for all
 
 
-def craft(deck: Deck) -> tuple[float, Record]:
+def craft(deck: Deck) -> tuple[float, dict[str, int]]:
     """How much of Slidev a deck puts to use, on the real parser: (score 1.0 to 5.0, counts).
 
     score = 1 + 4 * substance * mean(the best four of nine categories), rounded to 3 digits; every part lies in 0..1.
@@ -137,7 +137,7 @@ def craft(deck: Deck) -> tuple[float, Record]:
     solid = [s for s in slides if s.solid]
     words = _words_once(slides)
     pictured = [s for s in slides if s.solid or s.slide.layout == "image"]
-    counts: Record = {
+    counts: dict[str, int] = {
         "slides": len(deck.shown),
         "substantial": len(solid),
         "words": words,

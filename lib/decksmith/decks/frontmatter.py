@@ -2,6 +2,7 @@
 
 That is YAML 1.2, core schema."""
 
+import copy
 import functools
 import re
 from typing import Any, NamedTuple
@@ -42,13 +43,7 @@ def parse_block(source: str, line: int = 0) -> Block:
     except _Bad as error:
         return Block({}, (error.args[0], line + error.args[1]), {})
     placed = {key: mark._replace(line=line + mark.line) for key, mark in marks.items()}
-    return Block(_copy(data), None, placed)
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _copy(v) for k, v in value.items()}
-    return [_copy(v) for v in value] if isinstance(value, list) else value
+    return Block(copy.deepcopy(data), None, placed)
 
 
 @functools.lru_cache(4096)
@@ -94,7 +89,7 @@ def _as_slidev(source: str) -> str:
     return source
 
 
-def _composed(source: str) -> tuple[Any, Any]:
+def _composed(source: str) -> tuple[Any, object]:
     """(ruamel's node, plain data) of a text, (None, None) of an empty one."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError
@@ -122,7 +117,7 @@ class _Bad(Exception):
     """What is wrong with a block: (message, line)."""
 
 
-def _plain(node: Any, budget: list[int], depth: int) -> Any:
+def _plain(node: Any, budget: list[int], depth: int) -> object:
     """A composed node as plain data. Bounded: an alias costs as much as its target, so that alias bombs end early."""
     budget[0] -= 1
     if budget[0] < 0 or depth > DEPTH:
@@ -146,7 +141,7 @@ def _plain(node: Any, budget: list[int], depth: int) -> Any:
     return out
 
 
-def _key(value: Any, nested: bool = True) -> str:
+def _key(value: object, nested: bool = True) -> str:
     """A key that is not text, as JavaScript's object gets it: null is empty, `{{ a }}` becomes `{ a }`."""
     if value is None:
         return "null" if nested else ""
@@ -173,7 +168,7 @@ _WORDS: dict[str, bool | float | None] = {
 }
 
 
-def _scalar(node: Any) -> Any:
+def _scalar(node: Any) -> object:
     """YAML 1.2 core schema: dates, yes/no and 1_000 stay text, as in Slidev."""
     text = node.value.translate(_BREAKS_BACK)
     if node.style is not None or (not node.tag.startswith("tag:yaml.org,2002:")):

@@ -10,12 +10,13 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import cast
 
 from decksmith.core import cli
-from decksmith.core.records import Record
+from decksmith.core.records import PromptRow, Source
 
 FOLDER = cli.ROOT / "data" / "sources"  # prompts name documents in it, and no others
 BUDGET = 12_000  # characters that a model is given by default: 3,000 tokens or so
@@ -106,7 +107,7 @@ def beginning(text: str, most: int) -> str:
 # --- in a message -----------------------------------------------------------------------------------------------------
 
 
-def quoted(documents: Iterable[Document], budget: int = BUDGET) -> tuple[str, list[Record]]:
+def quoted(documents: Iterable[Document], budget: int = BUDGET) -> tuple[str, list[Source]]:
     """`(text, sources)`: the documents as they stand in a user's message, and what a record says of them (docs/records.md).
 
     The budget, in characters, is shared: what a short document leaves goes to the longer ones.
@@ -118,7 +119,7 @@ def quoted(documents: Iterable[Document], budget: int = BUDGET) -> tuple[str, li
     for n, k in enumerate(sorted(range(len(found)), key=lambda k: sizes[k])):
         shares[k] = min(sizes[k], left // (len(found) - n))
         left -= shares[k]
-    blocks, rows = [NOTICE], []
+    blocks, rows = [NOTICE], list[Source]()
     for document, share in zip(found, shares, strict=True):
         block, row = _quoted(document, share)
         blocks.append(block)
@@ -126,7 +127,7 @@ def quoted(documents: Iterable[Document], budget: int = BUDGET) -> tuple[str, li
     return "\n\n".join(blocks), rows
 
 
-def _quoted(document: Document, share: int) -> tuple[str, Record]:
+def _quoted(document: Document, share: int) -> tuple[str, Source]:
     shown, left = [], share
     for number, page in enumerate(document.pages, 1):
         part = beginning(page, left)
@@ -138,7 +139,7 @@ def _quoted(document: Document, share: int) -> tuple[str, Record]:
     cut = left < 0 or len(shown) < document.of
     if cut:
         shown.append(f"[{document.name}: the rest is left out]")
-    row = {
+    row: Source = {
         "name": document.name,
         "sha256": document.sha256,
         "pages": document.of,
@@ -152,11 +153,11 @@ def _quoted(document: Document, share: int) -> tuple[str, Record]:
     ), row
 
 
-def material(record: Record) -> dict[str, str]:
+def material(record: Mapping[str, object]) -> dict[str, str]:
     """`{name: text}` of the documents that a record's messages quote, without the headings of pages."""
     said = _said(record)
     found: dict[str, str] = {}
-    for source in record.get("sources") or []:
+    for source in _sources(record):
         name = re.escape(source["name"])
         inside = re.search(_block(source["sha256"]), said, re.DOTALL)
         if inside:
@@ -165,16 +166,21 @@ def material(record: Record) -> dict[str, str]:
     return found
 
 
-def request(record: Record) -> str:
+def request(record: Mapping[str, object]) -> str:
     """What the user asked for in words, without the documents."""
     said = _said(record)
-    for source in record.get("sources") or []:
+    for source in _sources(record):
         said = re.sub(r"\s*" + _block(source["sha256"]), "", said, flags=re.DOTALL)
     return said.replace(f"\n\n{NOTICE}", "")
 
 
-def _said(record: Record) -> str:
-    return "\n".join(m["content"] for m in record.get("messages") or [] if m.get("role") == "user")
+def _sources(record: Mapping[str, object]) -> list[Source]:
+    return cast(PromptRow, record).get("sources") or []
+
+
+def _said(record: Mapping[str, object]) -> str:
+    messages = cast(PromptRow, record).get("messages") or []
+    return "\n".join(m["content"] for m in messages if m.get("role") == "user")
 
 
 def _block(sha256: str) -> str:

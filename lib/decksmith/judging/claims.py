@@ -14,6 +14,7 @@ from decksmith.decks import prompts, sources
 from decksmith.decks.parser import Deck
 from decksmith.decks.words import fold
 from decksmith.judging import vision
+from decksmith.judging.records import DeckRecord
 from decksmith.models import client
 
 MOST = 40  # claims of a deck
@@ -46,13 +47,13 @@ class Reader:
         told = stream.fingerprint([self.system, self.schema, SAMPLING])
         self.reader = f"{self.client.model.slug} {told[:12]}"
 
-    def inputs(self, record: Record) -> list[object]:
+    def inputs(self, record: DeckRecord) -> list[object]:
         return [self.reader, self._deck(record), record.get("sources")]
 
-    def valid(self, record: Record, value: Record) -> bool:
+    def valid(self, record: DeckRecord, value: Record) -> bool:
         return "unread" not in value
 
-    async def work(self, record: Record) -> Record:
+    async def work(self, record: DeckRecord) -> Record:
         """The value of `claims`; empty where the record has no documents or no deck."""
         deck = self._deck(record)
         if not record.get("sources") or not deck:
@@ -86,7 +87,7 @@ class Reader:
         stream.warn(record["id"], f"its claims were not read: {problem}")
         return {"share": None, "claims": [], "unread": problem, "usage": usage}
 
-    def _deck(self, record: Record) -> str:
+    def _deck(self, record: DeckRecord) -> str:
         path = (record.get("deck") or {}).get("path")
         return (self.run / path).read_text("utf-8", "replace") if path else ""
 

@@ -13,7 +13,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import By, Record
 from decksmith.decks import words
 from decksmith.judging import identity, offline, vision
-from decksmith.judging.records import Answer, Cap, Judge
+from decksmith.judging.records import Answer, Cap, DeckRecord, Judge
 from decksmith.judging.scoring import JUDGED
 from decksmith.judging.vision import Vision
 
@@ -33,7 +33,7 @@ class Offline:
         code = b"".join(file.read_bytes() for file in files)
         self.code = hashlib.sha256(code).hexdigest()
 
-    def inputs(self, record: Record) -> list[object]:
+    def inputs(self, record: DeckRecord) -> list[object]:
         seen = ("slides", "expected", "errors", "xray")
         render = {key: record["render"].get(key) for key in seen}
         return [
@@ -47,9 +47,9 @@ class Offline:
             vision.digests(self.run, record),
         ]
 
-    def work(self, record: Record, seed: int = 0) -> Judge:
+    def work(self, record: DeckRecord, seed: int = 0) -> Judge:
         needed = self.protocol.judge["needed"]
-        value = offline.judge(record, self.run, self.protocol.measures, needed)
+        value = offline.judge(dict(record), self.run, self.protocol.measures, needed)
         return {**value, "rubric": self.rubric}
 
 
@@ -77,10 +77,10 @@ class Panel:
         self.jobs = max(member.jobs for member in self.members.values())
         self.journals: dict[str, stream.Journal] = {}
 
-    def inputs(self, record: Record) -> list[object]:
+    def inputs(self, record: DeckRecord) -> list[object]:
         return vision.vision_inputs(self.judging, self.run, record)
 
-    async def work(self, record: Record, seed: int = 0) -> Judge:
+    async def work(self, record: DeckRecord, seed: int = 0) -> Judge:
         """What the panel says of a record. Raises stream.Fault where a member could not be asked; a member without a
         usable reply is a fault of the judge, for the verdicts of one run are all of the same panel."""
         found = await asyncio.gather(
@@ -95,7 +95,7 @@ class Panel:
         attempts = sum(len(one["replies"]) for one in said.values())
         return {**joined(self.protocol, said), "by": cast(By, {"attempts": attempts})}
 
-    async def _said(self, name: str, record: Record, seed: int) -> Judge:
+    async def _said(self, name: str, record: DeckRecord, seed: int) -> Judge:
         """What one member says, from its journal where it said it before."""
         member = self.members[name]
         journal = self.journals.get(name)
@@ -140,7 +140,7 @@ def open_judge(
     return Vision(protocol, Path(run), jobs, base_url, key_env, budget)
 
 
-def inputs(protocol: Protocol, run: Path, record: Record) -> list[object]:
+def inputs(protocol: Protocol, run: Path, record: DeckRecord) -> list[object]:
     """What the verdict of the protocol's judge on a record depends on; `run` the folder. Asks nobody and needs no key."""
     if protocol.judge["kind"] == "offline":
         return Offline(protocol, run, 1).inputs(record)

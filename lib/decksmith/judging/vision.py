@@ -17,13 +17,13 @@ from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
 from decksmith.core.records import By, Record
 from decksmith.judging import identity, scoring
-from decksmith.judging.records import Answer, Judge, Seen
+from decksmith.judging.records import Answer, DeckRecord, Judge, Seen
 from decksmith.models.records import Usage
 
 LONGEST = 100_000  # characters of a reply that are looked at
 
 
-def digests(run: Path, record: Record) -> list[str]:
+def digests(run: Path, record: DeckRecord) -> list[str]:
     """The sha256 of every picture of the deck; raises cli.BadData for one that is not there."""
     paths = record["render"].get("slides") or []
     try:
@@ -32,7 +32,7 @@ def digests(run: Path, record: Record) -> list[str]:
         raise cli.BadData(f"{record['id']}: {error}; render it again") from None
 
 
-def vision_inputs(judging: Record, run: Path, record: Record) -> list[object]:
+def vision_inputs(judging: Record, run: Path, record: DeckRecord) -> list[object]:
     """What the verdict of a vision model on a record depends on; `judging` as from identity.judging, `run` the folder."""
     render = record["render"]
     return [
@@ -89,13 +89,13 @@ class Vision:
         self.rubric = stream.fingerprint(self.judging)
         self.system, self.schema = protocol.prompt, protocol.schema
 
-    def inputs(self, record: Record) -> list[object]:
+    def inputs(self, record: DeckRecord) -> list[object]:
         return vision_inputs(self.judging, self.run, record)
 
-    def valid(self, record: Record, value: Judge) -> bool:
+    def valid(self, record: DeckRecord, value: Judge) -> bool:
         return all((self.run / path).is_file() for path in value.get("replies") or [])
 
-    async def work(self, record: Record, seed: int = 0) -> Judge:
+    async def work(self, record: DeckRecord, seed: int = 0) -> Judge:
         """The judge's value for a record. `seed`: which of several independent judgings this is (tests/exam)."""
         import asyncio
 
@@ -140,7 +140,7 @@ class Vision:
         message = f"no usable reply in {len(replies)} tries; the last: {problem}"
         return {"error": {"kind": "judge", "class": "unparseable", "message": message}, **kept}
 
-    def _value(self, record: Record, said: Record) -> Judge:
+    def _value(self, record: DeckRecord, said: Record) -> Judge:
         given = {name: said[name]["score"] for name in scoring.JUDGED}
         made = len(record["render"].get("slides") or [])
         scores, caps = scoring.capped(
@@ -168,7 +168,7 @@ class Vision:
             ],
         }
 
-    def _pictures(self, record: Record) -> tuple[dict[int, bytes], Seen]:
+    def _pictures(self, record: DeckRecord) -> tuple[dict[int, bytes], Seen]:
         """`({slide: PNG bytes}, what was shown)`: bounded in number (spread evenly) and in bytes (made smaller)."""
         settings = self.protocol.judge
         made = record["render"].get("slides") or []
@@ -189,7 +189,7 @@ class Vision:
             width = width * 4 // 5
 
     def _question(
-        self, record: Record, shown: dict[int, bytes], seen: Seen
+        self, record: DeckRecord, shown: dict[int, bytes], seen: Seen
     ) -> list[dict[str, object]]:
         parts = [f"The request that the deck answers:\n<request>\n{request_of(record)}\n</request>"]
         if asked := items(record):
@@ -228,14 +228,14 @@ def added(*usages: Mapping[str, Any]) -> Usage:
     return cast(Usage, sums)
 
 
-def request_of(record: Record) -> str:
+def request_of(record: DeckRecord) -> str:
     """What the user asked for, all of it."""
     return "\n\n".join(
         m["content"] for m in record.get("messages") or [] if m.get("role") == "user"
     )
 
 
-def items(record: Record) -> list[dict[str, str]]:
+def items(record: DeckRecord) -> list[dict[str, str]]:
     """The questions of a prompt's checklist."""
     return [{"id": item["id"], "ask": item["ask"]} for item in record.get("checklist") or []]
 

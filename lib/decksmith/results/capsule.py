@@ -31,7 +31,7 @@ from decksmith.decks import conditions, pictures, templates
 from decksmith.decks.conditions import Condition
 from decksmith.decks.records import Images
 from decksmith.judging import identity, judges, vision
-from decksmith.judging.records import STAGES, Judge
+from decksmith.judging.records import STAGES, DeckRecord, Judge
 from decksmith.models import registry, turns
 from decksmith.models.records import Usage
 from decksmith.results import layout
@@ -769,7 +769,7 @@ def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
             self.run, self.protocol, self.judging = now, protocol, identity.judging(protocol)
             self.rubric, self.schema = stream.fingerprint(self.judging), protocol.schema
 
-        def hear(self, record: Record, replies: list[str], usage: Usage) -> Judge:
+        def hear(self, record: DeckRecord, replies: list[str], usage: Usage) -> Judge:
             common: Judge = {"replies": replies, "usage": usage, "rubric": self.rubric}
             try:
                 if not replies:
@@ -784,7 +784,7 @@ def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
                 }
             return {**self._value(record, said), "seen": seen, **common}
 
-    def hear(record: Record) -> Judge:
+    def hear(record: DeckRecord) -> Judge:
         value, ident = then[record["id"]], record["id"]
         stored_replies = value.get("replies") or []
         if not stored_replies:
@@ -802,7 +802,7 @@ def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
             members[name] = Heard(protocol.alone(name)).hear(record, paths, cast(Usage, usage))
         return judges.joined(protocol, members)
 
-    return stream.stage("judge", hear, needs="render")
+    return stream.stage("judge", lambda r: hear(cast(DeckRecord, r)), needs="render")
 
 
 def _illustrated(

@@ -21,6 +21,7 @@ from decksmith.decks import conditions, pictures
 from decksmith.decks.conditions import Condition
 from decksmith.decks.records import Images, Render
 from decksmith.judging import identity
+from decksmith.judging.records import DeckRecord
 from decksmith.models import registry, turns
 from decksmith.models.registry import Model
 from decksmith.render import pool
@@ -199,7 +200,7 @@ class Rerun:
     def judge_inputs(self, record: Record) -> list[Any]:
         from decksmith.judging import judges
 
-        return judges.inputs(self.protocol(), self.run, record)
+        return judges.inputs(self.protocol(), self.run, cast(DeckRecord, record))
 
     def whole(self, stage: str, value: Record) -> bool:
         """Whether the files of a kept value are still there, as the stage's script asks."""

@@ -11,7 +11,7 @@ from typing import cast
 from decksmith.core import cli, stream
 from decksmith.core.records import Error, Record
 from decksmith.judging import vision
-from decksmith.judging.records import Judge
+from decksmith.judging.records import DeckRecord, Judge
 from decksmith.render import cache, pool
 from decksmith.rewards.helper import Broken, Helper
 from decksmith.rewards.rows import Answer, Prompt, masked
@@ -124,7 +124,7 @@ class Scorer:
         """The value of `judge` for a rendered deck; a fault of the judge, or of the way to it, is in
         it."""
         try:
-            return await judge.work(record)
+            return await judge.work(cast(DeckRecord, record))
         except stream.Fault as fault:
             return {"error": cast(Error, fault.error)}
 
