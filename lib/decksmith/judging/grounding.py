@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from decksmith.core.records import Record
 from decksmith.decks import features, sources
 from decksmith.decks.parser import Deck, Slide, visible
 from decksmith.decks.words import STOPWORDS, content_words, fold, likeliest_language
+from decksmith.judging.records import Grounding
 from decksmith.models import turns
 
 RULES = "grounding-1"  # raise it when a value changes: it is part of a run's identity
@@ -22,14 +24,15 @@ LISTED = 60  # figures and names without a source that a record lists
 CELLS = 60  # figures of one row, column or sentence that are combined
 
 
-def measured(record: Record, text: str) -> Record:
+def measured(record: Record, text: str) -> Grounding:
     """The value of `features.grounding` (docs/records.md) for a deck's text; `record` has `sources` and the messages that
     quote them."""
     material = sources.material(record)
     deck = Deck.parse(text)
     known = Known(material, sources.request(record))
     figures = list(_figures(deck))
-    unsupported, derived = [], []
+    unsupported: list[Record] = []
+    derived: list[Record] = []
     for figure in figures:
         how = known.says(figure)
         if how is None:
@@ -73,6 +76,14 @@ _NUMBER = re.compile(
 )
 
 
+class Place(TypedDict):
+    """What stands where: the slide, the line of deck.md, the text."""
+
+    slide: int
+    line: int
+    text: str
+
+
 @dataclass(frozen=True)
 class Figure:
     """A number of a text. meanings: `(value, step)` of each number that it may be (1.234 is 1234 or 1.234); step is the worth
@@ -85,7 +96,7 @@ class Figure:
     line: int = 0
 
     @property
-    def place(self) -> Record:
+    def place(self) -> Place:
         """The slide, the line of deck.md, and the figure as it stands there."""
         return {"slide": self.slide, "line": self.line, "text": self.text}
 
@@ -237,7 +248,7 @@ def _groups(text: str) -> Iterator[list[float]]:
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 
 
-def _names(deck: Deck) -> Iterator[Record]:
+def _names(deck: Deck) -> Iterator[Place]:
     """What is surely a name in a deck's running text, as `{"slide", "line", "text"}`: two words or more in a row with a capital,
     and words of three capitals or more. The first word of a line or sentence has a capital anyway and counts for none; headings
     and the heads of tables, where every word may have one, are left out."""

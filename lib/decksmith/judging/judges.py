@@ -13,7 +13,7 @@ from decksmith.core.protocol import Protocol
 from decksmith.core.records import By, Record
 from decksmith.decks import words
 from decksmith.judging import identity, offline, vision
-from decksmith.judging.records import Answer, Cap, DeckRecord, Judge
+from decksmith.judging.records import Answer, Cap, DeckRecord, Judge, Observation
 from decksmith.judging.scoring import JUDGED
 from decksmith.judging.vision import Vision
 
@@ -184,7 +184,9 @@ def combined(rule: str, said: Mapping[str, Judge]) -> Judge:
             dimension: _named({name: one["evidence"][dimension] for name, one in said.items()})
             for dimension in JUDGED
         },
-        "observations": _named({name: one["observations"] for name, one in said.items()}),
+        "observations": cast(
+            list[Observation], _named({name: one["observations"] for name, one in said.items()})
+        ),
         "caps": cast(list[Cap], _named({name: one["caps"] for name, one in said.items()})),
         "checklist": [
             _answer([one["checklist"][place] for one in every])

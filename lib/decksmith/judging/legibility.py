@@ -5,10 +5,10 @@ where they stand (`line`). Here the same cells are read from the picture and com
 blurred, mirrored, turned, covered, masked or overprinted text fails whatever brought it about, in the deck or in the file.
 """
 
-from typing import Any
-
 import numpy as np
 from PIL import Image
+
+from decksmith.decks.records import Box
 
 CANVAS = 980  # CSS px across
 CELLS = 16  # cells of `ink` to the font's size
@@ -22,7 +22,7 @@ def cells(ink: str) -> np.ndarray:
     return np.array([int(digit, 16) for digit in ink], dtype=float).reshape(2, -1) / 15
 
 
-def seen(picture: Image.Image, box: dict[str, Any], pad: int = 0) -> np.ndarray:
+def seen(picture: Image.Image, box: Box, pad: int = 0) -> np.ndarray:
     """The same cells as the picture has them: (2, cells + 2 * pad) grey values 0 to 255. `picture`: PIL, mode L."""
     scale = picture.width / CANVAS
     left, top, width, height = (value * scale for value in box["line"])
@@ -72,7 +72,7 @@ def compare(reference: np.ndarray, found: np.ndarray, pad: int = SHIFT) -> float
     return best
 
 
-def look(picture: Image.Image, box: dict[str, Any]) -> tuple[float, float]:
+def look(picture: Image.Image, box: Box) -> tuple[float, float]:
     """(likeness 0 to 1, contrast ratio from 1) of a line in the pixels of its slide.
 
     picture: PIL, mode L. box: one of `render.xray` that has `ink`. The contrast is that of the lightest and the darkest

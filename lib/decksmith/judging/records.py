@@ -14,6 +14,12 @@ class Cap(TypedDict):
     why: Annotated[str, "in words, with the slides"]
 
 
+class Observation(TypedDict):
+    seen: Annotated[str, "its name in the protocol's caps"]
+    slide: Annotated[int | None, "where"]
+    by: Annotated[NotRequired[str], "which judge of a panel"]
+
+
 class Answer(TypedDict):
     id: Annotated[str, "of the checklist's item"]
     yes: Annotated[bool, "whether the deck shows it"]
@@ -50,7 +56,7 @@ class Judge(TypedDict, total=False):
     ]
     members: Annotated[dict[str, Record], "what each judge of a panel said"]
     evidence: Annotated[dict[str, list[Record]], "a vision judge's, for each dimension"]
-    observations: Annotated[list[Record], "a vision judge's: `seen`, `slide`"]
+    observations: Annotated[list[Observation], "what a vision judge saw, of a closed list"]
     seen: Annotated[Seen, "what a vision judge was shown"]
     replies: Annotated[list[str], "a vision judge's raw words, as files"]
     error: Annotated[Error, "in place of scores"]

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from decksmith.core import cli
 from decksmith.core.records import Record
@@ -12,6 +12,9 @@ from decksmith.decks.parser import Deck
 from decksmith.decks.records import Box, Page
 from decksmith.decks.words import LONGEST, content_words, fold, head, length
 from decksmith.judging.records import Answer
+
+if TYPE_CHECKING:
+    import numpy as np
 
 THUMB = (98, 55)  # a tenth of the canvas, in pixels
 CANVAS = (980, 552)
@@ -61,7 +64,7 @@ class Pages:
         return n in self.pictures and self.thumbs[n].max() - self.thumbs[n].min() < 4
 
     @cached_property
-    def _looked(self) -> dict[int, tuple[Any, set[int], list[float]]]:
+    def _looked(self) -> "dict[int, tuple[np.ndarray, set[int], list[float]]]":
         """{slide number: (its picture as THUMB grey values, an int16 array; the places in `boxes` of the lines that cannot
         be made out in it; the contrast of each line in it)}."""
         import numpy as np
@@ -91,7 +94,7 @@ class Pages:
         return looked
 
     @property
-    def thumbs(self) -> dict[int, Any]:
+    def thumbs(self) -> "dict[int, np.ndarray]":
         """{slide number: its picture as THUMB grey values}."""
         return {n: thumb for n, (thumb, *_) in self._looked.items()}
 

@@ -1,13 +1,13 @@
 """The arithmetic of a deck's score: caps, floors, dimensions and their weighted mean."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decksmith.core import cli
 from decksmith.core.protocol import Protocol, refused
 from decksmith.core.records import Record
 from decksmith.judging import offline
-from decksmith.judging.records import Cap, Score
+from decksmith.judging.records import Cap, Observation, Score
 
 DIMENSIONS = ("viscraft", "design", "content", "coherence")
 JUDGED = ("content", "design", "coherence")
@@ -16,7 +16,7 @@ JUDGED = ("content", "design", "coherence")
 def capped(
     protocol: Protocol,
     scores: Mapping[str, float],
-    observations: list[Record],
+    observations: Sequence[Observation],
     asked: int | None,
     made: int,
 ) -> tuple[dict[str, float], list[Cap]]:
@@ -41,7 +41,7 @@ def capped(
     return kept, caps
 
 
-def _observed(cap: Record, observations: list[Record]) -> str | None:
+def _observed(cap: Record, observations: Sequence[Observation]) -> str | None:
     """Why a cap applies, with the slides where it was seen; None where nobody saw it."""
     slides = [seen["slide"] for seen in observations if seen["seen"] == cap["seen"]]
     if not slides:
