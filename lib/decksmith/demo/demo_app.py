@@ -35,8 +35,10 @@ EXAMPLES = (
     (
         "A talk about tides",
         {
-            "prompt": "Why are there two tides a day, and not one? For people who sail at weekends: "
-            "one clear picture of the cause, what spring and neap tides are, and what it means for leaving the harbour.",
+            "prompt": "Why are there two tides a day, and not one? For people who sail at "
+            "weekends: "
+            "one clear picture of the cause, what spring and neap tides are, and what it means "
+            "for leaving the harbour.",
             "audience": "weekend sailors",
             "tone": "calm",
             "slides": 6,
@@ -45,8 +47,10 @@ EXAMPLES = (
     (
         "A decision for a board",
         {
-            "prompt": "Our library lends tools as well as books: 412 loans in six months, 9 tools broken, 3,200 euros spent. "
-            "Ask the board for a second year. Show the numbers in a table and end with the decision we need.",
+            "prompt": "Our library lends tools as well as books: 412 loans in six months, 9 "
+            "tools broken, 3,200 euros spent. "
+            "Ask the board for a second year. Show the numbers in a table and end with the "
+            "decision we need.",
             "audience": "executives",
             "tone": "matter-of-fact",
             "slides": 6,
@@ -55,7 +59,8 @@ EXAMPLES = (
     (
         "A lesson with code",
         {
-            "prompt": "Explain recursion in Python to beginners: a function that calls itself, the base case, one traced example "
+            "prompt": "Explain recursion in Python to beginners: a function that calls itself, "
+            "the base case, one traced example "
             "with code, and the mistake everybody makes first.",
             "audience": "students",
             "tone": "warm",
@@ -208,8 +213,10 @@ def beside(request: http.Request, place: str | int) -> str:
 # A deck is only ever shown in a frame, because only the page around a frame can forbid that it
 # goes elsewhere (CSP frame-src). Whoever opens its address by itself gets this page around it.
 _ALONE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A deck</title>
-<style>html,body,iframe{margin:0;border:0;width:100%;height:100%;display:block;overflow:hidden;background:#000}</style>
-<iframe sandbox="allow-scripts" referrerpolicy="no-referrer" allow="" allowfullscreen title="A deck"></iframe>
+<style>html,body,iframe{margin:0;border:0;width:100%;height:100%;display:block;overflow:hidden;
+background:#000}</style>
+<iframe sandbox="allow-scripts" referrerpolicy="no-referrer" allow="" allowfullscreen
+title="A deck"></iframe>
 <script>document.querySelector("iframe").src = "?framed" + location.hash</script></html>
 """
 
@@ -217,7 +224,7 @@ _ALONE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A deck</
 def _policy_alone() -> str:
     hashes = {
         f"{tag}_src": f"'sha256-{pages.sha256(text)}'"
-        for tag, text in re.findall("<(style|script)>(.*?)</", _ALONE)
+        for tag, text in re.findall("<(style|script)>(.*?)</", _ALONE, re.DOTALL)
     }
     return web.policy(frame_src="'self'", **hashes)
 

@@ -1,4 +1,4 @@
-"""The decks of data/reference as examples: people wrote them, so that they are shown without any model."""
+"""The decks of data/reference as examples: people wrote them, so no model is needed."""
 
 import json
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ PROMPTS = cli.ROOT / "data/prompts.jsonl"
 
 @dataclass(frozen=True)
 class Reference:
-    """A deck that people wrote for a prompt of the benchmark. `title`, `theme`, `slides`: its own."""
+    """A deck that people wrote for a prompt of the benchmark."""
 
     id: str
     request: str

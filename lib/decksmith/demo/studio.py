@@ -285,7 +285,7 @@ class Studio:
         return ask
 
     def _check_room(self, visitor: str, more: int) -> None:
-        """Raises HTTPTooManyRequests, HTTPServiceUnavailable where so many replies more are too many."""
+        """Raises HTTPTooManyRequests, HTTPServiceUnavailable for too many replies at once."""
         mine = [ask for ask in self.loaded.values() if ask.asked["visitor"] == visitor]
         at_work = sum(len(ask.tasks) for ask in mine)
         if at_work + more > AT_ONCE:

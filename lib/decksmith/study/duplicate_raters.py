@@ -132,7 +132,8 @@ def _warnings(found: Crowds) -> list[str]:
     said = [_warning(one) for one in found["found"] if large(one["share"])]
     if not said and large(found["share"]):
         said.append(
-            f"{found['people']} people who chose their names came from few addresses or in bursts and cast "
+            f"{found['people']} people who chose their names came from few addresses or in "
+            "bursts and cast "
             f"{100 * found['share']:.0f} % of the votes"
         )
     return said
@@ -141,10 +142,12 @@ def _warnings(found: Crowds) -> list[str]:
 def _warning(crowd: Crowd) -> str:
     cast = f"cast {100 * crowd['share']:.0f} % of the votes"
     if crowd["by"] == "address":
-        return f"{crowd['people']} people who chose their names came from one address and {cast}; they may be one"
+        chose = f"{crowd['people']} people who chose their names"
+        return f"{chose} came from one address and {cast}; they may be one"
     first, last = (datetime.fromisoformat(crowd[end]) for end in ("first", "last"))
     seconds = max(1, (last - first).total_seconds())
     return (
-        f"{crowd['people']} names were chosen within {seconds:.0f} s, from {len(crowd['networks'])} addresses, "
+        f"{crowd['people']} names were chosen within {seconds:.0f} s, from "
+        f"{len(crowd['networks'])} addresses, "
         f"and {cast}; they may be one script's"
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 from decksmith.results import claims, stats
 from decksmith.results.text import interval
 from decksmith.study import duplicate_raters, intervals
-from decksmith.study.intervals import RATERS, Figure, figure, spread
+from decksmith.study.intervals import RATERS, Estimate, figure, spread
 from decksmith.study.raters import preferred
 from decksmith.study.records import Vote
 
@@ -34,18 +34,18 @@ OUTCOMES = {"left": 0, "right": 1}  # of a vote, in counts; whatever prefers nei
 class OddsPair(TypedDict):
     a: str  # a model
     b: str  # another
-    log_odds: Figure  # difference of their log strengths
-    chance: Figure  # that a's deck is preferred where one is
+    log_odds: Estimate  # difference of their log strengths
+    chance: Estimate  # that a's deck is preferred where one is
 
 
 class Strengths(TypedDict):
     groups: list[list[str]]  # models between which strengths are finite
-    models: dict[str, Figure]  # log strength of each model
+    models: dict[str, Estimate]  # log strength of each model
     pairs: list[OddsPair]  # each two models of a group
-    bias: Figure | None  # advantage of the left side in log odds
+    bias: Estimate | None  # advantage of the left side in log odds
 
 
-class Difference(Figure):
+class TestedDifference(Estimate):
     sd: float | None  # standard deviation over prompts
     p: float | None  # of a permutation test over prompts
 
@@ -58,8 +58,8 @@ class Preference(TypedDict):
     for_b: int  # votes that prefer b's deck
     tied: int  # about the same
     bad: int  # both bad
-    share: Figure  # of the votes for a; ties and both bad are a half
-    difference: Difference  # share for a minus share for b
+    share: Estimate  # of the votes for a; ties and both bad are a half
+    difference: TestedDifference  # share for a minus share for b
     p_holm: float | None  # p corrected over all pairs of models
     family: int  # how many pairs these are
     verdict: str  # `beats`, `not separated` or `inconclusive`
@@ -211,7 +211,7 @@ def _logistic(odds: float) -> float:
 
 
 def fitted(votes: Sequence[Vote], models: Sequence[str]) -> "tuple[Array, Array, int]":
-    """`spread` of the strengths, the bias, the tie's weight and every difference of two strengths."""
+    """`spread` of the strengths, the bias, the tie's weight and all differences of strengths."""
     import numpy
 
     place = {model: at for at, model in enumerate(models)}
@@ -329,7 +329,8 @@ def _limit_crowd(
         return
     without = f"these it is {interval(rest['difference'])}" if rest else "these there is none"
     said = (
-        f"{100 * len(cast) / len(votes):.0f} % of the votes are by {len(set(cast))} names that came from few addresses or in bursts, "
+        f"{100 * len(cast) / len(votes):.0f} % of the votes are by {len(set(cast))} names that "
+        "came from few addresses or in bursts, "
         f"and without {without}"
     )
     if pair["verdict"] == "beats" and not _borne_out(pair, rest):
@@ -339,7 +340,7 @@ def _limit_crowd(
 
 
 def _borne_out(pair: Preference, rest: Preference | None) -> bool:
-    """Whether the votes without the crowd separate the two models as well, and the same way round."""
+    """Whether the votes without the crowd separate the two models in the same way."""
     if rest is None or rest["verdict"] != "beats":
         return False
     without, with_crowd = rest["difference"]["mean"], pair["difference"]["mean"]

@@ -77,7 +77,7 @@ Name = Annotated[str, Field(max_length=LONGEST), AfterValidator(_visible)]
 
 
 class VoteRow(BaseModel):
-    """The cells of a row by field; empty ones are left out. A vote without a prompt is on a pair."""
+    """The cells of a row by field. A vote without a prompt is on a pair."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True, str_strip_whitespace=True)
 

@@ -26,14 +26,14 @@ RATERS = 5
 HELD = 4_000_000  # random weights that are held at once
 
 
-class Figure(TypedDict):
+class Estimate(TypedDict):
     mean: float | None  # the value; null where there is none
     lo: float | None  # the lower end of its 95 % interval
     hi: float | None  # the upper end
     n: int  # votes, prompts or pairs that it is of
 
 
-UNKNOWN: Figure = {"mean": None, "lo": None, "hi": None, "n": 0}
+UNKNOWN: Estimate = {"mean": None, "lo": None, "hi": None, "n": 0}
 
 
 def spread(
@@ -106,7 +106,7 @@ def figure(
     low: float | None = None,
     high: float | None = None,
     form: Callable[[float], float] = float,
-) -> Figure:
+) -> Estimate:
     """The figure of a number and its error; the ends are cut at what is possible, from `low` to
     `high`, and go through `form`.
 
@@ -126,7 +126,7 @@ def figure(
     }
 
 
-def share(values: "Sequence[float] | Array", votes: Sequence[Vote]) -> Figure:
+def share(values: "Sequence[float] | Array", votes: Sequence[Vote]) -> Estimate:
     """The mean of `values` from 0 to 1, one for each vote, with its interval."""
     import numpy
 
@@ -135,7 +135,7 @@ def share(values: "Sequence[float] | Array", votes: Sequence[Vote]) -> Figure:
     return ratio(numpy.asarray(values, dtype=float), votes, 0, 1)
 
 
-def ratio(values: "Array", votes: Sequence[Vote], low: float, high: float) -> Figure:
+def ratio(values: "Array", votes: Sequence[Vote], low: float, high: float) -> Estimate:
     """The mean of `values` from `low` to `high`, one for each vote, with its interval."""
     import numpy
 
@@ -144,6 +144,6 @@ def ratio(values: "Array", votes: Sequence[Vote], low: float, high: float) -> Fi
     return figure(value[0], error[0], freedom, len(votes), low, high)
 
 
-def credited(pairs: Sequence[tuple[Vote, float]]) -> Figure:
+def credited(pairs: Sequence[tuple[Vote, float]]) -> Estimate:
     """The mean of `[(vote, credit from 0 to 1)]` with its interval."""
     return share([credit for _, credit in pairs], [vote for vote, _ in pairs])

@@ -13,8 +13,8 @@ from decksmith.core.records import prompt_of, sample_of
 from decksmith.judging.records import DeckRecord, Score
 from decksmith.results import claims, judge_agreement, layout, runs, stats, text
 from decksmith.study import estimates, intervals, judge_votes, raters, store, tally
-from decksmith.study.estimates import Difference
-from decksmith.study.intervals import Figure
+from decksmith.study.estimates import TestedDifference
+from decksmith.study.intervals import Estimate
 from decksmith.study.messages import DIMENSIONS
 from decksmith.study.raters import RaterAgreement
 from decksmith.study.records import DeckKey, Measures, Scores, Vote
@@ -23,17 +23,17 @@ TRAITS = {"words": "longer", "craft": "with more features"}  # of a deck: what m
 
 
 class DrawnTo(TypedDict):
-    judge: Figure  # how often the judge prefers the deck that has more of it
-    people: Figure  # how often people do, on the same votes
-    difference: Figure  # the judge's bias
+    judge: Estimate  # how often the judge prefers the deck that has more of it
+    people: Estimate  # how often people do, on the same votes
+    difference: Estimate  # the judge's bias
 
 
 class JudgeReport(TypedDict):
     judge: str  # as it was called
     of: str  # the name in its records; empty where they say none
-    agreement: Figure  # share of the untied votes whose deck it prefers too
+    agreement: Estimate  # share of the untied votes whose deck it prefers too
     equal: float | None  # share of votes on decks that it holds for equal
-    dimensions: dict[str, Figure]  # the same of what people said of a dimension
+    dimensions: dict[str, Estimate]  # the same of what people said of a dimension
     drawn_to: dict[str, DrawnTo]  # by trait
     cost: float | None  # USD of one judging; null where any does not say
     seconds: float | None  # of one judging, the median
@@ -44,7 +44,7 @@ class JudgeDifference(TypedDict):
     b: str  # another
     votes: int  # that both say something of
     on: str  # how the sentence says what was compared
-    difference: Difference  # a's share of votes followed minus b's
+    difference: TestedDifference  # a's share of votes followed minus b's
     p_holm: float | None  # p corrected over all pairs of judges
     family: int  # how many pairs these are
     verdict: str  # `beats`, `not separated` or `inconclusive`
@@ -161,7 +161,7 @@ def compare(study: store.Study, judges: Sequence[StudyJudge]) -> JudgeComparison
 
 
 def keep(found: JudgeComparison) -> None:
-    """Keep for the captions of comparisons (results/judge_agreement.py) how far each judge follows people."""
+    """Keep for the captions of comparisons how far each judge follows people."""
     about = {"study": found["study"], "votes": found["votes"]}
     for one in found["judges"]:
         if one["of"]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
 from decksmith.study import intervals
-from decksmith.study.intervals import Figure
+from decksmith.study.intervals import Estimate
 from decksmith.study.records import Measures, Vote
 
 # What a judge said of the two decks of a pair: {pair: {model: measures}}.
@@ -14,10 +14,10 @@ EQUAL = 1e-9  # numbers of a judge that differ by less are equal
 
 
 class JudgeAgreement(TypedDict):
-    choice: Figure  # share of the untied votes whose deck has the higher number
-    own: Figure  # the same of what people said of the dimension of that name
+    choice: Estimate  # share of the untied votes whose deck has the higher number
+    own: Estimate  # the same of what people said of the dimension of that name
     equal: float | None  # share of votes on decks with equal numbers
-    shared: Figure  # `choice` over pairs that several people saw
+    shared: Estimate  # `choice` over pairs that several people saw
 
 
 def judged(votes: Sequence[Vote], decks: PairMeasures) -> dict[str, JudgeAgreement]:

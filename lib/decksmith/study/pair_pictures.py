@@ -43,7 +43,7 @@ def draw(
     (folder / "pictures").mkdir(exist_ok=True)
     for left_over in (folder / "pictures").glob("*.tmp"):  # of a build that was killed
         left_over.unlink()
-    drawn = _Drawn()
+    drawn = _DrawnPictures()
 
     def one(pair: StudyPair) -> None:
         decks = {"left": pair["left"], "right": pair["right"]}
@@ -67,7 +67,7 @@ def draw(
             pass  # what one of them raised is raised here
 
 
-class _Drawn:
+class _DrawnPictures:
     """The pictures that were drawn, each once; the same slide in another pair is another name
     for the same bytes."""
 

@@ -64,7 +64,8 @@ class StudiedRun:
             file = (self.path / slide).resolve()
             if not file.is_relative_to(self.path.resolve()) or not file.is_file():
                 raise cli.BadData(
-                    f"{self.path / slide}: this slide is not there; `{layout.make_command(self.path)}` renders it again"
+                    f"{self.path / slide}: this slide is not there; "
+                    f"`{layout.make_command(self.path)}` renders it again"
                 )
             found.append(file)
         return found
@@ -117,7 +118,8 @@ def build(
     folder = Path(folder)
     if "imported" in (store.about_of(folder) or {}):
         raise cli.BadData(
-            f"{folder} has imported votes (vote-import); a study to vote in needs a folder of its own"
+            f"{folder} has imported votes (vote-import); a study to vote in needs a folder of "
+            "its own"
         )
     named = {run.name: run for run in map(_run, _distinct(runs))}
     _comparable(list(named.values()))
@@ -186,7 +188,7 @@ def _settled(folder: Path, seed: int | None, wanted: StudyWanted) -> StudyAbout:
 def _with_known(
     named: Mapping[str, StudiedRun], before: Iterable[StudyRun]
 ) -> dict[str, StudiedRun]:
-    """The runs that are named now and those that the study had: each two of all of them are paired."""
+    """The runs that are named now and those that the study had, by name."""
     found = dict(named)
     for about in before:
         name, path = about["name"], Path(about["path"])
@@ -194,7 +196,8 @@ def _with_known(
             found[name] = _run(path)
         elif path.resolve() != found[name].path.resolve():
             raise cli.BadData(
-                f"{found[name].path}: this study has {path} under the name {name}; name the folder differently"
+                f"{found[name].path}: this study has {path} under the name {name}; name the "
+                "folder differently"
             )
     return found
 
@@ -299,7 +302,10 @@ def _comparable(runs: Sequence[StudiedRun]) -> None:
     for other in others:
         if first.identity and other.identity:
             if differing := identity.differences(first.identity, other.identity):
-                said = f"{first.path} and {other.path} differ in more than the model; people would vote on that too"
+                said = (
+                    f"{first.path} and {other.path} differ in more than the model; "
+                    "people would vote on that too"
+                )
                 raise cli.BadData("\n".join([said, *(f"  {line}" for line in differing)]))
         for prompt in sorted(first.decks.keys() & other.decks.keys()):
             decks = [*first.decks[prompt].values(), *other.decks[prompt].values()]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from decksmith.results import stats
 from decksmith.study import intervals
-from decksmith.study.intervals import Figure
+from decksmith.study.intervals import Estimate
 from decksmith.study.records import Choice, Vote
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ class RaterSummary(TypedDict):
 class RaterAgreement(TypedDict):
     pairs: int  # that several people saw
     raters: int  # who saw them
-    alpha: Figure  # Krippendorff's, ordinal
-    another: Figure  # how often another person prefers the same deck
-    at_most: Figure  # the most that any judge can reach
+    alpha: Estimate  # Krippendorff's, ordinal
+    another: Estimate  # how often another person prefers the same deck
+    at_most: Estimate  # the most that any judge can reach
 
 
 def preferred(vote: Vote) -> str | None:
@@ -163,7 +163,7 @@ def _choice(vote: Vote, pair: Sequence[Vote]) -> Choice:
     return choice if vote["left"] == pair[0]["left"] else SWAPPED[choice]
 
 
-def _at_most(person: Figure, untied: float) -> Figure:
+def _at_most(person: Estimate, untied: float) -> Estimate:
     def reach(end: float | None) -> float | None:
         return None if end is None else stats.number(most(end, untied))
 
@@ -183,7 +183,7 @@ def most(another: float, untied: float) -> float:
     return float((1 + min(1, (max(0, 2 * another - 1) / untied) ** 0.5)) / 2)
 
 
-def _alpha(shared: Sequence[Sequence[Vote]]) -> Figure:
+def _alpha(shared: Sequence[Sequence[Vote]]) -> Estimate:
     """Krippendorff's ordinal alpha over pairs that several people saw, prompts resampled."""
     import numpy
 

@@ -40,14 +40,15 @@ NAMES, SPAN = 5, 3600
 # themselves (RFC 6177).
 SITE = 56
 SCHEMA = """
-CREATE TABLE raters (id TEXT PRIMARY KEY, name TEXT NOT NULL, folded TEXT NOT NULL UNIQUE, source TEXT NOT NULL, at TEXT NOT NULL,
-  network TEXT);
-CREATE TABLE given (rater TEXT NOT NULL, place INTEGER NOT NULL, pair TEXT NOT NULL, skipped INTEGER NOT NULL DEFAULT 0,
-  PRIMARY KEY (rater, pair), UNIQUE (rater, place)) WITHOUT ROWID;
-CREATE TABLE votes (rater TEXT NOT NULL, pair TEXT NOT NULL, ballot TEXT NOT NULL, source TEXT NOT NULL, at TEXT NOT NULL,
-  PRIMARY KEY (rater, pair)) WITHOUT ROWID;
-CREATE TABLE events (n INTEGER PRIMARY KEY, rater TEXT NOT NULL, key TEXT NOT NULL, what TEXT NOT NULL, pair TEXT NOT NULL, ballot TEXT,
-  at TEXT NOT NULL, UNIQUE (rater, key));
+CREATE TABLE raters (id TEXT PRIMARY KEY, name TEXT NOT NULL, folded TEXT NOT NULL UNIQUE,
+  source TEXT NOT NULL, at TEXT NOT NULL, network TEXT);
+CREATE TABLE given (rater TEXT NOT NULL, place INTEGER NOT NULL, pair TEXT NOT NULL,
+  skipped INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (rater, pair),
+  UNIQUE (rater, place)) WITHOUT ROWID;
+CREATE TABLE votes (rater TEXT NOT NULL, pair TEXT NOT NULL, ballot TEXT NOT NULL,
+  source TEXT NOT NULL, at TEXT NOT NULL, PRIMARY KEY (rater, pair)) WITHOUT ROWID;
+CREATE TABLE events (n INTEGER PRIMARY KEY, rater TEXT NOT NULL, key TEXT NOT NULL,
+  what TEXT NOT NULL, pair TEXT NOT NULL, ballot TEXT, at TEXT NOT NULL, UNIQUE (rater, key));
 CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 PRAGMA user_version = 2;
 """
@@ -120,14 +121,6 @@ class SheetPair(TypedDict):
     right: list[str]
 
 
-class Said(TypedDict):
-    """What a rater said of a pair."""
-
-    choice: str
-    dimensions: dict[str, str]
-    tags: list[str]
-
-
 class Sheet(TypedDict):
     """All that a rater's page is told. `rater` is a name; `acted` has the pairs of `done` and
     `skipped`, the last one last."""
@@ -140,7 +133,7 @@ class Sheet(TypedDict):
     dimensions: dict[str, str]
     tags: dict[str, str]
     pairs: list[SheetPair]
-    done: dict[str, Said]
+    done: dict[str, StoredBallot]
     skipped: list[str]
     acted: list[str]
 
@@ -169,7 +162,7 @@ class Closed(Conflict):
 
 
 class TooSoon(Exception):
-    """So many names were chosen from one network of late that the next has to wait, for `seconds`."""
+    """Too many names were chosen from one network of late: the next has to wait `seconds`."""
 
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message)
@@ -212,7 +205,8 @@ def locked(folder: Path) -> Iterator[bytes]:
         if len(secret) != 32:
             if (folder / "pairs.jsonl").exists():
                 raise cli.BadData(
-                    f"{folder}/secret is damaged: raters' links and the pairs' names depend on it; bring it back from a copy"
+                    f"{folder}/secret is damaged: raters' links and the pairs' names depend on "
+                    "it; bring it back from a copy"
                 )
             secret = secrets.token_bytes(32)
             file.seek(0)
@@ -303,7 +297,8 @@ class Study:
             self.secret = (self.folder / "secret").read_bytes()
         except OSError as error:
             raise cli.BadData(
-                f"{self.folder}/secret cannot be read ({error.strerror}): raters' links depend on it"
+                f"{self.folder}/secret cannot be read ({error.strerror}): raters' links depend "
+                "on it"
             ) from None
         self._stamp: list[tuple[int, int, int]] = []
         self._files: _Files
@@ -328,7 +323,8 @@ class Study:
                     self._db.execute(statement)
         if version not in (0, VERSION):
             raise cli.BadData(
-                f"{self.folder}/votes.db is of another version of decksmith ({version}): count its votes with that one, or "
+                f"{self.folder}/votes.db is of another version of decksmith ({version}): count "
+                "its votes with that one, or "
                 "let pair-build make a study in another folder"
             )
 
@@ -347,7 +343,7 @@ class Study:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """One durable transaction; inside another, a part of it that is undone alone when it fails."""
+        """One durable transaction; inside another, a part that is undone alone when it fails."""
         with self._lock:
             inner = self._depth > 0
             self._db.execute("SAVEPOINT part" if inner else "BEGIN IMMEDIATE")
@@ -401,7 +397,7 @@ class Study:
 
     @property
     def pairs(self) -> dict[str, StudyPair]:
-        """{id: pair} as in pairs.jsonl; a study that was extended meanwhile has the new ones too."""
+        """{id: pair} as in pairs.jsonl, with those that were added meanwhile."""
         return self._fresh().pairs
 
     def _fresh(self) -> _Files:
@@ -464,7 +460,8 @@ class Study:
                 raise Conflict("this name is taken; if it is yours, open your personal link")
             if stands == "handle" and source == "link":
                 raise Conflict(
-                    f"somebody chose the name {name} for themselves: give another name, or open theirs below"
+                    f"somebody chose the name {name} for themselves: give another name, or open "
+                    "theirs below"
                 )
             if not stands:
                 self._open_only()
@@ -472,7 +469,8 @@ class Study:
                     raise Conflict("this study has as many raters as it can take")
                 network = None if address is None else self._network(address)
                 self._db.execute(
-                    "INSERT INTO raters (id, name, folded, source, at, network) VALUES (?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO raters (id, name, folded, source, at, network) VALUES (?, ?, ?, "
+                    "?, ?, ?)",
                     (rater, name, folded, source, now(), network),
                 )
                 self._give(rater, self.about["per_rater"])
@@ -492,7 +490,8 @@ class Study:
         if last:
             wait = SPAN - (datetime.now(UTC) - datetime.fromisoformat(last)).total_seconds()
             raise TooSoon(
-                f"{NAMES} people chose a name from your network within the last hour. The owner of this study can give you a personal "
+                f"{NAMES} people chose a name from your network within the last hour. The owner "
+                "of this study can give you a personal "
                 f"link, which works at once; or come back in {math.ceil(wait / 60)} minutes",
                 wait,
             )
@@ -581,14 +580,8 @@ class Study:
         given = [pair for pair in self.queue(rater) if pair in pairs]
         passed = set(self._column("SELECT pair FROM given WHERE rater = ? AND skipped", rater))
         skipped = [pair for pair in given if pair in passed]
-        done: dict[str, Said] = {}
-        for pair, text in self._rows("SELECT pair, ballot FROM votes WHERE rater = ?", rater):
-            ballot: StoredBallot = json.loads(text)
-            done[pair] = {
-                "choice": ballot["choice"],
-                "dimensions": ballot["dimensions"],
-                "tags": ballot["tags"],
-            }
+        ballots = self._rows("SELECT pair, ballot FROM votes WHERE rater = ?", rater)
+        done: dict[str, StoredBallot] = {pair: json.loads(ballot) for pair, ballot in ballots}
         acted = self._column(
             "SELECT pair FROM events WHERE rater = ? GROUP BY pair ORDER BY max(n)", rater
         )
@@ -712,7 +705,8 @@ class Study:
             places = dict(self._rows("SELECT rater, max(place) FROM given GROUP BY rater"))
             for rater, pair, ballot, at in votes:
                 self._db.execute(
-                    "INSERT OR IGNORE INTO raters (id, name, folded, source, at) VALUES (?, ?, ?, 'imported', ?)",
+                    "INSERT OR IGNORE INTO raters (id, name, folded, source, at) VALUES (?, ?, "
+                    "?, 'imported', ?)",
                     (rater, rater, rater, at),
                 )
                 if self._rows("SELECT 1 FROM votes WHERE rater = ? AND pair = ?", rater, pair):
@@ -723,7 +717,8 @@ class Study:
                     (rater, places[rater], pair),
                 )
                 self._db.execute(
-                    "INSERT INTO votes (rater, pair, ballot, source, at) VALUES (?, ?, ?, 'imported', ?)",
+                    "INSERT INTO votes (rater, pair, ballot, source, at) VALUES (?, ?, ?, "
+                    "'imported', ?)",
                     (rater, pair, json.dumps(ballot), at),
                 )
                 stored += 1
@@ -755,7 +750,8 @@ class Study:
         """Keep a text under a name beside the votes."""
         with self._writing():
             self._db.execute(
-                "INSERT INTO state VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                "INSERT INTO state VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = "
+                "excluded.value",
                 (name, value),
             )
 

@@ -20,7 +20,7 @@ from decksmith.study import (
 )
 from decksmith.study.duplicate_raters import Crowds
 from decksmith.study.estimates import OddsPair, Preference, Strengths
-from decksmith.study.intervals import Figure
+from decksmith.study.intervals import Estimate
 from decksmith.study.judge_votes import JudgeAgreement
 from decksmith.study.messages import CHOICES
 from decksmith.study.raters import RaterAgreement, RaterSummary, RepeatCount, preferred
@@ -41,13 +41,13 @@ class VoteCounts(TypedDict):
 
 
 class ModelVotes(TypedDict):
-    share: Figure  # of the votes on it that prefer it
-    bad: Figure  # of the votes on it that find both decks bad
+    share: Estimate  # of the votes on it that prefer it
+    bad: Estimate  # of the votes on it that find both decks bad
 
 
 class Position(TypedDict):
-    left: Figure  # share of the left side, of untied votes
-    log_odds: Figure | None  # advantage of the left side
+    left: Estimate  # share of the left side, of untied votes
+    log_odds: Estimate | None  # advantage of the left side
     repeats: RepeatCount  # swapped repeats of raters who count
 
 

@@ -134,7 +134,8 @@ def _raters(people: list[RaterSummary]) -> TallyTable:
     ]
     header = "Rater|Votes|Gold failed|Repeats the same|Left|Tied|Both bad|Seconds|Left out"
     note = (
-        f"Left out: more than a third of {GOLD} or more gold items failed, the other deck in all of "
+        f"Left out: more than a third of {GOLD} or more gold items failed, the other deck in all "
+        "of "
         f"{REPEATS} or more swapped repeats (without a tie), or a median below {FASTEST:g} s."
     )
     return TallyTable("Raters", header.split("|"), rows, note=note)

@@ -377,15 +377,9 @@ def files() -> dict[str, tuple[bytes, str]]:
 # The owner's page
 
 
-class RaterProgress(TypedDict):
+class RaterProgress(Rater):
     """How far a rater is; gold: attention items that were passed, and seen."""
 
-    name: str
-    source: str
-    given: int
-    votes: int
-    skipped: int
-    last: str | None
     seconds: float | None
     gold: list[int]
     link: str
@@ -410,7 +404,7 @@ class CrowdsShown(TypedDict):
     found: list[CrowdShown]
 
 
-class Progress(TypedDict):
+class StudyProgress(TypedDict):
     """What the owner's page shows. covered: how many pairs have 0, 1, .. `each` votes or more."""
 
     title: str
@@ -424,7 +418,7 @@ class Progress(TypedDict):
     results: list[store.PlainCounts]
 
 
-def progress(study: store.Study) -> Progress:
+def progress(study: store.Study) -> StudyProgress:
     """How far everybody is, how attentive, who came together, how many votes the pairs have, and
     the counts."""
     by: dict[str, list[Vote]] = defaultdict(list)
@@ -453,12 +447,7 @@ def _person(study: store.Study, rater: Rater, votes: Sequence[Vote]) -> RaterPro
     times = sorted(vote["seconds"] or 0 for vote in votes)
     gold = [vote for vote in votes if vote["kind"] == "gold"]
     return {
-        "name": rater["name"],
-        "source": rater["source"],
-        "given": rater["given"],
-        "votes": rater["votes"],
-        "skipped": rater["skipped"],
-        "last": rater["last"],
+        **rater,
         "seconds": times[len(times) // 2] if times else None,
         "gold": [sum(vote["choice"] == vote["expect"] for vote in gold), len(gold)],
         "link": f"/r/{study.token(rater['id'])}/",
