@@ -20,6 +20,8 @@ import typing
 from functools import cache
 from pathlib import Path
 
+import typing_extensions
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
@@ -29,7 +31,7 @@ def _types():
     found = {}
     for path in sorted((ROOT / "lib/decksmith").glob("*/records.py")):
         module = importlib.import_module(f"decksmith.{path.parent.name}.records")
-        found |= {n: t for n, t in vars(module).items() if typing.is_typeddict(t)}
+        found |= {n: t for n, t in vars(module).items() if typing_extensions.is_typeddict(t)}
     return found
 
 

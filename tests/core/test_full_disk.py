@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted(path.name for path in (ROOT / "bin").iterdir() if path.name != "within")
 STAGE = '''"""A stage for tests."""
 from decksmith.core import cli, stream
+from decksmith.core.records import Row
 
 @cli.command(__doc__)
 def main():
@@ -24,7 +25,7 @@ def main():
         with open("did", "a") as log:
             log.write(record["id"] + "\\n")
         return {"text": "x" * record["size"]}
-    return stream.stage("gen", work, run=".", inputs=lambda record: record["size"])
+    return stream.stage("gen", work, takes=Row, run=".", inputs=lambda record: record["size"])
 main()
 '''
 

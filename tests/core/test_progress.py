@@ -15,11 +15,12 @@ LIB = Path(stream.__file__).resolve().parents[2]
 STAGE = """
 import sys
 from decksmith.core import stream
+from decksmith.core.records import Row
 def work(record):
     if record["id"] == sys.argv[2]:
         raise stream.Fault(sys.argv[3], "planted", "planted\\nhere")
     return {}
-sys.exit(stream.stage(sys.argv[1], work, passes_faults=sys.argv[1] != "score"))
+sys.exit(stream.stage(sys.argv[1], work, takes=Row, passes_faults=sys.argv[1] != "score"))
 """
 PIPE = (
     "{py} gen - - < rows | {py} render p1 {kind} | {py} judge - - | {py} score - - > out; echo >&2"

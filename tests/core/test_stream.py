@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, stream
+from decksmith.judging.records import DeckRecord
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ STAGE = '''"""A stage for tests."""
 import asyncio, json, sys, time
 import click
 from decksmith.core import cli, stream
+from decksmith.core.records import Row
 
 @cli.command(__doc__)
 @cli.run_option
@@ -38,7 +40,7 @@ def main(run, jobs, key, needs):
         if "missing" in record:
             raise cli.Missing(record["missing"])
         return {"n": record.get("n", 0) * 2}
-    return stream.stage(key, work, needs=needs, run=run, inputs=lambda r: r.get("n"), jobs=jobs)
+    return stream.stage(key, work, takes=Row, needs=needs, run=run, inputs=lambda r: r.get("n"), jobs=jobs)
 main()
 '''
 
@@ -109,6 +111,37 @@ def test_a_broken_line_is_named_and_the_others_are_done(stage):
     assert errors[2].startswith('x-stage: stdin:4: no usable "id"')
     assert errors[3] == "x-stage: stdin:5: a: this id came before; ids must be unique"
     assert errors[4].startswith('x-stage: stdin:6: b: no "messages" in this record')
+
+
+def test_a_wrong_key_is_named_before_any_work_and_what_is_lacking_or_unknown_passes(tmp_path):
+    usage = {"prompt_tokens": 1, "completion_tokens": None}
+    prompt = {"id": "p1", "messages": [{"role": "user", "content": "x"}], "mine": {"any": [1]}}
+    good = [
+        {**prompt, "gen": {"text": "x", "usage": {**usage, "cost": 1}}},
+        {**prompt, "id": "p2", "gen": {"error": {"kind": "model", "class": "c", "message": "m"}}},
+        {"id": "p3"},
+    ]
+    bad = [
+        {**prompt, "gen": {"usage": {**usage, "cost": "0.1"}}},
+        {**prompt, "messages": ["x"]},
+        {**prompt, "render": {"xray": [{"slide": True}]}},
+    ]
+    path = tmp_path / "rows.jsonl"
+    stream.write_records(path, good)
+    assert [record for _, record in stream.records(path, DeckRecord)] == good
+    places = []
+    for number, row in enumerate(bad, 1):
+        stream.write_records(path, [*good, row])
+        with pytest.raises(cli.BadData) as stop:
+            list(stream.records(path, DeckRecord))
+        places.append(str(stop.value).removeprefix(f"{path}:4: ").split(": ")[0])
+    assert places == ["gen.usage.cost", "messages.0", "render.xray.0.slide"]
+    data = "".join(json.dumps(row) + "\n" for row in [*good, {**bad[0], "id": "p4"}])
+    script = [ROOT / "bin" / "deck-score"]
+    done = subprocess.run(script, input=data, capture_output=True, text=True, cwd=tmp_path)
+    said = "deck-score: stdin:4: gen.usage.cost: input should be a valid number, not '0.1'\n"
+    assert (done.returncode, said in done.stderr) == (65, True), done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_infra_faults_exit_75_and_are_done_again_while_other_faults_are_kept(stage):

@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NotRequired, TypedDict, cast
+from typing import NotRequired, cast
+
+from typing_extensions import TypedDict
 
 from decksmith import __version__
 from decksmith.benchmarks import tasks
 from decksmith.benchmarks.records import BenchmarkSpec, BenchRecord, Grade
 from decksmith.core import cli, stream
-from decksmith.core.records import Record, prompt_of, sample_of
+from decksmith.core.records import Failure, Record, prompt_of, sample_of
 from decksmith.models.records import Asked, Gen
 from decksmith.results import chains, pairs, regressions, stats
 from decksmith.results import text as as_text
@@ -304,7 +306,7 @@ def _replies(records: Iterable[BenchRecord]) -> list[Gen]:
     return [record["gen"] for record in records if not record.get("gen", {}).get("error")]
 
 
-def _errors(faults: list[Record]) -> Record:
+def _errors(faults: list[Failure]) -> Record:
     classes = Counter((fault["kind"], fault["stage"], fault["class"]) for fault in faults)
     return {
         "n": len(faults),
@@ -427,10 +429,10 @@ def _share(part: int, whole: int) -> float | None:
     return round(part / whole, 4) if whole else None
 
 
-def fault_of(record: BenchRecord) -> Record | None:
+def fault_of(record: BenchRecord) -> Failure | None:
     """The error that kept a record from a verdict, with its stage, or None. What the model brought about
     is a verdict (`read`)."""
-    fault = stream.fault(cast(Record, record))
+    fault = stream.fault(record)
     return None if fault is None or fault["kind"] == "model" else fault
 
 

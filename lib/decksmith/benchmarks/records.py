@@ -1,6 +1,8 @@
 """What stands in a row of a benchmark, and in the files that describe benchmarks and groups of them."""
 
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 from decksmith.core.records import By, Error, Record
 from decksmith.models.records import Gen

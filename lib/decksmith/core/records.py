@@ -5,7 +5,9 @@ imports that type. Each field has its sentence; `make numbers` writes them into 
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 Record = dict[str, Any]  # one line of JSONL
 Numbers = dict[str, float]  # by name
@@ -81,6 +83,25 @@ Error = TypedDict(
         "shortened": Annotated[NotRequired[bool], "fewer tokens were tried and did not fit either"],
     },
 )
+
+
+class Failure(Error):
+    """The decisive error of a record."""
+
+    stage: Annotated[str, "the key that it stands under"]
+
+
+class Row(TypedDict):
+    """What every record has."""
+
+    id: Annotated[str, "unique and stable"]
+
+
+class Value(TypedDict, total=False):
+    """What every stage's value may have."""
+
+    error: Annotated[Error, "in place of the rest"]
+    by: Annotated[By, "who made it"]
 
 
 # --- the prompt's row -----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ stands in an append-only journal, so that a process killed at any moment repeats
 import asyncio
 import concurrent.futures
 import contextlib
+import dataclasses
 import fcntl
 import hashlib
 import io
@@ -21,13 +22,15 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Generic, TypeVar, cast, overload
 
 from decksmith import __version__
 from decksmith.core import cli, masking
 from decksmith.core.progress import Progress
-from decksmith.core.records import Record
+from decksmith.core.records import By, Error, Failure, Record, Row, Value
 
+R = TypeVar("R", bound=Row)  # a record
+V = TypeVar("V", bound=Value)  # what a stage makes of it
 KINDS = ("model", "renderer", "judge", "infra")
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\Z")
 
@@ -44,20 +47,17 @@ class Fault(Exception):
         line: int | None = None,
         slide: int | None = None,
         retriable: bool | None = None,
-        **more: Any,
+        **more: object,
     ) -> None:
         assert kind in KINDS, kind
         super().__init__(message)
         known = {"line": line, "slide": slide, "retriable": retriable, **more}
-        self.error: Record = {
-            "kind": kind,
-            "class": cls,
-            "message": message,
-            **{k: v for k, v in known.items() if v is not None},
-        }
+        said = {key: value for key, value in known.items() if value is not None}
+        error = {"kind": kind, "class": cls, "message": message, **said}
+        self.error = cast(Error, error)
 
 
-def fingerprint(data: Any) -> str:
+def fingerprint(data: object) -> str:
     """The sha256 (hex) of `data` as canonical JSON: sorted keys, no blanks."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -68,21 +68,21 @@ def shuffled(ident: str) -> str:
     return hashlib.sha256(f"order {ident}".encode()).hexdigest()
 
 
-def fault(record: Record) -> Record | None:
-    """The decisive error of a record as `{"stage", "kind", ...}`, or None.
+def fault(record: Mapping[str, object]) -> Failure | None:
+    """The decisive error of a record, with its `stage`, or None.
 
     Any key may hold one. It is the first in the order of the record's keys, which is the order in
     which the stages added them.
     """
     for stage, value in record.items():
         if isinstance(value, dict) and isinstance(value.get("error"), dict):
-            return {"stage": stage, **value["error"]}
+            return cast(Failure, {"stage": stage, **value["error"]})
     return None
 
 
 def whole(text: str) -> str:
-    """`text` with U+FFFD for each half of a surrogate pair that stands alone: no UTF-8 can say it (RFC 3629), and jq, Arrow and others
-    refuse JSON that has one (RFC 7493)."""
+    """`text` with U+FFFD for each half of a surrogate pair that stands alone: no UTF-8 can say it
+    (RFC 3629), and jq, Arrow and others refuse JSON that has one (RFC 7493)."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -92,9 +92,9 @@ def write(path: str | Path, data: str | bytes) -> None:
         file.write(data if isinstance(data, bytes) else whole(masking.mask(data)).encode())
 
 
-def write_records(path: str | Path, records: Iterable[Record]) -> int:
-    """Write a whole file of records or nothing, without holding them all; returns how many they are. Folders are made once the
-    first record is there."""
+def write_records(path: str | Path, records: Iterable[Mapping[str, object]]) -> int:
+    """Write a whole file of records or nothing, without holding them all; returns how many they are.
+    Folders are made once the first record is there."""
     count, rest = 0, iter(records)
     first = list(itertools.islice(rest, 1))
     with _appearing(path) as file:
@@ -121,7 +121,7 @@ def _appearing(path: str | Path) -> Iterator[BinaryIO]:
         raise
 
 
-def dumps(record: Any) -> bytes:
+def dumps(record: object) -> bytes:
     """One record as a line of bytes, without the newline; it has no lone surrogates (`whole`) and no known secret."""
     text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
     try:
@@ -137,7 +137,7 @@ _HALF = re.compile(
 
 
 def loads(line: str | bytes) -> Record:
-    """Parse one line into a record without lone surrogates (`whole`); raises ValueError with a sentence that names what is wrong."""
+    """Parse one line into a record without lone surrogates (`whole`). Raises ValueError, a sentence."""
     line = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
     try:
         record = json.loads(line, parse_constant=_no_constant)
@@ -174,17 +174,35 @@ def program(text: str) -> Callable[[Any], Any]:
     return first
 
 
-def records(path: str | Path) -> Iterator[tuple[int, Record]]:
-    """Yield `(line number, record)` of a JSONL file, or of /dev/stdin; raises cli.BadData naming file and line."""
+@overload
+def records(path: str | Path) -> Iterator[tuple[int, Record]]: ...
+@overload
+def records(path: str | Path, takes: type[R]) -> Iterator[tuple[int, R]]: ...
+
+
+def records(path: str | Path, takes: type[R] | None = None) -> Iterator[tuple[int, Record | R]]:
+    """Yield `(line number, record)` of a JSONL file, or of /dev/stdin, each of the type `takes`.
+
+    Raises cli.BadData naming file, line and what is wrong there.
+    """
     with io.BufferedReader(stdin) if path == "/dev/stdin" else open(path, "rb") as file:
         for number, line in enumerate(file, 1):
-            if line.strip():
-                try:
-                    yield number, loads(line)
-                except ValueError as error:
-                    raise cli.BadData(
-                        f"{str(path).removeprefix('/dev/')}:{number}: {error}"
-                    ) from None
+            if not line.strip():
+                continue
+            try:
+                record = loads(line)
+                yield number, record if takes is None else typed(record, takes)
+            except ValueError as error:
+                name = str(path).removeprefix("/dev/")
+                raise cli.BadData(f"{name}:{number}: {error}") from None
+
+
+def typed(record: Record, takes: type[R]) -> R:
+    """The record itself, once what it has is of the type `takes`. Raises ValueError naming the key."""
+    from decksmith.core import validation  # pydantic: no --help waits for it
+
+    validation.check_record(record, takes)
+    return cast(R, record)
 
 
 class _Stdin(io.RawIOBase):
@@ -219,7 +237,7 @@ class _Stdin(io.RawIOBase):
 stdin = _Stdin()
 
 
-def emit(record: Record) -> None:
+def emit(record: Mapping[str, object]) -> None:
     """Write one record to stdout at once."""
     sys.stdout.buffer.write(dumps(record) + b"\n")
     sys.stdout.buffer.flush()
@@ -350,71 +368,68 @@ async def _lines() -> AsyncIterator[tuple[int, bytes]]:
         yield number + 1, rest
 
 
-# What a stage makes of a record: a value, now or later. Any mapping: it is copied.
-Work = Callable[[Record], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+# What a stage makes of a record: a value, now or later. It is copied.
+Work = Callable[[R], V | Awaitable[V]]
 
 
 def stage(
     key: str,
-    work: Work,
+    work: Work[R, V],
     *,
+    takes: type[R],
     needs: str | Iterable[str] = (),
     run: str | Path | None = None,
-    inputs: Callable[[Record], Any] | None = None,
-    valid: Callable[[Record, Record], bool] | None = None,
+    inputs: Callable[[R], object] | None = None,
+    valid: Callable[[R, V], bool] | None = None,
     jobs: int = 1,
     passes_faults: bool = True,
-    expand: Callable[[Record], list[Record]] | None = None,
-    merge: Callable[[Record, Record], Record] | None = None,
+    expand: Callable[[R], list[R]] | None = None,
+    merge: Callable[[R, V], R] | None = None,
     close: Callable[[], Awaitable[None]] | None = None,
 ) -> int:
     """Run one stage from stdin to stdout and return its exit status (0, 65 or 75).
 
-    work(record) -> value: a function or coroutine function, at most `jobs` at a time; raises Fault for a failure of this record.
+    work(record) -> value: a function or coroutine function, at most `jobs` at a time; raises Fault
+    for a failure of this record.
+    takes: the type of a record. What a record has of it is checked as it comes in.
     needs: the key or keys that earlier stages must have written.
-    run, inputs: with both, finished values are kept in `run/journal/<key>.jsonl` under the fingerprint of `inputs(record)`,
-    a function or coroutine function: one that waits holds no place of `jobs`.
+    run, inputs: with both, finished values are kept in `run/journal/<key>.jsonl` under the
+    fingerprint of `inputs(record)`, a function or coroutine function: one that waits holds no place
+    of `jobs`.
     valid(record, value): whether a journaled value may be used again (are its files still there?).
     passes_faults: records that already failed go through untouched.
     expand(record) -> records: turn one record into several before the work.
-    merge(record, value) -> record: how a value joins its record, where it is not simply added under `key`.
+    merge(record, value) -> record: how a value joins its record, where it is not simply added under
+    `key`.
     close(): a coroutine function, awaited at the end whatever happened.
     """
     needs = (needs,) if isinstance(needs, str) else tuple(needs)
-    return asyncio.run(
-        _Stage(key, work, needs, run, inputs, valid, jobs, passes_faults, expand, merge, close).go()
+    made: _Stage[R, V] = _Stage(
+        key, work, takes, needs, run, inputs, valid, jobs, passes_faults, expand, merge, close
     )
+    return asyncio.run(made.go())
 
 
-_Window = asyncio.Queue[asyncio.Task[Record] | None]  # None: there is nothing more
-
-
-class _Stage:
+@dataclasses.dataclass
+class _Stage(Generic[R, V]):
     """One run of `stage`, whose arguments these are."""
 
-    def __init__(
-        self,
-        key: str,
-        work: Work,
-        needs: tuple[str, ...],
-        run: str | Path | None,
-        inputs: Callable[[Record], Any] | None,
-        valid: Callable[[Record, Record], bool] | None,
-        jobs: int,
-        passes_faults: bool,
-        expand: Callable[[Record], list[Record]] | None,
-        merge: Callable[[Record, Record], Record] | None,
-        close: Callable[[], Awaitable[None]] | None,
-    ) -> None:
-        self.key, self.work, self.needs, self.inputs, self.valid = key, work, needs, inputs, valid
-        self.jobs, self.passes_faults, self.close = jobs, passes_faults, close
-        self.expand = expand or (lambda record: [record])
-        self.merge = merge or (lambda record, value: {**record, key: value})
-        self.kept_in = (
-            Path(run) / "journal" / f"{key}.jsonl" if run is not None and inputs else None
-        )
+    key: str
+    work: Work[R, V]
+    takes: type[R]
+    needs: tuple[str, ...]
+    run: str | Path | None
+    inputs: Callable[[R], object] | None
+    valid: Callable[[R, V], bool] | None
+    jobs: int
+    passes_faults: bool
+    expand: Callable[[R], list[R]] | None
+    merge: Callable[[R, V], R] | None
+    close: Callable[[], Awaitable[None]] | None
+
+    def __post_init__(self) -> None:
         self.journal: Journal | None = None
-        self.tasks: set[asyncio.Task[Record]] = set()
+        self.tasks: set[asyncio.Task[R]] = set()
         self.tally: Counter[str] = Counter()
         self.seen: set[str] = set()
         self.started = time.monotonic()
@@ -422,15 +437,16 @@ class _Stage:
     async def go(self) -> int:
         self.progress = Progress(self.key)
         self.slots = asyncio.Semaphore(self.jobs)
-        # Rows in flight plus rows that wait for a slower one ahead of them: bounds memory, keeps the order.
-        window: _Window = asyncio.Queue(maxsize=4 * self.jobs + 16)
+        # Rows in flight, and rows that wait for a slower one ahead of them: bounds memory, keeps the
+        # order. None: there is nothing more.
+        window: asyncio.Queue[asyncio.Task[R] | None] = asyncio.Queue(maxsize=4 * self.jobs + 16)
         reader = asyncio.create_task(self._read_to_end(window))
         try:
             while (task := await window.get()) is not None:
                 record = await task
                 emit(record)
-                failed = fault(record) or {}
-                here = failed.get("kind") if failed.get("stage") == self.key else None
+                failed = fault(record)
+                here = failed["kind"] if failed and failed["stage"] == self.key else None
                 self.progress.step(here, passed=bool(failed))
             await reader
         finally:
@@ -446,7 +462,7 @@ class _Stage:
         self._say_tally()
         return 65 if self.tally["bad"] else 75 if self.tally["infra"] else 0
 
-    async def _read_to_end(self, window: _Window) -> None:
+    async def _read_to_end(self, window: "asyncio.Queue[asyncio.Task[R] | None]") -> None:
         try:
             await self._read(window)
         except Exception:
@@ -454,32 +470,34 @@ class _Stage:
             raise
         await window.put(None)
 
-    async def _read(self, window: _Window) -> None:
+    async def _read(self, window: "asyncio.Queue[asyncio.Task[R] | None]") -> None:
         async for number, line in _lines():
             if not line.strip():
                 continue
             try:
-                records = self.expand(self._check(loads(line)))
+                record = self._check(typed(loads(line), self.takes))
+                records = self.expand(record) if self.expand else [record]
             except ValueError as error:
                 self.tally["bad"] += 1
                 cli.say(f"stdin:{number}: {error}")
                 continue
-            # With the first record, not before: of two pipelines over one run, the one whose earlier stage was first is then first in
-            # every stage. With locks taken at the start, each can hold what the other's next stage waits for.
-            if self.kept_in and not self.journal:
-                self.journal = Journal(self.kept_in, self.key)
-            for record in records:
-                task = asyncio.create_task(self._one(record))
+            # With the first record, not before: of two pipelines over one run, the one whose earlier
+            # stage was first is then first in every stage. With locks taken at the start, each can
+            # hold what the other's next stage waits for.
+            if self.run is not None and self.inputs and not self.journal:
+                self.journal = Journal(Path(self.run) / "journal" / f"{self.key}.jsonl", self.key)
+            for each in records:
+                task = asyncio.create_task(self._one(each))
                 self.tasks.add(task)
                 task.add_done_callback(self._ended)
                 await window.put(task)
 
-    def _ended(self, task: asyncio.Task[Record]) -> None:
+    def _ended(self, task: "asyncio.Task[R]") -> None:
         self.tasks.discard(task)
         if not task.cancelled():
             task.exception()  # seen here: of several that stop the stage the first in order is said, once
 
-    def _check(self, record: Record) -> Record:
+    def _check(self, record: R) -> R:
         if record["id"] in self.seen:
             raise ValueError(f"{record['id']}: this id came before; ids must be unique")
         self.seen.add(record["id"])
@@ -487,19 +505,22 @@ class _Stage:
             for need in self.needs:
                 if not isinstance(record.get(need), dict | list):
                     raise ValueError(
-                        f'{record["id"]}: no "{need}" in this record; an earlier stage writes it (docs/records.md)'
+                        f'{record["id"]}: no "{need}" in this record; an earlier stage writes it '
+                        "(docs/records.md)"
                     )
         return record
 
-    async def _one(self, record: Record) -> Record:
+    async def _one(self, record: R) -> R:
         if self.passes_faults and fault(record):
             self.tally["passed"] += 1
             return record
         found = self.inputs(record) if self.inputs else None
         found = await found if isinstance(found, Awaitable) else found
         inputs = fingerprint([self.key, found]) if self.inputs else None
-        value = self.journal.get(record["id"], inputs) if self.journal and inputs else None
-        if value is not None and (self.valid is None or self.valid(record, value)):
+        value: Value | None = None
+        if self.journal and inputs:
+            value = self.journal.get(record["id"], inputs)
+        if value is not None and (self.valid is None or self.valid(record, cast(V, value))):
             self.tally["kept"] += 1
         else:
             async with self.slots:
@@ -509,32 +530,36 @@ class _Stage:
             self.tally["refused" if final else error["kind"]] += 1
         else:
             self.tally["done"] += 1
-        return self.merge(record, value)
+        if self.merge:
+            return self.merge(record, cast(V, value))
+        return cast(R, {**record, self.key: value})
 
-    async def _make(self, record: Record, inputs: str | None) -> Record:
+    async def _make(self, record: R, inputs: str | None) -> Value:
         started, at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
         try:
             if self.jobs > 1 and not asyncio.iscoroutinefunction(self.work):
                 made = await asyncio.to_thread(self.work, record)
             else:
                 made = self.work(record)
-            value = dict(await made if isinstance(made, Awaitable) else made)
+            value = cast(Value, dict(await made if isinstance(made, Awaitable) else made))
         except Fault as failure:
             value = {"error": failure.error}
-        value["by"] = {
+        made_by: By = {
             "tool": cli.NAME,
             "version": __version__,
             "image": os.environ.get("DECKSMITH_IMAGE", "host"),
             "inputs": inputs,
             "at": at,
             "took": round(time.monotonic() - started, 3),
-            **value.get("by", {}),
         }
+        value["by"] = cast(By, made_by | value.get("by", {}))
         error = value.get("error")
-        # A model's faults are results: a pipeline counts them in its live line, and the report shows each.
+        # A model's faults are results: a pipeline counts them in its live line, and the report
+        # shows each.
         if error and not (self.progress.live and error["kind"] == "model"):
             warn(record["id"], f"{error['kind']} fault, {error['class']}: {error['message']}")
-        # What our renderer, the judge or the network failed at deserves another try; only the model's own faults are results.
+        # What our renderer, the judge or the network failed at deserves another try; only the
+        # model's own faults are results.
         lasting = not error or error["kind"] == "model" or error.get("retriable") is False
         if self.journal and inputs and lasting:
             self.journal.put(record["id"], inputs, value)

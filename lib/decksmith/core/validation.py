@@ -6,9 +6,11 @@ the description.
 """
 
 import json
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
@@ -87,6 +89,28 @@ def problems(model: type[Body], data: dict[str, Any]) -> list[tuple[tuple[int | 
 def read(model: type[Kind], body: bytes, context: dict[str, Any] | None = None) -> Kind:
     """The body of a request as `model` has it, as of `check`. Raises cli.BadData."""
     return check(model, parse(body), context)
+
+
+def check_record(record: Mapping[str, object], takes: type) -> None:
+    """Hold a record against its TypedDict: what it has of the type's keys has to be of their types.
+
+    Keys that it lacks or has besides are no fault. Raises ValueError with a sentence that names the
+    first wrong key.
+    """
+    try:
+        _adapter(takes).validate_python(record, strict=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)
+        for each in found:
+            if each["type"] != "missing":
+                place, said = ".".join(map(str, each["loc"])), each["msg"]
+                came = repr(each["input"])[:SHOWN]
+                raise ValueError(f"{place}: {said[:1].lower()}{said[1:]}, not {came}") from None
+
+
+@cache
+def _adapter(takes: type) -> TypeAdapter[object]:
+    return TypeAdapter(takes)
 
 
 def _unknown(model: type[Body], errors: list[ErrorDetails], data: dict[str, Any]) -> str:

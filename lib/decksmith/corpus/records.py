@@ -1,8 +1,10 @@
 """What stands in the records of a corpus: seeds, drafts, chat rows, preference pairs."""
 
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired
 
-from decksmith.core.records import By, Error, Message, Numbers, Record
+from typing_extensions import TypedDict
+
+from decksmith.core.records import By, Error, Message, Numbers, Record, Row
 from decksmith.models.records import Usage
 
 
@@ -97,16 +99,14 @@ class ChatBy(TypedDict):
     system: Annotated[str, "sha256 of the system message"]
 
 
-class DraftRecord(TypedDict, total=False):
-    id: Annotated[str, "unique and stable"]
+class DraftRecord(Row, total=False):
     seed: Annotated[Seed, "seed-sample: what the draft is to be"]
     draft: Annotated[Draft, "seed-author: three files"]
     check: Annotated[Check, "draft-check: what is wrong with them"]
     by: Annotated[SeedBy, "seed-sample: the model, and what it cost"]
 
 
-class ChatRow(TypedDict, total=False):
-    id: Annotated[str, "of the seed"]
+class ChatRow(Row, total=False):
     messages: Annotated[list[Message], "system, user, assistant: the three files"]
     seed: Annotated[Seed, "of the draft"]
     tokens: Annotated[Tokens, "how long it is"]

@@ -25,7 +25,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, NotRequired, cast
+
+from typing_extensions import TypedDict
 
 from decksmith import __version__
 from decksmith.core import cli, stream
@@ -542,7 +544,7 @@ class _Gateway:
         try:
             reply = await self._reply(ident, messages)
         except stream.Fault as fault:
-            self.sampler.trouble[ident] = cast(Error, fault.error)
+            self.sampler.trouble[ident] = fault.error
             return refusal(fault.error["message"], 400)
         except Exception as stop:
             # The embedded engine is not installed, or a bug: for the main thread to raise.

@@ -1,6 +1,8 @@
 """What stands in a record of a deck, up to its pictures and files."""
 
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 from decksmith.core.records import By, Error, Record
 

@@ -1,6 +1,8 @@
 """What an evaluation answers."""
 
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, NotRequired
+
+from typing_extensions import TypedDict
 
 
 class EvalRun(TypedDict):

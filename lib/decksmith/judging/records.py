@@ -1,6 +1,8 @@
 """What is said of a deck, and the whole record of one."""
 
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, NotRequired
+
+from typing_extensions import TypedDict
 
 from decksmith.core.records import By, Error, Numbers, Optionals, PromptRow, Record
 from decksmith.decks.records import Build, Deck, Images, Render, Xray

@@ -1,8 +1,10 @@
 """What models add to a record, and what a server of theirs says of itself."""
 
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired
 
-from decksmith.core.records import By, Error, Record
+from typing_extensions import TypedDict
+
+from decksmith.core.records import By, Error, PromptRow, Record
 
 
 class Usage(TypedDict):
@@ -97,6 +99,10 @@ class Gen(TypedDict, total=False):
     ]
     error: Annotated[Error, "in place of the reply"]
     by: Annotated[By, "who made it"]
+
+
+class ChatRequest(PromptRow, total=False):
+    gen: Annotated[Gen, "chat-generate: the model's reply; before it, which `sample` is asked for"]
 
 
 class Server(TypedDict):

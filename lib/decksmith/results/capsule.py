@@ -756,11 +756,12 @@ def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
         for _, record in stream.records(stored / "scores.jsonl")
     }
     if stage == "images":
-        return stream.stage(
-            "images",
-            lambda r: _illustrated(r, cast(Images, then[r["id"]]), stored, now, protocol),
-            needs="deck",
-        )
+
+        def illustrate(record: DeckRecord) -> Images:
+            kept = cast(Images, then[record["id"]])
+            return cast(Images, _illustrated(cast(Record, record), kept, stored, now, protocol))
+
+        return stream.stage("images", illustrate, takes=DeckRecord, needs="deck")
 
     class Heard(vision.Vision):
         """A vision judge with its stored replies for an endpoint."""
@@ -802,7 +803,7 @@ def _stage(stage: str, stored: Path, now: Path, protocol: Protocol) -> Any:
             members[name] = Heard(protocol.alone(name)).hear(record, paths, cast(Usage, usage))
         return judges.joined(protocol, members)
 
-    return stream.stage("judge", lambda r: hear(cast(DeckRecord, r)), needs="render")
+    return stream.stage("judge", hear, takes=DeckRecord, needs="render")
 
 
 def _illustrated(

@@ -260,7 +260,8 @@ def _head(record: Record, source: str, run: Path) -> list[str]:
     if isinstance(record.get("score"), dict):
         error, state = summary.fault_of(record), summary.status_of(record)
     else:
-        error = stream.fault(record)
+        fault = stream.fault(record)
+        error = dict(fault) if fault else None
         done = [
             stage
             for stage in STAGES

@@ -1,6 +1,8 @@
 """What stands in the files of a run, and in rows of scores."""
 
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, NotRequired
+
+from typing_extensions import TypedDict
 
 from decksmith.core.records import Kind, Numbers, Optionals, Record
 from decksmith.decks.records import Engine

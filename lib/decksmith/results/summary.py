@@ -301,8 +301,8 @@ def _dimensions(records: list[Record]) -> list[str]:
 
 def fault_of(record: Record) -> Record | None:
     """Why a scored record has no score of its own, or None."""
-    fault: Record | None = record["score"].get("fault") or stream.fault(record)
-    return fault
+    fault = record["score"].get("fault") or stream.fault(record)
+    return dict(fault) if fault else None
 
 
 def prompt_of(record: Record) -> str:

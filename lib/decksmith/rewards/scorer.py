@@ -117,7 +117,8 @@ class Scorer:
             record["judge"] = await self._verdict(self.judge, record)
         value = cast(Answer, await self._ask(do="score", record=record))
         if value["masked"]:
-            value["cause"] = (stream.fault(record) or {}).get("kind", "scorer")
+            fault = stream.fault(record)
+            value["cause"] = fault["kind"] if fault else "scorer"
         return value
 
     async def _verdict(self, judge: vision.Vision, record: Record) -> Judge:

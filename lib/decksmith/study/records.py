@@ -1,6 +1,8 @@
 """What stands in the files of a study and of its tally."""
 
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 PairKind = Literal["vote", "repeat", "gold"]
 Choice = Literal["left", "right", "tie", "bad"]

@@ -1,6 +1,8 @@
 """What the checks of a training run and the points of its curve hold."""
 
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal
+
+from typing_extensions import TypedDict
 
 from decksmith.core.records import Numbers
 
