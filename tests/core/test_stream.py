@@ -130,7 +130,7 @@ def test_a_wrong_key_is_named_before_any_work_and_what_is_lacking_or_unknown_pas
     stream.write_records(path, good)
     assert [record for _, record in stream.records(path, DeckRecord)] == good
     places = []
-    for number, row in enumerate(bad, 1):
+    for row in bad:
         stream.write_records(path, [*good, row])
         with pytest.raises(cli.BadData) as stop:
             list(stream.records(path, DeckRecord))
