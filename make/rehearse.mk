@@ -86,7 +86,7 @@ rehearsal-rl: .venv/.python
 	  'the comparison|20|rehearsal-rl-report'
 
 $(A)/sft/adapter/manifest.json: data/adapter/adapter.gguf | .venv/.train .venv/.local
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.training.unpack data/adapter $(@D)
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.training.adapters data/adapter $(@D)
 
 $(A)/prompts/report.json: data/training-prompts.jsonl data/prompts.jsonl | run-tools .venv/.corpus .venv/.local
 	mkdir -p $(@D)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.training import adapters, unpack
+from decksmith.training import adapters
 from decksmith.training.rollouts import Rollouts, Sampling
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
@@ -27,7 +27,7 @@ Rollouts(Path(folder), Sampling("smol", 1.0, 1.0, 400, "rendered")).ask("step_1"
 def peft(tmp_path_factory):
     """data/adapter as a PEFT folder."""
     folder = tmp_path_factory.mktemp("peft")
-    unpack.unpack(cli.ROOT / "data/adapter", folder)
+    adapters.unpack(cli.ROOT / "data/adapter", folder)
     return folder
 
 
