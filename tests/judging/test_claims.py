@@ -53,7 +53,7 @@ def read(run, replies, given=None):
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         port = site._server.sockets[0].getsockname()[1]
-        reader = claims.Reader(run, "smol", base_url=f"http://127.0.0.1:{port}/v1")
+        reader = claims.ClaimReader(run, "smol", base_url=f"http://127.0.0.1:{port}/v1")
         try:
             return await reader.work(given or record(run))
         finally:

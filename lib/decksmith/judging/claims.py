@@ -23,7 +23,7 @@ LONGEST = 60_000  # characters of a deck that are read
 SAMPLING = {"temperature": 0, "max_tokens": 8192}
 
 
-class Reader:
+class ClaimReader:
     """What stream.stage needs for the key `claims`: `work`, `inputs`, `valid`, `jobs`, `close`."""
 
     def __init__(

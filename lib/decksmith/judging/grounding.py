@@ -85,7 +85,7 @@ class Place(TypedDict):
 
 
 @dataclass(frozen=True)
-class Figure:
+class FigureFound:
     """A number of a text. meanings: `(value, step)` of each number that it may be (1.234 is 1234 or 1.234); step is the worth
     of the last digit that counts. percent: it stands before a sign for it."""
 
@@ -101,7 +101,7 @@ class Figure:
         return {"slide": self.slide, "line": self.line, "text": self.text}
 
 
-def figures_in(text: str, slide: int = 0, line: int = 0) -> list[Figure]:
+def figures_in(text: str, slide: int = 0, line: int = 0) -> list[FigureFound]:
     """The figures of a text that count: of two digits or more, or with a sign of percent or scale. Of a date these are the day
     and the year, since a month may be a word. Numbers that are part of a word (CO2, A4) are none."""
     found = []
@@ -109,7 +109,7 @@ def figures_in(text: str, slide: int = 0, line: int = 0) -> list[Figure]:
         day, _, year = match.groups()[:3] if match[1] else match.groups()[5:2:-1]
         for part in (day, year):
             if int(part) > 9:
-                found.append(Figure(part, ((float(part), 0.0),), False, slide, line))
+                found.append(FigureFound(part, ((float(part), 0.0),), False, slide, line))
     for match in _NUMBER.finditer(_DATE.sub(" ", text)):
         unit = (match[1] or "").lower().rstrip(".")
         digits = match[0][: match.start(1) - match.start()] if match[1] else match[0]
@@ -119,7 +119,7 @@ def figures_in(text: str, slide: int = 0, line: int = 0) -> list[Figure]:
         factor = _SCALE.get(unit, 1)
         meanings = tuple((value * factor, step * factor) for value, step in _meanings(digits))
         percent = bool(unit) and unit not in _SCALE
-        found.append(Figure(match[0].strip(), meanings, percent, slide, line))
+        found.append(FigureFound(match[0].strip(), meanings, percent, slide, line))
     return found
 
 
@@ -141,7 +141,7 @@ def _meanings(digits: str) -> tuple[tuple[float, float], ...]:
     return (round_, decimal)
 
 
-def _figures(deck: Deck) -> Iterator[Figure]:
+def _figures(deck: Deck) -> Iterator[FigureFound]:
     """The figures that a deck shows: in its text without the numbers of lists, and in its diagrams; not in code."""
     for slide in deck.shown:
         for line, text in _lines(slide):
@@ -178,7 +178,7 @@ class Known:
         self.changes = sorted(self.percentages)
         self.words = set(re.findall(r"\w+", fold(f"{self.text} {request}")))
 
-    def says(self, figure: Figure) -> str | None:
+    def says(self, figure: FigureFound) -> str | None:
         """How a figure is known: "" where it stands there, maybe with more digits; else how it follows; None where it does not.
 
         It follows from two figures of one row, column or sentence, or from all of a column or row: their sum, difference or

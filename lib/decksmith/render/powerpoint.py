@@ -21,7 +21,7 @@ from pptx.slide import Slide
 from pptx.util import Emu
 
 from decksmith.render import shapes
-from decksmith.render.shapes import Node, Part, Run
+from decksmith.render.shapes import Node, Part, StyledRun
 
 SIZE = Emu(12192000), shapes.emu(shapes.HEIGHT)
 TITLE_ONLY, BLANK = 5, 6  # layouts of the library's template
@@ -109,7 +109,7 @@ def _frame(data: bytes) -> Image.Image:
     return picture.convert("RGBA")
 
 
-def _runs(node: Node) -> Iterator[Run]:
+def _runs(node: Node) -> Iterator[StyledRun]:
     """The styled runs of a text or a table."""
     holders = node["cells"] if node["kind"] == "table" else [node]
     for holder in holders:

@@ -38,7 +38,7 @@ class Shadow(TypedDict):
     colour: Colour
 
 
-class Run(TypedDict, total=False):
+class StyledRun(TypedDict, total=False):
     """Text in one style, a line break (of text alone), or the room of a picture (of `gap` alone)."""
 
     text: str
@@ -69,7 +69,7 @@ class Marker(TypedDict, total=False):
 
 
 class Paragraph(TypedDict):
-    runs: list[Run]
+    runs: list[StyledRun]
     align: str
     rtl: bool
     height: float
@@ -361,7 +361,9 @@ class Painter:
         else:
             _sub(about, "a:buChar", char=words(marker["sign"]))
 
-    def _run(self, slide: Slide, paragraph: Element, run: Run, style: Run | None) -> None:
+    def _run(
+        self, slide: Slide, paragraph: Element, run: StyledRun, style: StyledRun | None
+    ) -> None:
         """One run: text, a line break, or the room that a picture in the line takes."""
         text = run.get("text")
         if text == "\n":
@@ -376,7 +378,7 @@ class Painter:
         self._style(slide, _sub(element, "a:rPr"), style)
         _sub(element, "a:t").text = words(text)
 
-    def _style(self, slide: Slide, about: Element, style: Run | None) -> None:
+    def _style(self, slide: Slide, about: Element, style: StyledRun | None) -> None:
         if not style or "size" not in style:
             return
         about.set("lang", "en-US")
@@ -469,7 +471,7 @@ EMPTY = Paragraph(
 )
 
 
-def _styled(*orders: Iterable[Run]) -> Iterator[Run]:
+def _styled(*orders: Iterable[StyledRun]) -> Iterator[StyledRun]:
     """The runs of `orders` that say how text looks."""
     return (run for runs in orders for run in runs if "size" in run)
 

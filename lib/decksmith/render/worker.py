@@ -95,7 +95,7 @@ def failure(
     return {"pictures": [], "expected": expected, "errors": [error], "xray": []}
 
 
-class Spent:
+class ResourceUse:
     """What a deck takes of a process and its children, against what it may take."""
 
     def __init__(self, pid: int, deadline: float, memory: int) -> None:
@@ -210,14 +210,14 @@ class Worker:
                 words = f"the render worker did not start: {self._last_words()}"
                 return failure("crash", words, kind="renderer")
         assert self.process
-        spent = Spent(self.process.pid, deadline, memory)
+        used = ResourceUse(self.process.pid, deadline, memory)
         self.seen = None, None, 0
         answer = asyncio.ensure_future(self._reply(request["id"]))
         verdict: tuple[Kind, str, str] | None = None
         try:
             self.pipes[-1].write(json.dumps(request).encode() + b"\n")
             while not verdict and not (await asyncio.wait([answer], timeout=LOOK))[0]:
-                verdict = spent.verdict()
+                verdict = used.verdict()
             try:
                 reply = None if verdict else answer.result()
             except ValueError:  # a line without an end
@@ -234,7 +234,7 @@ class Worker:
         if reply and not in_page:  # what it threw leaves it in order; a known good deck tells
             return failure("internal", reply["crash"][:1500], "renderer", *self.seen)
         await self.reap()
-        if not verdict and in_page and spent.peak > 256 << 20:
+        if not verdict and in_page and used.peak > 256 << 20:
             verdict = ("model", "memory", "the page ran out of memory")
         if verdict:
             kind, cls, message = verdict

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record
-from decksmith.render.worker import Spent
+from decksmith.render.worker import ResourceUse
 
 # It needs one core, and finds this package wherever it was started from.
 ALONE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(cli.ROOT / "lib")}
@@ -48,7 +48,7 @@ class Helper:
         if self.process is None or self.process.poll() is not None:
             self._start()
         assert self.process and self.process.stdin
-        spent = Spent(self.process.pid, self.deadline, self.memory)
+        spent = ResourceUse(self.process.pid, self.deadline, self.memory)
         try:
             self.process.stdin.write(stream.dumps(order) + b"\n")
             self.process.stdin.flush()
