@@ -9,7 +9,7 @@ setup_file() {
 pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq.compile(sys.argv[1]).input_text(sys.stdin.read()).first(), separators=(",", ":")))' "$1"; }
 
 @test "prints the tables with the judge and the protocol named, and exits 65 where lost decks leave nothing to say" {
-  run run-compare "$RUNS/smol" "$RUNS/smol-outline"
+  run --separate-stderr run-compare "$RUNS/smol" "$RUNS/smol-outline"
   assert_failure 65
   assert_line --index 0 --regexp '^Judge: offline-v1 \(offline measures, no vision model looked at these pictures; its card: docs/judge-card\.md; never held beside people\)\. Protocol [0-9a-f]{12}\.$'
   assert_line --regexp '^- SmolLM2 135M and .*: inconclusive on 10 of 12 prompts, Verifiable part \(offline\), floor \(.*, but .*the decks without a score could make it \['

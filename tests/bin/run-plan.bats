@@ -7,7 +7,7 @@ setup_file() {
 }
 
 @test "prints where the variance lies, and designs with what they find and cost" {
-  run run-plan --effect 0.5 "$RUNS/smol" "$RUNS/smol-outline"
+  run --separate-stderr run-plan --effect 0.5 "$RUNS/smol" "$RUNS/smol-outline"
   assert_success
   assert_line --index 0 --regexp '^Planned from SmolLM2 135M and SmolLM2 135M, outline and template: [0-9]+ shared prompts\.$'
   assert_line --partial '| Prompt, common to the models (cancels in a pair) |'
@@ -26,7 +26,7 @@ setup_file() {
   "$ROOT/.venv/bin/python3" "$ROOT/tests/web/synthetic.py" few 3 2
   run run-plan few/smol-outline
   assert_failure 65
-  assert_output --regexp '^run-plan: SmolLM2 135M, outline and template: [0-3] prompts? with a score; a plan needs at least 6$'
+  assert_line --regexp '^run-plan: SmolLM2 135M, outline and template: [0-3] prompts? with a score; a plan needs at least 6$'
 }
 
 @test "a run that is not there is named" {

@@ -44,8 +44,8 @@ def picture() -> dict:
 
 
 def labels() -> list[str]:
-    """What the models of `make baseline` are called, in the order of the Makefile."""
-    makefile = (cli.ROOT / "Makefile").read_text()
+    """What the models of `make baseline` are called, in the order of make/measure.mk."""
+    makefile = (cli.ROOT / "make/measure.mk").read_text()
     names = re.search(r"^MODEL \?= (.*)$", makefile, re.M)[1].replace("$(REFERENCE)", "reference")
     return [registry.model(name).label for name in names.split()]
 

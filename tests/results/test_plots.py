@@ -12,7 +12,7 @@ import synthetic  # noqa: E402
 
 pytestmark = pytest.mark.slow
 LONG = f"A model with a name that nobody would say aloud, {'W' * 60}, instruct, 8-bit"
-DRAWN = [plots._plot_overall, plots._plot_dimensions, plots._plot_radar, plots._plot_deltas]
+DRAWN = [plots._plot_overall, plots._plot_dimensions, plots._plot_deltas]
 
 
 @pytest.fixture(scope="module")

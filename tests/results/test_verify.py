@@ -10,11 +10,19 @@ import pytest
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of
 from decksmith.judging import identity
-from decksmith.results.runs import load
+from decksmith.results import runs, verify
 from decksmith.results.summary import summarize
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402
+
+
+def load(paths):
+    """Runs that were read and computed again."""
+    loaded = runs.load(paths)
+    verify.check(loaded)
+    return loaded
+
 
 FOLDER = tempfile.TemporaryDirectory()
 ROWS = [

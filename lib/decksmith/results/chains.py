@@ -6,6 +6,7 @@ benchmarks say of the two (benchmarks.metrics.note_chain).
 
 from decksmith.core.records import Record
 from decksmith.results import claims, text
+from decksmith.results.comparison import Comparison, Run, Step
 from decksmith.results.pairs import HEADLINE
 
 TITLE = "The chain, step by step"
@@ -20,7 +21,7 @@ BENCHMARKS = (
 NO_BENCHMARKS = " No two of these models have results of a general benchmark (make regressions)."
 
 
-def pairs(runs: list[Record]) -> list[tuple[Record, Record]]:
+def pairs(runs: list[Run]) -> list[tuple[Run, Run]]:
     """[(a run, an earlier one)]: the one before it, then the first, which are the same for the second run."""
     first, *later = sorted(runs, key=lambda run: run["order"])
     found, before = [], first
@@ -32,21 +33,28 @@ def pairs(runs: list[Record]) -> list[tuple[Record, Record]]:
     return found
 
 
-def steps(runs: list[Record], compared: Record) -> list[Record]:
-    """The comparisons of a chain, each {"model", "against", "difference", "p_holm", "family", "verdict", "sentence",
-    "benchmarks"}; the difference is the model's less the earlier one's, of the headline's measure."""
+def steps(runs: list[Run], compared: Comparison) -> list[Step]:
+    """The comparisons of a chain; the difference is the model's less the earlier one's, of the headline's measure."""
     found = []
     for run, other in pairs(runs):
         difference, pair = claims.difference(compared, run["label"], other["label"], *HEADLINE)
         if difference is None or pair is None:
             continue
-        entry = {"model": run["label"], "against": other["label"], "difference": difference}
-        entry |= {name: pair[name] for name in ("p_holm", "family", "verdict", "sentence")}
-        found.append(entry | {"benchmarks": run["chain"].get(other["label"], [])})
+        step: Step = {
+            "model": run["label"],
+            "against": other["label"],
+            "difference": difference,
+            "p_holm": pair["p_holm"],
+            "family": pair["family"],
+            "verdict": pair["verdict"],
+            "sentence": pair["sentence"],
+            "benchmarks": run["chain"].get(other["label"], []),
+        }
+        found.append(step)
     return found
 
 
-def table(runs: list[Record], compared: Record) -> tuple[str, list[str], list[list[str]], str]:
+def table(runs: list[Run], compared: Comparison) -> tuple[str, list[str], list[list[str]], str]:
     """The chain as (title, header, rows of text, note)."""
     found = steps(runs, compared)
     names = sorted({entry["benchmark"] for step in found for entry in step["benchmarks"]})

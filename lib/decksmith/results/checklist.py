@@ -6,9 +6,11 @@ nothing; where renderer, judge or network failed, nothing is known, and the deck
 
 from collections.abc import Iterable, Sequence
 
-from decksmith.core.records import Record
+from decksmith.core.records import Asks, ChecklistItem, Record, prompt_of
+from decksmith.judging.records import DeckRecord
 from decksmith.results import stats, text
-from decksmith.results.summary import fault_of, prompt_of
+from decksmith.results.comparison import Run
+from decksmith.results.summary import fault_of
 
 ELEMENTS = (
     "code",
@@ -25,19 +27,15 @@ KINDS = {
     "item": "Kind of item",
     "feature": "Feature asked for",
     "language": "Language",
-    "theme": "Theme",
-    "audience": "Audience",
-    "domain": "Domain",
 }
 
 
-def families(records: Iterable[Record], kind: str = "item") -> dict[str, Record]:
+def families(records: Iterable[DeckRecord], kind: str = "item") -> dict[str, Record]:
     """`{family: {"yes", "n", "prompts", "share"}}` of scored records: items satisfied, items in all, prompts that have
     any, and the mean over these prompts of their share, with its interval (`stats.mean`).
 
     kind: `item`: an item belongs to the element it asks for (`table`, `mermaid` ..), else to `facts`. The others group the
-    items by what their prompt asks for: `feature` (a prompt may ask for several, or for none: "none"), `language`,
-    `theme`, `audience`, `domain`. Samples of one prompt are averaged first, because intervals take values as independent.
+    items by what their prompt asks for: `feature` (a prompt may ask for several, or for none: "none"), `language`. Samples of one prompt are averaged first, because intervals take values as independent.
     """
     answers: dict[str, list[bool]] = {}
     shares: dict[str, dict[str, list[float]]] = {}
@@ -66,8 +64,8 @@ def families(records: Iterable[Record], kind: str = "item") -> dict[str, Record]
     }
 
 
-def _families(record: Record, item: Record, kind: str) -> list[str]:
-    asks = record.get("asks") or {}
+def _families(record: DeckRecord, item: ChecklistItem, kind: str) -> list[str]:
+    asks: Asks = record.get("asks") or {}
     if kind == "item":
         named = [
             option[1:]
@@ -78,10 +76,10 @@ def _families(record: Record, item: Record, kind: str) -> list[str]:
         return list(dict.fromkeys(name for name in named if name in ELEMENTS)) or ["facts"]
     if kind == "feature":
         return list(asks.get("features") or ["none"])
-    return [asks[kind]] if asks.get(kind) else []
+    return [asks["language"]] if asks.get("language") else []
 
 
-def satisfied(record: Record) -> set[str]:
+def satisfied(record: DeckRecord) -> set[str]:
     """The ids of the items that the judge answered with yes and a slide that the deck has."""
     render = record.get("render") or {}
     shown = {int(path.rpartition("/")[2].partition(".")[0]) for path in render.get("slides") or []}
@@ -96,7 +94,7 @@ def satisfied(record: Record) -> set[str]:
     }
 
 
-def table(runs: Sequence[Record], kind: str = "item") -> tuple[str, list[str], list[list[str]]]:
+def table(runs: Sequence[Run], kind: str = "item") -> tuple[str, list[str], list[list[str]]]:
     """`(title, header, rows)` a row for each family, a column for each run, cells as text."""
     found = [families(run["records"], kind) for run in runs]
     prompts = {family: value["prompts"] for each in found for family, value in each.items()}

@@ -3,19 +3,30 @@ benchmarks in regressions.py."""
 
 import itertools
 import json
-from typing import Any
 
 from decksmith.core import cli
-from decksmith.core.records import Record
 from decksmith.models import registry
 from decksmith.results import cost_table, pairs, stats, text
+from decksmith.results.comparison import (
+    Comparison,
+    CostTable,
+    Guided,
+    Pair,
+    PairedDifference,
+    Run,
+    Setting,
+    Step,
+    TestedPair,
+    Trained,
+)
 from decksmith.results.pairs import is_headline
+from decksmith.results.records import Mean
 from decksmith.results.runs import caption, judged_by, titles, unmatched
 
 LEVEL = 1 - stats.LEVEL
 
 
-def compare(runs: list[Record]) -> Record:
+def compare(runs: list[Run]) -> Comparison:
     """The comparison as data: each run's summary, how the models were asked, every pair under every accounting, the claims
     and rank ranges they allow, and the caveats. Raises cli.BadData naming the ids when the runs have other prompts or
     samples: they are no pair."""
@@ -50,7 +61,7 @@ def compare(runs: list[Record]) -> Record:
     }
 
 
-def _say(found: list[Record], runs: list[Record], cost: Record | None) -> None:
+def _say(found: list[Pair], runs: list[Run], cost: CostTable | None) -> None:
     """Give each pair its verdict and its sentence. Of runs whose model was trained on a reward, or whose decks were chosen by one,
     it says so (rewards.rules.note_training); under conditions also what a deck costs (`cost_table.table`)."""
     trained = {run["label"]: run["trained"] for run in runs if run.get("trained")}
@@ -76,13 +87,13 @@ def _say(found: list[Record], runs: list[Record], cost: Record | None) -> None:
             pair["sentence"] += at_what_cost(pair, cost)
 
 
-def trained_on(label: str, trained: Record, briefly: bool = False) -> str:
+def trained_on(label: str, trained: Trained, briefly: bool = False) -> str:
     """Which of a score's measures a model was trained to please, as the end of a clause; briefly: the reward alone."""
     said = f"; {label} was trained on the reward {trained['reward']}"
     return said if briefly else said + _measures(trained)
 
 
-def _measures(trained: Record) -> str:
+def _measures(trained: Trained) -> str:
     shared, others = trained["shared"], trained["others"]
     if shared is None:
         return ""
@@ -94,10 +105,10 @@ def _measures(trained: Record) -> str:
     return f", so on {text.listed(shared)} of this score"
 
 
-def taught(runs: list[Record]) -> list[str]:
+def taught(runs: list[Run]) -> list[str]:
     """Which of several models were trained on a reward, and so on which measures of the score; a sentence for each reward.
     Of two models, the headline says it (`trained_on`)."""
-    by: dict[str, list[Record]] = {}
+    by: dict[str, list[Run]] = {}
     for run in runs if len(runs) > 2 else ():
         if run.get("trained"):
             by.setdefault(json.dumps(run["trained"], sort_keys=True), []).append(run)
@@ -111,7 +122,7 @@ def taught(runs: list[Record]) -> list[str]:
     return found
 
 
-def chosen_by(label: str, guided: Record) -> str:
+def chosen_by(label: str, guided: Guided) -> str:
     """What chose a run's decks, where that has measures of the score itself, as the end of a clause."""
     by = guided["by"]
     if by == "judge":
@@ -122,7 +133,7 @@ def chosen_by(label: str, guided: Record) -> str:
     return f"; the decks of {label} were chosen by the reward {by}, which has {count} of the measures of this score"
 
 
-def at_what_cost(pair: Record, cost: Record | None) -> str:
+def at_what_cost(pair: Pair, cost: CostTable | None) -> str:
     """How many times as much the dearer of two runs costs a deck, as the end of a sentence; nothing where both cost the same."""
     ratio = cost_table.ratio(cost, pair["a"], pair["b"])
     if cost is None or ratio is None:
@@ -136,111 +147,113 @@ def at_what_cost(pair: Record, cost: Record | None) -> str:
     return f"; {dearer} costs {ratio:.1f} times as much ({unit})"
 
 
-def _without_the_scan(headline: Record, judge_only: Record) -> str:
+def _without_the_scan(headline: PairedDifference, judge_only: PairedDifference) -> str:
     """What the same pair's Judge only says, where it does not say the same: VisCraft counts features and can be stuffed."""
-    sign = 1 if headline["mean"] > 0 else -1
-    if judge_only["lo"] is None or judge_only["lo"] <= 0 <= judge_only["hi"]:
-        shown = text.figure(sign * (judge_only["mean"] or 0))
+    sign = 1 if (headline["mean"] or 0) > 0 else -1
+    shown = text.figure(sign * (judge_only["mean"] or 0))
+    if not _separated(judge_only):
         return f"; without VisCraft the two are not separated ({shown})"
-    if sign * judge_only["mean"] < 0:
-        shown = text.figure(sign * judge_only["mean"])
+    if sign * (judge_only["mean"] or 0) < 0:
         return f"; without VisCraft the difference turns round ({shown})"
     return ""
 
 
-def verdict(pair: Record) -> tuple[str, str]:
+def verdict(pair: TestedPair) -> tuple[str, str]:
     """What may be said about one pair: `(verdict, sentence)`; the verdict is "beats", "not separated" or "inconclusive".
 
     "beats" needs an interval without 0, a corrected p of at most 5 %, and that no value the excluded decks could have had
-    brings the interval to 0. Where more decks were lost (`lost`) or cut off (`cut`) than the protocol allows, the pair
-    says only what its bounds settle. `on` says on what the pair was compared; `doubts`, sentences, are others that keep
-    it from separating.
+    brings the interval to 0. Where more decks were lost or cut off than the protocol allows, the pair says only what its
+    bounds settle.
     """
     a, b, found, on = pair["a"], pair["b"], pair["difference"], pair.get("on", "")
+    mean = found["mean"] or 0
     if _too_few(found):
-        shown = f"; difference {text.figure(found['mean'])}" if found["n"] else ""
+        shown = f"; difference {text.figure(mean)}" if found["n"] else ""
         why = undecided(pair)[0]
         return "inconclusive", f"{a} and {b}: inconclusive{on} ({why}{shown})"
     shown = text.interval(found)
     if doubts := undecided(pair):
         why = " and ".join(doubts)
-        return (
-            "inconclusive",
-            f"{a} and {b}: inconclusive{on} (difference {shown}, but {why})",
-        )
+        return "inconclusive", f"{a} and {b}: inconclusive{on} (difference {shown}, but {why})"
     if not _separated(found):
         more = _more_prompts(found)
         return "not separated", f"{a} is not separated from {b}{on} (difference {shown}{more})"
-    if found["mean"] < 0:
+    if mean < 0:
         a, b, shown = b, a, text.interval(turned(found))
     return "beats", f"{a} beats {b} by {shown}{on}{_at_worst(pair)}"
 
 
-def direction(entry: Record) -> str:
+def direction(entry: Step) -> str:
     """The verdict of an entry with a difference, as what it says of the first of the two: "better" or "worse" for "beats"."""
     if entry["verdict"] != "beats":
-        return str(entry["verdict"])
-    return "better" if entry["difference"]["mean"] > 0 else "worse"
+        return entry["verdict"]
+    return "better" if (entry["difference"]["mean"] or 0) > 0 else "worse"
 
 
-def _separated(found: Record) -> bool:
+def _separated(found: Mean) -> bool:
     """Whether the interval of a difference is without 0."""
-    return not found["lo"] <= 0 <= found["hi"]
+    lo, hi = found["lo"], found["hi"]
+    return lo is not None and hi is not None and not lo <= 0 <= hi
 
 
-def _too_few(found: Record) -> bool:
+def _too_few(found: PairedDifference) -> bool:
     """Whether a difference rests on too few prompts for an interval."""
     return found["n"] < stats.FEWEST or found["lo"] is None
 
 
-def undecided(pair: Record) -> list[str]:
+def undecided(pair: TestedPair) -> list[str]:
     """What keeps a pair from saying anything, one clause each; [] where it says something."""
     found, bounds = pair["difference"], pair.get("bounds")
     if _too_few(found):
         n = found["n"]
         return [f"{n} shared prompt{'s' * (n != 1)}, at least {stats.FEWEST} are needed"]
-    separated = _separated(found)
-    doubts = [pair["cut"]] if pair.get("cut") else []
-    doubts += pair.get("doubts", [])
-    if separated and pair["p_holm"] > LEVEL:
+    separated, cut = _separated(found), pair.get("cut")
+    doubts = [*([cut] if cut else []), *pair.get("doubts", [])]
+    p = pair["p_holm"]
+    if separated and p is not None and p > LEVEL:
         of = f" corrected over {pair['family']} comparisons" if pair["family"] > 1 else ""
-        doubts.append(f"p = {text.p_value(pair['p_holm'])}{of}")
+        doubts.append(f"p = {text.p_value(p)}{of}")
     if bounds and (separated or pair.get("lost")):
-        settled = separated and (bounds["lo"] > 0 if found["mean"] > 0 else bounds["hi"] < 0)
-        if not settled:
+        settled = bounds["lo"] > 0 if (found["mean"] or 0) > 0 else bounds["hi"] < 0
+        if not (separated and settled):
             shown = text.bounds(bounds["lo"], bounds["hi"])
             doubts.append(f"the decks without a score could make it {shown}")
     return doubts
 
 
-def _more_prompts(found: Record) -> str:
+def _more_prompts(found: PairedDifference) -> str:
     """How many prompts would separate two runs that are not separated, as the end of a clause; nothing beyond 100,000."""
-    if not found["sd"] or abs(found["mean"]) < 0.005:
+    mean = abs(found["mean"] or 0)
+    if not found["sd"] or mean < 0.005:
         return ""
-    wanted = stats.needed(abs(found["mean"]), found["sd"])
+    wanted = stats.needed(mean, found["sd"])
     if not found["n"] < wanted <= 100_000:
         return ""
     return f"; a new sample of about {wanted:,} prompts would tell"
 
 
-def _at_worst(pair: Record) -> str:
+def _at_worst(pair: TestedPair) -> str:
     """What is left of a difference with the lost decks at their worst, as the end of a clause."""
-    if not pair.get("lost"):
+    lost, bounds = pair.get("lost"), pair.get("bounds")
+    if not lost or not bounds:
         return ""
-    bounds = pair["bounds"]
-    least = bounds["least"] if pair["difference"]["mean"] > 0 else -bounds["most"]
-    return f"; with the {pair['lost']} lost at their worst still by {text.figure(least)}"
+    least = bounds["least"] if (pair["difference"]["mean"] or 0) > 0 else -bounds["most"]
+    return f"; with the {lost} lost at their worst still by {text.figure(least)}"
 
 
-def turned(found: Record) -> Record:
+def turned(found: PairedDifference) -> PairedDifference:
     """A difference seen from the other side: mean and interval with the other sign."""
-    minus = {"mean": found["mean"], "lo": found["hi"], "hi": found["lo"]}
-    return {**found, **{key: None if value is None else -value for key, value in minus.items()}}
+    mean, lo, hi = (None if value is None else -value for value in _ends(found))
+    return {**found, "mean": mean, "lo": hi, "hi": lo}
+
+
+def _ends(found: Mean) -> tuple[float | None, float | None, float | None]:
+    return found["mean"], found["lo"], found["hi"]
 
 
 def difference(
-    compared: Record, a: str, b: str, accounting: str, measure: str
-) -> tuple[Record | None, Record | None]:
+    compared: Comparison, a: str, b: str, accounting: str, measure: str
+) -> tuple[PairedDifference | None, Pair | None]:
     """The difference `a` minus `b` with its pair, `(None, None)` when the two have nothing to compare."""
     for pair in compared["pairs"]:
         same = (pair["accounting"], pair["measure"]) == (accounting, measure)
@@ -251,20 +264,20 @@ def difference(
     return None, None
 
 
-def ranks(labels: list[str], headlines: list[Record]) -> dict[str, list[int]]:
+def ranks(labels: list[str], headlines: list[Pair]) -> dict[str, list[int]]:
     """The range of ranks that the headline pairs leave open for each model: `{label: [best, worst]}`, 1 is first."""
     above, below = dict.fromkeys(labels, 0), dict.fromkeys(labels, 0)
     for pair in headlines:
         if pair["verdict"] == "beats":
             first, second = pair["a"], pair["b"]
-            if pair["difference"]["mean"] < 0:
+            if (pair["difference"]["mean"] or 0) < 0:
                 first, second = second, first
             below[first] += 1
             above[second] += 1
     return {label: [1 + above[label], len(labels) - below[label]] for label in labels}
 
 
-def ranked(compared: Record) -> str:
+def ranked(compared: Comparison) -> str:
     """The rank ranges in one sentence, models by name."""
     ranges = list(compared["ranks"].values())
     if len(ranges) > 2 and all(span == [1, len(ranges)] for span in ranges):
@@ -273,7 +286,7 @@ def ranked(compared: Record) -> str:
     return f"Ranks left open by the tests: {'; '.join(spans)}"
 
 
-def caveats(runs: list[Record]) -> list[str]:
+def caveats(runs: list[Run]) -> list[str]:
     """Which runs lost or cut off more decks than their protocol allows, one sentence each with its remedy."""
     found = []
     for run in runs:
@@ -299,24 +312,21 @@ def caveats(runs: list[Record]) -> list[str]:
     return found
 
 
-def kin(runs: list[Record]) -> list[str]:
+def kin(runs: list[Run]) -> list[str]:
     """Which judge is of the family of a model that it judged, or of one that wrote what that model was trained on; a
     sentence each."""
     known = registry.models()
-    names = (runs[0]["protocol"].get("judge") or {}).get("model") or []
-    judges = {
-        name: known[name]
-        for name in ([names] if isinstance(names, str) else names)
-        if name in known
-    }
+    names = runs[0]["protocol"].get("judge", {}).get("model") or []
+    judges = [name for name in ([names] if isinstance(names, str) else names) if name in known]
     found = []
     for run in runs:
         model = run["summary"]["model"]
         entry = known.get(model["name"])
-        served = (model.get("served") or {}).get("base") or model["slug"] or ""
-        own = entry.family if entry and entry.family else registry.family_of(served)
-        for name, judge in judges.items():
-            family = judge.family or registry.family_of(judge.slug)
+        served = model.get("served")
+        base = (served["base"] if served else None) or model["slug"] or ""
+        own = entry.family if entry and entry.family else registry.family_of(base)
+        for name in judges:
+            family = known[name].family or registry.family_of(known[name].slug)
             if family and family == own:
                 found.append(f"the judge {name} is of the same family as {run['label']} ({family})")
             elif entry and family in entry.taught_by:
@@ -328,24 +338,23 @@ def kin(runs: list[Record]) -> list[str]:
 # How the models were asked
 
 
-def asked(runs: list[Record]) -> list[Record]:
+def asked(runs: list[Run]) -> list[Setting]:
     """In what the requests to these models differ, `[{"setting", "values": {label: value}}]`; None for a value that was not
     sent. A run whose replies do not say how they were asked has no settings, and no label in the values."""
     known = {run["label"]: found for run in runs if (found := settings(run))}
     names = sorted(set(itertools.chain.from_iterable(known.values())))
-    entries: list[Record] = []
+    entries: list[Setting] = []
     for name in names:
-        values: dict[str, Any] = {label: found.get(name) for label, found in known.items()}
+        values: dict[str, object] = {label: found.get(name) for label, found in known.items()}
         first = next(iter(values.values()))
         if any(value != first for value in values.values()):
             entries.append({"setting": name, "values": values})
     return entries
 
 
-def settings(run: Record) -> dict[str, Any]:
+def settings(run: Run) -> dict[str, object]:
     """What was sent beside messages and the model's name, and who served it: `{"max_tokens": 1024, "server.engine": "vllm 1"}`."""
-    served = run["summary"]["model"].get("served") or {}
-    return {
-        **run["summary"]["asked"]["parameters"],
-        **{f"server.{name}": value for name, value in served.items() if name != "rewards"},
-    }
+    found: dict[str, object] = {**run["summary"]["asked"]["parameters"]}
+    if served := run["summary"]["model"].get("served"):
+        found |= {f"server.{name}": value for name, value in served.items() if name != "rewards"}
+    return found

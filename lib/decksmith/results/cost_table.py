@@ -3,27 +3,28 @@
 A deck under a condition took what all its samples and revisions took, not only those that were kept.
 """
 
-from typing import Any
+from collections.abc import Iterable
 
-from decksmith.core.records import Record
+from decksmith.core.records import prompt_of
+from decksmith.judging.records import Spent
 from decksmith.results import stats, usage
-from decksmith.results.summary import domains, prompt_of
+from decksmith.results.comparison import Cost, CostTable, Run
+from decksmith.results.summary import domains
 
 KINDS = ("tokens", "seconds", "usd")
 TITLES = {"tokens": "Tokens", "seconds": "Seconds", "usd": "USD"}
 UNITS = {"tokens": "tokens in and out", "seconds": "seconds of generation", "usd": "USD"}
 
 
-def per_deck(run: Record) -> Record:
-    """The means of a loaded run over its prompts, `{kind of KINDS: {"mean", "lo", "hi", "n"} or None}`; None where some deck does not
-    say what it took."""
+def per_deck(run: Run) -> Cost:
+    """The means of a run over its prompts by kind of KINDS; None where some deck does not say what it took."""
     import numpy
 
-    rows: dict[str, list[Record]] = {}
+    rows: dict[str, list[Spent]] = {}
     for record in run["records"]:
         rows.setdefault(prompt_of(record), []).append(usage.of(record))
     labels = domains(run["records"])
-    found: Record = dict.fromkeys(KINDS)
+    found: Cost = dict.fromkeys(KINDS)
     for kind in KINDS:
         means = [_mean([_value(each, kind) for each in some]) for some in rows.values()]
         known = [mean for mean in means if mean is not None]
@@ -34,60 +35,66 @@ def per_deck(run: Record) -> Record:
         mean = stats.means(
             column / most, (numpy.zeros(1), numpy.ones(1)), [labels.get(prompt) for prompt in rows]
         )
-        ends = {name: stats.number(mean[name][0]) for name in ("lo", "hi")}
+        lo, hi = (stats.number(mean[end][0]) for end in ("lo", "hi"))
         found[kind] = {
-            name: None if value is None else value * most for name, value in ends.items()
+            "mean": float(column.mean()),
+            "lo": None if lo is None else lo * most,
+            "hi": None if hi is None else hi * most,
+            "n": len(rows),
         }
-        found[kind] |= {"mean": float(column.mean()), "n": len(rows)}
     return found
 
 
 def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
+    total = usage.added(values)
+    return None if total is None else total / len(values)
 
 
-def _value(took: Record, kind: str) -> float | None:
+def _value(took: Spent, kind: str) -> float | None:
     if kind == "usd":
-        cost: float | None = took["cost"]
-        return cost
+        return took["cost"]
     if kind == "seconds":
-        seconds: float | None = took["seconds"]
-        return seconds
-    prompt, completion = took["prompt_tokens"], took["completion_tokens"]
-    return None if completion is None else (prompt or 0) + completion
+        return took["seconds"]
+    completion = took["completion_tokens"]
+    return None if completion is None else (took["prompt_tokens"] or 0) + completion
 
 
-def unit(found: list[Record]) -> str | None:
+def unit(found: Iterable[Cost]) -> str | None:
     """The kind by which runs are held against each other: USD where all have a price, else tokens, else seconds."""
+    known = list(found)
     for kind in ("usd", "tokens", "seconds"):
-        values = [one[kind] for one in found]
-        if all(value is not None and value["mean"] > 0 for value in values):
+        if all(_amount(cost, kind) for cost in known):
             return kind
     return None
 
 
-def table(runs: list[Record]) -> Record | None:
-    """`{"unit", "runs": {label: per_deck}, "dominated": {label: label of what dominates it}}` of runs, None where none of them is under
-    a condition or nobody says what their decks took.
+def _amount(cost: Cost, kind: str) -> float | None:
+    """The mean of a kind; None where it is not known, or nothing."""
+    value = cost[kind]
+    return value["mean"] or None if value else None
 
-    Dominated: another run's mean score is as high or higher at the same cost or less, and one of both is better.
-    """
+
+def table(runs: list[Run]) -> CostTable | None:
+    """None where no run is under a condition or nobody says what their decks took. Dominated: another run's mean score is
+    as high or higher at the same cost or less, and one of both is better."""
     if not any(run.get("condition") for run in runs):
         return None
     found = {run["label"]: per_deck(run) for run in runs}
     scores = {run["label"]: run["summary"]["means"]["floor"].get("overall") for run in runs}
-    known = {label: took for label, took in found.items() if not _free(took) and scores[label]}
-    kind = unit(list(known.values()))
-    if kind is None or not known:
+    asked = {
+        label: cost
+        for label, cost in found.items()
+        if scores[label] and any(_amount(cost, kind) for kind in KINDS)
+    }
+    kind = unit(asked.values())
+    if kind is None or not asked:
         return None
-    points = {label: (took[kind]["mean"], scores[label]["mean"]) for label, took in known.items()}
+    points = {}
+    for label, cost in asked.items():
+        score, amount = scores[label], _amount(cost, kind)
+        if score and score["mean"] is not None and amount is not None:
+            points[label] = (amount, score["mean"])
     return {"unit": kind, "runs": found, "dominated": dominated(points)}
-
-
-def _free(took: Record) -> bool:
-    """Whether nobody was asked: decks of a folder."""
-    return not any(took[kind] and took[kind]["mean"] for kind in KINDS)
 
 
 def dominated(points: dict[str, tuple[float, float]]) -> dict[str, str]:
@@ -104,12 +111,9 @@ def dominated(points: dict[str, tuple[float, float]]) -> dict[str, str]:
     return found
 
 
-def ratio(table: Record | None, a: str, b: str) -> float | None:
+def ratio(table: CostTable | None, a: str, b: str) -> float | None:
     """How many times as much as `b` a deck of `a` costs, in the table's unit; None where that is not known."""
     if table is None:
         return None
-    kind: Any = table["unit"]
-    ours, theirs = table["runs"][a][kind], table["runs"][b][kind]
-    if not ours or not theirs or not ours["mean"] or not theirs["mean"]:
-        return None
-    return float(ours["mean"] / theirs["mean"])
+    ours, theirs = (_amount(table["runs"][label], table["unit"]) for label in (a, b))
+    return ours / theirs if ours and theirs else None

@@ -8,44 +8,36 @@ floor as its scores; one that the network, the renderer or the judge lost has no
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from decksmith import __version__
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, sample_of
+from decksmith.decks.records import Render
+from decksmith.judging.records import DeckRecord, Judge
+from decksmith.models.records import Gen
 from decksmith.results import external_scores
-from decksmith.results.report_pictures import INSIDE, avif, data_uri, inside_run
+from decksmith.results.comparison import Fault, Run
+from decksmith.results.report_pictures import INSIDE, avif, data_uri, inside_run, slides
 from decksmith.results.runs import measures, titles
-from decksmith.results.summary import fault_of, status_of
+from decksmith.results.summary import fault_of, found_of, status_of
 
 VERSION = 2  # of Inspect's log schema
-LONGEST_AGO = (
-    1980,
-    1,
-    1,
-    0,
-    0,
-    0,
-)  # the date of every file in the zip: equal runs give equal bytes
+# The date of every file in the zip: equal runs give equal bytes.
+LONGEST_AGO = (1980, 1, 1, 0, 0, 0)
 STOPS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter"}
-SAMPLING = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "max_tokens",
-    "seed",
-)  # that Inspect knows by these names
+# What Inspect knows by these names.
+SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "seed")
 
 
-def export(out: Path, runs: list[Record]) -> Iterator[Path]:
+def export(out: Path, runs: list[Run]) -> Iterator[Path]:
     """Write each run (runs.load) into the folder `out`; yields the files.
 
     Raises cli.BadData for scores without decks, and where two runs would be one file.
     """
-    places: dict[Path, Record] = {}
+    places: dict[Path, Run] = {}
     for run in runs:
         if external_scores.is_external(run):
             raise cli.BadData(f"{run['path']} has scores only; a log needs the replies of a run")
@@ -60,7 +52,7 @@ def export(out: Path, runs: list[Record]) -> Iterator[Path]:
         yield path
 
 
-def _name(run: Record) -> str:
+def _name(run: Run) -> str:
     """`MODEL_PROTOCOL.eval`, by the run's folder where that is named so."""
     under = run["path"].resolve().name
     if under == run["name"]:
@@ -68,12 +60,12 @@ def _name(run: Record) -> str:
     return f"{run['name']}_{under}.eval"
 
 
-def _members(run: Record) -> dict[str, Any]:
+def _members(run: Run) -> dict[str, object]:
     samples = [_sample(run, record) for record in run["records"]]
     return members(_header(run, samples), samples)
 
 
-def members(header: Record, samples: list[Record]) -> dict[str, Any]:
+def members(header: Record, samples: list[Record]) -> dict[str, object]:
     """The files of a log."""
     return {
         "_journal/start.json": {key: header[key] for key in ("version", "eval", "plan")},
@@ -83,7 +75,7 @@ def members(header: Record, samples: list[Record]) -> dict[str, Any]:
     }
 
 
-def zipped(members: dict[str, Any]) -> bytes:
+def zipped(members: Mapping[str, object]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
         for name, value in members.items():
@@ -96,7 +88,7 @@ def zipped(members: dict[str, Any]) -> bytes:
 # The whole
 
 
-def _header(run: Record, samples: list[Record]) -> Record:
+def _header(run: Run, samples: list[Record]) -> Record:
     started, ended = span(run["records"])
     model = run["summary"]["model"]["slug"] or run["name"]
     spec = _spec(run, samples, started, model)
@@ -116,7 +108,7 @@ def _header(run: Record, samples: list[Record]) -> Record:
     }
 
 
-def _spec(run: Record, samples: list[Record], started: str, model: str) -> Record:
+def _spec(run: Run, samples: list[Record], started: str, model: str) -> Record:
     """What was evaluated. The ids come from protocol, model and replies: the same run has the same. Logs of one `task_id`
     are retries to Inspect's viewer, which shows the last alone; so each run has its own."""
     protocol = run["protocol"]
@@ -144,13 +136,13 @@ def _spec(run: Record, samples: list[Record], started: str, model: str) -> Recor
     }
 
 
-def _result(run: Record, name: str) -> Record:
+def _result(run: Run, name: str) -> Record:
     """The mean of a measure under the floor with its interval, and over the rendered decks."""
     means = run["summary"]["means"]
     value = means["floor"][name]
-    other = means["renderable"].get(name) or {}
+    other = means["renderable"].get(name)
     shown = {"mean": value["mean"], "ci95_low": value["lo"], "ci95_high": value["hi"]}
-    shown |= {"rendered_mean": other.get("mean")}
+    shown |= {"rendered_mean": other["mean"] if other else None}
     return {
         "name": name,
         "scorer": f"decksmith/{name}",
@@ -167,8 +159,9 @@ def _result(run: Record, name: str) -> Record:
 # A sample
 
 
-def _sample(run: Record, record: Record) -> Record:
-    gen, fault = record.get("gen") or {}, fault_of(record)
+def _sample(run: Run, record: DeckRecord) -> Record:
+    gen: Gen = record.get("gen") or {}
+    fault = fault_of(record)
     asked = [message_of(message) for message in record.get("messages") or []]
     reply = None if gen.get("error") or not gen else reply_of(gen)
     started, ended = span([record])
@@ -194,37 +187,37 @@ def _sample(run: Record, record: Record) -> Record:
     return sample
 
 
-def message_of(message: Record) -> Record:
+def message_of(message: Mapping[str, object]) -> Record:
     return {"role": message["role"], "content": message.get("content") or ""}
 
 
-def reply_of(gen: Record) -> Record:
+def reply_of(gen: Gen) -> Record:
     """The assistant's message; what it thought stands before what it wrote."""
-    said: Any = gen.get("text") or ""
+    said: object = gen.get("text") or ""
     if thought := gen.get("reasoning"):
         said = [{"type": "reasoning", "reasoning": thought}, {"type": "text", "text": said}]
     return {"role": "assistant", "content": said, "source": "generate", "model": _slug(gen)}
 
 
-def _slug(gen: Record) -> str:
-    model = gen.get("model") or {}
-    return str(model.get("slug") or model.get("name") or "unknown")
+def _slug(gen: Gen) -> str:
+    model = gen.get("model")
+    return str(model.get("slug") or model.get("name")) if model else "unknown"
 
 
-def output_of(gen: Record, reply: Record) -> Record:
+def output_of(gen: Gen, reply: Record) -> Record:
     stop = STOPS.get(str(gen.get("finish_reason")), "unknown")
-    usage = gen.get("usage") or {}
+    usage, by = gen.get("usage"), gen.get("by")
     return {
         "model": _slug(gen),
         "choices": [{"message": reply, "stop_reason": stop}],
         "completion": gen.get("text") or "",
-        "usage": usage_of(usage, usage.get("cost")),
-        "time": (gen.get("by") or {}).get("took"),
+        "usage": usage_of(usage or {}, usage.get("cost") if usage else None),
+        "time": by.get("took") if by else None,
     }
 
 
-def usage_of(tokens: Record, cost: float | None) -> Record:
-    read, written = tokens.get("prompt_tokens") or 0, tokens.get("completion_tokens") or 0
+def usage_of(tokens: Mapping[str, object], cost: float | None) -> Record:
+    read, written = (_count(tokens.get(f"{name}_tokens")) for name in ("prompt", "completion"))
     return {
         "input_tokens": read,
         "output_tokens": written,
@@ -234,11 +227,15 @@ def usage_of(tokens: Record, cost: float | None) -> Record:
     }
 
 
-def _slides(run: Record, record: Record) -> list[Record]:
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _slides(run: Run, record: DeckRecord) -> list[Record]:
     """The rendered slides as a message after the reply, small; [] where there are none. Inspect's viewer shows no message of
     a tool that the model did not call, so it is a user's, which says what it is."""
     shown: list[Record] = []
-    for path in (record.get("render") or {}).get("slides") or []:
+    for path in slides(record):
         if file := inside_run(run, path):
             try:
                 uri = data_uri(avif(file, *INSIDE), "image/avif")
@@ -253,46 +250,39 @@ def _slides(run: Record, record: Record) -> list[Record]:
     return [{"role": "user", "content": [words, *shown], "metadata": {"by": "deck-render"}}]
 
 
-def _scores(record: Record) -> dict[str, Record]:
+def _scores(record: DeckRecord) -> dict[str, Record]:
     """Every measure that the record has a value of."""
-    score, features = record["score"], record.get("features") or {}
-    judge = record.get("judge") or {}
-    values = {
-        "overall": score.get("overall"),
-        "judge_only": score.get("judge_only"),
-        **(score.get("dimensions") or {}),
-        "checklist": score.get("checklist"),
-        "craft": features.get("craft"),
-        "craft_v5": features.get("craft_v5"),
-    }
     fault = fault_of(record)
     if fault and fault["kind"] != "model":
         return {}
-    said = {name: str(why) for name, why in (judge.get("why") or {}).items()}
-    if fault:
-        said = dict.fromkeys(values, f"floor: {fault['class']}: {fault.get('message', '')}")
-    found = {}
-    for name, value in values.items():
-        if value is not None:
-            found[name] = {"value": value, "explanation": said.get(name)}
+    judge: Judge = record.get("judge") or {}
+    why = judge.get("why") or {}
+    floor = f"floor: {fault['class']}: {fault.get('message', '')}" if fault else None
+    found: dict[str, Record] = {
+        name: {"value": value, "explanation": floor or why.get(name)}
+        for name, value in found_of(record).items()
+        if value is not None
+    }
     if "checklist" in found:
         found["checklist"]["metadata"] = {"answers": judge.get("checklist") or []}
     return found
 
 
-def _metadata(record: Record, fault: Record | None) -> Record:
-    render = record.get("render") or {}
+def _metadata(record: DeckRecord, fault: Fault | None) -> Record:
+    gen: Gen = record.get("gen") or {}
+    render: Render = record.get("render") or {}
+    judge: Judge = record.get("judge") or {}
     return {
         "record": record["id"],
         "status": status_of(record),
         "sets": record.get("sets") or [],
         "asks": record.get("asks") or {},
-        "finish_reason": (record.get("gen") or {}).get("finish_reason"),
+        "finish_reason": gen.get("finish_reason"),
         "fault": fault,
         "errors": render.get("errors") or [],
-        "slides": len(render.get("slides") or []),
+        "slides": len(slides(record)),
         "expected_slides": render.get("expected"),
-        "measures": (record.get("judge") or {}).get("measures") or {},
+        "measures": judge.get("measures") or {},
     }
 
 
@@ -310,7 +300,7 @@ def summary_of(sample: Record) -> Record:
     }
 
 
-def span(records: list[Record]) -> tuple[str, str]:
+def span(records: Sequence[Mapping[str, object]]) -> tuple[str, str]:
     """When the first stage of these records began and the last ended, ISO 8601 in UTC."""
     first: datetime | None = None
     last: datetime | None = None

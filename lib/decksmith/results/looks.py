@@ -5,13 +5,16 @@ looks at it (journal/looks.jsonl), by the two models and the protocol, and by wh
 same look. `register` writes registered.json into the folders of runs to come.
 """
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import json
 from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
@@ -20,25 +23,53 @@ from decksmith.decks import conditions
 from decksmith.judging import identity as identities
 from decksmith.models import registry
 from decksmith.results import external_scores, layout, runs, stats
+from decksmith.results.comparison import Look, Looks, Run
 from decksmith.results.pairs import HEADLINE, headline_values
 
-Kept = dict[tuple[str, str], Record]  # the looks that a folder remembers, by id and inputs
-ORDINALS = (
-    "No",
-    "First",
-    "Second",
-    "Third",
-    "Fourth",
-    "Fifth",
-    "Sixth",
-    "Seventh",
-    "Eighth",
-    "Ninth",
-    "Tenth",
-)
+ORDINALS = "No First Second Third Fourth Fifth Sixth Seventh Eighth Ninth Tenth".split()
 REGISTERED = "registered.json"
 ONE_LOOK = "A 95 % interval and its test are right for one look"
-KEYS = {"models", "labels", "protocol", "prompts", "comparison", "at"}  # of a look
+
+
+class KeptLook(TypedDict):
+    """A look as a folder remembers it."""
+
+    models: list[str]  # fingerprints of both
+    labels: list[str]
+    protocol: str  # fingerprint, less the prompts
+    prompts: int
+    at: str
+    comparison: str  # fingerprint of all looks that were taken together
+
+
+Kept = dict[tuple[str, str], KeptLook]  # the looks that a folder remembers, by id and inputs
+
+
+@dataclass
+class NewLook:
+    """A look that is taken now, at two of the runs."""
+
+    id: str
+    inputs: str  # what was seen
+    value: KeptLook
+    runs: tuple[int, int]  # their places
+
+
+class Registration(TypedDict):
+    """registered.json."""
+
+    models: list[RegisteredModel]
+    n: int
+    measure: str
+    accounting: str
+    protocol: Record
+    at: str
+
+
+class RegisteredModel(TypedDict):
+    name: str
+    slug: str
+    params: Record
 
 
 def false_chance(looks: int) -> float:
@@ -50,97 +81,100 @@ def false_chance(looks: int) -> float:
     return 1 - stats.LEVEL**looks
 
 
-def remember(loaded: list[Record]) -> Record:
-    """Note that these runs (runs.load) were compared: `{"pairs": [{"a", "b", "looks", "prompts"}], "said": [sentence]}`.
-
-    looks: how many there were, this one with them; prompts: of each, oldest first. A look is kept in the folders of both runs;
-    where neither can be written this is said. Files with scores of another tool have no memory.
-    """
+def remember(loaded: list[Run]) -> Looks:
+    """Note that these runs were compared. A look is kept in the folders of both runs; where neither can be written this is
+    said. Files with scores of another tool have no memory."""
     if len(loaded) < 2:
         return {"pairs": [], "said": []}
     if external_scores.is_external(loaded[0]):
         return {"pairs": [], "said": [f"{ONE_LOOK}; looks at files of scores are not counted"]}
     now = _looks(loaded)
-    kept = {
-        run["order"]: _kept(run["path"], [look for look in now if run["order"] in look["runs"]])
-        for run in loaded
-    }
+    kept: dict[int, Kept] = {}
+    written = set()
+    for run in loaded:
+        own = [look for look in now if run["order"] in look.runs]
+        kept[run["order"]], done = _kept(run["path"], own)
+        if done:
+            written.add(run["order"])
     pairs = [_pair(look, loaded, kept) for look in now]
     said = [line for line in [_kept_to(loaded, pairs)] if line]
-    for (looks, prompts), members in _grouped(pairs).items():
-        models = "; ".join(f"{pair['a']} and {pair['b']}" for pair in members)
-        if len(members) == len(pairs) > 1:
-            models = f"each pair of the {len(loaded)}"
-        nth = f"{ORDINALS[looks]} look" if looks < len(ORDINALS) else f"Look number {looks}"
-        said.append(
-            f"{nth} at {models} under this protocol ({', '.join(map(str, prompts))} prompts)"
-        )
+    said += _counted(pairs, len(loaded))
     for run in loaded:
-        if others := _others(run, loaded, kept[run["order"]][0]):
+        if others := _others(run, loaded, kept[run["order"]]):
             said.append(f"{run['label']} was compared with {others} under this protocol too")
-    made = [_comparisons(run, kept[run["order"]][0]) for run in loaded]
+    made = [_comparisons(run, kept[run["order"]]) for run in loaded]
     most = max([pair["looks"] for pair in pairs] + made)
     if most > 1:
         chance = f"{100 * false_chance(most):.0f} %"
         said.append(
             f"{ONE_LOOK}: of {most}, at least one separates two equal models with a chance of up to {chance}"
         )
-    forgotten = [look["runs"] for look in now if not any(kept[run][1] for run in look["runs"])]
-    if forgotten:
-        lost = {order for orders in forgotten for order in orders}
-        names = sorted({str(run["path"]) for run in loaded if run["order"] in lost})
+    lost = {order for look in now if not written & {*look.runs} for order in look.runs}
+    if names := sorted(str(run["path"]) for run in loaded if run["order"] in lost):
         said.append(f"This look was not remembered: {' and '.join(names)} cannot be written")
     return {"pairs": pairs, "said": said}
 
 
-def _pair(look: Record, loaded: list[Record], kept: dict[int, Any]) -> Record:
-    """All looks at two runs, this one (`look`) with them: `{"a", "b", "looks", "prompts"}`."""
-    known = {
-        inputs: value
-        for run in look["runs"]
-        for (ident, inputs), value in kept[run][0].items()
-        if ident == look["id"]
-    }
-    everything = {look["inputs"]: look["value"]} | known
+def _pair(look: NewLook, loaded: list[Run], kept: dict[int, Kept]) -> Look:
+    """All looks at two runs, this one with them."""
+    everything = {look.inputs: look.value}
+    for run in look.runs:
+        everything |= {
+            inputs: value for (ident, inputs), value in kept[run].items() if ident == look.id
+        }
     oldest_first = sorted(everything.values(), key=lambda value: value["at"])
-    a, b = (run["label"] for run in loaded if run["order"] in look["runs"])
+    a, b = (run["label"] for run in loaded if run["order"] in look.runs)
     prompts = [value["prompts"] for value in oldest_first]
     return {"a": a, "b": b, "looks": len(prompts), "prompts": prompts}
 
 
-def _looks(loaded: list[Record]) -> list[Record]:
+def _counted(pairs: list[Look], runs: int) -> list[str]:
+    """How often each pair was looked at, one sentence for those that were looked at alike; most looks first."""
+    groups: dict[tuple[int, ...], list[Look]] = {}
+    for pair in sorted(pairs, key=lambda pair: -pair["looks"]):
+        groups.setdefault(tuple(pair["prompts"]), []).append(pair)
+    said = []
+    for prompts, members in groups.items():
+        models = "; ".join(f"{pair['a']} and {pair['b']}" for pair in members)
+        if len(members) == len(pairs) > 1:
+            models = f"each pair of the {runs}"
+        count = len(prompts)
+        nth = f"{ORDINALS[count]} look" if count < len(ORDINALS) else f"Look number {count}"
+        said.append(
+            f"{nth} at {models} under this protocol ({', '.join(map(str, prompts))} prompts)"
+        )
+    return said
+
+
+def _looks(loaded: list[Run]) -> list[NewLook]:
     """The looks that this comparison takes, one for each pair of runs."""
     at = datetime.now(UTC).isoformat()
-    found: list[Record] = []
+    found: list[NewLook] = []
     for pair in itertools.combinations(loaded, 2):
         a, b = sorted(pair, key=_model)
         values = headline_values(a, b)
-        value: dict[str, Any] = {
+        value: KeptLook = {
             "models": [_model(a), _model(b)],
             "labels": [a["label"], b["label"]],
             "protocol": _protocol(a),
             "prompts": len(values),
             "at": at,
+            "comparison": "",
         }
-        found.append(
-            {
-                "id": stream.fingerprint([value["models"], value["protocol"]]),
-                "inputs": stream.fingerprint(values),
-                "value": value,
-                "runs": [a["order"], b["order"]],
-            }
-        )
-    comparison = stream.fingerprint(sorted(look["inputs"] for look in found))
+        ident = stream.fingerprint([value["models"], value["protocol"]])
+        seen = stream.fingerprint(values)
+        found.append(NewLook(ident, seen, value, (a["order"], b["order"])))
+    comparison = stream.fingerprint(sorted(look.inputs for look in found))
     for look in found:
-        look["value"]["comparison"] = comparison
+        look.value["comparison"] = comparison
     return found
 
 
-def _model(run: Record) -> str:
+def _model(run: Run) -> str:
     return str(stream.fingerprint(run["summary"]["model"]))
 
 
-def _protocol(run: Record) -> str:
+def _protocol(run: Run) -> str:
     """What was held fixed, less the prompts: more of them are another look under the same protocol."""
     return stream.fingerprint(
         {
@@ -151,15 +185,15 @@ def _protocol(run: Record) -> str:
     )
 
 
-def _kept(folder: Path, looks: list[Record]) -> tuple[Kept, bool]:
-    """Every look that a run's folder remembers, `{(id, inputs): value}`, and whether these could be added."""
+def _kept(folder: Path, looks: list[NewLook]) -> tuple[Kept, bool]:
+    """Every look that a run's folder remembers, and whether these could be added."""
     path = folder / "journal/looks.jsonl"
     try:
         journal = stream.Journal(path, "look")
         with contextlib.closing(journal):
             for look in looks:
-                if journal.get(look["id"], look["inputs"]) is None:
-                    journal.put(look["id"], look["inputs"], look["value"])
+                if journal.get(look.id, look.inputs) is None:
+                    journal.put(look.id, look.inputs, look.value)
             return _read(path), True
     except OSError:
         return _read(path), False
@@ -167,25 +201,17 @@ def _kept(folder: Path, looks: list[Record]) -> tuple[Kept, bool]:
 
 def _read(path: Path) -> Kept:
     """The looks in a journal; lines that are no look are passed over."""
-    found = {}
+    found: Kept = {}
     with contextlib.suppress(OSError):
         for line in path.read_bytes().splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 row = json.loads(line)
-                if KEYS <= set(row["look"]):
+                if KeptLook.__annotations__.keys() <= row["look"].keys():
                     found[row["id"], row["inputs"]] = row["look"]
     return found
 
 
-def _grouped(pairs: list[Record]) -> dict[tuple[int, tuple[int, ...]], list[Record]]:
-    """{(looks, prompts): the pairs that were looked at so}, most looks first."""
-    found: dict[tuple[int, tuple[int, ...]], list[Record]] = {}
-    for pair in sorted(pairs, key=lambda pair: -pair["looks"]):
-        found.setdefault((pair["looks"], tuple(pair["prompts"])), []).append(pair)
-    return found
-
-
-def _of(run: Record, kept: Kept) -> list[Record]:
+def _of(run: Run, kept: Kept) -> list[KeptLook]:
     """The looks at this run's model under its protocol; its folder may have held other models before."""
     model, protocol = _model(run), _protocol(run)
     return [
@@ -195,12 +221,12 @@ def _of(run: Record, kept: Kept) -> list[Record]:
     ]
 
 
-def _comparisons(run: Record, kept: Kept) -> int:
+def _comparisons(run: Run, kept: Kept) -> int:
     """In how many comparisons a run stood; several models in one are one, whose tests are corrected together."""
     return len({value["comparison"] for value in _of(run, kept)})
 
 
-def _others(run: Record, loaded: list[Record], kept: Kept) -> str:
+def _others(run: Run, loaded: list[Run], kept: Kept) -> str:
     """The models that a run was compared with and that are not here now, in words."""
     here = {_model(one) for one in loaded}
     found: dict[str, str] = {}
@@ -217,7 +243,7 @@ def _others(run: Record, loaded: list[Record], kept: Kept) -> str:
 # What was written down before
 
 
-def register(folders: list[Path], protocol: Protocol) -> Record:
+def register(folders: list[Path], protocol: Protocol) -> Registration:
     """Write down, before the first reply, what the runs to come will be compared by; returns the registration, JSON-able.
 
     folders: run folders named as their models, with prompts.jsonl; protocol: a rubric.Protocol. Each folder gets it as
@@ -250,7 +276,7 @@ def register(folders: list[Path], protocol: Protocol) -> Record:
     names = [layout.run_name(folder) for folder in folders]
     models = [registry.model(conditions.split(name)[0]) for name in names]
     accounting, measure = HEADLINE
-    written = {
+    written: Registration = {
         "models": [
             {"name": name, "slug": model.slug, "params": model.params}
             for name, model in zip(names, models, strict=True)
@@ -269,7 +295,7 @@ def register(folders: list[Path], protocol: Protocol) -> Record:
     return written
 
 
-def _kept_to(loaded: list[Record], pairs: list[Record]) -> str | None:
+def _kept_to(loaded: list[Run], pairs: list[Look]) -> str | None:
     """Whether this comparison is the one that was registered, as one sentence; None where nothing was."""
     found = [(run, _registered(run)) for run in loaded]
     written = next((one for _, one in found if one), None)
@@ -302,35 +328,35 @@ def _kept_to(loaded: list[Record], pairs: list[Record]) -> str | None:
     return f"Not as registered on {written['at'][:10]} ({title}): {'; '.join(lines)}"
 
 
-def _named(run: Record) -> str:
+def _named(run: Run) -> str:
     """A run's model, and its condition behind a +."""
     model = run["summary"]["model"]
     under = model.get("condition")
     return f"{model['name']}+{under['name']}" if under else str(model["name"])
 
 
-def _registered(run: Record) -> Record | None:
+def _registered(run: Run) -> Registration | None:
     path = run["path"] / REGISTERED
     if not path.is_file():
         return None
     try:
-        written: Record = json.loads(path.read_text())
-        if {"models", "n", "measure", "accounting", "protocol", "at"} - set(written):
+        written: Registration = json.loads(path.read_text())
+        if Registration.__annotations__.keys() - written.keys():
             raise ValueError("a key is missing")
         return written
-    except (ValueError, TypeError) as error:
+    except (ValueError, AttributeError) as error:
         raise cli.BadData(
             f"{path}: not what run-plan --register writes ({error}); remove it, or put it back as it was"
         ) from None
 
 
-def _other_model(run: Record, wanted: Record) -> list[str]:
+def _other_model(run: Run, wanted: RegisteredModel) -> list[str]:
     """In what a run's model is another one than the registered."""
     slug, lines = run["summary"]["model"]["slug"], []
     if slug != wanted["slug"]:
         lines.append(f"{run['label']}: slug {wanted['slug']} != {slug}")
-    sampled = ((record.get("gen") or {}).get("sampling") for record in run["records"])
-    used: Record = next(filter(None, sampled), {})
+    replies = [gen for record in run["records"] if (gen := record.get("gen"))]
+    used = next((gen["sampling"] for gen in replies if gen.get("sampling")), {})
     return lines + [
         f"{run['label']}: {key} {json.dumps(value)} != {json.dumps(used[key])}"
         for key, value in wanted["params"].items()
@@ -338,11 +364,8 @@ def _other_model(run: Record, wanted: Record) -> list[str]:
     ]
 
 
-def _first(run: Record, other: datetime) -> datetime:
+def _first(run: Run, other: datetime) -> datetime:
     """When the first reply of a run was there; `other` where no reply says when."""
-    times = [
-        gen["by"]["at"]
-        for record in run["records"]
-        if ((gen := record.get("gen") or {}).get("by") or {}).get("at")
-    ]
+    replies = [gen for record in run["records"] if (gen := record.get("gen"))]
+    times = [gen["by"]["at"] for gen in replies if "by" in gen and gen["by"].get("at")]
     return min(map(datetime.fromisoformat, times), default=other)

@@ -11,10 +11,10 @@ from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import Record
+from decksmith.core.records import Record, prompt_of
 from decksmith.judging import identity
 from decksmith.models import turns
-from decksmith.results.summary import prompt_of
+from decksmith.results.text import few
 
 FOLDER = re.compile(r"shard-(\d+)-of-(\d+)\Z")
 
@@ -68,7 +68,7 @@ def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
             undone[number] = undone.get(number, []) + lacking
     if undone := {number: idents for number, idents in sorted(undone.items()) if idents}:
         said = "; ".join(
-            f"part {number} of {parts} lacks {_few(idents)}" for number, idents in undone.items()
+            f"part {number} of {parts} lacks {few(idents)}" for number, idents in undone.items()
         )
         raise cli.TryAgain(f"{run}: {said}. Do these again: --array={','.join(map(str, undone))}")
     ordered = [samples[ident][k] for ident in wanted for k in kinds]
@@ -145,10 +145,6 @@ def _shards(run: Path) -> tuple[dict[int, Path], int]:
 def _sample(record: Record) -> int | None:
     k: int | None = ((record.get("gen") or {}).get("sample") or {}).get("k")
     return k
-
-
-def _few(idents: list[str]) -> str:
-    return ", ".join(idents[:5]) + (f" and {len(idents) - 5} more" if idents[5:] else "")
 
 
 def _adopt(source: Path, target: Path) -> None:

@@ -7,14 +7,17 @@ and accountings are secondary: their p-values are corrected together, over pairs
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from decksmith.core import stream
-from decksmith.core.records import Record
+from decksmith.core.records import prompt_of
 from decksmith.results import stats
+from decksmith.results.comparison import Bounds, Pair, PairedDifference, Run, TestedPair
 from decksmith.results.runs import titles
-from decksmith.results.summary import Columns, columns, domains, prompt_of, scales
+from decksmith.results.summary import Columns, columns, domains, scales
 
 if TYPE_CHECKING:
     from decksmith.results.stats import Array
@@ -25,7 +28,7 @@ LIMITS = {"excluded": 0.01, "truncated": 0.05}  # of runs whose protocol names n
 WORST, BEST = 0, 1  # what the excluded decks of a run could have been
 
 
-def is_headline(pair: Record) -> bool:
+def is_headline(pair: Pair) -> bool:
     return (pair["accounting"], pair["measure"]) == HEADLINE
 
 
@@ -36,22 +39,18 @@ class Column:
     measure: str
     ours: Array
     theirs: Array
+    of: tuple[Run, Run, str] = field(init=False)  # the runs and the accounting
 
 
-def between(runs: list[Record]) -> list[Record]:
-    """Every pair of runs under every accounting and measure: `{"a", "b", "accounting", "measure", "on", "cut", "lost",
-    "difference", "bounds", "p_holm", "family"}`.
-
-    on: on what it was compared, the end of a clause; cut, lost: what limits it (`verdict`); difference: as from
-    `stats.differences`; bounds: under the floor, where decks have no score, what these could make of it.
-    """
+def between(runs: list[Run]) -> list[Pair]:
+    """Every pair of runs under every accounting and measure, without what may be said of it (claims)."""
     prompts = sorted({prompt_of(record) for run in runs for record in run["records"]})
     tables = {
         (run["order"], accounting): columns(run["records"], accounting)
         for run in runs
         for accounting in ("floor", "renderable")
     }
-    found, wanted = [], []
+    wanted: list[Column] = []
     for a, b in itertools.combinations(runs, 2):
         for accounting in ACCOUNTINGS:
             table = "floor" if accounting == "floor" else "renderable"
@@ -59,25 +58,18 @@ def between(runs: list[Record]) -> list[Record]:
             for measure in ours:
                 if measure in theirs:
                     column = _column(prompts, measure, ours, theirs)
+                    column.of = (a, b, accounting)
                     if accounting != "renderable":
                         _only_common(column)
                     wanted.append(column)
-                    found.append(_pair(runs, a, b, accounting, column))
-    if not found:
+    if not wanted:
         return []
-    uncertain = _uncertain(runs, found)
-    for pair, extremes in uncertain:
-        for ours, theirs in extremes:
-            wanted.append(_column(prompts, pair["measure"], ours, theirs))
-    estimates = _estimates(runs, prompts, wanted)
-    for pair, estimate in zip(found, estimates, strict=False):
-        pair["difference"] = {
-            **estimate,
-            **{name: int(estimate[name]) for name in ("n", "clusters", "wins", "ties", "losses")},
-        }
+    estimates = _estimates(runs, prompts, [*wanted, *_extremes(runs, prompts, wanted)])
+    found = [_pair(runs, *one) for one in zip(wanted, estimates, strict=False)]
     ends = iter(estimates[len(found) :])
-    for pair, _ in uncertain:
-        pair["bounds"] = _bounds(next(ends), next(ends))
+    for column, pair in zip(wanted, found, strict=True):
+        if _is_uncertain(column):
+            pair["bounds"] = _bounds(next(ends), next(ends))
     _correct(found)
     return found
 
@@ -100,49 +92,53 @@ def _only_common(column: Column) -> None:
     column.ours[lacking] = column.theirs[lacking] = numpy.nan
 
 
-def _pair(runs: list[Record], a: Record, b: Record, accounting: str, column: Column) -> Record:
+def _pair(runs: list[Run], column: Column, difference: PairedDifference) -> Pair:
     import numpy
 
-    prompts = len(column.ours)
+    a, b, accounting = column.of
     sizes = [int((~numpy.isnan(values)).sum()) for values in (column.ours, column.theirs)]
     return {
         "a": a["label"],
         "b": b["label"],
         "accounting": accounting,
         "measure": column.measure,
-        "on": _on(runs, sizes, prompts, accounting, column.measure),
+        "on": _on(runs, sizes, len(column.ours), accounting, column.measure),
         "cut": _cut(a, b),
         "lost": _lost(a, b) if accounting == "floor" else 0,
+        "difference": difference,
+        "p_holm": None,
+        "family": 0,
+        "verdict": "",
+        "sentence": "",
+        "open": False,
     }
 
 
-def _uncertain(
-    runs: list[Record], found: list[Record]
-) -> list[tuple[Record, list[tuple[Columns, Columns]]]]:
-    """The pairs under the floor of which decks have no score, each with the values of both runs at the two extremes: the
-    excluded at their worst for `a` and at their best for `b`, and the reverse."""
-    named = {run["label"]: run for run in runs}
-    extremes = {
-        (run["label"], end): columns(run["records"], "floor", excluded=end)
+def _is_uncertain(column: Column) -> bool:
+    """Whether decks without a score could change a difference."""
+    a, b, accounting = column.of
+    return accounting == "floor" and bool(excluded(a) or excluded(b))
+
+
+def _extremes(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list[Column]:
+    """Of each uncertain difference two: the excluded at their worst for the first run and at their best for the second, and
+    the reverse."""
+    tables = {
+        (run["order"], end): columns(run["records"], "floor", excluded=end)
         for run in runs
         for end in (WORST, BEST)
     }
-    return [
-        (
-            pair,
-            [
-                (extremes[pair["a"], WORST], extremes[pair["b"], BEST]),
-                (extremes[pair["a"], BEST], extremes[pair["b"], WORST]),
-            ],
-        )
-        for pair in found
-        if pair["accounting"] == "floor"
-        and (excluded(named[pair["a"]]) or excluded(named[pair["b"]]))
-    ]
+    found = []
+    for column in filter(_is_uncertain, wanted):
+        a, b, _ = column.of
+        for ours, theirs in ((WORST, BEST), (BEST, WORST)):
+            sides = tables[a["order"], ours], tables[b["order"], theirs]
+            found.append(_column(prompts, column.measure, *sides))
+    return found
 
 
-def _estimates(runs: list[Record], prompts: list[str], wanted: list[Column]) -> list[Record]:
-    """`stats.differences` of these columns, a dict of rounded numbers for each."""
+def _estimates(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list[PairedDifference]:
+    """`stats.differences` of these columns, rounded."""
     import numpy
 
     asked = domains(record for run in runs for record in run["records"])
@@ -152,24 +148,22 @@ def _estimates(runs: list[Record], prompts: list[str], wanted: list[Column]) -> 
         scales(column.measure for column in wanted),
         [asked[prompt] for prompt in prompts],
     )
-    return [
-        {name: _rounded(name, values[index]) for name, values in results.items()}
-        for index in range(len(wanted))
-    ]
+    return [stats.difference(results, place) for place in range(len(wanted))]
 
 
-def _rounded(name: str, value: float) -> float | None:
-    return stats.number(value, 6 if name == "p" else 4)
-
-
-def _bounds(worst: Record, best: Record) -> Record:
+def _bounds(worst: PairedDifference, best: PairedDifference) -> Bounds:
     """What the excluded decks could make of a difference, from its estimates at the extremes."""
-    return {"least": worst["mean"], "most": best["mean"], "lo": worst["lo"], "hi": best["hi"]}
+    return {
+        "least": worst["mean"] or 0,
+        "most": best["mean"] or 0,
+        "lo": -math.inf if worst["lo"] is None else worst["lo"],
+        "hi": math.inf if best["hi"] is None else best["hi"],
+    }
 
 
-def _correct(pairs: list[Record]) -> None:
+def _correct(pairs: list[Pair]) -> None:
     """Correct the p-values of each family: the headline's pairs, and all else of one accounting."""
-    families: dict[tuple[str, bool], list[Record]] = {}
+    families: dict[tuple[str, bool], list[Pair]] = {}
     for pair in pairs:
         families.setdefault((pair["accounting"], is_headline(pair)), []).append(pair)
     for members in families.values():
@@ -178,7 +172,7 @@ def _correct(pairs: list[Record]) -> None:
             pair["family"] = len(members)
 
 
-def holm(family: list[Record]) -> None:
+def holm(family: Sequence[TestedPair]) -> None:
     """Give each pair of a family its corrected p, `p_holm`; None stays None."""
     values = [pair["difference"]["p"] for pair in family]
     adjusted = stats.holm([float("nan") if p is None else p for p in values])
@@ -189,18 +183,18 @@ def holm(family: list[Record]) -> None:
 # What a look saw
 
 
-def headline_values(a: Record, b: Record) -> list[list[Any]]:
-    """The headline's values of two runs, `[[prompt, a's, b's]]`, ordered by the hashes of the prompts' ids."""
+def headline_values(a: Run, b: Run) -> list[tuple[str, float, float]]:
+    """The headline's values of two runs, `[(prompt, a's, b's)]`, ordered by the hashes of the prompts' ids."""
     accounting, measure = HEADLINE
     ours, theirs = (columns(run["records"], accounting).get(measure, {}) for run in (a, b))
     shared = sorted(ours.keys() & theirs.keys(), key=stream.shuffled)
-    return [[prompt, ours[prompt], theirs[prompt]] for prompt in shared]
+    return [(prompt, ours[prompt], theirs[prompt]) for prompt in shared]
 
 
 # What limits a pair
 
 
-def _on(runs: list[Record], sizes: list[int], prompts: int, accounting: str, measure: str) -> str:
+def _on(runs: list[Run], sizes: list[int], prompts: int, accounting: str, measure: str) -> str:
     """On what a pair was compared, as the end of a clause: ` on 29 of 30 prompts, Overall, floor`."""
     n = str(sizes[0]) if sizes[0] == sizes[1] else f"{sizes[0]} and {sizes[1]}"
     of = f" of {prompts}" if min(sizes) < prompts else ""
@@ -211,31 +205,31 @@ def _on(runs: list[Record], sizes: list[int], prompts: int, accounting: str, mea
     return f" on {n}{of}{common} prompt{plural}, {title}, {ACCOUNTINGS[accounting]}{changed}"
 
 
-def limits(run: Record) -> dict[str, float]:
+def limits(run: Run) -> dict[str, float]:
     """The shares of decks that a run may lose ("excluded") and have cut off ("truncated") and still be claimed about."""
     return {**LIMITS, **(run["protocol"].get("claim") or {})}
 
 
-def excluded(run: Record) -> int:
+def excluded(run: Run) -> int:
     """How many decks of a run have no score through no fault of the model."""
     kinds = run["summary"]["faults"]["kinds"]
     return sum(count for kind, count in kinds.items() if kind != "model")
 
 
-def lost_too_many(run: Record) -> bool:
+def lost_too_many(run: Run) -> bool:
     return excluded(run) > limits(run)["excluded"] * int(run["summary"]["n"])
 
 
-def cut_too_many(run: Record) -> bool:
+def cut_too_many(run: Run) -> bool:
     return int(run["summary"]["truncated"]) > limits(run)["truncated"] * int(run["summary"]["n"])
 
 
-def _lost(a: Record, b: Record) -> int:
+def _lost(a: Run, b: Run) -> int:
     """The decks of two runs without a score, where one of the two lost more than its protocol allows; else 0."""
     return excluded(a) + excluded(b) if lost_too_many(a) or lost_too_many(b) else 0
 
 
-def _cut(a: Record, b: Record) -> str | None:
+def _cut(a: Run, b: Run) -> str | None:
     """Which of two runs was cut off too often to say anything about it, as a clause, or None."""
     said = [
         f"{run['summary']['truncated']} of {run['summary']['n']} replies of {run['label']} were cut off"

@@ -1,5 +1,7 @@
 """Plots of runs as PNG and SVG; equal runs give equal bytes."""
 
+from __future__ import annotations
+
 import io
 import json
 import math
@@ -10,13 +12,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from decksmith.core import cli, stream
-from decksmith.core.records import Record
 from decksmith.results import claims, cost_table, text
+from decksmith.results.comparison import Comparison, Run
+from decksmith.results.records import Mean
 from decksmith.results.runs import caption, measures, titles
 from decksmith.results.summary import SHARES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    Draw = Callable[[ModuleType, "Tone"], Figure | None]
 
 Tone = dict[str, str]  # colors by what they are for
 Point = tuple[float, float]
@@ -24,7 +34,7 @@ Forms = Mapping[str, Sequence[str]]  # of each ink (INKS): "png", "svg"
 PRINT: Forms = {"light": ("png", "svg")}
 # Inches. A plot is as wide as a phone's screen or a column of a page, so that its type is of one
 # size in all of them and nobody has to enlarge it.
-WIDTH, LEFT, BARS, LINE = 4.2, 0.12, 2.62, 0.19
+WIDTH, LEFT, BARS, LINE, GAP = 4.2, 0.12, 2.62, 0.19, 0.14
 TITLE, TEXT, NOTE = 12.5, 9.5, 9  # points
 
 INKS = {
@@ -46,7 +56,7 @@ INKS = {
 
 
 @contextmanager
-def style(ink: str = "light") -> Iterator[tuple[Any, Tone]]:
+def style(ink: str = "light") -> Iterator[tuple[ModuleType, Tone]]:
     """`(pyplot, tone)` in the style of the reports, until the block ends; `ink` is a name of INKS."""
     import matplotlib
 
@@ -80,29 +90,24 @@ def style(ink: str = "light") -> Iterator[tuple[Any, Tone]]:
         yield pyplot, tone
 
 
-def drawn(figure: Any, form: str, **more: Any) -> bytes:
+def drawn(figure: Figure, form: str, **more: Any) -> bytes:
     """The bytes of a figure as "png" or "svg"; equal figures give equal bytes. `more` goes to savefig."""
+    nameless = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[form]
     buffer = io.BytesIO()
-    figure.savefig(
-        buffer,
-        format=form,
-        metadata={"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[form],
-        **{"dpi": 160} | more,
-    )
+    figure.savefig(buffer, format=form, metadata=nameless, **{"dpi": 160, **more})
     return buffer.getvalue()
 
 
 def plots(
     out: Path,
-    runs: list[Record],
-    compared: Record,
+    runs: list[Run],
+    compared: Comparison,
     forms: Forms = PRINT,
 ) -> list[str]:
     """Draw the plots of `runs`, `compared` by claims.compare, into the folder `out`; returns the file names."""
     kinds = {
         "overall": _plot_overall,
         "dimensions": _plot_dimensions,
-        "radar": _plot_radar,
         "deltas": _plot_deltas,
     }
     if compared.get("costs"):
@@ -138,7 +143,7 @@ def loss(
 def each_form(
     out: Path,
     name: str,
-    draw: Callable[[Any, Tone], Any],
+    draw: Draw,
     forms: Forms = PRINT,
     tight: bool = True,
 ) -> list[str]:
@@ -151,7 +156,9 @@ def each_form(
     for ink, files in forms.items():
         with style(ink) as (pyplot, tone):
             figure = draw(pyplot, tone)
-            for form in files if figure else ():
+            if figure is None:
+                continue
+            for form in files:
                 file = f"{name}{'' if ink == 'light' else '-' + ink}.{form}"
                 stream.write(Path(out) / file, drawn(figure, form, dpi=240, **edges))
                 names.append(file)
@@ -160,7 +167,7 @@ def each_form(
 
 
 @lru_cache
-def _fonts() -> Any:
+def _fonts() -> tempfile.TemporaryDirectory[str]:
     """Give matplotlib the committed WOFF fonts, as TrueType, under the family names Deck and Deck Bold."""
     from fontTools.ttLib import TTFont
     from matplotlib import font_manager
@@ -181,8 +188,9 @@ def _fonts() -> Any:
     return folder  # kept until the process ends: matplotlib reads the files late
 
 
-REGULAR = {"family": ["Deck", "DejaVu Sans"]}
-BOLD = {"family": ["Deck Bold", "DejaVu Sans"]}
+# What is given to matplotlib by keyword.
+REGULAR: dict[str, Any] = {"family": ["Deck", "DejaVu Sans"]}
+BOLD: dict[str, Any] = {"family": ["Deck Bold", "DejaVu Sans"]}
 
 
 # The frame of a plot: lines of text, below them the axes, below these notes
@@ -232,7 +240,7 @@ def _inches(text: str, size: float, bold: bool) -> float:
     return float(width) / 72
 
 
-def titled(figure: Any, tone: Tone, title: str, note: str, top: float) -> None:
+def titled(figure: Figure, tone: Tone, title: str, note: str, top: float) -> None:
     """A title and a note at the upper left, `top` inches of room above the axes."""
     height = figure.get_figheight()
     figure.subplots_adjust(top=1 - top / height)
@@ -244,8 +252,8 @@ def titled(figure: Any, tone: Tone, title: str, note: str, top: float) -> None:
 
 
 def _sheet(
-    pyplot: Any, tone: Tone, said: Sequence[Said], body: float, notes: Sequence[str] = ()
-) -> tuple[Any, Any]:
+    pyplot: ModuleType, tone: Tone, said: Sequence[Said], body: float, notes: Sequence[str] = ()
+) -> tuple[Figure, Axes]:
     """`(figure, axes)`: `said` above, axes of `body` inches in which y counts inches downwards, `notes` below."""
     lines, top = [], 0.12
     for line in said:
@@ -273,7 +281,7 @@ def _parts(line: Said) -> list[str]:
     return fitted(line.text, room, line.size, line.bold)
 
 
-def _write(figure: Any, tone: Tone, y: float, line: Said, part: str, first: bool) -> None:
+def _write(figure: Figure, tone: Tone, y: float, line: Said, part: str, first: bool) -> None:
     """Write a part of a line at a height of the figure, after its mark where it has one."""
     from matplotlib.lines import Line2D
 
@@ -281,37 +289,288 @@ def _write(figure: Any, tone: Tone, y: float, line: Said, part: str, first: bool
     color = tone[line.color]
     figure.text(left / WIDTH, y, part, size=line.size, color=color, va="top", **font)
     if line.dot and first:
-        place = {"transform": figure.transFigure, "linestyle": "", "color": line.dot}
         middle = y - 0.075 / figure.get_figheight()
-        figure.add_artist(Line2D([(LEFT + 0.05) / WIDTH], [middle], marker="o", ms=6.5, **place))
+        mark = Line2D([(LEFT + 0.05) / WIDTH], [middle], marker="o", ms=6.5, color=line.dot)
+        mark.set_linestyle("")
+        mark.set_transform(figure.transFigure)
+        figure.add_artist(mark)
 
 
-def _legend(runs: list[Record]) -> list[Said]:
+def _legend(runs: list[Run]) -> list[Said]:
     return [Said(run["label"], dot=run["color"]) for run in runs]
 
 
-def _beside(axes: Any, y: float, words: str, color: str, size: float = TEXT) -> None:
+def _beside(axes: Axes, y: float, words: str, color: str, size: float = TEXT) -> None:
     """Text at the right of the axes."""
     place = axes.get_yaxis_transform()
     axes.text(1 + 0.12 / BARS, y, words, va="center", size=size, color=color, transform=place)
 
 
-def _heading(axes: Any, tone: Tone, y: float, words: str) -> float:
+def _heading(axes: Axes, tone: Tone, y: float, words: str) -> float:
     """Bold lines of text within the axes, from the left, before whatever lies there; returns where they end."""
     from matplotlib.patheffects import withStroke
 
-    place, room = axes.get_yaxis_transform(), WIDTH - 2 * LEFT
-    how = {"transform": place, "path_effects": [withStroke(linewidth=3, foreground=tone["halo"])]}
-    for part in fitted(words, room, TEXT, bold=True):
-        axes.text(0, y + LINE / 2, part, va="center", size=TEXT, **BOLD, **how)
+    place, halo = axes.get_yaxis_transform(), withStroke(linewidth=3, foreground=tone["halo"])
+    for part in fitted(words, WIDTH - 2 * LEFT, TEXT, bold=True):
+        written = axes.text(0, y + LINE / 2, part, va="center", size=TEXT, transform=place, **BOLD)
+        written.set_path_effects([halo])
         y += LINE
     return y
 
 
-# What a plot shows
+# Means and differences: groups of bars under a heading
 
 
-def _plot_loss(pyplot: Any, tone: Tone, *, steps: list[Point], held: list[Point]) -> Any:
+@dataclass
+class Bar:
+    """A mean with its interval; `words` stand at its right, the second line of them small."""
+
+    value: Mean
+    color: str
+    words: list[str]
+    hollow: bool = False
+
+
+Group = tuple[str, list[Bar]]  # a heading, and what stands below it
+
+
+def _bars(
+    pyplot: ModuleType,
+    tone: Tone,
+    said: Sequence[Said],
+    groups: Sequence[Group],
+    notes: Sequence[str] = (),
+    begin: float | None = None,
+) -> tuple[Figure, Axes]:
+    """`(figure, axes)` of groups of bars. begin: where bars begin; None draws intervals alone."""
+    body = 0.0
+    for title, bars in groups:
+        lines = fitted(title, WIDTH - 2 * LEFT, TEXT, bold=True)
+        body += LINE * len(lines) + sum(_height(bar) for bar in bars) + GAP
+    figure, axes = _sheet(pyplot, tone, said, body, notes)
+    y = 0.0
+    for title, bars in groups:
+        y = _heading(axes, tone, y, title)
+        for bar in bars:
+            _draw(axes, tone, y + 0.12, bar, begin)
+            y += _height(bar)
+        y += GAP
+    return figure, axes
+
+
+def _height(bar: Bar) -> float:
+    return 0.24 if len(bar.words) == 1 else 0.4
+
+
+def _draw(axes: Axes, tone: Tone, y: float, bar: Bar, begin: float | None) -> None:
+    mean, lo, hi = bar.value["mean"], bar.value["lo"], bar.value["hi"]
+    if mean is not None and begin is not None:
+        alpha = 0.14 if bar.hollow else 0.30
+        width = mean - begin
+        axes.barh(y, width, left=begin, height=0.16, color=bar.color, alpha=alpha, linewidth=0)
+    if lo is not None and hi is not None:
+        _line(axes, [lo, hi], [y, y], bar.color)
+    if mean is not None:
+        _dot(axes, mean, y, bar.color, bar.hollow)
+    ink, *small = bar.words
+    _beside(axes, y, ink, tone["ink"])
+    for words in small:
+        _beside(axes, y + 0.16, words, tone["soft"], NOTE)
+
+
+def _line(axes: Axes, xs: list[float], ys: list[float], color: str) -> None:
+    """An interval."""
+    axes.plot(xs, ys, color=color, linewidth=2.2, solid_capstyle="round", clip_on=False)
+
+
+def _dot(axes: Axes, x: float, y: float, color: str, hollow: bool) -> None:
+    """A mean."""
+    (dot,) = axes.plot([x], [y], "o", color=color, markersize=6.5, markeredgewidth=1.6, zorder=3)
+    dot.set_fillstyle("none" if hollow else "full")
+    dot.set_clip_on(False)
+
+
+def _scale(axes: Axes, tone: Tone) -> None:
+    axes.set_xlim(1, 5)
+    axes.set_xticks([1, 2, 3, 4, 5])
+    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
+
+
+def _plot_overall(
+    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
+) -> Figure:
+    """Both means of each run, models by name: the order of the means would read as a ranking."""
+    empty: Mean = {"mean": None, "lo": None, "hi": None, "n": 0}
+    groups: list[Group] = []
+    for run in runs:
+        bars = []
+        for accounting, word in (("floor", "floor"), ("renderable", "rendered")):
+            value = run["summary"]["means"][accounting].get("overall", empty)
+            words = [text.interval(value), f"{word}, n = {value['n']}"]
+            bars.append(Bar(value, run["color"], words, hollow=accounting == "renderable"))
+        groups.append((run["label"], bars))
+    said = [
+        Said(titles(runs)["overall"], TITLE, bold=True),
+        Said(f"{caption(runs)}. 1 is the least, 5 the most.", NOTE, "soft"),
+        Said("Filled: floor. Hollow: rendered decks. Lines are 95 % intervals.", NOTE, "soft"),
+        *(Said(line) for line in _said(compared)),
+    ]
+    figure, axes = _bars(pyplot, tone, said, groups, begin=1)
+    _scale(axes, tone)
+    return figure
+
+
+def _said(compared: Comparison) -> list[str]:
+    """What may be said: each pair where there are few, otherwise the ranks."""
+    if len(compared["runs"]) < 2:
+        return []
+    lines = compared["headlines"]
+    return lines if len(lines) < 4 else [claims.ranked(compared)]
+
+
+def dimensions(runs: list[Run]) -> list[str]:
+    """The dimensions of which any of these runs has a mean."""
+    others = ("overall", "judge_only", "craft", "craft_v5", *SHARES)
+    return [name for name in measures(runs) if name not in others]
+
+
+def _plot_dimensions(
+    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
+) -> Figure | None:
+    groups: list[Group] = []
+    for name in dimensions(runs):
+        found = [(run, run["summary"]["means"]["floor"].get(name)) for run in runs]
+        bars = [
+            Bar(value, run["color"], [text.interval(value)])
+            for run, value in found
+            if value and value["mean"] is not None
+        ]
+        groups.append((titles(runs).get(name, name), bars))
+    if not groups:
+        return None
+    said = [
+        Said("Each dimension, floor", TITLE, bold=True),
+        Said("1 to 5; a model fault counts 1. Lines are 95 % intervals.", NOTE, "soft"),
+        *_legend(runs),
+    ]
+    figure, axes = _bars(pyplot, tone, said, groups, begin=1)
+    _scale(axes, tone)
+    return figure
+
+
+def _plot_deltas(
+    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
+) -> Figure | None:
+    """Each later run minus the base, paired by prompt; the base is the run that was named first."""
+    if len(runs) < 2:
+        return None
+    base = min(runs, key=lambda run: run["order"])
+    others = [run for run in runs if run is not base]
+    reasons: dict[str, int] = {}  # why pairs are inconclusive, by the number of the note below
+    groups: list[Group] = []
+    for name in ["overall", "judge_only", *dimensions(runs)]:
+        bars = [_difference(compared, run, base, name, reasons) for run in others]
+        groups.append((titles(runs).get(name, name), [bar for bar in bars if bar]))
+    said = [
+        Said(f"Difference to {base['label']}, floor", TITLE, bold=True),
+        Said("In points of the scale from 1 to 5, paired by prompt.", NOTE, "soft"),
+        Said("Right of 0 is better. Lines are 95 % intervals.", NOTE, "soft"),
+        Said("Filled: separated by the corrected test.", NOTE, "soft"),
+        *_legend(others),
+    ]
+    notes = [f"{number}: {why}" for why, number in reasons.items()]
+    figure, axes = _bars(pyplot, tone, said, groups, notes)
+    axes.axvline(0, color=tone["soft"], linewidth=1)
+    values = [bar.value for _, bars in groups for bar in bars]
+    ends = [abs(end) for one in values for end in (one["lo"], one["hi"], one["mean"]) if end]
+    reach = 1.1 * max([0.5, *ends])
+    axes.set_xlim(-reach, reach)
+    axes.locator_params(axis="x", nbins=6)
+    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
+    return figure
+
+
+def _difference(
+    compared: Comparison, run: Run, base: Run, measure: str, reasons: dict[str, int]
+) -> Bar | None:
+    """One difference, its verdict beside it where the test does not separate; why is added to `reasons`."""
+    value, pair = claims.difference(compared, run["label"], base["label"], "floor", measure)
+    if value is None or pair is None or value["mean"] is None:
+        return None
+    words, verdict = [text.interval(value)], pair["verdict"]
+    if verdict == "inconclusive":
+        why = "; ".join(claims.undecided(pair))
+        verdict += f" ({reasons.setdefault(why, len(reasons) + 1)})"
+    if verdict != "beats":
+        words.append(verdict)
+    return Bar(value, run["color"], words, hollow=verdict != "beats")
+
+
+# Score against cost
+
+
+def _steps(least: float, most: float) -> list[float]:
+    """The round numbers around a range, for a logarithmic axis: 1, 2 and 5 where they are few, else powers of ten."""
+    low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
+    digits = (1, 2, 5) if high - low <= 2 else (1,)
+    steps = [digit * 10.0**power for power in range(low, high + 1) for digit in digits]
+    first = max((step for step in steps if step <= least), default=steps[0])
+    last = min((step for step in steps if step >= most and step > first), default=steps[-1])
+    return [step for step in steps if first <= step <= last]
+
+
+def _plot_costs(
+    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
+) -> Figure | None:
+    """Score against cost a deck, with the intervals of both; a line joins what no other run dominates. Hollow: dominated."""
+    cost = compared["costs"]
+    if cost is None:
+        return None
+    kind, beaten = cost["unit"], cost["dominated"]
+    points: list[tuple[Run, Mean, Mean]] = []  # with cost and score
+    for run in runs:
+        score = run["summary"]["means"]["floor"].get("overall")
+        took = cost["runs"][run["label"]][kind]
+        if score and took and took["mean"]:
+            points.append((run, took, score))
+    said = [
+        Said(f"{titles(runs)['overall']} against cost", TITLE, bold=True),
+        Said(f"{cost_table.TITLES[kind]} a deck, on a logarithmic scale.", NOTE, "soft"),
+        Said("Filled: no other run is as good for less. Hollow: dominated.", NOTE, "soft"),
+        *_legend([run for run, _, _ in points]),
+    ]
+    figure, axes = _sheet(pyplot, tone, said, 2.6)
+    place = axes.get_position()
+    axes.set_position((0.42 / WIDTH, place.y0, (WIDTH - 0.62) / WIDTH, place.height))
+    axes.set_xscale("log")
+    ends = [end for _, x, _ in points for end in (x["lo"], x["hi"], x["mean"]) if end]
+    ticks = _steps(min(ends), max(ends))
+    axes.set_xlim(ticks[0], ticks[-1])
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xticks([], minor=True)
+    axes.set_ylim(1, 5)
+    axes.set_yticks([1, 2, 3, 4, 5], ["1", "2", "3", "4", "5"], size=NOTE, color=tone["soft"])
+    axes.grid(color=tone["line"], linewidth=0.8)
+    best = sorted(_at(x, y) for run, x, y in points if run["label"] not in beaten)
+    axes.plot(*zip(*best, strict=True), color=tone["soft"], linewidth=1, linestyle=":")
+    for run, x, y in points:
+        across, up = _at(x, y)
+        if y["lo"] is not None and y["hi"] is not None:
+            _line(axes, [across] * 2, [y["lo"], y["hi"]], run["color"])
+        if x["lo"] and x["hi"] and x["lo"] > 0:
+            _line(axes, [x["lo"], x["hi"]], [up] * 2, run["color"])
+        _dot(axes, across, up, run["color"], hollow=run["label"] in beaten)
+    return figure
+
+
+def _at(x: Mean, y: Mean) -> Point:
+    return x["mean"] or 0, y["mean"] or 0
+
+
+# The loss of a training
+
+
+def _plot_loss(pyplot: ModuleType, tone: Tone, *, steps: list[Point], held: list[Point]) -> Figure:
     running, smooth = steps[0][1], []
     for step, value in steps:
         running = 0.9 * running + 0.1 * value
@@ -335,300 +594,8 @@ def _plot_loss(pyplot: Any, tone: Tone, *, steps: list[Point], held: list[Point]
     axes.set_position((0.42 / WIDTH, place.y0, 1 - 0.56 / WIDTH, 2.3 / height))
     for points, color, how, _ in lines:
         axes.plot(*zip(*points, strict=True), color=color, **how)
-    axes.yaxis.set_major_locator(_locator())
-    axes.xaxis.get_major_locator().set_params(integer=True, nbins=6)
+    axes.locator_params(axis="y", nbins=6)
+    axes.locator_params(axis="x", nbins=6, integer=True)
     axes.grid(axis="y", color=tone["line"], linewidth=0.8)
     axes.set_ylim(0, 1.05 * max(value for points, *_ in lines for _, value in points))
     return figure
-
-
-def _locator() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(6)
-
-
-def _scale(axes: Any, tone: Tone) -> None:
-    axes.set_xlim(1, 5)
-    axes.set_xticks([1, 2, 3, 4, 5])
-    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
-
-
-def _bar_with_interval(
-    axes: Any, y: float, value: Record, color: str, tone: Tone, height: float, hollow: bool = False
-) -> None:
-    axes.barh(
-        y,
-        (value["mean"] or 1) - 1,
-        left=1,
-        height=height,
-        color=color,
-        alpha=0.14 if hollow else 0.30,
-        linewidth=0,
-    )
-    if value["lo"] is not None:
-        axes.plot(
-            [value["lo"], value["hi"]],
-            [y, y],
-            color=color,
-            linewidth=2.2,
-            solid_capstyle="round",
-            clip_on=False,
-        )
-    if value["mean"] is not None:
-        axes.plot(
-            [value["mean"]],
-            [y],
-            "o",
-            markersize=6.5,
-            markerfacecolor=tone["paper"] if hollow and tone["paper"] != "none" else color,
-            markeredgecolor=color,
-            markeredgewidth=1.6,
-            fillstyle="none" if hollow else "full",
-            clip_on=False,
-            zorder=3,
-        )
-
-
-def _plot_overall(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
-    """Both means of each run, models by name: the order of the means would read as a ranking."""
-    empty = {"mean": None, "lo": None, "hi": None, "n": 0}
-    shown = (("floor", "floor", False), ("renderable", "rendered", True))
-    names = {run["label"]: fitted(run["label"], WIDTH - 2 * LEFT, TEXT, bold=True) for run in runs}
-    body = sum(0.92 + LINE * len(lines) for lines in names.values()) - 0.06
-    said = [
-        Said(titles(runs)["overall"], TITLE, bold=True),
-        Said(f"{caption(runs)}. 1 is the least, 5 the most.", NOTE, "soft"),
-        Said("Filled: floor. Hollow: rendered decks. Lines are 95 % intervals.", NOTE, "soft"),
-        *(Said(line) for line in _said(compared)),
-    ]
-    figure, axes = _sheet(pyplot, tone, said, body)
-    y = 0.0
-    for run in runs:
-        y = _heading(axes, tone, y, run["label"])
-        for accounting, word, hollow in shown:
-            value = run["summary"]["means"][accounting].get("overall", empty)
-            _bar_with_interval(axes, y + 0.18, value, run["color"], tone, 0.22, hollow)
-            _beside(axes, y + 0.1, text.interval(value), tone["ink"])
-            _beside(axes, y + 0.27, f"{word}, n = {value['n']}", tone["soft"], NOTE)
-            y += 0.4
-        y += 0.12
-    _scale(axes, tone)
-    return figure
-
-
-def _said(compared: Record) -> list[str]:
-    """What may be said, whole: each pair where there are few, otherwise the ranks."""
-    if len(compared["runs"]) < 2:
-        return []
-    lines: list[str] = compared["headlines"]
-    return lines if len(lines) < 4 else [claims.ranked(compared)]
-
-
-def dimensions(runs: list[Record]) -> list[str]:
-    """The dimensions of which any of these runs has a mean."""
-    others = ("overall", "judge_only", "craft", "craft_v5", *SHARES)
-    return [name for name in measures(runs) if name not in others]
-
-
-def _plot_dimensions(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
-    names = dimensions(runs)
-    if not names:
-        return None
-    said = [
-        Said("Each dimension, floor", TITLE, bold=True),
-        Said("1 to 5; a model fault counts 1. Lines are 95 % intervals.", NOTE, "soft"),
-        *_legend(runs),
-    ]
-    figure, axes = _sheet(pyplot, tone, said, len(names) * (0.33 + 0.22 * len(runs)))
-    y = 0.0
-    for name in names:
-        y = _heading(axes, tone, y, titles(runs).get(name, name))
-        for run in runs:
-            value = run["summary"]["means"]["floor"].get(name)
-            if value and value["mean"] is not None:
-                _bar_with_interval(axes, y + 0.12, value, run["color"], tone, 0.16)
-                _beside(axes, y + 0.12, text.interval(value), tone["ink"])
-            y += 0.22
-        y += 0.14
-    _scale(axes, tone)
-    return figure
-
-
-def _plot_radar(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
-    import numpy
-
-    names = dimensions(runs)
-    if len(names) < 3:
-        return None
-    said = [
-        Said("Profile, floor means", TITLE, bold=True),
-        Said("1 in the middle, 5 at the rim. Shape only: no intervals.", NOTE, "soft"),
-        *_legend(runs),
-    ]
-    figure, flat = _sheet(pyplot, tone, said, 3.2)
-    place, height = flat.get_position(), figure.get_figheight()
-    flat.remove()
-    box = ((WIDTH - 2.3) / 2 / WIDTH, place.y0 + 0.45 / height, 2.3 / WIDTH, 2.3 / height)
-    axes = figure.add_axes(box, projection="polar")
-    angles = numpy.linspace(0, 2 * numpy.pi, len(names), endpoint=False)
-    axes.set_theta_offset(numpy.pi / 2)
-    axes.set_theta_direction(-1)
-    for run in runs:
-        means = [run["summary"]["means"]["floor"].get(name, {}).get("mean") for name in names]
-        if None in means:
-            continue
-        around, out = [*angles, angles[0]], [*means, means[0]]
-        axes.plot(around, out, color=run["color"], linewidth=2, marker="o", markersize=4.5)
-        axes.fill(around, out, color=run["color"], alpha=0.08)
-    axes.set_ylim(1, 5)
-    axes.set_yticks([2, 3, 4, 5], ["2", "3", "4", "5"], size=NOTE, color=tone["soft"])
-    axes.set_rlabel_position(180 / len(names))
-    labels = [wrapped(titles(runs).get(name, name), 12) for name in names]
-    axes.set_xticks(angles, labels, size=TEXT)
-    axes.tick_params(axis="x", pad=14, labelcolor=tone["ink"])
-    axes.grid(color=tone["line"], linewidth=0.8)
-    axes.spines["polar"].set_visible(False)
-    return figure
-
-
-def _steps(least: float, most: float) -> list[float]:
-    """The round numbers around a range, for a logarithmic axis: 1, 2 and 5 where they are few, else powers of ten."""
-    low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
-    digits = (1, 2, 5) if high - low <= 2 else (1,)
-    steps = [digit * 10.0**power for power in range(low, high + 1) for digit in digits]
-    first = max((step for step in steps if step <= least), default=steps[0])
-    last = min((step for step in steps if step >= most and step > first), default=steps[-1])
-    return [step for step in steps if first <= step <= last]
-
-
-def _plot_costs(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
-    """Score against cost a deck, with the intervals of both; a line joins what no other run dominates. Hollow: dominated."""
-    cost = compared["costs"]
-    kind, beaten = cost["unit"], cost["dominated"]
-    points = []
-    for run in runs:
-        score, took = (
-            run["summary"]["means"]["floor"].get("overall"),
-            cost["runs"][run["label"]][kind],
-        )
-        if score and took and took["mean"] > 0:
-            points.append((run, took, score))
-    said = [
-        Said(f"{titles(runs)['overall']} against cost", TITLE, bold=True),
-        Said(f"{cost_table.TITLES[kind]} a deck, on a logarithmic scale.", NOTE, "soft"),
-        Said("Filled: no other run is as good for less. Hollow: dominated.", NOTE, "soft"),
-        *_legend([run for run, _, _ in points]),
-    ]
-    figure, axes = _sheet(pyplot, tone, said, 2.6)
-    place = axes.get_position()
-    axes.set_position((0.42 / WIDTH, place.y0, (WIDTH - 0.62) / WIDTH, place.height))
-    axes.set_xscale("log")
-    ends = [end for _, x, _ in points for end in (x["lo"], x["hi"], x["mean"]) if end]
-    ticks = _steps(min(ends), max(ends))
-    axes.set_xlim(ticks[0], ticks[-1])
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_xticks([], minor=True)
-    axes.set_ylim(1, 5)
-    axes.set_yticks([1, 2, 3, 4, 5], ["1", "2", "3", "4", "5"], size=NOTE, color=tone["soft"])
-    axes.grid(color=tone["line"], linewidth=0.8)
-    best = sorted((x["mean"], y["mean"]) for run, x, y in points if run["label"] not in beaten)
-    axes.plot(*zip(*best, strict=True), color=tone["soft"], linewidth=1, linestyle=":")
-    for run, x, y in points:
-        line = {"color": run["color"], "linewidth": 1.6, "solid_capstyle": "round"}
-        if y["lo"] is not None:
-            axes.plot([x["mean"]] * 2, [y["lo"], y["hi"]], **line)
-        if x["lo"] is not None and x["lo"] > 0:
-            axes.plot([x["lo"], x["hi"]], [y["mean"]] * 2, **line)
-        style = "none" if run["label"] in beaten else "full"
-        axes.plot(
-            [x["mean"]],
-            [y["mean"]],
-            "o",
-            color=run["color"],
-            markersize=6.5,
-            fillstyle=style,
-            clip_on=False,
-        )
-    return figure
-
-
-def _plot_deltas(pyplot: Any, tone: Tone, *, runs: list[Record], compared: Record) -> Any:
-    """Each later run minus the base, paired by prompt; the base is the run that was named first."""
-    if len(runs) < 2:
-        return None
-    base = min(runs, key=lambda run: run["order"])
-    others = [run for run in runs if run is not base]
-    shown = ["overall", "judge_only", *dimensions(runs)]
-    rows = _differences(compared, base, others, shown)
-    reasons: dict[str, int] = {}  # why pairs are inconclusive, by the number of the note below
-    for row in rows:
-        if row["why"]:
-            reasons.setdefault(row["why"], len(reasons) + 1)
-    said = [
-        Said(f"Difference to {base['label']}, floor", TITLE, bold=True),
-        Said(
-            "In points of the scale from 1 to 5, paired by prompt; right of 0 is better.",
-            NOTE,
-            "soft",
-        ),
-        Said("Lines are 95 % intervals. Filled: separated by the corrected test.", NOTE, "soft"),
-        *_legend(others),
-    ]
-    notes = [f"{number}: {why}" for why, number in reasons.items()]
-    body = sum(0.24 if row["verdict"] == "beats" else 0.4 for row in rows) + 0.33 * len(shown)
-    figure, axes = _sheet(pyplot, tone, said, body, notes)
-    y = 0.0
-    for name in shown:
-        y = _heading(axes, tone, y, titles(runs).get(name, name))
-        for row in rows:
-            if row["measure"] == name:
-                y = _plot_delta(axes, tone, y, row, reasons)
-        y += 0.14
-    axes.axvline(0, color=tone["soft"], linewidth=1)
-    ends = [abs(row["difference"][key] or 0) for row in rows for key in ("lo", "hi", "mean")]
-    reach = 1.1 * max([0.5, *ends])
-    axes.set_xlim(-reach, reach)
-    axes.xaxis.get_major_locator().set_params(nbins=6)
-    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
-    return figure
-
-
-def _differences(
-    compared: Record, base: Record, others: list[Record], shown: list[str]
-) -> list[Record]:
-    """The rows of the differences, `{"measure", "color", "difference", "verdict", "why"}`."""
-    rows = []
-    for name in shown:
-        for run in others:
-            value, pair = claims.difference(compared, run["label"], base["label"], "floor", name)
-            if value is None or pair is None or value["mean"] is None:
-                continue
-            inconclusive = pair["verdict"] == "inconclusive"
-            why = "; ".join(claims.undecided(pair)) if inconclusive else ""
-            row = {"measure": name, "color": run["color"], "difference": value}
-            rows.append({**row, "verdict": pair["verdict"], "why": why})
-    return rows
-
-
-def _plot_delta(axes: Any, tone: Tone, y: float, row: Record, reasons: dict[str, int]) -> float:
-    """One difference: its interval, its mean (filled where the test separates), and both in words; returns where it ends."""
-    beats, value = row["verdict"] == "beats", row["difference"]
-    if value["lo"] is not None:
-        ends = [value["lo"], value["hi"]]
-        axes.plot(ends, [y + 0.12] * 2, color=row["color"], linewidth=2.2, solid_capstyle="round")
-    axes.plot(
-        [value["mean"]],
-        [y + 0.12],
-        "o",
-        markersize=6.5,
-        color=row["color"],
-        markeredgewidth=1.6,
-        fillstyle="full" if beats else "none",
-    )
-    _beside(axes, y + 0.12, text.interval(value), tone["ink"])
-    if beats:
-        return y + 0.24
-    number = f" ({reasons[row['why']]})" if row["why"] else ""
-    _beside(axes, y + 0.28, f"{row['verdict']}{number}", tone["soft"], NOTE)
-    return y + 0.4

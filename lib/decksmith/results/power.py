@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from decksmith.core import cli, stream
-from decksmith.core.records import Record as Run
+from decksmith.core.records import prompt_of, sample_of
+from decksmith.models.records import Gen, Usage
 from decksmith.results import runs, stats, text
-from decksmith.results.summary import busy, prompt_of
+from decksmith.results.comparison import Run
+from decksmith.results.summary import busy
+from decksmith.results.usage import added
 
 if TYPE_CHECKING:
     from decksmith.results.stats import Array
@@ -248,8 +251,8 @@ def _scores(group: list[Run]) -> Scores:
     for place, run in enumerate(group):
         for record in run["records"]:
             if (value := record["score"].get("overall")) is not None:
-                gen = record.get("gen") or {}
-                which = ((gen.get("sample") or {}).get("k"), gen.get("text", place))
+                gen: Gen = record.get("gen") or {}
+                which = (sample_of(record), gen.get("text", place))
                 cells.setdefault(prompt_of(record), {}).setdefault(which, []).append(value)
     return {prompt: list(samples.values()) for prompt, samples in cells.items()}
 
@@ -290,8 +293,8 @@ def _rates(group: list[Run]) -> Rates:
     names = group[0]["protocol"]["judge"].get("model") or []
     return Rates(
         model=group[0]["summary"]["model"]["name"],
-        reply=_mean([(gen.get("usage") or {}).get("cost") for gen in replies]),
-        verdict=_mean([(one.get("usage") or {}).get("cost") for one in judged]),
+        reply=_mean([_cost(gen.get("usage")) for gen in replies]),
+        verdict=_mean([_cost(one.get("usage")) for one in judged]),
         asks=1 if isinstance(names, str) else len(names),
         share=len(judged) / len(records),
         seconds=_per(busy(records), len(records)),
@@ -299,16 +302,13 @@ def _rates(group: list[Run]) -> Rates:
     )
 
 
+def _cost(usage: Usage | None) -> float | None:
+    return usage.get("cost") if usage else None
+
+
 def _mean(costs: list[float | None]) -> float | None:
     """The mean; None where there is nothing, or any is unknown."""
-    return _per(_total(costs), len(costs))
-
-
-def _total(values: Iterable[float | None]) -> float | None:
-    """The sum; None where any is unknown."""
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return sum(known) if len(known) == len(found) else None
+    return _per(added(costs), len(costs))
 
 
 def _per(total: float | None, count: int) -> float | None:
@@ -326,8 +326,8 @@ def _design(
         judgings=r,
         mde=stats.mde(sd, n),
         requests=round(sum(replies * (1 + rate.asks * r * rate.share) for rate in rates)),
-        cost=_total(_priced(rate, replies, r) for rate in rates),
-        seconds=_total(_timed(rate, replies, r) for rate in rates),
+        cost=added(_priced(rate, replies, r) for rate in rates),
+        seconds=added(_timed(rate, replies, r) for rate in rates),
         reaches=effect is not None and stats.power(effect, sd, n) >= POWER,
     )
 

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from decksmith.results import stats, text
 from decksmith.results.claims import turned, verdict
+from decksmith.results.comparison import PairedDifference, TestedPair
 from decksmith.results.pairs import LIMITS
 
 
@@ -34,11 +35,18 @@ def benchmark(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str
 
 def _said(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str]:
     """`(verdict, sentence)` of a difference that was measured."""
-    found = entry["difference"]
-    n, separated = found["n"], verdict({**entry, "a": model, "b": base})[0] == "beats"
-    if separated and found["mean"] < 0:
+    found = cast(PairedDifference, entry["difference"])
+    pair: TestedPair = {
+        "a": model,
+        "b": base,
+        "difference": found,
+        "p_holm": entry["p_holm"],
+        "family": entry["family"],
+    }
+    n, lo, separated = found["n"], found["lo"], verdict(pair)[0] == "beats"
+    if separated and (found["mean"] or 0) < 0:
         return "worse", f"{model} is worse than {base}, by {text.interval(turned(found))}"
-    if n < stats.FEWEST or found["lo"] <= -entry["margin"]:
+    if n < stats.FEWEST or lo is None or lo <= -entry["margin"]:
         shown, needs = "no question in common", ""
         if n:
             shown = f"difference {text.interval(found)} on {n} question{'' if n == 1 else 's'}"
@@ -49,7 +57,7 @@ def _said(model: str, base: str, entry: Mapping[str, Any]) -> tuple[str, str]:
         )
     if separated:
         return "better", f"{model} beats {base} by {text.interval(found)}"
-    bound = max(0.0, math.ceil(-1000 * found["lo"] - 1e-9) / 1000)
+    bound = max(0.0, math.ceil(-1000 * lo - 1e-9) / 1000)
     return (
         "holds",
         f"{model} is not separated from {base} (difference {text.interval(found)}); a loss of more than {bound:.3f} is ruled out",

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from decksmith.core import cli, pages, stream
-from decksmith.core.records import Record
+from decksmith.core.records import prompt_of
 from decksmith.results import (
     claims,
     external_scores,
@@ -20,10 +20,13 @@ from decksmith.results import (
     tables,
     text,
 )
+from decksmith.results.comparison import Comparison, Run
 from decksmith.results.pairs import is_headline
 from decksmith.results.plots import Forms, loss, plots
+from decksmith.results.records import Mean
+from decksmith.results.report_data import Shown
 from decksmith.results.runs import caption, judged_by, offline, titles
-from decksmith.results.summary import prompt_of, status_of
+from decksmith.results.summary import status_of
 from decksmith.results.tables import spent
 
 MANY = 3  # pairs of models whose sentences the page begins with; of more it says the ranks
@@ -32,7 +35,7 @@ DOCS = cli.ROOT / "docs"
 
 
 def page(
-    out: Path, runs: list[Record], training: Path | None = None, single: bool = False
+    out: Path, runs: list[Run], training: Path | None = None, single: bool = False
 ) -> tuple[Path, dict[str, int]]:
     """Write the report of `runs` into the folder `out`: index.html, pictures, plots. Returns the page and what was done,
     in numbers.
@@ -75,13 +78,13 @@ def page(
     return file, {"decks": sum(len(run["records"]) for run in runs), **pictures.counts()}
 
 
-def _title(runs: list[Record]) -> str:
+def _title(runs: list[Run]) -> str:
     if len(runs) > 2:
         return f"{len(runs)} models"
     return " and ".join(run["label"] for run in runs)
 
 
-def _headline(runs: list[Record], compared: Record) -> Record:
+def _headline(runs: list[Run], compared: Comparison) -> Shown:
     """What the page begins with: a few sentences that may be said, and what stands against them."""
     pairs = [pair for pair in compared["pairs"] if is_headline(pair)]
     people = {run["label"] for run in runs if run["summary"]["model"].get("files")}
@@ -99,7 +102,7 @@ def _headline(runs: list[Record], compared: Record) -> Record:
     }
 
 
-def _alone(run: Record) -> str:
+def _alone(run: Run) -> str:
     """What there is to say of one run by itself."""
     value = run["summary"]["means"]["floor"].get("overall")
     if value is None or value["mean"] is None:
@@ -108,12 +111,12 @@ def _alone(run: Record) -> str:
     return f"{run['label']}: {text.interval(value)} of 5 on {of}, {titles([run])['overall']}, floor"
 
 
-def _tables(runs: list[Record], compared: Record) -> Record:
+def _tables(runs: list[Run], compared: Comparison) -> Shown:
     found = tables.tables(runs, compared)
     return {"tables": found, "prompts": len({p for run in runs for p in _prompts(run)})}
 
 
-def _prompts(run: Record) -> set[str]:
+def _prompts(run: Run) -> set[str]:
     return {prompt_of(record) for record in run["records"]}
 
 
@@ -124,7 +127,7 @@ def _docs(out: Path) -> str | None:
 
 
 def _plots(
-    out: Path, runs: list[Record], compared: Record, training: Path | None, single: bool
+    out: Path, runs: list[Run], compared: Comparison, training: Path | None, single: bool
 ) -> list[tuple[str, str, str]]:
     """The addresses of each plot on light and on dark paper, and its words for who cannot see it."""
     with tempfile.TemporaryDirectory() as spare:
@@ -147,7 +150,7 @@ def _plots(
 
 
 def _drawn(
-    folder: Path, runs: list[Record], compared: Record, training: Path | None, forms: Forms
+    folder: Path, runs: list[Run], compared: Comparison, training: Path | None, forms: Forms
 ) -> list[str]:
     """Draw the plots into `folder` unless an earlier call drew the same; returns their file names."""
     metrics = Path(training) / "metrics.jsonl" if training else None
@@ -165,7 +168,7 @@ def _drawn(
     return files
 
 
-def _counted(runs: list[Record]) -> str:
+def _counted(runs: list[Run]) -> str:
     """How many decks there are, by models and, where nobody was asked, from folders."""
     read = [run for run in runs if run["summary"]["model"].get("files")]
     models = len(runs) - len(read)
@@ -192,7 +195,7 @@ def _script() -> str:
     return pages.script("diff.js", "report.js")
 
 
-def _html(said: Record, data: Record, later: list[Record], inside: dict[str, str] | None) -> str:
+def _html(said: Shown, data: Shown, later: list[Shown], inside: dict[str, str] | None) -> str:
     """The page: what it says, the data that its script shows at once and later, and the pictures where it is one file."""
     template = pages.template("report.html.j2", number=_number, place=_place)
     return template.render(
@@ -215,7 +218,7 @@ def _place(score: float) -> float:
     return round(4 + 98 * (score - 1), 1)
 
 
-def _honest(runs: list[Record]) -> str:
+def _honest(runs: list[Run]) -> str:
     """What the numbers on the page are, for somebody who reads nothing else."""
     judge = judged_by(runs)
     if judge is None:
@@ -238,11 +241,11 @@ _ALT = {
 }
 
 
-def _card(run: Record) -> Record:
+def _card(run: Run) -> Shown:
     """What the summary card of a run shows."""
     summary = run["summary"]
     states = Counter(map(status_of, run["records"]))
-    empty = {"mean": None, "lo": None, "hi": None, "n": 0}
+    empty: Mean = {"mean": None, "lo": None, "hi": None, "n": 0}
     means = {name: summary["means"][name].get("overall", empty) for name in ("floor", "renderable")}
     bar, x = [], 0.0
     for state in ("rendered", "partial", "failed", "excluded"):

@@ -1,21 +1,27 @@
 """What the report's script shows of each deck, as JSON data (assets/web/report.js)."""
 
 import re
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import cast
 
-from decksmith.core.records import Record
+from decksmith.core.records import Record, prompt_of
 from decksmith.decks import sources
+from decksmith.decks.records import Deck, Render
+from decksmith.judging.records import DeckRecord, Judge
+from decksmith.models.records import Gen
 from decksmith.results import report_origin
+from decksmith.results.comparison import Comparison, Run
 from decksmith.results.plots import dimensions
 from decksmith.results.report_pictures import Pictures, inside_run
 from decksmith.results.report_words import measures
 from decksmith.results.runs import caption, judged_by, titles
-from decksmith.results.summary import fault_of, prompt_of, status_of
+from decksmith.results.summary import fault_of, status_of
 
 LONGEST = 60_000  # characters of a deck, a reply or a thought that the page carries
 SEEN = ("words", "contrast", "overflow", "font", "images_broken", "blank")  # of a slide's X-ray
 
+
+Shown = dict[str, object]  # JSON for the page's script
 
 # What only an open deck shows, or a search looks through: nine tenths of a page of many decks.
 LATER = (
@@ -33,22 +39,23 @@ LATER = (
 XRAY = ("line", "seen")  # the same of a slide
 
 
-def apart(data: Record) -> tuple[Record, list[Record]]:
+def apart(data: Shown) -> tuple[Shown, list[Shown]]:
     """`data` as the page's script wants it: without what it reads later, and that, deck by deck. A deck's `xray` has an entry for
     each of its slides."""
     rows, later = [], []
-    for row in data["rows"]:
-        slides = [{k: v for k, v in slide.items() if k not in XRAY} for slide in row["slides"]]
+    for row in cast(list[Shown], data["rows"]):
+        shown = cast(list[Shown], row["slides"])
+        slides = [{k: v for k, v in slide.items() if k not in XRAY} for slide in shown]
         light = {key: value for key, value in row.items() if key not in LATER}
         rows.append({**light, "slides": slides})
-        xray = [_only(slide, XRAY) for slide in row["slides"]]
+        xray = [_only(slide, XRAY) for slide in shown]
         later.append({**_only(row, LATER), "xray": xray})
     return {**data, "rows": rows, "later": [*LATER, "xray"]}, later
 
 
-def data(runs: list[Record], pictures: Pictures, compared: Record) -> Record:
+def data(runs: list[Run], pictures: Pictures, compared: Comparison) -> Shown:
     """Everything that the page's script shows; `compared` is claims.compare's."""
-    prompts: dict[str, Record] = {}
+    prompts: dict[str, Shown] = {}
     rows = []
     for index, run in enumerate(runs):
         for record in run["records"]:
@@ -67,7 +74,7 @@ def data(runs: list[Record], pictures: Pictures, compared: Record) -> Record:
     }
 
 
-def _run(run: Record, runs: list[Record]) -> Record:
+def _run(run: Run, runs: list[Run]) -> Shown:
     """A run by its key in addresses, unique among these runs, its label, its color, and where it lies."""
     alike = [other for other in runs if other["name"] == run["name"]]
     place = alike.index(run)
@@ -76,7 +83,7 @@ def _run(run: Record, runs: list[Record]) -> Record:
     return {"name": key, "label": run["label"], "color": run["color"], "folder": folder}
 
 
-def _said(compared: Record, label: str) -> dict[str, str]:
+def _said(compared: Comparison, label: str) -> dict[str, str]:
     """The sentence about a run and each other, by the other's label."""
     sentences = {}
     for pair in compared["pairs"]:
@@ -85,14 +92,14 @@ def _said(compared: Record, label: str) -> dict[str, str]:
     return sentences
 
 
-def _request(record: Record) -> Record:
+def _request(record: DeckRecord) -> Shown:
     said = {}
     for message in record.get("messages") or []:
         said[message.get("role")] = _text(message.get("content"))
     asks = record.get("asks") or {}
     own = "sources" in record or "turn" in record
     return {
-        "text": sources.request(record) if own else said.get("user", ""),
+        "text": sources.request(cast(Record, record)) if own else said.get("user", ""),
         "system": said.get("system", ""),
         "sets": record.get("sets") or [],
         "asks": {key: value for key, value in asks.items() if key != "outline"},
@@ -102,35 +109,38 @@ def _request(record: Record) -> Record:
     }
 
 
-def _text(content: Any) -> str:
+def _text(content: object) -> str:
     if isinstance(content, list):
         return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return str(content or "")
 
 
-def _slides(run: Record, render: Record, pictures: Pictures) -> list[Record]:
+def _slides(run: Run, render: Render, pictures: Pictures) -> list[Shown]:
     """The slides of a deck that there are pictures of, with what was measured of each."""
     xray = {entry.get("slide"): entry for entry in render.get("xray") or []}
-    slides = []
-    for number, path in enumerate(render.get("slides") or [], 1):
+    slides: list[Shown] = []
+    for place, path in enumerate(render.get("slides") or [], 1):
         named = re.search(r"(\d+)\.png\Z", path)
-        number = int(named[1]) if named else number
-        seen = xray.get(number, {})
-        slide = {"n": number, "img": pictures.names.get((run["name"], path))}
-        slide |= {"line": seen.get("line"), "title": seen.get("title")}
-        slides.append({**slide, "seen": _only(seen, SEEN)})
+        number = int(named[1]) if named else place
+        slide: Shown = {"n": number, "img": pictures.names.get((run["name"], path))}
+        seen = xray.get(number)
+        slide |= {key: seen.get(key) if seen else None for key in ("line", "title")}
+        slides.append({**slide, "seen": _only(seen or {}, SEEN)})
     return slides
 
 
-def _only(values: Record, keys: Collection[str]) -> Record:
+def _only(values: Mapping[str, object], keys: Collection[str]) -> Shown:
     """The given keys of a record, in their order, as far as they are there."""
     return {key: values[key] for key in keys if key in values}
 
 
-def _deck(index: int, run: Record, record: Record, pictures: Pictures) -> Record:
-    gen, deck, render, judge, score = (
-        record.get(key) or {} for key in ("gen", "deck", "render", "judge", "score")
-    )
+def _deck(index: int, run: Run, record: DeckRecord, pictures: Pictures) -> Shown:
+    gen: Gen = record.get("gen") or {}
+    deck: Deck = record.get("deck") or {}
+    render: Render = record.get("render") or {}
+    judge: Judge = record.get("judge") or {}
+    score = record["score"]
+    by, images = gen.get("by"), record.get("images")
     slides = _slides(run, render, pictures)
     file = inside_run(run, deck.get("path"))
     markdown = file.read_text("utf-8", "replace") if file else None
@@ -145,7 +155,7 @@ def _deck(index: int, run: Record, record: Record, pictures: Pictures) -> Record
         "finish": gen.get("finish_reason"),
         "cut_by": gen.get("cut_by"),
         "usage": {k: v for k, v in (gen.get("usage") or {}).items() if v is not None},
-        "took": (gen.get("by") or {}).get("took"),
+        "took": by.get("took") if by else None,
         "overall": score.get("overall"),
         "judge_only": score.get("judge_only"),
         "checklist": score.get("checklist"),
@@ -168,7 +178,7 @@ def _deck(index: int, run: Record, record: Record, pictures: Pictures) -> Record
         "reasoning": _cut(thought),
         "pictures": [
             _only(item, ("query", "provider", "attribution", "fallback", "line"))
-            for item in (record.get("images") or {}).get("items") or []
+            for item in (images.get("items") or [] if images else [])
         ],
     }
 

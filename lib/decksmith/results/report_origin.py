@@ -1,23 +1,25 @@
 """Who made the numbers of a report, when, and by which command; from what the runs say of themselves."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 from decksmith import __version__
-from decksmith.core.records import Record
+from decksmith.core.records import By
 from decksmith.results import layout
+from decksmith.results.comparison import Run
 from decksmith.results.text import listed
 
 Facts = list[tuple[str, str]]  # what it is, and what it is for this run
 
 
-def origin(runs: list[Record]) -> list[tuple[str, Facts]]:
+def origin(runs: list[Run]) -> list[tuple[str, Facts]]:
     """Each run's label with its facts. No path of this machine, no key, no endpoint's address."""
     return [(run["label"], _facts(run)) for run in runs]
 
 
-def command(runs: list[Record]) -> str:
+def command(runs: list[Run]) -> str:
     """The command that writes such a report of these runs."""
     folders = " ".join(folder(run["path"]) for run in sorted(runs, key=lambda run: run["order"]))
     chain = "--chain " if "chain" in runs[0] else ""
@@ -33,21 +35,21 @@ def folder(path: Path) -> str:
     return parts[-1]
 
 
-def _facts(run: Record) -> Facts:
+def _facts(run: Run) -> Facts:
     protocol, model = run["protocol"], run["summary"]["model"]
-    renderer = protocol.get("renderer") or {}
+    engine = protocol.get("renderer")
     made = layout.make_command(run["path"]) if "/" in folder(run["path"]) else "not recorded"
-    judge = protocol.get("judge") or {}
+    judge, asked = protocol.get("judge") or {}, run["summary"]["asked"]["parameters"]
     facts = [
         ("model", _model(run)),
         ("when", _when(run)),
         ("command", made),
         ("folder", folder(run["path"])),
-        ("asked", ", ".join(f"{name} {value}" for name, value in (_asked(run)).items())),
+        ("asked", ", ".join(f"{name} {value}" for name, value in asked.items())),
         ("prompts", f"{run['summary']['prompts']}, {_short(protocol.get('prompts'))}"),
         ("judge", str(judge.get("name") or judge.get("slug") or run["summary"]["judge"])),
-        ("renderer", " ".join(f"{key} {renderer[key]}" for key in ("slidev",) if key in renderer)),
-        ("browser", str(renderer.get("browser", ""))),
+        ("renderer", f"slidev {engine.get('slidev')}" if engine else ""),
+        ("browser", engine.get("browser", "") if engine else ""),
         ("protocol", f"{protocol.get('protocol') or ''} {protocol.get('hash') or 'unknown'}"),
         ("tools", listed(sorted(_tools(run))) if _tools(run) else ""),
     ]
@@ -56,7 +58,7 @@ def _facts(run: Record) -> Facts:
     return [(name, value.strip()) for name, value in facts if value.strip()]
 
 
-def _model(run: Record) -> str:
+def _model(run: Run) -> str:
     """The model as the registry calls it, and as endpoints called what answered."""
     model = run["summary"]["model"]
     said = [(by.get("response") or {}).get("model") for _, by in _by(run, "gen")]
@@ -65,25 +67,20 @@ def _model(run: Record) -> str:
     return f"{model['name']} ({model['slug']}){more}"
 
 
-def _asked(run: Record) -> Record:
-    parameters: Record = (run["summary"].get("asked") or {}).get("parameters") or {}
-    return parameters
-
-
-def _short(prompts: Record | None) -> str:
+def _short(prompts: Mapping[str, str] | None) -> str:
     return f"sha256 {(prompts or {}).get('sha256', 'unknown')[:12]}"
 
 
-def _by(run: Record, stage: str | None = None) -> Iterator[tuple[str, Record]]:
+def _by(run: Run, stage: str | None = None) -> Iterator[tuple[str, By]]:
     """Each stage's `by` in a run's records."""
     for record in run["records"]:
         for name, value in record.items():
             by = value.get("by") if isinstance(value, dict) else None
             if isinstance(by, dict) and stage in (None, name):
-                yield name, by
+                yield name, cast(By, by)
 
 
-def _when(run: Record) -> str:
+def _when(run: Run) -> str:
     """From the first reply to the end of the last stage, in UTC."""
     spans = []
     for _, by in _by(run):
@@ -97,7 +94,7 @@ def _when(run: Record) -> str:
     return f"{first:%Y-%m-%d %H:%M} to {last:{'%H:%M' if same_day else '%Y-%m-%d %H:%M'}} UTC"
 
 
-def _tools(run: Record) -> set[str]:
+def _tools(run: Run) -> set[str]:
     """The versions of decksmith that made the values, with the images they ran in."""
     found = {(by.get("version"), by.get("image")) for _, by in _by(run)}
     return {

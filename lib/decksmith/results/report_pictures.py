@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from decksmith.core import stream
-from decksmith.core.records import Record
+from decksmith.judging.records import DeckRecord
+from decksmith.results.comparison import Run
 
 IMAGES = {"thumb": (336, 40), "full": (980, 42)}  # width in pixels, AVIF quality
 INSIDE = (560, 45)  # the same of the one size that a page carries in itself
-Source = tuple[Record, str]  # a run, and the path of a slide in its folder
+Source = tuple[Run, str]  # a run, and the path of a slide in its folder
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Pictures:
         return {"pictures": len(self.names), "made": self.made, "lost": lost}
 
 
-def in_folder(out: Path, runs: list[Record]) -> Pictures:
+def in_folder(out: Path, runs: list[Run]) -> Pictures:
     """Make the files below `out`/img that are not there yet, and remove those that nothing names."""
     first, names = _sources(runs)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -44,7 +45,7 @@ def in_folder(out: Path, runs: list[Record]) -> Pictures:
     return Pictures(kept, sum(bool(count) for count in made.values()))
 
 
-def in_page(runs: list[Record]) -> Pictures:
+def in_page(runs: list[Run]) -> Pictures:
     """All slides as data URIs of one size."""
     first, names = _sources(runs)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -73,7 +74,13 @@ def data_uri(data: bytes, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def inside_run(run: Record, path: str | None) -> Path | None:
+def slides(record: DeckRecord) -> list[str]:
+    """The paths of a deck's pictures, in its run's folder."""
+    render = record.get("render")
+    return render.get("slides") or [] if render else []
+
+
+def inside_run(run: Run, path: str | None) -> Path | None:
     """A file of a run's folder; None where there is none, or the path leads out of the folder."""
     file: Path | None = (run["path"] / path).resolve() if path else None
     if not file or not file.is_relative_to(run["path"].resolve()) or not file.is_file():
@@ -81,14 +88,9 @@ def inside_run(run: Record, path: str | None) -> Path | None:
     return file
 
 
-def _sources(runs: list[Record]) -> tuple[dict[str, Source], dict[tuple[str, str], str | None]]:
+def _sources(runs: list[Run]) -> tuple[dict[str, Source], dict[tuple[str, str], str | None]]:
     """The slide that each picture is made of (equal slides are one picture), and the names of all."""
-    sources = [
-        (run, path)
-        for run in runs
-        for record in run["records"]
-        for path in (record.get("render") or {}).get("slides") or []
-    ]
+    sources = [(run, path) for run in runs for record in run["records"] for path in slides(record)]
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         found = list(threads.map(_name, sources))
     first: dict[str, Source] = {}
@@ -122,7 +124,7 @@ def _sizes(out: Path, name: str, source: Source) -> int | None:
     return made
 
 
-def _uri(run: Record, path: str) -> str | None:
+def _uri(run: Run, path: str) -> str | None:
     try:
         return data_uri(avif(run["path"] / path, *INSIDE), "image/avif")
     except OSError as error:
@@ -130,5 +132,5 @@ def _uri(run: Record, path: str) -> str | None:
         return None
 
 
-def _warn(run: Record, path: str, error: OSError) -> None:
+def _warn(run: Run, path: str, error: OSError) -> None:
     stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")

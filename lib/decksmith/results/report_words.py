@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from decksmith.core.records import Record
 from decksmith.judging import offline
+from decksmith.results.comparison import Run
 from decksmith.results.runs import measures as measured
 from decksmith.results.runs import titles
 
@@ -107,7 +107,7 @@ WORDS = [
 ]
 
 
-def glossary(runs: list[Record]) -> list[Word]:
+def glossary(runs: list[Run]) -> list[Word]:
     """The words that a report of these runs uses, scores first."""
     named = titles(runs)
     shown = [name for name in measured(runs) if name in SCORES]
@@ -119,7 +119,7 @@ def glossary(runs: list[Record]) -> list[Word]:
     return words + WORDS
 
 
-def measures(runs: list[Record]) -> dict[str, list[str]]:
+def measures(runs: list[Run]) -> dict[str, list[str]]:
     """`{name: [unit, sentence]}` of the offline measures that these runs' decks have."""
     found = {
         name: None

@@ -3,49 +3,52 @@
 import itertools
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from decksmith.core import cli, stream
-from decksmith.core.records import Record
+from decksmith.core.records import Record, prompt_of
 from decksmith.decks import conditions
 from decksmith.judging import identity
+from decksmith.judging.records import DeckRecord
 from decksmith.models import registry
-from decksmith.results import external_scores, judge_agreement, layout, verify
-from decksmith.results.summary import TITLES, prompt_of, summarize
+from decksmith.results import external_scores, judge_agreement, layout
+from decksmith.results.comparison import Run
+from decksmith.results.records import Identity, Summary
+from decksmith.results.summary import TITLES, place, summarize
+from decksmith.results.text import few
 
 OFFLINE = "offline measures, no vision model looked at these pictures; its card: docs/judge-card.md"
 FILES = ("protocol.json", "scores.jsonl", "summary.json")  # that every run folder has
 COLORS = ("#2f6f9f", "#c8553d", "#4f8a5b", "#8a5a9e", "#c2912b", "#4b5563", "#b0567f", "#2a8c8c")
 
 
-def load(paths: list[Any], common: bool = False) -> list[Record]:
-    """The runs in these folders, ordered by label; each `{"path", "name", "order", "label", "color", "summary", "records",
-    "protocol", "unshipped", "left_out", "remedy"}`. A file is read as scores of another tool (external_scores.py), one run for
-    each model in it. `common`: keep of each run only the decks that all runs have, and name the others in `left_out`
-    (None without).
+def load(paths: Sequence[str | Path], other_prompts: bool = False) -> list[Run]:
+    """Read the runs in these folders, ordered by label. A file is read as scores of another tool (external_scores.py), one
+    run for each model in it. What they say of themselves is taken as it stands: verify.check looks whether it is true.
 
-    Raises cli.Missing when a folder lacks a file, cli.BadData when its files contradict each other (results.verify), or
-    when the runs differ in anything but the model: such numbers do not belong in one table.
+    other_prompts: they may have been asked other prompts (see `keep_common`).
+    Raises cli.Missing when a folder lacks a file, cli.BadData when the runs differ in anything but the model: such numbers
+    do not belong in one table.
     """
-    found: list[Record] = []
+    runs: list[Run] = []
     for path in map(Path, paths):
-        found += external_scores.read(path) if path.is_file() else [_run(path)]
-    runs = [{"order": order, "left_out": None, **run} for order, run in enumerate(found)]
+        runs += external_scores.read(path) if path.is_file() else [_run(path)]
+    for order, run in enumerate(runs):
+        run["order"] = order
     places = Counter((str(run["path"].resolve()), run["name"]) for run in runs)
-    for (place, _), n in places.items():
+    for (where, _), n in places.items():
         if n > 1:
-            raise cli.BadData(f"{place} is named twice; a run cannot be compared with itself")
+            raise cli.BadData(f"{where} is named twice; a run cannot be compared with itself")
     _tell_apart(runs)
     _color(runs)
     for other in runs[1:]:
-        _same_protocol(runs[0], other, common)
-    if common:
-        _keep_common(runs)
+        _same_protocol(runs[0], other, other_prompts)
     return sorted(runs, key=lambda run: (run["label"].casefold(), run["name"]))
 
 
-def _tell_apart(runs: list[Record]) -> None:
+def _tell_apart(runs: list[Run]) -> None:
     """Add its name to the label of a run where another has the same label, or its path where also the name is the same."""
     labels = Counter(run["label"] for run in runs)
     names = Counter(run["name"] for run in runs)
@@ -54,7 +57,7 @@ def _tell_apart(runs: list[Record]) -> None:
             run["label"] += f" ({run['path'] if names[run['name']] > 1 else run['name']})"
 
 
-def _color(runs: list[Record]) -> None:
+def _color(runs: list[Run]) -> None:
     """Give the runs without a color of their own one that no other has, as long as there is one."""
     taken = {run["color"] for run in runs}
     free = [color for color in COLORS if color not in taken]
@@ -63,9 +66,9 @@ def _color(runs: list[Record]) -> None:
         run["color"] = run["color"] or next(spare)
 
 
-def unmatched(runs: list[Record]) -> str | None:
+def unmatched(runs: list[Run]) -> str | None:
     """Who lacks decks that another run has, as text, or None: whoever leaves out what failed looks better than it is."""
-    decks = [set(map(verify.place, run["records"])) for run in runs]
+    decks = [set(map(place, run["records"])) for run in runs]
     every = set().union(*decks)
     prompts, said = {of for of, _ in every}, []
     for run, own in zip(runs, decks, strict=True):
@@ -74,27 +77,24 @@ def unmatched(runs: list[Record]) -> str | None:
         thin = sorted(lacking - set(gone))
         for what, idents in (("", gone), ("samples of ", thin)):
             if idents:
-                said.append(
-                    f"{run['label']} lacks {what}{len(idents)} of {len(prompts)} prompts ({verify.few(idents)})"
-                )
+                named = f"{what}{len(idents)} of {len(prompts)} prompts ({few(idents)})"
+                said.append(f"{run['label']} lacks {named}")
     return "; ".join(said) or None
 
 
-def _keep_common(runs: list[Record]) -> None:
-    """Leave in each run only the decks that all have. Raises cli.BadData where there are none, or other prompts by one id."""
-    shared = set.intersection(*(set(map(verify.place, run["records"])) for run in runs))
+def keep_common(runs: list[Run]) -> None:
+    """Leave in each run only the decks that all have, and name the others in `left_out`. Raises cli.BadData where there are
+    none, or other prompts by one id."""
+    shared = set.intersection(*(set(map(place, run["records"])) for run in runs))
     if not shared:
-        raise cli.BadData(
-            f"no deck is common to {' and '.join(run['label'] for run in runs)}; they have no prompt in common"
-        )
+        names = " and ".join(run["label"] for run in runs)
+        raise cli.BadData(f"no deck is common to {names}; they have no prompt in common")
     asked: dict[str, tuple[str, str]] = {}
     for run in runs:
-        records = [record for record in run["records"] if verify.place(record) in shared]
-        run["left_out"] = [
-            record["id"] for record in run["records"] if verify.place(record) not in shared
-        ]
+        records = [record for record in run["records"] if place(record) in shared]
+        run["left_out"] = [record["id"] for record in run["records"] if place(record) not in shared]
         run["records"], run["summary"] = records, summarize(enumerate(records, 1), run["path"])
-        for ident, row in identity.prompts(records).items():
+        for ident, row in identity.prompts(cast(list[Record], records)).items():
             first, holder = asked.setdefault(ident, (row, run["label"]))
             if first != row:
                 raise cli.BadData(
@@ -102,47 +102,42 @@ def _keep_common(runs: list[Record]) -> None:
                 )
 
 
-def _run(folder: Path) -> Record:
-    """The run in a folder, its summary computed anew. Raises cli.Missing, cli.BadData."""
+def _run(folder: Path) -> Run:
+    """The run in a folder. Raises cli.Missing, cli.BadData."""
     make = layout.make_command(folder)
     if not (folder / "scores.jsonl").is_file() and not (folder / "summary.json").is_file():
         raise layout.missing(folder)
     for name in FILES:
         if not (folder / name).is_file():
             raise cli.Missing(f"{folder} has no {name}; `{make}` makes it")
-    stored, protocol = (_object(folder / f"{name}.json", make) for name in ("summary", "protocol"))
-    records = [record for _, record in stream.records(folder / "scores.jsonl")]
-    under = any((record.get("gen") or {}).get("condition") for record in records)
-    given = _object(folder / "condition.json", make) if under else None
-    asked = folder / "prompts.jsonl"
-    prompts = [record for _, record in stream.records(asked)] if asked.exists() else None
-    for record in records:
+    summary = cast(Summary, _object(folder / "summary.json", make))
+    protocol = _object(folder / "protocol.json", make)
+    rows = [record for _, record in stream.records(folder / "scores.jsonl")]
+    under = any((record.get("gen") or {}).get("condition") for record in rows)
+    for record in rows:
         if not isinstance(record.get("score"), dict):
             raise cli.BadData(
                 f'{folder}/scores.jsonl: {record["id"]}: no "score" in this record; `{make}` writes it'
             )
-    summary = verify.check(
-        folder,
-        verify.Files(records, prompts, protocol, stored, given),
-        lambda records: summarize(enumerate(records, 1), folder / "scores.jsonl"),
-        f"to derive all of it again from what was paid for: rm {folder}/scores.jsonl && {make}",
-    )
-    model = summary["model"]["name"] or conditions.split(layout.run_name(folder))[0]
-    condition = summary["model"].get("condition")
+    name = layout.run_name(folder)
+    about = summary.get("model") or {}
+    model = about.get("name") or conditions.split(name)[0]
+    condition = about.get("condition")
     known = registry.models().get(model)
+    label = known.label or model if known else model
+    own = known and not condition and known.color != registry.Model.color
     return {
         "path": folder,
-        "name": layout.run_name(folder),
-        "label": (known.label or model if known else model)
-        + (f" + {condition['name']}" if condition else ""),
-        "condition": given,
-        "color": known.color
-        if known and not condition and known.color != registry.Model.color
-        else None,
+        "name": name,
+        "order": 0,
+        "label": f"{label} + {condition['name']}" if condition else label,
+        "color": known.color if known and own else "",
         "summary": summary,
-        "protocol": protocol,
-        "unshipped": identity.unshipped(protocol, records),
-        "records": records,
+        "protocol": cast(Identity, protocol),
+        "records": cast(list[DeckRecord], rows),
+        "condition": _object(folder / "condition.json", make) if under else None,
+        "unshipped": identity.unshipped(protocol, rows),
+        "left_out": None,
         "remedy": f"`{make}` does these again and nothing else",
     }
 
@@ -159,33 +154,30 @@ def _object(path: Path, make: str) -> Record:
     return found
 
 
-def _same_protocol(first: Record, other: Record, common: bool) -> None:
-    """Raises cli.BadData unless both runs held the same fixed; `common`: the prompts may be others."""
+def _same_protocol(first: Run, other: Run, other_prompts: bool) -> None:
+    """Raises cli.BadData unless both runs held the same fixed."""
     if external_scores.is_external(first) != external_scores.is_external(other):
         raise cli.BadData(
             f"{first['path']} and {other['path']}: one is a run and one a file of scores of another tool; nothing says that "
             "both were made alike, so they do not belong in one table"
         )
-    held, theirs = dict(first["protocol"]), dict(other["protocol"])
-    if common:
+    held, theirs = cast(Record, {**first["protocol"]}), cast(Record, {**other["protocol"]})
+    if other_prompts:
         held.pop("prompts", None)
         theirs.pop("prompts", None)
     if differing := identity.differences(held, theirs):
-        raise cli.BadData(
-            "\n".join(
-                [
-                    f"{first['path']} and {other['path']} differ in more than the model; their scores do not belong in one table",
-                    f"  {first['path']}/protocol.json != {other['path']}/protocol.json:",
-                    *(f"  {line}" for line in differing),
-                ]
-            )
-        )
+        said = [
+            f"{first['path']} and {other['path']} differ in more than the model; their scores do not belong in one table",
+            f"  {first['path']}/protocol.json != {other['path']}/protocol.json:",
+            *(f"  {line}" for line in differing),
+        ]
+        raise cli.BadData("\n".join(said))
 
 
 # How runs are named
 
 
-def caption(runs: list[Record]) -> str:
+def caption(runs: list[Run]) -> str:
     """Who judged, in words."""
     judge = judged_by(runs)
     if external_scores.is_external(runs[0]):
@@ -204,18 +196,18 @@ def caption(runs: list[Record]) -> str:
     return said
 
 
-def judged_by(runs: list[Record]) -> str | None:
+def judged_by(runs: list[Run]) -> str | None:
     """The judge's name, None where nothing was judged."""
     return next((run["summary"]["judge"] for run in runs if run["summary"]["judge"]), None)
 
 
-def offline(runs: list[Record]) -> bool:
+def offline(runs: list[Run]) -> bool:
     """Whether the judge was the embedded one, which computes measures and sees nothing."""
     judge = runs[0]["protocol"].get("judge") or {}
     return bool(judge.get("kind") == "offline")
 
 
-def titles(runs: list[Record]) -> dict[str, str]:
+def titles(runs: list[Run]) -> dict[str, str]:
     """The measures' titles, with what this protocol means by Overall and by VisCraft."""
     score = runs[0]["protocol"].get("score") or {}
     scan = score.get("viscraft")
@@ -227,7 +219,7 @@ def titles(runs: list[Record]) -> dict[str, str]:
     }
 
 
-def measures(runs: list[Record]) -> list[str]:
+def measures(runs: list[Run]) -> list[str]:
     """The measures that any of these runs has a mean of, in the order of the tables."""
     found = (run["summary"]["means"]["floor"] for run in runs)
     return list(dict.fromkeys(itertools.chain.from_iterable(found)))

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from decksmith.results.comparison import PairedDifference
+    from decksmith.results.records import Mean
+
     Array = NDArray[Any]
     Scale = tuple[Any, Any]  # the least and the most, two numbers or two arrays
     Labels = Sequence[Hashable]  # the cluster of each row
@@ -26,18 +29,21 @@ UNSEEN = 0.04  # what no row shows is ruled out only from the share on that woul
 METHOD = "hull of Student's t (CR2), empirical likelihood on the scale, and what so many prompts can fail to show"
 
 
-def mean(
-    values: Iterable[float], scale: Scale | None = None, strict: bool = False
-) -> dict[str, Any]:
-    """The mean of `values` with its 95 % interval (see `means`): `{"mean", "lo", "hi", "n"}`, rounded to four places.
+def mean(values: Iterable[float], scale: Scale | None = None, strict: bool = False) -> Mean:
+    """The mean of `values` with its 95 % interval (see `means`), rounded to four places.
 
     A single value has no interval (`lo` and `hi` are None), and no value has no mean either.
     """
     import numpy
 
-    found = means(numpy.asarray(list(values), dtype=float)[:, None], scale, strict=strict)
-    ends = {name: number(found[name][0]) for name in ("mean", "lo", "hi")}
-    return {**ends, "n": int(found["n"][0])}
+    column = numpy.asarray(list(values), dtype=float)[:, None]
+    return entry(means(column, scale, strict=strict), 0)
+
+
+def entry(found: dict[str, Array], column: int) -> Mean:
+    """One column of what `means` returns, rounded."""
+    mean, lo, hi = (number(found[name][column]) for name in ("mean", "lo", "hi"))
+    return {"mean": mean, "lo": lo, "hi": hi, "n": int(found["n"][column])}
 
 
 def means(
@@ -133,6 +139,21 @@ def differences(
         "wins": (gap > 1e-9).sum(axis=0),
         "ties": (numpy.abs(gap) <= 1e-9).sum(axis=0),
         "losses": (gap < -1e-9).sum(axis=0),
+        "sd": sd,
+        "effect": effect,
+    }
+
+
+def difference(found: dict[str, Array], column: int) -> PairedDifference:
+    """One column of what `differences` returns, rounded."""
+    sd, effect = (number(found[name][column]) for name in ("sd", "effect"))
+    return {
+        **entry(found, column),
+        "clusters": int(found["clusters"][column]),
+        "p": number(found["p"][column], 6),
+        "wins": int(found["wins"][column]),
+        "ties": int(found["ties"][column]),
+        "losses": int(found["losses"][column]),
         "sd": sd,
         "effect": effect,
     }

@@ -11,14 +11,19 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from decksmith import __version__
 from decksmith.core import cli, stream
-from decksmith.core.records import Record, sample_of
-from decksmith.results import stats, usage, verify
+from decksmith.core.records import Asks, By, prompt_of, sample_of
+from decksmith.judging.records import DeckRecord, Features, Grounding, Judge, Score
+from decksmith.models.records import Asked, Gen
+from decksmith.results import stats, usage
+from decksmith.results.comparison import Fault
+from decksmith.results.records import Faults, Mean, ParametersSent, Summary, Took
 
 if TYPE_CHECKING:
+    from decksmith.judging.records import Spent
     from decksmith.results.stats import Array
 Cells = dict[str, float]  # a value for each prompt
 Columns = dict[str, Cells]  # and these for each measure
@@ -45,7 +50,7 @@ ACCOUNTINGS = ("floor", "renderable")
 UNMEASURED = ("overall", "judge_only", "content")  # where the prompt lacks what they need
 
 
-def summarize(numbered: Iterable[tuple[int, Record]], where: object = "stdin") -> Record:
+def summarize(numbered: Iterable[tuple[int, DeckRecord]], where: object = "stdin") -> Summary:
     """One object for the records of one run, given as `(line number, record)` of the file `where`.
 
     Means are over prompts: several samples of a prompt are averaged first. Raises cli.BadData on empty input, a record
@@ -53,85 +58,109 @@ def summarize(numbered: Iterable[tuple[int, Record]], where: object = "stdin") -
     """
     records, model, judge = _one_run(numbered, where)
     scores = [record["score"] for record in records]
-    faults = [fault for record in records if (fault := fault_of(record))]
-    generated = [gen for record in records if (gen := _done(record, "gen")) is not None]
-    usages = [usage.of(record) for record in records if _done(record, "gen") is not None]
-    judged = [value for record in records if (value := _done(record, "judge")) is not None]
-    lacks = Counter(what for score in scores for what in score.get("lacks") or ())
-    early = sum(gen.get("cut_by") == "server" for gen in generated)
-    return {
-        "model": {**(model or {"name": None, "slug": None}), "params": _own(generated)},
-        "asked": _asked(records),
+    replied = [(record, gen) for record in records if (gen := _reply(record))]
+    spent = [usage.of(record) for record, _ in replied]
+    judged = [value for record in records if (value := _verdict(record))]
+    cut = [gen for _, gen in replied if gen.get("finish_reason") == "length"]
+    found: Summary = {
+        "model": {**model, "params": _own(gen for _, gen in replied)},
+        "asked": _asked(replied),
         "judge": judge,
         "n": len(records),
         "prompts": len({prompt_of(record) for record in records}),
         "rendered": sum(bool(score.get("rendered")) for score in scores),
         "partial": sum(status_of(record) == "partial" for record in records),
-        "truncated": sum(gen.get("finish_reason") == "length" for gen in generated),
-        **({"cut_by_server": early} if early else {}),
-        **({"lacks": dict(sorted(lacks.items()))} if lacks else {}),
-        "capped": sum(bool((record.get("judge") or {}).get("caps")) for record in records),
-        **_apart(judged),
-        "faults": _faults(faults),
-        "tokens": _tokens(usages),
-        "cost": _cost(usages),
-        "judge_cost": _cost(value.get("usage") or {"cost": 0} for value in judged),
+        "truncated": len(cut),
+        "capped": sum(bool(value.get("caps")) for value in judged),
+        "faults": _faults([fault for record in records if (fault := fault_of(record))]),
+        "tokens": _tokens(spent),
+        "cost": _cost(one["cost"] for one in spent),
+        "judge_cost": _cost(_judging_cost(value) for value in judged),
         "means": {
             accounting: means(columns(records, accounting), domains(records))
             for accounting in ACCOUNTINGS
         },
-        **({"turns": by_turn} if (by_turn := _turns(records)) else {}),
         "interval": {
             "level": stats.LEVEL,
             "method": stats.METHOD,
             "over": stats.rule(stats.groups(domains(records).values())),
         },
-        "by": {"tool": "run-summarize", "version": __version__, **_seconds(records)},
+        "by": _took(records),
     }
+    if early := sum(gen.get("cut_by") == "server" for gen in cut):
+        found["cut_by_server"] = early
+    if lacks := Counter(what for score in scores for what in score.get("lacks") or ()):
+        found["lacks"] = dict(sorted(lacks.items()))
+    if apart := _apart(judged):
+        found["disagreement"] = apart
+    if turns := _turns(records):
+        found["turns"] = turns
+    return found
 
 
 def _one_run(
-    numbered: Iterable[tuple[int, Record]], where: object
-) -> tuple[list[Record], Record | None, Any]:
+    numbered: Iterable[tuple[int, DeckRecord]], where: object
+) -> tuple[list[DeckRecord], Asked, str | None]:
     """The records, their one model and their one judge. Raises cli.BadData."""
-    records: list[Record] = []
-    seen: dict[str, tuple[str, Any]] = {}
+    records: list[DeckRecord] = []
+    model, judge = _Only("model", where), _Only("judge", where)
     for number, record in numbered:
-        ident = record["id"]
         if not isinstance(record.get("score"), dict):
             raise cli.BadData(
-                f'{where}:{number}: {ident}: no "score" in this record; deck-score writes it'
+                f'{where}:{number}: {record["id"]}: no "score" in this record; deck-score writes it'
             )
-        for what, value in (("model", _model(record)), ("judge", _judge(record))):
-            if not value:
-                continue
-            first, known = seen.setdefault(what, (ident, value))
-            if known != value:
-                raise cli.BadData(
-                    f"{where}:{number}: {ident}: one summary is for one {what}, here are two: {first} has "
-                    f"{json.dumps(known, sort_keys=True)}, {ident} has {json.dumps(value, sort_keys=True)}"
-                )
+        model.take(number, record["id"], _model(record))
+        judge.take(number, record["id"], (record.get("judge") or {}).get("judge"))
         records.append(record)
     if not records:
         raise cli.BadData("no records on stdin; a summary needs the scores.jsonl of a run")
-    return records, seen.get("model", ("", None))[1], seen.get("judge", ("", None))[1]
+    asked = model.value or {"name": None, "slug": None}
+    return records, cast(Asked, asked), cast(str | None, judge.value)
 
 
-def _done(record: Record, stage: str) -> Record | None:
-    """What a stage made of the record, None where it failed or was not reached."""
-    value = record.get(stage)
-    return value if isinstance(value, dict) and not value.get("error") else None
+class _Only:
+    """What is to be the same in all records that say it."""
+
+    def __init__(self, what: str, where: object) -> None:
+        self.what, self.where, self.first = what, where, ""
+        self.value: object = None
+
+    def take(self, number: int, ident: str, value: object) -> None:
+        """Raises cli.BadData for another value than the first."""
+        if not value:
+            return
+        if not self.first:
+            self.first, self.value = ident, value
+        if value != self.value:
+            known, now = (json.dumps(each, sort_keys=True) for each in (self.value, value))
+            raise cli.BadData(
+                f"{self.where}:{number}: {ident}: one summary is for one {self.what}, here are two: "
+                f"{self.first} has {known}, {ident} has {now}"
+            )
 
 
-def _apart(judged: list[Record]) -> Record:
+def _reply(record: DeckRecord) -> Gen | None:
+    """What the model replied, None where it did not."""
+    gen = record.get("gen")
+    return gen if gen and not gen.get("error") else None
+
+
+def _verdict(record: DeckRecord) -> Judge | None:
+    """What the judge said, None where it failed or was not asked."""
+    judge = record.get("judge")
+    return judge if judge and not judge.get("error") else None
+
+
+def _apart(judged: list[Judge]) -> dict[str, float]:
     """How far two models of a panel are apart on average, by dimension; nothing where one model judged."""
-    said = [value["disagreement"] for value in judged if value.get("disagreement")]
-    names = dict.fromkeys(name for one in said for name in one)
-    means = {name: fmean(one[name] for one in said if name in one) for name in names}
-    return {"disagreement": {k: round(v, 4) for k, v in means.items()}} if said else {}
+    apart: dict[str, list[float]] = {}
+    for value in judged:
+        for name, distance in (value.get("disagreement") or {}).items():
+            apart.setdefault(name, []).append(distance)
+    return {name: round(fmean(distances), 4) for name, distances in apart.items()}
 
 
-def _faults(faults: list[Record]) -> Record:
+def _faults(faults: list[Fault]) -> Faults:
     classes = Counter((fault["kind"], fault["stage"], fault["class"]) for fault in faults)
     ordered = sorted(classes.items(), key=lambda item: (-item[1], item[0]))
     return {
@@ -146,9 +175,9 @@ def _faults(faults: list[Record]) -> Record:
 # The values behind the means
 
 
-def _turns(records: list[Record]) -> dict[str, Record]:
+def _turns(records: list[DeckRecord]) -> dict[str, dict[str, float]]:
     """`{number of the turn: {"n", and the mean under `floor` of overall, checklist and kept}}`, where prompts have turns."""
-    turns: dict[str, list[Record]] = {}
+    turns: dict[str, list[DeckRecord]] = {}
     for record in records:
         if turn := record.get("turn"):
             turns.setdefault(str(turn["n"]), []).append(record)
@@ -164,9 +193,13 @@ def _turns(records: list[Record]) -> dict[str, Record]:
     return found
 
 
-def domains(records: Iterable[Record]) -> dict[str, str | None]:
+def domains(records: Iterable[DeckRecord]) -> dict[str, str | None]:
     """What intervals are clustered by: `{prompt: the domain that it asks for, or None}`."""
-    return {prompt_of(record): (record.get("asks") or {}).get("domain") for record in records}
+    found = {}
+    for record in records:
+        asks: Asks = record.get("asks") or {}
+        found[prompt_of(record)] = asks.get("domain")
+    return found
 
 
 def scale(measure: str) -> tuple[int, int]:
@@ -183,7 +216,7 @@ def scales(measures: Iterable[str]) -> tuple[Array, Array]:
     return numpy.array(least, dtype=float), numpy.array(most, dtype=float)
 
 
-def means(table: Columns, domains: dict[str, str | None]) -> dict[str, Record]:
+def means(table: Columns, domains: dict[str, str | None]) -> dict[str, Mean]:
     """`stats.means` of every column, clustered by the domains of the prompts: `{measure: {"mean", "lo", "hi", "n"}}`."""
     import numpy
 
@@ -193,16 +226,10 @@ def means(table: Columns, domains: dict[str, str | None]) -> dict[str, Record]:
     for column, cells in enumerate(table.values()):
         values[[place[prompt] for prompt in cells], column] = list(cells.values())
     found = stats.means(values, scales(table), [domains.get(prompt) for prompt in prompts])
-    return {
-        measure: {
-            **{name: stats.number(found[name][column]) for name in ("mean", "lo", "hi")},
-            "n": int(found["n"][column]),
-        }
-        for column, measure in enumerate(table)
-    }
+    return {measure: stats.entry(found, column) for column, measure in enumerate(table)}
 
 
-def columns(records: list[Record], accounting: str, excluded: int | None = None) -> Columns:
+def columns(records: list[DeckRecord], accounting: str, excluded: int | None = None) -> Columns:
     """The values behind the means: `{measure: {prompt: value}}` under one accounting, samples of one prompt averaged.
 
     Decks that lack a score through no fault of the model are left out; with `excluded` 0 or 1 they get the lowest or the
@@ -222,17 +249,17 @@ def columns(records: list[Record], accounting: str, excluded: int | None = None)
     }
 
 
-def _measures(records: list[Record]) -> list[str]:
+def _measures(records: list[DeckRecord]) -> list[str]:
     """The measures that any of these records has, in the order of the tables."""
     known = {
-        name for record in records for name, value in _found(record).items() if value is not None
+        name for record in records for name, value in found_of(record).items() if value is not None
     }
     scans = ["craft", "craft_v5", *BESIDE]
     order = ["overall", "judge_only", *_dimensions(records), "checklist", *scans]
     return [measure for measure in order if measure in known]
 
 
-def _counts(record: Record, accounting: str, excluded: int | None) -> bool:
+def _counts(record: DeckRecord, accounting: str, excluded: int | None) -> bool:
     """Whether a record stands in the means of this accounting."""
     fault = fault_of(record)
     if not fault:
@@ -242,9 +269,9 @@ def _counts(record: Record, accounting: str, excluded: int | None) -> bool:
     return fault["kind"] == "model" or excluded is not None
 
 
-def _value(record: Record, measure: str, excluded: int | None) -> float | None:
+def _value(record: DeckRecord, measure: str, excluded: int | None) -> float | None:
     """What a record that counts adds to the mean of a measure; None where it says nothing of it."""
-    fault, score, own = fault_of(record), record["score"], _found(record).get(measure)
+    fault, score, own = fault_of(record), record["score"], found_of(record).get(measure)
     if score.get("lacks") and measure in UNMEASURED:
         return None
     if measure in SHARES and own is None and not _asks_for(record, measure):
@@ -256,25 +283,27 @@ def _value(record: Record, measure: str, excluded: int | None) -> float | None:
     return scale(measure)[1 if excluded else 0]
 
 
-def _asks_for(record: Record, measure: str) -> bool:
+def _asks_for(record: DeckRecord, measure: str) -> bool:
     """Whether a record's prompt has what a share is of."""
     if measure == "kept":
-        return bool((record.get("turn") or {}).get("keeps"))
-    return bool(record.get("checklist" if measure == "checklist" else "sources"))
+        turn = record.get("turn")
+        return bool(turn and turn.get("keeps"))
+    return bool(record.get("checklist") if measure == "checklist" else record.get("sources"))
 
 
-def _floor(measure: str, score: Record) -> float:
+def _floor(measure: str, score: Score) -> float:
     """What a measure counts where the model failed: the protocol's floor, of a share nothing."""
     if measure in SHARES:
         return 0
-    given = (value for value in score["dimensions"].values() if value is not None)
-    floor: float = next(given, score["overall"])
-    return floor
+    given = [value for value in score["dimensions"].values() if value is not None]
+    return given[0] if given else score["overall"] or 1
 
 
-def _found(record: Record) -> dict[str, Any]:
-    score, features = record["score"], record.get("features") or {}
-    grounding = features.get("grounding") or {}
+def found_of(record: DeckRecord) -> dict[str, float | None]:
+    """Every measure that a record may have a value of."""
+    score = record["score"]
+    features: Features = record.get("features") or {}
+    grounding = cast(Grounding, features.get("grounding") or {})
     return {
         "overall": score.get("overall"),
         "judge_only": score.get("judge_only"),
@@ -289,7 +318,7 @@ def _found(record: Record) -> dict[str, Any]:
     }
 
 
-def _dimensions(records: list[Record]) -> list[str]:
+def _dimensions(records: list[DeckRecord]) -> list[str]:
     """The dimensions of these records: those with a title in the titles' order, then the others as they come."""
     found = {name: None for record in records for name in record["score"].get("dimensions") or {}}
     order = list(TITLES)
@@ -299,55 +328,54 @@ def _dimensions(records: list[Record]) -> list[str]:
 # One record
 
 
-def fault_of(record: Record) -> Record | None:
+def fault_of(record: DeckRecord) -> Fault | None:
     """Why a scored record has no score of its own, or None."""
-    fault = record["score"].get("fault") or stream.fault(record)
-    return dict(fault) if fault else None
+    return cast(Fault | None, record["score"].get("fault") or stream.fault({**record}))
 
 
-def prompt_of(record: Record) -> str:
-    """The id of the prompt that a record is a sample of."""
-    return verify.place(record)[0]
+def place(record: DeckRecord) -> tuple[str, int]:
+    """`(prompt's id, number of the sample)` of a record; what was chosen of several samples stands for its prompt."""
+    return prompt_of(record), 0 if "choose" in record else sample_of(record)
 
 
-def status_of(record: Record) -> str:
+def status_of(record: DeckRecord) -> str:
     """ "failed" (the model's fault), "excluded" (somebody else's), "partial" or "rendered"."""
     fault = fault_of(record)
     if fault:
         return "failed" if fault["kind"] == "model" else "excluded"
-    return "partial" if (record.get("render") or {}).get("status") == "partial" else "rendered"
+    render = record.get("render")
+    return "partial" if render and render.get("status") == "partial" else "rendered"
 
 
-def _model(record: Record) -> Record | None:
-    model = (record.get("gen") or {}).get("model")
+def _model(record: DeckRecord) -> dict[str, object] | None:
+    """What the records of a run have in common of their model."""
+    gen: Gen = record.get("gen") or {}
+    model = gen.get("model")
     if not model:
         return None
-    more = {key: model[key] for key in ("served", "weights", "files") if model.get(key)}
-    given = record["gen"].get("condition")
-    condition = {"condition": {"name": given["name"], "adds": given["adds"]}} if given else {}
-    return {"name": model.get("name"), "slug": model.get("slug"), **more, **condition}
-
-
-def _judge(record: Record) -> Any:
-    return (record.get("judge") or {}).get("judge")
+    found: dict[str, object] = {"name": model.get("name"), "slug": model.get("slug")}
+    more = {key: model.get(key) for key in ("served", "weights", "files")}
+    found |= {key: value for key, value in more.items() if value}
+    if given := gen.get("condition"):
+        found["condition"] = {"name": given["name"], "adds": given["adds"]}
+    return found
 
 
 # How the model was asked
 
 
-def _own(generated: list[Record]) -> Record:
+def _own(generated: Iterable[Gen]) -> dict[str, object]:
     """The parameters that the registry set for the model, beside the protocol's."""
-    given = ((gen.get("model") or {}).get("params") for gen in generated)
+    given = (gen["model"].get("params") for gen in generated if gen.get("model"))
     return next((params for params in given if params), {})
 
 
-def _asked(records: list[Record]) -> Record:
+def _asked(replied: list[tuple[DeckRecord, Gen]]) -> ParametersSent:
     """How the model was asked: the fingerprint of all requests less its name (None where some reply does not say), and
     every parameter, `{"extra.inner": value}`, a list of values where records differ. Sample k of a prompt is asked with
     the seed plus k; that is no difference."""
-    gens = [(record, gen) for record in records if (gen := _done(record, "gen")) is not None]
-    found: dict[str, list[Any]] = {}
-    for record, gen in gens:
+    found: dict[str, list[object]] = {}
+    for record, gen in replied:
         sampling = dict(gen.get("sampling") or {})
         if isinstance(sampling.get("seed"), int):
             sampling["seed"] -= sample_of(record)
@@ -355,9 +383,9 @@ def _asked(records: list[Record]) -> Record:
             values = found.setdefault(name, [])
             if value not in values:
                 values.append(value)
-    if cut := sum(bool(gen.get("shortened")) for _, gen in gens):
+    if cut := sum(bool(gen.get("shortened")) for _, gen in replied):
         found["requests with fewer max_tokens, to fit the context"] = [cut]
-    requests = sorted((record["id"], gen.get("request")) for record, gen in gens)
+    requests = sorted((record["id"], gen.get("request") or "") for record, gen in replied)
     known = requests and all(request for _, request in requests)
     return {
         "sha256": stream.fingerprint(requests) if known else None,
@@ -368,7 +396,7 @@ def _asked(records: list[Record]) -> Record:
     }
 
 
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(value: object, name: str = "") -> Iterator[tuple[str, object]]:
     if isinstance(value, dict) and (value or not name):
         for key, part in value.items():
             yield from _flat(part, f"{name}.{key}" if name else key)
@@ -379,32 +407,40 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 # What it took
 
 
-def _tokens(usages: list[Record]) -> Record:
-    usages = [usage for usage in usages if usage.get("completion_tokens") is not None]
-    total = {
-        name: sum(usage.get(f"{name}_tokens") or 0 for usage in usages)
-        for name in ("prompt", "completion", "reasoning")
+def _tokens(spent: list[Spent]) -> dict[str, int]:
+    """The tokens of all replies that say them, and how many these are."""
+    known = [one for one in spent if one["completion_tokens"] is not None]
+    return {
+        "prompt": sum(one["prompt_tokens"] or 0 for one in known),
+        "completion": sum(one["completion_tokens"] or 0 for one in known),
+        "reasoning": sum(one["reasoning_tokens"] or 0 for one in known),
+        "records": len(known),
     }
-    return {**total, "records": len(usages)}
 
 
-def _cost(usages: Iterable[Record | None]) -> float | None:
-    """USD of all; None where any does not say."""
-    costs = [(usage or {}).get("cost") for usage in usages]
-    known = [cost for cost in costs if cost is not None]
-    return round(sum(known), 6) if costs and len(known) == len(costs) else None
+def _cost(costs: Iterable[float | None]) -> float | None:
+    """USD of all; None where there is nothing, or any does not say."""
+    found = list(costs)
+    total = usage.added(found) if found else None
+    return None if total is None else round(total, 6)
 
 
-def _work(records: Iterable[Record]) -> Iterator[tuple[str, Record]]:
+def _judging_cost(value: Judge) -> float | None:
+    """USD of a verdict; one that nobody was asked for costs nothing."""
+    used = value.get("usage")
+    return used["cost"] if used else 0
+
+
+def _work(records: Iterable[DeckRecord]) -> Iterator[tuple[str, By]]:
     """Each stage that a record went through, and the `by` of what it left, where that says how long it took."""
     for record in records:
         for stage, value in record.items():
             by = value.get("by") if isinstance(value, dict) else None
             if isinstance(by, dict) and isinstance(by.get("took"), int | float):
-                yield stage, by
+                yield stage, cast(By, by)
 
 
-def busy(records: Iterable[Record], stages: Collection[str] | None = None) -> float | None:
+def busy(records: Iterable[DeckRecord], stages: Collection[str] | None = None) -> float | None:
     """Seconds in which at least one record was in work, in any stage or one of these, so that a pause between reruns is
     none; None where no record says."""
     spans = []
@@ -419,13 +455,15 @@ def busy(records: Iterable[Record], stages: Collection[str] | None = None) -> fl
     return total if spans else None
 
 
-def _seconds(records: list[Record]) -> Record:
-    """Seconds of generation, of each stage, and of wall time (`busy`). None where no record says."""
+def _took(records: list[DeckRecord]) -> Took:
+    """Who made the summary, and seconds of generation, of wall time (`busy`) and of each stage."""
     stages: dict[str, float] = {}
     for stage, by in _work(records):
         stages[stage] = stages.get(stage, 0) + by["took"]
     wall = busy(records)
     return {
+        "tool": "run-summarize",
+        "version": __version__,
         "generation_s": round(stages["gen"], 1) if "gen" in stages else None,
         "wall_s": None if wall is None else round(wall, 1),
         "stages_s": {key: round(seconds, 1) for key, seconds in stages.items()},

@@ -2,17 +2,17 @@
 
 import json
 import textwrap
-from typing import Any
 
 from decksmith.core import stream
-from decksmith.core.records import Record
 from decksmith.judging.scoring import JUDGED
 from decksmith.results import chains, checklist, cost_table, stats, text
 from decksmith.results.claims import ranked, settings
+from decksmith.results.comparison import Comparison, CostTable, Pair, Run
 from decksmith.results.pairs import ACCOUNTINGS, is_headline
+from decksmith.results.records import Mean, Summary
 from decksmith.results.runs import caption, measures, titles
 from decksmith.results.summary import BESIDE, columns, domains, means
-from decksmith.results.verify import few
+from decksmith.results.text import few
 
 Table = tuple[str, list[str], list[list[str]], str]  # title, header, rows, note
 
@@ -46,7 +46,7 @@ SHOWN = [
 ]
 
 
-def markdown(runs: list[Record], compared: Record) -> str:
+def markdown(runs: list[Run], compared: Comparison) -> str:
     """The comparison as markdown, models by their names; the headline comes last."""
     protocol = (runs[0]["protocol"].get("hash") or "unknown")[:12]
     lines = [f"{caption(runs)}. Protocol {protocol}.", ""]
@@ -61,7 +61,7 @@ def markdown(runs: list[Record], compared: Record) -> str:
     return "\n".join([*lines, *headline(compared)]) + "\n"
 
 
-def brief(runs: list[Record], compared: Record, width: int) -> str:
+def brief(runs: list[Run], compared: Comparison, width: int) -> str:
     """What a terminal of so many columns shows: who wrote how many decks, what they scored, and what may be said of it."""
     names = titles(runs)
     shown = [name for name in ("design", "content", "coherence") if name in measures(runs)]
@@ -83,7 +83,7 @@ def brief(runs: list[Record], compared: Record, width: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _costs(runs: list[Record], cost: Record, width: int) -> list[str]:
+def _costs(runs: list[Run], cost: CostTable, width: int) -> list[str]:
     """What each run adds, and what a deck of it takes, for a terminal."""
     header = ["model", "tokens a deck", "seconds", "USD", "dominated by"]
     rows = []
@@ -111,11 +111,11 @@ def _fitting(header: list[str], rows: list[list[str]], width: int) -> list[str]:
     return lines
 
 
-def headline(compared: Record) -> list[str]:
+def headline(compared: Comparison) -> list[str]:
     """The lines that sum up the comparison: what is claimed, with the range of ranks it leaves open, and under what caveats."""
     lines: list[str] = []
     if len(compared["runs"]) > 1:
-        looks = (compared.get("looks") or {}).get("said", [])
+        looks = compared["looks"]["said"] if "looks" in compared else []
         lines += [f"**Headline: {compared['titles']['overall']}, floor**", ""]
         lines += [f"- {said}" for said in [*compared["headlines"], ranked(compared), *looks]]
     if reasons := limited(compared):
@@ -125,7 +125,7 @@ def headline(compared: Record) -> list[str]:
     return lines
 
 
-def limited(compared: Record) -> list[str]:
+def limited(compared: Comparison) -> list[str]:
     """What a reader of the headline must know beside it, one sentence each."""
     said = [*compared["caveats"], *compared["taught"], *compared["kin"]]
     if unshipped := compared["unshipped"]:
@@ -139,15 +139,15 @@ def limited(compared: Record) -> list[str]:
     return said
 
 
-def tables(runs: list[Record], compared: Record) -> list[Table]:
+def tables(runs: list[Run], compared: Comparison) -> list[Table]:
     """Every table of a comparison, cells as text."""
     several = len(runs) > 1
     found = [happened_table(runs)]
     if several:
         found.append(asked_table(runs, compared))
     found.append(scores_table(runs))
-    if compared.get("costs"):
-        found.append(conditions_table(runs, compared["costs"]))
+    if cost := compared.get("costs"):
+        found.append(conditions_table(runs, cost))
     if several:
         found.append(paired_table(compared))
     if several and "chain" in runs[0]:
@@ -161,7 +161,7 @@ def tables(runs: list[Record], compared: Record) -> list[Table]:
     return found
 
 
-def happened_table(runs: list[Record]) -> Table:
+def happened_table(runs: list[Run]) -> Table:
     """What became of the decks of each run, and what they took."""
     header = ["Model", "n", "Rendered", "Truncated"]
     header += [f"{kind.capitalize()} faults" for kind in stream.KINDS]
@@ -189,14 +189,14 @@ def happened_table(runs: list[Record]) -> Table:
     return "What happened", header, rows, HAPPENED + (APART if panel else "")
 
 
-def _apart(summary: Record) -> str:
+def _apart(summary: Summary) -> str:
     """How far the judges of a panel are apart, over the three dimensions, as text."""
     apart = summary.get("disagreement") or {}
     points = [apart[name] for name in JUDGED if name in apart]
     return f"{sum(points) / len(points):.2f}" if points else "unknown"
 
 
-def spent(summary: Record) -> list[str]:
+def spent(summary: Summary) -> list[str]:
     """Tokens in, tokens out, cost and wall time as text."""
     tokens = summary["tokens"]
     known = ["unknown", "unknown"]
@@ -205,7 +205,7 @@ def spent(summary: Record) -> list[str]:
     return [*known, text.price(summary["cost"]), text.duration(summary["by"]["wall_s"])]
 
 
-def scores_table(runs: list[Record]) -> Table:
+def scores_table(runs: list[Run]) -> Table:
     """The means of each run under each accounting, and where there are several over the prompts that all have scored."""
     shown, named = measures(runs), titles(runs)
     header = ["Model", "Accounting", "Prompts", *(named.get(measure, measure) for measure in shown)]
@@ -215,7 +215,7 @@ def scores_table(runs: list[Record]) -> Table:
         if len(runs) > 1:
             accountings["all scored"] = common
         for accounting, found in accountings.items():
-            n = found.get("overall", {}).get("n", 0)
+            n = found["overall"]["n"] if "overall" in found else 0
             cells = [text.interval(found.get(measure)) for measure in shown]
             rows.append([run["label"], accounting, str(n), *cells])
     beside = [named[measure] for measure in shown if measure in BESIDE]
@@ -223,7 +223,7 @@ def scores_table(runs: list[Record]) -> Table:
     return "Scores", header, rows, NOTES + note
 
 
-def _scored_by_all(runs: list[Record]) -> list[dict[str, Record]]:
+def _scored_by_all(runs: list[Run]) -> list[dict[str, Mean]]:
     """For each run its means over the prompts for which every run has a rendered and scored deck."""
     found = [columns(run["records"], "renderable") for run in runs]
     common = set.intersection(*(set(table.get("overall", {})) for table in found))
@@ -237,7 +237,7 @@ def _scored_by_all(runs: list[Record]) -> list[dict[str, Record]]:
     return [means(table, domains(run["records"])) for run, table in zip(runs, shared, strict=True)]
 
 
-def conditions_table(runs: list[Record], cost: Record) -> Table:
+def conditions_table(runs: list[Run], cost: CostTable) -> Table:
     """What each run adds to asking once, what its decks took, and which other run does as well for less."""
     header = ["Run", "What it adds", "Overall"]
     header += [f"{cost_table.TITLES[kind]} a deck" for kind in cost_table.KINDS]
@@ -255,9 +255,9 @@ def conditions_table(runs: list[Record], cost: Record) -> Table:
     return "Conditions and what they cost", header, rows, DOMINATED.format(unit=unit)
 
 
-def _took(found: Record | None, kind: str) -> str:
+def _took(found: Mean | None, kind: str) -> str:
     """The mean of what a deck took, with its interval."""
-    if found is None:
+    if found is None or found["mean"] is None:
         return "unknown"
     form = "{:,.4f}" if kind == "usd" else "{:,.0f}" if found["mean"] >= 100 else "{:,.1f}"
     mean = form.format(found["mean"])
@@ -266,7 +266,7 @@ def _took(found: Record | None, kind: str) -> str:
     return f"{mean} [{form.format(found['lo'])}, {form.format(found['hi'])}]"
 
 
-def asked_table(runs: list[Record], compared: Record) -> Table:
+def asked_table(runs: list[Run], compared: Comparison) -> Table:
     """How the models were asked; a row for each setting that differs."""
     labels = [run["label"] for run in runs]
     read = [run["label"] for run in runs if run["summary"]["model"].get("files")]
@@ -288,7 +288,7 @@ def asked_table(runs: list[Record], compared: Record) -> Table:
     return ASKED, ["Setting", *labels], rows, note
 
 
-def _setting(values: dict[str, Any], label: str) -> str:
+def _setting(values: dict[str, object], label: str) -> str:
     if label not in values:
         return "unknown"
     value = values[label]
@@ -297,7 +297,7 @@ def _setting(values: dict[str, Any], label: str) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def paired_table(compared: Record) -> Table:
+def paired_table(compared: Comparison) -> Table:
     """The differences by prompt of every pair, with their tests."""
     header = ["Difference", "Of", "Prompts", "Mean", "Bounds", "p", "p corrected"]
     header += ["Win/tie/loss", "d"]
@@ -309,12 +309,12 @@ def paired_table(compared: Record) -> Table:
     return "Paired by prompt", header, rows, f"{FAMILY} {rule(compared)}"
 
 
-def _paired(pair: Record, title: str) -> list[str]:
+def _paired(pair: Pair, title: str) -> list[str]:
     found, bounds = pair["difference"], pair.get("bounds")
     thin = found["n"] < stats.FEWEST
     mean, tests, effect = text.interval(found), [text.DASH, text.DASH], text.DASH
     if thin and found["n"]:
-        mean = text.figure(found["mean"])
+        mean = text.figure(found["mean"] or 0)
     if not thin:
         tests = [text.p_value(found["p"]), text.p_value(pair["p_holm"])]
     if not thin and found["effect"] is not None:
@@ -331,7 +331,7 @@ def _paired(pair: Record, title: str) -> list[str]:
     ]
 
 
-def rule(compared: Record) -> str:
+def rule(compared: Comparison) -> str:
     """On what the headline's intervals rest, in one sentence."""
     counts = {pair["difference"]["clusters"] for pair in compared["pairs"] if is_headline(pair)}
     if not counts:

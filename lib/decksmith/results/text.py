@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 DASH = "–"
@@ -27,9 +27,8 @@ def interval(value: Mapping[str, Any] | None) -> str:
     """`3.31 [3.02, 3.60]`, without brackets for a single value, a dash for none."""
     if value is None or value["mean"] is None:
         return DASH
-    if value["lo"] is None:
-        return figure(value["mean"])
-    return f"{figure(value['mean'])} {bounds(value['lo'], value['hi'])}"
+    shown, lo, hi = figure(value["mean"]), value["lo"], value["hi"]
+    return shown if lo is None or hi is None else f"{shown} {bounds(lo, hi)}"
 
 
 def bounds(low: float, high: float) -> str:
@@ -68,6 +67,13 @@ def duration(seconds: float | None, longest: float = 90) -> str:
     if seconds < 60 * longest:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def few(idents: Iterable[str], shown: int = 5) -> str:
+    """Some ids in words: at most so many of them, and how many more there are."""
+    idents = list(idents)
+    more = f" and {len(idents) - shown} more" if len(idents) > shown else ""
+    return ", ".join(idents[:shown]) + more
 
 
 def listed(words: Sequence[str]) -> str:

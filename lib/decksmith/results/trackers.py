@@ -10,18 +10,23 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from decksmith import __version__
 from decksmith.core import cli, stream
-from decksmith.core.records import Record
-from decksmith.results import external_scores, layout
-from decksmith.results.report_pictures import inside_run
+from decksmith.core.records import prompt_of
+from decksmith.judging.records import DeckRecord
+from decksmith.models.records import Gen
+from decksmith.results import external_scores, layout, usage
+from decksmith.results.comparison import Run
+from decksmith.results.report_pictures import inside_run, slides
 from decksmith.results.runs import measures
-from decksmith.results.summary import fault_of, prompt_of, status_of
+from decksmith.results.summary import fault_of, found_of, status_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+DeckRow = dict[str, str | float | None]  # a row of the table
 
 TILE = (320, 180)  # pixels of a slide in the picture of a deck
 ACROSS = 4
@@ -29,7 +34,7 @@ LONGEST = 20_000  # characters of a request or a reply in the table
 MARK = "decksmith.run"  # a tag of MLflow's run: what was exported, so that it is not done twice
 
 
-def export(tracker: str, out: Path, runs: list[Record]) -> Iterator[str]:
+def export(tracker: str, out: Path, runs: list[Run]) -> Iterator[str]:
     """Write each run (runs.load) with `tracker`, a key of TRACKERS, into the folder `out`; yields what names it there.
 
     Raises cli.Missing for a package that is not installed, cli.BadData for scores without decks.
@@ -54,7 +59,7 @@ def _package(name: str) -> ModuleType:
 # What is said of a run
 
 
-def params(run: Record) -> Record:
+def params(run: Run) -> dict[str, object]:
     """What makes the run what it is, by name."""
     protocol, summary = run["protocol"], run["summary"]
     place = layout.RUNS.resolve() in run["path"].resolve().parents
@@ -73,57 +78,56 @@ def params(run: Record) -> Record:
     }
 
 
-def figures(run: Record) -> dict[str, float]:
+def figures(run: Run) -> dict[str, float]:
     """The means under the floor as `NAME`, with the ends of their 95 % intervals as `NAME_low` and `NAME_high`; the means
     of the rendered decks as `NAME_rendered`; decks by status, tokens, USD."""
-    summary, found = run["summary"], {}
+    summary = run["summary"]
+    found: dict[str, float | None] = {}
     for name in measures([run]):
         floor = summary["means"]["floor"][name]
-        rendered = summary["means"]["renderable"].get(name) or {}
-        found[name], found[f"{name}_rendered"] = floor["mean"], rendered.get("mean")
+        rendered = summary["means"]["renderable"].get(name)
+        found[name], found[f"{name}_rendered"] = floor["mean"], rendered and rendered["mean"]
         found[f"{name}_low"], found[f"{name}_high"] = floor["lo"], floor["hi"]
     states = [status_of(record) for record in run["records"]]
     for state in ("rendered", "partial", "failed", "excluded"):
         found[f"decks_{state}"] = states.count(state)
     found |= {"truncated": summary["truncated"], "usd": summary["cost"]}
-    found |= {name: summary["tokens"].get(name) for name in ("prompt_tokens", "completion_tokens")}
+    if summary["tokens"]["records"]:
+        found |= {f"{name}_tokens": summary["tokens"][name] for name in ("prompt", "completion")}
     known = {name: value for name, value in found.items() if value is not None}
     return {name: float(value) for name, value in known.items() if math.isfinite(value)}
 
 
-def rows(run: Record) -> list[Record]:
-    """A row for each deck, all with the same keys in the same order; None where there is no value."""
-    scored = measures([run])
-    return [_row(record, scored) for record in run["records"]]
+def rows(run: Run) -> list[DeckRow]:
+    """A row for each deck, all with the same keys in the same order."""
+    return [_row(record, measures([run])) for record in run["records"]]
 
 
-def _row(record: Record, scored: list[str]) -> Record:
-    gen, score, fault = record.get("gen") or {}, record["score"], fault_of(record) or {}
-    features, usage = record.get("features") or {}, gen.get("usage") or {}
-    values = {**features, **score, **(score.get("dimensions") or {})}
+def _row(record: DeckRecord, scored: list[str]) -> DeckRow:
+    gen: Gen = record.get("gen") or {}
+    fault, took, values = fault_of(record), usage.of(record), found_of(record)
     asked = [message.get("content") for message in record.get("messages") or []]
     return {
         "id": record["id"],
         "prompt": prompt_of(record),
         "status": status_of(record),
-        "fault": fault.get("class"),
-        "message": fault.get("message"),
+        "fault": fault["class"] if fault else None,
+        "message": fault["message"] if fault else None,
         **{name: values.get(name) for name in scored},
-        "slides": len((record.get("render") or {}).get("slides") or []),
-        "tokens_out": usage.get("completion_tokens"),
-        "usd": usage.get("cost"),
-        "seconds": (gen.get("by") or {}).get("took"),
+        "slides": len(slides(record)),
+        "tokens_out": took["completion_tokens"],
+        "usd": took["cost"],
+        "seconds": took["seconds"],
         "request": str(asked[-1] if asked else "")[:LONGEST],
         "reply": str(gen.get("text") or "")[:LONGEST],
     }
 
 
-def sheet(run: Record, record: Record) -> "Image | None":
+def sheet(run: Run, record: DeckRecord) -> "Image | None":
     """The slides of a deck in one picture, four in a row; None where there are none."""
     from PIL import Image
 
-    paths = (record.get("render") or {}).get("slides") or []
-    files = [file for path in paths if (file := inside_run(run, path))]
+    files = [file for path in slides(record) if (file := inside_run(run, path))]
     if not files:
         return None
     size = (TILE[0] * min(ACROSS, len(files)), TILE[1] * math.ceil(len(files) / ACROSS))
@@ -139,7 +143,7 @@ def sheet(run: Record, record: Record) -> "Image | None":
     return made
 
 
-def identity(run: Record) -> str:
+def identity(run: Run) -> str:
     """The same for the same finished run, wherever it lies."""
     return stream.fingerprint([run["name"], run["protocol"], rows(run)])
 
@@ -147,7 +151,7 @@ def identity(run: Record) -> str:
 # The trackers
 
 
-def _mlflow(mlflow: Any, out: Path, run: Record) -> str:
+def _mlflow(mlflow: ModuleType, out: Path, run: Run) -> str:
     """A run of the experiment `decksmith`: of the server that MLFLOW_TRACKING_URI names, else of OUT/mlflow.db. One that was
     cut off is deleted and done again. Returns the run's id."""
     out.mkdir(parents=True, exist_ok=True)
@@ -176,7 +180,7 @@ def _mlflow(mlflow: Any, out: Path, run: Record) -> str:
     return str(started.info.run_id)
 
 
-def _wandb(wandb: Any, out: Path, run: Record) -> str:
+def _wandb(wandb: ModuleType, out: Path, run: Run) -> str:
     """A run of the project that WANDB_PROJECT names, else `decksmith`. Its id is the run's own: a second export replaces the
     first. Returns its page; where WANDB_MODE is offline, the folder that `wandb sync` takes."""
     out.mkdir(parents=True, exist_ok=True)
@@ -201,4 +205,4 @@ def _wandb(wandb: Any, out: Path, run: Record) -> str:
     return str(place)
 
 
-TRACKERS: dict[str, Callable[[Any, Path, Record], str]] = {"mlflow": _mlflow, "wandb": _wandb}
+TRACKERS: dict[str, Callable[[ModuleType, Path, Run], str]] = {"mlflow": _mlflow, "wandb": _wandb}

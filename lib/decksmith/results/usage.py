@@ -1,45 +1,76 @@
 """What one deck took: tokens, USD and seconds of its reply; under a condition, of all its samples and revisions."""
 
-from typing import Any
+from collections.abc import Iterable
 
-from decksmith.core.records import Record
+from decksmith.core.records import By
+from decksmith.judging.records import DeckRecord, Revise, Spent
+from decksmith.models.records import Gen, Usage
 
-# What is added up over the samples and rounds of a deck.
-COUNTED = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cost")
 
-
-def of_all(samples: list[Record]) -> Record:
-    """Tokens, USD and seconds of all samples with their revisions and, where they were judged to choose, their judgings."""
-    parts: list[Record] = []
+def of_all(samples: Iterable[DeckRecord]) -> Spent:
+    """What all samples took with their revisions and, where they were judged to choose, their judgings."""
+    parts: list[Spent] = []
     for sample in samples:
         parts.append(of(sample))
         judged = sample.get("judge")
-        if isinstance(judged, dict) and isinstance(judged.get("usage"), dict):
-            parts.append(part(judged["usage"], judged.get("by")))
+        if judged and judged.get("usage"):
+            parts.append(part(judged["usage"], _seconds(judged.get("by"))))
     return total(parts)
 
 
-def of(record: Record) -> Record:
-    """Tokens, USD and seconds of a deck's reply and of its revisions: the keys of COUNTED and `seconds`; None where it is unknown."""
+def of(record: DeckRecord) -> Spent:
+    """What a deck's reply and its revisions took."""
     if choice := record.get("choose"):
-        return dict(choice["spent"])
-    gen = record.get("gen") or {}
-    parts = [part(gen.get("usage") or {}, gen.get("by"))]
-    parts += [one["spent"] for one in (record.get("revise") or {}).get("rounds", [])]
-    return total(parts)
+        return choice["spent"]
+    gen: Gen = record.get("gen") or {}
+    revised: Revise = record.get("revise") or {}
+    rounds = [one["spent"] for one in revised.get("rounds", [])]
+    return total([part(gen.get("usage"), _seconds(gen.get("by"))), *rounds])
 
 
-def part(usage: Record, by: Record | None) -> Record:
-    """What one reply took."""
-    took: Any = (by or {}).get("latency", (by or {}).get("took"))
-    return {**{name: usage.get(name) for name in COUNTED}, "seconds": took}
+def part(usage: Usage | None, seconds: float | None) -> Spent:
+    """What one reply took; None where it does not say."""
+    known = usage or {
+        "prompt_tokens": None,
+        "completion_tokens": None,
+        "reasoning_tokens": None,
+        "cost": None,
+    }
+    return {
+        "prompt_tokens": known.get("prompt_tokens"),
+        "completion_tokens": known.get("completion_tokens"),
+        "reasoning_tokens": known.get("reasoning_tokens"),
+        "cost": known.get("cost"),
+        "seconds": seconds,
+    }
 
 
-def total(parts: list[Record]) -> Record:
+def _seconds(by: By | None) -> float | None:
+    """From request to reply; of what was not asked for, how long it took."""
+    return by.get("latency", by.get("took")) if by else None
+
+
+def total(parts: list[Spent]) -> Spent:
     """The sum of what several replies took; None where one of them does not say."""
-    found: Record = {}
-    for name in (*COUNTED, "seconds"):
-        values = [part.get(name) for part in parts]
-        known = [value for value in values if value is not None]
-        found[name] = round(sum(known), 8) if len(known) == len(values) else None
-    return found
+    cost = added(one["cost"] for one in parts)
+    seconds = added(one["seconds"] for one in parts)
+    return {
+        "prompt_tokens": counted(one["prompt_tokens"] for one in parts),
+        "completion_tokens": counted(one["completion_tokens"] for one in parts),
+        "reasoning_tokens": counted(one["reasoning_tokens"] for one in parts),
+        "cost": None if cost is None else round(cost, 8),
+        "seconds": None if seconds is None else round(seconds, 8),
+    }
+
+
+def counted(values: Iterable[int | None]) -> int | None:
+    """The sum of counts; None where any is unknown."""
+    found = added(values)
+    return None if found is None else int(found)
+
+
+def added(values: Iterable[float | None]) -> float | None:
+    """The sum; None where any is unknown."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known) if len(known) == len(found) else None

@@ -4,66 +4,63 @@ Whatever can be computed from the records is computed again. What was written by
 taken as it stands: only a replay (run-replay) can show that a judge's score is the one it gave.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from typing import cast
 
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.core.records import Record, prompt_of, sample_of
+from decksmith.core.records import Record, prompt_of
 from decksmith.decks import conditions
 from decksmith.judging import identity, scoring
+from decksmith.judging.records import DeckRecord
+from decksmith.models.records import Asked, Gen, Served
+from decksmith.results import external_scores, layout
+from decksmith.results.comparison import Run
+from decksmith.results.records import Summary
+from decksmith.results.summary import place, summarize
+from decksmith.results.text import few
 
-SHOWN = 5  # contradictions, and ids, that a message names
+SHOWN = 5  # contradictions that a message names
 CLOSE = 2e-4  # two rounded figures of another machine may be so far apart
 
 
-@dataclass
-class Files:
-    """What the folder of a run holds: scores.jsonl, prompts.jsonl (None without one), protocol.json, summary.json."""
+def check(runs: list[Run]) -> None:
+    """Compute again what can be computed of these runs (runs.load), put it in the place of their stored summaries, and say
+    that this was done. Files of scores of another tool have nothing to compute.
 
-    records: list[Record]
-    prompts: list[Record] | None
-    protocol: Record
-    summary: Record
-    condition: Record | None = None  # condition.json, of a run under one
-
-
-def check(
-    folder: Path, files: Files, summarize: Callable[[list[Record]], Record], remedy: str
-) -> Record:
-    """The summary of the run, computed anew by `summarize(records)`.
-
-    Raises cli.BadData naming file, id, field and both values of what contradicts itself, with `remedy` at the end.
+    Raises cli.BadData naming file, id, field and both values of what contradicts itself, with a remedy at the end.
     """
-    found = [*_ids(files.records), *_asked(files.records, files.prompts), *_copies(files.records)]
-    found += [*_requests(files), *_protocol(files), *_scores(files)]
-    summary: Record = {}
+    ours = [run for run in runs if not external_scores.is_external(run)]
+    for run in ours:
+        run["summary"] = _checked(run)
+    if ours:
+        records = sum(len(run["records"]) for run in ours)
+        cli.say(
+            f"computed again, and the same: scores and summaries of {len(ours)} run{'s' * (len(ours) > 1)}, "
+            f"{records} records"
+        )
+
+
+def _checked(run: Run) -> Summary:
+    """The summary of a run, computed anew."""
+    folder, records = run["path"], run["records"]
+    asked = folder / "prompts.jsonl"
+    prompts = [record for _, record in stream.records(asked)] if asked.exists() else None
+    found = [*_ids(records), *_asked(records, prompts), *_copies(records)]
+    found += [*_requests(run), *_protocol(run), *_scores(run)]
     if not found:
-        summary = summarize(files.records)
-        found += _summary(files.summary, summary)
+        summary = summarize(enumerate(records, 1), folder / "scores.jsonl")
+        found += _summary(run["summary"], summary)
     if found:
         more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+        remedy = f"to derive all of it again from what was paid for: rm {folder}/scores.jsonl && {layout.make_command(folder)}"
         raise cli.BadData(
             "\n  ".join([f"{folder} contradicts itself:", *found[:SHOWN], *more, remedy])
         )
     return summary
 
 
-def place(record: Record) -> tuple[str, int]:
-    """`(prompt's id, number of the sample)` of a record; what was chosen of several samples stands for its prompt."""
-    return prompt_of(record), 0 if "choose" in record else sample_of(record)
-
-
-def few(idents: Iterable[str]) -> str:
-    """Some ids in words: at most SHOWN of them, and how many more there are."""
-    idents = list(idents)
-    more = f" and {len(idents) - SHOWN} more" if len(idents) > SHOWN else ""
-    return ", ".join(idents[:SHOWN]) + more
-
-
-def _ids(records: list[Record]) -> Iterator[str]:
+def _ids(records: list[DeckRecord]) -> Iterator[str]:
     seen = {}
     for record in records:
         ident, (of, k) = record["id"], place(record)
@@ -74,9 +71,9 @@ def _ids(records: list[Record]) -> Iterator[str]:
         seen[ident] = (of, k)
 
 
-def _asked(records: list[Record], prompts: list[Record] | None) -> Iterator[str]:
+def _asked(records: list[DeckRecord], prompts: list[Record] | None) -> Iterator[str]:
     """Rows that are missing, that nobody asked for, or that were asked something else."""
-    samples: dict[str, dict[int, Record]] = {}
+    samples: dict[str, dict[int, DeckRecord]] = {}
     for record in records:
         of, k = place(record)
         samples.setdefault(of, {})[k] = record
@@ -98,7 +95,7 @@ def _asked(records: list[Record], prompts: list[Record] | None) -> Iterator[str]
         yield f"scores.jsonl: lacks {len(lost)} samples that other prompts have: {few(lost)}"
 
 
-def _copies(records: list[Record]) -> list[str]:
+def _copies(records: list[DeckRecord]) -> list[str]:
     """One request under two ids would count twice."""
     seen: dict[str, str] = {}
     copies: dict[str, str] = {}
@@ -114,32 +111,32 @@ def _copies(records: list[Record]) -> list[str]:
     return list(copies.values())
 
 
-def _plain(content: Any) -> Any:
+def _plain(content: object) -> object:
     return " ".join(content.split()).casefold() if isinstance(content, str) else content
 
 
-def _requests(files: Files) -> Iterator[str]:
-    given = conditions.held(files.condition) if files.condition else None
+def _requests(run: Run) -> Iterator[str]:
+    given = conditions.held(run["condition"]) if run["condition"] else None
     own = given.asked() if given else None
-    for record in files.records:
-        gen = record.get("gen") or {}
+    for record in run["records"]:
+        gen: Gen = record.get("gen") or {}
         if kept := gen.get("request"):
             if gen.get("condition") != own:
                 yield f"scores.jsonl: {record['id']}: gen.condition is {_short(gen.get('condition'))}, condition.json gives {_short(own)}"
                 continue
-            messages = given.messages(record) if given else record.get("messages")
+            messages = given.messages(cast(Record, record)) if given else record.get("messages")
             body = {"messages": messages, **(gen.get("sampling") or {})}
             if (now := stream.fingerprint(body)) != kept:
                 yield f"scores.jsonl: {record['id']}: gen.request is {_short(kept)}, messages and sampling give {_short(now)}"
 
 
-def _protocol(files: Files) -> Iterator[str]:
-    held = files.protocol
+def _protocol(run: Run) -> Iterator[str]:
+    held, records = cast(Record, run["protocol"]), cast(list[Record], run["records"])
     now = stream.fingerprint({key: value for key, value in held.items() if key != "hash"})
     if held.get("hash") != now:
         yield f"protocol.json: hash is {_short(held.get('hash'))}, its content gives {_short(now)}"
     try:
-        seen = identity.observed(Protocol.held(held), files.records)
+        seen = identity.observed(Protocol.held(held), records)
     except ValueError as error:
         yield f"protocol.json: {error}"
     except cli.BadData as error:
@@ -153,12 +150,12 @@ def _protocol(files: Files) -> Iterator[str]:
         )
 
 
-def _scores(files: Files) -> Iterator[str]:
+def _scores(run: Run) -> Iterator[str]:
     try:
-        protocol = Protocol.held(files.protocol)
+        protocol = Protocol.held(cast(Record, run["protocol"]))
     except ValueError:
         return  # _protocol names it
-    for record in files.records:
+    for record in cast(list[Record], run["records"]):
         where = f"scores.jsonl: {record['id']}"
         try:
             if beyond := _beyond(protocol, record):
@@ -175,7 +172,7 @@ def _scores(files: Files) -> Iterator[str]:
                 yield f"{where}: {field} is {old}, the stages and weights give {new}"
 
 
-def _beyond(protocol: Protocol, record: Record) -> tuple[str, Any] | None:
+def _beyond(protocol: Protocol, record: Record) -> tuple[str, object] | None:
     """The first score of judge or scan that is no number from 1 to 5, as `(field, value)`, or None."""
     scores, scan = (record.get("judge") or {}).get("scores") or {}, protocol.score["viscraft"]
     values = {f"judge.scores.{name}": value for name, value in scores.items()}
@@ -187,7 +184,7 @@ def _beyond(protocol: Protocol, record: Record) -> tuple[str, Any] | None:
     return None
 
 
-def _summary(stored: Record, now: Record) -> Iterator[str]:
+def _summary(stored: Summary, now: Summary) -> Iterator[str]:
     """Where summary.json differs from what its records give. Intervals of another method are no contradiction."""
     interval = None if stored.get("interval") != now["interval"] else "compare"
     for field, old, new in _unlike(stored, now):
@@ -196,7 +193,7 @@ def _summary(stored: Record, now: Record) -> Iterator[str]:
             yield f"summary.json: {field} is {old}, the records give {new}"
 
 
-def _unlike(stored: Any, now: Any, path: str = "") -> Iterator[tuple[str, str, str]]:
+def _unlike(stored: object, now: object, path: str = "") -> Iterator[tuple[str, str, str]]:
     """`(field, stored, computed)`, values as text, of every leaf in which two JSON values differ."""
     if isinstance(stored, dict) and isinstance(now, dict):
         for key in sorted({*stored, *now}):
@@ -205,32 +202,29 @@ def _unlike(stored: Any, now: Any, path: str = "") -> Iterator[tuple[str, str, s
         yield path, _short(stored), _short(now)
 
 
-def _equal(a: Any, b: Any) -> bool:
-    numbers = all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in (a, b)
-    )
-    return abs(a - b) <= CLOSE if numbers else a == b and isinstance(a, bool) == isinstance(b, bool)
+def _equal(a: object, b: object) -> bool:
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return abs(a - b) <= CLOSE
+    return a == b
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text: str = identity.short(value)
     return text if len(text) <= 80 else text[:80] + ".."
 
 
-def same_but_model(a: Record, b: Record) -> list[str]:
-    """In what two loaded runs (runs.load) differ beside the model, one line each; none: the difference of their scores is the model's.
+def same_but_model(a: Run, b: Run) -> list[str]:
+    """In what two runs differ beside the model, one line each; none: the difference of their scores is the model's.
 
-    More than the protocol must agree (identity.differences): also what the registry sets for each model, which decks were asked for, and
-    what served them, if both were served here.
+    More than the protocol must agree: also what the registry sets for each model, which decks were asked for, and what
+    served them, if both were served here.
     """
-    lines = identity.differences(a["protocol"], b["protocol"])
-    first, second = (
-        {record["id"]: record.get("gen") or {} for record in run["records"]} for run in (a, b)
-    )
+    lines = identity.differences(cast(Record, a["protocol"]), cast(Record, b["protocol"]))
+    first, second = _replies(a), _replies(b)
     if odd := sorted(first.keys() ^ second.keys()):
-        lines.append(
-            f"records: {len(odd)} in one run only, {', '.join(odd[:5])}{' ..' if odd[5:] else ''}"
-        )
+        lines.append(f"records: {len(odd)} in one run only, {few(odd)}")
     found: set[str] = set()
     for ident in first.keys() & second.keys():
         one, other = first[ident], second[ident]
@@ -242,7 +236,12 @@ def same_but_model(a: Record, b: Record) -> list[str]:
     return [*lines, *sorted(found)]
 
 
-def _server(gen: Record) -> Record | None:
+def _replies(run: Run) -> dict[str, Gen]:
+    return {record["id"]: record.get("gen") or {} for record in run["records"]}
+
+
+def _server(gen: Gen) -> dict[str, str | None] | None:
     """What served a reply, None where it was not served here."""
-    served = (gen.get("model") or {}).get("served")
-    return {name: served[name] for name in ("engine", "base")} if served else None
+    model = cast(Asked, gen.get("model") or {})
+    served = cast(Served, model.get("served") or {})
+    return {"engine": served["engine"], "base": served["base"]} if served else None

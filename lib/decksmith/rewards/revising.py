@@ -104,7 +104,7 @@ class Reviser:
         kept: Record | None = self.journal.get(ident, inputs)
         if kept is None:
             reply = await self.client.post(body)
-            took = usage.part(reply.usage, {"latency": round(reply.took, 3)})
+            took = usage.part(reply.usage, round(reply.took, 3))
             kept = {"reply": reply.text, "finish_reason": reply.finish_reason, "spent": took}
             self.journal.put(ident, inputs, kept)
         return kept
