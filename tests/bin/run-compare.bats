@@ -13,7 +13,8 @@ pick() { "$ROOT/.venv/bin/python3" -c 'import jq, json, sys; print(json.dumps(jq
   assert_failure 65
   assert_line --index 0 --regexp '^Judge: offline-v1 \(offline measures, no vision model looked at these pictures; its card: docs/judge-card\.md; never held beside people\)\. Protocol [0-9a-f]{12}\.$'
   assert_line --regexp '^- SmolLM2 135M and .*: inconclusive on 10 of 12 prompts, Verifiable part \(offline\), floor \(.*, but .*the decks without a score could make it \['
-  assert_line --partial 'run-compare: nothing can be said: SmolLM2 135M: 2 of 12 decks have no score (judge faults 1, infra faults 1; at most 1 % may); `make baseline MODEL=NAME`'
+  assert_regex "$stderr" 'computed again, and the same: scores and summaries of 2 runs, 24 records'
+  assert_stderr_line --partial 'run-compare: nothing can be said: SmolLM2 135M: 2 of 12 decks have no score (judge faults 1, infra faults 1; at most 1 % may); `make baseline MODEL=NAME`'
 }
 
 @test "with --page a terminal gets what fits, and the file all of it" {

@@ -28,6 +28,7 @@ def load(paths, common=False):
         reading.keep_common(loaded)
     return loaded
 
+
 OFFLINE = Protocol.load("offline")
 
 

@@ -395,9 +395,7 @@ def test_plots_are_drawn_as_png_and_svg_and_equal_runs_give_equal_bytes(runs, tm
     loaded = load([runs / "low", runs / "high"])
     names = plots(tmp_path / "one", loaded, claims.compare(loaded))
     assert names == [
-        f"{name}.{form}"
-        for name in ("overall", "dimensions", "deltas")
-        for form in ("png", "svg")
+        f"{name}.{form}" for name in ("overall", "dimensions", "deltas") for form in ("png", "svg")
     ]
     again = load([runs / "low", runs / "high"])
     plots(tmp_path / "two", again, claims.compare(again))

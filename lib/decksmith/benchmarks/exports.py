@@ -20,6 +20,7 @@ from decksmith.benchmarks.metrics import BenchSummary, Results
 from decksmith.benchmarks.records import BenchRecord, Grade
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of, sample_of
+from decksmith.models.records import Gen
 from decksmith.results import inspect_log
 
 Summaries = dict[str, BenchSummary]  # by benchmark
@@ -265,7 +266,7 @@ def _header(
 
 def _inspected(summary: BenchSummary, record: BenchRecord) -> Record:
     """One reply as a sample of a log."""
-    gen = cast(Record, record.get("gen") or {})
+    gen: Gen = record.get("gen") or {}
     grade, fault = record.get("grade") or cast(Grade, {}), metrics.fault_of(record)
     asked = [inspect_log.message_of(message) for message in record.get("messages") or []]
     reply = None if gen.get("error") or not gen else inspect_log.reply_of(gen)

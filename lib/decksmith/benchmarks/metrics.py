@@ -24,6 +24,7 @@ from decksmith.core.records import Failure, Record, prompt_of, sample_of
 from decksmith.models.records import Asked, Gen
 from decksmith.results import chains, pairs, regressions, stats
 from decksmith.results import text as as_text
+from decksmith.results.comparison import Run
 
 Questions = dict[str, list[BenchRecord]]  # the samples of each question, in their order
 Results = dict[str, Questions]  # by benchmark
@@ -381,12 +382,12 @@ def _mode(
     are what is independent: Miller 2024, arXiv 2411.00640), and, for the mode that is reported first,
     its 95 % interval (`stats.mean`, strict)."""
     present = [value for value in values if value is not None]
-    reach = stats.mean(present, (0, 1), strict=True) if interval and present else {}
+    reach = stats.mean(present, (0, 1), strict=True) if interval and present else None
     error = _sd(present) / math.sqrt(len(present)) if len(present) > 1 else None
     found = {
         metric: _rounded(_mean(present)),
         "std_err": _rounded(error),
-        "interval": [reach.get("lo"), reach.get("hi")],
+        "interval": [reach["lo"], reach["hi"]] if reach else [None, None],
         "scored": len(present),
         "no_answer": _rounded(_mean([value for value in silent if value is not None])),
     }
@@ -622,7 +623,7 @@ def comparison(
     return [*lines, "", *(f"- {entry['sentence']}" for entry in entries)]
 
 
-def note_chain(runs: list[Record], folder: Path) -> None:
+def note_chain(runs: list[Run], folder: Path) -> None:
     """Make these runs (results.runs.load) a chain in the order in which they were given: each gets the key `chain` that
     results.chains reads, with what the benchmarks of both models in `folder`/MODEL say of it and earlier ones."""
     for run in runs:
@@ -632,7 +633,8 @@ def note_chain(runs: list[Record], folder: Path) -> None:
         ours, base = (folder / str(each["summary"]["model"]["name"]) for each in (run, other))
         if not any(ours.glob("*/rows.jsonl")) or not any(base.glob("*/rows.jsonl")):
             continue
-        found = run["chain"][other["label"]] = []
+        found: list[Record] = []
+        run["chain"][other["label"]] = found
         for entry in judged(compare(load(ours), load(base)), run["label"], other["label"]):
             found.append({"p_holm": None} | {k: v for k, v in entry.items() if k in kept})
 

@@ -11,6 +11,7 @@ from decksmith.core.records import Message, Record
 from decksmith.hub import bundles, weights
 from decksmith.hub.bundles import SPLITS, Bundle, json_object
 from decksmith.results import tables
+from decksmith.results.comparison import Comparison
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -260,7 +261,7 @@ def describe_adapter(bundle: Bundle, out: Path) -> dict[str, Path]:
         base=base,
         shape=shape,
         compared=compared,
-        said=tables.headline(compared) if compared else None,
+        said=tables.headline(cast(Comparison, compared)) if compared else None,
     )
     return {"README.md": out / "README.md"}
 

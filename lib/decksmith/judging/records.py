@@ -62,9 +62,7 @@ class Judge(TypedDict, total=False):
     seen: Annotated[Seen, "what a vision judge was shown"]
     replies: Annotated[list[str], "a vision judge's raw words, as files"]
     disagreement: Annotated[Numbers, "of a panel: how far two models are apart, by dimension"]
-    members: Annotated[
-        dict[str, Record], "of a panel: `judge`, `scores` and `usage` of each model"
-    ]
+    members: Annotated[dict[str, Record], "of a panel: `judge`, `scores` and `usage` of each model"]
     error: Annotated[Error, "in place of scores"]
     by: Annotated[By, "who made it"]
 

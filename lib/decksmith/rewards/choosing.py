@@ -4,11 +4,13 @@ evaluation's own judge."""
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
+from typing import cast
 
 from decksmith.core import stream
 from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.decks import lint
 from decksmith.decks.conditions import Condition
+from decksmith.judging.records import DeckRecord
 from decksmith.results import usage
 from decksmith.rewards import components
 from decksmith.rewards import rules as reward_rules
@@ -64,7 +66,7 @@ def chosen(records: Iterable[Record], condition: Condition, run: str | Path) -> 
             "k": sample_of(samples[best]),
             "n": condition.n,
             "worth": worths,
-            "spent": usage.of_all(samples),
+            "spent": usage.of_all(cast(list[DeckRecord], samples)),
         }
         if lost := _lost(samples, condition.n):
             value["error"] = lost

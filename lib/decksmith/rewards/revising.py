@@ -3,7 +3,7 @@ only where it is better."""
 
 import base64
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
@@ -13,6 +13,7 @@ from decksmith.decks.conditions import Condition
 from decksmith.decks.parser import Deck
 from decksmith.decks.records import Finding
 from decksmith.models.client import Client
+from decksmith.models.records import Usage
 from decksmith.render.pool import Pool
 from decksmith.results import usage
 from decksmith.rewards import choosing
@@ -104,7 +105,7 @@ class Reviser:
         kept: Record | None = self.journal.get(ident, inputs)
         if kept is None:
             reply = await self.client.post(body)
-            took = usage.part(reply.usage, round(reply.took, 3))
+            took = usage.part(cast(Usage, reply.usage), round(reply.took, 3))
             kept = {"reply": reply.text, "finish_reason": reply.finish_reason, "spent": took}
             self.journal.put(ident, inputs, kept)
         return kept

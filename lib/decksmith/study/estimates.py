@@ -8,9 +8,10 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict, cast
 
 from decksmith.results import claims, stats
+from decksmith.results.comparison import TestedPair
 from decksmith.results.text import interval
 from decksmith.study import duplicate_raters, intervals
 from decksmith.study.intervals import RATERS, Estimate, figure, spread
@@ -269,8 +270,13 @@ def _judged(met: Mapping[tuple[str, str], Sequence[Vote]]) -> list[Preference]:
     adjusted = stats.holm([math.nan if p is None else p for p in tests])
     for pair, p in zip(found, adjusted, strict=True):
         pair["p_holm"], pair["family"] = stats.number(p, 6), len(found)
-        pair["verdict"], pair["sentence"] = claims.verdict({**pair})
+        pair["verdict"], pair["sentence"] = _verdict(pair)
     return found
+
+
+def _verdict(pair: Preference, *doubts: str) -> tuple[str, str]:
+    """The verdict of a pair with its sentence; `doubts` keep it from separating."""
+    return claims.verdict(cast(TestedPair, {**pair, "doubts": [*doubts]}))
 
 
 def _preference(a: str, b: str, votes: Sequence[Vote]) -> Preference:
@@ -334,7 +340,7 @@ def _limit_crowd(
         f"and without {without}"
     )
     if pair["verdict"] == "beats" and not _borne_out(pair, rest):
-        pair["verdict"], pair["sentence"] = claims.verdict({**pair, "doubts": [said]})
+        pair["verdict"], pair["sentence"] = _verdict(pair, said)
     else:
         pair["sentence"] += f"; {said}"
 

@@ -12,6 +12,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of, sample_of
 from decksmith.judging.records import DeckRecord, Score
 from decksmith.results import claims, judge_agreement, layout, runs, stats, text
+from decksmith.results.comparison import TestedPair
 from decksmith.study import estimates, intervals, judge_votes, raters, store, tally
 from decksmith.study.estimates import TestedDifference
 from decksmith.study.intervals import Estimate
@@ -108,14 +109,15 @@ def _rows(path: Path) -> Iterator[tuple[DeckKey, DeckRecord]]:
     if path.is_dir():
         if not (path / "scores.jsonl").is_file():
             raise layout.missing(path)
-        named = [(layout.run_name(path), [row for _, row in stream.records(path / "scores.jsonl")])]
+        found = [cast(DeckRecord, row) for _, row in stream.records(path / "scores.jsonl")]
+        named = [(layout.run_name(path), found)]
     elif path.is_file():
         named = [(run["name"], run["records"]) for run in runs.load([path])]
     else:
         raise cli.Missing(f"there is no {path}; a judge is NAME=a run's folder or a file")
     for name, rows in named:
         for row in rows:
-            yield (name, prompt_of(row), sample_of(row)), cast(DeckRecord, row)
+            yield (name, prompt_of(row), sample_of(row)), row
 
 
 def _measures(score: Score) -> Measures:
@@ -242,7 +244,7 @@ def _differences(judges: Sequence[StudyJudge], votes: Sequence[Vote]) -> list[Ju
     adjusted = stats.holm([math.nan if p is None else p for p in tests])
     for pair, p in zip(found, adjusted, strict=True):
         pair["p_holm"], pair["family"] = stats.number(p, 6), len(found)
-        pair["verdict"], pair["sentence"] = claims.verdict({**pair})
+        pair["verdict"], pair["sentence"] = claims.verdict(cast(TestedPair, {**pair}))
     return found
 
 
