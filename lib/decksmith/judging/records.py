@@ -61,8 +61,6 @@ class Judge(TypedDict, total=False):
     observations: Annotated[list[Observation], "what a vision judge saw, of a closed list"]
     seen: Annotated[Seen, "what a vision judge was shown"]
     replies: Annotated[list[str], "a vision judge's raw words, as files"]
-    disagreement: Annotated[Numbers, "of a panel: how far two models are apart, by dimension"]
-    members: Annotated[dict[str, Record], "of a panel: `judge`, `scores` and `usage` of each model"]
     error: Annotated[Error, "in place of scores"]
     by: Annotated[By, "who made it"]
 
