@@ -225,7 +225,9 @@ async function check() {
   await ada.waitForFunction(() => document.getElementById("saved").textContent === "Saved");
   const stored = await sheet(ada.url());
   expect("every vote is stored, once, as it was said", Object.fromEntries(Object.entries(stored.done).map(([id, ballot]) => [id, ballot.choice]).toSorted()), Object.fromEntries(Object.entries(votes).toSorted()));
-  expect("the reasons too", stored.done[mine.pairs[0].id], { choice: "left", dimensions: { design: "left" }, tags: ["looks"] });
+  const { seconds, ...reasons } = stored.done[mine.pairs[0].id];
+  expect("the reasons too", reasons, { choice: "left", dimensions: { design: "left" }, tags: ["looks"], seen: true });
+  expect("and the time in view", seconds > 0, true);
   expect("one was skipped", stored.skipped, [mine.pairs[2].id]);
   await ada.click("text=Look again at 1 skipped pair");
   await seen(ada);
