@@ -77,7 +77,7 @@ REAL_TOOLS = .venv-vllm/.done .venv/.dev .venv/.train .venv/.local .venv/.bench 
 .PHONY: test-vllm engines vllm-lock
 ### test-vllm: a real vLLM on the CPU and a real sglang router, with the embedded model
 test-vllm: $(REAL_TOOLS)
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.training.base_models smol > /dev/null
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.train.training.base_models smol > /dev/null
 	$(REAL_ENGINES)
 	.venv/bin/python3 -m pytest tests/evalserver/test_server.py -k sglang
 

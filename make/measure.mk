@@ -69,7 +69,7 @@ FOR_REPORT := .for-$(subst $(space),+,$(strip $(RUN_NAMES)))$(CHAINED:%=-chained
 BY_PROTOCOL := --protocol $(PROTOCOL)
 ASK = $(BY_PROTOCOL) --run $(@D) $(JOBS:%=--jobs %) $(BUDGET:%=--budget %)
 READ_CLAIMS = $(CLAIMS:%=bin/deck-judge --claims % --run $(@D) $(BUDGET:%=--budget %) |)
-CODE := $(wildcard lib/decksmith/*/*.py assets/renderer/*.mjs assets/prompts/* assets/conditions/* \
+CODE := $(wildcard lib/decksmith/*/*.py lib/decksmith/*/*/*.py assets/renderer/*.mjs assets/prompts/* assets/conditions/* \
   $(TEMPLATE:%=$(DECKSMITH_TEMPLATES)/*)) assets/renderer/package-lock.json assets/models.toml
 PROMPTS_FROM := $(PROMPTS) $(wildcard assets/protocols/*.toml) $(if $(OWN_PROMPTS),$(wildcard data/sources/*))
 SAMPLE := bin/record-sample $(BY_PROTOCOL) $(LIMIT:%=--shuffle --limit %) $(SHARD:%=--shard %)
@@ -146,7 +146,7 @@ merge: $(RUNS:%=%/prompts.jsonl)
 .PHONY: runs report plan register capsule replay
 ## runs: the finished runs, with their decks, scores and cost
 runs: .venv/.python
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.results.layout
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.measure.results.layout
 
 ## report: the report of MODEL's finished runs again
 report: .venv/.python

@@ -42,7 +42,7 @@ rehearsal: .venv/.python
 
 $(R)/chat/report.json: $(wildcard data/gold/*/*) | run-tools .venv/.train .venv/.local
 	mkdir -p $(R)
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.training.base_models smol
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.train.training.base_models smol
 	bin/draft-check --run $(R)/corpus --jobs 2 data/gold/* |
 	  bin/draft-pack --run $(R)/corpus --cheatsheet 0 --tokenizer data/models/smol/tokenizer.json |
 	  bin/record-sample --where '.tokens.deck <= 1024' |
@@ -86,7 +86,7 @@ rehearsal-rl: .venv/.python
 	  'the comparison|20|rehearsal-rl-report'
 
 $(A)/sft/adapter/manifest.json: data/adapter/adapter.gguf | .venv/.train .venv/.local
-	PYTHONPATH=lib .venv/bin/python3 -m decksmith.training.adapters data/adapter $(@D)
+	PYTHONPATH=lib .venv/bin/python3 -m decksmith.train.training.adapters data/adapter $(@D)
 
 $(A)/prompts/report.json: data/training-prompts.jsonl data/prompts.jsonl | run-tools .venv/.corpus .venv/.local
 	mkdir -p $(@D)
@@ -98,7 +98,7 @@ $(A)/samples.jsonl: $(A)/prompts/report.json data/adapter/adapter.gguf
 	export DECKSMITH_ENGINE_THREADS=1 TOTAL=$$(($(RL_SAMPLES) * $(RL_PROMPTS)))
 	bin/record-sample --limit $(RL_PROMPTS) < $(<D)/train.jsonl |
 	  bin/chat-generate --model smol-sft --samples $(RL_SAMPLES) --temperature 1 --top-p 1 --seed 1 --run $(A)/samples |
-	  bin/within tools python3 -m decksmith.training.trim_truncated |
+	  bin/within tools python3 -m decksmith.train.training.trim_truncated |
 	  bin/deck-parse --run $(A)/samples | bin/deck-illustrate --run $(A)/samples |
 	  bin/deck-render --run $(A)/samples | bin/deck-reward --run $(A)/samples > $@.tmp
 	mv $@.tmp $@

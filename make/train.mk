@@ -78,7 +78,7 @@ endef
 define COUNT_nemo-rl
 rm -f $(SFT)/model.json
 if [ -f containers/train.sif ]; then
-  bin/within train python3 -m decksmith.training.count_modules $(SFT) > $(SFT)/model.json || rm $(SFT)/model.json
+  bin/within train python3 -m decksmith.train.training.count_modules $(SFT) > $(SFT)/model.json || rm $(SFT)/model.json
 fi
 endef
 COUNT_trl = rm -f $(SFT)/model.json
@@ -178,5 +178,5 @@ CURVE_TOOLS := $(if $(filter local,$(ENGINE)),.venv/.local .venv/.train assets/e
 curve: trained run-tools .venv/.bench $(CURVE_TOOLS)
 	bin/eval-serve $(CURVE_LIMIT) & server=$$!
 	trap 'kill -INT $$server 2> /dev/null && wait $$server || true' EXIT
-	bin/within tools python3 -m decksmith.evalserver.eval_client results/eval/server.json 60 > /dev/null  # until it listens
+	bin/within tools python3 -m decksmith.bench.evalserver.eval_client results/eval/server.json 60 > /dev/null  # until it listens
 	bin/ckpt-watch $(ONCE:%=--once) $(SFT) -- bash -euo pipefail -c "$$POINT"

@@ -14,7 +14,7 @@ sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests")]
 
 import gaming  # noqa: E402
 import planted_defects as defects  # noqa: E402
-from decksmith.decks.words import STOPWORDS, content_words, fold  # noqa: E402
+from decksmith.measure.decks.words import STOPWORDS, content_words, fold  # noqa: E402
 
 DRAFT = ("domain", "audience", "theme", "slides", "language", "features", "outline")
 

@@ -24,7 +24,7 @@ sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests" / "benchmarks"), str(ROOT 
 import agree_code  # noqa: E402
 import agree_replies  # noqa: E402
 import nltk_data  # noqa: E402
-from decksmith.benchmarks import grading, gym, tasks  # noqa: E402
+from decksmith.bench.benchmarks import grading, gym, tasks  # noqa: E402
 from decksmith.core import stream  # noqa: E402
 
 Record = dict[str, Any]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_scale import ROOT, Stage
-from decksmith.benchmarks import grading, tasks
+from decksmith.bench.benchmarks import grading, tasks
 from decksmith.core import cli
 
 Row = dict[str, Any]

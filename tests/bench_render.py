@@ -108,7 +108,7 @@ def measured(command, *, watch=0.2, trace=None, **options):
 
 def decks(count, folder):
     """Lay out `count` decks with their drawn pictures, as run `folder`; returns their records and where they come from."""
-    from decksmith.decks import pictures
+    from decksmith.measure.decks import pictures
 
     source, paths = "data/gold", sorted(GOLD.glob("*/deck.md"))
     if len(paths) < 10:
@@ -132,7 +132,7 @@ def decks(count, folder):
 
 def slides(text):
     """How many slides a deck shows."""
-    from decksmith.decks.parser import Deck
+    from decksmith.measure.decks.parser import Deck
 
     return len(Deck.parse(text).shown)
 

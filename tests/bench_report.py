@@ -21,8 +21,8 @@ sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests/web")]
 import synthetic  # noqa: E402
 from bench_pipeline import pipeline  # noqa: E402
 from decksmith.core import stream  # noqa: E402
-from decksmith.results import report  # noqa: E402
-from decksmith.results.runs import load  # noqa: E402
+from decksmith.measure.results import report  # noqa: E402
+from decksmith.measure.results.runs import load  # noqa: E402
 
 MODELS = ("first", "second")
 

@@ -4,7 +4,7 @@
 
 The decks are those of data/gold, or short ones of three slides, which show in less time what many decks do to the memory. Each has a
 word of its own, so that none is in a cache; the prompts are those of data/prompts.jsonl.
-The server is the real one, with a folder of its own; the clients are decksmith.rewards.reward_client. Numbers go to
+The server is the real one, with a folder of its own; the clients are decksmith.train.rewards.reward_client. Numbers go to
 results/bench-reward.json, a markdown page (docs/maintain/speed.md) to stdout; goals stand beside what was measured and nothing fails for them.
 """
 
@@ -23,10 +23,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 from decksmith.core import stream  # noqa: E402
-from decksmith.decks.parser import Deck  # noqa: E402
-from decksmith.render.worker import tree, usage  # noqa: E402
-from decksmith.rewards import reward_client  # noqa: E402
-from decksmith.rewards.metrics import quantile  # noqa: E402
+from decksmith.measure.decks.parser import Deck  # noqa: E402
+from decksmith.measure.render.worker import tree, usage  # noqa: E402
+from decksmith.train.rewards import reward_client  # noqa: E402
+from decksmith.train.rewards.metrics import quantile  # noqa: E402
 
 CLIENTS = 8
 TICK = os.sysconf("SC_CLK_TCK")

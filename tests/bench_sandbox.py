@@ -6,7 +6,7 @@ import threading
 import time
 
 sys.path.insert(0, __file__.rpartition("/tests/")[0] + "/lib")
-from decksmith.sandbox import pool as sandbox_pool  # noqa: E402
+from decksmith.bench.sandbox import pool as sandbox_pool  # noqa: E402
 
 CODE = "print(1)"
 

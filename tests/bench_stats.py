@@ -19,7 +19,7 @@ import numpy  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from decksmith.results import looks, power, stats  # noqa: E402
+from decksmith.measure.results import looks, power, stats  # noqa: E402
 
 stats.EXCHANGES = 2000  # of each repeat; what is printed to people has 20,000
 REPEATS, LEVEL = 3000, 0.05

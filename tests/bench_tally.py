@@ -15,7 +15,7 @@ import numpy  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "lib"))
 
-from decksmith.study import estimates, intervals  # noqa: E402
+from decksmith.people.study import estimates, intervals  # noqa: E402
 
 MODELS, STRENGTH, BIAS, TIE = ("a", "b", "c"), numpy.array([0.5, -0.5, 0.0]), 0.2, -0.5
 REPEATS = 1000

@@ -103,7 +103,7 @@ async def rater(session, link, number, votes, times, acknowledged):
 def rush(study, raters, votes, *, kill=False):
     """All raters at once; what happened, in numbers. With `kill` the server dies on the way and comes back."""
     import aiohttp
-    from decksmith.study.store import Study
+    from decksmith.people.study.store import Study
 
     times, acknowledged, found = [], set(), {}
 
@@ -164,7 +164,7 @@ def rush(study, raters, votes, *, kill=False):
 def study_of(folder, votes, raters):
     """A study in which everybody is asked about the same `votes` pairs."""
     import ballots
-    from decksmith.study import pairs
+    from decksmith.people.study import pairs
 
     runs = [ballots.run(folder / name, prompts=votes, slides=1, size=98) for name in ("one", "two")]
     pairs.build(

@@ -43,16 +43,22 @@ def imported(path: Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("decksmith"):
-            steps = node.module.split(".")
-            found |= {steps[1]} if len(steps) > 1 else {alias.name for alias in node.names}
+            steps = {*node.module.split("."), *(alias.name for alias in node.names)}
+            found |= steps & set(ROOMS)
     return found
+
+
+def place(room: str) -> Path:
+    """The folder of a room: models and core lie beside the chapters."""
+    chapter = next(name for name, rooms in CHAPTERS.items() if room in rooms)
+    return LIB / room if chapter == "core" else LIB / chapter / room
 
 
 def arrows() -> dict[str, set[str]]:
     """Which other rooms each room imports."""
     graph = {}
     for room in ROOMS:
-        found = set().union(*map(imported, (LIB / room).rglob("*.py")))
+        found = set().union(*map(imported, place(room).rglob("*.py")))
         graph[room] = found & set(ROOMS) - {room}
     return graph
 
@@ -107,7 +113,7 @@ def architecture() -> str:
     ]
     for chapter, rooms in CHAPTERS.items():
         for room in rooms:
-            says = said(LIB / room / "__init__.py").split("\n\n")[0].replace("\n", " ")
+            says = said(place(room) / "__init__.py").split("\n\n")[0].replace("\n", " ")
             users = [path.name for path in scripts() if room in imported(path)]
             below = ", ".join(sorted(graph[room])) or "nothing"
             used = "every script" if room == "core" else ", ".join(users)
@@ -117,12 +123,12 @@ def architecture() -> str:
 
 def modules(room: str) -> list[str]:
     """A room's part of its chapter's page."""
-    lines = [f"## {room}", "", said(LIB / room / "__init__.py").replace("\n\n", "\n"), ""]
+    lines = [f"## {room}", "", said(place(room) / "__init__.py").replace("\n\n", "\n"), ""]
     lines += ["| module | what it does |", "|---|---|"]
-    for path in sorted((LIB / room).rglob("*.py")):
+    for path in sorted(place(room).rglob("*.py")):
         if path.name != "__init__.py":
             says = said(path).split("\n\n")[0].replace("\n", " ").replace("|", r"\|")
-            name = path.relative_to(LIB / room).with_suffix("").as_posix()
+            name = path.relative_to(place(room)).with_suffix("").as_posix()
             lines.append(f"| {name} | {says} |")
     return [*lines, ""]
 
@@ -206,7 +212,7 @@ def variables_page() -> str:
 def measures_page() -> str:
     """docs/measures.md: what the offline judge computes, from its code and its protocol."""
     from decksmith.core.protocol import Protocol
-    from decksmith.judging import offline
+    from decksmith.measure.judging import offline
 
     settings = Protocol.load("offline").measures
     lines = ["# The measures of the offline judge", ""]

@@ -29,8 +29,9 @@ sys.path.insert(0, str(ROOT / "lib"))
 def _types():
     """The types of every room's records.py, by name."""
     found = {}
-    for path in sorted((ROOT / "lib/decksmith").glob("*/records.py")):
-        module = importlib.import_module(f"decksmith.{path.parent.name}.records")
+    for path in sorted((ROOT / "lib/decksmith").glob("**/records.py")):
+        name = ".".join(path.relative_to(ROOT / "lib").with_suffix("").parts)
+        module = importlib.import_module(name)
         found |= {n: t for n, t in vars(module).items() if typing_extensions.is_typeddict(t)}
     return found
 
@@ -110,7 +111,7 @@ def cell(page, header, row, column):
 
 
 def stat(name):
-    return constants("lib/decksmith/results/stats.py")[name]
+    return constants("lib/decksmith/measure/results/stats.py")[name]
 
 
 def entries(path, *names):
@@ -125,7 +126,7 @@ def entries(path, *names):
 
 def assumed(stage, side):
     """Tokens of a request (0) or of its answer (1) before anything was measured."""
-    return f"{constants('lib/decksmith/results/cost_prompt.py')['ASSUMED'][stage][side]:,}"
+    return f"{constants('lib/decksmith/measure/results/cost_prompt.py')['ASSUMED'][stage][side]:,}"
 
 
 @cache
@@ -143,7 +144,7 @@ def megabytes(page, header, row):
     return found and int(found)
 
 
-GRADERS = "lib/decksmith/benchmarks/graders"
+GRADERS = "lib/decksmith/bench/benchmarks/graders"
 # What a figure is called, and where it comes from. Cheap to compute: the test does it each time.
 FIGURES = {
     "prompts": lambda: len(prompts()),
@@ -178,13 +179,15 @@ FIGURES = {
     "unreadable_contrast": lambda: protocol("offline")["measures"]["checklist"][
         "unreadable_contrast"
     ],
-    "width": lambda: constants("lib/decksmith/decks/lint.py")["CANVAS"][0],
-    "height": lambda: constants("lib/decksmith/decks/lint.py")["CANVAS"][1],
+    "width": lambda: constants("lib/decksmith/measure/decks/lint.py")["CANVAS"][0],
+    "height": lambda: constants("lib/decksmith/measure/decks/lint.py")["CANVAS"][1],
     "resamples": lambda: f"{stat('EXCHANGES'):,}",
     "level": lambda: round(100 * stat("LEVEL")),
     "alpha": lambda: round(100 * (1 - stat("LEVEL"))),
     "fewest_pairs": lambda: stat("FEWEST"),
-    "vote_resamples": lambda: f"{constants('lib/decksmith/study/intervals.py')['RESAMPLES']:,}",
+    "vote_resamples": lambda: (
+        f"{constants('lib/decksmith/people/study/intervals.py')['RESAMPLES']:,}"
+    ),
     "render_times_less_cpu": lambda: cell(
         "maintain/speed.md", "| | CPU s per deck |", "**ours**", 2
     ),
@@ -210,7 +213,9 @@ FIGURES = {
         "tests/hostile/test_sandbox_attacks.py", "EXHAUST", "LOOK", "CHANGE"
     ),
     "forgeries": lambda: entries("tests/judging/test_forgery.py", "ATTACKS", "BOMBS"),
-    "grader_seconds": lambda: f"{constants('lib/decksmith/benchmarks/grading.py')['SECONDS']:g}",
+    "grader_seconds": lambda: (
+        f"{constants('lib/decksmith/bench/benchmarks/grading.py')['SECONDS']:g}"
+    ),
     "code_call": lambda: f"{constants(f'{GRADERS}/code.py')['CALL']:g}",
     "code_case": lambda: f"{constants(f'{GRADERS}/code.py')['CASE']:g}",
     "code_clock": lambda: f"{3 * constants(f'{GRADERS}/code.py')['CASE']:g}",

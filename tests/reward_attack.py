@@ -23,10 +23,10 @@ sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests")]
 import adversaries  # noqa: E402
 from decksmith.core import stream  # noqa: E402
 from decksmith.core.protocol import Protocol  # noqa: E402
-from decksmith.decks import clean, pictures  # noqa: E402
-from decksmith.render import cache, pool  # noqa: E402
-from decksmith.rewards.components import reward  # noqa: E402
-from decksmith.rewards.rules import COMPONENTS, read  # noqa: E402
+from decksmith.measure.decks import clean, pictures  # noqa: E402
+from decksmith.measure.render import cache, pool  # noqa: E402
+from decksmith.train.rewards.components import reward  # noqa: E402
+from decksmith.train.rewards.rules import COMPONENTS, read  # noqa: E402
 
 PAGE = ROOT / "docs/rewards.md"
 MARGIN = 0.2

@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "lib"))
 
 from decksmith.core.protocol import Protocol  # noqa: E402
-from decksmith.decks.parser import LAYOUTS, THEMES  # noqa: E402
-from decksmith.render import pool as render_pool  # noqa: E402
+from decksmith.measure.decks.parser import LAYOUTS, THEMES  # noqa: E402
+from decksmith.measure.render import pool as render_pool  # noqa: E402
 
 RENDERER = ROOT / "assets" / "renderer"
 DECKS = ROOT / "tests" / "fixtures" / "themes"

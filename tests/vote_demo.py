@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests/web")]
 
 import synthetic  # noqa: E402
-from decksmith.study import store  # noqa: E402
+from decksmith.people.study import store  # noqa: E402
 
 STRENGTH = {"ash": -0.6, "birch": -0.1, "cedar": 0.7}
 BIAS, TIE, TASTE = (

@@ -4,7 +4,7 @@
   .venv/bin/python3 assets/pictures/draw.py [folder]
 
 A picture depends on its name and palette; with the same Pillow it has the same bytes. `drawn` (deck-illustrate) chooses one by the
-words of a query, so that other pictures need another VERSION in lib/decksmith/decks/pictures.py.
+words of a query, so that other pictures need another VERSION in lib/decksmith/measure/decks/pictures.py.
 """
 
 import math

@@ -461,7 +461,7 @@ export function measure({ slide, line, layout, title, formulas, width, height, r
     .sort((a, b) => a.el.compareDocumentPosition(b.el) & 4 ? -1 : 1)
 
   // How the widest line of a block looks where it can be read: its first letters drawn plainly in their own font. Whoever has the picture can
-  // compare (lib/decksmith/judging/legibility.py). Two bands, upper and lower half, each a row of cells of a sixteenth of the font's size; a hexadecimal
+  // compare (lib/decksmith/measure/judging/legibility.py). Two bands, upper and lower half, each a row of cells of a sixteenth of the font's size; a hexadecimal
   // digit is the share of ink in a cell.
   const [EM, CELL, SAMPLE] = [32, 2, 24]
   const paper = new OffscreenCanvas(EM * SAMPLE * 2, EM * 3).getContext('2d', { willReadFrequently: true })

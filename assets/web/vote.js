@@ -2,7 +2,7 @@
 // pictures, never as markup.
 //
 // The booth talks to one object:
-//   sheet()                      everything there is to vote on, and what was said already (Study.sheet of lib/decksmith/study/store.py)
+//   sheet()                      everything there is to vote on, and what was said already (Study.sheet of lib/decksmith/people/study/store.py)
 //   send(action)                 {what: vote|skip|undo, pair, key, ballot}: kept until it is stored; actions arrive in order
 //   more()                       more pairs, how many
 //   picture(pair, side, index)   the address of a slide
@@ -546,7 +546,7 @@
       parts.crowds.replaceChildren(body.crowds.chose ? gathered(body.crowds) : "");
       document.documentElement.dataset.ready = "yes";
     }
-    // People who chose their names and came together: they may be fewer than they seem (lib/decksmith/study/duplicate_raters.py).
+    // People who chose their names and came together: they may be fewer than they seem (lib/decksmith/people/study/duplicate_raters.py).
     function gathered(crowds) {
       const minute = (time) => time.slice(0, 16).replace("T", " ");
       const some = (names) => names.slice(0, 5).join(", ") + (names.length > 5 ? ` and ${names.length - 5} more` : "");

@@ -4,11 +4,11 @@ What tries to pass without solving anything is in test_forgery.py."""
 import json
 
 import pytest
-from decksmith.benchmarks import grading, tasks
-from decksmith.benchmarks.graders import code
+from decksmith.bench.benchmarks import grading, tasks
+from decksmith.bench.benchmarks.graders import code
+from decksmith.bench.sandbox import pool
+from decksmith.bench.sandbox.cell import LOST
 from decksmith.core.stream import Fault
-from decksmith.sandbox import pool
-from decksmith.sandbox.cell import LOST
 
 FENCED = "```python\n{}\n```"
 

@@ -1,7 +1,7 @@
 """Mathematical answers: what is the same, what only looks like it, and which answer a reply gives."""
 
 import pytest
-from decksmith.benchmarks.graders import math
+from decksmith.bench.benchmarks.graders import math
 
 # (as the source of a benchmark writes it, the same as a model may write it, near but wrong)
 ANSWERS = [

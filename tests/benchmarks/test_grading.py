@@ -7,8 +7,8 @@ import re
 import signal
 
 import pytest
-from decksmith.benchmarks import grading, tasks
-from decksmith.benchmarks.graders import simple
+from decksmith.bench.benchmarks import grading, tasks
+from decksmith.bench.benchmarks.graders import simple
 from decksmith.core import stream
 from decksmith.models import client as chat_client
 

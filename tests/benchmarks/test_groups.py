@@ -1,7 +1,7 @@
 """Groups: what a plan promises, one model's table, and the gate over several benchmarks."""
 
 import pytest
-from decksmith.benchmarks import groups, metrics, tasks
+from decksmith.bench.benchmarks import groups, metrics, tasks
 from decksmith.core import cli
 
 GROUP = {

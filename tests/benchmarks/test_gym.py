@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from decksmith.benchmarks import grading, gym, tasks
+from decksmith.bench.benchmarks import grading, gym, tasks
 from decksmith.core import cli, stream
 from decksmith.models import client as chat_client
 
@@ -252,7 +252,7 @@ def test_what_a_verifier_asks_its_judge_goes_to_an_endpoint_once(tmp_path):
 # A parent that opens a verifier, says its process, and waits.
 PARENT = """
 import asyncio
-from decksmith.benchmarks import gym
+from decksmith.bench.benchmarks import gym
 
 async def go():
     worker = await gym._VerifierProcess.start()

@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from decksmith.benchmarks import grading, gym, tasks
+from decksmith.bench.benchmarks import grading, gym, tasks
 from decksmith.core import cli
 
 ROWS = json.loads((cli.ROOT / "tests" / "fixtures" / "gym-servers.json").read_text())

@@ -12,8 +12,8 @@ import threading
 import zipfile
 
 import pytest
-from decksmith.benchmarks import grading, metrics, tasks
-from decksmith.benchmarks.graders import harnesses, instructions
+from decksmith.bench.benchmarks import grading, metrics, tasks
+from decksmith.bench.benchmarks.graders import harnesses, instructions
 from decksmith.core import cli, stream
 from hypothesis import given
 from hypothesis import strategies as st

@@ -4,7 +4,7 @@ import json
 import zipfile
 
 import pytest
-from decksmith.benchmarks import exports, imports, metrics, tasks
+from decksmith.bench.benchmarks import exports, imports, metrics, tasks
 from decksmith.core import cli, stream
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from decksmith.benchmarks import metrics
+from decksmith.bench.benchmarks import metrics
 from decksmith.core import cli
 
 # n = 4 samples, c right: pass@k = 1 - C(4-c, k) / C(4, k). C(4,1..4) = 4, 6, 4, 1.
@@ -263,7 +263,7 @@ def sides(ours, base, n=30):
     ],
 )
 def test_two_models_are_compared_question_by_question(ours, base, verdict, said):
-    from decksmith.results import regressions
+    from decksmith.measure.results import regressions
 
     (entry,) = metrics.compare(*sides(ours, base))
     found, sentence = regressions.benchmark("tuned", "base", entry)
@@ -287,7 +287,7 @@ def test_games_in_pairs_have_their_rate_of_flips_and_cost_of_the_judge():
 
 
 def test_a_loss_is_ruled_out_up_to_the_margin_and_no_further():
-    from decksmith.results import regressions
+    from decksmith.measure.results import regressions
 
     for margin, verdict in ((0.1, "cannot tell"), (0.15, "holds")):
         (entry,) = metrics.compare(*sides(5, 5), margin)
@@ -317,7 +317,7 @@ def side(scores):
     ],
 )
 def test_the_gate_passes_only_what_is_shown(ours, base, outcome):
-    from decksmith.results import regressions
+    from decksmith.measure.results import regressions
 
     (entry,) = compared = metrics.compare(side(ours), side(base))
     entry["verdict"], entry["sentence"] = regressions.benchmark("tuned", "base", entry)
@@ -331,7 +331,7 @@ def test_the_gate_passes_only_what_is_shown(ours, base, outcome):
 
 def test_about_as_many_questions_as_are_said_to_be_needed_rule_the_loss_out():
     import numpy
-    from decksmith.results import stats
+    from decksmith.measure.results import stats
 
     random = numpy.random.default_rng(7)
     gaps = random.choice([-1.0, 0.0, 1.0], size=200, p=[0.1, 0.8, 0.1])
@@ -370,7 +370,7 @@ def test_equal_values_on_all_questions_leave_an_interval_that_knows_their_number
 
 
 def test_a_benchmark_of_one_side_only_is_named_and_two_judges_are_not_compared():
-    from decksmith.results import regressions
+    from decksmith.measure.results import regressions
 
     ours, base = sides(3, 8)
     found = metrics.compare(ours, {"needle": base["arithmetic"]})
@@ -396,7 +396,7 @@ def test_a_benchmark_of_one_side_only_is_named_and_two_judges_are_not_compared()
 
 
 def test_replies_that_were_cut_off_stand_beside_the_sentence():
-    from decksmith.results import regressions
+    from decksmith.measure.results import regressions
 
     ours, base = sides(5, 5)
     for i in range(6):

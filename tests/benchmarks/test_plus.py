@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from decksmith.benchmarks import grading, tasks
-from decksmith.benchmarks.graders import plus
+from decksmith.bench.benchmarks import grading, tasks
+from decksmith.bench.benchmarks.graders import plus
 from decksmith.core import cli
 
 pytest.importorskip("evalplus.eval")

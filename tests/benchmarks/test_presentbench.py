@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from decksmith.benchmarks import presentbench, tasks
+from decksmith.bench.benchmarks import presentbench, tasks
 from decksmith.core import cli
-from decksmith.judging import own_prompts
+from decksmith.measure.judging import own_prompts
 from jsonschema import Draft202012Validator
 
 CODE = {"__type__": "partial", "func": "utils.count_pages.check_slide_count", "args": []}

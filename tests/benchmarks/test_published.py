@@ -1,7 +1,7 @@
 """Published figures beside ours."""
 
 import pytest
-from decksmith.benchmarks import published
+from decksmith.bench.benchmarks import published
 from decksmith.core import cli
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"

@@ -7,7 +7,7 @@ import json
 import threading
 
 import pytest
-from decksmith.benchmarks import sources, tasks
+from decksmith.bench.benchmarks import sources, tasks
 from decksmith.core import cli
 
 ROWS = [{"q": "1+1", "a": "2"}, {"q": "1+2", "a": "3"}]

@@ -8,7 +8,7 @@ import zlib
 from collections import Counter
 
 import pytest
-from decksmith.benchmarks import grading, tasks
+from decksmith.bench.benchmarks import grading, tasks
 from decksmith.core import cli, stream
 
 # One row as each source gives it: field names from the datasets' cards and from inspect-evals 0.26.0, words ours.

@@ -8,7 +8,7 @@ rows() { head -2 "$ROOT/data/prompts.jsonl"; }
 env-export: 2 prompts; next: env/README.md"
   assert_equal "$(cd env && find . -type f | sort | tr '\n' ' ')" \
     "./README.md ./decksmith_decks/__init__.py ./decksmith_decks/decksmith_reward.py ./decksmith_decks/prompts.jsonl ./decksmith_decks/taskset.py ./pyproject.toml "
-  cmp env/decksmith_decks/decksmith_reward.py "$ROOT/lib/decksmith/rewards/reward_client.py"
+  cmp env/decksmith_decks/decksmith_reward.py "$ROOT/lib/decksmith/train/rewards/reward_client.py"
   assert_equal "$(jq -c '[.id, keys]' env/decksmith_decks/prompts.jsonl | head -1)" \
     '["p001",["asks","checklist","id","messages"]]'
 }

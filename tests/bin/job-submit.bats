@@ -48,7 +48,7 @@ submit() { here/bin/job-submit here/slurm/sft.sbatch --run run "$@"; }
   assert_output 41
   here=$(pwd -P)/run
   assert_equal "$(cat calls)" "--parsable|--job-name=sft-run|--chdir=$here|--output=$here/slurm/%x-%j.out|--nodes=2|--gres=gpu:8|--time=01:00:00|$here/snapshot/slurm/sft.sbatch|$here|account="
-  cmp run/snapshot/lib/decksmith/training/jobs.py "$ROOT/lib/decksmith/training/jobs.py"
+  cmp run/snapshot/lib/decksmith/train/training/jobs.py "$ROOT/lib/decksmith/train/training/jobs.py"
   cmp run/snapshot/data/v0_1/train.jsonl v0.1/train.jsonl
   assert_equal "$(cat run/snapshot/job.env)" "DECKSMITH_HOME=$(pwd -P)/here
 SFT_CHECKPOINTS=$here/checkpoints

@@ -9,7 +9,7 @@ from pathlib import Path
 folder, tests = map(Path, sys.argv[1:])
 sys.path[:0] = [str(tests / "../lib"), str(tests / "web")]
 import ballots
-from decksmith.study import pairs, store
+from decksmith.people.study import pairs, store
 pairs.build(folder / "study", [ballots.run(folder / name, prompts=10, slides=1, size=40) for name in ("one", "two")], prompts=10, seed=1, gold=0)
 study = store.Study(folder / "study")
 for person in range(6):

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 from decksmith.core import cli
-from decksmith.training import preflight
+from decksmith.train.training import preflight
 
 PLACE = cli.ROOT / "containers"
 IMAGES = ["bench", "render", "sandbox", "serve", "tools", "train"]

@@ -97,7 +97,7 @@ def test_a_key_that_an_endpoint_echoes_is_written_nowhere(tmp_path):
 
 
 def test_no_secret_goes_into_a_job_by_argument(tmp_path, key):
-    from decksmith.training.jobs import Job
+    from decksmith.train.training.jobs import Job
 
     for given in (f"HF_TOKEN={'x' * 20}", f"NOTE=see {key}"):
         with pytest.raises(cli.BadConfig, match=r"a secret does not travel .* \.env") as refused:
@@ -106,7 +106,7 @@ def test_no_secret_goes_into_a_job_by_argument(tmp_path, key):
 
 
 def test_the_sockets_of_ssh_lie_in_a_folder_of_ones_own():
-    from decksmith.training.slurm_hosts import SshHost
+    from decksmith.train.training.slurm_hosts import SshHost
 
     place = SshHost("login")
     option = next(word for word in place.ssh if word.startswith("ControlPath="))

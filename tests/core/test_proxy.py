@@ -17,7 +17,7 @@ import time
 import pytest
 import requests
 from decksmith.core import cli, web
-from decksmith.study import pairs
+from decksmith.people.study import pairs
 
 sys.path[:0] = [str(cli.ROOT / "tests/web")]
 import ballots  # noqa: E402

@@ -36,7 +36,7 @@ for name in {STAGES}:
     runpy.run_path("bin/" + name)
 from pathlib import Path
 from decksmith.core.protocol import Protocol
-from decksmith.judging import judges
+from decksmith.measure.judging import judges
 judges.open_judge(Protocol.load("offline"), Path("run"))
 print(*(name for name in {SLOW.split()} if name in sys.modules))
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.judging.records import DeckRecord
+from decksmith.measure.judging.records import DeckRecord
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 from decksmith.core import cli
-from decksmith.corpus import agents
-from decksmith.decks import conditions
+from decksmith.measure.decks import conditions
 from decksmith.models import client, registry
+from decksmith.train.corpus import agents
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from types import SimpleNamespace
 
 import pytest
 from decksmith.core import cli, masking, stream
-from decksmith.corpus import author_command, author_model, authors, draft_folders, drafts
 from decksmith.models import client as chat_client
 from decksmith.models import registry
+from decksmith.train.corpus import author_command, author_model, authors, draft_folders, drafts
 
 pytestmark = pytest.mark.slow
 
@@ -421,7 +421,7 @@ def test_killed_at_ten_random_moments_nothing_authored_is_lost_or_authored_twice
 
 def test_without_namespaces_a_kill_leaves_nobody_behind_either(tmp_path):
     code = (
-        "import asyncio, json, sys; from decksmith.corpus import author_command, authors; from pathlib import Path\n"
+        "import asyncio, json, sys; from decksmith.train.corpus import author_command, authors; from pathlib import Path\n"
         "writer = author_command.Command(sys.argv[2], show=[sys.argv[3]], walls=('plain', False))\n"
         "asyncio.run(authors.write(Path(sys.argv[1]), json.loads(sys.argv[4]), writer))"
     )

@@ -3,7 +3,7 @@ import random
 
 import numpy
 import pytest
-from decksmith.corpus import embedding, overlap, seen_questions
+from decksmith.train.corpus import embedding, overlap, seen_questions
 
 
 def brute(a, b):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.corpus import preference_pairs, sampled_answers
+from decksmith.train.corpus import preference_pairs, sampled_answers
 
 TOPICS = [
     "How a beehive survives the winter, for a club of hobby keepers",

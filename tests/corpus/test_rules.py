@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.corpus import chat_rows, check, deck_rules, drafts
-from decksmith.corpus import rules as draft_rules
-from decksmith.decks import prompts
-from decksmith.decks.parser import LAYOUTS, Deck
+from decksmith.measure.decks import prompts
+from decksmith.measure.decks.parser import LAYOUTS, Deck
+from decksmith.train.corpus import chat_rows, check, deck_rules, drafts
+from decksmith.train.corpus import rules as draft_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "tests/fixtures/drafts/kept"

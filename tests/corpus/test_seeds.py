@@ -17,9 +17,9 @@ from types import SimpleNamespace
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.corpus import drafts, rules, seeds
 from decksmith.models import client as chat_client
 from decksmith.models import registry
+from decksmith.train.corpus import drafts, rules, seeds
 
 TABLE = """
 slides = [6, 14]

@@ -1,6 +1,6 @@
 import pytest
 from decksmith.core import cli
-from decksmith.corpus import chat_rows
+from decksmith.train.corpus import chat_rows
 
 
 def rows(n, first=0, **more):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from decksmith.core import cli
-from decksmith.decks import conditions
+from decksmith.measure.decks import conditions
 
 RECORD = {
     "id": "p010",

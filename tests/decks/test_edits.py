@@ -1,9 +1,9 @@
 """One slide changed by a reply: the others stay, whatever the reply is."""
 
 import pytest
-from decksmith.decks import edits
-from decksmith.decks.parser import Deck
-from decksmith.demo import references
+from decksmith.measure.decks import edits
+from decksmith.measure.decks.parser import Deck
+from decksmith.people.demo import references
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from decksmith.decks.features import craft, craft_v5, features, scan
-from decksmith.decks.parser import Deck
+from decksmith.measure.decks.features import craft, craft_v5, features, scan
+from decksmith.measure.decks.parser import Deck
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

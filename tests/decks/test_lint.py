@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from decksmith.decks import lint
+from decksmith.measure.decks import lint
 from drawing import shared_workers  # noqa: F401
 from test_pool import FEATURES, HEAD, THEMES, put, rendered
 

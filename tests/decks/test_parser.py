@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import stream
-from decksmith.decks.clean import clean, parse
-from decksmith.decks.parser import Deck
+from decksmith.measure.decks.clean import clean, parse
+from decksmith.measure.decks.parser import Deck
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.decks import pictures
-from decksmith.decks.parser import Deck
+from decksmith.measure.decks import pictures
+from decksmith.measure.decks.parser import Deck
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageChops, ImageStat

@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
-from decksmith.corpus import overlap
-from decksmith.judging import identity, own_prompts
+from decksmith.measure.judging import identity, own_prompts
+from decksmith.train.corpus import overlap
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = [row for _, row in stream.records(ROOT / "data/prompts.jsonl")]

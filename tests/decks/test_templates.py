@@ -8,10 +8,10 @@ import re
 import pytest
 from decksmith.core import cli
 from decksmith.core.protocol import Protocol
-from decksmith.corpus import author_model, chat_rows, check, draft_folders, rules
-from decksmith.decks import clean, conditions, features, lint, templates
-from decksmith.demo import studio
-from decksmith.render import pool
+from decksmith.measure.decks import clean, conditions, features, lint, templates
+from decksmith.measure.render import pool
+from decksmith.people.demo import studio
+from decksmith.train.corpus import author_model, chat_rows, check, draft_folders, rules
 
 COMPANY = cli.ROOT / "data/templates/company.md"
 RECORD = {

@@ -4,8 +4,8 @@ import asyncio
 import io
 
 import pytest
-from decksmith.decks import sources
-from decksmith.demo import demo_app
+from decksmith.measure.decks import sources
+from decksmith.people.demo import demo_app
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 

@@ -7,11 +7,11 @@ import re
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from decksmith.core import cli, web
-from decksmith.decks.parser import Deck
-from decksmith.demo import demo_app
-from decksmith.demo import studio as studios
-from decksmith.demo.ask import DeckAsk, TurnQueue
+from decksmith.measure.decks.parser import Deck
 from decksmith.models import registry
+from decksmith.people.demo import demo_app
+from decksmith.people.demo import studio as studios
+from decksmith.people.demo.ask import DeckAsk, TurnQueue
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from decksmith.evalserver import worker as eval_worker
+from decksmith.bench.evalserver import worker as eval_worker
 from delegates import Router, Server
 
 

@@ -16,8 +16,8 @@ import time
 import types
 
 import pytest
+from decksmith.bench.evalserver import eval_client as loop
 from decksmith.core import cli
-from decksmith.evalserver import eval_client as loop
 
 pytestmark = pytest.mark.slow
 
@@ -365,7 +365,7 @@ def test_the_command_prints_what_a_shell_needs_quoted_and_waits_for_health(odd, 
         lambda: path.write_text(json.dumps({"url": server.url, "token": "a'b $(c)", "job": None})),
     )
     write.start()
-    script = f'eval "$({PYTHON} {cli.ROOT}/lib/decksmith/evalserver/eval_client.py {path} 20)" && echo "$DECKSMITH_EVAL_URL $DECKSMITH_EVAL_TOKEN $no_proxy"'
+    script = f'eval "$({PYTHON} {cli.ROOT}/lib/decksmith/bench/evalserver/eval_client.py {path} 20)" && echo "$DECKSMITH_EVAL_URL $DECKSMITH_EVAL_TOKEN $no_proxy"'
     done = subprocess.run(
         ["sh", "-c", script], capture_output=True, text=True, env=os.environ | {"no_proxy": "here"}
     )
@@ -404,7 +404,7 @@ def test_a_file_of_a_job_that_is_over_is_told_from_a_server_that_is_late(
     done = subprocess.run(
         [
             PYTHON,
-            cli.ROOT / "lib/decksmith/evalserver/eval_client.py",
+            cli.ROOT / "lib/decksmith/bench/evalserver/eval_client.py",
             tmp_path / "server.json",
             "0",
         ],

@@ -3,8 +3,8 @@
 import re
 
 import pytest
+from decksmith.bench.evalserver import evaluation_file
 from decksmith.core import cli
-from decksmith.evalserver import evaluation_file
 
 GOOD = (cli.ROOT / "assets/multi_tasks.yaml").read_text()
 SET = {"DECKSMITH_EVAL_URL": "http://node7:9050", "DECKSMITH_EVAL_TOKEN": "s3cret-s3cret"}

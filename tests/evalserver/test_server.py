@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 import requests
+from decksmith.bench.evalserver import jobqueue, jobs, request
+from decksmith.bench.evalserver import router as eval_router
+from decksmith.bench.evalserver import worker as eval_worker
+from decksmith.bench.evalserver.eval_client import ENDED, EvaluationFailed
+from decksmith.bench.evalserver.eval_client import Server as Asked
+from decksmith.bench.evalserver.jobs import Job, Store
+from decksmith.bench.evalserver.request import Settings
 from decksmith.core import cli, web
-from decksmith.evalserver import jobqueue, jobs, request
-from decksmith.evalserver import router as eval_router
-from decksmith.evalserver import worker as eval_worker
-from decksmith.evalserver.eval_client import ENDED, EvaluationFailed
-from decksmith.evalserver.eval_client import Server as Asked
-from decksmith.evalserver.jobs import Job, Store
-from decksmith.evalserver.request import Settings
 from delegates import ROOT, DelegateError, Server, payload, trainer, wait
 
 pytestmark = pytest.mark.slow

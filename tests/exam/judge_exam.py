@@ -28,10 +28,10 @@ import click  # noqa: E402
 from decksmith.core import cli, stream  # noqa: E402
 from decksmith.core.protocol import Protocol  # noqa: E402
 from decksmith.core.records import Record  # noqa: E402
-from decksmith.decks.parser import Deck  # noqa: E402
-from decksmith.judging import identity, judges, scoring  # noqa: E402
-from decksmith.render import cache, pool  # noqa: E402
-from decksmith.results import stats  # noqa: E402
+from decksmith.measure.decks.parser import Deck  # noqa: E402
+from decksmith.measure.judging import identity, judges, scoring  # noqa: E402
+from decksmith.measure.render import cache, pool  # noqa: E402
+from decksmith.measure.results import stats  # noqa: E402
 from planted_defects import DEFECTS, PADDINGS, PLACES, variants  # noqa: E402
 
 # Of each deck and version the scores by dimension, one for each repeat, None after a fault of the judge.
@@ -47,7 +47,7 @@ REPEATS = 2  # judgings of each version
 def examine(
     records: Iterable[Record], run: Path, protocol: Protocol, judge: Any, repeats: int
 ) -> Record:
-    """Put `records` (good decks, rendered) to a judge of decksmith.judging.judges and return the card, JSON-able.
+    """Put `records` (good decks, rendered) to a judge of decksmith.measure.judging.judges and return the card, JSON-able.
 
     repeats: judgings of each version, each with another seed. Versions and pictures stand in `run/exam`, finished
     renders and judgings in `run/journal/exam-*.jsonl`, keyed by everything they depend on: nothing is asked twice.
@@ -303,7 +303,7 @@ def auc(good: Sequence[float], bad: Sequence[float]) -> float:
 
 
 def interval(values: Sequence[float], share: bool = False) -> Record:
-    """The mean of one value per deck with its 95 % interval (decksmith.results.stats.mean).
+    """The mean of one value per deck with its 95 % interval (decksmith.measure.results.stats.mean).
 
     share: the values are shares of one. When all of them are 0 or all are 1, resampling knows no spread, and the exact
     interval stands in its place (Clopper and Pearson 1934).

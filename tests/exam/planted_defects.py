@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from decksmith.core.records import Record
-from decksmith.decks import words as deck_words
-from decksmith.decks.parser import Deck, Slide, visible
-from decksmith.judging import rendered
+from decksmith.measure.decks import words as deck_words
+from decksmith.measure.decks.parser import Deck, Slide, visible
+from decksmith.measure.judging import rendered
 
 # The same words in both: only the order differs, so that all that a judge may read from the line
 # but what it orders is the same.

@@ -20,10 +20,10 @@ import pytest
 from aiohttp import web
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.decks.parser import Deck
-from decksmith.judging import judges
-from decksmith.judging import vision as vision_judge
-from decksmith.render import pool as render_pool
+from decksmith.measure.decks.parser import Deck
+from decksmith.measure.judging import judges
+from decksmith.measure.judging import vision as vision_judge
+from decksmith.measure.render import pool as render_pool
 
 OFFLINE, PUBLISHED = Protocol.load("offline"), Protocol.load("published")
 
@@ -278,8 +278,8 @@ FEW = ("low contrast", "blank slide", "duplicated slide", "text 5", "text 1")
 def examined(tmp_path_factory):
     """(run folder, records, the offline judge's card); pictures of all versions are in the run."""
     run, decks = tmp_path_factory.mktemp("exam"), []
-    from decksmith.decks import pictures
-    from decksmith.render import cache
+    from decksmith.measure.decks import pictures
+    from decksmith.measure.render import cache
 
     for row, text in DECKS:
         stream.write(run / row["deck"]["path"], text)

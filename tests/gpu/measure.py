@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from decksmith.core import cli, stream
-from decksmith.training import base_models, recipes, train_plan
+from decksmith.train.training import base_models, recipes, train_plan
 
 # The shapes of SmolLM2-135M, Llama-3.2-1B and Llama-3.1-8B.
 SIZES = {

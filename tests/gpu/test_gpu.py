@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.results import capsule
+from decksmith.measure.results import capsule
 
 _spec = importlib.util.spec_from_file_location("measure", Path(__file__).with_name("measure.py"))
 measure = importlib.util.module_from_spec(_spec)

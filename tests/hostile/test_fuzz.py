@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from decksmith.render import toolchain
+from decksmith.measure.render import toolchain
 from test_hostile import batch
 
 sys.path.insert(0, str(Path(__file__).parent))

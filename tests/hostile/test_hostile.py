@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from decksmith.core.protocol import Protocol
-from decksmith.render import pool as render_pool
-from decksmith.render import worker
+from decksmith.measure.render import pool as render_pool
+from decksmith.measure.render import worker
 from drawing import shared, shared_workers  # noqa: F401
 from PIL import Image
 

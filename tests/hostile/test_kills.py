@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.render import cell, toolchain, worker
-from decksmith.render import pool as render_pool
+from decksmith.measure.render import cell, toolchain, worker
+from decksmith.measure.render import pool as render_pool
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -16,10 +16,10 @@ import urllib.error
 import urllib.request
 
 import pytest
+from decksmith.bench.sandbox import launch
+from decksmith.bench.sandbox import pool as sandbox_pool
+from decksmith.bench.sandbox.cell import Limits
 from decksmith.core import cli
-from decksmith.sandbox import launch
-from decksmith.sandbox import pool as sandbox_pool
-from decksmith.sandbox.cell import Limits
 
 pytestmark = pytest.mark.slow
 
@@ -224,7 +224,7 @@ LOOK = {
         "ok",
     ),
     "files-of-the-host": (
-        "for p in ('SECRET', 'TRIPWIRE', 'CHECKOUT', 'CHECKOUT/lib/decksmith/sandbox/supervisor.py', 'CHECKOUT/.env', 'ADDRESS', '/etc/shadow', '/etc/hostname', '/home', '/root/.ssh', '/var', '/run', '/sys', '/proc/kcore', '/proc/1/root/etc'):\n  if works(lambda: open(p).read(1) is not None) or works(lambda: os.listdir(p) is not None): breach(p)",
+        "for p in ('SECRET', 'TRIPWIRE', 'CHECKOUT', 'CHECKOUT/lib/decksmith/bench/sandbox/supervisor.py', 'CHECKOUT/.env', 'ADDRESS', '/etc/shadow', '/etc/hostname', '/home', '/root/.ssh', '/var', '/run', '/sys', '/proc/kcore', '/proc/1/root/etc'):\n  if works(lambda: open(p).read(1) is not None) or works(lambda: os.listdir(p) is not None): breach(p)",
         "ok",
     ),
     "paths-out": (

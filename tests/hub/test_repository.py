@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 from decksmith.core import cli
-from decksmith.hub import repository
-from decksmith.results import claims, runs
+from decksmith.measure.results import claims, runs
+from decksmith.train.hub import repository
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = {

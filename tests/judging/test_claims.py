@@ -6,8 +6,8 @@ import json
 import pytest
 from aiohttp import web
 from decksmith.core import cli
-from decksmith.decks import sources
-from decksmith.judging import claims
+from decksmith.measure.decks import sources
+from decksmith.measure.judging import claims
 
 SCHEMA = json.loads((cli.ROOT / "assets/schemas/claims.json").read_text())
 REPORT = (

@@ -6,8 +6,8 @@ import re
 
 import pytest
 from decksmith.core import cli
-from decksmith.decks import sources
-from decksmith.judging import grounding, own_prompts
+from decksmith.measure.decks import sources
+from decksmith.measure.judging import grounding, own_prompts
 
 LINES = (cli.ROOT / "data/documents.jsonl").read_text().splitlines()
 ROWS = [row for line in LINES for row in own_prompts.rows(line)]

@@ -7,10 +7,10 @@ cases. FOOLS says of some that they succeed where tests and code share a process
 import json
 
 import pytest
-from decksmith.benchmarks import grading, tasks
-from decksmith.benchmarks.graders import code
-from decksmith.sandbox import pool
-from decksmith.sandbox.cell import Limits
+from decksmith.bench.benchmarks import grading, tasks
+from decksmith.bench.benchmarks.graders import code
+from decksmith.bench.sandbox import pool
+from decksmith.bench.sandbox.cell import Limits
 
 RESULTS = {1: "one-7f3", 2: ["two", 2.5], 3: {"a": 3}, 4: 4.25}
 ASSERTS = [f"assert NAME({n}) == {result!r}" for n, result in RESULTS.items()]

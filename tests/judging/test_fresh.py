@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.judging import fresh, own_prompts
+from decksmith.measure.judging import fresh, own_prompts
 
 # What the first row of this seed is on every machine and under every Python.
 FIRST = "65f735b71ae09fc201aef0c91769bc30ddb24f2099ae8ec55981daa034428f33"

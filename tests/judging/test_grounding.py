@@ -1,8 +1,8 @@
 """What of a deck stands in the documents of its request."""
 
 import pytest
-from decksmith.decks import sources
-from decksmith.judging import grounding
+from decksmith.measure.decks import sources
+from decksmith.measure.judging import grounding
 
 REPORT = """# Harbour report
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.judging import identity, judges, scoring, vision
+from decksmith.measure.judging import identity, judges, scoring, vision
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image

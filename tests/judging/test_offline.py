@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.decks import words as deck_words
-from decksmith.decks.words import likeliest_language
-from decksmith.judging import offline, rendered, scoring
+from decksmith.measure.decks import words as deck_words
+from decksmith.measure.decks.words import likeliest_language
+from decksmith.measure.judging import offline, rendered, scoring
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
@@ -630,8 +630,8 @@ def test_the_overall_score_of_a_prompt_that_lacks_asks_is_null_and_no_fault_rend
 
 
 def test_tables_say_how_many_prompts_lack_what_and_give_their_decks_no_overall(good):
-    from decksmith.results import runs
-    from decksmith.results.summary import columns, summarize
+    from decksmith.measure.results import runs
+    from decksmith.measure.results.summary import columns, summarize
 
     def scored(ident, **more):
         record = (

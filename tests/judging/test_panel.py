@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.judging import judges
+from decksmith.measure.judging import judges
 from verdicts import answer, dimension, make
 
 PUBLISHED = Protocol.load("published")

@@ -4,7 +4,7 @@ import shutil
 import pytest
 from decksmith.core import cli
 from decksmith.core.protocol import Protocol
-from decksmith.judging import identity, scoring
+from decksmith.measure.judging import identity, scoring
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -41,7 +41,7 @@ make_says() { run env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS make "$@" 2>&1; }
   run bash -c 'set -o pipefail; make 2>&1 | true'
   assert_success
   assert_output ""
-  run bash -c "set -o pipefail; PYTHONPATH=$ROOT/lib $ROOT/.venv/bin/python3 -m decksmith.results.layout | true"
+  run bash -c "set -o pipefail; PYTHONPATH=$ROOT/lib $ROOT/.venv/bin/python3 -m decksmith.measure.results.layout | true"
   assert_success
   assert_output ""
 }

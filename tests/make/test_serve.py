@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 from decksmith.core import cli
-from decksmith.hub import models
-from decksmith.training import base_models
+from decksmith.train.hub import models
+from decksmith.train.training import base_models
 
 pytestmark = pytest.mark.slow
 NANO = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"

@@ -17,9 +17,9 @@ import urllib.request
 
 import pytest
 from decksmith.core import cli
-from decksmith.decks import prompts
-from decksmith.decks.clean import clean
-from decksmith.decks.parser import Deck
+from decksmith.measure.decks import prompts
+from decksmith.measure.decks.clean import clean
+from decksmith.measure.decks.parser import Deck
 from decksmith.models import context, embedded
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from decksmith.core.protocol import Protocol
-from decksmith.render import pool, site
+from decksmith.measure.render import pool, site
 
 _loop = asyncio.new_event_loop()
 _kept = {}

@@ -8,8 +8,8 @@ import os
 
 import pytest
 from decksmith.core import cli
-from decksmith.decks import templates
-from decksmith.render import agents
+from decksmith.measure.decks import templates
+from decksmith.measure.render import agents
 from PIL import Image
 
 HEAD = "---\ntheme: default\n---\n\n# One\n\n- a point\n\n---\n\n# Two\n\n- a point\n\n---\n\n"

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from decksmith.core import cli
-from decksmith.render import cache
+from decksmith.measure.render import cache
 
 FAULT = {"kind": "model", "class": "katex", "slide": 2, "line": 9, "message": "ἄ \ufffd"}
 RESULT = {
@@ -85,7 +85,7 @@ def test_the_folder_is_beside_the_pictures_or_where_it_is_said_or_nowhere(monkey
 WRITER = """
 import sys
 from pathlib import Path
-from decksmith.render import cache
+from decksmith.measure.render import cache
 cache.MOST = 12 << 20
 place = Path(sys.argv[1])
 print(flush=True)

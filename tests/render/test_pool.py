@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.render import pool as render_pool
-from decksmith.render import toolchain, worker
+from decksmith.measure.render import pool as render_pool
+from decksmith.measure.render import toolchain, worker
 from drawing import shared, shared_workers  # noqa: F401
 from PIL import Image
 

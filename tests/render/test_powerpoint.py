@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.decks import pictures
+from decksmith.measure.decks import pictures
 from drawing import shared_workers  # noqa: F401
 from pptx import Presentation
 from pptx.util import Emu

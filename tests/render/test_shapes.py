@@ -3,7 +3,7 @@
 import io
 
 import pytest
-from decksmith.render import powerpoint, shapes
+from decksmith.measure.render import powerpoint, shapes
 from PIL import Image
 from pptx import Presentation
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
-from decksmith.render import pool, site, toolchain
+from decksmith.measure.render import pool, site, toolchain
 from drawing import shared, shared_workers  # noqa: F401
 from test_pool import FEATURES
 

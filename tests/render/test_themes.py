@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from decksmith.core.protocol import Protocol
-from decksmith.corpus import drafts, seeds
-from decksmith.decks.parser import LAYOUTS, THEMES, Deck
-from decksmith.judging import scoring
-from decksmith.render import pool
+from decksmith.measure.decks.parser import LAYOUTS, THEMES, Deck
+from decksmith.measure.judging import scoring
+from decksmith.measure.render import pool
+from decksmith.train.corpus import drafts, seeds
 from drawing import shared, shared_workers  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,8 +13,8 @@ import tarfile
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.judging import identity, scoring
-from decksmith.results import capsule, signature
+from decksmith.measure.judging import identity, scoring
+from decksmith.measure.results import capsule, signature
 from shadow import ROOT, core, endpoint, environment, make
 
 pytestmark = pytest.mark.slow
@@ -426,7 +426,7 @@ def vision(tmp_path, monkeypatch):
         command = [
             sys.executable,
             "-m",
-            "decksmith.results.capsule",
+            "decksmith.measure.results.capsule",
             "judge",
             stored,
             now,
@@ -461,7 +461,7 @@ def test_a_vision_judge_is_heard_again_from_its_stored_words_without_a_key(visio
 
 
 def test_stored_photos_stand_in_for_the_service_that_gave_them(tmp_path, monkeypatch):
-    from decksmith.decks import pictures
+    from decksmith.measure.decks import pictures
 
     stored, now, picture = tmp_path / "stored", tmp_path / "now", b"\x89PNG stored"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

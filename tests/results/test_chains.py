@@ -5,9 +5,9 @@ import json
 import sys
 from pathlib import Path
 
-from decksmith.benchmarks import metrics
-from decksmith.results import chains, claims, report_origin, tables
-from decksmith.results.runs import load
+from decksmith.bench.benchmarks import metrics
+from decksmith.measure.results import chains, claims, report_origin, tables
+from decksmith.measure.results.runs import load
 
 sys.path.insert(0, str(Path(__file__).parent))
 import test_claims  # noqa: E402

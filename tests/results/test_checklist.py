@@ -4,8 +4,8 @@ import json
 
 import pytest
 from decksmith.core.protocol import Protocol
-from decksmith.judging import scoring, vision
-from decksmith.results import checklist
+from decksmith.measure.judging import scoring, vision
+from decksmith.measure.results import checklist
 
 ITEMS = [
     {"id": "c1", "ask": "A table", "match": ["@table", "cost"]},

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.judging import identity, scoring
+from decksmith.measure.judging import identity, scoring
+from decksmith.measure.results import claims, pairs, tables, verify
+from decksmith.measure.results import runs as reading
 from decksmith.models import client, registry
-from decksmith.results import claims, pairs, tables, verify
-from decksmith.results import runs as reading
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402

@@ -3,8 +3,8 @@
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
+from decksmith.measure.results import cost_prompt, layout
 from decksmith.models import registry
-from decksmith.results import cost_prompt, layout
 from shadow import endpoint
 
 ENTRY = '[{name}]\nbase_url = "{url}"\nslug = "{name}"\n{more}\n'

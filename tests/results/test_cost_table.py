@@ -1,6 +1,6 @@
 """Which run costs what, and which is as good for less."""
 
-from decksmith.results import claims, cost_table
+from decksmith.measure.results import claims, cost_table
 
 
 def run(label, score, tokens, usd=0.0, condition=None):

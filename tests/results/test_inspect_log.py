@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.results import inspect_log
-from decksmith.results.runs import load
-from decksmith.results.summary import fault_of, status_of
+from decksmith.measure.results import inspect_log
+from decksmith.measure.results.runs import load
+from decksmith.measure.results.summary import fault_of, status_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402

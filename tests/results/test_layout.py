@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from decksmith.results import layout
+from decksmith.measure.results import layout
 
 
 @pytest.mark.parametrize(

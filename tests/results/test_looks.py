@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.judging import scoring
-from decksmith.results import looks, report
-from decksmith.results.runs import load
+from decksmith.measure.judging import scoring
+from decksmith.measure.results import looks, report
+from decksmith.measure.results.runs import load
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from decksmith.results import claims, plots
-from decksmith.results.runs import load
+from decksmith.measure.results import claims, plots
+from decksmith.measure.results.runs import load
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy
 import pytest
 from decksmith.core import cli
-from decksmith.results import power, runs, stats, summary
+from decksmith.measure.results import power, runs, stats, summary
 
 sys.path[:0] = [
     str(Path(__file__).resolve().parents[1]),

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.protocol import Protocol
-from decksmith.judging import scoring
-from decksmith.results import (
+from decksmith.measure.judging import scoring
+from decksmith.measure.results import (
     claims,
     report,
     report_data,
@@ -19,10 +19,10 @@ from decksmith.results import (
     text,
     verify,
 )
-from decksmith.results.plots import plots
-from decksmith.results.runs import load
-from decksmith.results.summary import summarize
-from decksmith.results.tables import HAPPENED, NOTES, spent
+from decksmith.measure.results.plots import plots
+from decksmith.measure.results.runs import load
+from decksmith.measure.results.summary import summarize
+from decksmith.measure.results.tables import HAPPENED, NOTES, spent
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402
@@ -577,7 +577,7 @@ def test_the_page_says_who_made_its_numbers_when_and_by_which_command_and_no_pat
 
 
 def test_every_measure_of_the_judge_has_a_unit_and_a_sentence_and_pages_of_the_docs_exist():
-    from decksmith.judging import offline
+    from decksmith.measure.judging import offline
 
     for name in offline.MEASURES:
         sentence = report_words.sentence(name)

@@ -1,6 +1,6 @@
 import numpy
 import pytest
-from decksmith.results import stats
+from decksmith.measure.results import stats
 
 
 def test_a_mean_comes_with_the_interval_that_can_be_counted_by_hand():

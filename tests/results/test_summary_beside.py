@@ -1,6 +1,6 @@
 """Measures beside the score: of documents and turns."""
 
-from decksmith.results import summary
+from decksmith.measure.results import summary
 
 
 def record(ident, *, turn=None, sources=True, features=None, fault=None):

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from decksmith.results import text
+from decksmith.measure.results import text
 
 
 def test_what_a_stranger_wrote_cannot_speak_to_the_terminal():

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.results import trackers
-from decksmith.results.runs import load
-from decksmith.results.summary import status_of
+from decksmith.measure.results import trackers
+from decksmith.measure.results.runs import load
+from decksmith.measure.results.summary import status_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402

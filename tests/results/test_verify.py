@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from decksmith.core import cli, stream
 from decksmith.core.records import prompt_of
-from decksmith.judging import identity
-from decksmith.results import runs, verify
-from decksmith.results.summary import summarize
+from decksmith.measure.judging import identity
+from decksmith.measure.results import runs, verify
+from decksmith.measure.results.summary import summarize
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
 import synthetic  # noqa: E402

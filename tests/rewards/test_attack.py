@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import adversaries  # noqa: E402
 import reward_attack  # noqa: E402
-from decksmith.rewards.rules import read  # noqa: E402
+from decksmith.train.rewards.rules import read  # noqa: E402
 
 RULES = read("rendered")
 # As unreadable as `blurred`, `backwards` and `under_paper`, or out of order as `shuffled_lines`: tests/judging/test_gaming.py
@@ -74,7 +74,9 @@ def test_a_search_that_was_killed_goes_on_from_its_journal(tmp_path, monkeypatch
         return scored(tmp_path, lambda scorer: reward_attack.search(scorer, target, decks))
 
     first = found(2)
-    monkeypatch.setattr("decksmith.render.pool.Pool.render", None)  # nothing is rendered again
+    monkeypatch.setattr(
+        "decksmith.measure.render.pool.Pool.render", None
+    )  # nothing is rendered again
     assert found(2) == first
 
 

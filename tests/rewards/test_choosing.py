@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from decksmith.decks import conditions
-from decksmith.results import usage
-from decksmith.rewards import choosing
+from decksmith.measure.decks import conditions
+from decksmith.measure.results import usage
+from decksmith.train.rewards import choosing
 
 BEST = conditions.load("best-of-4")
 JUDGED = dataclasses.replace(BEST, samples={"n": 3, "choose": "judge"})

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 from decksmith.core import cli
-from decksmith.rewards import components, rules
+from decksmith.train.rewards import components, rules
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 from decksmith.core import cli
-from decksmith.rewards import rules
-from decksmith.rewards.scorer import Scorer
+from decksmith.train.rewards import rules
+from decksmith.train.rewards.scorer import Scorer
 from reward_server import ASKS, DECK
 
 ROOT = cli.ROOT

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 from decksmith.core import cli
-from decksmith.rewards import adapters, metrics, reward_queue, rules
-from decksmith.rewards.metrics import Metrics
-from decksmith.rewards.reward_queue import Full, RewardQueue, Store
-from decksmith.rewards.rows import Rows, masked
+from decksmith.train.rewards import adapters, metrics, reward_queue, rules
+from decksmith.train.rewards.metrics import Metrics
+from decksmith.train.rewards.reward_queue import Full, RewardQueue, Store
+from decksmith.train.rewards.rows import Rows, masked
 from reward_server import ASKS, PROMPTS, prompt
 
 VALUE = {"reward": 0.5, "components": {"layout": 0.5}, "masked": False, "why": "lost nothing"}
@@ -138,7 +138,7 @@ def test_a_fault_of_ours_is_masked_is_not_kept_and_is_tried_again(tmp_path):
 def test_what_was_put_survives_kill_9_and_one_process_has_a_root(tmp_path):
     code = (
         "import sys, time, pathlib\n"
-        "from decksmith.rewards.reward_queue import Store\n"
+        "from decksmith.train.rewards.reward_queue import Store\n"
         "store = Store(pathlib.Path(sys.argv[1]))\n"
         "for number in range(50): store.put(f'k{number}', {'reward': number / 50})\n"
         "print('put', flush=True)\n"

@@ -5,7 +5,7 @@ import re
 import pytest
 from decksmith.core import cli
 from decksmith.core.protocol import Protocol
-from decksmith.rewards import rules
+from decksmith.train.rewards import rules
 
 SHIPPED = (rules.SHIPPED / "rendered.toml").read_text()
 

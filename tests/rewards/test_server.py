@@ -14,12 +14,12 @@ from types import SimpleNamespace
 
 import pytest
 import requests
-from decksmith.render.worker import tree
+from decksmith.measure.render.worker import tree
 from reward_server import ASKS, DECK, PROMPTS, ROOT, prompt, wait
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-CLIENT = ROOT / "lib/decksmith/rewards/reward_client.py"
+CLIENT = ROOT / "lib/decksmith/train/rewards/reward_client.py"
 
 
 def deck(word):

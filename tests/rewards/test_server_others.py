@@ -69,7 +69,7 @@ def test_trls_grpo_trainer_takes_a_step_on_rewards_of_decks_and_leaves_masked_on
     torch = pytest.importorskip("torch")
     pytest.importorskip("trl")
     from datasets import Dataset
-    from decksmith.rewards import reward_client as client
+    from decksmith.train.rewards import reward_client as client
     from trl import GRPOConfig, GRPOTrainer
 
     monkeypatch.delenv("DECKSMITH_REWARD_URL", raising=False)

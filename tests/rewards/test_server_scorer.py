@@ -7,9 +7,9 @@ import threading
 
 import pytest
 from decksmith.core import cli
-from decksmith.rewards import scorer as reward_scorer
-from decksmith.rewards.helper import Broken, Helper
-from decksmith.rewards.scorer import Scorer
+from decksmith.train.rewards import scorer as reward_scorer
+from decksmith.train.rewards.helper import Broken, Helper
+from decksmith.train.rewards.scorer import Scorer
 from reward_server import ASKS, DECK, wait
 
 pytestmark = pytest.mark.slow

@@ -2,8 +2,8 @@
 
 import pytest
 from decksmith.core.protocol import Protocol
-from decksmith.judging.rendered import Pages
-from decksmith.rewards import wording
+from decksmith.measure.judging.rendered import Pages
+from decksmith.train.rewards import wording
 
 MEASURES = Protocol.load("offline").measures
 REQUEST = (

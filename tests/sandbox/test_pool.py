@@ -11,11 +11,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from decksmith.bench.sandbox import app, launch, syscalls
+from decksmith.bench.sandbox import pool as sandbox_pool
+from decksmith.bench.sandbox.cell import Limits, as_bytes
+from decksmith.bench.sandbox.session import Dead
 from decksmith.core import cli, validation
-from decksmith.sandbox import app, launch, syscalls
-from decksmith.sandbox import pool as sandbox_pool
-from decksmith.sandbox.cell import Limits, as_bytes
-from decksmith.sandbox.session import Dead
 
 PROMPT = 'def add(a, b):\n    """The sum."""\n'
 TEST = "\ndef check(candidate):\n    assert candidate(1, 2) == 3\n    assert candidate(-1, 1) == 0\n\ncheck(add)\n"
@@ -339,7 +339,7 @@ def test_a_result_is_plain_data():
 
 
 def test_a_process_that_ends_leaves_no_cell():
-    script = "from decksmith.sandbox import pool; import sys; pool.run('print(1)'); print(pool.common().process.pid)"
+    script = "from decksmith.bench.sandbox import pool; import sys; pool.run('print(1)'); print(pool.common().process.pid)"
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,

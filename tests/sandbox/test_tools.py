@@ -1,6 +1,6 @@
 """Tools of a conversation, each call in a cell."""
 
-from decksmith.sandbox import tools
+from decksmith.bench.sandbox import tools
 
 SOURCE = """
 import time

@@ -9,7 +9,7 @@ import urllib.request
 
 from decksmith.core import cli
 from decksmith.models import embedded
-from decksmith.training import adapters
+from decksmith.train.training import adapters
 
 BASE = cli.ROOT / "data/models/smol"
 TOKENS = 24

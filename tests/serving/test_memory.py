@@ -2,9 +2,9 @@ import json
 
 import pytest
 from decksmith.core import cli
-from decksmith.serving import memory, vllm
-from decksmith.serving.adapter import Adapter
-from decksmith.training import base_models
+from decksmith.train.serving import memory, vllm
+from decksmith.train.serving.adapter import Adapter
+from decksmith.train.training import base_models
 
 NEMOTRON = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 

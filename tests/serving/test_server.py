@@ -7,11 +7,11 @@ import re
 
 import pytest
 from decksmith.core import cli
+from decksmith.measure.results import merge, verify
 from decksmith.models import endpoints
-from decksmith.results import merge, verify
-from decksmith.serving import vllm
-from decksmith.serving.adapter import Adapter
-from decksmith.training import base_models
+from decksmith.train.serving import vllm
+from decksmith.train.serving.adapter import Adapter
+from decksmith.train.training import base_models
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import engines
 import pytest
+from decksmith.bench.sandbox import tools
 from decksmith.core import cli
 from decksmith.models import client as chat_client
 from decksmith.models import loops, registry
-from decksmith.sandbox import tools
-from decksmith.serving import readiness, server
+from decksmith.train.serving import readiness, server
 
 pytestmark = [
     pytest.mark.engine,

@@ -23,7 +23,7 @@ until [ -s router ]; do sleep 0.1; done
 export PYTHONPATH=lib
 .venv/bin/python3 - "$(cat router)" "$@" <<'LOOP'
 import json, sys
-from decksmith.evalserver import eval_client
+from decksmith.bench.evalserver import eval_client
 router = sys.argv[1].removesuffix("/v1")
 for step in sys.argv[2:]:
     print(json.dumps(eval_client.evaluate(step, router, "arithmetic", run="toy", defaults={"limit": 2}, patience=20)), flush=True)
@@ -156,7 +156,7 @@ def test_alone_it_is_found_by_its_address_file_a_second_one_steps_back_and_a_cra
         "tools",
         "python3",
         "-m",
-        "decksmith.evalserver.eval_client",
+        "decksmith.bench.evalserver.eval_client",
         address,
         "120",
     ]
@@ -182,7 +182,7 @@ def test_alone_it_is_found_by_its_address_file_a_second_one_steps_back_and_a_cra
         site,
         "--gres=gpu:8",
         "--wrap",
-        f'eval "$(python3 lib/decksmith/evalserver/eval_client.py {address})" && ./trainer.sh 0',
+        f'eval "$(python3 lib/decksmith/bench/evalserver/eval_client.py {address})" && ./trainer.sh 0',
     )
     assert slurm.wait(trainer, 240) == ("COMPLETED", 0), log(site, trainer)
     evaluated(log(site, trainer), 1)
@@ -227,7 +227,7 @@ def test_a_file_that_a_dead_job_left_behind_is_told_from_one_of_a_server(slurm, 
             "tools",
             "python3",
             "-m",
-            "decksmith.evalserver.eval_client",
+            "decksmith.bench.evalserver.eval_client",
             folder / "server.json",
             "60",
         ],

@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 from cluster import USER, _until
-from decksmith.serving import vllm
-from decksmith.training import base_models
+from decksmith.train.serving import vllm
+from decksmith.train.training import base_models
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 STANDIN = """#!/bin/bash

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import requests
-from decksmith.study import duplicate_raters, intervals, pairs, store, tally, tally_text
+from decksmith.people.study import duplicate_raters, intervals, pairs, store, tally, tally_text
 
 sys.path[:0] = [
     str(Path(__file__).resolve().parents[1]),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.study import (
+from decksmith.people.study import (
     import_votes,
     intervals,
     pairs,
@@ -440,7 +440,7 @@ def test_a_taking_that_is_killed_is_made_good_by_the_next(tmp_path):
         HEADER + "".join(f"p{n},ada,one,two,left,\n" for n in range(300))
     )
     code = (
-        "import os, signal, sys; from pathlib import Path; from decksmith.core import stream; from decksmith.study import import_votes\n"
+        "import os, signal, sys; from pathlib import Path; from decksmith.core import stream; from decksmith.people.study import import_votes\n"
         "calls, write = [], stream.write\n"
         "def dying(path, data):\n    calls.append(path)\n    len(calls) > int(sys.argv[2]) and os.kill(os.getpid(), signal.SIGKILL)\n    write(path, data)\n"
         "stream.write = dying\nfolder = Path(sys.argv[1])\nimport_votes.take(folder / 'study', folder / 'votes.csv')"

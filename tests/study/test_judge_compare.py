@@ -6,8 +6,8 @@ import random
 
 import pytest
 from decksmith.core import cli
-from decksmith.results import judge_agreement
-from decksmith.study import import_votes, judge_compare, store
+from decksmith.measure.results import judge_agreement
+from decksmith.people.study import import_votes, judge_compare, store
 
 PROMPTS = [f"p{n:03}" for n in range(60)]
 MAKERS = ("ada", "bob")

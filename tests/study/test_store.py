@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, validation
-from decksmith.study import messages
-from decksmith.study.pairs import build
-from decksmith.study.store import Closed, Conflict, Study
+from decksmith.people.study import messages
+from decksmith.people.study.pairs import build
+from decksmith.people.study.store import Closed, Conflict, Study
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
@@ -292,7 +292,7 @@ def test_a_build_that_is_killed_leaves_the_study_whole_and_the_next_one_complete
 ):
     folder, code = (
         tmp_path / "study",
-        "import sys; from decksmith.study import pairs; pairs.build(sys.argv[1], sys.argv[2:], seed=1, prompts=14)",
+        "import sys; from decksmith.people.study import pairs; pairs.build(sys.argv[1], sys.argv[2:], seed=1, prompts=14)",
     )
     build(folder, runs[:2], seed=1, prompts=2)
     before = (folder / "pairs.jsonl").read_bytes()
@@ -577,7 +577,7 @@ def test_processes_that_vote_on_the_same_pairs_at_once_store_each_once(tmp_path,
 def test_what_was_acknowledged_survives_a_kill(tmp_path, built):
     folder = shutil.copytree(built, tmp_path / "study")
     code = (
-        "import sys; from decksmith.study.store import Study; s = Study(sys.argv[1]); r = s.rater(s.add_rater('Ada'))\n"
+        "import sys; from decksmith.people.study.store import Study; s = Study(sys.argv[1]); r = s.rater(s.add_rater('Ada'))\n"
         "for n, p in enumerate(s.queue(r)): s.vote(r, p, {'choice': 'tie', 'seconds': 1, 'seen': True}, key=f'key-{n:04}'); print(p, flush=True)"
     )
     voting = subprocess.Popen(

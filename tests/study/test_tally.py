@@ -7,7 +7,7 @@ from typing import get_args
 import numpy
 import pytest
 from decksmith.core import cli
-from decksmith.study import (
+from decksmith.people.study import (
     estimates,
     intervals,
     judge_votes,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import requests
 from decksmith.core import cli
-from decksmith.study import pairs, vote_app
-from decksmith.study.store import Study
+from decksmith.people.study import pairs, vote_app
+from decksmith.people.study.store import Study
 
 sys.path[:0] = [
     str(Path(__file__).resolve().parents[1]),

@@ -8,7 +8,7 @@ import random
 import sys
 
 from decksmith.core import cli
-from decksmith.training import train
+from decksmith.train.training import train
 
 TEMPLATE = (
     "{% for m in messages %}<s>{{ m['role'] }}\n{{ m['content'] }}</s>\n{% endfor %}"
@@ -21,8 +21,8 @@ CONTEXT = multiprocessing.get_context("fork")
 
 def load():
     """Import what the forks run, once for all of them: torch, TRL, and what draws the loss."""
-    from decksmith.results import plots
-    from decksmith.training import trl_trainer  # noqa: F401
+    from decksmith.measure.results import plots
+    from decksmith.train.training import trl_trainer  # noqa: F401
     from matplotlib import pyplot  # noqa: F401
 
     plots._fonts()

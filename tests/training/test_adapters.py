@@ -9,9 +9,9 @@ import sys
 import numpy
 import pytest
 from decksmith.core import cli
-from decksmith.hub import weights
 from decksmith.models import embedded
-from decksmith.training import adapters, base_models
+from decksmith.train.hub import weights
+from decksmith.train.training import adapters, base_models
 
 HEADS, GROUPS, WIDTH = 4, 2, 16
 SHAPES = {
@@ -149,7 +149,7 @@ def test_of_a_base_model_on_the_hub_only_the_headers_are_fetched(tmp_path, base,
             "HF_HOME": str(tmp_path / "home"),
             "PYTHONPATH": str(cli.ROOT / "lib"),
         }
-        code = "import json, sys; from decksmith.training import adapters; print(json.dumps(adapters.check(*sys.argv[1:])))"
+        code = "import json, sys; from decksmith.train.training import adapters; print(json.dumps(adapters.check(*sys.argv[1:])))"
         done = subprocess.run(
             [sys.executable, "-c", code, lora(tmp_path / "a"), "lab/base"],
             env=env,

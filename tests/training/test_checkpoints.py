@@ -12,7 +12,7 @@ import time
 
 import pytest
 from decksmith.core import cli
-from decksmith.training import checkpoints, curve, hacking
+from decksmith.train.training import checkpoints, curve, hacking
 
 SCORE = """echo '{"raw_metrics":{"gsm8k":{"pass@1":{"num_entries":8,"symbolic_correct":0.'$CKPT_STEP',"std_err":0.1},"delegate":{"ok":1}}}}'"""
 
@@ -291,7 +291,7 @@ def test_without_checkpoints_once_says_so_and_a_second_watcher_is_refused(run):
     checkpoint(run, 10)
     status, told = watched(
         run,
-        f'PYTHONPATH={cli.ROOT}/lib {sys.executable} -c \'from pathlib import Path; from decksmith.training import checkpoints; checkpoints.watch(Path("{run}"), ["true"])\' 2> {run}/said; {SCORE}',
+        f'PYTHONPATH={cli.ROOT}/lib {sys.executable} -c \'from pathlib import Path; from decksmith.train.training import checkpoints; checkpoints.watch(Path("{run}"), ["true"])\' 2> {run}/said; {SCORE}',
     )
     assert status == 0 and "another ckpt-watch works in" in (run / "said").read_text()
 
@@ -395,7 +395,7 @@ def test_the_headline_of_a_benchmark_is_its_first_score_and_subsets_have_no_pane
 
 def test_the_best_checkpoint_is_marked_as_selected_with_an_interval_for_all_at_once(drawn):
     import numpy
-    from decksmith.results import plots
+    from decksmith.measure.results import plots
 
     right = (
         numpy.random.default_rng(1).binomial(100, 0.6, (2000, 10)) / 100

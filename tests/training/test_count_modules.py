@@ -8,7 +8,7 @@ import sys
 import pytest
 from decksmith.core import cli
 from decksmith.models import families, shapes
-from decksmith.training import count_modules, estimates
+from decksmith.train.training import count_modules, estimates
 
 pytestmark = pytest.mark.slow
 
@@ -209,7 +209,7 @@ def test_in_the_image_the_python_that_trains_is_the_one_that_counts(tmp_path):
     python.write_text('#!/bin/sh\necho "$@"\n')
     python.chmod(0o755)
     done = run("somebody/model", tmp_path, NEMO_RL_VENV_DIR=str(tmp_path))
-    assert done.stdout == "-m decksmith.training.count_modules somebody/model\n"
+    assert done.stdout == "-m decksmith.train.training.count_modules somebody/model\n"
 
 
 def run(name, home, **more):
@@ -219,5 +219,5 @@ def run(name, home, **more):
         "PYTHONPATH": str(cli.ROOT / "lib"),
         **more,
     }
-    command = [sys.executable, "-m", "decksmith.training.count_modules", name]
+    command = [sys.executable, "-m", "decksmith.train.training.count_modules", name]
     return subprocess.run(command, env=env, cwd=home, capture_output=True, text=True)

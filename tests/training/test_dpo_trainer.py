@@ -8,7 +8,7 @@ import time
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.training import adapters, recipes, train, train_plan
+from decksmith.train.training import adapters, recipes, train, train_plan
 from small_runs import (
     conversation,
     finished,

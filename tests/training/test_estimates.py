@@ -1,7 +1,7 @@
 import pytest
 from decksmith.core import cli
 from decksmith.models import families, shapes
-from decksmith.training import estimates
+from decksmith.train.training import estimates
 
 NAME = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 NEMOTRON = shapes.Shape.assumed(families.of(NAME).dimensions, "test")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.training import adapters, recipes, rollouts, train, train_plan
+from decksmith.train.training import adapters, recipes, rollouts, train, train_plan
 from small_runs import (
     conversation,
     finished,
@@ -33,7 +33,7 @@ SMALL = (
 @pytest.fixture(scope="module", autouse=True)
 def _loaded():
     """What trains, once for all the forks, which walk none of it; 3 s of CPU, spent here alone."""
-    from decksmith.training import grpo_trainer  # noqa: F401
+    from decksmith.train.training import grpo_trainer  # noqa: F401
 
     gc.freeze()
 

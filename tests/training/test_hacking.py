@@ -2,7 +2,7 @@
 
 import pytest
 from decksmith.core import cli
-from decksmith.training import hacking
+from decksmith.train.training import hacking
 
 
 def line(step, reward, offline, error=0.1, **more):

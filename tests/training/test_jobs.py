@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, slurm
-from decksmith.training import jobs, slurm_hosts
+from decksmith.train.training import jobs, slurm_hosts
 
 
 @pytest.fixture
@@ -60,13 +60,14 @@ def test_on_another_machine_every_path_is_that_machines(made, tmp_path):
     one = made(RECIPE, far="/scratch/me/decksmith")
     assert str(tmp_path) not in one.recipe.text
     assert (
-        "data_path: /scratch/me/decksmith/results/sft/one/snapshot/data/v0_1/train.jsonl"
+        "data_path: /scratch/me/decksmith/measure/results/sft/one/snapshot/data/v0_1/train.jsonl"
         in one.recipe.text
     )
     assert (
-        one._assignments()["SFT_CHECKPOINTS"] == "/scratch/me/decksmith/results/sft/one/checkpoints"
+        one._assignments()["SFT_CHECKPOINTS"]
+        == "/scratch/me/decksmith/measure/results/sft/one/checkpoints"
     )
-    assert one.argv[-1] == "/scratch/me/decksmith/results/sft/one"
+    assert one.argv[-1] == "/scratch/me/decksmith/measure/results/sft/one"
 
 
 def test_two_files_that_would_become_one_are_refused(made, tmp_path):

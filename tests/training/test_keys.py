@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from decksmith.core import cli
-from decksmith.training import preflight
+from decksmith.train.training import preflight
 
 SOURCES = {
     "nemo_rl/algorithms/sft.py": """

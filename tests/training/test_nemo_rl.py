@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.training import base_models, preflight, recipes
+from decksmith.train.training import base_models, preflight, recipes
 
 CHECKOUT = os.environ.get("NEMO_RL")
 GOLD = cli.ROOT / "data/gold"

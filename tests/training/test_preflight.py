@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from decksmith.training import check_report, preflight, recipes, row_checks
+from decksmith.train.training import check_report, preflight, recipes, row_checks
 
 THINKER = Path(__file__).parents[1] / "fixtures" / "sft" / "thinker"
 RECIPE = "nemotron-nano-lora"

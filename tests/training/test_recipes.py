@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 from decksmith.core import cli
-from decksmith.training import recipes
+from decksmith.train.training import recipes
 
 THINKER = (
     Path(__file__).parents[1] / "fixtures" / "sft" / "thinker"

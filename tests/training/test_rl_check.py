@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.rewards.rows import gym_rows
-from decksmith.training import check_report, recipes, rl_check
+from decksmith.train.rewards.rows import gym_rows
+from decksmith.train.training import check_report, recipes, rl_check
 
 THINKER = Path(__file__).parents[1] / "fixtures" / "sft" / "thinker"
 PACE = 60

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli, stream
-from decksmith.training import estimates, recipes, train, train_plan
+from decksmith.train.training import estimates, recipes, train, train_plan
 from small_runs import (
     CONTEXT,
     conversation,
@@ -389,7 +389,7 @@ def test_trl_trains_the_tokens_that_nemo_rl_would_train(model, tmp_path):
 
     def compare():
         import transformers
-        from decksmith.training import trl_trainer
+        from decksmith.train.training import trl_trainer
 
         plan = train_plan.Plan(run)
         callback = trl_trainer.RecipeCallback(plan, train_plan.StopSignal(), 0)
@@ -413,7 +413,7 @@ def test_the_loss_of_a_cpu_is_that_of_trl_on_every_other_machine(recipe):
 
     def compare():
         import trl
-        from decksmith.training import trl_trainer
+        from decksmith.train.training import trl_trainer
 
         plan = train_plan.Plan(run)
         tuner = trl_trainer.tuner_of(
@@ -446,7 +446,7 @@ def test_the_loss_of_a_mixture_of_experts_is_that_of_its_tokens_alone(recipe, mo
 
     def compare():
         import torch
-        from decksmith.training import trl_trainer
+        from decksmith.train.training import trl_trainer
         from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
         config = Qwen3MoeConfig(

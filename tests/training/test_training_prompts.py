@@ -3,7 +3,7 @@
 import json
 
 from decksmith.core import cli, stream
-from decksmith.corpus import overlap
+from decksmith.train.corpus import overlap
 from jsonschema import Draft202012Validator
 
 ROWS = [row for _, row in stream.records(cli.ROOT / "data/training-prompts.jsonl")]

@@ -1,8 +1,8 @@
 """Answers that were cut off become decks of whole slides."""
 
 import pytest
-from decksmith.decks.parser import Deck
-from decksmith.training.trim_truncated import trim_truncated
+from decksmith.measure.decks.parser import Deck
+from decksmith.train.training.trim_truncated import trim_truncated
 
 HEAD = "---\ntheme: default\n---\n\n# A\n"
 

@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lib"))
 
 from decksmith.core import stream
 from decksmith.core.protocol import Protocol
-from decksmith.judging import identity, scoring  # noqa: E402
-from decksmith.results.summary import summarize  # noqa: E402
+from decksmith.measure.judging import identity, scoring  # noqa: E402
+from decksmith.measure.results.summary import summarize  # noqa: E402
 
 TOPICS = [
     (

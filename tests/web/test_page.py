@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.results import report
-from decksmith.results.runs import load
+from decksmith.measure.results import report
+from decksmith.measure.results.runs import load
 
 sys.path.insert(0, str(Path(__file__).parent))
 import synthetic  # noqa: E402

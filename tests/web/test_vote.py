@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from decksmith.core import cli
-from decksmith.study import pairs, store
+from decksmith.people.study import pairs, store
 
 sys.path.insert(0, str(Path(__file__).parent))
 import ballots  # noqa: E402

@@ -33,7 +33,7 @@ class Shape:
 
     @classmethod
     def counted(cls, path: Path) -> "Shape":
-        """Of the JSON file that `python3 -m decksmith.training.count_modules` writes. Raises cli.BadConfig."""
+        """Of the JSON file that `python3 -m decksmith.train.training.count_modules` writes. Raises cli.BadConfig."""
         try:
             found = json.loads(path.read_text())
             found["linears"] = [(str(name), int(a), int(b)) for name, a, b in found["linears"]]

@@ -1,0 +1,1 @@
+"""What else broke: benchmarks, the sandbox that runs programs, and an eval server."""

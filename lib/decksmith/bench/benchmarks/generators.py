@@ -1,0 +1,409 @@
+"""Benchmarks that we generate: word problems, also in eight languages, instructions that a program
+checks, briefs that a judge checks, needles in long text, tools to call.
+
+Everything is drawn from a seed, so that rows are the same everywhere. A generator takes the
+benchmark's `source` and yields `{"fields", "expected", "subset"}`, with `tools` and `tool_code`
+where the model may call tools. The words are in assets/prompts/bench/generated.toml.
+"""
+
+import functools
+import random
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+from decksmith.bench.benchmarks.sources import GeneratedSource, SourceRow
+from decksmith.core import cli
+
+TEXTS = cli.ROOT / "assets" / "prompts" / "bench"
+Rows = Iterator[SourceRow]
+Problem = tuple[str, int | Fraction]  # the text, and the answer
+Call = dict[str, Any]  # the name of a function and its arguments
+
+
+@functools.cache
+def _texts() -> dict[str, Any]:
+    return tomllib.loads((TEXTS / "generated.toml").read_text())
+
+
+@functools.cache
+def _languages() -> dict[str, dict[str, Any]]:
+    """The sentences of each language, by its ISO 639-1 code."""
+    return tomllib.loads((TEXTS / "languages.toml").read_text())
+
+
+class Draw(random.Random):
+    """What is drawn for the rows of one benchmark."""
+
+    def one(self, name: str) -> str:
+        """One of a list of generated.toml."""
+        return self.choice(_texts()[name])
+
+    def many(self, least: int = 2, most: int = 60) -> int:
+        return self.randint(least, most)
+
+
+# --- word problems --------------------------------------------------------------------------------
+
+
+def arithmetic(source: GeneratedSource) -> Rows:
+    """Word problems of one to four steps with exact answers; the subset names the number of steps."""
+    draw = Draw(f"arithmetic {source['seed']}")
+    for number in range(source["rows"]):
+        steps = 1 + number % 4
+        problem, answer = draw.choice(PROBLEMS[steps])(draw)
+        yield {"fields": {"problem": problem}, "expected": str(answer), "subset": f"{steps}-step"}
+
+
+def _problem(name: str, answer: int | Fraction, **drawn: object) -> Problem:
+    return _texts()["problems"][name].format(**drawn), answer
+
+
+def _gain(draw: Draw) -> Problem:
+    who, what, a, b = draw.one("people"), draw.one("things"), draw.many(), draw.many()
+    return _problem("gain", a + b, who=who, what=what, a=a, b=b)
+
+
+def _loss(draw: Draw) -> Problem:
+    who, what, b = draw.one("people"), draw.one("things"), draw.many()
+    a = b + draw.many()
+    return _problem("loss", a - b, who=who, what=what, a=a, b=b)
+
+
+def _boxes(draw: Draw) -> Problem:
+    what, a, b = draw.one("things"), draw.many(3, 12), draw.many(3, 25)
+    return _problem("boxes", a * b, what=what, a=a, b=b)
+
+
+def _share(draw: Draw) -> Problem:
+    what, a, b = draw.one("things"), draw.many(3, 12), draw.many(3, 25)
+    return _problem("share", b, what=what, a=a, all=a * b)
+
+
+def _boxes_and_loose(draw: Draw) -> Problem:
+    who, what = draw.one("people"), draw.one("things")
+    a, b, c = draw.many(3, 12), draw.many(3, 20), draw.many(2, 19)
+    return _problem("loose", a * b + c, who=who, what=what, a=a, b=b, c=c)
+
+
+def _change(draw: Draw) -> Problem:
+    who, what = draw.one("people"), draw.one("things")
+    a, price = draw.many(2, 9), draw.many(3, 11)
+    paid = 10 * (a * price // 10 + 1)
+    return _problem("change", paid - a * price, who=who, what=what, a=a, price=price, paid=paid)
+
+
+def _average(draw: Draw) -> Problem:
+    who = draw.one("people")
+    a, b, c = (draw.many(4, 30) for _ in range(3))
+    return _problem("average", Fraction(a + b + c, 3), who=who, a=a, b=b, c=c)
+
+
+def _part(draw: Draw) -> Problem:
+    what, whole = draw.one("things"), 20 * draw.many(3, 20)
+    share = draw.choice((5, 15, 20, 35, 40, 60))
+    return _problem("part", Fraction(whole * share, 200), what=what, whole=whole, share=share)
+
+
+def _trip(draw: Draw) -> Problem:
+    speed, hours = 5 * draw.many(6, 18), draw.many(2, 5)
+    rest, more = 5 * draw.many(6, 18), draw.many(1, 4)
+    far = speed * hours + rest * more
+    return _problem("trip", far, hours=hours, speed=speed, more=more, rest=rest)
+
+
+def _garden(draw: Draw) -> Problem:
+    a, b, price = draw.many(4, 20), draw.many(4, 20), draw.many(2, 9)
+    cost = 2 * (a + b) * price + 3 * price
+    return _problem("garden", cost, a=a, b=b, price=price, gate=3 * price)
+
+
+def _pay(draw: Draw) -> Problem:
+    who, hours, wage = draw.one("people"), draw.many(20, 40), draw.many(10, 30)
+    extra, tax = draw.many(2, 9), draw.choice((10, 20, 25))
+    net = Fraction((hours * wage + extra * 2 * wage) * (100 - tax), 100)
+    return _problem("pay", net, who=who, hours=hours, wage=wage, extra=extra, tax=tax)
+
+
+def _tank(draw: Draw) -> Problem:
+    drain = draw.many(2, 9)
+    fill, minutes, had = drain + draw.many(3, 15), draw.many(5, 30), 10 * draw.many(2, 20)
+    left = Fraction(had + minutes * (fill - drain), 2)
+    return _problem("tank", left, had=had, minutes=minutes, fill=fill, drain=drain)
+
+
+# By the number of steps.
+PROBLEMS: dict[int, tuple[Callable[[Draw], Problem], ...]] = {
+    1: (_gain, _loss, _boxes, _share),
+    2: (_boxes_and_loose, _change),
+    3: (_average, _part, _trip),
+    4: (_garden, _pay, _tank),
+}
+
+
+def multilingual(source: GeneratedSource) -> Rows:
+    """Word problems of one or two steps in eight languages; the subset names the language."""
+    draw = Draw(f"multilingual {source['seed']}")
+    for number in range(source["rows"]):
+        said = list(_languages().values())[number % len(_languages())]
+        kind = draw.choice(("gain", "boxes", "share"))
+        a, b, c = draw.many(3, 12), draw.many(3, 25), draw.many(2, 19)
+        answer = {"gain": a + b, "boxes": a * b + c, "share": b}[kind]
+        problem = said[kind].format(who=draw.one("people"), a=a, b=b, c=c, t=a * b)
+        yield {
+            "fields": {"problem": problem, "ending": said["ending"]},
+            "expected": str(answer),
+            "subset": said["name"],
+        }
+
+
+# --- instructions ---------------------------------------------------------------------------------
+
+Constraint = tuple[str, dict[str, Any], str]  # name, arguments, sentence
+
+
+def _constraints(draw: Draw) -> list[Constraint]:
+    """One constraint of each family; any two of different families can be met together."""
+    words, least, count = (
+        draw.sample(_texts()["words"], 2),
+        draw.choice((40, 60, 90)),
+        draw.many(2, 4),
+    )
+    most, letter, end = least + draw.choice((40, 80)), draw.choice("zqx"), draw.one("ends")
+    relation, number = ("at least", least) if draw.random() < 0.5 else ("less than", most)
+    said = {"at least": f"at least {least}", "less than": f"fewer than {most}"}[relation]
+    lengths = {"relation": relation, "num_words": number}
+    rare = {"letter": letter, "let_relation": "less than", "let_frequency": 1}
+    lower = "Write in lower case only, without any capital letter."
+    bullets = (
+        f'Give exactly {count} bullet points, each on a line of its own that begins with "* ".'
+    )
+    paragraphs = f"Write {count} paragraphs, with a line of three asterisks (***) between each two."
+    both = f'The words "{words[0]}" and "{words[1]}" must both occur.'
+    ending = f"End with exactly these words and nothing after them: {end}"
+    cases: list[Constraint] = [
+        ("change_case:english_lowercase", {}, lower),
+        ("change_case:english_capital", {}, "Write in capital letters only."),
+    ]
+    signs: list[Constraint] = [
+        ("punctuation:no_comma", {}, "Do not use a comma anywhere."),
+        ("keywords:letter_frequency", rare, f'The letter "{letter}" must not occur.'),
+    ]
+    forms: list[Constraint] = [
+        ("detectable_format:number_bullet_lists", {"num_bullets": count}, bullets),
+        ("length_constraints:number_paragraphs", {"num_paragraphs": count}, paragraphs),
+        ("startend:quotation", {}, "Put the whole reply into double quotation marks."),
+        ("startend:end_checker", {"end_phrase": end}, ending),
+    ]
+    return [
+        ("length_constraints:number_words", lengths, f"Use {said} words."),
+        ("keywords:existence", {"keywords": words}, both),
+        draw.choice(cases),
+        draw.choice(signs),
+        draw.choice(forms),
+    ]
+
+
+CLASHES = (
+    {"change_case:english_capital", "keywords:existence"},
+    {"change_case", "startend:end_checker"},
+    {"keywords:existence", "keywords:letter_frequency"},
+    {"keywords:letter_frequency", "startend:end_checker"},
+    {"keywords:letter_frequency", "change_case:english_capital"},
+)
+
+
+def instructions(source: GeneratedSource) -> Rows:
+    """Writing tasks with one to three constraints that a program checks; the subset names their number."""
+    draw = Draw(f"instructions {source['seed']}")
+    for number in range(source["rows"]):
+        wanted = 1 + number % 3
+        chosen: list[Constraint] = []
+        found: set[str] = set()  # names and families
+        for constraint in draw.sample(_constraints(draw), 5):
+            name = constraint[0]
+            more = found | {name, name.split(":")[0]}
+            if len(chosen) < wanted and not any(clash <= more for clash in CLASHES):
+                chosen.append(constraint)
+                found = more
+        sentences = " ".join(sentence for _, _, sentence in chosen)
+        yield {
+            "fields": {"prompt": f"{draw.one('tasks')}. {sentences}"},
+            "expected": {
+                "instructions": [name for name, _, _ in chosen],
+                "arguments": [arguments for _, arguments, _ in chosen],
+            },
+            "subset": f"{len(chosen)} constraint{'s' if len(chosen) > 1 else ''}",
+        }
+
+
+def replies(source: GeneratedSource) -> Rows:
+    """Short texts to be written in one of eight languages, no request twice: some are made in the
+    language itself, the others are in English and ask for it. The subset says which. At most 128 rows."""
+    asked: list[tuple[str, str, str]] = []
+    for code, said in _languages().items():
+        asked += [(code, "asked in it", task) for task in said["tasks"]]
+        for task in _texts()["tasks"]:
+            prompt = f"{task}, in three to five sentences. Reply in {said['name']}."
+            asked.append((code, "asked for in English", prompt))
+    Draw(f"replies {source['seed']}").shuffle(asked)
+    for code, subset, prompt in asked[: source["rows"]]:
+        wanted = {"instructions": ["language:response_language"], "arguments": [{"language": code}]}
+        yield {"fields": {"prompt": prompt}, "expected": wanted, "subset": subset}
+
+
+# --- briefs and needles ---------------------------------------------------------------------------
+
+
+def briefs(source: GeneratedSource) -> Rows:
+    """Short texts to be written from five facts, each with the criteria that a judge checks one by
+    one; the subset names the form."""
+    draw, texts = Draw(f"briefs {source['seed']}"), _texts()["briefs"]
+    for number in range(source["rows"]):
+        form, reader = texts["forms"][number % len(texts["forms"])]
+        event, detail = draw.choice(texts["events"])
+        facts = {
+            "form": form,
+            "reader": reader,
+            "event": event,
+            "detail": detail,
+            "hall": draw.choice(texts["halls"]),
+            "day": draw.one("days"),
+            "hour": draw.many(9, 19),
+            "who": draw.one("people"),
+            "most": draw.choice((80, 120)),
+        }
+        yield {
+            "fields": {"prompt": texts["prompt"].format(**facts)},
+            "expected": {"criteria": [each.format(**facts) for each in texts["criteria"]]},
+            "subset": form,
+        }
+
+
+def needle(source: GeneratedSource) -> Rows:
+    """Numbers hidden in filler of 300 to 19,200 words, one or four of them asked for; the subset names
+    the words and how many."""
+    draw, texts = Draw(f"needle {source['seed']}"), _texts()
+    kinds = [(words, asked) for words in (300, 1200, 4800, 19200) for asked in (1, 4)]
+    names = [f"{colour} {animal}" for colour in texts["colours"] for animal in texts["animals"]]
+    for number in range(source["rows"]):
+        words, asked = kinds[number % len(kinds)]
+        keys = draw.sample(names, 8)
+        numbers = [str(draw.randint(10000, 99999)) for _ in keys]
+        text: list[str] = []
+        length = 0
+        while length < words:
+            text.append(draw.one("fillers").format(draw.one("colours"), draw.one("places")))
+            length += len(text[-1].split())
+        for key, value in zip(keys, numbers, strict=True):
+            text.insert(draw.randint(0, len(text)), f"The number of the {key} is {value}.")
+        wanted = ", ".join(f"the {key}" for key in keys[:asked])
+        yield {
+            "fields": {"text": " ".join(text), "keys": wanted},
+            "expected": numbers[:asked],
+            "subset": f"{words} words, {asked} asked",
+        }
+
+
+# --- tools ----------------------------------------------------------------------------------------
+
+
+def tools(source: GeneratedSource) -> Rows:
+    """Requests with five tools at hand, of which one is to be called, one twice, two different ones
+    or none; the subset says which."""
+    draw = Draw(f"tools {source['seed']}")
+    kinds = (("one", 1), ("same twice", 2), ("two", 2), ("none", 0))
+    offered = [_tool(name, **given) for name, given in _texts()["toolbox"]["functions"].items()]
+    for number in range(source["rows"]):
+        kind, many = kinds[number % len(kinds)]
+        if kind == "none":
+            request, calls = draw.one("unaided").format(draw.one("animals")), []
+        else:
+            first = draw.choice(REQUESTS)
+            rest = [each for each in REQUESTS if each is not first]
+            other = first if kind == "same twice" else draw.choice(rest)
+            parts = _different(draw, [first, other][:many])
+            request = " ".join(text for text, _ in parts)
+            calls = [call for _, call in parts]
+        yield {
+            "fields": {"prompt": request},
+            "expected": {"calls": calls},
+            "subset": kind,
+            "tools": draw.sample(offered, len(offered)),
+            "tool_code": _texts()["toolbox"]["code"],
+        }
+
+
+def _tool(name: str, description: str, parameters: dict[str, list[str]]) -> dict[str, Any]:
+    """A tool in OpenAI's form, all of its parameters required."""
+    described = {
+        key: {"type": kind, "description": text} for key, (kind, text) in parameters.items()
+    }
+    schema = {"type": "object", "properties": described, "required": list(parameters)}
+    function = {"name": name, "description": description, "parameters": schema}
+    return {"type": "function", "function": function}
+
+
+Request = tuple[str, Call]  # a sentence, and the call that it asks for
+
+
+def _different(draw: Draw, makers: Sequence[Callable[[Draw], Request]]) -> list[Request]:
+    """A request by each maker, no two of them equal."""
+    parts: list[Request] = []
+    for make in makers:
+        part = make(draw)
+        while part in parts:
+            part = make(draw)
+        parts.append(part)
+    return parts
+
+
+def _call(name: str, **arguments: object) -> Call:
+    return {"name": name, "arguments": arguments}
+
+
+def _weather(draw: Draw) -> Request:
+    city, day = draw.one("cities"), draw.one("days")
+    return f"What is the weather in {city} on {day}?", _call("get_weather", city=city, day=day)
+
+
+def _currency(draw: Draw) -> Request:
+    amount = draw.many(2, 900)
+    source, target = draw.sample(_texts()["currencies"], 2)
+    call = _call("convert_currency", amount=amount, source=source, target=target)
+    return f"How much are {amount} {source} in {target}?", call
+
+
+def _timer(draw: Draw) -> Request:
+    label, minutes = draw.one("timers"), draw.many(2, 55)
+    call = _call("set_timer", label=label, minutes=minutes)
+    return f"Set a timer of {minutes} minutes with the label {label}.", call
+
+
+def _stock(draw: Draw) -> Request:
+    item, branch = draw.one("things"), draw.many(2, 60)
+    call = _call("count_stock", item=item, branch=branch)
+    return f"How many {item} does branch {branch} have in stock?", call
+
+
+def _trains(draw: Draw) -> Request:
+    origin, destination = draw.sample(_texts()["cities"], 2)
+    hour = draw.many(5, 22)
+    call = _call("find_trains", origin=origin, destination=destination, hour=hour)
+    return f"Which trains go from {origin} to {destination} after {hour}:00?", call
+
+
+REQUESTS = (_weather, _currency, _timer, _stock, _trains)
+
+
+# What a benchmark's source may name as `generated`.
+GENERATORS: dict[str, Callable[[GeneratedSource], Rows]] = {
+    "arithmetic": arithmetic,
+    "briefs": briefs,
+    "instructions": instructions,
+    "multilingual": multilingual,
+    "needle": needle,
+    "replies": replies,
+    "tools": tools,
+}

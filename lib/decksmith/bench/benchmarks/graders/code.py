@@ -1,0 +1,319 @@
+"""Grading a reply that is code, by its benchmark's tests, so that a program cannot say of itself that it passed.
+
+Code and tests run in two cells of the sandbox (wire.py): the code is called from afar and sends
+back plain data, so that it never sees what is expected, never compares, and never counts. Programs
+that read standard input are compared here, by what they printed.
+"""
+
+import functools
+import itertools
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from types import ModuleType
+from typing import NotRequired, TypedDict
+
+from decksmith.bench.benchmarks.records import Grade, Task
+from decksmith.bench.sandbox.cell import LOST, Limits, Result
+from decksmith.core.stream import Fault
+
+CALL = 10.0  # seconds of one call by unit tests
+CASE = 6.0  # seconds of one case of a contest, as LiveCodeBench has it
+MEMORY = 1 << 30  # bytes, of the code and of the tests
+OUTPUT = 16 << 20  # bytes that a program may print for one case
+PYTHON = ("python", "py", "python3")
+# What LiveCodeBench's harness puts in front of a reply. Names of Python's own stay what they are, and modules win over what they hold.
+STARRED = (
+    "string re datetime collections heapq bisect copy math random statistics itertools functools "
+    "operator io sys json builtins typing"
+).split()
+
+
+class Case(TypedDict):
+    input: str
+    output: str
+
+
+class CodeExpected(TypedDict, total=False):
+    """What a row of code expects: unit tests, or the cases of a contest, of programs or of a function."""
+
+    tests: list[str]
+    prelude: str  # the prompt
+    entry: str  # the function that is asked for
+    names: list[str]  # what the tests call
+    cases: list[Case]
+    function: str
+
+
+class TestOutcome(TypedDict):
+    """How tests ended, and the values of a record (wire.record)."""
+
+    ended: str
+    said: str
+    values: NotRequired[list[object]]
+
+
+CONTEST = "\n".join(
+    [
+        *(f"from {name} import *" for name in STARRED),
+        *(f"import {name}" for name in STARRED if name not in ("builtins", "typing")),
+        "sys.setrecursionlimit(50000)",
+    ]
+)
+
+
+def seconds(task: Task) -> float:
+    """How long the grade of a task can take at most."""
+    expected = task["expected"]
+    if "calls" in expected:
+        return 300.0
+    cases, tests = len(expected.get("cases", ())), len(expected.get("tests", ()))
+    return 60.0 + cases * (3 * CASE + 10) + tests * 3 * CALL
+
+
+def grade(expected: CodeExpected, text: str) -> Grade:
+    """The grade of one reply. Raises Fault where the sandbox fails or tests do not fit, cli.Missing
+    where nothing confines code."""
+    code = program(text, expected.get("entry") or expected.get("function"))
+    if code is None:
+        return {"verdict": "no_answer", "answer": None}
+    if "function" in expected:
+        return _functions(expected["function"], expected["cases"], code)
+    if "cases" in expected:
+        return _programs(expected["cases"], code)
+    prelude = expected.get("prelude", "")
+    reply = {"code": code, "prelude": prelude, "entry": expected.get("entry")}
+    for tests in expected["tests"]:
+        exam = {"tests": tests, "prelude": prelude, "names": expected.get("names", [])}
+        found = examined("examine", exam | {"seconds": CALL}, reply, wall=2 * CALL)
+        if found["ended"] != "passed":
+            return _wrong(found)
+    return {"verdict": "right", "answer": None, "detail": {"status": "passed"}}
+
+
+def _wrong(found: TestOutcome, **more: int) -> Grade:
+    return {
+        "verdict": "wrong",
+        "answer": None,
+        "detail": {"status": found["ended"], "said": found["said"][:300], **more},
+    }
+
+
+# --- which code of a reply ----------------------------------------------------------------------------------------------
+
+
+def program(text: str, name: str | None = None) -> str | None:
+    """The code of a reply: the first complete Python block of its final answer, of those that define `name` if any does. Without one, a
+    block in another dress, a block that was not closed, or a text without blocks that reads as code; else None."""
+    text = text.rpartition("</think>")[2].replace("\r\n", "\n")
+    found = list(blocks(text))
+    defines = re.compile(
+        rf"^[ \t]*(?:(?:async[ \t]+)?(?:def|class)[ \t]+{re.escape(name or '')}\b|{re.escape(name or '')}[ \t]*=)",
+        re.M,
+    )
+    ranks = [
+        [code for language, code, closed in found if closed and language in PYTHON],
+        [code for language, code, closed in found if closed and not language],
+        [
+            code
+            for language, code, closed in found
+            if closed and language and language not in PYTHON
+        ],
+        [code for language, code, closed in found if not closed],
+    ]
+    if name:
+        ranks.insert(0, [code for rank in ranks for code in rank if defines.search(code)])
+    for code in itertools.chain.from_iterable(ranks):
+        if code.strip():
+            return code
+    reads_as_code = re.search(r"^(def|class|import|from|print\(|for|while)\b", text, re.M)
+    return text if reads_as_code and "```" not in text else None
+
+
+_FENCE = re.compile(
+    r"[ \t]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?(?P<mark>`{3,}|~{3,})[ \t]*(?P<language>[\w+.#-]*)(?P<rest>[^`]*)\Z"
+)
+
+
+def blocks(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield `(language, code, whether it was closed)` of the fenced blocks of a text; one that is indented loses that much."""
+    opened: re.Match[str] | None = None
+    lines: list[str] = []
+    for line in text.split("\n"):
+        fence, bare = _FENCE.match(line), line.strip()
+        if opened is None:
+            opened, lines = fence, []
+        elif (
+            fence and fence["language"].lower() in PYTHON
+        ):  # the next begins, and this one was forgotten
+            yield _block(opened, lines, False)
+            opened, lines = fence, []
+        elif fence and bare.startswith(opened["mark"]):
+            yield _block(opened, lines, True)
+            opened = None
+        elif bare.endswith(opened["mark"]) and bare.count(opened["mark"]) == 1:  # "return x```"
+            yield _block(opened, [*lines, line.rstrip().removesuffix(opened["mark"])], True)
+            opened = None
+        else:
+            lines.append(line)
+    if opened is not None:
+        yield _block(opened, lines, False)
+
+
+def _block(opened: re.Match[str], lines: list[str], closed: bool) -> tuple[str, str, bool]:
+    margin = opened.start("mark")
+    code = "".join(line[min(margin, len(line) - len(line.lstrip())) :] + "\n" for line in lines)
+    return opened["language"].lower(), _level(code), closed
+
+
+def _level(code: str) -> str:
+    """Code that is indented as a whole, at the margin; the body of a function stays as it is."""
+    return (
+        textwrap.dedent(code)
+        if re.match(r"\s*^[ \t]+(?:def|class|import|from|async|@)", code, re.M)
+        else code
+    )
+
+
+# --- unit tests and functions: two cells --------------------------------------------------------------------------------
+
+
+def examined(
+    work: str,
+    exam: Mapping[str, object],
+    reply: Mapping[str, str | bool | None],
+    *,
+    wall: float,
+    output: int = 1 << 20,
+) -> TestOutcome:
+    """How tests of a reply ended, `{"ended": .., "said": ..}`: what the program `work` of wire.py says in a cell that never held the reply.
+
+    A reply that ends the tests by what it returns (too much, too deep, without end) has failed them. Raises Fault where the tests cannot
+    be put to a reply, and where cells are lost also without one.
+    """
+    limits = _sandbox().Limits(wall=wall, memory=MEMORY, output=output)
+    asks, answers = _sound(
+        lambda: _sandbox().pair(_program(work, exam), _program("answer", reply), limits=limits)
+    )
+    try:
+        found = json.loads(asks.stdout)
+    except ValueError:
+        found = {"ended": asks.status, "said": asks.message}
+        if asks.status in ("ok", "error") and reply["code"]:
+            # Of a reply's making, or of ours? Then they break without a reply too.
+            empty = examined(work, exam, {**reply, "code": ""}, wall=wall, output=output)
+            if empty["ended"] == asks.status:
+                said = f"the tests ended without a verdict: {asks.stderr[-300:]}"
+                raise Fault("judge", "broken-tests", said) from None
+    if found["ended"] == "unfit":
+        raise Fault("judge", "unfit-tests", found["said"])
+    if found["said"].endswith("the code ended") and answers.status not in ("ok", "killed"):
+        found = {"ended": answers.status, "said": answers.message}
+    return found
+
+
+def _program(name: str, given: Mapping[str, object]) -> str:
+    return (
+        f"import decksmith_wire, json\ndecksmith_wire.{name}(**json.loads({json.dumps(given)!r}))"
+    )
+
+
+def _functions(name: str, cases: list[Case], code: str) -> Grade:
+    """Calls of a contest: the values returned are equal to the values expected; a tuple is as good as a list."""
+    pairs = [[_arguments(case["input"]), json.loads(case["output"])] for case in cases]
+    tests = f"""\
+import json
+for number, (given, wanted) in enumerate(json.loads({json.dumps(pairs)!r}), 1):
+    found = globals()[{name!r}](*given)
+    found = list(found) if type(found) is tuple else found
+    assert found == wanted, f'case {{number}} of {len(pairs)}'
+"""
+    found = examined(
+        "examine",
+        {"tests": tests, "names": [name], "seconds": CASE},
+        {"code": code, "prelude": CONTEST, "method": True},
+        wall=(CASE + 1) * len(pairs) + 5,
+    )
+    if found["ended"] != "passed":
+        return _wrong(found, cases=len(pairs))
+    return {"verdict": "right", "answer": None, "detail": {"status": "passed", "cases": len(pairs)}}
+
+
+def _arguments(text: str) -> list[object]:
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
+
+
+# --- programs that read and print ---------------------------------------------------------------------------------------
+
+
+def _programs(cases: list[Case], code: str) -> Grade:
+    """Cases of a contest, each a run of its own; the first that fails ends them, as in LiveCodeBench's harness."""
+    limits = _sandbox().Limits(
+        wall=3 * CASE, cpu=CASE, memory=MEMORY, output=OUTPUT
+    )  # by the processor's clock: others may work here too
+    whole = f"exec({CONTEST!r})\nexec(compile({code!r}, 'reply.py', 'exec', dont_inherit=True), globals())"
+    for number, case in enumerate(cases):
+        (ran,) = _sound(functools.partial(_one, whole, case["input"], limits))
+        if ran.status != "ok":
+            said = ran.stderr.strip().splitlines() or [ran.message]
+            return _wrong({"ended": ran.status, "said": said[-1]}, passed=number, cases=len(cases))
+        if not printed(case["output"], ran.stdout):
+            return _wrong(
+                {"ended": "failed", "said": f"case {number + 1}"}, passed=number, cases=len(cases)
+            )
+    return {
+        "verdict": "right",
+        "answer": None,
+        "detail": {"status": "passed", "passed": len(cases), "cases": len(cases)},
+    }
+
+
+def _one(program: str, stdin: str, limits: Limits) -> list[Result]:
+    return [_sandbox().run(program, stdin=stdin, limits=limits)]
+
+
+def printed(expected: str, output: str) -> bool:
+    """Whether an output is the expected one, line by line: as text without blanks at both ends, else as decimals."""
+    wanted, found = (
+        [line.strip() for line in text.strip().split("\n")] for text in (expected, output)
+    )
+    return len(wanted) == len(found) and all(map(_alike, wanted, found))
+
+
+def _alike(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    numbers = _decimals(one)
+    return numbers is not None and numbers == _decimals(other)
+
+
+def _decimals(line: str) -> list[Decimal] | None:
+    """The numbers of a line; None where it has something else, or nothing."""
+    try:
+        numbers = [Decimal(word) for word in line.split()]
+    except InvalidOperation:
+        return None
+    return None if not numbers or any(number.is_nan() for number in numbers) else numbers
+
+
+# --- the sandbox --------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _sandbox() -> ModuleType:
+    from decksmith.bench.sandbox import pool
+
+    return pool
+
+
+def _sound(work: Callable[[], Sequence[Result]]) -> Sequence[Result]:
+    """The Results of `work()`. Whose cell is lost is asked once more; a reply that loses its cell twice, where others keep theirs, did it."""
+    for _ in (1, 2):
+        results = work()
+        if not any(result.message == LOST for result in results):
+            return results
+    if _sandbox().run("").status != "ok":
+        raise Fault("judge", "sandbox", LOST)
+    return results

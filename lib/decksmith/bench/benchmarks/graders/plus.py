@@ -1,0 +1,290 @@
+"""HumanEval+ and MBPP+ (Liu et al. 2023, arXiv:2305.01210), judged by the package evalplus itself.
+
+The reply is called in a cell of the sandbox and what it returns is recorded as plain data (wire.py).
+evalplus' own check then runs in a process without the reply, on a function that replays the record:
+its tolerance, its comparison of types and its rules for single tasks are those of the package. What
+it would have done to the reply itself (limits, a time for each input) is the sandbox's.
+"""
+
+import ast
+import functools
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import types
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any, TypedDict
+
+from decksmith.bench.benchmarks.graders import code, wire
+from decksmith.bench.benchmarks.records import Grade
+from decksmith.core import cli
+from decksmith.core.stream import Fault
+
+CALL = 5.0  # seconds of one input; evalplus gives four times what its solution took there, at least one second
+TASK = 60.0  # seconds of all inputs, as evalplus has it
+CHECK = 30.0  # seconds of the comparison
+OUTPUT = 128 << 20  # bytes of a record
+Values = list[Any]
+BUILDERS = {
+    "set": set,
+    "frozenset": frozenset,
+    "float": float,
+    "list": list,
+    "tuple": tuple,
+    "dict": dict,
+}
+
+
+# --- rows ---------------------------------------------------------------------------------------------------------------
+
+
+def row(source: dict[str, Any]) -> dict[str, Any]:
+    """A row of evalplus/humanevalplus or evalplus/mbppplus with what its test says as data, under `plus`: the dataset and function as
+    evalplus names them, calls, results (or the reference that computes them) and tolerance. Calls and results are text, since jq, like
+    much else that JSON passes through, makes 1 of 1.0. Raises cli.BadData naming the task."""
+    most = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)  # some results are longer
+    try:
+        return {**source, "plus": _parts(source)}
+    except (SyntaxError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        raise cli.BadData(
+            f"the test of {source.get('task_id')} is not as evalplus writes them: {error}"
+        ) from None
+    finally:
+        sys.set_int_max_str_digits(most)
+
+
+def _parts(source):
+    tree = ast.parse(source["test"])
+    values = {
+        node.targets[0].id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id in ("inputs", "results")
+    }
+    asked = next(
+        (
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "assertion"
+        ),
+        None,
+    )
+    name = source.get("entry_point") or asked.args[0].func.id
+    reference = next(
+        (
+            node
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef) and node.name == "ref_func"
+        ),
+        None,
+    )
+    if "results" not in values and not reference:
+        raise ValueError("it has neither results nor ref_func")
+    # The one test without assertion() is that of find_zero, whose tolerance stands at the end of its comparison.
+    bound = (
+        asked.args[2]
+        if asked
+        else next(node for node in ast.walk(tree) if isinstance(node, ast.Compare)).comparators[-1]
+    )
+    return {
+        "dataset": "humaneval" if "entry_point" in source else "mbpp",
+        "entry": name,
+        "atol": _literal(bound),
+        "calls": json.dumps([_plain(list(each)) for each in _literal(values["inputs"])]),
+        "results": json.dumps(_plain(_literal(values["results"]))) if "results" in values else None,
+        "reference": _program(tree, reference) if "results" not in values else None,
+    }
+
+
+def _program(tree, function):
+    """A function with the imports of the test around it, less numpy, which no reference uses."""
+    imports = [
+        node
+        for node in tree.body
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and "numpy" not in ast.unparse(node)
+    ]
+    return ast.unparse(ast.Module([*imports, function], []))
+
+
+def _plain(value):
+    def refuse(odd):
+        raise ValueError(f"a value of type {type(odd).__name__} is no plain data")
+
+    return wire.plain(value, refuse)
+
+
+def _literal(node):
+    """The value of an expression that is a literal, or has inf, nan or a container made by name. Raises ValueError."""
+    if isinstance(node, ast.Name) and node.id in ("inf", "nan"):
+        return float(node.id)
+    if (
+        isinstance(node, ast.Call)
+        and getattr(node.func, "id", None) in BUILDERS
+        and not node.keywords
+    ):
+        return BUILDERS[node.func.id](*map(_literal, node.args))
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        return {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)](
+            map(_literal, node.elts)
+        )
+    if isinstance(node, ast.Dict):
+        return dict(zip(map(_literal, node.keys), map(_literal, node.values), strict=True))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_literal(node.operand)
+    return ast.literal_eval(node)
+
+
+# --- grades -------------------------------------------------------------------------------------------------------------
+
+
+class PlusExpected(TypedDict, total=False):
+    """What a row expects; `calls` and `results` are JSON of what wire.plain makes."""
+
+    dataset: str
+    entry: str
+    atol: float
+    calls: str
+    results: str | None
+    reference: str | None  # the program that computes the results
+    prelude: str  # the prompt
+
+
+def grade(expected: PlusExpected, text: str) -> Grade:
+    """The grade of a reply. Raises cli.Missing without evalplus, Fault where the sandbox fails or the
+    reference does."""
+    name, calls = expected["entry"], json.loads(expected["calls"])
+    reply = code.program(text, name)
+    if reply is None:
+        return {"verdict": "no_answer", "answer": None}
+    version()
+    import evalplus.eval  # noqa: F401  # here, so that each check finds it imported
+
+    if not name.isidentifier():
+        raise cli.BadData(f"{name[:80]!r} is no name of a function")
+    if known := expected["results"]:
+        results = json.loads(known)
+    else:
+        found = _recorded({"code": expected["reference"]}, "ref_func", calls)
+        if found["ended"] != "recorded":
+            said = f"the reference of {name} ended so: {found['said']}"
+            raise Fault("judge", "reference", said)
+        results = found["values"]
+    found = _recorded(
+        {"code": reply, "prelude": expected.get("prelude") or "", "entry": name}, name, calls
+    )
+    status = found["ended"]
+    if status == "recorded":
+        dataset, values = expected["dataset"], found["values"]
+        same = _checked(dataset, name, calls, results, values, expected["atol"])
+        status = "passed" if same else "failed"
+    return {
+        "verdict": "right" if status == "passed" else "wrong",
+        "answer": None,
+        "detail": {"status": status, "said": found["said"][:300], "inputs": len(calls)},
+    }
+
+
+def _recorded(reply: dict[str, str | bool | None], name: str, calls: Values) -> code.TestOutcome:
+    exam = {"calls": calls, "name": name, "seconds": CALL}
+    return code.examined("record", exam, reply, wall=TASK, output=OUTPUT)
+
+
+@functools.cache
+def version() -> str:
+    """evalplus and what has a part in its comparison, with versions. Raises cli.Missing."""
+    try:
+        return f"evalplus {metadata.version('evalplus')} (numpy {metadata.version('numpy')})"
+    except metadata.PackageNotFoundError:
+        raise cli.Missing(
+            "HumanEval+ and MBPP+ are judged by the package evalplus; `make .venv/.bench` installs it"
+        ) from None
+
+
+def _checked(
+    dataset: str, name: str, calls: Values, results: Values, values: Values, atol: float
+) -> bool:
+    """Whether evalplus' check accepts the values. It runs in a fork, since it takes the process it runs in apart, and since values can
+    be such that no comparison of them ends."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reads)
+        try:
+            os.write(
+                writes,
+                b"passed" if _accepts(dataset, name, calls, results, values, atol) else b"failed",
+            )
+        finally:
+            os._exit(0)
+    os.close(writes)
+    deadline, said = time.monotonic() + CHECK, b""
+    if select.select([reads], [], [], max(0, deadline - time.monotonic()))[0]:
+        said = os.read(reads, 16)
+    os.close(reads)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    known: tuple[str, Values, Values, Values, float] = "known", [[1]], [1], [1], 0
+    again = (name, calls, results, values, atol) == known
+    if not said and not again and not _checked(dataset, *known):  # it is not the values that end it
+        said_of = "the check of evalplus ends without a verdict, also on a known answer"
+        raise Fault("judge", "evalplus", said_of)
+    return said == b"passed"
+
+
+replayed: Iterator[object] = iter(())
+
+
+def replay(*_):
+    """The next value of the record: what evalplus calls in place of the reply."""
+    return next(replayed)
+
+
+def _accepts(
+    dataset: str, name: str, calls: Values, results: Values, values: Values, atol: float
+) -> bool:
+    global replayed
+    from evalplus.eval import _SUCCESS, unsafe_execute
+
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if most != resource.RLIM_INFINITY:
+        os.environ["EVALPLUS_MAX_MEMORY_BYTES"] = str(
+            min(most, 4 << 30)
+        )  # it would ask for 4 GiB, which none may have whose limit is lower
+    calls, results, values = (
+        json.loads(
+            json.dumps(part),
+            object_hook=lambda tagged: wire.restored(
+                tagged, lambda *held: wire.Remote(None, *held)
+            ),
+        )
+        for part in (calls, results, values)
+    )
+    replayed = iter(values)
+    stat, details, progress = (
+        types.SimpleNamespace(value=None),
+        [False] * len(calls),
+        types.SimpleNamespace(value=0),
+    )
+    unsafe_execute(
+        dataset,
+        name,
+        f"from {__name__} import replay as {name}",
+        calls,
+        results,
+        [CHECK] * len(calls),
+        atol,
+        True,
+        stat,
+        details,
+        progress,
+    )
+    return stat.value == _SUCCESS and len(values) == len(
+        calls
+    )  # of find_zero 0.3.1 keeps no details: it would pass nothing there

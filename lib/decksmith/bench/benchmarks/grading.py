@@ -1,0 +1,608 @@
+"""Grading one reply: right, wrong or no answer; what a grader cannot decide is an error of its row, never a verdict.
+
+Graders run in processes of their own with a limit for each row: symbolic comparison can hang, and a crash must cost one row only. An answer
+that stalls or crashes its grader is wrong, since that is the model's doing; a machine that is too busy to grade is an error of the row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import re
+import resource
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple, TypeVar, cast
+
+from decksmith.bench.benchmarks import gym, tasks
+from decksmith.bench.benchmarks.graders import code, math, plus, simple
+from decksmith.bench.benchmarks.records import BenchmarkSpec, BenchRecord, Grade, Sampling, Task
+from decksmith.core import cli, stream
+from decksmith.core.records import Record, prompt_of
+from decksmith.core.stream import Fault
+from decksmith.models import registry
+from decksmith.models.records import Usage
+
+SECONDS = 2.0  # of CPU time that a grader has for one row; an answer that takes more is wrong
+WALL = 30  # times as long by the clock: a process that has come to no end by then is looked at a second time
+START = 120  # seconds for a grader to start and to grade a known answer
+MEMORY = 2 << 30  # bytes of address space of a grader
+UNREAD = "(no grader could evaluate it)"  # the answer that such rows are counted under
+ROWS = 32  # at once: those that wait for a judge cost nothing, and of the others as many are graded as there are processes
+ASKED = 3  # of how a judge is asked and read: raised when its verdicts, which are paid for, no longer hold
+VERSION = 4  # of the rules: raised when a verdict can change, so that kept grades are made again
+
+
+# How a grader's process ends that somebody else ended; None: it has not.
+FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT, None)
+
+
+class Graders:
+    """Grades records: `await work(record)` gives the value of "grade"; `jobs` processes, `seconds` of
+    CPU for each row.
+
+    `judge` (an entry of the registry) and `endpoint` (base_url, slug, key_env) replace the judge that
+    a benchmark names; with `run` its verdicts are kept there.
+    """
+
+    def __init__(
+        self,
+        jobs: int = 2,
+        seconds: float = SECONDS,
+        run: Path | None = None,
+        judge: str | None = None,
+        **endpoint: str | None,
+    ) -> None:
+        self.jobs, self.seconds, self.run = jobs, seconds, run
+        self.judge, self.endpoint = judge, endpoint
+        self.slots = asyncio.Semaphore(jobs)
+        self.all: list[_GraderProcess] = []
+        self.idle: dict[str, list[_GraderProcess]] = defaultdict(list)  # by grader
+        self.judges: dict[str, ReplyJudge] = {}  # by benchmark
+        self.verdicts: stream.Journal | None = None
+        self.verifiers = gym.Verifiers(jobs)
+
+    def inputs(self, record: BenchRecord) -> list[object]:
+        """Everything a grade depends on."""
+        gen, spec = record["gen"], tasks.load(record["task"]["bench"])
+        judged = []
+        if spec["grader"] in JUDGED or (spec["grader"] == "gym" and self._judged_here(spec)):
+            judged.append(registry.model(self._judge_of(spec), **self.endpoint).slug)
+        if spec["grader"] in JUDGED:
+            judged.append(tasks.template(JUDGED[spec["grader"]]))
+        return [
+            rules(spec, record["task"]),
+            gen.get("text"),
+            gen.get("finish_reason"),
+            *([gen.get("calls")] if spec["grader"] == "tools" else []),
+            record["task"],
+            tasks.order(record),
+            [spec.get(key) for key in ("grader", "extract", "judge")],
+            prompt_of(record),
+            *judged,
+        ]
+
+    def _judge_of(self, spec: BenchmarkSpec) -> str | None:
+        """The registry's name of the judge of a benchmark; None where an endpoint is its whole description."""
+        if self.endpoint.get("base_url") and self.endpoint.get("slug"):
+            return None
+        return self.judge or spec.get("judge", {}).get("model")
+
+    async def work(self, record: BenchRecord) -> Grade:
+        spec, gen = tasks.load(record["task"]["bench"]), record["gen"]
+        if spec["grader"] == "deck":
+            said = "decks are scored by deck-parse .. deck-score (make baseline), not here"
+            raise cli.BadData(f"{record['id']}: {said}")
+        found = await self._found(spec, record, gen.get("text") or "")
+        detail = found.get("detail") or {}
+        if fault := detail.get("fault"):
+            stream.warn(record["id"], f"wrong, since {fault['message']}")
+        return {
+            "verdict": found["verdict"],
+            "score": found.get("score", float(found["verdict"] == "right")),
+            "answer": found.get("answer"),
+            "truncated": gen.get("finish_reason") == "length",
+            "detail": detail,
+            "rules": rules(spec, record["task"]),
+        }
+
+    async def _found(self, spec: BenchmarkSpec, record: BenchRecord, text: str) -> Grade:
+        """Verdict, score, answer and detail, as far as the grader has them."""
+        task = record["task"]
+        if spec["grader"] == "tools":  # nothing of a reply is run or evaluated: it needs no process
+            return simple.tools(task, record["gen"].get("calls") or [], text)
+        if not text.strip():
+            return {"verdict": "no_answer"}
+        if spec["grader"] in JUDGED:
+            return await judged(self._open(spec), spec, record)
+        if spec["grader"] == "gym":
+            return await self._gym(spec, record, text)
+        if spec["grader"] == "choice":
+            task = {**task, "expected": tasks.right_letter(record)}
+        async with self.slots:
+            return await asyncio.to_thread(self._apart, spec, task, text)
+
+    async def _gym(self, spec: BenchmarkSpec, record: BenchRecord, text: str) -> Grade:
+        """The verdict of an official verifier; what it asks a judge, ours answers."""
+        own = spec["source"]["gym"]
+        if gym.judged_by(own) and not self._judged_here(spec):
+            raise cli.BadConfig(
+                f"{spec['name']}: its verifier asks a judge: bench-grade --judge NAME, an entry of assets/models.toml"
+            )
+
+        async def ask(request: gym.JudgeRequest) -> str:
+            if not self._judged_here(spec):
+                raise Fault("judge", "no-judge", "the verifier asks a judge: bench-grade --judge")
+            return await self._open(spec).said(record["id"], *gym.judged(request))
+
+        row, cut = record["task"]["expected"], record["gen"].get("finish_reason") == "length"
+        row = {**row, "responses_create_params": {"input": record.get("messages") or []}}
+        return await self.verifiers.grade(own, row, text, cut, ask)
+
+    def _judged_here(self, spec: BenchmarkSpec) -> bool:
+        return bool(self._judge_of(spec) or self.endpoint.get("base_url"))
+
+    def _open(self, spec: BenchmarkSpec) -> ReplyJudge:
+        """The judge of a benchmark, opened once."""
+        if self.run is not None and not self.verdicts:
+            self.verdicts = verdicts(self.run)
+        if spec["name"] not in self.judges:
+            sampling = spec.get("judge", {}).get("sampling")
+            judge = ReplyJudge(self._judge_of(spec), self.verdicts, sampling, **self.endpoint)
+            self.judges[spec["name"]] = judge
+        return self.judges[spec["name"]]
+
+    def valid(self, _record: BenchRecord, value: Grade) -> bool:
+        """Whether a kept grade holds: one of an answer that took too long not where it is now given longer."""
+        blamed = (value.get("detail") or {}).get("fault")
+        return not blamed or blamed.get("seconds", self.seconds) >= self.seconds
+
+    def _apart(self, spec: BenchmarkSpec, task: Task, text: str) -> Grade:
+        """The grade from a process. One that ends or hangs is replaced and the row tried once more,
+        since the machine may be at fault; what happens again is the answer's doing, if the new process
+        was in order before."""
+        grader = spec["grader"]
+        own: float | None = self.seconds
+        seconds = self.seconds * WALL
+        if grader == "code":  # the sandbox has limits of its own
+            own, seconds = None, code.seconds(task)
+        for attempt in (1, 2):
+            worker = self.idle[grader].pop() if self.idle[grader] else _GraderProcess(self, grader)
+            try:
+                found = worker.ask((spec, task, text), own, seconds)
+            except (TimeoutError, EOFError, OSError) as failure:
+                timeout = isinstance(failure, TimeoutError)
+                ended = worker.ended(0 if timeout else 10)
+                if ended == -signal.SIGPROF:  # its own limit
+                    said = f"its answer takes a grader more than {self.seconds:g} s of CPU time"
+                    return blamed("stalls-grader", said, seconds=self.seconds)
+                if grader == "code":
+                    raise _unsure(timeout, ended, seconds) from None
+                if attempt == 2:
+                    return self._twice(worker, timeout, ended, seconds)
+                continue
+            self.idle[grader].append(worker)
+            return _value(found)
+        raise AssertionError("the second attempt returns or raises")
+
+    def _twice(
+        self, worker: _GraderProcess, timeout: bool, ended: int | None, seconds: float
+    ) -> Grade:
+        """The grade of an answer that a second process stumbled over. Raises Fault where the machine may have done it."""
+        if timeout and worker.took <= seconds / 3:
+            said = f"its answer holds up a grader for more than {seconds:g} s"
+            return blamed("stalls-grader", said, seconds=self.seconds)
+        if timeout or ended in FROM_OUTSIDE:
+            raise _unsure(timeout, ended, seconds)
+        return blamed("crashes-grader", f"its answer ends the process of a grader ({ended})")
+
+    async def close(self) -> None:
+        for worker in self.all:
+            worker.end()
+        await self.verifiers.close()
+        for judge in self.judges.values():
+            await judge.close()
+        if self.verdicts:
+            self.verdicts.close()
+
+
+def _unsure(timeout: bool, ended: int | None, seconds: float) -> Fault:
+    """The error of a row whose grader came to no end, or to one that is not the answer's doing."""
+    if timeout:
+        said = f"the grader took more than {seconds:g} s; the machine may be too busy"
+        return Fault("judge", "grader-timeout", said)
+    said = f"the grader's process was ended from outside ({ended})"
+    return Fault("judge", "grader-crash", said)
+
+
+# Judges
+
+JUDGED = {"equal": "judge-equal", "pairwise": "judge-pairwise", "rubric": "judge-rubric"}
+TRIES = 3  # replies of a judge for a verdict
+LONGEST = 20_000  # characters at a reply's end that are read
+AGAIN = "There is no usable verdict in this. Give it once, in the required form, at the end."
+Said = TypeVar("Said")
+
+
+class ReplyJudge:
+    """A model that is asked for verdicts on texts nobody vouches for. What it said stands in `journal`
+    (see `verdicts`) under the request it answers, so that no verdict is paid for twice."""
+
+    def __init__(
+        self,
+        name: str | None = None,
+        journal: stream.Journal | None = None,
+        sampling: Sampling | None = None,
+        **endpoint: str | None,
+    ) -> None:
+        """Raises cli.BadConfig for an unknown model or a missing key."""
+        from decksmith.models import client
+
+        self.client = client.Client.open(name, blame="judge", **endpoint)
+        self.journal, self.sampling = journal, sampling
+
+    async def verdict(
+        self,
+        ident: str,
+        template: str,
+        fields: Mapping[str, object],
+        read: Callable[[str], Said | None],
+    ) -> tuple[Said, Usage]:
+        """What `read(text)` finds in the judge's reply to a filled template, `(value, usage)`; None is no
+        verdict, and it is asked again.
+
+        {mark} in the template is a word that none of the texts can foresee. Raises Fault: of kind judge
+        when no reply has a verdict.
+        """
+        mark = stream.fingerprint(fields)[:8]
+        prompt = tasks.filled(tasks.template(template), {**fields, "mark": mark}, ident)
+        messages = [{"role": "user", "content": prompt}]
+        inputs = stream.fingerprint([ASKED, self.client.request(messages, self.sampling)])
+        if self.journal and (kept := self.journal.get(ident, inputs)):
+            return kept["said"], kept["usage"]
+        spent: list[Usage] = []
+        for attempt in range(TRIES):
+            reply = await self.client.ask(messages, self.sampling, seed=attempt)
+            spent.append(cast(Usage, reply.usage))
+            text = reply.text[-LONGEST:]
+            if (said := read(text)) is not None:
+                if self.journal:
+                    self.journal.put(ident, inputs, {"said": said, "usage": _sum(spent)})
+                return said, _sum(spent)
+            own = {"role": "assistant", "content": text[-4000:] or "(empty)"}
+            messages = [messages[0], own, {"role": "user", "content": AGAIN}]
+        said_last = f"no verdict in {TRIES} replies; the last ended: {text[-200:]!r}"
+        raise Fault("judge", "unparseable", said_last)
+
+    async def said(self, ident: str, messages: list[Record], sampling: Sampling) -> str:
+        """The judge's reply to a request that somebody else worded, kept in the journal like a verdict."""
+        sampling = sampling | (self.sampling or {})
+        inputs = stream.fingerprint([ASKED, self.client.request(messages, sampling)])
+        if self.journal and (kept := self.journal.get(ident, inputs)):
+            return str(kept["said"])
+        reply = await self.client.ask(messages, sampling)
+        if self.journal:
+            self.journal.put(ident, inputs, {"said": reply.text, "usage": reply.usage})
+        return reply.text
+
+    async def close(self) -> None:
+        await self.client.close()
+
+
+def verdicts(run: Path) -> stream.Journal:
+    """The journal of a run's verdicts."""
+    return stream.Journal(Path(run) / "journal" / "verdicts.jsonl", "verdicts")
+
+
+async def judged(judge: ReplyJudge, spec: BenchmarkSpec, record: BenchRecord) -> Grade:
+    """The grade that a judge gives one reply."""
+    kinds = {"equal": _equal, "rubric": _rubric, "pairwise": _pairwise}
+    found = await kinds[spec["grader"]](judge, record)
+    return {**found, "detail": {"judge": judge.client.model.slug, **found["detail"]}}
+
+
+async def _equal(judge: ReplyJudge, record: BenchRecord) -> Grade:
+    """Whether the reply comes to what is expected."""
+    task, reply = record["task"], record["gen"]["text"]
+    fields = {**task["fields"], "expected": task["expected"], "reply": reply}
+    said, usage = await judge.verdict(record["id"], JUDGED["equal"], fields, judgement)
+    return {"verdict": "right" if said else "wrong", "detail": {"usage": usage}}
+
+
+async def _rubric(judge: ReplyJudge, record: BenchRecord) -> Grade:
+    """How many of its criteria the reply meets."""
+    wanted = record["task"]["expected"]["criteria"]
+    asks = "\n".join(f"{number}. {ask}" for number, ask in enumerate(wanted, 1))
+    fields = {**record["task"]["fields"], "criteria": asks, "reply": record["gen"]["text"]}
+
+    def read(text: str) -> list[bool] | None:
+        return criteria(text, len(wanted))
+
+    said, usage = await judge.verdict(record["id"], JUDGED["rubric"], fields, read)
+    return {
+        "verdict": "right" if all(said) else "wrong",
+        "score": sum(said) / len(said),
+        "detail": {"met": said, "usage": usage},
+    }
+
+
+async def _pairwise(judge: ReplyJudge, record: BenchRecord) -> Grade:
+    """Two games against the baseline's reply, ours as A and as B: a game won counts 1, a draw 0.5."""
+    baseline, ours = record["task"]["expected"]["baseline"], record["gen"]["text"]
+    games, spent = [], []
+    for sign, a, b in ((1, ours, baseline), (-1, baseline, ours)):
+        fields = {**record["task"]["fields"], "a": a, "b": b}
+        said, usage = await judge.verdict(record["id"], JUDGED["pairwise"], fields, preference)
+        games.append(sign * said)
+        spent.append(usage)
+    won, drawn = sum(game > 0 for game in games), games.count(0)
+    score = (won + drawn / 2) / 2
+    return {
+        "verdict": "right" if score > 0.5 else "wrong",
+        "score": score,
+        "detail": {"games": games, "flipped": games[0] * games[1] < 0, "usage": _sum(spent)},
+    }
+
+
+def _sum(usages: list[Usage]) -> Usage:
+    """Each number of the usages added up; None where any does not say."""
+    total: dict[str, float | None] = {}
+    for key in usages[0]:
+        values = [cast(dict[str, float | None], usage).get(key) for usage in usages]
+        known = [value for value in values if value is not None]
+        total[key] = sum(known) if len(known) == len(values) else None
+    return cast(Usage, total)
+
+
+def judgement(text: str) -> bool | None:
+    """What a judge said after the last "Judgement:": True, False, or None when it is neither yes nor no."""
+    _, mark, said = text.rpartition("Judgement:")
+    found = re.match(r"[\s*_\"']*(yes|no)\b", said, re.I) if mark else None
+    return found[1].lower() == "yes" if found else None
+
+
+PREFERENCES = {"A>>B": 2, "A>B": 1, "A=B": 0, "B>A": -1, "B>>A": -2}
+
+
+def preference(text: str) -> int | None:
+    """How much better A is than B, from -2 to 2; None without a verdict or with several different ones."""
+    found = set(re.findall(r"\[\[(A>>B|A>B|A=B|B>A|B>>A)\]\]", text))
+    return PREFERENCES[found.pop()] if len(found) == 1 else None
+
+
+def criteria(text: str, n: int) -> list[bool] | None:
+    """Which of `n` criteria a judge says are met, as a list of booleans; None when any has no verdict or two different ones."""
+    found: dict[int, str] = {}
+    for number, said in re.findall(r"^\W*criterion\W+(\d{1,3})\b\W*(yes|no)\b", text, re.I | re.M):
+        if found.setdefault(int(number), said.lower()) != said.lower():
+            return None
+    if sorted(found) != list(range(1, n + 1)):
+        return None
+    return [found[number] == "yes" for number in range(1, n + 1)]
+
+
+Question = tuple[BenchmarkSpec, Task, str]
+
+
+class Stopped(NamedTuple):
+    """What a process answers that lacks something."""
+
+    said: str
+
+
+class Faulted(NamedTuple):
+    """What a process answers of a row that cannot be decided."""
+
+    cls: str
+    message: str
+
+
+Answer = Grade | Stopped | Faulted | None  # None: it is ready
+
+
+class _GraderProcess:
+    """A process that grades one row at a time. It is ready when it has graded a known answer: what it then stumbles over is the row's."""
+
+    def __init__(self, owner: Graders, grader: str) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(
+            ["decksmith.bench.benchmarks.grading", *PRELOAD.get(grader, ())]
+        )  # once, not once a process
+        started = time.monotonic()
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, grader), daemon=True)
+        self.process.start()
+        theirs.close()
+        owner.all.append(self)
+        try:
+            found = self.ask(None, None, START)
+        except (TimeoutError, EOFError, OSError):
+            self.end()
+            raise Fault(
+                "judge",
+                "grader-start",
+                f"no {grader} grader was ready within {START} s; the machine may be too busy",
+            ) from None
+        if isinstance(found, Stopped):
+            raise cli.Missing(found.said)
+        self.took = time.monotonic() - started
+
+    def ask(self, question: Question | None, own: float | None, seconds: float) -> Answer:
+        """The answer to a question; `own`: its CPU seconds, after which the process ends itself. Raises TimeoutError after `seconds`."""
+        self.pipe.send((question, own))
+        if not self.pipe.poll(seconds):
+            raise TimeoutError
+        return cast(Answer, self.pipe.recv())
+
+    def ended(self, seconds: float) -> int | None:
+        """The exit code of the process, for which so long is waited; it is ended in any case."""
+        self.process.join(seconds)
+        code = self.process.exitcode
+        self.end()
+        return code
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+
+
+def blamed(cls: str, message: str, **more: float) -> Grade:
+    """The grade of an answer that no grader can evaluate: it is wrong, and what was the matter stands in detail.fault."""
+    return {
+        "verdict": "wrong",
+        "answer": UNREAD,
+        "detail": {"fault": {"kind": "model", "class": cls, "message": message, **more}},
+    }
+
+
+def _serve(pipe: Connection, grader: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(
+        signal.SIGPROF, signal.SIG_DFL
+    )  # which ends the process, also within one long step of C
+    memory = MEMORY if grader == "math" else 2 * MEMORY  # a sandbox inherits it
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.set_int_max_str_digits(4300)
+    while True:
+        try:
+            question, own = pipe.recv()
+        except (EOFError, OSError):
+            return
+        if own:
+            signal.setitimer(signal.ITIMER_PROF, own)
+        answer = _answered(grader, question)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        pipe.send(answer)
+
+
+def _answered(grader: str, question: Question | None) -> Answer:
+    """What a process says to a question; None asks whether it is ready."""
+    try:
+        if question:
+            return grade(*question)
+        _ready(grader)
+        return None
+    except Fault as fault:
+        return Faulted(fault.error["class"], fault.error["message"])
+    except cli.Stop as stop:
+        return Stopped(str(stop))
+    except ImportError as error:
+        return Stopped(f"the {grader} grader needs a package that is not here: {error}")
+    except Exception as error:  # a bug, or what a library makes of a strange answer
+        said = f"{type(error).__name__}: {str(error)[:300]}"
+    if question is None:
+        return Faulted("grader-start", said)
+    try:  # the same row with a plain reply: is it the row or the answer?
+        spec, task, _ = question
+        grade(spec, task, f"\\boxed{{{task['expected']}}}")
+    except Exception:
+        return Faulted("grader-error", said)
+    return blamed("crashes-grader", f"its answer breaks a grader ({said})")
+
+
+def _value(found: Answer) -> Grade:
+    """The grade that a process answered. Raises cli.Missing, Fault."""
+    if isinstance(found, Stopped):
+        raise cli.Missing(found.said)
+    if isinstance(found, Faulted):
+        raise Fault("judge", found.cls, found.message)
+    assert found is not None, "only `ready` is answered so"
+    return found
+
+
+def _ready(grader: str) -> None:
+    """Grades a known answer, which also makes the caches that a first row would otherwise pay for."""
+    if grader == "math" and not math.same("\\frac{x}{2}+1", "1+0.5x"):
+        raise cli.Missing(
+            "math-verify does not find x/2 + 1 and 1 + 0.5x equal; the pinned packages are in uv.lock"
+        )
+    if grader == "instructions":
+        from decksmith.bench.benchmarks.graders import instructions
+
+        with contextlib.suppress(cli.Missing):  # the first row says so
+            instructions.warm()
+
+
+PRELOAD = {
+    "math": ["math_verify"],
+    "instructions": ["decksmith.bench.benchmarks.graders.harnesses"],
+}
+
+
+def rules(spec: BenchmarkSpec, task: Task) -> int | str:
+    """Which rules grade a row: our version of them, and the harness with its version where one does.
+    Raises cli.BadData, cli.Missing."""
+    if spec["grader"] == "gym":
+        return f"{VERSION}: {gym.revision()}"
+    if spec["grader"] == "code" and "calls" in task["expected"]:
+        return f"{VERSION}: {plus.version()}"
+    if spec["grader"] == "instructions":
+        from decksmith.bench.benchmarks.graders import instructions
+
+        return f"{VERSION}: {instructions.rules(task)}"
+    return VERSION
+
+
+# --- graders: a benchmark, a task and a reply -----------------------------------------------------
+
+
+def grade(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
+    """The grade of one reply, in this process. Raises Fault for what cannot be decided."""
+    return GRADERS[spec["grader"]](spec, task, text)
+
+
+def _verdict(answer: str | None, right: bool) -> Grade:
+    if answer is None:
+        return {"verdict": "no_answer", "answer": None}
+    return {"verdict": "right" if right else "wrong", "answer": answer}
+
+
+def _math(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
+    answer = math.final(text, spec.get("extract"))
+    if not answer:
+        return _verdict(answer, False)
+    return _verdict(math.plain(answer) or answer, math.same(str(task["expected"]), answer))
+
+
+def _choice(_: BenchmarkSpec, task: Task, text: str) -> Grade:
+    answer = simple.chosen_letter(text, tasks.LETTERS[: len(task["fields"]["choices"])])
+    return _verdict(answer, answer == task["expected"])
+
+
+def _instructions(_: BenchmarkSpec, task: Task, text: str) -> Grade:
+    from decksmith.bench.benchmarks.graders import instructions
+
+    return instructions.grade(task, text)
+
+
+def _exact(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
+    answer = math.final(text, spec["extract"]) if spec.get("extract") else text.strip()
+    return _verdict(answer, simple.exact(task, answer))
+
+
+def _code(_: BenchmarkSpec, task: Task, text: str) -> Grade:
+    judge = plus.grade if "calls" in task["expected"] else code.grade
+    return judge(task["expected"], text)
+
+
+GRADERS: dict[str, Callable[[BenchmarkSpec, Task, str], Grade]] = {
+    "math": _math,
+    "choice": _choice,
+    "instructions": _instructions,
+    "exact": _exact,
+    "contains": lambda _, task, text: simple.contains(task, text),
+    "code": _code,
+    "refusal": lambda _, task, text: simple.refusal(task, text),
+}
+
+
+def jobs() -> int:
+    return max(1, min(8, len(os.sched_getaffinity(0))))

@@ -1,0 +1,375 @@
+"""Groups of benchmarks that are asked and held against another model's as one: assets/groups.
+
+A group has parts, each a benchmark with so many of its questions, and aspects, each with the parts it is measured by and the
+largest loss that its gate lets stay open. What no part could be asked of is named and never passed over.
+"""
+
+import math
+import sys
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypedDict, cast
+
+from decksmith.bench.benchmarks import metrics, tasks
+from decksmith.bench.benchmarks.metrics import BenchSummary, Results
+from decksmith.bench.benchmarks.records import Group, GroupPart
+from decksmith.core import cli
+from decksmith.measure.results import regressions, stats, text
+from decksmith.models import registry
+
+SKIPPED = "skipped.txt"  # in a part's folder: why it was not asked (make/bench)
+POWER = 0.8
+# What bench-plan assumes of a machine: GPUs, tokens a second that each writes, and of a single reply.
+GPUS, PACE, REPLY_PACE = 8, 1000, 40
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in _folder().glob("*.toml"))
+
+
+def _folder() -> Path:
+    return cli.ROOT / "assets" / "groups"
+
+
+def load(name: str) -> Group:
+    """A group of assets/groups. Raises cli.BadConfig naming file and key."""
+    path = _folder() / f"{name}.toml"
+    try:
+        group = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise cli.BadConfig(f"no group {path}; there are: {', '.join(names())}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise cli.BadConfig(f"{path}: {error}") from None
+    if set(group) != {"title", "margin", "aspects", "parts"}:
+        raise cli.BadConfig(f"{path}: it has the keys title, margin, aspects and parts")
+    for part in group["parts"]:
+        if set(part) != set(GroupPart.__annotations__):
+            said = f"a part has bench, aspect, questions and tokens; this has {part}"
+            raise cli.BadConfig(f"{path}: {said}")
+        if part["bench"] not in tasks.names() or part["aspect"] not in group["aspects"]:
+            raise cli.BadConfig(f"{path}: {part['bench']}: no such benchmark, or no such aspect")
+    return cast(Group, {"name": name, **group})
+
+
+def of_aspect(group: Group, aspect: str) -> list[GroupPart]:
+    return [part for part in group["parts"] if part["aspect"] == aspect]
+
+
+def skipped(folder: Path) -> dict[str, str]:
+    """Why parts were not asked, by benchmark, of a model's results of a group."""
+    return {
+        path.parent.name: path.read_text().strip()
+        for path in sorted(Path(folder).glob(f"*/{SKIPPED}"))
+    }
+
+
+# One model
+
+
+def table(group: Group, summaries: dict[str, BenchSummary]) -> tuple[list[str], list[list[str]]]:
+    """The metrics of one model by aspect, as text cells: `(header, rows)`."""
+    rows = []
+    for aspect in group["aspects"]:
+        found = [one for part in of_aspect(group, aspect) if (one := summaries.get(part["bench"]))]
+        rows.append(_row(aspect, found))
+        if len(found) > 1:
+            rows += [_row(f"  {one['benchmark']}", [one]) for one in found]
+    rows.append(_row("all", list(summaries.values())))
+    return ["aspect", "questions", "score", "truncated", "coverage", "tokens", "cost"], rows
+
+
+def _row(name: str, found: list[BenchSummary]) -> list[str]:
+    if not found:
+        return [name, "0", *[text.DASH] * 5]
+    costs = [one["cost"] for one in found]
+    known = [cost for cost in costs if cost is not None]
+    return [
+        name,
+        str(sum(one["num_questions"] for one in found)),
+        metrics.text(_weighted(found, metrics.main_score)),
+        metrics.text(_weighted(found, lambda one: one["truncated"])),
+        metrics.text(_weighted(found, lambda one: one["coverage"])),
+        _tokens(found),
+        text.price(sum(known) if len(known) == len(costs) else None),
+    ]
+
+
+def _weighted(
+    found: list[BenchSummary], of: Callable[[BenchSummary], float | None]
+) -> float | None:
+    """The mean over questions of what each benchmark says."""
+    known = [(value, one["num_questions"]) for one in found if (value := of(one)) is not None]
+    return sum(value * n for value, n in known) / sum(n for _, n in known) if known else None
+
+
+def _tokens(found: list[BenchSummary]) -> str:
+    """The mean length of a reply, thoughts included."""
+    mean = _weighted(found, lambda one: metrics.main_mode(one)[1]["avg_tokens"])
+    return text.DASH if mean is None else f"{mean:.0f}"
+
+
+def sentence(group: Group, summaries: dict[str, BenchSummary], left_out: dict[str, str]) -> str:
+    """What was asked of a group, and which parts were not."""
+    asked = sum(one["num_questions"] for one in summaries.values())
+    whole = sum(part["questions"] for part in group["parts"])
+    said = f"{group['name']}: {asked:,} of {whole:,} questions, in {len(summaries)} of {len(group['parts'])} parts"
+    missing = [part["bench"] for part in group["parts"] if part["bench"] not in summaries]
+    if missing:
+        said += f"; not asked: {', '.join(missing)}"
+    if why := sorted({left_out[name] for name in missing if name in left_out}):
+        said += f" ({why[0]}{f', and {len(why) - 1} more reasons' if why[1:] else ''})"
+    return said
+
+
+# Two models
+
+
+class Pooled(TypedDict):
+    """What is shown of one model over several benchmarks; the first three as in metrics.BenchSummary."""
+
+    metric: str
+    modes: dict[str, dict[str, float | None]]
+    truncated: float | None
+    tokens: str
+
+
+class AspectEntry(metrics.Compared):
+    """Two models on an aspect; `missing`: the parts that neither was asked."""
+
+    ours: Pooled
+    base: Pooled
+    missing: list[str]
+
+
+def compare(
+    group: Group, ours: Results, base: Results, model: str, other: str
+) -> list[AspectEntry]:
+    """Two models held against each other: an entry for all questions, then one for each aspect. Scores
+    of all benchmarks of an aspect are pooled by question; p is corrected over the aspects."""
+    parts = {entry["benchmark"]: entry for entry in metrics.compare(ours, base)}
+    whole = _entry("all", group["parts"], parts, group["margin"], ours, base)
+    whole["p_holm"], whole["family"] = whole["difference"]["p"], 1
+    aspects = [
+        _entry(aspect, of_aspect(group, aspect), parts, margin, ours, base)
+        for aspect, margin in group["aspects"].items()
+    ]
+    metrics.corrected([entry for entry in aspects if entry["difference"]["n"]])
+    for entry in (whole, *aspects):
+        entry["verdict"], entry["sentence"] = _said(entry, model, other)
+    return [whole, *aspects]
+
+
+def _entry(
+    name: str,
+    wanted: list[GroupPart],
+    parts: dict[str, metrics.Entry],
+    margin: float,
+    ours: Results,
+    base: Results,
+) -> AspectEntry:
+    asked = [parts[part["bench"]] for part in wanted if part["bench"] in parts]
+    refused = [f"{each['benchmark']}: {each['refused']}" for each in asked if each["refused"]]
+    sides: list[list[float]] = [[], []]
+    for each in asked:
+        means = [metrics.means(results.get(each["benchmark"], {})) for results in (ours, base)]
+        for ident in means[0].keys() & means[1].keys():
+            for side, mean in zip(sides, means, strict=True):
+                side.append(mean[ident])
+    gaps = [a - b for a, b in zip(*sides, strict=True)]
+    return {
+        "benchmark": name,
+        "metric": "score",
+        "ours": _pooled([each["ours"] for each in asked], sides[0]),
+        "base": _pooled([each["base"] for each in asked], sides[1]),
+        "refused": "; ".join(refused) or None,
+        "missing": [part["bench"] for part in wanted if part["bench"] not in parts],
+        "difference": metrics.difference(*sides) if gaps else metrics.NOTHING,
+        "margin": margin,
+        "needed": metrics.needed(gaps, margin) if gaps else None,
+    }
+
+
+def _pooled(found: list[BenchSummary | None], scores: list[float]) -> Pooled:
+    known = [one for one in found if one]
+    mean = sum(scores) / len(scores) if scores else None
+    return {
+        "metric": "score",
+        "modes": {"all": {"score": mean}},
+        "truncated": _weighted(known, lambda one: one["truncated"]),
+        "tokens": _tokens(known),
+    }
+
+
+def _said(entry: AspectEntry, model: str, other: str) -> tuple[str, str]:
+    """The verdict and the sentence of an entry."""
+    name = entry["benchmark"]
+    if not entry["difference"]["n"] and not entry["refused"]:
+        said = f"{name}: cannot tell; neither was asked {', '.join(entry['missing'])}"
+        return "cannot tell", said
+    verdict, said = regressions.benchmark(model, other, entry)
+    said += f". Tokens of a reply: {entry['ours']['tokens']} and {entry['base']['tokens']}"
+    if entry["missing"] and name != "all":
+        said += f". Not asked: {', '.join(entry['missing'])}"
+    return verdict, said
+
+
+def summary(group: Group, entries: list[AspectEntry], model: str, other: str) -> tuple[str, str]:
+    """The one sentence under a comparison of a group, and "pass", "open" or "fail" (regressions.summary)."""
+    said, outcome = regressions.summary(model, other, entries[1:], "aspect")
+    whole = entries[0]
+    said = f"{group['name']}: {said}. Over all questions: {whole['sentence'].partition(': ')[2]}"
+    if whole["missing"]:
+        said += f". Not asked: {', '.join(whole['missing'])}"
+    order = {"worse": "fail", "refused": "fail", "cannot tell": "open"}
+    outcomes = {outcome, order.get(whole["verdict"], "pass")}
+    return said, next(each for each in ("fail", "open", "pass") if each in outcomes)
+
+
+# Before it is asked
+
+
+class Shown(TypedDict):
+    """What so many questions show."""
+
+    aspect: str
+    parts: list[GroupPart]
+    questions: int
+    margin: float
+    least: float  # the loss that is found with a chance of POWER
+    power: float  # the chance that a loss of more than the margin is ruled out where there is none
+
+
+class GroupPlan(TypedDict):
+    group: str
+    aspects: list[Shown]
+    all: Shown
+    passes: float  # the chance that all margins are met where nothing is lost
+    tokens: tuple[int, int]  # read and written
+    cost: float | None
+    seconds: float  # on GPUS that write at PACE, the longest reply included
+    measured: bool
+
+
+def plan(
+    group: Group,
+    differ: float = 0.15,
+    model: str | None = None,
+    measured: tuple[Results, Results] | None = None,
+) -> GroupPlan:
+    """What asking a group shows and takes, before it is asked.
+
+    differ: the share of questions on which the two models are assumed to have different scores. model:
+    of the registry, for its price. measured: results of two models that were asked the group; then
+    `differ` and the lengths are theirs. Raises cli.BadConfig.
+    """
+    price = registry.model(model).price if model else None
+    found = [
+        _shown(aspect, parts, margin, _spread(parts, measured, differ))
+        for aspect, margin in group["aspects"].items()
+        if (parts := of_aspect(group, aspect))
+    ]
+    lengths = [(part["questions"], _length(part, measured)) for part in group["parts"]]
+    asked, written = (sum(n * length[k] for n, length in lengths) for k in (0, 1))
+    longest = max(tasks.load(part["bench"]).get("max_tokens", 0) for part in group["parts"])
+    cost = None
+    if price:
+        cost = (asked * price["prompt"] + written * price["completion"]) / 1e6
+    spread = _spread(group["parts"], measured, differ)
+    return {
+        "group": group["name"],
+        "aspects": found,
+        "all": _shown("all", group["parts"], group["margin"], spread),
+        "passes": math.prod(one["power"] for one in found),
+        "tokens": (round(asked), round(written)),
+        "cost": cost,
+        "seconds": written / (GPUS * PACE) + longest / REPLY_PACE,
+        "measured": measured is not None,
+    }
+
+
+def _shown(aspect: str, parts: list[GroupPart], margin: float, spread: float) -> Shown:
+    n = sum(part["questions"] for part in parts)
+    return {
+        "aspect": aspect,
+        "parts": parts,
+        "questions": n,
+        "margin": margin,
+        "least": stats.mde(spread, n, POWER),
+        "power": stats.power(margin, spread, n),
+    }
+
+
+def _spread(
+    wanted: list[GroupPart], measured: tuple[Results, Results] | None, differ: float
+) -> float:
+    """The standard deviation of a question's difference: as measured, around 0 and with one question won
+    and one lost more, else that of a score of 0 or 1 which differs on a share of the questions."""
+    gaps: list[float] = []
+    for part in wanted if measured else ():
+        ours, base = (metrics.means(side.get(part["bench"], {})) for side in measured or ())
+        gaps += [ours[ident] - base[ident] for ident in ours.keys() & base.keys()]
+    return metrics.spread(gaps) if gaps else math.sqrt(differ)
+
+
+def _length(part: GroupPart, measured: tuple[Results, Results] | None) -> tuple[float, float]:
+    """Tokens of a request and of its reply."""
+    counts = [
+        (usage.get("prompt_tokens") or 0, usage["completion_tokens"])
+        for side in measured or ()
+        for samples in side.get(part["bench"], {}).values()
+        for record in samples
+        if (usage := record.get("gen", {}).get("usage"))
+        and usage.get("completion_tokens") is not None
+    ]
+    if not counts:
+        return part["tokens"][0], part["tokens"][1]
+    prompt, completion = (sum(count[k] or 0 for count in counts) / len(counts) for k in (0, 1))
+    return prompt, completion
+
+
+def planned(found: GroupPlan) -> str:
+    """A plan as text: the table, and what it takes."""
+    rows = [
+        [
+            one["aspect"],
+            "" if one is found["all"] else ", ".join(part["bench"] for part in one["parts"]),
+            f"{one['questions']:,}",
+            f"{one['least']:.3f}",
+            f"{one['margin']:.2f}",
+            f"{one['power']:.0%}",
+        ]
+        for one in (*found["aspects"], found["all"])
+    ]
+    header = ["Aspect", "Benchmarks", "Questions", "Finds a loss of", "Margin", "Rules it out"]
+    how = "as these results say" if found["measured"] else "assumed (assets/groups)"
+    price = "" if found["cost"] is None else f" They cost about {text.price(found['cost'])}."
+    read, written = found["tokens"]
+    return "\n".join(
+        [
+            *text.markdown_table(header, rows, 2),
+            "",
+            f"Finds: with a chance of {text.percent(POWER)}. Rules it out: the chance that a loss of more than "
+            "the margin is ruled out where nothing is lost; for every aspect at once about "
+            f"{found['passes']:.0%}, if they are independent.",
+            "",
+            f"**{found['group']}: {found['all']['questions']:,} questions of each model find a loss of "
+            f"{found['all']['least']:.3f}; about {read:,} tokens read and {written:,} written, {how}: "
+            f"{found['seconds'] / 3600:.1f} h on {GPUS} GPUs that write {PACE:,} tokens a second each.{price}**",
+        ]
+    )
+
+
+def main(arguments: Iterable[str]) -> None:
+    """Print a group's parts, a line each: the benchmark and its number of questions."""
+    for name in arguments:
+        for part in load(name)["parts"]:
+            print(part["bench"], part["questions"])
+
+
+if __name__ == "__main__":  # python3 -m decksmith.bench.benchmarks.groups GROUP
+    try:
+        main(sys.argv[1:])
+    except cli.Stop as stop:
+        print(f"bench: {stop}", file=sys.stderr)
+        sys.exit(stop.status)

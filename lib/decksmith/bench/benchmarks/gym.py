@@ -1,0 +1,440 @@
+"""Benchmarks of NeMo Gym: their own rows and prompts, and verdicts by their official verifiers.
+
+The verifiers live in .venv-gym, another Python (`make .venv-gym`). A worker (gym_worker.py) holds
+them and is asked by JSON lines. assets/gym.toml says what there is: `make gym-table`
+writes it from the wheel.
+"""
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypedDict, cast
+
+from decksmith.bench.benchmarks.records import BenchmarkSpec, Grade, Sampling
+from decksmith.core import cells, cli, stream
+from decksmith.core.records import Record
+from decksmith.core.stream import Fault
+
+TABLE = cli.ROOT / "assets" / "gym.toml"
+WORKER = Path(__file__).with_name("gym_worker.py")
+START = 300.0  # seconds for a verifier to be imported, on a busy machine too
+SECONDS = 60.0  # for one verdict; what a judge takes is not counted
+MOST = 64 << 20  # bytes of a line
+SHOWN = 2000  # characters of a text of the verifier's that is kept in a grade
+WHY_NOT = {
+    "turns": "an agent of several turns; Gym's own collector plays it, and bench-import reads its rollouts",
+    "audio": "it asks with sound, which chat-generate does not send",
+    "pictures": "it asks with pictures",
+    "tools": "its rows offer tools, which are not asked with here",
+    "sandbox": "its verifier runs what a reply holds beside what it expects, where the reply can read it",
+}
+
+
+class GymFact(TypedDict):
+    """What the table says of a benchmark or of a server."""
+
+    licence: str
+    server: str
+    needs: list[str]
+    packages: list[str]
+    elsewhere: bool  # it needs packages that PyPI does not have
+    repeats: int
+    tested: bool
+
+
+class GymTable(TypedDict):
+    version: str  # of the wheel
+    benchmarks: dict[str, GymFact]
+    servers: dict[str, GymFact]
+
+
+@functools.cache
+def table() -> GymTable:
+    """What assets/gym.toml says."""
+    return cast(GymTable, tomllib.loads(TABLE.read_text()))
+
+
+def defaults(name: str) -> Record:
+    """The description of a benchmark of Gym. Raises cli.BadConfig for a name that it does not have."""
+    row = _row(name)
+    return {
+        "title": f"{name} (NeMo Gym {table()['version']})",
+        "licence": row["licence"],
+        "grader": "gym",
+        "samples": row["repeats"],
+    }
+
+
+def _row(name: str) -> GymFact:
+    """What the table says of a benchmark, or of a server where no benchmark has this name."""
+    try:
+        return (table()["servers"] | table()["benchmarks"])[name]
+    except KeyError:
+        raise cli.BadConfig(
+            f"NeMo Gym {table()['version']} has no benchmark {name!r}; `bench-prepare --list` shows all"
+        ) from None
+
+
+def judged_by(name: str) -> bool:
+    """Whether its verifier may ask a judge."""
+    return "judge" in _row(name)["needs"]
+
+
+def lack(name: str) -> str | None:
+    """Why a benchmark cannot run here, None where it can; that it needs a judge is no lack."""
+    row = _row(name)
+    # A server by itself grades the rows that are given to it; one with tools or pictures is refused
+    # by its number (see records). What runs a reply's code stays refused.
+    proven = name not in table()["benchmarks"] and row["tested"]
+    for need in row["needs"]:
+        if need in WHY_NOT and (need == "sandbox" or not proven):
+            return WHY_NOT[need]
+    if row["elsewhere"]:
+        return "its verifier needs packages that PyPI does not have"
+    if not row["tested"]:
+        return "no test of ours vouches for its verifier"
+    return None
+
+
+def listed() -> Iterator[list[str]]:
+    """Lines for people: name, server, licence, samples, what it needs, whether it runs here."""
+    for name, row in (table()["servers"] | table()["benchmarks"]).items():
+        wants = ",".join(row["needs"]) or "-"
+        here = lack(name) or ("runs" if python().exists() else "runs after `make .venv-gym`")
+        licence = row["licence"]
+        yield [f"gym-{name}", row["server"] or "-", licence, str(row["repeats"]), wants, here]
+
+
+def python() -> Path:
+    """The interpreter of the toolchain."""
+    named = os.environ.get("DECKSMITH_GYM_PYTHON")
+    return Path(named) if named else cli.ROOT / ".venv-gym" / "bin" / "python3"
+
+
+def command(*words: str) -> list[str]:
+    """The worker's command line. Raises cli.Missing without its toolchain."""
+    if not python().exists():
+        raise cli.Missing("NeMo Gym's verifiers are not here; `make .venv-gym` installs them")
+    return [str(python()), str(WORKER), *words]
+
+
+# Rows
+
+
+class Item(TypedDict, total=False):
+    """Of the input of a Responses API request: a message, or what cannot be shown here."""
+
+    type: str
+    role: str
+    content: str | list[dict[str, str]]
+
+
+def file(spec: BenchmarkSpec, home: Path) -> Path | None:
+    """The user's own file in Gym's format: the description's, or gym.jsonl in the benchmark's
+    folder. None: the benchmark's preparation is run. Raises cli.BadConfig for one that is not there."""
+    named = spec["source"].get("file")
+    path = Path(named) if named else home / "gym.jsonl"
+    if named and not path.is_file():
+        raise cli.BadConfig(f"{spec['name']}: there is no file {path}")
+    return path if path.is_file() else None
+
+
+def revision() -> str:
+    """Of its rows: the version of the wheel."""
+    return f"nemo-gym {table()['version']}"
+
+
+def records(spec: BenchmarkSpec, path: Path | None) -> Iterator[Record]:
+    """Our records of a benchmark's rows, with the messages that its prompt makes of them.
+
+    Raises cli.Missing for what cannot run here, cli.TryAgain where its preparation fails, cli.BadData
+    naming file and line of a row that does not fit.
+    """
+    name = spec["source"]["gym"]
+    if why := lack(name):
+        raise cli.Missing(f"{spec['name']}: {why}")
+    if path is None and name not in table()["benchmarks"]:
+        raise cli.Missing(
+            f"{spec['name']}: {name} is a verifier without rows of its own; put yours, in Gym's "
+            f"format, in gym.jsonl of its folder (data/bench/{spec['name']}), or name a file"
+        )
+    words = command("prepare", name, *([str(path.resolve())] if path else []))
+    ran = subprocess.run(words, capture_output=True, text=True, cwd=WORKER.parent)
+    if ran.returncode:
+        said = (ran.stderr.strip().splitlines() or ["it said nothing"])[-1][:500]
+        if path:
+            raise cli.BadData(f"{spec['name']}: {said}")
+        raise cli.TryAgain(
+            f"{spec['name']}: its own preparation failed ({said}); rows that you have go to "
+            f"data/bench/{spec['name']}/gym.jsonl"
+        )
+    for number, line in enumerate(ran.stdout.splitlines(), 1):
+        row = json.loads(line)
+        params = row.pop("responses_create_params")
+        if params.get("tools"):
+            raise cli.BadData(f"{spec['name']}: row {number} offers tools, which is not asked here")
+        messages = chat(params["input"], params.get("instructions"))
+        task = {
+            "bench": spec["name"],
+            "split": None,
+            "fields": {"question": _words(messages[-1]["content"])},
+            "expected": row,
+            "subset": None,
+            "revision": revision(),
+        }
+        yield {"id": f"{spec['name']}-{number:05d}", "task": task, "messages": messages}
+
+
+def chat(asked: str | list[Item], instructions: str | None = None) -> list[Record]:
+    """Messages of the chat completions API for the input of a Responses API request.
+    Raises cli.BadData for an item that is no message of text."""
+    said = [{"role": "system", "content": instructions}] if instructions else []
+    if isinstance(asked, str):
+        return [*said, {"role": "user", "content": asked}]
+    for item in asked:
+        role = "system" if item.get("role") == "developer" else item.get("role")
+        if role is None or item.get("content") is None:
+            raise cli.BadData(f"an item of type {item.get('type')!r} is no message of text")
+        said.append({"role": role, "content": _words(item["content"])})
+    return said
+
+
+def _words(content: str | list[dict[str, str]]) -> str:
+    """The text of a message's content. Raises cli.BadData for a part that is no text."""
+    if isinstance(content, str):
+        return content
+    for part in content:
+        if "text" not in part:
+            raise cli.BadData(f"a part of type {part.get('type')!r} is no text")
+    return "".join(part["text"] for part in content)
+
+
+# Verdicts
+
+Ask = Callable[["JudgeRequest"], Awaitable[str]]
+
+
+class JudgeBody(TypedDict, total=False):
+    """Of a verifier's request to its judge, of either API."""
+
+    messages: list[Record]
+    input: str | list[Item]
+    instructions: str | None
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None
+    max_output_tokens: int | None
+
+
+class JudgeRequest(TypedDict):
+    path: str
+    body: JudgeBody
+
+
+class VerifyOrder(TypedDict):
+    """What a worker is asked: the benchmark, its row, and the reply with whether it was cut."""
+
+    bench: str
+    row: Record
+    text: str
+    cut: bool
+
+
+class Verification(TypedDict, total=False):
+    """What a verifier said of a row; it may say more."""
+
+    failed: str  # in place of all others
+    reward: float
+    mask_sample: bool
+    failure_reason: str
+    failure_kind: str
+    extracted_answer: str | None
+
+
+class Verifiers:
+    """Grades by workers that stay warm, `jobs` at once; `seconds` for a row."""
+
+    def __init__(self, jobs: int, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
+        self.slots = asyncio.Semaphore(jobs)
+        self.idle: list[_VerifierProcess] = []
+
+    async def grade(self, name: str, row: Record, text: str, cut: bool, ask: Ask) -> Grade:
+        """`{"verdict", "score", "answer", "detail"}` of a reply to a row of benchmark `name`; `ask` answers the
+        verifier's requests to a judge. Raises Fault where there is no verdict: a worker that hangs
+        or dies is replaced."""
+        order: VerifyOrder = {"bench": name, "row": row, "text": text, "cut": cut}
+        async with self.slots:
+            worker = self.idle.pop() if self.idle else await _VerifierProcess.start()
+            try:
+                await worker.open(name)
+                said = await worker.verify(order, ask, self.seconds)
+            except BaseException:
+                await worker.end()
+                raise
+            self.idle.append(worker)
+        return graded(said)
+
+    async def close(self) -> None:
+        for worker in self.idle:
+            await worker.end()
+
+
+def graded(said: Verification) -> Grade:
+    """The grade that a verifier's answer is. Raises Fault for a sample that it masks, and for a
+    reward that is no number."""
+    if "failed" in said:
+        raise Fault("judge", "verifier-error", f"the verifier: {said['failed']}")
+    reward = said.get("reward")
+    if said.get("mask_sample"):
+        why = said.get("failure_reason") or "its verifier says that this reward measures nothing"
+        raise Fault("judge", said.get("failure_kind") or "masked", str(why)[:SHOWN])
+    if not isinstance(reward, int | float):
+        raise Fault("judge", "verifier-garbage", f"the verifier's reward is {reward!r}")
+    answer = said.get("extracted_answer")
+    silent = "extracted_answer" in said and answer is None and reward <= 0
+    # Nested values hold whole requests to a judge, which its journal has.
+    detail = {
+        key: value[:SHOWN] if isinstance(value, str) else value
+        for key, value in said.items()
+        if isinstance(value, str | int | float) and key not in ("mask_sample", "extracted_answer")
+    }
+    return {
+        "verdict": "no_answer" if silent else "right" if reward >= 1 else "wrong",
+        "score": min(1.0, max(0.0, float(reward))),
+        "answer": answer if isinstance(answer, str) else None,
+        "detail": detail,
+    }
+
+
+@functools.cache
+def shown(python: Path) -> list[Path]:
+    """What a verifier's process may read besides WORKER and the system's programs: the toolchain, and what its Python imports from."""
+    ask = "import sys; print(sys.prefix, sys.base_prefix, sys.executable, *sys.path, sep=chr(10))"
+    ran = subprocess.run([python, "-P", "-c", ask], capture_output=True, text=True, check=True)
+    places = [str(python), *ran.stdout.splitlines()]
+    return sorted(map(Path, {*places, *(step for place in places for step in cells.links(place))}))
+
+
+@functools.cache
+def walls(python: Path) -> cells.Walls:
+    """The strongest walls (an element of cells.WALLS) in which the toolchain's Python runs here. Raises cli.Missing for none,
+    unless DECKSMITH_WALLS=plain does without."""
+    refusals = []
+    for around in cells.WALLS:
+        kind, _ = around
+        if kind == "plain" and os.environ.get("DECKSMITH_WALLS") != "plain":
+            break
+        with tempfile.TemporaryDirectory() as home:
+            trial = cells.enclosed(around, Path(home), [python, "-c", ""], shown(python))
+            with contextlib.suppress(FileNotFoundError):  # bubblewrap
+                ran = subprocess.run(trial, capture_output=True, text=True)
+                if ran.returncode == 0:
+                    return around
+                refusals.append(f"{kind}: {ran.stderr.strip()[-200:]}")
+    raise cli.Missing(
+        "NeMo Gym's verifiers read a stranger's texts, and this machine grants no walls around them "
+        f"({'; '.join(refusals)[:300]}); to do without: DECKSMITH_WALLS=plain"
+    )
+
+
+class _VerifierProcess:
+    """A process that holds a verifier, in a cell: replies are a stranger's texts, and some verifiers evaluate them."""
+
+    def __init__(self, process: asyncio.subprocess.Process, home: Path) -> None:
+        assert process.stdin and process.stdout, "they are pipes"
+        self.process, self.stdin, self.stdout = process, process.stdin, process.stdout
+        self.home = home
+        self.benchmarks: set[str] = set()  # whose verifiers it has loaded
+
+    @classmethod
+    async def start(cls) -> "_VerifierProcess":
+        words = command("verify")
+        around = await asyncio.to_thread(walls, python())
+        home = Path(tempfile.mkdtemp(prefix="decksmith-gym-"))
+        process = await asyncio.create_subprocess_exec(
+            *cells.enclosed(around, home, words, [*shown(python()), WORKER]),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.defpath, "HOME": str(home), "TMPDIR": str(home), "HF_HUB_OFFLINE": "1"},
+            limit=MOST,
+            start_new_session=True,
+        )
+        return cls(process, home)
+
+    async def open(self, name: str) -> None:
+        """Load a benchmark's verifier, once."""
+        if name in self.benchmarks:
+            return
+        self._tell({"bench": name})
+        if (await self._heard(START)).get("ready") != name:
+            raise Fault("judge", "verifier-garbage", "its first words are not that it is ready")
+        self.benchmarks.add(name)
+
+    async def verify(self, order: VerifyOrder, ask: Ask, seconds: float) -> Verification:
+        """What the verifier says of a row, or `{"failed": ..}`, after which it goes on."""
+        self._tell(order)
+        while True:
+            found = await self._heard(seconds)
+            if "ask" in found:
+                self._tell({"answer": await ask(found["ask"])})
+            elif "failed" in found:
+                return cast(Verification, found)
+            elif isinstance(found.get("said"), dict):
+                return cast(Verification, found["said"])
+            else:
+                raise Fault("judge", "verifier-garbage", f"the verifier said {str(found)[:200]}")
+
+    def _tell(self, value: Mapping[str, object]) -> None:
+        self.stdin.write(stream.dumps(value) + b"\n")
+
+    async def _heard(self, seconds: float) -> Record:
+        """The next line. Raises Fault where none comes in time, the process ends, or it is no object."""
+        try:
+            line = await asyncio.wait_for(self.stdout.readline(), seconds)
+        except TimeoutError:
+            raise Fault(
+                "judge", "verifier-timeout", f"the verifier took more than {seconds:g} s"
+            ) from None
+        except ValueError:
+            raise Fault("judge", "verifier-garbage", f"a line of over {MOST >> 20} MiB") from None
+        if not line:
+            code = await self.process.wait()
+            raise Fault("judge", "verifier-crash", f"the verifier's process ended ({code})")
+        try:
+            found = json.loads(line)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise Fault("judge", "verifier-garbage", f"the verifier said {line[:200]!r}")
+        return found
+
+    async def end(self) -> None:
+        """Kill it and what it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, 9)
+        await self.process.wait()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+def judged(request: JudgeRequest) -> tuple[list[Record], Sampling]:
+    """`(messages, sampling)` of a verifier's request to its judge."""
+    body = request["body"]
+    messages = (
+        body["messages"] if "messages" in body else chat(body["input"], body.get("instructions"))
+    )
+    asked = {
+        "temperature": body.get("temperature"),
+        "top_p": body.get("top_p"),
+        "max_tokens": body.get("max_output_tokens") or body.get("max_tokens") or None,
+    }
+    return messages, {key: value for key, value in asked.items() if value is not None}

@@ -1,0 +1,345 @@
+"""What may be asked of an eval server, and what holds where a request does not say: a job has every
+key and every number."""
+
+import difflib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+
+from decksmith.bench.benchmarks import tasks
+from decksmith.bench.evalserver import router
+from decksmith.bench.evalserver.worker import SLIDEV
+from decksmith.core import validation
+from decksmith.core.protocol import Protocol
+
+# How a request came: at /jobs, at /evaluate by a client that blocks, or by one that polls.
+Door = Literal["jobs", "evaluate", "poll"]
+ROUTER = "where the model is asked, http://HOST:PORT without /v1 (or a list of them as router_urls)"
+NAME = 80  # characters of a benchmark's name
+
+# The least and the most of each value. The first five keys are the delegate protocol's own.
+BOUNDS: dict[str, tuple[float, float]] = {
+    "n_samples_per_eval_prompt": (1, 1024),
+    "temperature": (0, 100),
+    "top_p": (1e-9, 1),
+    "top_k": (-1, 1 << 30),
+    "max_response_len": (1, 1 << 24),
+    "seed": (0, 1 << 31),
+    "limit": (0, 1 << 31),
+}
+
+# Benchmarks that the delegate's own server (NeMo-Skills) calls otherwise: our name, and what of it
+# does not compare.
+ALIASES: dict[str, tuple[str, str]] = {
+    "arena-hard": (
+        "arena-hard-v2",
+        "Arena-Hard v2.0's hard prompts against o3-mini; NeMo-Skills' arena-hard is v0.1 against "
+        "GPT-4-0314, and the fork of slime's example has v2.0 under that name",
+    ),
+    "gpqa": ("gpqa-diamond", "the diamond split, which is the default of NeMo-Skills' gpqa too"),
+}
+
+
+@dataclass
+class Settings:
+    """How eval-serve was started.
+
+    root      its folder
+    allow     routers beside those of this machine, as host names with * or as networks
+    model     what the model is called where the router lists none
+    limit     questions of each benchmark, 0 for all
+    protocol  how slidevbench is scored
+    jobs      benchmarks at once
+    requests  in flight for each of them
+    key_env   the variable that holds the router's key
+    """
+
+    root: Path
+    allow: tuple[str, ...] = ()
+    model: str | None = None
+    limit: int = 0
+    protocol: str = "offline"
+    jobs: int = 2
+    requests: int = 64
+    key_env: str | None = None
+
+
+class Params(TypedDict):
+    """How a benchmark is asked, in the delegate protocol's words."""
+
+    name: str
+    n_samples_per_eval_prompt: int
+    temperature: float
+    top_p: float
+    top_k: int
+    max_response_len: int
+    seed: int
+    limit: int
+    protocol: NotRequired[str]  # of slidevbench
+
+
+class JobRequest(TypedDict):
+    """What a job was asked. `prefix`: what its metrics stand below; `unknown`: benchmarks that we
+    do not have; `notes`: what whoever asked should know."""
+
+    run: str | None
+    rollout_id: int
+    router_urls: list[str]
+    model: str | None
+    checkpoint: str | None
+    weight_version: str | None
+    on_failure: Literal["soft", "hard"] | None
+    door: Door
+    prefix: str | None
+    notes: list[str]
+    unknown: list[str]
+    benchmarks: list[Params]
+
+
+def names() -> list[str]:
+    """The benchmarks that may be asked for."""
+    return [name for name in tasks.usable() if "prompt" not in tasks.load(name)]
+
+
+def ours(name: str) -> str:
+    """What a benchmark is called here: an alias's own name, any other as it is."""
+    return ALIASES[name][0] if name in ALIASES else name
+
+
+def defaults(name: str, settings: Settings, samples: int | None = None) -> Params:
+    """How a benchmark is asked unless the request says otherwise; `samples`: of each question,
+    where they are said. One sample is asked at temperature 0, several at 0.7 and top-p 0.95, as
+    `make bench` does; decks as the server's protocol says."""
+    spec = tasks.load(name)
+    samples = samples or spec["samples"]
+    several = samples > 1
+    found: Params = {
+        "name": name,
+        "n_samples_per_eval_prompt": samples,
+        "temperature": 0.7 if several else 0.0,
+        "top_p": 0.95 if several else 1.0,
+        "top_k": -1,
+        "max_response_len": spec.get("max_tokens", 8192),
+        "seed": 0,
+        "limit": settings.limit,
+    }
+    if spec["grader"] == "deck":
+        protocol = Protocol.load(settings.protocol).sampling
+        found["temperature"] = protocol.get("temperature", 0.0)
+        found["top_p"] = protocol.get("top_p", 1.0)
+        found["seed"] = protocol.get("seed", 0)
+        found["max_response_len"] = protocol.get("max_tokens", 16384)
+    if name == SLIDEV:
+        found["protocol"] = settings.protocol
+    return found
+
+
+class Asked(validation.Body):
+    """An object of a request, in which null is as good as nothing."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if value is not None}
+
+
+def _whole(key: str) -> Any:
+    return _bounded("a whole number", key)
+
+
+def _number(key: str) -> Any:
+    return _bounded("a number", key)
+
+
+def _bounded(kind: str, key: str) -> Any:
+    least, most = BOUNDS[key]
+    words = f"{kind} from {least:g} to {most:g}"
+    return Field(default=None, ge=least, le=most, description=words)
+
+
+def _line(text: Any) -> Any:
+    if not isinstance(text, str) or not 0 < len(text) <= 500 or not text.isprintable():
+        raise ValueError("not a line of at most 500 characters")
+    return text
+
+
+Line = Annotated[str, BeforeValidator(_line)]
+
+
+class Sampling(Asked):
+    """How a benchmark is sampled, in the delegate protocol's own keys."""
+
+    n_samples_per_eval_prompt: int | None = _whole("n_samples_per_eval_prompt")
+    temperature: float | None = _number("temperature")
+    top_p: float | None = _number("top_p")
+    top_k: int | None = _whole("top_k")
+    max_response_len: int | None = _whole("max_response_len")
+
+
+class AnySampling(Sampling):
+    """How a benchmark is asked; two of the keys are ours alone."""
+
+    seed: int | None = _whole("seed")
+    limit: int | None = _whole("limit")
+
+    def said(self) -> dict[str, float]:
+        """What was said of it, by key."""
+        return self.model_dump(exclude_none=True, include=set(AnySampling.model_fields))
+
+
+def _known(name: Any, info: ValidationInfo) -> str:
+    """A benchmark under our name. What we do not have is refused, or kept as it was asked for,
+    where the context `soft` says so."""
+    text = isinstance(name, str) and 0 < len(name.strip()) <= NAME
+    if text and ours(name) in names():
+        return ours(name)
+    if text and info.context and info.context["soft"]:
+        return name
+    raise validation.sentence(_missing([str(name)]))
+
+
+def _missing(asked: list[str]) -> str:
+    """The sentence on benchmarks that are not here."""
+    near = [close for name in asked for close in difflib.get_close_matches(name, names(), 1)]
+    meant = f" (did you mean {near[0]}?)" if near else ""
+    named = ", ".join(repr(name[:NAME]) for name in asked)
+    return f"no benchmark {named}{meant}; there are: {', '.join(names())}"
+
+
+Name = Annotated[str, BeforeValidator(_known)]
+
+
+class Benchmark(AnySampling):
+    """One entry of `benchmarks`."""
+
+    name: Name = Field(default="", validate_default=True)
+
+
+def _digits(step: Any) -> Any:
+    """Some trainers write their step as text."""
+    if isinstance(step, str) and re.fullmatch(r"[0-9]{1,15}", step):
+        return int(step)
+    return step
+
+
+class Request(Asked):
+    """The body of POST /evaluate and POST /jobs."""
+
+    rollout_id: Annotated[int, BeforeValidator(_digits)] = Field(
+        ge=0, le=1 << 53, description="the trainer's step, a whole number"
+    )
+    router_url: str | None = Field(default=None, description="http://HOST:PORT")
+    router_urls: list[str] | None = Field(
+        default=None, min_length=1, max_length=256, description="a list of http://HOST:PORT"
+    )
+    benchmarks: list[Benchmark] = Field(default=[], description="a list of objects")
+    defaults: AnySampling = Field(default=AnySampling(), description="an object")
+    run: Line | None = None
+    model: Line | None = None
+    checkpoint: Line | None = None
+    weight_version: Line | None = None
+    on_failure: Literal["soft", "hard"] | None = Field(default=None, description="soft or hard")
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Request":
+        if self.router_url is None and self.router_urls is None:
+            raise validation.sentence(f"router_url is missing: {ROUTER}")
+        seen: set[str] = set()
+        for each in self.benchmarks:
+            if each.name in seen:
+                raise validation.sentence(f"{each.name} is there twice")
+            seen.add(each.name)
+        return self
+
+
+class MilesRequest(Asked):
+    """The body of miles' asynchronous protocol, made for Terminal-Bench. How many requests are in
+    flight is ours to say; a path of a request is opened by nobody."""
+
+    model_name: str | None = None
+    api_base: str | None = None
+    n_tasks: int | None = None
+    n_concurrent: Any = None
+    dataset_path: Any = None
+    task_ids: list[str] = Field(default=[], description="a list of benchmarks")
+    n_attempts: int | None = None
+    metric_prefix: Line = "terminal_bench"
+
+    @property
+    def prefix(self) -> str:
+        """What the metrics stand below."""
+        return self.metric_prefix.removeprefix("eval/")
+
+    def translated(self) -> dict[str, Any]:
+        """The same in the words of POST /jobs: `task_ids` name the benchmarks, or else
+        `metric_prefix` does."""
+        how = {"limit": self.n_tasks, "n_samples_per_eval_prompt": self.n_attempts}
+        return {
+            "rollout_id": 0,
+            "router_url": self.api_base,
+            "model": self.model_name,
+            "benchmarks": [{"name": name, **how} for name in self.task_ids or [self.prefix]],
+        }
+
+
+async def wanted(
+    body: dict[str, Any],
+    settings: Settings,
+    run: str | None = None,
+    door: Door = "jobs",
+    prefix: str | None = None,
+) -> JobRequest:
+    """A request as a job keeps it: every key there, every URL looked at, every number explicit.
+    `run`: what the header X-Run-Id said; `prefix`: what the metrics stand below. Raises
+    cli.BadData with one sentence for whoever asked.
+
+    A trainer's client ends the training at a refusal: at its doors a benchmark that we do not have
+    stands under `unknown` and is reported as one that failed, unless all or nothing was asked
+    for."""
+    if body.get("run") is None and run is not None:
+        body = {**body, "run": run}
+    soft = door != "jobs" and body.get("on_failure") != "hard"
+    asked = validation.check(Request, body, {"soft": soft})
+    urls = asked.router_urls or [asked.router_url or ""]
+    there = names()
+    unknown = [each.name for each in asked.benchmarks if each.name not in there]
+    given = [each["name"] for each in body.get("benchmarks") or []]
+    notes = [
+        f"{name} is {ALIASES[name][0]} here: {ALIASES[name][1]}"
+        for name in given
+        if name in ALIASES
+    ]
+    if unknown:
+        notes.append(_missing(unknown) + ("; name them in task_ids" if door == "poll" else ""))
+    return {
+        "run": asked.run,
+        "rollout_id": asked.rollout_id,
+        "router_urls": [await router.trusted(url, settings.allow) for url in dict.fromkeys(urls)],
+        "model": asked.model,
+        "checkpoint": asked.checkpoint,
+        "weight_version": asked.weight_version,
+        "on_failure": asked.on_failure,
+        "door": door,
+        "prefix": prefix,
+        "notes": notes,
+        "unknown": unknown,
+        "benchmarks": [
+            _explicit(each, asked.defaults, settings)
+            for each in asked.benchmarks
+            if each.name in there
+        ],
+    }
+
+
+def _explicit(asked: Benchmark, common: AnySampling, settings: Settings) -> Params:
+    said = common.said() | asked.said()
+    found = defaults(
+        asked.name, settings, asked.n_samples_per_eval_prompt or common.n_samples_per_eval_prompt
+    )
+    found.update(said)  # type: ignore[typeddict-item]
+    return found

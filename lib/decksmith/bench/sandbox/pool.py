@@ -1,0 +1,269 @@
+"""Run generated code that nobody has read: run(code) -> Result, or a Session in which variables
+persist.
+
+Each run has a cell of its own (walls.py: namespaces, a user that owns nothing, a read-only root in
+memory that shows the system's programs and Python's, a small folder /tmp, no network, not even to
+itself) and in it a guard (supervisor.py) that sets the limits and the system call filter, and
+reports. Cells stand ready: a run costs milliseconds more than its code. Around all cells there is
+one more wall where the host has it (launch.py): Apptainer with containers/sandbox.sif, or else
+bubblewrap.
+
+What the code does is told by name: ok, error (it failed by itself), timeout, memory, output,
+processes, files (too many open, too large, no room), killed (by a signal, or its sandbox ended).
+Text and exit codes are whatever the code wanted; `finished` says that its last line was reached,
+so that exit(0) in front of the tests is no pass. Code that means to deceive shares its process
+with the tests that it is given, and can forge even that: what must not be forged runs in another
+cell (`pair`).
+"""
+
+import atexit
+import collections
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping
+from typing import IO, Any
+
+from decksmith.bench.sandbox import launch
+from decksmith.bench.sandbox.cell import Limits, Result, Running, as_bytes, order, ready, sealed
+from decksmith.bench.sandbox.session import Session
+from decksmith.core import cli
+
+ATTEMPTS = 3  # at a cell, before there is none to be had
+
+
+class Pool:
+    """Cells that stand ready. limits: the default; warm: how many; walls: insist on these; unsafe:
+    do without any if none is granted."""
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        warm: int | None = None,
+        walls: str | None = None,
+        unsafe: bool = False,
+    ) -> None:
+        self.limits, self.wanted, self.unsafe = limits or Limits(), walls, unsafe
+        self.warm = (os.cpu_count() or 1) if warm is None else warm
+        # The leashes of guards that wait, or will soon.
+        self.ready: collections.deque[socket.socket] = collections.deque()
+        self.starting = threading.RLock()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.asks: socket.socket | None = None  # to supervisor.py: each message asks for a cell
+        self.walls = ""  # that stand; none before the first start
+
+    def run(
+        self,
+        code: str,
+        *,
+        language: str = "python",
+        stdin: str | bytes = "",
+        files: Mapping[str, str | bytes] | None = None,
+        take: Iterable[str] = (),
+        limits: Limits | None = None,
+    ) -> Result:
+        """As `run` of this module."""
+        limits = limits or self.limits
+        task = order(code, language, files, take, limits=limits)
+        with sealed(as_bytes(stdin)) as given, self._running(task, limits, given) as running:
+            return running.result()
+
+    def pair(self, code: str, other: str, *, limits: Limits | None = None) -> tuple[Result, Result]:
+        """Run two Python texts at once, each in a cell of its own, the standard input of each a
+        socket to the other's: their two Results. `other` is ended when `code` has ended. What
+        either writes beyond the socket reaches us alone, and nothing joins them but that."""
+        limits = limits or self.limits
+        ours, theirs = socket.socketpair()
+        with ours, theirs, contextlib.ExitStack() as held:
+            asks = held.enter_context(self._running(order(code, limits=limits), limits, ours))
+            answers = held.enter_context(self._running(order(other, limits=limits), limits, theirs))
+            ours.close()
+            theirs.close()
+            return asks.result(), answers.result(ended=True)
+
+    def session(self, limits: Limits | None = None) -> Session:
+        """An interpreter that waits for the next piece of code."""
+        limits = limits or self.limits
+        leash = self._cell(limits)
+        return Session(leash, limits, self.walls)
+
+    def open(self) -> str:
+        """Start what there is to start, and name the walls. Raises cli.Missing where nothing
+        confines the code."""
+        with self.starting:
+            if self.process is None or self.process.poll() is not None:
+                self._start()
+            while len(self.ready) < self.warm:
+                self.ready.append(self._ask(self.limits))
+        return self.walls
+
+    def close(self) -> None:
+        """End everything that was started here."""
+        with self.starting:
+            while self.ready:
+                self.ready.pop().close()
+            if self.process and self.asks:
+                self.asks.close()
+                try:
+                    self.process.wait(5)
+                except subprocess.TimeoutExpired:
+                    self.process.kill()
+                    self.process.wait()
+                self.process = None
+
+    def abandon(self) -> None:
+        """In a fork: leave everything to the parent, and hold nothing of it."""
+        self.starting, self.process = threading.RLock(), None
+        for held in self.ready:
+            held.close()
+        self.ready.clear()
+        if self.asks:
+            self.asks.close()
+
+    # Cells
+
+    def _running(
+        self, task: dict[str, Any], limits: Limits, given: IO[bytes] | socket.socket
+    ) -> Running:
+        leash = self._cell(limits)
+        return Running(leash, task, limits, given, self.walls)
+
+    def _cell(self, limits: Limits) -> socket.socket:
+        """The leash of a guard that waits for its order. Raises cli.Missing."""
+        for attempt in range(1, ATTEMPTS + 1):
+            leash = self._next(limits)
+            try:
+                return ready(leash)
+            except OSError as error:
+                leash.close()
+                if attempt == ATTEMPTS:
+                    raise cli.Missing(f"no cell for the sandbox: {error}") from None
+        raise AssertionError("unreachable")
+
+    def _next(self, limits: Limits) -> socket.socket:
+        """The leash of the next cell: of one that stands ready where its folder has the room that
+        is asked for, else of a new one."""
+        room, usual = (limits.disk, limits.inodes), (self.limits.disk, self.limits.inodes)
+        with self.starting:
+            self.open()
+            if room != usual or not self.ready:
+                return self._ask(limits)
+            leash = self.ready.popleft()
+            self.ready.append(self._ask(self.limits))
+            return leash
+
+    def _ask(self, limits: Limits) -> socket.socket:
+        """Have a cell made; it says when it is ready."""
+        assert self.asks and self.process
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        space = {"space": f"size={limits.disk},nr_inodes={limits.inodes}"}
+        with theirs:
+            try:
+                socket.send_fds(self.asks, [json.dumps(space).encode()], [theirs.fileno()])
+            except OSError:  # it was killed: the next look finds that out
+                self.process.wait()
+        return ours
+
+    # Walls
+
+    def _start(self) -> None:
+        """Start supervisor.py in the strongest walls that are granted. Raises cli.Missing with all
+        refusals."""
+        refusals = []
+        self.close()
+        for walls in [self.wanted] if self.wanted else launch.candidates(self.unsafe):
+            refusal = self._try(walls)
+            if refusal is None:
+                self.walls = walls
+                return
+            refusals.append(f"{walls}: {refusal}")
+        raise cli.Missing(
+            f"code cannot be confined here ({'; '.join(refusals) or 'no walls to choose from'}); build the image "
+            "(make image-sandbox), allow user namespaces, or take the risk (--unsafe)"
+        )
+
+    def _try(self, walls: str) -> str | None:
+        """Start in these walls, and wait for the first cell; None, or what was said instead."""
+        command = launch.command(walls)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with tempfile.TemporaryFile() as words:
+            with theirs:
+                try:
+                    self.process = subprocess.Popen(
+                        command,
+                        stdin=theirs.fileno(),
+                        stdout=subprocess.DEVNULL,
+                        stderr=words,
+                        cwd="/",
+                        start_new_session=True,
+                        env=launch.environment(walls),
+                    )
+                except OSError as error:
+                    ours.close()
+                    return str(error)
+            self.asks = ours
+            try:
+                self.ready.append(ready(self._ask(self.limits), socket.MSG_PEEK))
+                return None
+            except OSError as error:
+                self.close()
+                words.seek(0)
+                said = words.read()[-300:].decode("utf-8", "replace").strip()
+                return f"{error}: {said}" if said else str(error)
+
+
+# --- the pool of this process --------------------------------------------------------------------
+
+_common: Pool | None = None
+_guarding = threading.Lock()
+
+
+def run(
+    code: str,
+    *,
+    language: str = "python",
+    stdin: str | bytes = "",
+    files: Mapping[str, str | bytes] | None = None,
+    take: Iterable[str] = (),
+    limits: Limits | None = None,
+) -> Result:
+    """Run a text once in a fresh cell of this process's pool. Raises cli.Missing where nothing can
+    confine it, ValueError for what cannot be meant.
+
+    files: {relative name: text or bytes} laid out in the working folder, from where Python
+    imports; take: names of regular files to hand back. May be called from many threads.
+    """
+    return common().run(code, language=language, stdin=stdin, files=files, take=take, limits=limits)
+
+
+def pair(code: str, other: str, *, limits: Limits | None = None) -> tuple[Result, Result]:
+    """As Pool.pair, in cells of this process's pool."""
+    return common().pair(code, other, limits=limits)
+
+
+def common() -> Pool:
+    """The pool of this process, which is started when it is first needed and ends with the
+    process."""
+    global _common
+    with _guarding:
+        if _common is None:
+            _common = Pool()
+            atexit.register(_common.close)
+        return _common
+
+
+def _forked() -> None:
+    """In a fork of this process: leave the pool to the parent, and the fork to a pool of its
+    own."""
+    global _common, _guarding
+    if _common:
+        _common.abandon()
+    _common, _guarding = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,416 @@
+"""The inside of the sandbox: `python3 -IS supervisor.py SPEC`, with a socket of sandbox.Pool as
+stdin; SPEC is a cell's.
+
+Every message on that socket asks for one cell and brings the socket by which it is led. The
+process that listens has seen no stranger's code and holds no secret. It forks; the child enters a
+cell (walls.py) as its first process, the guard, and says {"ready": true}. With the first order on
+its own socket the guard forks the stranger: an interpreter that is already warm, without
+environment, under limits and a system call filter. The guard cannot be signalled, traced or read
+from inside. It watches what no limit of the kernel covers (the memory and processes of all
+together, the room in the folder), ends everything, and reports through a file in memory that only
+it holds. A cell serves one stranger.
+
+Words of the leash: "interrupt" (SIGINT), "stop" and "go" (all processes), "end"; when it closes,
+everything ends. No import of this package.
+"""
+
+import base64
+import errno
+import importlib.util
+import json
+import os
+import platform
+import resource
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Iterable
+from typing import Any
+
+MOST = 8 << 20  # bytes of files handed back
+# What the stranger's imports find warm: most generated code begins with some of these.
+WARM = (
+    "bisect",
+    "collections",
+    "copy",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "fractions",
+    "functools",
+    "heapq",
+    "itertools",
+    "math",
+    "operator",
+    "random",
+    "statistics",
+    "string",
+    "typing",
+    "unittest",
+)
+_PAGE = resource.getpagesize()
+_PIPE = 16 * _PAGE
+with socket.socket(socket.AF_UNIX) as _any:  # a message may begin where a buffer is nearly full
+    _SOCKET = _any.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) + (64 << 10)
+Order = dict[str, Any]  # as JSON brings it
+# Loaded by their paths, since the package is not there inside:
+stranger: types.ModuleType
+syscalls: types.ModuleType
+walls: types.ModuleType  # core/walls.py
+workspace: types.ModuleType  # core/workspace.py
+confined: bool  # whether there are any walls
+
+
+def _load(room: str, name: str) -> types.ModuleType:
+    """A module of this package by its path: `room` is a folder of lib/decksmith."""
+    package = os.path.abspath(__file__).rpartition("/bench/sandbox/")[0]
+    place = os.path.join(package, room, f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"decksmith_{name}", place)
+    assert spec and spec.loader  # the name ends in .py
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _become(order: Order, files: Iterable[int], bytecode: bytes | None) -> None:
+    """Turn this fork of the guard into the stranger's process; what it may hold is `files`: stdin,
+    stdout, stderr."""
+    os.setsid()
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    os.environ.clear()
+    stranger.open_streams()
+    walls.prctl(4, 1)  # its own /proc entries are its own
+    try:  # of all processes here the first to end where memory is short
+        walls.write("/proc/self/oom_score_adj", "1000")
+    except OSError:
+        pass
+    stranger.bound(order["limits"], confined)
+    if bytecode:
+        syscalls.install(bytecode)
+
+
+def _excess(most: Order, room: str) -> str | None:
+    """The name of the bound that the processes of this cell have passed together, or None."""
+    memory, tasks, members = 0, 0, []
+    for pid in _members():
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                words = file.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        tasks += int(words[17])
+        memory += int(words[21]) * _PAGE
+        members.append(pid)
+    if tasks > most["processes"]:
+        return "processes"
+    held = _buffers(members, most["open_files"])
+    # One process that holds nothing else is bounded by its own limit. The exact count takes long:
+    # only where it may matter.
+    together = len(members) > 1 or held
+    if together and memory + held > most["memory"]:
+        if sum(map(_share, members)) + held > most["memory"]:
+            return "memory"
+    return "files" if _full(room) else None
+
+
+def _members() -> list[int]:
+    """The processes of the cell but the guard: in a namespace of its own, all that it sees."""
+    if os.getpid() != 1:
+        others: list[int] = workspace.others()
+        return others
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+
+
+def _full(room: str) -> bool:
+    """Whether a folder has no room for a byte, or for a file."""
+    space = os.statvfs(room)
+    return space.f_bavail == 0 or space.f_favail == 0
+
+
+def _buffers(members: list[int], most: int) -> int:
+    """Bytes that the kernel may hold for these processes at most: what a pipe takes unless it is
+    enlarged, and a stream of AF_UNIX; those on their way from one process to another stand in the
+    table of sockets too. `most`: open files of a process."""
+    pipes, hidden = set(), 0
+    for pid in members:
+        try:
+            with os.scandir(f"/proc/{pid}/fd") as files:
+                for file in files:
+                    name = os.readlink(file.path)
+                    if name.startswith("pipe:"):
+                        pipes.add(name)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            hidden += most
+    with open("/proc/self/net/unix") as table:
+        sockets = sum(1 for _ in table) - 1
+    return (len(pipes) + hidden) * _PIPE + sockets * _SOCKET
+
+
+def _share(pid: int) -> int:
+    """Its memory in bytes, pages that are shared counted in parts; where it hides that, counted in
+    full."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) << 10
+    except (OSError, StopIteration):
+        try:
+            with open(f"/proc/{pid}/statm") as file:
+                return int(file.read().split()[1]) * _PAGE
+        except OSError:
+            return 0
+
+
+def _end_all() -> None:
+    """End every other process of the cell and wait until none is left."""
+    if os.getpid() != 1:
+        workspace.end_all()
+        return
+    while True:
+        try:
+            os.kill(-1, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        try:
+            while True:
+                os.waitpid(-1, 0)
+        except ChildProcessError:
+            if not workspace.others():
+                return
+            time.sleep(0.001)
+
+
+def _lay(home: str, files: dict[str, str]) -> None:
+    """Put the files of an order into the folder."""
+    for name, data in files.items():
+        place = os.path.join(home, name)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "xb") as file:
+            file.write(base64.b64decode(data))
+
+
+def _take(home: str, names: list[str]) -> tuple[dict[str, str], dict[str, str | None]]:
+    """({name: base64}, {name: why it was not taken}); all others are dead, so nothing moves under
+    the feet."""
+    taken: dict[str, str] = {}
+    odd: dict[str, str | None] = {}
+    left = MOST
+    for name in names:
+        place = os.path.join(home, name)
+        try:
+            direct = os.path.join(os.path.realpath(home), os.path.normpath(name))
+            if os.path.realpath(place) != direct:
+                raise OSError(0, "it is or lies behind a symbolic link")
+            data = workspace.take(place, left)
+            taken[name], left = base64.b64encode(data).decode(), left - len(data)
+        except OSError as error:
+            odd[name] = error.strerror
+    return taken, odd
+
+
+def _keep(leash: socket.socket, home: str, bytecode: bytes | None) -> Order | None:
+    """Serve one order: the report on it."""
+    ordered = stranger.received(leash, 6)
+    if ordered is None:
+        return None
+    order, (given, out, err, *rest) = ordered
+    talk = socket.socket(fileno=rest[0]) if rest else None
+    most, began = order["limits"], time.monotonic()
+    try:
+        _lay(home, order["files"])
+    except OSError as error:
+        message = f"the files given: {error.strerror}"
+        return {"status": "files", "code": None, "left": 0, "message": message}
+    woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes)
+    hears, note = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    pid = os.fork()
+    if not pid:
+        for file in (woken, wakes, hears):
+            os.close(file)
+        leash.close()
+        try:
+            _become(order, (given, out, err), bytecode)
+            for file in (given, out, err):
+                os.close(file)
+            stranger.run(order, note, talk)
+        finally:
+            os._exit(1)
+    for file in (note, given, out, err):
+        os.close(file)
+    if talk:
+        talk.close()
+    ends = None if talk else began + most["wall"]
+    code, why = _watch(leash, pid, woken, most, home, ends)
+    return _report(order, home, code, why, hears)
+
+
+def _report(order: Order, home: str, code: int | None, why: str | None, hears: int) -> Order:
+    """End what is left of a run, and say what became of it. `code`, `why`: of _watch; `hears`: the
+    stranger's own word."""
+    try:
+        said = os.read(hears, 32).decode("ascii", "replace")
+    except BlockingIOError:
+        said = ""
+    if not why and code and _full(home):  # met at the very end, a bound is a reason too
+        why = "files"
+    left = len(workspace.others()) - (code is None)
+    _end_all()
+    taken, odd = _take(home, order["take"])
+    return {
+        "status": why or _status(code or 0, said),
+        "code": code,
+        "left": max(left, 0),
+        "finished": said == "ok",
+        "files": taken,
+        "odd": odd,
+    }
+
+
+def _watch(
+    leash: socket.socket, pid: int, woken: int, most: Order, home: str, ends: float | None
+) -> tuple[int | None, str | None]:
+    """(exit code, None) of the stranger's process when it ends, or (None, why it has to): killed,
+    timeout, or a bound that all processes together passed. `woken` says that a child may have
+    ended; `ends`: time.monotonic, or None."""
+    step = 0.02
+    looks = time.monotonic() + step
+    heard: list[Any] = [leash, woken]
+    while True:
+        now = time.monotonic()
+        if now >= looks:  # by the clock: what wakes us all the time does not keep us from it
+            if why := _excess(most, home):
+                return None, why
+            step = min(step * 1.5, 0.1)
+            looks = now + step
+        if ends and now >= ends:
+            return None, "timeout"
+        patience = max(0, min(looks, ends or looks) - now)
+        ready = select.select(heard, [], [], patience)[0]
+        if leash in ready:
+            word = leash.recv(64)
+            if word in (b"", b"end"):
+                return None, "killed"
+            _lead(word, pid)
+        if woken in ready:
+            os.read(woken, 512)
+            code: int | None = workspace.reap(pid)
+            if code is not None:
+                return code, None
+
+
+def _status(code: int, said: str) -> str:
+    """How a run ended that ended by itself; `said`: its own word on why."""
+    if code == 0:
+        return "ok"
+    if code < 0:
+        bounds = {int(signal.SIGXCPU): "timeout", int(signal.SIGXFSZ): "files"}
+        return bounds.get(-code, "killed")
+    return said if said in ("memory", "processes", "files") else "error"
+
+
+def _lead(word: bytes, pid: int) -> None:
+    """Do what a word of the leash asks for."""
+    if word == b"interrupt":
+        os.kill(pid, signal.SIGINT)
+    elif word in (b"stop", b"go") and os.getpid() == 1:
+        try:
+            os.kill(-1, signal.SIGSTOP if word == b"stop" else signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+
+def _try(bytecode: bytes) -> None:
+    """Raises OSError where the kernel does not take the filter."""
+    child = os.fork()
+    if not child:
+        try:
+            syscalls.install(bytecode)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    if os.waitpid(child, 0)[1]:
+        raise OSError(errno.ENOSYS, "the kernel takes no system call filter")
+
+
+def _serve(spec: Order, leash: socket.socket) -> None:
+    """In a fork: enter the cell, serve one order, end."""
+    global confined
+    confined = spec["walls"] != "none"
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if confined:
+            walls.enter(spec)
+            home = spec["home"]
+            # Not the keys of whoever started us: where the filter is, it cannot be asked for any
+            # at all.
+            walls.libc.syscall({"x86_64": 250, "aarch64": 219}[platform.machine()], 1, 0)
+            walls.prctl(4, 0)
+        else:
+            home = tempfile.mkdtemp(prefix="decksmith-unsafe-")
+            os.chdir(home)
+            walls.prctl(36, 1)  # what loses its parent becomes our child
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        bytecode = syscalls.program(platform.machine()) if confined else None
+        if bytecode:
+            _try(bytecode)
+    except (OSError, KeyError) as error:
+        leash.send(json.dumps({"refused": str(error)}).encode())
+        os._exit(walls.REFUSED)
+    try:
+        leash.send(b'{"ready": true}')
+        report = _keep(leash, home, bytecode)
+        if report is not None:
+            file = os.memfd_create("report")
+            os.write(file, json.dumps(report).encode())
+            socket.send_fds(leash, [b"report"], [file])
+    except BrokenPipeError:
+        pass
+    finally:
+        if not confined:
+            _end_all()
+            shutil.rmtree(home, ignore_errors=True)
+        os._exit(0)
+
+
+def main() -> None:
+    global stranger, syscalls, walls, workspace
+    if len(sys.argv) == 2:  # once more without environment, which else stays readable in /proc
+        os.execve(sys.executable, [sys.executable, "-IS", *sys.argv, "bare"], {})
+    stranger, syscalls = _load("bench/sandbox", "stranger"), _load("bench/sandbox", "syscalls")
+    walls, workspace = _load("core", "walls"), _load("core", "workspace")
+    # M_ARENA_MAX: each thread of its own arena would take 64 MiB of the address space that is
+    # bounded.
+    walls.libc.mallopt(-8, 1)
+    for name in WARM:
+        importlib.import_module(name)
+    sys.modules["decksmith_wire"] = _load("bench/benchmarks/graders", "wire")
+    spec = json.loads(sys.argv[1]) | {"parent": os.getpid()}
+    asks = socket.socket(fileno=os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        word, files, *_ = socket.recv_fds(asks, 4096, 1)
+        if not word:
+            os._exit(0)
+        leash = socket.socket(fileno=files[0])
+        if not os.fork():
+            asks.close()
+            _serve(spec | json.loads(word), leash)
+        leash.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,0 @@
-"""Graders: a description of assets/benchmarks, a task and a reply go in; verdict, score, answer and detail come out.
-
-decksmith.benchmarks.grading runs them in processes of their own. They may import the sandbox and nothing above it.
-"""

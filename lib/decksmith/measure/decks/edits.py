@@ -1,0 +1,230 @@
+"""A deck that its model changes: what the model is asked, and its reply put into the deck.
+
+One slide at a person's wish (the demo): whatever the reply says, the other slides stay as they are. The whole deck after findings
+(deck-revise): a unified diff, whole slides, or a whole deck. A reply that is none of these changes nothing.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from decksmith.measure.decks import clean, prompts
+from decksmith.measure.decks.parser import Deck, Slide
+from decksmith.measure.decks.records import Finding
+
+# Of the first block: what belongs to the deck, which a change of its first slide leaves alone.
+SETTINGS = ("theme", "themeConfig", "colorSchema", "lineNumbers", "mdc", "comark", "defaults")
+_HEADING = re.compile(r"^(#{1,6} |<h[1-6]\b)", re.M)
+
+
+_DIFF = re.compile(r"^@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*$|^@@.*$", re.M)
+_MARK = re.compile(r"^=== slide (\d+) ===[ \t]*$", re.M | re.I)
+FINDINGS = 20  # that a model is told at once
+
+
+class NoEdit(ValueError):
+    """A reply that changes nothing; the words say why."""
+
+
+class NoSlide(NoEdit):
+    """A reply that is not the slide that was asked for; the words say why."""
+
+
+def messages(request: str, text: str, number: int, wish: str) -> list[dict[str, str]]:
+    """What a model is asked for another slide `number` (from 1, of those shown) of the deck `text`,
+    which it wrote for `request`."""
+    user = (
+        f"Change slide {number} of your deck, and no other: {wish}\n\n"
+        f"Reply with the new slide {number} alone, in the same format: its frontmatter between "
+        "lines of --- where it needs one, its content, and its notes. No other slide, no remark."
+    )
+    return [
+        {"role": "system", "content": prompts.system()},
+        {"role": "user", "content": request},
+        {"role": "assistant", "content": text},
+        {"role": "user", "content": user},
+    ]
+
+
+def changed(text: str, number: int, reply: str) -> str:
+    """The deck `text` with slide `number` (from 1, of those shown) taken from a model's reply: the
+    slide alone, or a whole deck of as many slides. Raises NoSlide."""
+    deck = Deck.parse(text)
+    old = deck.shown[number - 1]
+    new = _slide(deck, old, number, clean.clean(reply)[0])
+    made = _spliced(text, old, new)
+    _check(deck, Deck.parse(made), old)
+    return made
+
+
+def _slide(deck: Deck, old: Slide, number: int, reply: str) -> Slide:
+    """The slide that a reply means."""
+    given = Deck.parse(reply).shown if reply.strip() else []
+    if not given:
+        raise NoSlide("the model's reply is empty")
+    if len(given) not in (1, len(deck.shown)):
+        raise NoSlide(f"the model's reply has {len(given)} slides and not slide {number} alone")
+    new = given[0] if len(given) == 1 else given[number - 1]
+    if new.frontmatter_error:
+        raise NoSlide(
+            f"the frontmatter of the model's reply is no YAML: {new.frontmatter_error[0]}"
+        )
+    is_slide = new.frontmatter or _HEADING.search(new.content)
+    if not new.content.strip() or not (is_slide or not old.title):
+        raise NoSlide("the model's reply is no slide: it has neither a heading nor a frontmatter")
+    return new
+
+
+def _spliced(text: str, old: Slide, new: Slide) -> str:
+    lines = text.split("\n")
+    before, after = lines[: old.start - 1], lines[old.end :]
+    front: dict[str, Any] = new.frontmatter
+    if old.no == 1:
+        own = {key: value for key, value in front.items() if key not in SETTINGS}
+        front = {**old.frontmatter, **own} if not old.frontmatter_error else own
+    elif old.frontmatter_line is None:
+        while before and not before[-1].strip():
+            before.pop()
+        before = before[:-1]  # the separator
+    block = [f"{json.dumps(key)}: {json.dumps(value, default=str)}" for key, value in front.items()]
+    opening = ["---", *block, "---"] if block else ["---"] if old.no > 1 else []
+    note = ["", f"<!--\n{new.note}\n-->"] if new.note else []
+    return "\n".join([*before, *opening, "", new.content.strip("\n"), *note, "", *after])
+
+
+def _check(was: Deck, made: Deck, old: Slide) -> None:
+    """Raises NoSlide where a slide other than `old` is not what it was."""
+    if len(made.slides) != len(was.slides):
+        raise NoSlide("the model's reply would change the number of slides")
+    for slide, again in zip(was.slides, made.slides, strict=True):
+        if slide.no != old.no and _shown(slide) != _shown(again):
+            raise NoSlide(f"the model's reply would change slide {slide.no} as well")
+
+
+def _shown(slide: Slide) -> tuple[object, ...]:
+    return slide.content, slide.note, slide.frontmatter, slide.hidden
+
+
+# The whole deck, after findings
+
+
+def findings(text: str, found: list[Finding]) -> str:
+    """What a model is told to mend in its deck `text`, by the line of the deck (`found` as from lint.findings)."""
+    lines = [
+        f"line {one['line'] or '?'}, slide {one['slide'] or '?'}: {' '.join(one['message'].split())[:300]}"
+        for one in found[:FINDINGS]
+    ]
+    more = [f"and {len(found) - FINDINGS} more"] if found[FINDINGS:] else []
+    numbered = [f"{number}: {line}" for number, line in enumerate(text.splitlines(), 1)]
+    return "\n".join(
+        [
+            "Your deck was rendered, and this is wrong with it:",
+            *(f"- {line}" for line in [*lines, *more]),
+            "",
+            "Mend exactly that and leave everything else as it is. Reply in one of these forms, without a remark:",
+            "- a unified diff of the deck, hunks that begin with @@,",
+            "- the slides that change, each whole and under a line like === slide 3 ===,",
+            "- the whole deck.",
+            "",
+            "The deck with its line numbers, which are no part of it:",
+            *numbered,
+        ]
+    )
+
+
+def edited(text: str, reply: str) -> str:
+    """The deck `text` changed by a reply: a unified diff, slides under `=== slide N ===`, or a whole deck. Raises NoEdit."""
+    if not reply.strip():
+        raise NoEdit("the model's reply is empty")
+    if _DIFF.search(reply):
+        made = patched(text, reply)
+    elif _MARK.search(reply):
+        made = _with_slides(text, reply)
+    else:
+        made = _whole(reply)
+    if made.strip() == text.strip():
+        raise NoEdit("the model's reply changes nothing")
+    return made
+
+
+@dataclass
+class _Hunk:
+    line: int | None  # where it says that it begins, from 1
+    old: list[str]
+    new: list[str]
+
+
+def patched(text: str, reply: str) -> str:
+    """The deck with every hunk of a unified diff applied, or none of them. A hunk's own lines must stand in the deck to the letter:
+    at the line that it names, or at one place only. Raises NoEdit."""
+    lines, done, shift = text.split("\n"), 0, 0
+    for number, hunk in enumerate(_hunks(reply), 1):
+        at = _place(lines, hunk, done, shift, number)
+        lines[at : at + len(hunk.old)] = hunk.new
+        done = at + len(hunk.new)
+        shift += len(hunk.new) - len(hunk.old)
+    return "\n".join(lines)
+
+
+def _hunks(reply: str) -> Iterator[_Hunk]:
+    marks = [*_DIFF.finditer(reply)]
+    ends = [mark.start() for mark in marks[1:]] + [len(reply)]
+    for mark, end in zip(marks, ends, strict=True):
+        hunk = _Hunk(int(mark[1]) if mark[1] else None, [], [])
+        for line in reply[mark.end() : end].removeprefix("\n").split("\n"):
+            if line.startswith(("```", "\\")):
+                break
+            kind, rest = line[:1], line[1:]
+            if kind not in ("", " ", "+", "-"):
+                raise NoEdit(f"the model's diff has a line that is none of a diff: {line[:60]!r}")
+            if kind != "+":
+                hunk.old.append(rest)
+            if kind != "-":
+                hunk.new.append(rest)
+        while hunk.old and hunk.new and not hunk.old[-1] and not hunk.new[-1]:
+            hunk.old.pop()  # blank lines behind a hunk are often the reply's, not the deck's
+            hunk.new.pop()
+        yield hunk
+
+
+def _place(lines: list[str], hunk: _Hunk, done: int, shift: int, number: int) -> int:
+    """The index of a hunk's first line. Raises NoEdit."""
+    size = len(hunk.old)
+    if not size:
+        raise NoEdit(f"hunk {number} of the model's diff names no line of the deck")
+    if hunk.line is not None and lines[(at := hunk.line - 1 + shift) : at + size] == hunk.old:
+        if at >= done:
+            return at
+    found = [at for at in range(done, len(lines) - size + 1) if lines[at : at + size] == hunk.old]
+    if len(found) != 1:
+        places = "not in the deck" if not found else f"at {len(found)} places of the deck"
+        raise NoEdit(f"the lines of hunk {number} of the model's diff are {places}")
+    return found[0]
+
+
+def _with_slides(text: str, reply: str) -> str:
+    """The deck with the slides that stand in a reply under their marks."""
+    marks = [*_MARK.finditer(reply)]
+    ends = [mark.start() for mark in marks[1:]] + [len(reply)]
+    shown = len(Deck.parse(text).shown)
+    for mark, end in zip(marks, ends, strict=True):
+        number = int(mark[1])
+        if not 1 <= number <= shown:
+            raise NoEdit(f"the model's reply changes slide {number}, and the deck has {shown}")
+        text = changed(text, number, reply[mark.end() : end].strip("\n").removesuffix("```"))
+    return text
+
+
+def _whole(reply: str) -> str:
+    """The deck that a reply is."""
+    text = clean.clean(reply)[0]
+    deck = Deck.parse(text)
+    if len(deck.shown) < 2:
+        raise NoEdit(
+            "the model's reply is no deck: neither a diff, nor marked slides, nor several slides"
+        )
+    if deck.faults:
+        raise NoEdit(f"the frontmatter of the model's reply is no YAML: {deck.faults[0][2]}")
+    return text

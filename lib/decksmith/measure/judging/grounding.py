@@ -1,0 +1,360 @@
+"""What of a deck stands in the documents that its request brought, read offline: figures, names, and the documents' outline.
+
+None of it is part of a score. `measured` is written under `features.grounding` by deck-scan; the rules are the docstrings below,
+and docs/prompts.md says what they cannot see.
+"""
+
+import bisect
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from decksmith.core.records import Record
+from decksmith.measure.decks import features, sources
+from decksmith.measure.decks.parser import Deck, Slide, visible
+from decksmith.measure.decks.words import STOPWORDS, content_words, fold, likeliest_language
+from decksmith.measure.judging.records import Grounding
+from decksmith.models import turns
+
+RULES = "grounding-1"  # raise it when a value changes: it is part of a run's identity
+LISTED = 60  # figures and names without a source that a record lists
+CELLS = 60  # figures of one row, column or sentence that are combined
+
+
+def measured(record: Record, text: str) -> Grounding:
+    """The value of `features.grounding` (docs/records.md) for a deck's text; `record` has `sources` and the messages that
+    quote them."""
+    material = sources.material(record)
+    deck = Deck.parse(text)
+    known = Known(material, sources.request(record))
+    figures = list(_figures(deck))
+    unsupported: list[Record] = []
+    derived: list[Record] = []
+    for figure in figures:
+        how = known.says(figure)
+        if how is None:
+            unsupported.append({"kind": "figure", **figure.place})
+        elif how:
+            derived.append({**figure.place, "how": how})
+    names = list(_names(deck)) if known.same_language(record) else []
+    lost = [name for name in names if not known.has(name["text"])]
+    unsupported += [{"kind": "name", **name} for name in lost]
+    said = len(figures) + len(names)
+    covered, headings = _coverage(deck, material, known.same_language(record))
+    return {
+        "rules": RULES,
+        "figures": len(figures),
+        "names": len(names),
+        "grounding": round(1 - len(unsupported) / said, 4) if said else None,
+        "coverage": round(len(covered) / len(headings), 4) if headings else None,
+        "missed": [heading for heading in headings if heading not in covered],
+        "derived": derived[:LISTED],
+        "unsupported": unsupported[:LISTED],
+    }
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+_SCALES = {
+    1e3: "k thousand tsd tausend mille milliers",
+    1e6: "m mio mln million millions millionen",
+    1e9: "bn billion billions mrd milliard milliards milliarden",
+}
+_SCALE = {word: factor for factor, words in _SCALES.items() for word in words.split()}
+_DATE = re.compile(
+    r"(?<!\d)(\d{1,2})[./](\d{1,2})[./](\d{4})(?!\d)|(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)"
+)
+_NUMBER = re.compile(
+    r"(?<![^\W_])(?:\d{1,3}(?:[ \u00a0\u202f'’]\d{3})+|\d{1,15}(?:[.,]\d{3}){0,4}(?!\d))(?:[.,]\d{1,15})?"
+    r"(?:[ \u00a0\u202f-]?(%|percent\b|per cent\b|prozent\b|pour cent\b|"
+    + "|".join(rf"{word}\b\.?" for word in sorted(_SCALE, key=len, reverse=True))
+    + r"))?",
+    re.IGNORECASE,
+)
+
+
+class Place(TypedDict):
+    """What stands where: the slide, the line of deck.md, the text."""
+
+    slide: int
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class FigureFound:
+    """A number of a text. meanings: `(value, step)` of each number that it may be (1.234 is 1234 or 1.234); step is the worth
+    of the last digit that counts. percent: it stands before a sign for it."""
+
+    text: str
+    meanings: tuple[tuple[float, float], ...]
+    percent: bool
+    slide: int = 0
+    line: int = 0
+
+    @property
+    def place(self) -> Place:
+        """The slide, the line of deck.md, and the figure as it stands there."""
+        return {"slide": self.slide, "line": self.line, "text": self.text}
+
+
+def figures_in(text: str, slide: int = 0, line: int = 0) -> list[FigureFound]:
+    """The figures of a text that count: of two digits or more, or with a sign of percent or scale. Of a date these are the day
+    and the year, since a month may be a word. Numbers that are part of a word (CO2, A4) are none."""
+    found = []
+    for match in _DATE.finditer(text):
+        day, _, year = match.groups()[:3] if match[1] else match.groups()[5:2:-1]
+        for part in (day, year):
+            if int(part) > 9:
+                found.append(FigureFound(part, ((float(part), 0.0),), False, slide, line))
+    for match in _NUMBER.finditer(_DATE.sub(" ", text)):
+        unit = (match[1] or "").lower().rstrip(".")
+        digits = match[0][: match.start(1) - match.start()] if match[1] else match[0]
+        digits = digits.strip(" \u00a0\u202f-")
+        if sum(map(str.isdigit, digits)) < 2 and not unit:
+            continue
+        factor = _SCALE.get(unit, 1)
+        meanings = tuple((value * factor, step * factor) for value, step in _meanings(digits))
+        percent = bool(unit) and unit not in _SCALE
+        found.append(FigureFound(match[0].strip(), meanings, percent, slide, line))
+    return found
+
+
+def _meanings(digits: str) -> tuple[tuple[float, float], ...]:
+    """`(value, step)` of what the digits of a figure may mean. A whole number of five digits or more that ends in zeros is a
+    rounded one: its step is that of its last other digit, of the third at most."""
+    plain = re.sub(r"[ \u00a0\u202f'’]", "", digits)
+    marks = [c for c in plain if c in ".,"]
+    last = plain.rfind(marks[-1]) if marks else len(plain)
+    whole, behind = re.sub(r"[.,]", "", plain[:last]), plain[last + 1 :]
+    grouped = whole + behind
+    zeros = len(grouped) - len(grouped.rstrip("0"))
+    round_ = (float(grouped), 10.0 ** min(zeros, len(grouped) - 3) if len(grouped) > 4 else 1.0)
+    decimal = (float(f"{whole}.{behind or 0}"), 10.0 ** -len(behind))
+    if not marks or (len(marks) > 1 and len(set(marks)) == 1):  # 1234, 1,234,567
+        return (round_,)
+    if len(behind) != 3 or len(marks) > 1:  # 12.5, 1,234.567
+        return (decimal,)
+    return (round_, decimal)
+
+
+def _figures(deck: Deck) -> Iterator[FigureFound]:
+    """The figures that a deck shows: in its text without the numbers of lists, and in its diagrams; not in code."""
+    for slide in deck.shown:
+        for line, text in _lines(slide):
+            yield from figures_in(re.sub(r"^\s*\d{1,3}[.)]\s", "", text), slide.no, line)
+        for fence in slide.fences:
+            for k, text in enumerate(fence.text.split("\n"), 1):
+                if fence.lang == "mermaid":
+                    yield from figures_in(text, slide.no, fence.line + k)
+
+
+def _lines(slide: Slide) -> Iterator[tuple[int, str]]:
+    """`(line of the deck, what can be read on it)` of a slide, its title in the frontmatter included."""
+    if isinstance(title := slide.frontmatter.get("title"), str):
+        yield slide.key_line("title"), title
+    for k, line in enumerate(slide.prose.split("\n")):
+        if shown := visible(line):
+            yield slide.content_line + k, shown
+
+
+class Known:
+    """What the documents and the request say: their figures, with those that follow from them, and their words."""
+
+    def __init__(self, material: dict[str, str], request: str) -> None:
+        self.text = "\n\n".join(material.values())
+        self.request = request
+        self.given = sorted(
+            {value for f in figures_in(f"{self.text}\n\n{request}") for value, _ in f.meanings}
+        )
+        self.sums: dict[float, str] = {}
+        self.percentages: dict[float, str] = {}
+        for text in material.values():
+            for group in _groups(text):
+                self._combine(group)
+        self.changes = sorted(self.percentages)
+        self.words = set(re.findall(r"\w+", fold(f"{self.text} {request}")))
+
+    def says(self, figure: FigureFound) -> str | None:
+        """How a figure is known: "" where it stands there, maybe with more digits; else how it follows; None where it does not.
+
+        It follows from two figures of one row, column or sentence, or from all of a column or row: their sum, difference or
+        (with a sign of percent) share and change. Only exact sums and differences count, percentages to the digits shown.
+        """
+        if any(self._nearest(self.given, value, step) for value, step in figure.meanings):
+            return ""
+        own, step = figure.meanings[0]
+        if figure.percent and (found := self._nearest(self.changes, own, step)):
+            return self.percentages[found[0]]
+        return self.sums.get(round(own, 6))
+
+    @staticmethod
+    def _nearest(known: list[float], value: float, step: float) -> list[float]:
+        """Those of the sorted numbers that are `value` when they are rounded to `step`, the first of them alone."""
+        room = step / 2 + 1e-9 * value
+        at = bisect.bisect_left(known, value - room)
+        return [one for one in known[at : at + 1] if one <= value + room]
+
+    def _combine(self, group: list[float]) -> None:
+        """Adds what follows from the figures of a row, column or sentence."""
+        self.sums.setdefault(round(sum(group), 6), f"sum of {len(group)} figures")
+        for i, a in enumerate(group):
+            for b in group[i + 1 :]:
+                self.sums.setdefault(round(a + b, 6), f"{a:g} + {b:g}")
+                self.sums.setdefault(round(abs(a - b), 6), f"difference of {a:g} and {b:g}")
+                for part, whole in ((a, b), (b, a)):
+                    if whole:
+                        share, change = 100 * part / whole, 100 * abs(part - whole) / whole
+                        self.percentages.setdefault(change, f"change from {whole:g} to {part:g}")
+                        self.percentages.setdefault(share, f"{part:g} of {whole:g}")
+
+    def has(self, name: str) -> bool:
+        """Whether every word of a name stands in the documents or the request."""
+        return self.words.issuperset(re.findall(r"\w+", fold(name)))
+
+    def same_language(self, record: Record) -> bool:
+        """Whether the deck is asked for in the language of the documents: in another, names and headings are translated."""
+        asked = ((record.get("asks") or {}).get("language") or "").split("-")[0]
+        spoken = likeliest_language(self.text)
+        return not asked or not spoken or asked == spoken
+
+
+_YEAR = re.compile(r"(?:19|20)\d\d")
+
+
+def _groups(text: str) -> Iterator[list[float]]:
+    """The figures of each sentence, and of each row and column of a table, that are worth combining: two or more, no years."""
+    table: list[list[str]] = []
+    for line in [*text.split("\n"), ""]:
+        if line.lstrip().startswith("|"):
+            table.append([cell.strip() for cell in line.strip().strip("|").split("|")])
+            continue
+        width = max(map(len, table), default=0)
+        columns = [[row[k] for row in table if k < len(row)] for k in range(width)]
+        sentences = [[part] for part in re.split(r"(?<=[.;!?])\s", line)]
+        for cells in [*table, *columns, *sentences]:
+            found = [f for cell in cells for f in figures_in(cell) if not _YEAR.fullmatch(f.text)]
+            values = [f.meanings[0][0] for f in found][:CELLS]
+            if len(values) > 1:
+                yield values
+        table = []
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+_WORD = re.compile(r"[^\W\d_][\w'’-]*")
+
+
+def _names(deck: Deck) -> Iterator[Place]:
+    """What is surely a name in a deck's running text, as `{"slide", "line", "text"}`: two words or more in a row with a capital,
+    and words of three capitals or more. The first word of a line or sentence has a capital anyway and counts for none; headings
+    and the heads of tables, where every word may have one, are left out."""
+    for slide in deck.shown:
+        lines = slide.prose.split("\n")
+        for k, line in enumerate(lines):
+            under = lines[k + 1] if k + 1 < len(lines) else ""
+            if line.lstrip().startswith("#") or re.fullmatch(r"\s*\|[\s|:-]+\s*", under):
+                continue
+            for part in re.split(r"[.:;!?|•–—(]\s*|\*\*", _cells(line)):
+                for name in _named(part):
+                    yield {"slide": slide.no, "line": slide.content_line + k, "text": name}
+
+
+def _cells(line: str) -> str:
+    """What can be read on a line, with the marks that part the cells of a table."""
+    return " | ".join(visible(cell) for cell in line.split("|"))
+
+
+def _named(part: str) -> Iterator[str]:
+    run: list[str] = []
+    words = [*_WORD.findall(part), ""]
+    for n, word in enumerate(words):
+        if (
+            n
+            and word[:1].isupper()
+            and not any(word.lower() in stop for stop in STOPWORDS.values())
+        ):
+            run.append(word)
+            continue
+        if len(run) > 1:
+            yield " ".join(run)
+        elif run and _capitals(run[0]):
+            yield run[0]
+        run = [word] if _capitals(word) else []
+
+
+def _capitals(word: str) -> bool:
+    return len(word) > 2 and word.isupper()
+
+
+# --- coverage ---------------------------------------------------------------------------------------------------------
+
+_HEADING = re.compile(r"(?m)^(#{1,2}) +(.+?)\s*#*$")
+_NUMBERED = re.compile(r"(?m)^ *\d{1,2}\.? +([^\W\d_][^\n.!?]{2,70})$")
+
+
+def headings(text: str) -> list[str]:
+    """The headings of a document below its title: of two levels in markdown and HTML; where there are none, the lines that begin
+    with a number and end without a stop, as in a PDF."""
+    found = [(len(marks), title) for marks, title in _HEADING.findall(text)]
+    titles = [title for level, title in found if level == 2]
+    if not titles:
+        titles = [title for _, title in found[1:]] or _NUMBERED.findall(text)
+    return list(dict.fromkeys(" ".join(title.split()) for title in titles))
+
+
+def _coverage(
+    deck: Deck, material: dict[str, str], comparable: bool
+) -> tuple[list[str], list[str]]:
+    """`(headings that the deck takes up, headings)`: a slide has at least half of the heading's content words."""
+    if not comparable:
+        return [], []
+    found = list(dict.fromkeys(h for text in material.values() for h in headings(text)))
+    wanted: dict[str, set[str]] = {h: words for h in found if (words := content_words(fold(h)))}
+    slides = [content_words(fold(f"{slide.title or ''} {slide.text}")) for slide in deck.shown]
+    covered = [
+        heading
+        for heading, words in wanted.items()
+        if any(2 * len(words & said) >= len(words) for said in slides)
+    ]
+    return covered, list(wanted)
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+
+def kept(keeps: Record, before: str, after: str) -> float | None:
+    """The share of the slides that should not change and did not, 0 to 1: of the deck before, those that `keeps` names
+    (`slides`, or all `except` some), whose content stands on some slide of the deck after, blanks apart. Notes and settings
+    may change. None where the deck before has none of them."""
+    old = Deck.parse(before).shown
+    named = keeps.get("slides") or [n for n in range(1, len(old) + 1) if n not in keeps["except"]]
+    wanted = [_content(old[n - 1]) for n in named if n <= len(old)]
+    if not wanted:
+        return None
+    there = Counter(_content(slide) for slide in Deck.parse(after).shown)
+    return round((Counter(wanted) & there).total() / len(wanted), 4)
+
+
+def _content(slide: Slide) -> str:
+    return " ".join(slide.content.split())
+
+
+def scan(run: Path, record: Record) -> Record:
+    """The value of `features` for a record: both scans of what a deck uses, `grounding` where the record has sources, and
+    `kept` where its turn names slides to keep."""
+    value = features.scan(run, record)
+    path = (record.get("deck") or {}).get("path")
+    if not path:
+        return value
+    text = (run / path).read_bytes().decode("utf-8", "replace")
+    if record.get("sources"):
+        value["grounding"] = measured(record, text)
+    if keeps := (record.get("turn") or {}).get("keeps"):
+        before = run / turns.before(record)[-1] / "deck.md"
+        if before.is_file():
+            value["kept"] = kept(keeps, before.read_bytes().decode("utf-8", "replace"), text)
+    return value

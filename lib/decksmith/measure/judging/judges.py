@@ -1,0 +1,244 @@
+"""The judge of a protocol: the offline measures, a vision model, or a panel of them."""
+
+import asyncio
+import hashlib
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from decksmith.core import stream
+from decksmith.core.protocol import Protocol
+from decksmith.core.records import By, Record
+from decksmith.measure.decks import words
+from decksmith.measure.judging import identity, offline, vision
+from decksmith.measure.judging.records import Answer, Cap, DeckRecord, Judge, Observation
+from decksmith.measure.judging.scoring import JUDGED
+from decksmith.measure.judging.vision import Vision
+
+
+class Offline:
+    """Deterministic measures (decksmith.measure.judging.offline)."""
+
+    valid = close = None
+
+    def __init__(self, protocol: Protocol, run: Path, jobs: int | None) -> None:
+        self.run, self.jobs, self.protocol = run, jobs, protocol
+        self.judging = identity.judging(protocol)
+        self.rubric = stream.fingerprint(self.judging)
+        # What was judged by other code is judged again: it costs little.
+        here = Path(__file__).parent  # not imported to be read: legibility needs numpy
+        files = [Path(offline.__file__), here / "legibility.py", Path(words.__file__)]
+        code = b"".join(file.read_bytes() for file in files)
+        self.code = hashlib.sha256(code).hexdigest()
+
+    def inputs(self, record: DeckRecord) -> list[object]:
+        seen = ("slides", "expected", "errors", "xray")
+        render = {key: record["render"].get(key) for key in seen}
+        return [
+            self.judging,
+            self.code,
+            vision.request_of(record),
+            record.get("asks"),
+            record.get("checklist"),
+            record.get("deck", {}).get("sha256"),
+            render,
+            vision.digests(self.run, record),
+        ]
+
+    def work(self, record: DeckRecord, seed: int = 0) -> Judge:
+        needed = self.protocol.judge["needed"]
+        value = offline.judge(dict(record), self.run, self.protocol.measures, needed)
+        return {**value, "rubric": self.rubric}
+
+
+class Panel:
+    """The models of a protocol's judge, each as vision.Vision. What one of them has said is kept in a journal of its own
+    (`run/journal/judge-NAME.jsonl`), so that a panel that was cut off asks only those who had not answered."""
+
+    valid = None
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        run: Path,
+        jobs: int | None,
+        base_url: str | None,
+        key_env: str | None,
+        budget: float | None = None,
+    ) -> None:
+        share = None if budget is None else budget / len(protocol.judges)
+        self.run, self.protocol, self.judging = run, protocol, identity.judging(protocol)
+        self.members = {
+            name: Vision(protocol.alone(name), run, jobs, base_url, key_env, share, folder=name)
+            for name in protocol.judges
+        }
+        self.jobs = max(member.jobs for member in self.members.values())
+        self.journals: dict[str, stream.Journal] = {}
+
+    def inputs(self, record: DeckRecord) -> list[object]:
+        return vision.vision_inputs(self.judging, self.run, record)
+
+    async def work(self, record: DeckRecord, seed: int = 0) -> Judge:
+        """What the panel says of a record. Raises stream.Fault where a member could not be asked; a member without a
+        usable reply is a fault of the judge, for the verdicts of one run are all of the same panel."""
+        found = await asyncio.gather(
+            *(self._said(name, record, seed) for name in self.members), return_exceptions=True
+        )
+        verdicts = []
+        for one in found:
+            if isinstance(one, BaseException):
+                raise one
+            verdicts.append(one)
+        said = dict(zip(self.members, verdicts, strict=True))
+        attempts = sum(len(one["replies"]) for one in said.values())
+        return {**joined(self.protocol, said), "by": cast(By, {"attempts": attempts})}
+
+    async def _said(self, name: str, record: DeckRecord, seed: int) -> Judge:
+        """What one member says, from its journal where it said it before."""
+        member = self.members[name]
+        journal = self.journals.get(name)
+        if journal is None:
+            path = self.run / "journal" / f"judge-{name}.jsonl"
+            journal = self.journals[name] = stream.Journal(path, "judge")
+        key = stream.fingerprint([member.inputs(record), seed])
+        kept = cast(Judge | None, journal.get(record["id"], key))
+        if kept is not None and member.valid(record, kept):
+            return kept
+        value = await member.work(record, seed=seed)
+        if "error" not in value:
+            journal.put(record["id"], key, dict(value))
+        return value
+
+    async def close(self) -> None:
+        for member in self.members.values():
+            await member.close()
+        for journal in self.journals.values():
+            journal.close()
+
+
+def open_judge(
+    protocol: Protocol,
+    run: str | Path,
+    *,
+    jobs: int | None = None,
+    base_url: str | None = None,
+    key_env: str | None = None,
+    budget: float | None = None,
+) -> Offline | Vision | Panel:
+    """The protocol's judge, with what stream.stage needs: `work`, `inputs`, `valid`, `jobs`, `close`.
+
+    budget: USD that it may spend; the offline judge spends nothing.
+
+    Raises cli.BadConfig for an unknown model or a missing key.
+    """
+    if protocol.judge["kind"] == "offline":
+        return Offline(protocol, Path(run), jobs or 1)
+    if len(protocol.judges) > 1:
+        return Panel(protocol, Path(run), jobs, base_url, key_env, budget)
+    return Vision(protocol, Path(run), jobs, base_url, key_env, budget)
+
+
+def inputs(protocol: Protocol, run: Path, record: DeckRecord) -> list[object]:
+    """What the verdict of the protocol's judge on a record depends on; `run` the folder. Asks nobody and needs no key."""
+    if protocol.judge["kind"] == "offline":
+        return Offline(protocol, run, 1).inputs(record)
+    return vision.vision_inputs(identity.judging(protocol), run, record)
+
+
+# --- what a panel says together ---------------------------------------------------------------------------------------
+
+
+def joined(protocol: Protocol, said: Mapping[str, Judge]) -> Judge:
+    """The value of `judge` of what the members of the protocol's panel said, each as vision.Vision has it."""
+    judging = identity.judging(protocol)
+    kept: Judge = {
+        "replies": [path for one in said.values() for path in one["replies"]],
+        "usage": vision.added(*(one["usage"] for one in said.values())),
+        "rubric": stream.fingerprint(judging),
+    }
+    for name, one in said.items():
+        if "error" in one:
+            message = f"{name}: {one['error']['message']}"
+            return {"error": {**one["error"], "message": message}, **kept}
+    return {"judge": judging["slug"], **combined(protocol.judge["combine"], said), **kept}
+
+
+def combined(rule: str, said: Mapping[str, Judge]) -> Judge:
+    """One verdict of those of several models, `{name: what vision.Vision says}`, in the same form.
+
+    rule: "mean"; "median"; "majority": the score that most gave, of several such the middle one. A checklist item counts
+    where more than half say yes. `members` holds what each said, `disagreement` how far two of them are apart on
+    average: in points for a dimension, for the checklist the share of the items.
+    """
+    every = list(said.values())
+    return {
+        "scores": {name: _joined(rule, _scores(every, name)) for name in JUDGED},
+        "given": {name: _joined(rule, [one["given"][name] for one in every]) for name in JUDGED},
+        "why": {
+            dimension: "\n".join(f"{name}: {one['why'][dimension]}" for name, one in said.items())
+            for dimension in JUDGED
+        },
+        "evidence": {
+            dimension: _named({name: one["evidence"][dimension] for name, one in said.items()})
+            for dimension in JUDGED
+        },
+        "observations": cast(
+            list[Observation], _named({name: one["observations"] for name, one in said.items()})
+        ),
+        "caps": cast(list[Cap], _named({name: one["caps"] for name, one in said.items()})),
+        "checklist": [
+            _answer([one["checklist"][place] for one in every])
+            for place in range(len(every[0]["checklist"]))
+        ],
+        "disagreement": disagreement(every),
+        "members": {
+            name: {key: one[key] for key in ("judge", "scores", "usage")}
+            for name, one in said.items()
+        },
+        "seen": every[0]["seen"],
+    }
+
+
+def _scores(said: list[Judge], name: str) -> list[float]:
+    return [score for one in said if (score := one["scores"][name]) is not None]
+
+
+def _named(lists: Mapping[str, Sequence[Mapping[str, object]]]) -> list[Record]:
+    """What the members list, one after the other, each with the name of who said it."""
+    return [{**one, "by": name} for name, listed in lists.items() for one in listed]
+
+
+def _joined(rule: str, scores: list[float]) -> float:
+    if rule == "mean":
+        return round(statistics.fmean(scores), 4)
+    if rule == "median":
+        return statistics.median(scores)
+    return statistics.median(statistics.multimode(scores))
+
+
+def _answer(answers: list[Answer]) -> Answer:
+    """What a panel says of one checklist item; the slide is that of the first who says yes."""
+    slides = [answer["slide"] for answer in answers if answer["yes"]]
+    yes = len(slides) * 2 > len(answers)
+    return {"id": answers[0]["id"], "yes": yes, "slide": slides[0] if yes else None}
+
+
+def disagreement(said: list[Judge]) -> dict[str, float]:
+    """How far two models are apart, averaged over all twos: `{dimension: points, "checklist": share of the items}`."""
+    twos = list(itertools.combinations(said, 2))
+    apart = {
+        name: statistics.fmean(
+            abs(a - b) for a, b in itertools.combinations(_scores(said, name), 2)
+        )
+        for name in JUDGED
+    }
+    items = len(said[0]["checklist"])
+    if items:
+        apart["checklist"] = statistics.fmean(
+            sum(x["yes"] != y["yes"] for x, y in zip(a["checklist"], b["checklist"], strict=True))
+            / items
+            for a, b in twos
+        )
+    return {name: round(value, 4) for name, value in apart.items()}

@@ -1,0 +1,294 @@
+"""A rendered deck as the offline measures see it: what can be read on each slide, and what it shows."""
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+from decksmith.core import cli
+from decksmith.core.records import Record
+from decksmith.measure.decks import sources
+from decksmith.measure.decks.parser import Deck
+from decksmith.measure.decks.records import Box, Page
+from decksmith.measure.decks.words import LONGEST, content_words, fold, head, length
+from decksmith.measure.judging.records import Answer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+THUMB = (98, 55)  # a tenth of the canvas, in pixels
+CANVAS = (980, 552)
+BOXES, LETTERS = 60, 80  # a record keeps so many boxes of a slide, and so many letters of each
+PICTURE = 0.01  # of the canvas: what is smaller shows nothing
+
+
+class MeasureSetting(TypedDict, total=False):
+    """A table of a protocol's [measures]. ramp: see offline.quality; a merit has a weight, a fault what it leaves at least. The
+    other keys, of `checklist` alone, bound what counts as read."""
+
+    dimensions: list[str]
+    role: Literal["merit", "fault"]
+    ramp: list[float]
+    weight: float
+    least: float
+    words: int
+    per_slide: int
+    unlike: float
+    unreadable_px: float
+    unreadable_contrast: float
+
+
+MeasureSettings = Mapping[str, MeasureSetting]  # by the measure's name
+
+
+class Pages:
+    """One rendered deck: its slides' measures by number, its pictures, and the request. Slides that failed to render
+    are empty."""
+
+    def __init__(self, record: Record, run: str | Path, settings: MeasureSettings) -> None:
+        self.record, self.run, self.settings = record, Path(run), settings
+        render = record["render"]
+        self.asks, self.items = record.get("asks") or {}, record.get("checklist") or []
+        self.pictures = {int(Path(path).stem): path for path in render.get("slides") or []}
+        seen = {page["slide"]: page for page in render.get("xray") or []}
+        self.numbers = sorted({*self.pictures, *seen, *range(1, (render.get("expected") or 0) + 1)})
+        self.pages = {n: seen.get(n, {}) for n in self.numbers}
+        self.whole = {
+            n: page
+            for n, page in self.pages.items()
+            if page and not page.get("blank") and not self._flat(n)
+        }
+
+    def _flat(self, n: int) -> bool:
+        """Whether a picture is of one colour."""
+        return n in self.pictures and self.thumbs[n].max() - self.thumbs[n].min() < 4
+
+    @cached_property
+    def _looked(self) -> "dict[int, tuple[np.ndarray, set[int], list[float]]]":
+        """{slide number: (its picture as THUMB grey values, an int16 array; the places in `boxes` of the lines that cannot
+        be made out in it; the contrast of each line in it)}."""
+        import numpy as np
+        from PIL import Image
+
+        from decksmith.measure.judging import legibility
+
+        limits, looked = self.settings["checklist"], {}
+        for n, path in self.pictures.items():
+            try:
+                with Image.open(self.run / path) as opened:
+                    picture = opened.convert("L")
+            except OSError as error:
+                raise cli.BadData(f"{self.record['id']}: {error}; render it again") from None
+            lost, contrasts = set(), []
+            for i, box in enumerate(self.pages[n].get("boxes") or []):
+                if box.get("ink"):
+                    likeness, contrast = legibility.look(picture, box)
+                    contrasts.append(contrast)
+                    if likeness < limits["unlike"] or contrast < limits["unreadable_contrast"]:
+                        lost.add(i)
+            looked[n] = (
+                np.asarray(picture.resize(THUMB, Image.Resampling.BOX), dtype=np.int16),
+                lost,
+                contrasts,
+            )
+        return looked
+
+    @property
+    def thumbs(self) -> "dict[int, np.ndarray]":
+        """{slide number: its picture as THUMB grey values}."""
+        return {n: thumb for n, (thumb, *_) in self._looked.items()}
+
+    def lost(self, n: int) -> set[int]:
+        """The places in `boxes` of the lines of slide n that cannot be made out in its picture."""
+        return self._looked[n][1] if n in self._looked else set()
+
+    def contrasts(self) -> list[float]:
+        """The contrast ratio of each line of text in the pictures, 1 to 21: of the lightest to the darkest pixel there."""
+        return [ratio for *_, ratios in self._looked.values() for ratio in ratios]
+
+    @cached_property
+    def texts(self) -> dict[int, str]:
+        """What can be read on each slide, in one form: NFKC, case-folded, single blanks; bounded."""
+        limits = self.settings["checklist"]
+        return {n: fold(readable(page, limits, self.lost(n))) for n, page in self.whole.items()}
+
+    @cached_property
+    def request(self) -> str:
+        """What the user asked for, in words, without the documents that it quotes."""
+        return sources.request(self.record)
+
+    @cached_property
+    def own(self) -> dict[int, set[str]]:
+        """The content words of each slide without those of the headings that were asked for."""
+        headings = content_words(fold(" ".join(self.asks.get("outline") or [])))
+        return {n: words - headings for n, words in self.tokens.items()}
+
+    @cached_property
+    def words(self) -> dict[int, float]:
+        """Words by slide number; a letter of a script without blanks counts as half a word."""
+        return {n: length(text) for n, text in self.texts.items()}
+
+    def titles(self) -> dict[int, str]:
+        """The title of each slide, as far as it can be read."""
+        said = {n: fold(page.get("title") or "") for n, page in self.whole.items()}
+        return {
+            n: title if letters(title) in letters(self.texts[n]) else ""
+            for n, title in said.items()
+        }
+
+    def has(self, n: int, element: str) -> bool:
+        """Whether slide n shows an element (`mermaid`, `two-cols`, `cover` ...; docs/records.md)."""
+        return n in self.whole and shows(self.whole[n], element)
+
+    @cached_property
+    def deck(self) -> "Deck":
+        """The deck, empty where its file is not there."""
+        path = self.run / self.record["deck"]["path"]
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        return Deck.parse(text)
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """The checklist as [{"id", "yes", "slide"}]: text match, with the limits that keep stuffed slides from
+        paying."""
+        limits = self.settings["checklist"]
+        credit = {n: int(limits["per_slide"]) for n in self.whole if not self._pale(n)}
+        read = {n: head(text, limits["words"]) for n, text in self.texts.items()}
+        answers: list[Answer] = []
+        for item in self.items:
+            entries = item.get("match") or []
+            shown = [
+                n
+                for n in credit
+                if credit[n]
+                and entries
+                and all(self._entry(n, read[n], entry) for entry in entries)
+            ]
+            best = max(shown, key=lambda n: (credit[n], -n), default=None)
+            if best:
+                credit[best] -= 1
+            answers.append({"id": item["id"], "yes": best is not None, "slide": best})
+        return answers
+
+    def _pale(self, n: int) -> bool:
+        """Whether something on slide n is too small or too pale to be read."""
+        limits, page = self.settings["checklist"], self.whole[n]
+        font, contrast = (page.get("font") or {}).get("min"), page.get("contrast")
+        small = font is not None and font < limits["unreadable_px"]
+        return small or (contrast is not None and contrast < limits["unreadable_contrast"])
+
+    def _entry(self, n: int, text: str, entry: str) -> bool:
+        """Whether a slide has one of an entry's options: an element, or words."""
+        for option in entry.split("|"):
+            if option.startswith("@") and self.has(n, option[1:]):
+                return True
+            if not option.startswith("@") and fold(option) and fold(option) in text:
+                return True
+        return False
+
+    @cached_property
+    def tokens(self) -> dict[int, set[str]]:
+        """The content words of each slide: 4 letters or more and no function words; pairs of letters in scripts
+        without blanks."""
+        return {n: content_words(text) for n, text in self.texts.items()}
+
+
+ELEMENTS = ("code", "mermaid", "katex", "table", "image", "quote")
+# Elements that a slide shows where the X-ray has counted some.
+_COUNTED: dict[str, Literal["code_lines", "diagrams", "formulas", "table_cells"]] = {
+    "code": "code_lines",
+    "mermaid": "diagrams",
+    "katex": "formulas",
+    "table": "table_cells",
+}
+# The X-ray of a slide that shows an element.
+SHOWN: dict[str, Page] = {
+    "code": {"code_lines": 1},
+    "mermaid": {"diagrams": 1},
+    "katex": {"formulas": 1},
+    "table": {"table_cells": 1},
+    "image": {"images": 1},
+    "quote": {"quotes": 1},
+    "two-cols": {"columns": 2},
+    "cover": {"layout": "cover"},
+    "end": {"layout": "end"},
+}
+
+
+def shows(page: Page, element: str) -> bool:
+    """Whether the measures of a slide (one of render.xray) show an element, by its name in docs/records.md."""
+    layout = page.get("layout") or ""
+    match element:
+        case "image":
+            loaded = page.get("images", 0) > page.get("images_broken", 0)
+            return loaded and _large(page)
+        case "quote":
+            return page.get("quotes", 0) > 0 or layout == "quote"
+        case "two-cols":
+            return page.get("columns", 1) > 1 or layout.startswith("two-cols")
+        case "cover":
+            return layout in ("cover", "intro")
+        case "end":
+            return layout == "end"
+    return element in _COUNTED and page.get(_COUNTED[element], 0) > 0
+
+
+def _large(page: Page) -> bool:
+    """Whether a picture of the slide is large enough to show something; a slide whose boxes were cut off is believed."""
+    boxes = page.get("boxes") or []
+    if not boxes or len(boxes) >= BOXES:
+        return True
+    shown = [box for box in boxes if box["kind"] in ("image", "background")]
+    areas = [box["box"][2] * box["box"][3] for box in shown if not box.get("broken")]
+    return max(areas, default=0) >= PICTURE * CANVAS[0] * CANVAS[1]
+
+
+def readable(page: Page, limits: MeasureSetting, lost: Collection[int] = ()) -> str:
+    """The lines of a slide's text that a reader can make out: not those that are transparent, off the canvas, covered,
+    below `unreadable_px` or below `unreadable_contrast`, nor those of the boxes whose places are in `lost`. A measured page
+    without boxes is believed."""
+    text, boxes = (page.get("text") or "")[:LONGEST], page.get("boxes") or []
+    if not boxes:
+        return text
+    seen: list[str] = []
+    hidden: list[str] = []
+    for place, box in enumerate(boxes):
+        if not box.get("text"):
+            continue
+        unread = place in lost or _hidden(box, limits)
+        (hidden if unread else seen).append(letters(box["text"]))
+    # Lines of code, formulas and diagrams are in no box line by line.
+    vouched = len(page["boxes"]) >= BOXES or any(
+        page.get(key) for key in ("code_lines", "formulas", "diagrams")
+    )
+    kept = []
+    for line in text.split("\n"):
+        said = letters(line)
+        if not said or _among(said, seen) or (vouched and not _among(said, hidden)):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _hidden(box: Box, limits: MeasureSetting) -> bool:
+    """Whether a box is off the canvas, pale, covered or too small to be read."""
+    x, y, width, height = box["box"]
+    off = x >= CANVAS[0] or y >= CANVAS[1] or x + width <= 0 or y + height <= 0
+    if off or not width or not height or box.get("covered"):
+        return True
+    pale = box.get("contrast", 21) < limits["unreadable_contrast"]
+    return pale or box.get("size", LETTERS) < limits["unreadable_px"]
+
+
+def letters(text: str) -> str:
+    """The letters and digits of a text in one form."""
+    return "".join(c for c in fold(text) if c.isalnum())
+
+
+def _among(line: str, boxes: Iterable[str]) -> bool:
+    """Whether one of the boxes holds the line or, cut off as boxes are, begins it, or several make up half of it."""
+    parts = {box for box in boxes if box and box in line}
+    return (
+        any(line in box for box in boxes)
+        or 2 * sum(map(len, parts)) >= len(line)
+        or any(len(box) > LETTERS // 2 and line.startswith(box) for box in boxes)
+    )

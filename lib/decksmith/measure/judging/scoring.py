@@ -1,0 +1,144 @@
+"""The arithmetic of a deck's score: caps, floors, dimensions and their weighted mean."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from decksmith.core import cli
+from decksmith.core.protocol import Protocol, refused
+from decksmith.core.records import Record
+from decksmith.measure.judging import offline
+from decksmith.measure.judging.records import Cap, Observation, Score
+
+DIMENSIONS = ("viscraft", "design", "content", "coherence")
+JUDGED = ("content", "design", "coherence")
+
+
+def capped(
+    protocol: Protocol,
+    scores: Mapping[str, float],
+    observations: Sequence[Observation],
+    asked: int | None,
+    made: int,
+) -> tuple[dict[str, float], list[Cap]]:
+    """Apply the protocol's caps to a judge's scores: `(scores, caps)`.
+
+    scores: {content, design, coherence} in 1..5. observations: [{"seen", "slide"}] as the judge reported them.
+    asked, made: slides in the request (None when it names no number) and in the deck.
+    """
+    caps: list[Cap] = []
+    kept = dict(scores)
+    for cap in protocol.judge.get("caps", []):
+        if cap.get("counted"):
+            why = f"{made} of {asked} slides" if asked and made * 2 < asked else None
+        else:
+            why = _observed(cap, observations)
+        if why and kept[cap["dimension"]] > cap["max"]:
+            caps.append(
+                {"dimension": cap["dimension"], "max": cap["max"], "seen": cap["seen"], "why": why}
+            )
+    for cap in caps:
+        kept[cap["dimension"]] = min(kept[cap["dimension"]], cap["max"])
+    return kept, caps
+
+
+def _observed(cap: Record, observations: Sequence[Observation]) -> str | None:
+    """Why a cap applies, with the slides where it was seen; None where nobody saw it."""
+    slides = [seen["slide"] for seen in observations if seen["seen"] == cap["seen"]]
+    if not slides:
+        return None
+    named = ", ".join(str(slide) for slide in sorted({slide for slide in slides if slide}))
+    return f"{cap['means']} (slide {named})" if named else str(cap["means"])
+
+
+def fault(protocol: Protocol, record: Record) -> Record | None:
+    """What keeps a record from being scored, as `{"stage", "kind", "class", "message", ..}`, or None.
+
+    It is the first of the record's errors (`stream.fault`); about the render the protocol decides
+    (`refused`).
+    """
+    for stage, value in record.items():
+        if not isinstance(value, dict):
+            continue
+        error = value.get("error")
+        if stage == "render" and "errors" in value:
+            # A render that another protocol refused was never judged: then its error stands.
+            error = refused(protocol, value) or (error if "judge" not in record else None)
+        if error:
+            return {"stage": stage, **error}
+    return None
+
+
+def score(protocol: Protocol, record: Record) -> Score:
+    """The value of `score` (docs/records.md) for one record that the other stages are done with.
+
+    A model fault sets every dimension to the floor; any other fault leaves `overall` null. Raises cli.BadData when a
+    stage is missing.
+    """
+    weights, floor = protocol.score["weights"], protocol.score["floor"]
+    error = fault(protocol, record)
+    items = len(record.get("checklist") or [])
+    lacks = unmeasured(protocol, record)
+    dimensions: dict[str, float | None] = dict.fromkeys(DIMENSIONS)
+    checklist: float | None = None
+    if error and error["kind"] == "model":
+        dimensions = dict.fromkeys(DIMENSIONS, floor) | ({"content": None} if lacks else {})
+        checklist = 0.0 if items else None
+    elif error:
+        dimensions["viscraft"] = (record.get("features") or {}).get(protocol.score["viscraft"])
+    else:
+        judged = _get(record, "judge", "scores")
+        dimensions = {"viscraft": _get(record, "features", protocol.score["viscraft"])}
+        dimensions |= {name: judged[name] for name in ("design", "content", "coherence")}
+        yes = sum(1 for item in record["judge"].get("checklist") or [] if item["yes"])
+        checklist = round(yes / items, 4) if items else None
+    value: Score = {
+        "overall": None,
+        "judge_only": None,
+        "checklist": checklist,
+        "dimensions": dimensions,
+        "rendered": not error or _rendered(protocol, record),
+        "floored": bool(error and error["kind"] == "model"),
+        "fault": error,
+    }
+    if not error or value["floored"]:
+        value["overall"] = mean(dimensions, weights)
+        value["judge_only"] = mean(dimensions, {name: weights[name] for name in JUDGED})
+        if lacks:
+            value["lacks"] = lacks
+    return value
+
+
+def unmeasured(protocol: Protocol, record: Record) -> list[str]:
+    """What the prompt of a record lacks for its content to be measured offline (`offline.lacking`), or []. It is a property
+    of the prompt: a deck that failed has no content score there either, or failing would be the only way to have one."""
+    if protocol.judge["kind"] != "offline":
+        return []
+    return offline.lacking(record, protocol.judge["needed"])
+
+
+def mean(dimensions: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:
+    """The weighted mean over the dimensions that have a weight, rounded to 4 digits; None when the weights sum to 0 or a
+    dimension with a weight is None."""
+    total, summed = sum(weights.values()), 0.0
+    for name, weight in weights.items():
+        value = dimensions[name]
+        if weight and value is None:
+            return None
+        summed += (value or 0) * weight
+    return round(summed / total, 4) if total else None
+
+
+def _rendered(protocol: Protocol, record: Record) -> bool:
+    """Whether the pictures are there and the protocol accepts them, whatever failed afterwards."""
+    stages = ("gen", "deck", "images", "render")
+    before: Record = {key: record[key] for key in stages if key in record}
+    return "render" in before and fault(protocol, before) is None
+
+
+def _get(record: Record, stage: str, key: str) -> Any:
+    value = record.get(stage)
+    if not isinstance(value, dict) or value.get(key) is None:
+        raise cli.BadData(
+            f"{record['id']}: no {stage}.{key} in this record; deck-{'judge' if stage == 'judge' else 'scan'} writes it"
+        )
+    return value[key]

@@ -1,0 +1,349 @@
+"""A vision model as the judge: it sees the request and the pictures and nothing else.
+
+A reply is data: it is parsed, checked against the schema and against the deck, and asked for again in other words when it
+cannot be used. A judge that never gives a usable reply is a judge fault, never a score.
+"""
+
+import base64
+import hashlib
+import io
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.core.records import By, Record
+from decksmith.measure.judging import identity, scoring
+from decksmith.measure.judging.records import Answer, DeckRecord, Judge, Seen
+from decksmith.models.records import Usage
+
+LONGEST = 100_000  # characters of a reply that are looked at
+
+
+def digests(run: Path, record: DeckRecord) -> list[str]:
+    """The sha256 of every picture of the deck; raises cli.BadData for one that is not there."""
+    paths = record["render"].get("slides") or []
+    try:
+        return [hashlib.sha256((run / path).read_bytes()).hexdigest() for path in paths]
+    except OSError as error:
+        raise cli.BadData(f"{record['id']}: {error}; render it again") from None
+
+
+def vision_inputs(judging: Record, run: Path, record: DeckRecord) -> list[object]:
+    """What the verdict of a vision model on a record depends on; `judging` as from identity.judging, `run` the folder."""
+    render = record["render"]
+    return [
+        judging,
+        request_of(record),
+        items(record),
+        (record.get("asks") or {}).get("slides"),
+        render.get("expected"),
+        render.get("slides"),
+        digests(run, record),
+    ]
+
+
+def again(reply: str, problem: str) -> list[Record]:
+    """What follows a reply of the judge that cannot be used."""
+    asked = (
+        f"This reply cannot be used: {problem}. Judge the same slides again, and answer with one "
+        "JSON object of the required form and nothing else."
+    )
+    return [
+        {"role": "assistant", "content": reply[:4000] or "(empty)"},
+        {"role": "user", "content": asked},
+    ]
+
+
+class Vision:
+    """A vision model behind any OpenAI-compatible endpoint; it sees the request and the pictures and nothing else."""
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        run: Path,
+        jobs: int | None,
+        base_url: str | None,
+        key_env: str | None,
+        budget: float | None = None,
+        folder: str = "",
+    ) -> None:
+        from decksmith.models import client
+
+        # The deck's folder in which its replies stand; a panel has one for each model.
+        self.folder = Path("judge", folder)
+
+        self.run, self.protocol, self.judging = run, protocol, identity.judging(protocol)
+        self.client = client.Client.open(
+            protocol.judge["model"],
+            base_url=base_url,
+            key_env=key_env,
+            jobs=jobs,
+            budget=budget,
+            blame="judge",
+        )
+        self.jobs, self.close = self.client.jobs, self.client.close
+        self.rubric = stream.fingerprint(self.judging)
+        self.system, self.schema = protocol.prompt, protocol.schema
+
+    def inputs(self, record: DeckRecord) -> list[object]:
+        return vision_inputs(self.judging, self.run, record)
+
+    def valid(self, record: DeckRecord, value: Judge) -> bool:
+        return all((self.run / path).is_file() for path in value.get("replies") or [])
+
+    async def work(self, record: DeckRecord, seed: int = 0) -> Judge:
+        """The judge's value for a record. `seed`: which of several independent judgings this is (tests/exam)."""
+        import asyncio
+
+        if not record["render"].get("slides"):
+            raise stream.Fault(
+                "renderer", "no-pictures", "there is no picture of any slide to judge"
+            )
+        for old in (self.run / record["id"] / self.folder).glob("*.txt"):
+            old.unlink()
+        shown, seen = await asyncio.to_thread(self._pictures, record)
+        first: list[Record] = [
+            {"role": "system", "content": self.system},
+            {"role": "user", "content": self._question(record, shown, seen)},
+        ]
+        messages, replies, problem = first, list[str](), ""
+        usage = added()
+        tries = self.protocol.judge["retries"] + 1
+        for attempt in range(tries):
+            reply = await self.client.ask(
+                messages,
+                self.protocol.judge["sampling"],
+                schema=self.schema,
+                seed=seed * tries + attempt,
+            )
+            usage = added(usage, reply.usage)
+            replies.append(f"{record['id']}/{self.folder}/{attempt + 1}.txt")
+            stream.write(self.run / replies[-1], reply.text)
+            kept: Judge = {"replies": replies, "usage": usage, "rubric": self.rubric}
+            try:
+                if reply.finish_reason == "length":
+                    raise ValueError("it was cut off at the token limit; write less")
+                said = usable(reply.text, self.schema, items(record), seen["slides"])
+            except ValueError as error:
+                problem = str(error)
+                stream.warn(
+                    record["id"], f"reply {attempt + 1} of the judge cannot be used: {problem}"
+                )
+                messages = first + again(reply.text, problem)
+                continue
+            value = self._value(record, said)
+            return {**value, "seen": seen, **kept, "by": cast(By, {"attempts": attempt + 1})}
+        message = f"no usable reply in {len(replies)} tries; the last: {problem}"
+        return {"error": {"kind": "judge", "class": "unparseable", "message": message}, **kept}
+
+    def _value(self, record: DeckRecord, said: Record) -> Judge:
+        given = {name: said[name]["score"] for name in scoring.JUDGED}
+        made = len(record["render"].get("slides") or [])
+        scores, caps = scoring.capped(
+            self.protocol,
+            given,
+            said["observations"],
+            (record.get("asks") or {}).get("slides"),
+            made,
+        )
+        answers = {item["id"]: item for item in said["checklist"]}
+        for answer in answers.values():
+            answer["slide"] = answer["slide"] if answer["yes"] else None
+        return {
+            "judge": self.judging["slug"],
+            "scores": {**scores},
+            "given": given,
+            "why": {name: said[name]["why"] for name in scoring.JUDGED},
+            "evidence": {name: said[name]["evidence"] for name in scoring.JUDGED},
+            "observations": said["observations"],
+            "caps": caps,
+            "checklist": [
+                Answer(id=item["id"], yes=answer["yes"], slide=answer["slide"])
+                for item in items(record)
+                for answer in [answers[item["id"]]]
+            ],
+        }
+
+    def _pictures(self, record: DeckRecord) -> tuple[dict[int, bytes], Seen]:
+        """`({slide: PNG bytes}, what was shown)`: bounded in number (spread evenly) and in bytes (made smaller)."""
+        settings = self.protocol.judge
+        made = record["render"].get("slides") or []
+        paths = {int(Path(path).stem): self.run / path for path in made}
+        every = sorted(paths)
+        numbers = [every[place - 1] for place in spread(len(every), settings["max_slides"])]
+        width = settings["image_width"]
+        while True:
+            shown = {n: png(record["id"], paths[n], width) for n in numbers}
+            size = sum(map(len, shown.values()))
+            if size <= settings["max_bytes"] or width < 240:
+                return shown, {
+                    "slides": numbers,
+                    "of": max([*paths, record["render"].get("expected") or 0]),
+                    "width": width,
+                    "bytes": size,
+                }
+            width = width * 4 // 5
+
+    def _question(
+        self, record: DeckRecord, shown: dict[int, bytes], seen: Seen
+    ) -> list[dict[str, object]]:
+        parts = [f"The request that the deck answers:\n<request>\n{request_of(record)}\n</request>"]
+        if asked := items(record):
+            parts.append(
+                "The checklist:\n" + "\n".join(f"{item['id']}: {item['ask']}" for item in asked)
+            )
+        count = f"The deck has {seen['of']} slides."
+        if len(shown) < seen["of"]:
+            lost = [n for n in range(1, seen["of"] + 1) if n not in shown]
+            count += f" You see {len(shown)} of them; not shown: {', '.join(map(str, lost))}."
+        content: list[dict[str, object]] = [{"type": "text", "text": "\n\n".join([*parts, count])}]
+        for n, data in shown.items():
+            url = "data:image/png;base64," + base64.b64encode(data).decode()
+            content += [
+                {"type": "text", "text": f"Slide {n}:"},
+                {"type": "image_url", "image_url": {"url": url}},
+            ]
+        return [*content, {"type": "text", "text": "That was the last slide. Judge the deck."}]
+
+
+def spread(count: int, most: int) -> list[int]:
+    """The numbers, from 1, of at most `most` of `count` slides: spread evenly, the first and the last among them."""
+    if count <= most:
+        return list(range(1, count + 1))
+    step = (count - 1) / (most - 1)
+    return [1 + round(place * step) for place in range(most)]
+
+
+def added(*usages: Mapping[str, Any]) -> Usage:
+    """The usage of several requests together; what one of them does not say is None."""
+    sums: dict[str, float | None] = {}
+    for usage in usages:
+        for key, value in usage.items():
+            before = sums.get(key, 0)
+            sums[key] = None if value is None or before is None else before + value
+    return cast(Usage, sums)
+
+
+def request_of(record: DeckRecord) -> str:
+    """What the user asked for, all of it."""
+    return "\n\n".join(
+        m["content"] for m in record.get("messages") or [] if m.get("role") == "user"
+    )
+
+
+def items(record: DeckRecord) -> list[dict[str, str]]:
+    """The questions of a prompt's checklist."""
+    return [{"id": item["id"], "ask": item["ask"]} for item in record.get("checklist") or []]
+
+
+def png(ident: str, path: Path, width: int) -> bytes:
+    """A picture of a record's deck as PNG, no wider than `width`. Raises cli.BadData."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as picture:
+            shown = picture.convert("RGB")
+            if shown.width > width:
+                size = (width, round(shown.height * width / shown.width))
+                shown = shown.resize(size, Image.Resampling.LANCZOS)
+            out = io.BytesIO()
+            shown.save(out, "PNG")
+    except OSError as error:
+        raise cli.BadData(f"{ident}: {error}; render it again") from None
+    return out.getvalue()
+
+
+def usable(text: str, schema: Record, items: list[dict[str, str]], slides: list[int]) -> Record:
+    """The judge's answer in a reply, checked; raises ValueError with a sentence that tells the judge what was wrong.
+
+    text: the reply, perhaps fenced or with words around the JSON. items: the checklist. slides: the numbers it was
+    shown.
+    """
+    said = one_object(text, schema)
+    for name in scoring.JUDGED:
+        if not said[name]["why"].strip():
+            raise ValueError(f"{name}.why is empty")
+    answered = [item["id"] for item in said["checklist"]]
+    for item in items:
+        if (times := answered.count(item["id"])) != 1:
+            raise ValueError(
+                f"the checklist item {item['id']} is answered {times} times instead of once"
+            )
+    if extra := set(answered) - {item["id"] for item in items}:
+        raise ValueError(f"there is no checklist item {sorted(extra)[0]}")
+    cited = [("evidence", e["slide"]) for name in scoring.JUDGED for e in said[name]["evidence"]]
+    cited += [("observations", o["slide"]) for o in said["observations"] if o["slide"] is not None]
+    for item in said["checklist"]:
+        if item["yes"]:
+            if item["slide"] is None:
+                raise ValueError(
+                    f"the checklist item {item['id']} is answered yes without the slide that shows it"
+                )
+            cited.append(("checklist", item["slide"]))
+    for where, slide in cited:
+        if slide not in slides:
+            raise ValueError(f"{where} names slide {str(slide)[:20]}, which was not shown")
+    return said
+
+
+def one_object(text: str, schema: Record) -> Record:
+    """The one JSON object in a reply that fits the schema; raises ValueError with a sentence for who wrote the reply.
+
+    text: perhaps fenced or with words around the JSON.
+    """
+    from jsonschema import Draft202012Validator
+
+    check = Draft202012Validator(schema)
+    found: list[Record] = []
+    errors = []
+    for candidate in objects(text[:LONGEST]):
+        wrong = sorted(check.iter_errors(candidate), key=lambda e: len(e.absolute_path))
+        if wrong:
+            errors.append((len(candidate), wrong[0]))
+        elif candidate not in found:
+            found.append(candidate)
+    if not found and not errors:
+        raise ValueError("it holds no JSON object")
+    if not found:
+        error = max(errors, key=lambda pair: pair[0])[1]
+        where = ".".join(map(str, error.absolute_path)) or "the object"
+        raise ValueError(f"{where}: {error.message[:200]}")
+    if len(found) > 1:
+        raise ValueError("it holds several different answers")
+    return found[0]
+
+
+def objects(text: str) -> list[Any]:
+    """Every top-level JSON object in a text; if there is none, the outermost braces read as YAML, which forgives a
+    trailing comma, single quotes and bare keys."""
+    decoder = json.JSONDecoder(strict=False, parse_constant=_no_constant)
+    objects: list[Any] = []
+    first = place = text.find("{")
+    tries = 0
+    while place >= 0 and tries < 200:
+        try:
+            value, end = decoder.raw_decode(text, place)
+            objects.append(value)
+        except (ValueError, RecursionError):
+            end, tries = place + 1, tries + 1
+        place = text.find("{", end)
+    whole = text[first : text.rfind("}") + 1] if first >= 0 else ""
+    marked = re.search(r"[:,{\[]\s*[&*!]", whole)  # anchors and tags could make YAML explode
+    if whole and not marked and not any("checklist" in o for o in objects):
+        from ruamel.yaml import YAML
+        from ruamel.yaml.error import YAMLError
+
+        try:
+            value = YAML(typ="safe", pure=True).load(whole.replace("\t", " "))
+            objects += [value] if isinstance(value, dict) else []
+        except (YAMLError, ValueError, RecursionError):
+            pass
+    return objects
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")

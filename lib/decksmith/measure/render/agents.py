@@ -1,0 +1,213 @@
+"""What an agent is shown of its own deck: pictures, findings by line, what it uses of Slidev; and the same as an MCP server.
+
+Every call is a deck as text. It is rendered in the cell by warm workers, in a folder that goes with the call; nothing of the agent's
+machine is read. What a deck does wrong is the answer, and costs the next caller nothing.
+"""
+
+import asyncio
+import base64
+import io
+import json
+import re
+import tempfile
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record
+from decksmith.measure.decks import features, lint, pictures, templates
+from decksmith.measure.decks.parser import Deck
+from decksmith.measure.decks.templates import Template
+from decksmith.measure.render import cache, pool
+
+if TYPE_CHECKING:
+    from mcp.server.fastmcp import FastMCP
+
+LONGEST = 200_000  # characters of a deck
+SLIDES = 100  # of a deck
+SHOWN = 12  # pictures that one call gives
+WIDTH, WIDEST = 490, 980  # px of a picture
+WAITING = 16  # calls in work or in line
+FINDINGS = 100  # lines that one call gives
+
+
+class Refused(Exception):
+    """Why a call has no answer, for the caller."""
+
+
+class Tools:
+    """render, xray and scan over `jobs` warm workers; all decks are under `template`, where there is one."""
+
+    def __init__(self, *, jobs: int = 1, template: Template | None = None) -> None:
+        protocol = Protocol.load("offline")
+        protocol.render.update(min_slides=1, scale=1)
+        self.pool = pool.Pool(protocol, jobs=jobs, kept=cache.folder())
+        self.provider = pictures.providers("drawn")
+        self.template = template
+        self.at_work = 0
+
+    async def close(self) -> None:
+        await self.pool.close()
+
+    async def render(
+        self, deck: str, slides: Iterable[int] = (), width: int = WIDTH
+    ) -> tuple[str, list[bytes]]:
+        """(what was drawn, PNG files) of some slides of a deck, by default the first SHOWN. Raises Refused."""
+        if not 100 <= width <= WIDEST:
+            raise Refused(f"width is {width}; it is 100 to {WIDEST}")
+        wanted = list(dict.fromkeys(slides))
+        async with self._drawn(deck) as (run, record):
+            names = {int(Path(name).stem): name for name in record["render"].get("slides") or []}
+            if unknown := [slide for slide in wanted if slide not in names]:
+                raise Refused(f"there is no picture of slide {unknown[0]}; {_standing(record)}")
+            chosen = (wanted or sorted(names))[:SHOWN]
+            shots = [_small(run / names[slide], width) for slide in chosen]
+            said = _standing(record)
+            if chosen:
+                said += f" Pictures of slides {', '.join(map(str, chosen))}."
+            if left := len(wanted or names) - len(chosen):
+                said += f" {left} more: ask for them by number, at most {SHOWN} a call."
+            return said, shots
+
+    async def xray(self, deck: str) -> str:
+        """What can be seen to be wrong with a deck, a finding a line with the deck's line. Raises Refused."""
+        async with self._drawn(deck) as (run, record):
+            value = await asyncio.to_thread(lint.examine, run, record)
+            lines = [line.removeprefix("deck/") for line in lint.lint(record, value)]
+            more = [f"and {len(lines) - FINDINGS} more"] if len(lines) > FINDINGS else []
+            return "\n".join([_standing(record), *(lines[:FINDINGS] or ["No findings."]), *more])
+
+    async def scan(self, deck: str) -> str:
+        """What a deck uses of Slidev, as JSON. Raises Refused."""
+        _check(deck)
+        with tempfile.TemporaryDirectory(prefix="deck-serve-") as folder:
+            record = self._record(Path(folder), deck)
+            return json.dumps(await asyncio.to_thread(features.scan, Path(folder), record))
+
+    @asynccontextmanager
+    async def _drawn(self, deck: str) -> AsyncIterator[tuple[Path, Record]]:
+        """(folder, record with `render`) of a deck while it is looked at."""
+        _check(deck)
+        if self.at_work >= WAITING:
+            raise Refused(f"{WAITING} decks are in work; ask again later")
+        self.at_work += 1
+        try:
+            with tempfile.TemporaryDirectory(prefix="deck-serve-") as folder:
+                run = Path(folder)
+                record = self._record(run, deck)
+                record["images"] = await asyncio.to_thread(
+                    pictures.illustrate, run, record, self.provider
+                )
+                record["render"] = await self.pool.render(run, record)
+                for error in record["render"]["errors"]:
+                    if error["kind"] != "model":
+                        said = error["message"][:300]
+                        raise Refused(f"the renderer failed, through no fault of the deck: {said}")
+                yield run, record
+        finally:
+            self.at_work -= 1
+
+    def _record(self, run: Path, deck: str) -> Record:
+        stream.write(run / "deck" / "deck.md", deck.encode("utf-8", "replace"))
+        under = {"template": templates.put(run, self.template)} if self.template else {}
+        return {"id": "deck", "deck": {"path": "deck/deck.md", **under}}
+
+
+def _check(deck: str) -> None:
+    """Raises Refused for a text that is no deck to work on."""
+    if not deck.strip():
+        raise Refused("the deck is empty")
+    if len(deck) > LONGEST:
+        raise Refused(f"the deck has {len(deck)} characters; at most {LONGEST} are taken")
+    if (slides := len(Deck.parse(deck).shown)) > SLIDES:
+        raise Refused(f"the deck has {slides} slides; at most {SLIDES} are taken")
+
+
+def _standing(record: Record) -> str:
+    """How the rendering of a deck stands, in a sentence; its text is the deck's in part, and bounded."""
+    render = record["render"]
+    made, errors = len(render.get("slides") or []), render["errors"]
+    said = f"{made} of {render['expected']} slides drawn."
+    if errors:
+        first = re.sub(r"\s+", " ", errors[0]["message"])[:300]
+        said += f" {len(errors)} errors, the first at line {errors[0]['line'] or 1}: {first}."
+    return said
+
+
+def _small(path: Path, width: int) -> bytes:
+    """A picture at another width, as PNG."""
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        high = round(picture.height * width / picture.width)
+        out = io.BytesIO()
+        picture.convert("RGB").resize((width, high), Image.Resampling.LANCZOS).save(out, "PNG")
+    return out.getvalue()
+
+
+# --- as an MCP server -----------------------------------------------------------------------------
+
+
+def server(tools: Tools) -> "FastMCP":
+    """The three tools behind MCP. Raises cli.Missing where its package is not installed."""
+    try:
+        from mcp.server.fastmcp import FastMCP
+        from mcp.server.fastmcp.exceptions import ToolError
+        from mcp.types import ImageContent, TextContent
+    except ImportError:
+        raise cli.Missing(
+            "the package mcp is not installed; run: make .venv/.mcp (and set IMAGES=off where there are images)"
+        ) from None
+    made = FastMCP("decksmith", log_level="WARNING")
+    about = f"the whole Slidev deck, markdown, at most {LONGEST} characters"
+    text = Annotated[str, Field(description=about)]
+
+    @made.tool(structured_output=False)
+    async def render(
+        deck: text,  # type: ignore[valid-type]
+        slides: Annotated[list[int] | None, Field(description=f"from 1, at most {SHOWN}")] = None,
+        width: Annotated[int, Field(description=f"px of a picture, 100 to {WIDEST}")] = WIDTH,
+    ) -> list[Any]:
+        """Draw a Slidev deck and look at its slides: one picture each, in order."""
+        try:
+            said, shots = await tools.render(deck, slides or (), width)
+        except Refused as error:
+            raise ToolError(str(error)) from None
+        seen = [
+            ImageContent(type="image", data=base64.b64encode(shot).decode(), mimeType="image/png")
+            for shot in shots
+        ]
+        return [TextContent(type="text", text=said), *seen]
+
+    @made.tool(structured_output=False)
+    async def xray(deck: text) -> str:  # type: ignore[valid-type]
+        """Draw a Slidev deck and list what can be seen to be wrong, by line: overflow, overlap, small or faint text, missing pictures,
+        errors, departures from the template."""
+        try:
+            return await tools.xray(deck)
+        except Refused as error:
+            raise ToolError(str(error)) from None
+
+    @made.tool(structured_output=False)
+    async def scan(deck: text) -> str:  # type: ignore[valid-type]
+        """Count what a Slidev deck uses: layouts, code, diagrams, formulas, tables, pictures, notes; nothing is drawn."""
+        try:
+            return await tools.scan(deck)
+        except Refused as error:
+            raise ToolError(str(error)) from None
+
+    return made
+
+
+async def speak(*, jobs: int = 1, template: Template | None = None) -> None:
+    """Serve MCP on stdin and stdout until stdin ends."""
+    tools = Tools(jobs=jobs, template=template)
+    try:
+        await server(tools).run_stdio_async()
+    finally:
+        await tools.close()

@@ -1,0 +1,298 @@
+"""Rendering: a pool of long-lived workers under the render settings of a protocol, and the deck of a record going in and out."""
+
+import asyncio
+import base64
+import functools
+import hashlib
+import os
+import re
+import shutil
+import stat
+from pathlib import Path
+from typing import cast
+
+from decksmith.core import cli, stream
+from decksmith.core.cells import Walls
+from decksmith.core.protocol import Protocol, refused
+from decksmith.core.records import By, Error, Record
+from decksmith.measure.decks import templates
+from decksmith.measure.decks.parser import THEMES
+from decksmith.measure.decks.records import Engine, Render
+from decksmith.measure.decks.templates import Style
+from decksmith.measure.render import cache, cell, toolchain
+from decksmith.measure.render.worker import (
+    DeckError,
+    Drawn,
+    RenderRequest,
+    RenderResult,
+    Worker,
+    failure,
+)
+
+# What every worker renders unless we are broken: it tells whose fault it is when another deck does not.
+KNOWN_GOOD = "---\ntheme: {theme}\n---\n\n# A\n\n- one\n\n$a^2$\n\n---\n\n# B\n\n```js\n1\n```\n"
+MAX_TEXT, MAX_PICTURE, MAX_PICTURES, MAX_ERRORS = 2 << 20, 32 << 20, 96 << 20, 200
+
+
+def engine(scale: int = 1) -> Engine:
+    """What decides the pixels, as the record keeps it: versions and hashes. Raises cli.Missing."""
+    return {**toolchain.versions(), "scale": scale, "mode": "page"}
+
+
+def themes() -> list[str]:
+    """The names a deck may give its theme, sorted; the table is assets/renderer/themes.json."""
+    return sorted(THEMES)
+
+
+def source(run: str | Path, record: Record) -> tuple[str, dict[str, bytes]]:
+    """The deck of a record as `(text, {name: bytes})`: pictures are regular files of `images/` that it names."""
+    path = Path(run) / (record.get("images") or record.get("deck") or {}).get("path", "")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise cli.BadData(
+            f"{record['id']}: the deck of this record cannot be read: {error}"
+        ) from None
+    text = data.decode("utf-8", "replace")
+    pictures: dict[str, bytes] = {}
+    total = 0
+    for name in sorted(set(re.findall(r"images/[A-Za-z0-9][\w.-]*", text))):
+        place = path.parent / name
+        try:
+            descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue
+        with open(descriptor, "rb") as file:
+            info = os.fstat(descriptor)
+            is_plain = stat.S_ISREG(info.st_mode) and not place.parent.is_symlink()
+            if is_plain and info.st_size <= min(MAX_PICTURE, MAX_PICTURES - total):
+                pictures[name] = file.read()
+                total += info.st_size
+    return text, pictures
+
+
+def dress(run: str | Path, record: Record) -> list[Style]:
+    """The style of the template that a deck is under, as a worker is given it; [] without a template."""
+    template = templates.of(run, record)
+    return [template.style()] if template else []
+
+
+def inputs(run: str | Path, record: Record, protocol: Protocol) -> list[object]:
+    """Everything the rendering of a record depends on, for the journal."""
+    text, pictures = source(run, record)
+    return [
+        hashlib.sha256(text.encode()).hexdigest(),
+        hashes(pictures),
+        engine(protocol.render["scale"]),
+        protocol.render,
+        *dress(run, record),
+    ]
+
+
+def intact(run: str | Path, value: Render) -> bool:
+    """Whether the pictures of a journaled value are still there."""
+    return all((Path(run) / name).is_file() for name in value.get("slides", []))
+
+
+class Pool:
+    """`jobs` workers under the render settings of a protocol: `scale` (device pixels per CSS pixel), `deadline` (CPU
+    seconds a deck may use, and ten times as many on the clock), `memory` (MB it may add to a worker), `min_slides`.
+    `kept` is a folder of finished renders (cache.py): what it holds needs no worker."""
+
+    def __init__(self, protocol: Protocol, *, jobs: int = 1, kept: Path | None = None) -> None:
+        self.protocol, self.settings = protocol, protocol.render
+        self.engine = engine(self.settings["scale"])
+        self.home, self._lock = cell.private_folder()
+        self.kept = kept
+        self.ready: asyncio.Future[Walls] | None = None  # the walls of every worker
+        self.bundles: dict[str, asyncio.Future[None]] = {}  # by theme
+        self.idle: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
+        self.workers = [Worker(self.home / str(number)) for number in range(jobs)]
+        for worker in self.workers:
+            self.idle.put_nowait(worker)
+
+    async def close(self) -> None:
+        """End every worker and its browser."""
+        tasks = [task for task in (self.ready, *self.bundles.values()) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(worker.reap() for worker in self.workers))
+        shutil.rmtree(self.home, ignore_errors=True)
+        os.close(self._lock)
+
+    async def render(self, run: str | Path, record: Record) -> Render:
+        """Render one record and return its `render` value; pictures are written to `<run>/<id>/slides`."""
+        result, cached = await self._kept_result(
+            record["id"], *source(run, record), dress(run, record)
+        )
+        value = await self._value(run, record, result)
+        if cached:
+            value["by"] = cast(By, {"cached": True})
+        elif self.ready:
+            value["by"] = cast(By, {"walls": (await self.ready)[0]})
+        return value
+
+    async def _value(self, run: str | Path, record: Record, result: Drawn) -> Render:
+        """The `render` value of a result whose pictures are bytes; they are published."""
+        names = await asyncio.to_thread(
+            _publish, Path(run) / record["id"] / "slides", result["pictures"]
+        )
+        errors = result["errors"]  # in the order of the slides
+        few = next((error for error in errors if error["class"] == "too-few-slides"), None)
+        value: Render = {
+            "status": "failed" if few or not names else "partial" if errors else "ok",
+            "slides": [f"{record['id']}/slides/{name}" for name in names],
+            "expected": result["expected"],
+            "errors": errors,
+            "xray": result["xray"],
+            "engine": self.engine,
+        }
+        if value["status"] == "failed":
+            value["error"] = few or errors[0]
+        elif error := refused(self.protocol, dict(value)):
+            value["error"] = cast(Error, error)
+        return value
+
+    async def _kept_result(
+        self, ident: str, text: str, pictures: dict[str, bytes], dressed: list[Style]
+    ) -> tuple[Drawn, bool]:
+        """(the result for a deck, its pictures as bytes; whether an earlier run kept it)."""
+        if len(text) > MAX_TEXT:
+            return drawn(failure("memory", f"the deck has {len(text) >> 20} MB of text")), False
+        settings = [self.settings[name] for name in ("scale", "min_slides", "deadline", "memory")]
+        key = stream.fingerprint(
+            ["render 2", text, hashes(pictures), self.engine, settings, *dressed]
+        )
+        if self.kept and (known := await asyncio.to_thread(cache.load, self.kept, key)):
+            return known, True
+        result = drawn(await self._result(self.request(ident, text, pictures, dressed)))
+        if self.kept:
+            await asyncio.to_thread(cache.keep, self.kept, key, result)
+        return result, False
+
+    def request(
+        self, ident: str, text: str, pictures: dict[str, bytes], dressed: list[Style]
+    ) -> RenderRequest:
+        """What a worker is asked for a deck."""
+        return {
+            "id": ident,
+            "text": text,
+            "scale": self.settings["scale"],
+            "least": self.settings["min_slides"],
+            "images": {name: base64.b64encode(data).decode() for name, data in pictures.items()},
+            "template": dressed[0] if dressed else {},
+        }
+
+    async def _result(self, request: RenderRequest) -> RenderResult:
+        self.ready = self.ready or asyncio.ensure_future(cell.prepare(self.home))
+        walls = await asyncio.shield(self.ready)
+        worker = await self.idle.get()
+        try:
+            result = await self._ask(worker, request, walls)
+            if not (stalled := _broken(result)):
+                return result
+            good = await self._known_good(worker, request, walls)
+            if good and stalled["class"] != "deadline":
+                result = await self._ask(worker, request, walls)
+            if not (error := _broken(result)):
+                return result
+            if good:  # it alone breaks what serves others
+                message = f"the deck breaks what renders it: {error['message']}"[:1500]
+                error["kind"], error["message"] = "model", message
+                if error["class"] == "internal":
+                    error["class"] = "crash"
+            else:
+                if error["class"] == "deadline":
+                    error["class"] = "internal"
+                said = error["message"].splitlines()[0]
+                stream.warn(
+                    request["id"], f"renderer fault, of a deck known to be good too: {said}"
+                )
+            return result
+        finally:
+            self.idle.put_nowait(worker)
+
+    async def _known_good(self, worker: Worker, request: RenderRequest, walls: Walls) -> bool:
+        """Whether a deck that works unless we are broken works now, in the theme of `request`: on this worker, or on a fresh one."""
+        named = re.search(r"^theme:[ \t]*['\"]?([\w-]+)", request["text"], re.M)
+        theme = named[1] if named and named[1] in themes() else "default"
+        text, ident = KNOWN_GOOD.format(theme=theme), f"{request['id']} (known good)"
+        good: RenderRequest = {**request, "id": ident, "text": text, "images": {}, "least": 1}
+        if (await self._ask(worker, good, walls))["pictures"]:
+            return True
+        await worker.reap()
+        return bool((await self._ask(worker, good, walls))["pictures"])
+
+    async def _ask(self, worker: Worker, request: RenderRequest, walls: Walls) -> RenderResult:
+        """One deck through a worker; a theme that no deck has named before is bundled first, at nobody's expense."""
+        ask = functools.partial(
+            worker.ask, request, self.settings["deadline"], self.settings["memory"], walls
+        )
+        result = await ask()
+        theme = cast(DeckError, result["errors"][0]).get("unbundled") if result["errors"] else None
+        if theme and theme in themes():
+            if theme not in self.bundles:
+                self.bundles[theme] = asyncio.ensure_future(cell.bundle(theme))
+            try:
+                await asyncio.shield(self.bundles[theme])
+            except cli.Missing as error:
+                return failure("internal", f"the theme {theme}: {error}", kind="renderer")
+            result = await ask()
+        return result
+
+
+def hashes(pictures: dict[str, bytes]) -> dict[str, str]:
+    """The sha256 of each picture."""
+    return {name: hashlib.sha256(data).hexdigest() for name, data in pictures.items()}
+
+
+def drawn(result: RenderResult) -> Drawn:
+    """A result with its pictures as they are, and no more errors than a record holds."""
+    return {
+        "pictures": [base64.b64decode(data) for data in result["pictures"]],
+        "expected": result["expected"],
+        "errors": first(result["errors"]),
+        "xray": result["xray"],
+    }
+
+
+def first(errors: list[Error]) -> list[Error]:
+    """At most MAX_ERRORS of them, the first of every class among them; the last then says how many are left out."""
+    if len(errors) <= MAX_ERRORS:
+        return errors
+    firsts = {error["class"]: number for number, error in reversed([*enumerate(errors)])}.values()
+    others = [number for number in range(len(errors)) if number not in firsts]
+    *chosen, last = [*firsts, *others][:MAX_ERRORS]
+    note = f"{errors[last]['message']} (and {len(errors) - MAX_ERRORS} more errors, not listed)"
+    return [*(errors[number] for number in sorted(chosen)), {**errors[last], "message": note}]
+
+
+def _broken(result: RenderResult) -> Error | None:
+    """The error that says that the renderer failed, or None."""
+    if result["pictures"] or not result["errors"]:
+        return None
+    error = result["errors"][0]
+    return error if error["kind"] == "renderer" else None
+
+
+def _publish(folder: Path, pictures: list[bytes]) -> list[str]:
+    """Put the pictures (bytes) in place all at once; whatever lay there before is gone. Returns their names."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for rest in folder.parent.glob("slides.*.tmp"):
+        shutil.rmtree(rest, ignore_errors=True)
+    fresh, old = (folder.with_name(f"slides.{os.getpid()}-{word}.tmp") for word in ("new", "old"))
+    names = [f"{number:02d}.png" for number in range(1, len(pictures) + 1)]
+    if names:
+        fresh.mkdir()
+        for name, data in zip(names, pictures, strict=True):
+            with open(fresh / name, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+    if folder.exists():
+        os.rename(folder, old)
+    if names:
+        os.rename(fresh, folder)
+    shutil.rmtree(old, ignore_errors=True)
+    return names

@@ -1,0 +1,267 @@
+"""Decks to look at: interactive sites, PDF and PowerPoint files, made by the renderer's workers from what they render.
+
+A deck is built only after its slides came to rest in the worker's browser, so that nobody's browser is handed a deck
+that never does; slides that failed there are error slides here too.
+"""
+
+import asyncio
+import base64
+import hashlib
+import io
+import os
+import re
+import shutil
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from decksmith.core import stream
+from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record
+from decksmith.measure.decks.records import Build, BuiltFile, Render
+from decksmith.measure.render import pool, toolchain
+from decksmith.measure.render.worker import RenderRequest, RenderResult, SiteFiles
+
+if TYPE_CHECKING:  # python-pptx, for those who want such a file
+    from decksmith.measure.render.shapes import Part
+
+SCALE = 2  # device pixels per CSS pixel of the pictures in a PowerPoint file
+CANVAS = (735, 414)  # 980 x 552 px in points
+FILES: tuple[Literal["pdf", "pptx", "pptx_image"], ...] = (
+    "pdf",
+    "pptx",
+    "pptx_image",
+)  # of a `build` value
+SHARED = "_runtime"  # no id begins with "_"
+Pictures = dict[str, bytes]  # by their names in the deck
+_FILE = re.compile(
+    r"(?:index\.html|style\.css|slides\.js|configs\.js|titles\.js|slide/\d{1,4}\.js)\Z"
+)
+_FONT = re.compile(r"(?:@[\w-]+/[\w-]+/files|katex/dist/fonts)/[\w\[\]-][\w.\[\]-]*\.woff2\Z")
+_NAME = re.compile(r"[0-9a-f]{16}(?:\.woff2)?\Z")
+_OWN = re.compile(r"https?://[0-9a-f]{24}\.deck(?::\d+)?/")  # an address of the worker's server
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+def intact(run: Path | str, value: Build) -> bool:
+    """Whether the files of a journaled value are still there."""
+    run = Path(run)
+    site = value.get("site")
+    files = [value[name] for name in FILES if name in value]
+    needed = [Path(file["path"]) for file in files]
+    if site:
+        folder = Path(site["path"]).parent
+        needed += [
+            folder / "index.html",
+            folder / "style.css",
+            folder / "slides.js",
+            Path(site["runtime"]) / "main.js",
+        ]
+        needed += [folder / "slide" / f"{no}.js" for no in range(1, value["slides"] + 1)]
+    return all((run / name).is_file() for name in needed)
+
+
+class Builder(pool.Pool):
+    """Builds `formats` (of site, pdf, pptx, pptx-image) with `jobs` workers under the render settings of a protocol; a build may
+    take twice the CPU time of a rendering and needs one slide only."""
+
+    def __init__(self, protocol: Protocol, formats: Iterable[str], *, jobs: int = 1) -> None:
+        super().__init__(protocol, jobs=jobs)
+        self.formats = list(formats)
+        self.settings = {
+            **protocol.render,
+            "scale": _scale(self.formats),
+            "min_slides": 1,
+            "deadline": 2 * protocol.render["deadline"],
+        }
+
+    def inputs(self, run: Path | str, record: Record) -> list[object]:
+        """Everything the build of a record depends on, for the journal."""
+        if earlier := _fault(record):
+            return [earlier]
+        text, pictures = pool.source(run, record)
+        return [
+            hashlib.sha256(text.encode()).hexdigest(),
+            pool.hashes(pictures),
+            pool.engine(self.settings["scale"]),
+            self.settings,
+            self.formats,
+            *pool.dress(run, record),
+        ]
+
+    async def build(
+        self, run: Path | str, record: Record, formats: list[str] | None = None
+    ) -> Build:
+        """Build one record and return its `build` value; files are written to `<run>/<id>/build`.
+
+        formats: in place of the builder's. Raises stream.Fault for a record without a deck.
+        """
+        formats = formats or self.formats
+        result, pictures = await self._worked(run, record, formats)
+        return await self._built(run, record, formats, result, pictures)
+
+    async def show(self, run: Path | str, record: Record) -> tuple[Render, Build]:
+        """`(render value, build value)` of one record in one pass over its slides."""
+        result, pictures = await self._worked(run, record, self.formats)
+        value = await self._value(run, record, pool.drawn(result))
+        return value, await self._built(run, record, self.formats, result, pictures)
+
+    async def _worked(
+        self, run: Path | str, record: Record, formats: list[str]
+    ) -> tuple[RenderResult, Pictures]:
+        """(what a worker made of a deck, the pictures that it shows)."""
+        if earlier := _fault(record):
+            words = f"there is no deck to build: {earlier['message']}"
+            raise stream.Fault(earlier["kind"], earlier["class"], words)
+        text, pictures = pool.source(run, record)
+        if len(text) > pool.MAX_TEXT:
+            raise stream.Fault("model", "memory", f"the deck has {len(text) >> 20} MB of text")
+        request = self.request(record["id"], text, pictures, pool.dress(run, record))
+        asked: RenderRequest = {**request, "scale": _scale(formats), "formats": formats}
+        return await self._result(asked), pictures
+
+    async def _built(
+        self,
+        run: Path | str,
+        record: Record,
+        formats: list[str],
+        result: RenderResult,
+        pictures: Pictures,
+    ) -> Build:
+        if not result.get("pictures"):
+            return {"slides": 0, "errors": result["errors"], "error": result["errors"][0]}
+        return await asyncio.to_thread(_write, Path(run), record["id"], formats, result, pictures)
+
+
+def _write(
+    run: Path, ident: str, formats: list[str], result: RenderResult, pictures: Pictures
+) -> Build:
+    """Write what was built; returns the `build` value."""
+    folder = run / ident / "build"
+    value: Build = {"slides": len(result["pictures"]), "errors": result["errors"]}
+    titles = [page["title"] for page in result["xray"]]
+    if "site" in formats:
+        runtime = _share(run, result["site"])
+        _publish(folder, result["site"]["files"], pictures)
+        value["site"] = {"path": f"{ident}/build/index.html", "runtime": runtime}
+    if "pdf" in formats:
+        data = pdf([base64.b64decode(page) for page in result["prints"]], titles)
+        value["pdf"] = _file(run, f"{ident}/build/deck.pdf", data)
+    if _powerpoint(formats):
+        from decksmith.measure.render import (
+            powerpoint,  # python-pptx, for those who want such a file
+        )
+
+        alts = [page["text"] or page["title"] for page in result["xray"]]
+        shown = [base64.b64decode(picture) for picture in result["pictures"]]
+        if "pptx" in formats:
+            shots = [_decoded(part) for part in result["parts"]]
+            data = powerpoint.editable(result["parts"], shots, shown, titles, alts, result["notes"])
+            value["pptx"] = _file(run, f"{ident}/build/deck.pptx", data)
+        if "pptx-image" in formats:
+            data = powerpoint.pictured(shown, titles, alts, result["notes"])
+            value["pptx_image"] = _file(run, f"{ident}/build/deck-image.pptx", data)
+    return value
+
+
+def _file(run: Path, path: str, data: bytes) -> BuiltFile:
+    """Write a file of a run; returns what the record says of it."""
+    stream.write(run / path, data)
+    return {"path": path, "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _decoded(part: "Part | None") -> list[bytes]:
+    """The frames of a slide that was taken apart."""
+    return [base64.b64decode(shot) for shot in part["shots"]] if part else []
+
+
+def _powerpoint(formats: Collection[str]) -> bool:
+    return "pptx" in formats or "pptx-image" in formats
+
+
+def _scale(formats: Collection[str]) -> int:
+    return SCALE if _powerpoint(formats) else 1
+
+
+def _fault(record: Record) -> Record | None:
+    """What an earlier stage says about a record that has no deck, or None: later stages do not matter here."""
+    for stage in ("gen", "deck", "images"):
+        value = record.get(stage)
+        if isinstance(value, dict) and value.get("error"):
+            return {"stage": stage, **value["error"]}
+    return None
+
+
+def _cache() -> Path:
+    """Where the renderer keeps what it bundles."""
+    kept = os.environ.get("DECKSMITH_RENDER_CACHE")
+    return Path(kept) if kept else toolchain.MODULES / ".cache" / "decksmith"
+
+
+def _share(run: Path, site: SiteFiles) -> str:
+    """Put what the sites of a run have in common into `<run>/_runtime`, by the hash of its contents; returns the
+    runtime's folder, relative to the run. What a worker names is checked: it has read a stranger's deck."""
+    name, folder = site["runtime"]["name"], site["runtime"]["folder"]
+    if not _NAME.match(name) or not re.fullmatch(r"site-[0-9a-f]{8}-runtime-[\w-]+", folder):
+        raise ValueError(f"the worker named a runtime that cannot be: {name} in {folder}")
+    target = run / SHARED / name
+    if not target.is_dir():
+        fresh = target.with_name(f"{name}.{os.getpid()}-{id(site)}.tmp")
+        shutil.copytree(_cache() / folder / "files", fresh)
+        try:
+            os.rename(fresh, target)
+        except OSError:  # another process was faster
+            shutil.rmtree(fresh)
+            if not target.is_dir():
+                raise
+    for font, source in site["fonts"].items():
+        if not _NAME.match(font) or not _FONT.match(source):
+            raise ValueError(f"the worker named a font that cannot be: {font} from {source}")
+        if not (place := run / SHARED / "font" / font).is_file():
+            stream.write(place, (toolchain.MODULES / source).read_bytes())
+    return f"{SHARED}/{name}"
+
+
+def _publish(folder: Path, files: dict[str, str], pictures: Pictures) -> None:
+    """Put the deck's own files in place; index.html goes first and comes last: a site that is there is whole."""
+    (folder / "index.html").unlink(missing_ok=True)
+    for old in ("slide", "images"):
+        shutil.rmtree(folder / old, ignore_errors=True)
+    for name, text in sorted(files.items(), key=lambda item: item[0] == "index.html"):
+        if not _FILE.match(name):
+            raise ValueError(f"the worker named a file that cannot be: {name}")
+        if name == "index.html":
+            for picture, data in pictures.items():
+                stream.write(folder / picture, data)
+        stream.write(folder / name, text)
+
+
+def pdf(pages: Iterable[bytes], titles: Sequence[str]) -> bytes:
+    """Join one-page PDF files (bytes) to one with an outline; no date, no identifier: equal pages give equal bytes."""
+    from pypdf import PdfReader, PdfWriter
+    from pypdf.generic import ArrayObject, NameObject, RectangleObject
+
+    writer = PdfWriter()
+    for data in pages:
+        writer.add_page(PdfReader(io.BytesIO(data)).pages[0])
+    for page in writer.pages:
+        page.mediabox = page.cropbox = RectangleObject((0, 0, *CANVAS))  # the browser rounds up
+        kept = ArrayObject()
+        for item in page.get("/Annots") or ():
+            uri = str((item.get_object().get("/A") or {}).get("/URI", ""))
+            if re.match(r"(?:https?|mailto):", uri) and not _OWN.match(uri):
+                kept.append(item)
+        if "/Annots" in page:
+            page[NameObject("/Annots")] = kept
+    for number, title in enumerate(titles):
+        writer.add_outline_item(
+            title=_CONTROL.sub("", title) or f"Slide {number + 1}", page_number=number
+        )
+    writer.metadata = {
+        "/Title": _CONTROL.sub("", next(filter(None, titles), "")),
+        "/Producer": "decksmith",
+    }
+    writer.compress_identical_objects(remove_duplicates=True, remove_unreferenced=True)
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()

@@ -1,0 +1,115 @@
+"""What of the prompts' checklists decks satisfy, by kind: binary items with the slide that shows each, beside the scores from 1 to 5.
+
+An item counts as satisfied when the judge says yes and names a slide that the deck has. A deck that the model failed at satisfies
+nothing; where renderer, judge or network failed, nothing is known, and the deck is left out.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from decksmith.core.records import Asks, ChecklistItem, Record, prompt_of
+from decksmith.measure.judging.records import DeckRecord
+from decksmith.measure.results import stats, text
+from decksmith.measure.results.comparison import Run
+from decksmith.measure.results.summary import fault_of
+
+ELEMENTS = (
+    "code",
+    "mermaid",
+    "katex",
+    "table",
+    "image",
+    "two-cols",
+    "quote",
+    "cover",
+    "end",
+)  # what an item's @.. can name
+KINDS = {
+    "item": "Kind of item",
+    "feature": "Feature asked for",
+    "language": "Language",
+}
+
+
+def families(records: Iterable[DeckRecord], kind: str = "item") -> dict[str, Record]:
+    """`{family: {"yes", "n", "prompts", "share"}}` of scored records: items satisfied, items in all, prompts that have
+    any, and the mean over these prompts of their share, with its interval (`stats.mean`).
+
+    kind: `item`: an item belongs to the element it asks for (`table`, `mermaid` ..), else to `facts`. The others group the
+    items by what their prompt asks for: `feature` (a prompt may ask for several, or for none: "none"), `language`. Samples of one prompt are averaged first, because intervals take values as independent.
+    """
+    answers: dict[str, list[bool]] = {}
+    shares: dict[str, dict[str, list[float]]] = {}
+    for record in records:
+        fault = fault_of(record)
+        if not record.get("checklist") or (fault and fault["kind"] != "model"):
+            continue
+        yes = set() if fault else satisfied(record)
+        here: dict[str, list[bool]] = {}
+        for item in record["checklist"]:
+            for family in _families(record, item, kind):
+                here.setdefault(family, []).append(item["id"] in yes)
+        for family, said in here.items():
+            answers.setdefault(family, []).extend(said)
+            of_prompt = shares.setdefault(family, {}).setdefault(prompt_of(record), [])
+            of_prompt.append(sum(said) / len(said))
+    order = sorted(answers, key=lambda family: (-len(answers[family]), family))
+    return {
+        family: {
+            "yes": sum(answers[family]),
+            "n": len(answers[family]),
+            "prompts": len(shares[family]),
+            "share": stats.mean((sum(v) / len(v) for v in shares[family].values()), (0, 1)),
+        }
+        for family in order
+    }
+
+
+def _families(record: DeckRecord, item: ChecklistItem, kind: str) -> list[str]:
+    asks: Asks = record.get("asks") or {}
+    if kind == "item":
+        named = [
+            option[1:]
+            for entry in item.get("match") or []
+            for option in entry.split("|")
+            if option.startswith("@")
+        ]
+        return list(dict.fromkeys(name for name in named if name in ELEMENTS)) or ["facts"]
+    if kind == "feature":
+        return list(asks.get("features") or ["none"])
+    return [asks["language"]] if asks.get("language") else []
+
+
+def satisfied(record: DeckRecord) -> set[str]:
+    """The ids of the items that the judge answered with yes and a slide that the deck has."""
+    render = record.get("render") or {}
+    shown = {int(path.rpartition("/")[2].partition(".")[0]) for path in render.get("slides") or []}
+    known = {item["id"] for item in record.get("checklist") or []}
+    return {
+        answer["id"]
+        for answer in (record.get("judge") or {}).get("checklist") or []
+        if answer.get("yes") is True
+        and answer["id"] in known
+        and type(answer.get("slide")) is int
+        and answer["slide"] in shown
+    }
+
+
+def table(runs: Sequence[Run], kind: str = "item") -> tuple[str, list[str], list[list[str]]]:
+    """`(title, header, rows)` a row for each family, a column for each run, cells as text."""
+    found = [families(run["records"], kind) for run in runs]
+    prompts = {family: value["prompts"] for each in found for family, value in each.items()}
+    rows = [
+        [family, str(n), *(_answered(each.get(family)) for each in found)]
+        for family, n in prompts.items()
+    ]
+    return (
+        f"Checklist by {KINDS[kind].lower()}",
+        [KINDS[kind], "Prompts", *(run["label"] for run in runs)],
+        rows,
+    )
+
+
+def _answered(family: Record | None) -> str:
+    if family is None:
+        return text.DASH
+    return f"{family['yes']} of {family['n']}: {text.interval(family['share'])}"

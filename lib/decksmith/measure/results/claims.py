@@ -1,0 +1,360 @@
+"""What may be said about several runs. Every sentence that separates or ranks models is written here, by a test, or for
+benchmarks in regressions.py."""
+
+import itertools
+import json
+
+from decksmith.core import cli
+from decksmith.measure.results import cost_table, pairs, stats, text
+from decksmith.measure.results.comparison import (
+    Comparison,
+    CostTable,
+    Guided,
+    Pair,
+    PairedDifference,
+    Run,
+    Setting,
+    Step,
+    TestedPair,
+    Trained,
+)
+from decksmith.measure.results.pairs import is_headline
+from decksmith.measure.results.records import Mean
+from decksmith.measure.results.runs import caption, judged_by, titles, unmatched
+from decksmith.models import registry
+
+LEVEL = 1 - stats.LEVEL
+
+
+def compare(runs: list[Run]) -> Comparison:
+    """The comparison as data: each run's summary, how the models were asked, every pair under every accounting, the claims
+    and rank ranges they allow, and the caveats. Raises cli.BadData naming the ids when the runs have other prompts or
+    samples: they are no pair."""
+    if lacking := unmatched(runs):
+        raise cli.BadData(
+            f"{text.listed([run['label'] for run in runs])} cannot be compared: {lacking}. What a model failed at is a row too "
+            "(docs/records.md): have these added, or compare what all have: run-compare --common"
+        )
+    found = pairs.between(runs)
+    cost = cost_table.table(runs)
+    _say(found, runs, cost)
+    headlines = [pair for pair in found if is_headline(pair)]
+    return {
+        "judge": judged_by(runs),
+        "caption": caption(runs),
+        "titles": titles(runs),
+        "protocol": runs[0]["protocol"].get("hash"),
+        "unshipped": runs[0]["unshipped"],
+        "left_out": {run["label"]: run["left_out"] for run in runs if run["left_out"] is not None},
+        "asked": asked(runs),
+        "runs": [
+            {"run": str(run["path"]), "label": run["label"], **run["summary"]} for run in runs
+        ],
+        "caveats": caveats(runs),
+        "taught": taught(runs),
+        "kin": kin(runs),
+        "unsettled": bool(headlines) and all(pair["open"] for pair in headlines),
+        "costs": cost,
+        "headlines": [pair["sentence"] for pair in headlines],
+        "ranks": ranks([run["label"] for run in runs], headlines),
+        "pairs": found,
+    }
+
+
+def _say(found: list[Pair], runs: list[Run], cost: CostTable | None) -> None:
+    """Give each pair its verdict and its sentence. Of runs whose model was trained on a reward, or whose decks were chosen by one,
+    it says so (rewards.rules.note_training); under conditions also what a deck costs (`cost_table.table`)."""
+    trained = {run["label"]: run["trained"] for run in runs if run.get("trained")}
+    guided = {run["label"]: run["guided"] for run in runs if run.get("guided")}
+    several = sum(is_headline(pair) for pair in found) > 1  # the measures then stand in `taught`
+    judge_only = {
+        (pair["a"], pair["b"]): pair["difference"]
+        for pair in found
+        if (pair["accounting"], pair["measure"]) == ("floor", "judge_only")
+    }
+    for pair in found:
+        pair["verdict"], pair["sentence"] = verdict(pair)
+        pair["open"] = pair["verdict"] == "inconclusive" and bool(pair["cut"] or pair["lost"])
+        other = judge_only.get((pair["a"], pair["b"]))
+        if other and is_headline(pair) and pair["verdict"] == "beats":
+            pair["sentence"] += _without_the_scan(pair["difference"], other)
+        if is_headline(pair):
+            for label in (pair["a"], pair["b"]):
+                pair["sentence"] += (
+                    trained_on(label, trained[label], several) if label in trained else ""
+                )
+                pair["sentence"] += chosen_by(label, guided[label]) if label in guided else ""
+            pair["sentence"] += at_what_cost(pair, cost)
+
+
+def trained_on(label: str, trained: Trained, briefly: bool = False) -> str:
+    """Which of a score's measures a model was trained to please, as the end of a clause; briefly: the reward alone."""
+    said = f"; {label} was trained on the reward {trained['reward']}"
+    return said if briefly else said + _measures(trained)
+
+
+def _measures(trained: Trained) -> str:
+    shared, others = trained["shared"], trained["others"]
+    if shared is None:
+        return ""
+    if not shared:
+        return ", which has no measure of this score"
+    if len(others) < len(shared) and others:
+        count = len(shared) + len(others)
+        return f", so on {len(shared)} of the {count} measures of this score: all but {text.listed(others)}"
+    return f", so on {text.listed(shared)} of this score"
+
+
+def taught(runs: list[Run]) -> list[str]:
+    """Which of several models were trained on a reward, and so on which measures of the score; a sentence for each reward.
+    Of two models, the headline says it (`trained_on`)."""
+    by: dict[str, list[Run]] = {}
+    for run in runs if len(runs) > 2 else ():
+        if run.get("trained"):
+            by.setdefault(json.dumps(run["trained"], sort_keys=True), []).append(run)
+    found = []
+    for some in by.values():
+        labels, one = [run["label"] for run in some], some[0]["trained"]
+        were = "were" if len(labels) > 1 else "was"
+        found.append(
+            f"{text.listed(labels)} {were} trained on the reward {one['reward']}{_measures(one)}"
+        )
+    return found
+
+
+def chosen_by(label: str, guided: Guided) -> str:
+    """What chose a run's decks, where that has measures of the score itself, as the end of a clause."""
+    by = guided["by"]
+    if by == "judge":
+        return f"; the decks of {label} were chosen by this very judge, so its score is that of a maximum"
+    if not guided["shared"]:
+        return ""
+    count = len(guided["shared"])
+    return f"; the decks of {label} were chosen by the reward {by}, which has {count} of the measures of this score"
+
+
+def at_what_cost(pair: Pair, cost: CostTable | None) -> str:
+    """How many times as much the dearer of two runs costs a deck, as the end of a sentence; nothing where both cost the same."""
+    ratio = cost_table.ratio(cost, pair["a"], pair["b"])
+    if cost is None or ratio is None:
+        return ""
+    dearer = pair["a"]
+    if ratio < 1:
+        dearer, ratio = pair["b"], 1 / ratio
+    unit = cost_table.UNITS[cost["unit"]]
+    if ratio < 1.05:
+        return f"; a deck of both costs the same ({unit})"
+    return f"; {dearer} costs {ratio:.1f} times as much ({unit})"
+
+
+def _without_the_scan(headline: PairedDifference, judge_only: PairedDifference) -> str:
+    """What the same pair's Judge only says, where it does not say the same: VisCraft counts features and can be stuffed."""
+    sign = 1 if (headline["mean"] or 0) > 0 else -1
+    shown = text.figure(sign * (judge_only["mean"] or 0))
+    if not _separated(judge_only):
+        return f"; without VisCraft the two are not separated ({shown})"
+    if sign * (judge_only["mean"] or 0) < 0:
+        return f"; without VisCraft the difference turns round ({shown})"
+    return ""
+
+
+def verdict(pair: TestedPair) -> tuple[str, str]:
+    """What may be said about one pair: `(verdict, sentence)`; the verdict is "beats", "not separated" or "inconclusive".
+
+    "beats" needs an interval without 0, a corrected p of at most 5 %, and that no value the excluded decks could have had
+    brings the interval to 0. Where more decks were lost or cut off than the protocol allows, the pair says only what its
+    bounds settle.
+    """
+    a, b, found, on = pair["a"], pair["b"], pair["difference"], pair.get("on", "")
+    mean = found["mean"] or 0
+    if _too_few(found):
+        shown = f"; difference {text.figure(mean)}" if found["n"] else ""
+        why = undecided(pair)[0]
+        return "inconclusive", f"{a} and {b}: inconclusive{on} ({why}{shown})"
+    shown = text.interval(found)
+    if doubts := undecided(pair):
+        why = " and ".join(doubts)
+        return "inconclusive", f"{a} and {b}: inconclusive{on} (difference {shown}, but {why})"
+    if not _separated(found):
+        more = _more_prompts(found)
+        return "not separated", f"{a} is not separated from {b}{on} (difference {shown}{more})"
+    if mean < 0:
+        a, b, shown = b, a, text.interval(turned(found))
+    return "beats", f"{a} beats {b} by {shown}{on}{_at_worst(pair)}"
+
+
+def direction(entry: Step) -> str:
+    """The verdict of an entry with a difference, as what it says of the first of the two: "better" or "worse" for "beats"."""
+    if entry["verdict"] != "beats":
+        return entry["verdict"]
+    return "better" if (entry["difference"]["mean"] or 0) > 0 else "worse"
+
+
+def _separated(found: Mean) -> bool:
+    """Whether the interval of a difference is without 0."""
+    lo, hi = found["lo"], found["hi"]
+    return lo is not None and hi is not None and not lo <= 0 <= hi
+
+
+def _too_few(found: PairedDifference) -> bool:
+    """Whether a difference rests on too few prompts for an interval."""
+    return found["n"] < stats.FEWEST or found["lo"] is None
+
+
+def undecided(pair: TestedPair) -> list[str]:
+    """What keeps a pair from saying anything, one clause each; [] where it says something."""
+    found, bounds = pair["difference"], pair.get("bounds")
+    if _too_few(found):
+        n = found["n"]
+        return [f"{n} shared prompt{'s' * (n != 1)}, at least {stats.FEWEST} are needed"]
+    separated, cut = _separated(found), pair.get("cut")
+    doubts = [*([cut] if cut else []), *pair.get("doubts", [])]
+    p = pair["p_holm"]
+    if separated and p is not None and p > LEVEL:
+        of = f" corrected over {pair['family']} comparisons" if pair["family"] > 1 else ""
+        doubts.append(f"p = {text.p_value(p)}{of}")
+    if bounds and (separated or pair.get("lost")):
+        settled = bounds["lo"] > 0 if (found["mean"] or 0) > 0 else bounds["hi"] < 0
+        if not (separated and settled):
+            shown = text.bounds(bounds["lo"], bounds["hi"])
+            doubts.append(f"the decks without a score could make it {shown}")
+    return doubts
+
+
+def _more_prompts(found: PairedDifference) -> str:
+    """How many prompts would separate two runs that are not separated, as the end of a clause; nothing beyond 100,000."""
+    mean = abs(found["mean"] or 0)
+    if not found["sd"] or mean < 0.005:
+        return ""
+    wanted = stats.needed(mean, found["sd"])
+    if not found["n"] < wanted <= 100_000:
+        return ""
+    return f"; a new sample of about {wanted:,} prompts would tell"
+
+
+def _at_worst(pair: TestedPair) -> str:
+    """What is left of a difference with the lost decks at their worst, as the end of a clause."""
+    lost, bounds = pair.get("lost"), pair.get("bounds")
+    if not lost or not bounds:
+        return ""
+    least = bounds["least"] if (pair["difference"]["mean"] or 0) > 0 else -bounds["most"]
+    return f"; with the {lost} lost at their worst still by {text.figure(least)}"
+
+
+def turned(found: PairedDifference) -> PairedDifference:
+    """A difference seen from the other side: mean and interval with the other sign."""
+    mean, lo, hi = (None if value is None else -value for value in _ends(found))
+    return {**found, "mean": mean, "lo": hi, "hi": lo}
+
+
+def _ends(found: Mean) -> tuple[float | None, float | None, float | None]:
+    return found["mean"], found["lo"], found["hi"]
+
+
+def difference(
+    compared: Comparison, a: str, b: str, accounting: str, measure: str
+) -> tuple[PairedDifference | None, Pair | None]:
+    """The difference `a` minus `b` with its pair, `(None, None)` when the two have nothing to compare."""
+    for pair in compared["pairs"]:
+        same = (pair["accounting"], pair["measure"]) == (accounting, measure)
+        if same and (pair["a"], pair["b"]) == (a, b):
+            return pair["difference"], pair
+        if same and (pair["a"], pair["b"]) == (b, a):
+            return turned(pair["difference"]), pair
+    return None, None
+
+
+def ranks(labels: list[str], headlines: list[Pair]) -> dict[str, list[int]]:
+    """The range of ranks that the headline pairs leave open for each model: `{label: [best, worst]}`, 1 is first."""
+    above, below = dict.fromkeys(labels, 0), dict.fromkeys(labels, 0)
+    for pair in headlines:
+        if pair["verdict"] == "beats":
+            first, second = pair["a"], pair["b"]
+            if (pair["difference"]["mean"] or 0) < 0:
+                first, second = second, first
+            below[first] += 1
+            above[second] += 1
+    return {label: [1 + above[label], len(labels) - below[label]] for label in labels}
+
+
+def ranked(compared: Comparison) -> str:
+    """The rank ranges in one sentence, models by name."""
+    ranges = list(compared["ranks"].values())
+    if len(ranges) > 2 and all(span == [1, len(ranges)] for span in ranges):
+        return f"The tests separate no two of the {len(ranges)}"
+    spans = [f"{label} {text.rank(span)}" for label, span in compared["ranks"].items()]
+    return f"Ranks left open by the tests: {'; '.join(spans)}"
+
+
+def caveats(runs: list[Run]) -> list[str]:
+    """Which runs lost or cut off more decks than their protocol allows, one sentence each with its remedy."""
+    found = []
+    for run in runs:
+        summary, most = run["summary"], pairs.limits(run)
+        if pairs.lost_too_many(run):
+            kinds = ", ".join(
+                f"{kind} faults {count}"
+                for kind, count in summary["faults"]["kinds"].items()
+                if count and kind != "model"
+            )
+            found.append(
+                f"{run['label']}: {pairs.excluded(run)} of {summary['n']} decks have no score ({kinds}; "
+                f"at most {text.percent(most['excluded'])} may); {run['remedy']}"
+            )
+        if pairs.cut_too_many(run):
+            remedy = "raise max_tokens in the protocol's sampling"
+            if early := summary.get("cut_by_server"):
+                remedy = f"{early} of them by the server before max_tokens: serve a longer context"
+            found.append(
+                f"{run['label']}: {summary['truncated']} of {summary['n']} replies were cut off at the token limit "
+                f"(at most {text.percent(most['truncated'])} may); {remedy}"
+            )
+    return found
+
+
+def kin(runs: list[Run]) -> list[str]:
+    """Which judge is of the family of a model that it judged, or of one that wrote what that model was trained on; a
+    sentence each."""
+    known = registry.models()
+    names = runs[0]["protocol"].get("judge", {}).get("model") or []
+    judges = [name for name in ([names] if isinstance(names, str) else names) if name in known]
+    found = []
+    for run in runs:
+        model = run["summary"]["model"]
+        entry = known.get(model["name"])
+        served = model.get("served")
+        base = (served["base"] if served else None) or model["slug"] or ""
+        own = entry.family if entry and entry.family else registry.family_of(base)
+        for name in judges:
+            family = known[name].family or registry.family_of(known[name].slug)
+            if family and family == own:
+                found.append(f"the judge {name} is of the same family as {run['label']} ({family})")
+            elif entry and family in entry.taught_by:
+                wrote = f"the family of the judge {name} ({family}) wrote"
+                found.append(f"{wrote} what {run['label']} was trained on")
+    return found
+
+
+# How the models were asked
+
+
+def asked(runs: list[Run]) -> list[Setting]:
+    """In what the requests to these models differ, `[{"setting", "values": {label: value}}]`; None for a value that was not
+    sent. A run whose replies do not say how they were asked has no settings, and no label in the values."""
+    known = {run["label"]: found for run in runs if (found := settings(run))}
+    names = sorted(set(itertools.chain.from_iterable(known.values())))
+    entries: list[Setting] = []
+    for name in names:
+        values: dict[str, object] = {label: found.get(name) for label, found in known.items()}
+        first = next(iter(values.values()))
+        if any(value != first for value in values.values()):
+            entries.append({"setting": name, "values": values})
+    return entries
+
+
+def settings(run: Run) -> dict[str, object]:
+    """What was sent beside messages and the model's name, and who served it: `{"max_tokens": 1024, "server.engine": "vllm 1"}`."""
+    found: dict[str, object] = {**run["summary"]["asked"]["parameters"]}
+    if served := run["summary"]["model"].get("served"):
+        found |= {f"server.{name}": value for name, value in served.items() if name != "rewards"}
+    return found

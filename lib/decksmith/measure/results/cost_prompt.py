@@ -1,0 +1,227 @@
+"""What a command is about to spend, said before anything is asked; a terminal is asked once.
+
+  python3 -m decksmith.measure.results.cost_prompt --protocol published results/runs/gpt-5.4/published
+
+Of each run it counts the replies and judgings that its journals do not keep, and prices them: tokens as measured in earlier runs
+of the same model, else assumed; USD per token from assets/models.toml, else from the endpoint's own list of models. Nothing is
+said where nothing costs anything. YES=1 or a BUDGET answers yes.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import requests
+
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record, expanded, sample_of
+from decksmith.measure.decks import conditions
+from decksmith.measure.decks.conditions import Condition
+from decksmith.measure.results import layout
+from decksmith.models import registry, turns
+from decksmith.models.client import Client
+from decksmith.models.registry import Model
+
+# Tokens of one reply and one judging where no earlier run says (prompt, completion).
+ASSUMED = {"gen": (1000, 4000), "judge": (16000, 2000)}
+WORDS = {"gen": "replies", "judge": "judgings"}
+Journals = dict[str, list[tuple[str, Any, Record]]]  # by stage: (id, inputs, value), oldest first
+
+
+def read_journals(run: Path) -> Journals:
+    """What the run's journals of replies and judgings hold; damaged lines are passed over."""
+    found: Journals = {stage: [] for stage in WORDS}
+    for stage in WORDS:
+        path = run / "journal" / f"{stage}.jsonl"
+        for line in path.read_bytes().splitlines() if path.is_file() else ():
+            with contextlib.suppress(ValueError):
+                entry = stream.loads(line)
+                if isinstance(entry.get(stage), dict):
+                    found[stage].append((entry["id"], entry.get("inputs"), entry[stage]))
+    return found
+
+
+def asking(
+    entry: Model, protocol: Protocol, condition: Condition | None = None
+) -> Callable[..., Record]:
+    """What this model would be asked for a record, as chat-generate asks it; for one that is a later turn, with the values of
+    `gen` by id. Nothing is asked here."""
+    entry.key_env = None
+    sampling = protocol.sampling | entry.params
+    seed, entry.params = sampling.pop("seed", None), {}
+    asker = Client(entry)
+
+    def request(record: Record, values: Record | None = None) -> Record:
+        own = None if seed is None else seed + sample_of(record)
+        record = {**record, "messages": turns.woven(record, values or {})}
+        messages = condition.messages(record) if condition else record["messages"]
+        return asker.request(messages, sampling, seed=own)
+
+    return request
+
+
+@dataclass
+class Bill:
+    """What one model will be asked for one run."""
+
+    model: Model
+    stage: str  # "gen" or "judge"
+    requests: int
+    prompt: float  # tokens of one request
+    completion: float
+    measured: bool
+    longest: int | None  # max_tokens
+    price: dict[str, float] | None  # USD per million tokens; None where nobody says
+
+    def usd(self, completion: float) -> float | None:
+        """USD of all requests with so long a completion each, None without a price."""
+        if self.price is None:
+            return None
+        each = self.prompt * self.price["prompt"] + completion * self.price["completion"]
+        return self.requests * each / 1e6
+
+    def line(self) -> str:
+        about = self.usd(self.completion)
+        most = self.usd(self.longest) if self.longest else None
+        how = "as measured" if self.measured else "assumed"
+        cost = "nobody says at what price" if about is None else f"about {about:.2f} USD"
+        limit = "" if most is None else f", at most {most:.2f} at {self.longest} tokens"
+        return (
+            f"{self.model.name}: {self.requests} {WORDS[self.stage]}, {self.prompt:.0f} + {self.completion:.0f} "
+            f"tokens each ({how}): {cost}{limit}"
+        )
+
+
+def costs(entry: Model) -> bool:
+    """Whether asking this model may cost money: it has a price, says what a call costs, or wants a key."""
+    if entry.price:
+        return any(entry.price.values())
+    return bool(entry.reports_cost or entry.key_env)
+
+
+def bills(protocol: Protocol, folders: Sequence[Path], budget: float | None = None) -> list[Bill]:
+    """What these runs will ask of paid models. Raises cli.BadConfig for a model that the registry does not have, whose
+    key is not set, or that has no price where there is a budget."""
+    found = []
+    known = registry.models()
+    judges = [known[name] for name in protocol.judges if name in known]
+    for folder in folders:
+        name, under = conditions.split(layout.run_name(folder))
+        entry = registry.model(name)
+        wanted = missing(folder, entry, protocol, conditions.load(under))
+        if costs(entry):
+            limit = (protocol.sampling | entry.params).get("max_tokens")
+            found.append(_bill(entry, "gen", wanted["gen"], limit))
+        limit = (protocol.judge.get("sampling") or {}).get("max_tokens")
+        found += [_bill(judge, "judge", wanted["judge"], limit) for judge in judges if costs(judge)]
+    asked = [bill for bill in found if bill.requests]
+    for bill in asked:
+        Client(replace(bill.model), budget=budget)  # what is not set is said before anybody agrees
+    return asked
+
+
+def missing(
+    folder: Path, entry: Model, protocol: Protocol, condition: Condition | None = None
+) -> dict[str, int]:
+    """How many replies to a run's prompts are not kept as they would be asked for now, with as many revisions as there can be, and
+    how many judgings."""
+    kept = read_journals(folder)
+    done = [(ident, inputs, value) for ident, inputs, value in kept["gen"] if "error" not in value]
+    replies = {ident: inputs for ident, inputs, _ in done}
+    values = {ident: value for ident, _, value in done}
+    judged = {ident for ident, _, value in kept["judge"] if "error" not in value}
+    lacking = {"gen": 0, "judge": 0}
+    request = asking(replace(entry), protocol, condition)
+    samples = condition.n if condition else 1
+    rounds = condition.revise.get("rounds", 0) if condition else 0
+    is_judges = condition is not None and condition.samples.get("choose") == "judge"
+    for _, record in stream.records(folder / "prompts.jsonl"):
+        asked = expanded(record, samples)
+        left = [
+            one["id"]
+            for one in asked
+            if replies.get(one["id"]) != stream.fingerprint(["gen", request(one, values)])
+        ]
+        to_judge = [one["id"] for one in asked] if is_judges else [record["id"]]
+        lacking["gen"] += len(left) + (rounds * len(to_judge) if left else 0)
+        lacking["judge"] += sum(bool(left) or ident not in judged for ident in to_judge)
+    return lacking
+
+
+def _bill(entry: Model, stage: str, count: int, limit: int | None) -> Bill:
+    usage = _measured(entry, stage)
+    prompt, completion = usage or ASSUMED[stage]
+    price = entry.price or (_listed(entry) if count else None)
+    return Bill(entry, stage, count, prompt, completion, bool(usage), limit, price)
+
+
+def _measured(entry: Model, stage: str) -> tuple[float, float] | None:
+    """The mean tokens (prompt, completion) of this model's requests in finished runs."""
+    counts: list[tuple[int, int]] = []
+    for folder in layout.finished():
+        if stage == "gen" and conditions.split(layout.run_name(folder))[0] != entry.name:
+            continue
+        for _, _, value in read_journals(folder)[stage]:
+            if "error" in value:
+                continue
+            for said in (value.get("members") or {"": value}).values():
+                slug = said.get("judge") if stage == "judge" else said["model"]["slug"]
+                usage = said.get("usage") or {}
+                if slug == entry.slug and usage.get("completion_tokens"):
+                    counts.append((usage.get("prompt_tokens") or 0, usage["completion_tokens"]))
+    if not counts:
+        return None
+    prompts, completions = zip(*counts, strict=True)
+    return sum(prompts) / len(counts), sum(completions) / len(counts)
+
+
+def _listed(entry: Model) -> dict[str, float] | None:
+    """USD per million tokens by the endpoint's list of models (OpenRouter's form: USD per token as text), or None."""
+    key = os.environ.get(entry.key_env or "")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    address = entry.base_url.split()[0].rstrip("/") + "/models"
+    try:
+        answer = requests.get(address, headers=headers, timeout=10).json()
+        model = next(model for model in answer["data"] if model["id"] == entry.slug)
+        return {name: float(model["pricing"][name]) * 1e6 for name in ("prompt", "completion")}
+    except (requests.RequestException, ValueError, KeyError, TypeError, StopIteration):
+        return None
+
+
+def agree(found: list[Bill], yes: bool, budget: float | None) -> None:
+    """Say what will be spent, and ask a terminal. Raises cli.Stop with status 78 where nobody can answer."""
+    if not found:
+        return
+    for bill in found:
+        cli.say(bill.line())
+    known = [bill.usd(bill.completion) for bill in found]
+    if len(found) > 1 and None not in known:
+        cli.say(f"together about {sum(cost for cost in known if cost is not None):.2f} USD")
+    if budget is not None:
+        cli.say(f"no model is asked beyond {budget:g} USD (BUDGET)")
+    if yes or budget is not None:
+        return
+    if not sys.stdin.isatty():
+        raise cli.BadConfig(
+            "nothing was asked; YES=1 agrees to this, BUDGET=5 to at most 5 USD a model"
+        )
+    click.confirm("Ask them?", abort=True, err=True)
+
+
+@cli.command(__doc__)
+@cli.protocol_option
+@click.option("--yes", envvar="YES", is_flag=True, help="Agree without being asked.")
+@click.option("--budget", type=float, help="Agree to so many USD a model.")
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+def main(protocol: str, yes: bool, budget: float | None, runs: tuple[Path, ...]) -> None:
+    agree(bills(Protocol.load(protocol), runs, budget), yes, budget)
+
+
+if __name__ == "__main__":
+    main()

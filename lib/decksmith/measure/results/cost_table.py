@@ -1,0 +1,119 @@
+"""What decks took, beside what they scored: tokens, USD and seconds a deck, and which run is dominated by another.
+
+A deck under a condition took what all its samples and revisions took, not only those that were kept.
+"""
+
+from collections.abc import Iterable
+
+from decksmith.core.records import prompt_of
+from decksmith.measure.judging.records import Spent
+from decksmith.measure.results import stats, usage
+from decksmith.measure.results.comparison import Cost, CostTable, Run
+from decksmith.measure.results.summary import domains
+
+KINDS = ("tokens", "seconds", "usd")
+TITLES = {"tokens": "Tokens", "seconds": "Seconds", "usd": "USD"}
+UNITS = {"tokens": "tokens in and out", "seconds": "seconds of generation", "usd": "USD"}
+
+
+def per_deck(run: Run) -> Cost:
+    """The means of a run over its prompts by kind of KINDS; None where some deck does not say what it took."""
+    import numpy
+
+    rows: dict[str, list[Spent]] = {}
+    for record in run["records"]:
+        rows.setdefault(prompt_of(record), []).append(usage.of(record))
+    labels = domains(run["records"])
+    found: Cost = dict.fromkeys(KINDS)
+    for kind in KINDS:
+        means = [_mean([_value(each, kind) for each in some]) for some in rows.values()]
+        known = [mean for mean in means if mean is not None]
+        if len(known) < len(means):
+            continue
+        column = numpy.array(known, dtype=float)[:, None]
+        most = max(float(column.max()), 1e-9)  # the interval's method wants a scale that ends
+        mean = stats.means(
+            column / most, (numpy.zeros(1), numpy.ones(1)), [labels.get(prompt) for prompt in rows]
+        )
+        lo, hi = (stats.number(mean[end][0]) for end in ("lo", "hi"))
+        found[kind] = {
+            "mean": float(column.mean()),
+            "lo": None if lo is None else lo * most,
+            "hi": None if hi is None else hi * most,
+            "n": len(rows),
+        }
+    return found
+
+
+def _mean(values: list[float | None]) -> float | None:
+    total = usage.added(values)
+    return None if total is None else total / len(values)
+
+
+def _value(took: Spent, kind: str) -> float | None:
+    if kind == "usd":
+        return took["cost"]
+    if kind == "seconds":
+        return took["seconds"]
+    completion = took["completion_tokens"]
+    return None if completion is None else (took["prompt_tokens"] or 0) + completion
+
+
+def unit(found: Iterable[Cost]) -> str | None:
+    """The kind by which runs are held against each other: USD where all have a price, else tokens, else seconds."""
+    known = list(found)
+    for kind in ("usd", "tokens", "seconds"):
+        if all(_amount(cost, kind) for cost in known):
+            return kind
+    return None
+
+
+def _amount(cost: Cost, kind: str) -> float | None:
+    """The mean of a kind; None where it is not known, or nothing."""
+    value = cost[kind]
+    return value["mean"] or None if value else None
+
+
+def table(runs: list[Run]) -> CostTable | None:
+    """None where no run is under a condition or nobody says what their decks took. Dominated: another run's mean score is
+    as high or higher at the same cost or less, and one of both is better."""
+    if not any(run.get("condition") for run in runs):
+        return None
+    found = {run["label"]: per_deck(run) for run in runs}
+    scores = {run["label"]: run["summary"]["means"]["floor"].get("overall") for run in runs}
+    asked = {
+        label: cost
+        for label, cost in found.items()
+        if scores[label] and any(_amount(cost, kind) for kind in KINDS)
+    }
+    kind = unit(asked.values())
+    if kind is None or not asked:
+        return None
+    points = {}
+    for label, cost in asked.items():
+        score, amount = scores[label], _amount(cost, kind)
+        if score and score["mean"] is not None and amount is not None:
+            points[label] = (amount, score["mean"])
+    return {"unit": kind, "runs": found, "dominated": dominated(points)}
+
+
+def dominated(points: dict[str, tuple[float, float]]) -> dict[str, str]:
+    """`{label: the label of the best-scoring point that dominates it}` of points `(cost, score)`."""
+    found = {}
+    for label, (cost, score) in points.items():
+        over = [
+            (other[1], name)
+            for name, other in points.items()
+            if other[0] <= cost and other[1] >= score and other != (cost, score)
+        ]
+        if over:
+            found[label] = max(over)[1]
+    return found
+
+
+def ratio(table: CostTable | None, a: str, b: str) -> float | None:
+    """How many times as much as `b` a deck of `a` costs, in the table's unit; None where that is not known."""
+    if table is None:
+        return None
+    ours, theirs = (_amount(table["runs"][label], table["unit"]) for label in (a, b))
+    return ours / theirs if ours and theirs else None

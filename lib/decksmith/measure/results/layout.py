@@ -1,0 +1,115 @@
+"""Where runs lie and what they are called: results/runs/<model>[+<condition>]/<protocol>[@<prompts>]/.
+
+`python3 -m decksmith.measure.results.layout` lists them (`make runs`).
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from decksmith.core import cli
+from decksmith.core.records import Record
+from decksmith.measure.decks import conditions
+
+RUNS = cli.ROOT / "results/runs"
+
+
+def run_name(folder: Path) -> str:
+    """What a run is called: its model, and the condition behind a + where it has one, where it lies under results/runs, else its folder's name."""
+    model, protocol = _place(folder)
+    return model if protocol else folder.resolve().name
+
+
+def make_command(folder: Path) -> str:
+    """The make command that makes this run, or makes it again; of a folder that is in no results/runs, with a place for
+    the model's name."""
+    model, under = _place(folder)
+    ours = under or folder.resolve().parent.parts[-2:] == ("results", "runs")
+    model, condition = conditions.split(model)
+    command = f"make baseline MODEL={model if ours else 'NAME'}"
+    command += f" CONDITION={condition}" if condition != conditions.PLAIN else ""
+    if not under:
+        return command
+    protocol, _, prompts = under.partition("@")
+    return f"{command} PROTOCOL={protocol}" + (f" PROMPTS={prompts}.jsonl" if prompts else "")
+
+
+def finished(runs: Path | None = None) -> Iterator[Path]:
+    """The run folders that have a summary, ordered by model and protocol."""
+    yield from sorted(path.parent for path in (runs or RUNS).glob("*/*/summary.json"))
+
+
+def missing(folder: Path) -> cli.Missing:
+    """The error that says there is no such run, what to type, and which runs there are under its model."""
+    held = [*folder.glob("*/summary.json"), *folder.glob("*/*/summary.json")]
+    if held:
+        names = ", ".join(sorted(str(path.parent) for path in held))
+        return cli.Missing(f"{folder} is no run but holds {len(held)}: {names}")
+    if folder.is_dir() and not _place(folder)[1]:
+        return cli.Missing(
+            f"{folder} is no run: it has no scores.jsonl; `make baseline MODEL=NAME` makes one, `make runs` lists those "
+            "there are"
+        )
+    return cli.Missing(f"there is no run {folder}; `{make_command(folder)}` makes it")
+
+
+def table(runs: Path | None = None) -> list[str]:
+    """The finished runs, a line each: model, protocol, decks, Overall, USD, day, and the folder."""
+    rows = [("model", "protocol", "decks", "overall", "USD", "made", "folder")]
+    for folder in finished(runs):
+        summary = json.loads((folder / "summary.json").read_text())
+        made = datetime.fromtimestamp((folder / "summary.json").stat().st_mtime)
+        rows.append(
+            (
+                folder.parent.name,
+                folder.name,
+                str(summary["n"]),
+                _overall(summary),
+                _cost(summary),
+                f"{made:%Y-%m-%d %H:%M}",
+                str(folder.relative_to(cli.ROOT))
+                if folder.is_relative_to(cli.ROOT)
+                else str(folder),
+            )
+        )
+    if len(rows) == 1:
+        return [f"no finished run in {runs or RUNS}; `make baseline` makes the first"]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _overall(summary: Record) -> str:
+    mean = summary["means"]["floor"].get("overall")
+    return f"{mean['mean']:.2f}" if mean else "-"
+
+
+def _cost(summary: Record) -> str:
+    costs = [summary.get("cost"), summary.get("judge_cost")]
+    known = [cost for cost in costs if cost is not None]
+    if 0 < sum(known) < 0.005:
+        return "<0.01"  # 0.00 is what costs nothing
+    return f"{sum(known):.2f}" if known else "-"
+
+
+def _place(folder: Path) -> tuple[str, str]:
+    """The model and the protocol's folder of a run under some results/runs; elsewhere its name and ''."""
+    parts = folder.resolve().parts
+    for at in range(len(parts) - 3, 0, -1):
+        if parts[at - 1 : at + 1] == ("results", "runs"):
+            return parts[at + 1], parts[at + 2]
+    return parts[-1], ""
+
+
+@cli.command(__doc__)
+def main() -> None:
+    click.echo("\n".join(table()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,371 @@
+"""What the runs remember of being compared: how often, on how many prompts, and what was written down before.
+
+A test that is right in 95 of 100 comparisons is not right in 95 of 100 series of them. Each run folder has a journal of the
+looks at it (journal/looks.jsonl), by the two models and the protocol, and by what was compared; the same numbers again are the
+same look. `register` writes registered.json into the folders of runs to come.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypedDict
+
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record
+from decksmith.measure.decks import conditions
+from decksmith.measure.judging import identity as identities
+from decksmith.measure.results import external_scores, layout, runs, stats
+from decksmith.measure.results.comparison import Look, Looks, Run
+from decksmith.measure.results.pairs import HEADLINE, headline_values
+from decksmith.models import registry
+
+ORDINALS = "No First Second Third Fourth Fifth Sixth Seventh Eighth Ninth Tenth".split()
+REGISTERED = "registered.json"
+ONE_LOOK = "A 95 % interval and its test are right for one look"
+
+
+class KeptLook(TypedDict):
+    """A look as a folder remembers it."""
+
+    models: list[str]  # fingerprints of both
+    labels: list[str]
+    protocol: str  # fingerprint, less the prompts
+    prompts: int
+    at: str
+    comparison: str  # fingerprint of all looks that were taken together
+
+
+Kept = dict[tuple[str, str], KeptLook]  # the looks that a folder remembers, by id and inputs
+
+
+@dataclass
+class NewLook:
+    """A look that is taken now, at two of the runs."""
+
+    id: str
+    inputs: str  # what was seen
+    value: KeptLook
+    runs: tuple[int, int]  # their places
+
+
+class Registration(TypedDict):
+    """registered.json."""
+
+    models: list[RegisteredModel]
+    n: int
+    measure: str
+    accounting: str
+    protocol: Record
+    at: str
+
+
+class RegisteredModel(TypedDict):
+    name: str
+    slug: str
+    params: Record
+
+
+def false_chance(looks: int) -> float:
+    """How often, at most, at least one of `looks` tests at 5 % of two equal models separates them, whatever the looks share.
+
+    Exact for looks that share nothing; for others an upper bound (Sidak 1967, Journal of the American Statistical Association
+    62:626, for statistics that are jointly normal). `make bench-stats` simulates both.
+    """
+    return 1 - stats.LEVEL**looks
+
+
+def remember(loaded: list[Run]) -> Looks:
+    """Note that these runs were compared. A look is kept in the folders of both runs; where neither can be written this is
+    said. Files with scores of another tool have no memory."""
+    if len(loaded) < 2:
+        return {"pairs": [], "said": []}
+    if external_scores.is_external(loaded[0]):
+        return {"pairs": [], "said": [f"{ONE_LOOK}; looks at files of scores are not counted"]}
+    now = _looks(loaded)
+    kept: dict[int, Kept] = {}
+    written = set()
+    for run in loaded:
+        own = [look for look in now if run["order"] in look.runs]
+        kept[run["order"]], done = _kept(run["path"], own)
+        if done:
+            written.add(run["order"])
+    pairs = [_pair(look, loaded, kept) for look in now]
+    said = [line for line in [_kept_to(loaded, pairs)] if line]
+    said += _counted(pairs, len(loaded))
+    for run in loaded:
+        if others := _others(run, loaded, kept[run["order"]]):
+            said.append(f"{run['label']} was compared with {others} under this protocol too")
+    made = [_comparisons(run, kept[run["order"]]) for run in loaded]
+    most = max([pair["looks"] for pair in pairs] + made)
+    if most > 1:
+        chance = f"{100 * false_chance(most):.0f} %"
+        said.append(
+            f"{ONE_LOOK}: of {most}, at least one separates two equal models with a chance of up to {chance}"
+        )
+    lost = {order for look in now if not written & {*look.runs} for order in look.runs}
+    if names := sorted(str(run["path"]) for run in loaded if run["order"] in lost):
+        said.append(f"This look was not remembered: {' and '.join(names)} cannot be written")
+    return {"pairs": pairs, "said": said}
+
+
+def _pair(look: NewLook, loaded: list[Run], kept: dict[int, Kept]) -> Look:
+    """All looks at two runs, this one with them."""
+    everything = {look.inputs: look.value}
+    for run in look.runs:
+        everything |= {
+            inputs: value for (ident, inputs), value in kept[run].items() if ident == look.id
+        }
+    oldest_first = sorted(everything.values(), key=lambda value: value["at"])
+    a, b = (run["label"] for run in loaded if run["order"] in look.runs)
+    prompts = [value["prompts"] for value in oldest_first]
+    return {"a": a, "b": b, "looks": len(prompts), "prompts": prompts}
+
+
+def _counted(pairs: list[Look], runs: int) -> list[str]:
+    """How often each pair was looked at, one sentence for those that were looked at alike; most looks first."""
+    groups: dict[tuple[int, ...], list[Look]] = {}
+    for pair in sorted(pairs, key=lambda pair: -pair["looks"]):
+        groups.setdefault(tuple(pair["prompts"]), []).append(pair)
+    said = []
+    for prompts, members in groups.items():
+        models = "; ".join(f"{pair['a']} and {pair['b']}" for pair in members)
+        if len(members) == len(pairs) > 1:
+            models = f"each pair of the {runs}"
+        count = len(prompts)
+        nth = f"{ORDINALS[count]} look" if count < len(ORDINALS) else f"Look number {count}"
+        said.append(
+            f"{nth} at {models} under this protocol ({', '.join(map(str, prompts))} prompts)"
+        )
+    return said
+
+
+def _looks(loaded: list[Run]) -> list[NewLook]:
+    """The looks that this comparison takes, one for each pair of runs."""
+    at = datetime.now(UTC).isoformat()
+    found: list[NewLook] = []
+    for pair in itertools.combinations(loaded, 2):
+        a, b = sorted(pair, key=_model)
+        values = headline_values(a, b)
+        value: KeptLook = {
+            "models": [_model(a), _model(b)],
+            "labels": [a["label"], b["label"]],
+            "protocol": _protocol(a),
+            "prompts": len(values),
+            "at": at,
+            "comparison": "",
+        }
+        ident = stream.fingerprint([value["models"], value["protocol"]])
+        seen = stream.fingerprint(values)
+        found.append(NewLook(ident, seen, value, (a["order"], b["order"])))
+    comparison = stream.fingerprint(sorted(look.inputs for look in found))
+    for look in found:
+        look.value["comparison"] = comparison
+    return found
+
+
+def _model(run: Run) -> str:
+    return str(stream.fingerprint(run["summary"]["model"]))
+
+
+def _protocol(run: Run) -> str:
+    """What was held fixed, less the prompts: more of them are another look under the same protocol."""
+    return stream.fingerprint(
+        {
+            key: value
+            for key, value in run["protocol"].items()
+            if key not in ("hash", "prompts", "renderer")
+        }
+    )
+
+
+def _kept(folder: Path, looks: list[NewLook]) -> tuple[Kept, bool]:
+    """Every look that a run's folder remembers, and whether these could be added."""
+    path = folder / "journal/looks.jsonl"
+    try:
+        journal = stream.Journal(path, "look")
+        with contextlib.closing(journal):
+            for look in looks:
+                if journal.get(look.id, look.inputs) is None:
+                    journal.put(look.id, look.inputs, look.value)
+            return _read(path), True
+    except OSError:
+        return _read(path), False
+
+
+def _read(path: Path) -> Kept:
+    """The looks in a journal; lines that are no look are passed over."""
+    found: Kept = {}
+    with contextlib.suppress(OSError):
+        for line in path.read_bytes().splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                row = json.loads(line)
+                if KeptLook.__annotations__.keys() <= row["look"].keys():
+                    found[row["id"], row["inputs"]] = row["look"]
+    return found
+
+
+def _of(run: Run, kept: Kept) -> list[KeptLook]:
+    """The looks at this run's model under its protocol; its folder may have held other models before."""
+    model, protocol = _model(run), _protocol(run)
+    return [
+        value
+        for value in kept.values()
+        if value["protocol"] == protocol and model in value["models"]
+    ]
+
+
+def _comparisons(run: Run, kept: Kept) -> int:
+    """In how many comparisons a run stood; several models in one are one, whose tests are corrected together."""
+    return len({value["comparison"] for value in _of(run, kept)})
+
+
+def _others(run: Run, loaded: list[Run], kept: Kept) -> str:
+    """The models that a run was compared with and that are not here now, in words."""
+    here = {_model(one) for one in loaded}
+    found: dict[str, str] = {}
+    for value in _of(run, kept):
+        found |= dict(zip(value["models"], value["labels"], strict=True))
+    found = {model: label for model, label in found.items() if model not in here}
+    names = [
+        label if n == 1 else f"{n} others named {label}"
+        for label, n in Counter(found.values()).items()
+    ]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+
+
+# What was written down before
+
+
+def register(folders: list[Path], protocol: Protocol) -> Registration:
+    """Write down, before the first reply, what the runs to come will be compared by; returns the registration, JSON-able.
+
+    folders: run folders named as their models, with prompts.jsonl; protocol: a rubric.Protocol. Each folder gets it as
+    registered.json. Raises cli.Missing without prompts, cli.BadData where a reply is there already or the prompts differ.
+    """
+    prompts = {}
+    if len(folders) < 2:
+        raise cli.BadData("a comparison has two runs or more; name the folders of both")
+    for folder in folders:
+        for journal in [folder / "scores.jsonl", *sorted(folder.glob("**/journal/gen.jsonl"))]:
+            if journal.is_file() and journal.stat().st_size:
+                raise cli.BadData(
+                    f"{journal}: replies are there already, and what is written down now was not written before; "
+                    f"move {folder} away, or register a run of another name"
+                )
+        path = folder / "prompts.jsonl"
+        if not path.is_file():
+            raise cli.Missing(
+                f"there is no {path}; `make {path} MODEL={layout.run_name(folder)} LIMIT=..` draws the prompts and asks nobody"
+            )
+        prompts[path] = identities.identity(
+            protocol, [record for _, record in stream.records(path)]
+        )
+    (first, identity), *others = prompts.items()
+    for path, other in others:
+        if lines := identities.differences(identity, other):
+            raise cli.BadData(
+                f"{first} and {path} do not hold the same prompts: {'; '.join(lines)}"
+            )
+    names = [layout.run_name(folder) for folder in folders]
+    models = [registry.model(conditions.split(name)[0]) for name in names]
+    accounting, measure = HEADLINE
+    written: Registration = {
+        "models": [
+            {"name": name, "slug": model.slug, "params": model.params}
+            for name, model in zip(names, models, strict=True)
+        ],
+        "n": identity["prompts"]["count"],
+        "measure": measure,
+        "accounting": accounting,
+        "protocol": identity,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    for folder in folders:
+        stream.write(
+            folder / REGISTERED,
+            json.dumps(written, indent=2, ensure_ascii=False, sort_keys=True) + "\n",
+        )
+    return written
+
+
+def _kept_to(loaded: list[Run], pairs: list[Look]) -> str | None:
+    """Whether this comparison is the one that was registered, as one sentence; None where nothing was."""
+    found = [(run, _registered(run)) for run in loaded]
+    written = next((one for _, one in found if one), None)
+    if written is None:
+        return None
+    lines = [f"{run['label']} was not registered" for run, one in found if one is None]
+    if any(one not in (None, written) for _, one in found):
+        lines.append("the runs were registered apart")
+    wanted = {model["name"]: model for model in written["models"]}
+    here = {_named(run): run for run in loaded}
+    lines += [f"{name} is not compared" for name in wanted if name not in here]
+    lines += itertools.chain(
+        *(_other_model(run, wanted[name]) for name, run in here.items() if name in wanted)
+    )
+    fixed = {key: value for key, value in written["protocol"].items() if value is not None}
+    lines += identities.differences(fixed, {key: loaded[0]["protocol"].get(key) for key in fixed})
+    if (written["accounting"], written["measure"]) != HEADLINE:
+        lines.append(f"the measure was {written['measure']}, {written['accounting']}")
+    if (most := max(pair["looks"] for pair in pairs)) > 1:
+        lines.append(f"one look was registered, and there were {most}")
+    begun = datetime.fromisoformat(written["at"])
+    lines += [
+        f"{run['label']} has replies from before {written['at']}"
+        for run in loaded
+        if _first(run, begun) < begun
+    ]
+    title = f"{runs.titles(loaded)[written['measure']]}, {written['accounting']}, {written['n']} prompts"
+    if not lines:
+        return f"As registered before the first reply, on {written['at'][:10]}: {title}"
+    return f"Not as registered on {written['at'][:10]} ({title}): {'; '.join(lines)}"
+
+
+def _named(run: Run) -> str:
+    """A run's model, and its condition behind a +."""
+    model = run["summary"]["model"]
+    under = model.get("condition")
+    return f"{model['name']}+{under['name']}" if under else str(model["name"])
+
+
+def _registered(run: Run) -> Registration | None:
+    path = run["path"] / REGISTERED
+    if not path.is_file():
+        return None
+    try:
+        written: Registration = json.loads(path.read_text())
+        if Registration.__annotations__.keys() - written.keys():
+            raise ValueError("a key is missing")
+        return written
+    except (ValueError, AttributeError) as error:
+        raise cli.BadData(
+            f"{path}: not what run-plan --register writes ({error}); remove it, or put it back as it was"
+        ) from None
+
+
+def _other_model(run: Run, wanted: RegisteredModel) -> list[str]:
+    """In what a run's model is another one than the registered."""
+    slug, lines = run["summary"]["model"]["slug"], []
+    if slug != wanted["slug"]:
+        lines.append(f"{run['label']}: slug {wanted['slug']} != {slug}")
+    replies = [gen for record in run["records"] if (gen := record.get("gen"))]
+    used = next((gen["sampling"] for gen in replies if gen.get("sampling")), {})
+    return lines + [
+        f"{run['label']}: {key} {json.dumps(value)} != {json.dumps(used[key])}"
+        for key, value in wanted["params"].items()
+        if key in used and used[key] != value
+    ]
+
+
+def _first(run: Run, other: datetime) -> datetime:
+    """When the first reply of a run was there; `other` where no reply says when."""
+    replies = [gen for record in run["records"] if (gen := record.get("gen"))]
+    times = [gen["by"]["at"] for gen in replies if "by" in gen and gen["by"].get("at")]
+    return min(map(datetime.fromisoformat, times), default=other)

@@ -1,0 +1,174 @@
+"""A run in parts: which record belongs to which part, and the parts made one run again.
+
+Part I of N works in RUN/shard-I-of-N, with journals of its own: nobody appends to a file that another node appends to.
+"""
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record, prompt_of
+from decksmith.measure.judging import identity
+from decksmith.measure.results.text import few
+from decksmith.models import turns
+
+FOLDER = re.compile(r"shard-(\d+)-of-(\d+)\Z")
+
+
+def part(ident: str, parts: int) -> int:
+    """The part, from 1 to `parts`, that a record belongs to: by its id and nothing else; all turns of a prompt by the first's
+    (`turns.root`)."""
+    return int(stream.fingerprint(ident)[:8], 16) % parts + 1
+
+
+def merge(run: Path, prompts: list[Record], protocol: Protocol) -> list[Record]:
+    """Join the parts of `run` in it (folders by hard links, journals) and return their records in the order of `prompts`: scored decks
+    (scores.jsonl), or graded questions of a benchmark (rows.jsonl).
+
+    Raises cli.TryAgain naming the parts and ids that are not done, cli.BadData for what does not belong together: an id twice, parts of
+    different divisions, answers to other prompts, two settings in one run. Nothing is written before all of that is checked.
+    """
+    shards, parts = _shards(run)
+    graded = any((folder / "rows.jsonl").is_file() for folder in shards.values())
+    file, asks = (
+        ("rows.jsonl", ("task",)) if graded else ("scores.jsonl", ("messages", "asks", "checklist"))
+    )
+    wanted = {prompt["id"]: prompt for prompt in prompts}
+    found: dict[str, Record] = {}
+    holder: dict[str, int] = {}  # the part that each record came from
+    undone: dict[int, list[str]] = {}
+    for number in range(1, parts + 1):
+        scores = shards.get(number, run) / file
+        if number not in shards or not scores.is_file():
+            undone[number] = [
+                ident for ident, row in wanted.items() if part(turns.root(row), parts) == number
+            ]
+            continue
+        for line, record in stream.records(scores):
+            ident, where = record["id"], f"{scores}:{line}: {record['id']}"
+            if ident in found:
+                raise cli.BadData(f"{where}: part {holder[ident]} has this record too")
+            _belongs(record, where, wanted, number, parts, asks)
+            found[ident], holder[ident] = record, number
+    samples: dict[str, dict[Any, Record]] = {}
+    for record in found.values():
+        samples.setdefault(prompt_of(record), {})[_sample(record)] = record
+    kinds = sorted({k for each in samples.values() for k in each})
+    for ident, row in wanted.items():
+        if (number := part(turns.root(row), parts)) not in undone or ident in samples:
+            lacking = [
+                ident if k is None else f"{ident}~{k}"
+                for k in kinds or [None]
+                if k not in samples.get(ident, {})
+            ]
+            undone[number] = undone.get(number, []) + lacking
+    if undone := {number: idents for number, idents in sorted(undone.items()) if idents}:
+        said = "; ".join(
+            f"part {number} of {parts} lacks {few(idents)}" for number, idents in undone.items()
+        )
+        raise cli.TryAgain(f"{run}: {said}. Do these again: --array={','.join(map(str, undone))}")
+    ordered = [samples[ident][k] for ident in wanted for k in kinds]
+    if not graded:
+        identity.identity(protocol, ordered)
+    _one_setting(ordered, "model", "params")
+    _one_setting(ordered, "sampling", "seed")
+    for number, folder in shards.items():
+        for record in ordered:
+            if holder[record["id"]] == number and (folder / record["id"]).is_dir():
+                _adopt(folder / record["id"], run / record["id"])
+        for journal in sorted((folder / "journal").glob("*.jsonl")):
+            _append(journal, run / "journal" / journal.name)
+    return ordered
+
+
+def _belongs(
+    record: Record,
+    where: str,
+    wanted: dict[str, Record],
+    number: int,
+    parts: int,
+    asks: tuple[str, ...],
+) -> None:
+    """Raises cli.BadData for a record that is no answer of part `number` to a prompt on stdin.
+
+    asks: the keys that it has from its prompt.
+    """
+    asked = wanted.get(prompt_of(record))
+    if asked is None:
+        raise cli.BadData(f"{where}: no such prompt on stdin")
+    if (its := part(turns.root(asked), parts)) != number:
+        raise cli.BadData(f"{where}: this record belongs to part {its}")
+    if differing := [key for key in asks if record.get(key) != asked.get(key)]:
+        raise cli.BadData(
+            f"{where}: its {differing[0]} differ from those of the prompt on stdin; "
+            f"do part {number} again"
+        )
+
+
+def _one_setting(records: list[Record], what: str, less: str) -> None:
+    """Raises cli.BadData unless all replies have the same `what`, leaving out the key `less`."""
+
+    def setting(record: Record) -> Record | None:
+        value = (record.get("gen") or {}).get(what) or {}
+        return {key: part for key, part in value.items() if key != less} or None
+
+    identity.agreed(records, f"gen.{what}", setting)
+
+
+def _shards(run: Path) -> tuple[dict[int, Path], int]:
+    found: dict[int, dict[int, Path]] = {}
+    for path in sorted(Path(run).glob("shard-*-of-*")):
+        if match := FOLDER.match(path.name):
+            found.setdefault(int(match[2]), {})[int(match[1])] = path
+    if not found:
+        raise cli.TryAgain(f"{run} has no part (shard-1-of-N) yet")
+    if len(found) > 1:
+        raise cli.BadData(
+            f"{run} has parts of {' and of '.join(map(str, sorted(found)))}; remove those of one division"
+        )
+    parts, shards = next(iter(found.items()))
+    marks = {
+        number: sorted(mark.name for mark in path.glob(".for-*")) for number, path in shards.items()
+    }
+    first = next(iter(marks))
+    if other := next((number for number, names in marks.items() if names != marks[first]), None):
+        raise cli.BadData(
+            f"{shards[first]} was made for {' '.join(marks[first])}, {shards[other]} for {' '.join(marks[other])}; do one again"
+        )
+    return shards, parts
+
+
+def _sample(record: Record) -> int | None:
+    k: int | None = ((record.get("gen") or {}).get("sample") or {}).get("k")
+    return k
+
+
+def _adopt(source: Path, target: Path) -> None:
+    """The folder of a record under the run, whole or not at all; its files take no second place on the disk."""
+    fresh = target.with_name(f".{target.name}.tmp")
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(source, fresh, copy_function=_link)
+    if target.exists():
+        shutil.rmtree(target)
+    fresh.rename(target)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy2(source, target)
+
+
+def _append(source: Path, target: Path) -> None:
+    """What the journal `target` does not yet have of `source`."""
+    theirs, ours = stream.Journal(source, source.stem), stream.Journal(target, target.stem)
+    for ident, inputs, value in theirs.values():
+        if value is not None and ours.get(ident, inputs) != value:
+            ours.put(ident, inputs, value)
+    theirs.close()
+    ours.close()

@@ -1,0 +1,239 @@
+"""Pairs of runs in numbers: under each accounting and measure the difference by prompt, its interval, its tests.
+
+The headline is Overall under the floor, chosen before anybody looked; its family is the pairs of runs. All other measures
+and accountings are secondary: their p-values are corrected together, over pairs and measures of one accounting.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from decksmith.core import stream
+from decksmith.core.records import prompt_of
+from decksmith.measure.results import stats
+from decksmith.measure.results.comparison import Bounds, Pair, PairedDifference, Run, TestedPair
+from decksmith.measure.results.runs import titles
+from decksmith.measure.results.summary import Columns, columns, domains, scales
+
+if TYPE_CHECKING:
+    from decksmith.measure.results.stats import Array
+
+ACCOUNTINGS = {"floor": "floor", "renderable": "renderable only", "scored": "both scored"}
+HEADLINE = ("floor", "overall")
+LIMITS = {"excluded": 0.01, "truncated": 0.05}  # of runs whose protocol names none
+WORST, BEST = 0, 1  # what the excluded decks of a run could have been
+
+
+def is_headline(pair: Pair) -> bool:
+    return (pair["accounting"], pair["measure"]) == HEADLINE
+
+
+@dataclass
+class Column:
+    """One difference to be estimated: two runs' values of a measure, an entry for each prompt, NaN where there is none."""
+
+    measure: str
+    ours: Array
+    theirs: Array
+    of: tuple[Run, Run, str] = field(init=False)  # the runs and the accounting
+
+
+def between(runs: list[Run]) -> list[Pair]:
+    """Every pair of runs under every accounting and measure, without what may be said of it (claims)."""
+    prompts = sorted({prompt_of(record) for run in runs for record in run["records"]})
+    tables = {
+        (run["order"], accounting): columns(run["records"], accounting)
+        for run in runs
+        for accounting in ("floor", "renderable")
+    }
+    wanted: list[Column] = []
+    for a, b in itertools.combinations(runs, 2):
+        for accounting in ACCOUNTINGS:
+            table = "floor" if accounting == "floor" else "renderable"
+            ours, theirs = tables[a["order"], table], tables[b["order"], table]
+            for measure in ours:
+                if measure in theirs:
+                    column = _column(prompts, measure, ours, theirs)
+                    column.of = (a, b, accounting)
+                    if accounting != "renderable":
+                        _only_common(column)
+                    wanted.append(column)
+    if not wanted:
+        return []
+    estimates = _estimates(runs, prompts, [*wanted, *_extremes(runs, prompts, wanted)])
+    found = [_pair(runs, *one) for one in zip(wanted, estimates, strict=False)]
+    ends = iter(estimates[len(found) :])
+    for column, pair in zip(wanted, found, strict=True):
+        if _is_uncertain(column):
+            pair["bounds"] = _bounds(next(ends), next(ends))
+    _correct(found)
+    return found
+
+
+def _column(prompts: list[str], measure: str, ours: Columns, theirs: Columns) -> Column:
+    import numpy
+
+    sides = [
+        numpy.array([table[measure].get(prompt, numpy.nan) for prompt in prompts])
+        for table in (ours, theirs)
+    ]
+    return Column(measure, *sides)
+
+
+def _only_common(column: Column) -> None:
+    """Leave only the prompts for which both runs have a value."""
+    import numpy
+
+    lacking = numpy.isnan(column.ours) | numpy.isnan(column.theirs)
+    column.ours[lacking] = column.theirs[lacking] = numpy.nan
+
+
+def _pair(runs: list[Run], column: Column, difference: PairedDifference) -> Pair:
+    import numpy
+
+    a, b, accounting = column.of
+    sizes = [int((~numpy.isnan(values)).sum()) for values in (column.ours, column.theirs)]
+    return {
+        "a": a["label"],
+        "b": b["label"],
+        "accounting": accounting,
+        "measure": column.measure,
+        "on": _on(runs, sizes, len(column.ours), accounting, column.measure),
+        "cut": _cut(a, b),
+        "lost": _lost(a, b) if accounting == "floor" else 0,
+        "difference": difference,
+        "p_holm": None,
+        "family": 0,
+        "verdict": "",
+        "sentence": "",
+        "open": False,
+    }
+
+
+def _is_uncertain(column: Column) -> bool:
+    """Whether decks without a score could change a difference."""
+    a, b, accounting = column.of
+    return accounting == "floor" and bool(excluded(a) or excluded(b))
+
+
+def _extremes(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list[Column]:
+    """Of each uncertain difference two: the excluded at their worst for the first run and at their best for the second, and
+    the reverse."""
+    tables = {
+        (run["order"], end): columns(run["records"], "floor", excluded=end)
+        for run in runs
+        for end in (WORST, BEST)
+    }
+    found = []
+    for column in filter(_is_uncertain, wanted):
+        a, b, _ = column.of
+        for ours, theirs in ((WORST, BEST), (BEST, WORST)):
+            sides = tables[a["order"], ours], tables[b["order"], theirs]
+            found.append(_column(prompts, column.measure, *sides))
+    return found
+
+
+def _estimates(runs: list[Run], prompts: list[str], wanted: list[Column]) -> list[PairedDifference]:
+    """`stats.differences` of these columns, rounded."""
+    import numpy
+
+    asked = domains(record for run in runs for record in run["records"])
+    results = stats.differences(
+        numpy.stack([column.ours for column in wanted], axis=1),
+        numpy.stack([column.theirs for column in wanted], axis=1),
+        scales(column.measure for column in wanted),
+        [asked[prompt] for prompt in prompts],
+    )
+    return [stats.difference(results, place) for place in range(len(wanted))]
+
+
+def _bounds(worst: PairedDifference, best: PairedDifference) -> Bounds:
+    """What the excluded decks could make of a difference, from its estimates at the extremes."""
+    return {
+        "least": worst["mean"] or 0,
+        "most": best["mean"] or 0,
+        "lo": -math.inf if worst["lo"] is None else worst["lo"],
+        "hi": math.inf if best["hi"] is None else best["hi"],
+    }
+
+
+def _correct(pairs: list[Pair]) -> None:
+    """Correct the p-values of each family: the headline's pairs, and all else of one accounting."""
+    families: dict[tuple[str, bool], list[Pair]] = {}
+    for pair in pairs:
+        families.setdefault((pair["accounting"], is_headline(pair)), []).append(pair)
+    for members in families.values():
+        holm(members)
+        for pair in members:
+            pair["family"] = len(members)
+
+
+def holm(family: Sequence[TestedPair]) -> None:
+    """Give each pair of a family its corrected p, `p_holm`; None stays None."""
+    values = [pair["difference"]["p"] for pair in family]
+    adjusted = stats.holm([float("nan") if p is None else p for p in values])
+    for pair, p in zip(family, adjusted, strict=True):
+        pair["p_holm"] = stats.number(p, 6)
+
+
+# What a look saw
+
+
+def headline_values(a: Run, b: Run) -> list[tuple[str, float, float]]:
+    """The headline's values of two runs, `[(prompt, a's, b's)]`, ordered by the hashes of the prompts' ids."""
+    accounting, measure = HEADLINE
+    ours, theirs = (columns(run["records"], accounting).get(measure, {}) for run in (a, b))
+    shared = sorted(ours.keys() & theirs.keys(), key=stream.shuffled)
+    return [(prompt, ours[prompt], theirs[prompt]) for prompt in shared]
+
+
+# What limits a pair
+
+
+def _on(runs: list[Run], sizes: list[int], prompts: int, accounting: str, measure: str) -> str:
+    """On what a pair was compared, as the end of a clause: ` on 29 of 30 prompts, Overall, floor`."""
+    n = str(sizes[0]) if sizes[0] == sizes[1] else f"{sizes[0]} and {sizes[1]}"
+    of = f" of {prompts}" if min(sizes) < prompts else ""
+    common = "" if runs[0]["left_out"] is None else " common"
+    plural = "" if sizes == [1, 1] and not of else "s"
+    changed = ", not the shipped protocol" if runs[0]["unshipped"] else ""
+    title = titles(runs).get(measure, measure)
+    return f" on {n}{of}{common} prompt{plural}, {title}, {ACCOUNTINGS[accounting]}{changed}"
+
+
+def limits(run: Run) -> dict[str, float]:
+    """The shares of decks that a run may lose ("excluded") and have cut off ("truncated") and still be claimed about."""
+    return {**LIMITS, **(run["protocol"].get("claim") or {})}
+
+
+def excluded(run: Run) -> int:
+    """How many decks of a run have no score through no fault of the model."""
+    kinds = run["summary"]["faults"]["kinds"]
+    return sum(count for kind, count in kinds.items() if kind != "model")
+
+
+def lost_too_many(run: Run) -> bool:
+    return excluded(run) > limits(run)["excluded"] * int(run["summary"]["n"])
+
+
+def cut_too_many(run: Run) -> bool:
+    return int(run["summary"]["truncated"]) > limits(run)["truncated"] * int(run["summary"]["n"])
+
+
+def _lost(a: Run, b: Run) -> int:
+    """The decks of two runs without a score, where one of the two lost more than its protocol allows; else 0."""
+    return excluded(a) + excluded(b) if lost_too_many(a) or lost_too_many(b) else 0
+
+
+def _cut(a: Run, b: Run) -> str | None:
+    """Which of two runs was cut off too often to say anything about it, as a clause, or None."""
+    said = [
+        f"{run['summary']['truncated']} of {run['summary']['n']} replies of {run['label']} were cut off"
+        for run in (a, b)
+        if cut_too_many(run)
+    ]
+    return " and ".join(said) or None

@@ -1,0 +1,601 @@
+"""Plots of runs as PNG and SVG; equal runs give equal bytes."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from decksmith.core import cli, stream
+from decksmith.measure.results import claims, cost_table, text
+from decksmith.measure.results.comparison import Comparison, Run
+from decksmith.measure.results.records import Mean
+from decksmith.measure.results.runs import caption, measures, titles
+from decksmith.measure.results.summary import SHARES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    Draw = Callable[[ModuleType, "Tone"], Figure | None]
+
+Tone = dict[str, str]  # colors by what they are for
+Point = tuple[float, float]
+Forms = Mapping[str, Sequence[str]]  # of each ink (INKS): "png", "svg"
+PRINT: Forms = {"light": ("png", "svg")}
+# Inches. A plot is as wide as a phone's screen or a column of a page, so that its type is of one
+# size in all of them and nobody has to enlarge it.
+WIDTH, LEFT, BARS, LINE, GAP = 4.2, 0.12, 2.62, 0.19, 0.14
+TITLE, TEXT, NOTE = 12.5, 9.5, 9  # points
+
+INKS = {
+    "light": {
+        "ink": "#1f2328",
+        "soft": "#5f656d",
+        "line": "#e3e1db",
+        "paper": "#ffffff",
+        "halo": "#ffffff",
+    },
+    "dark": {
+        "ink": "#e8e6e1",
+        "soft": "#9aa0a8",
+        "line": "#34383e",
+        "paper": "none",
+        "halo": "#1a1d21",
+    },
+}
+
+
+@contextmanager
+def style(ink: str = "light") -> Iterator[tuple[ModuleType, Tone]]:
+    """`(pyplot, tone)` in the style of the reports, until the block ends; `ink` is a name of INKS."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    _fonts()
+    tone = INKS[ink]
+    with pyplot.rc_context(
+        {
+            "font.family": REGULAR["family"],
+            "font.size": 10,
+            "svg.hashsalt": "decksmith",
+            "svg.fonttype": "path",
+            "text.parse_math": False,
+            "text.color": tone["ink"],
+            "axes.labelcolor": tone["soft"],
+            "xtick.color": tone["soft"],
+            "ytick.color": tone["ink"],
+            "axes.edgecolor": tone["line"],
+            "axes.facecolor": "none",
+            "figure.facecolor": tone["paper"],
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.spines.left": False,
+            "xtick.major.size": 0,
+            "ytick.major.size": 0,
+            "axes.axisbelow": True,
+        }
+    ):
+        yield pyplot, tone
+
+
+def drawn(figure: Figure, form: str, **more: Any) -> bytes:
+    """The bytes of a figure as "png" or "svg"; equal figures give equal bytes. `more` goes to savefig."""
+    nameless = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[form]
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=form, metadata=nameless, **{"dpi": 160, **more})
+    return buffer.getvalue()
+
+
+def plots(
+    out: Path,
+    runs: list[Run],
+    compared: Comparison,
+    forms: Forms = PRINT,
+) -> list[str]:
+    """Draw the plots of `runs`, `compared` by claims.compare, into the folder `out`; returns the file names."""
+    kinds = {
+        "overall": _plot_overall,
+        "dimensions": _plot_dimensions,
+        "deltas": _plot_deltas,
+    }
+    if compared.get("costs"):
+        kinds["costs"] = _plot_costs
+    files = []
+    for name, plot in kinds.items():
+        draw = partial(plot, runs=runs, compared=compared)
+        files += each_form(out, name, draw, forms, tight=False)
+    return files
+
+
+def loss(
+    out: Path,
+    metrics: Path,
+    forms: Forms = PRINT,
+) -> list[str]:
+    """Draw a training run's metrics.jsonl into the folder `out` as loss.png and so on; returns the file names.
+
+    A line holds {"step", "loss"} or {"step", "val_loss"}, in nats a token. Without a step nothing is drawn.
+    """
+    try:
+        lines = [json.loads(line) for line in Path(metrics).read_text().splitlines()]
+    except OSError:
+        return []
+    steps = [(line["step"], line["loss"]) for line in lines if line.get("loss") is not None]
+    held = [(line["step"], line["val_loss"]) for line in lines if "val_loss" in line]
+    if not steps:
+        return []
+    draw = partial(_plot_loss, steps=steps, held=held)
+    return each_form(out, "loss", draw, forms, tight=False)
+
+
+def each_form(
+    out: Path,
+    name: str,
+    draw: Draw,
+    forms: Forms = PRINT,
+    tight: bool = True,
+) -> list[str]:
+    """Draw one figure in the forms of each ink; returns the file names, none when there is nothing to draw.
+
+    tight: cut off empty margins; otherwise the file is as wide as the figure.
+    """
+    edges: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.15} if tight else {}
+    names = []
+    for ink, files in forms.items():
+        with style(ink) as (pyplot, tone):
+            figure = draw(pyplot, tone)
+            if figure is None:
+                continue
+            for form in files:
+                file = f"{name}{'' if ink == 'light' else '-' + ink}.{form}"
+                stream.write(Path(out) / file, drawn(figure, form, dpi=240, **edges))
+                names.append(file)
+            pyplot.close(figure)
+    return names
+
+
+@lru_cache
+def _fonts() -> tempfile.TemporaryDirectory[str]:
+    """Give matplotlib the committed WOFF fonts, as TrueType, under the family names Deck and Deck Bold."""
+    from fontTools.ttLib import TTFont
+    from matplotlib import font_manager
+
+    folder = tempfile.TemporaryDirectory()
+    for weight, family in ((400, "Deck"), (600, "Deck Bold")):
+        font = TTFont(
+            cli.ROOT / "assets" / "web" / "fonts" / f"inter-{weight}.woff", recalcTimestamp=False
+        )
+        font.flavor = None
+        path = str(Path(folder.name) / f"{weight}.ttf")
+        font.save(path)
+        # An entry of our own, since reading and changing the font's tables takes longer than drawing with it.
+        entry = font_manager.FontEntry(
+            fname=path, name=family, weight=400, stretch="normal", size="scalable"
+        )
+        font_manager.fontManager.ttflist.append(entry)
+    return folder  # kept until the process ends: matplotlib reads the files late
+
+
+# What is given to matplotlib by keyword.
+REGULAR: dict[str, Any] = {"family": ["Deck", "DejaVu Sans"]}
+BOLD: dict[str, Any] = {"family": ["Deck Bold", "DejaVu Sans"]}
+
+
+# The frame of a plot: lines of text, below them the axes, below these notes
+
+
+@dataclass
+class Said:
+    """A line of text above the axes; `dot` is the color of a mark before it."""
+
+    text: str
+    size: float = TEXT
+    color: str = "ink"
+    bold: bool = False
+    dot: str | None = None
+
+
+def wrapped(label: str, width: int = 26) -> str:
+    return "\n".join(textwrap.wrap(label, width)) or label
+
+
+def fitted(text: str, inches: float, size: float, bold: bool = False) -> list[str]:
+    """The lines of a text that is to be no wider than so many inches at so many points; a word longer than that is broken."""
+    lines = [""]
+    for word in text.split():
+        while word:
+            joined = f"{lines[-1]} {word}".strip()
+            if _inches(joined, size, bold) <= inches:
+                lines[-1], word = joined, ""
+            elif lines[-1]:
+                lines.append("")
+            else:
+                most = [k for k in range(1, len(word)) if _inches(word[:k], size, bold) <= inches]
+                cut = max(most, default=1)
+                lines[-1], word = word[:cut], word[cut:]
+                lines += [""] * bool(word)
+    return lines
+
+
+def _inches(text: str, size: float, bold: bool) -> float:
+    """How wide a line of text is drawn."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    family = (BOLD if bold else REGULAR)["family"]
+    font = FontProperties(family=family, size=size)
+    width, _, _ = text_to_path.get_text_width_height_descent(text, font, False)
+    return float(width) / 72
+
+
+def titled(figure: Figure, tone: Tone, title: str, note: str, top: float) -> None:
+    """A title and a note at the upper left, `top` inches of room above the axes."""
+    height = figure.get_figheight()
+    figure.subplots_adjust(top=1 - top / height)
+    left = min(axes.get_position().x0 for axes in figure.axes)
+    figure.text(left, 1 - 0.12 / height, title, size=14, **BOLD, va="top")
+    figure.text(
+        left, 1 - 0.42 / height, note, size=9, color=tone["soft"], va="top", linespacing=1.45
+    )
+
+
+def _sheet(
+    pyplot: ModuleType, tone: Tone, said: Sequence[Said], body: float, notes: Sequence[str] = ()
+) -> tuple[Figure, Axes]:
+    """`(figure, axes)`: `said` above, axes of `body` inches in which y counts inches downwards, `notes` below."""
+    lines, top = [], 0.12
+    for line in said:
+        parts = _parts(line)
+        lines += [(top + LINE * row, line, part, row) for row, part in enumerate(parts)]
+        top += LINE * len(parts) + (0.08 if line.size == TITLE else 0.05)
+    ends = [part for note in notes for part in fitted(note, WIDTH - 2 * LEFT, NOTE)]
+    top, below = top + 0.14, 0.3 + LINE * len(ends) + 0.08 * bool(ends)
+    height = top + body + below
+    figure = pyplot.figure(figsize=(WIDTH, height))
+    for at, line, part, row in lines:
+        _write(figure, tone, 1 - at / height, line, part, row == 0)
+    for row, note in enumerate(reversed(ends)):
+        y = (0.08 + LINE * row) / height
+        figure.text(LEFT / WIDTH, y, note, size=NOTE, color=tone["soft"])
+    axes = figure.add_axes((LEFT / WIDTH, below / height, BARS / WIDTH, body / height))
+    axes.set_ylim(body, 0)
+    axes.set_yticks([])
+    axes.tick_params(labelsize=NOTE)
+    return figure, axes
+
+
+def _parts(line: Said) -> list[str]:
+    room = WIDTH - 2 * LEFT - 0.17 * bool(line.dot)
+    return fitted(line.text, room, line.size, line.bold)
+
+
+def _write(figure: Figure, tone: Tone, y: float, line: Said, part: str, first: bool) -> None:
+    """Write a part of a line at a height of the figure, after its mark where it has one."""
+    from matplotlib.lines import Line2D
+
+    left, font = LEFT + 0.17 * bool(line.dot), BOLD if line.bold else {}
+    color = tone[line.color]
+    figure.text(left / WIDTH, y, part, size=line.size, color=color, va="top", **font)
+    if line.dot and first:
+        middle = y - 0.075 / figure.get_figheight()
+        mark = Line2D([(LEFT + 0.05) / WIDTH], [middle], marker="o", ms=6.5, color=line.dot)
+        mark.set_linestyle("")
+        mark.set_transform(figure.transFigure)
+        figure.add_artist(mark)
+
+
+def _legend(runs: list[Run]) -> list[Said]:
+    return [Said(run["label"], dot=run["color"]) for run in runs]
+
+
+def _beside(axes: Axes, y: float, words: str, color: str, size: float = TEXT) -> None:
+    """Text at the right of the axes."""
+    place = axes.get_yaxis_transform()
+    axes.text(1 + 0.12 / BARS, y, words, va="center", size=size, color=color, transform=place)
+
+
+def _heading(axes: Axes, tone: Tone, y: float, words: str) -> float:
+    """Bold lines of text within the axes, from the left, before whatever lies there; returns where they end."""
+    from matplotlib.patheffects import withStroke
+
+    place, halo = axes.get_yaxis_transform(), withStroke(linewidth=3, foreground=tone["halo"])
+    for part in fitted(words, WIDTH - 2 * LEFT, TEXT, bold=True):
+        written = axes.text(0, y + LINE / 2, part, va="center", size=TEXT, transform=place, **BOLD)
+        written.set_path_effects([halo])
+        y += LINE
+    return y
+
+
+# Means and differences: groups of bars under a heading
+
+
+@dataclass
+class Bar:
+    """A mean with its interval; `words` stand at its right, the second line of them small."""
+
+    value: Mean
+    color: str
+    words: list[str]
+    hollow: bool = False
+
+
+Group = tuple[str, list[Bar]]  # a heading, and what stands below it
+
+
+def _bars(
+    pyplot: ModuleType,
+    tone: Tone,
+    said: Sequence[Said],
+    groups: Sequence[Group],
+    notes: Sequence[str] = (),
+    begin: float | None = None,
+) -> tuple[Figure, Axes]:
+    """`(figure, axes)` of groups of bars. begin: where bars begin; None draws intervals alone."""
+    body = 0.0
+    for title, bars in groups:
+        lines = fitted(title, WIDTH - 2 * LEFT, TEXT, bold=True)
+        body += LINE * len(lines) + sum(_height(bar) for bar in bars) + GAP
+    figure, axes = _sheet(pyplot, tone, said, body, notes)
+    y = 0.0
+    for title, bars in groups:
+        y = _heading(axes, tone, y, title)
+        for bar in bars:
+            _draw(axes, tone, y + 0.12, bar, begin)
+            y += _height(bar)
+        y += GAP
+    return figure, axes
+
+
+def _height(bar: Bar) -> float:
+    return 0.24 if len(bar.words) == 1 else 0.4
+
+
+def _draw(axes: Axes, tone: Tone, y: float, bar: Bar, begin: float | None) -> None:
+    mean, lo, hi = bar.value["mean"], bar.value["lo"], bar.value["hi"]
+    if mean is not None and begin is not None:
+        alpha = 0.14 if bar.hollow else 0.30
+        width = mean - begin
+        axes.barh(y, width, left=begin, height=0.16, color=bar.color, alpha=alpha, linewidth=0)
+    if lo is not None and hi is not None:
+        _line(axes, [lo, hi], [y, y], bar.color)
+    if mean is not None:
+        _dot(axes, mean, y, bar.color, bar.hollow)
+    ink, *small = bar.words
+    _beside(axes, y, ink, tone["ink"])
+    for words in small:
+        _beside(axes, y + 0.16, words, tone["soft"], NOTE)
+
+
+def _line(axes: Axes, xs: list[float], ys: list[float], color: str) -> None:
+    """An interval."""
+    axes.plot(xs, ys, color=color, linewidth=2.2, solid_capstyle="round", clip_on=False)
+
+
+def _dot(axes: Axes, x: float, y: float, color: str, hollow: bool) -> None:
+    """A mean."""
+    (dot,) = axes.plot([x], [y], "o", color=color, markersize=6.5, markeredgewidth=1.6, zorder=3)
+    dot.set_fillstyle("none" if hollow else "full")
+    dot.set_clip_on(False)
+
+
+def _scale(axes: Axes, tone: Tone) -> None:
+    axes.set_xlim(1, 5)
+    axes.set_xticks([1, 2, 3, 4, 5])
+    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
+
+
+def _plot_overall(
+    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
+) -> Figure:
+    """Both means of each run, models by name: the order of the means would read as a ranking."""
+    empty: Mean = {"mean": None, "lo": None, "hi": None, "n": 0}
+    groups: list[Group] = []
+    for run in runs:
+        bars = []
+        for accounting, word in (("floor", "floor"), ("renderable", "rendered")):
+            value = run["summary"]["means"][accounting].get("overall", empty)
+            words = [text.interval(value), f"{word}, n = {value['n']}"]
+            bars.append(Bar(value, run["color"], words, hollow=accounting == "renderable"))
+        groups.append((run["label"], bars))
+    said = [
+        Said(titles(runs)["overall"], TITLE, bold=True),
+        Said(f"{caption(runs)}. 1 is the least, 5 the most.", NOTE, "soft"),
+        Said("Filled: floor. Hollow: rendered decks. Lines are 95 % intervals.", NOTE, "soft"),
+        *(Said(line) for line in _said(compared)),
+    ]
+    figure, axes = _bars(pyplot, tone, said, groups, begin=1)
+    _scale(axes, tone)
+    return figure
+
+
+def _said(compared: Comparison) -> list[str]:
+    """What may be said: each pair where there are few, otherwise the ranks."""
+    if len(compared["runs"]) < 2:
+        return []
+    lines = compared["headlines"]
+    return lines if len(lines) < 4 else [claims.ranked(compared)]
+
+
+def dimensions(runs: list[Run]) -> list[str]:
+    """The dimensions of which any of these runs has a mean."""
+    others = ("overall", "judge_only", "craft", "craft_v5", *SHARES)
+    return [name for name in measures(runs) if name not in others]
+
+
+def _plot_dimensions(
+    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
+) -> Figure | None:
+    groups: list[Group] = []
+    for name in dimensions(runs):
+        found = [(run, run["summary"]["means"]["floor"].get(name)) for run in runs]
+        bars = [
+            Bar(value, run["color"], [text.interval(value)])
+            for run, value in found
+            if value and value["mean"] is not None
+        ]
+        groups.append((titles(runs).get(name, name), bars))
+    if not groups:
+        return None
+    said = [
+        Said("Each dimension, floor", TITLE, bold=True),
+        Said("1 to 5; a model fault counts 1. Lines are 95 % intervals.", NOTE, "soft"),
+        *_legend(runs),
+    ]
+    figure, axes = _bars(pyplot, tone, said, groups, begin=1)
+    _scale(axes, tone)
+    return figure
+
+
+def _plot_deltas(
+    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
+) -> Figure | None:
+    """Each later run minus the base, paired by prompt; the base is the run that was named first."""
+    if len(runs) < 2:
+        return None
+    base = min(runs, key=lambda run: run["order"])
+    others = [run for run in runs if run is not base]
+    reasons: dict[str, int] = {}  # why pairs are inconclusive, by the number of the note below
+    groups: list[Group] = []
+    for name in ["overall", "judge_only", *dimensions(runs)]:
+        bars = [_difference(compared, run, base, name, reasons) for run in others]
+        groups.append((titles(runs).get(name, name), [bar for bar in bars if bar]))
+    said = [
+        Said(f"Difference to {base['label']}, floor", TITLE, bold=True),
+        Said("In points of the scale from 1 to 5, paired by prompt.", NOTE, "soft"),
+        Said("Right of 0 is better. Lines are 95 % intervals.", NOTE, "soft"),
+        Said("Filled: separated by the corrected test.", NOTE, "soft"),
+        *_legend(others),
+    ]
+    notes = [f"{number}: {why}" for why, number in reasons.items()]
+    figure, axes = _bars(pyplot, tone, said, groups, notes)
+    axes.axvline(0, color=tone["soft"], linewidth=1)
+    values = [bar.value for _, bars in groups for bar in bars]
+    ends = [abs(end) for one in values for end in (one["lo"], one["hi"], one["mean"]) if end]
+    reach = 1.1 * max([0.5, *ends])
+    axes.set_xlim(-reach, reach)
+    axes.locator_params(axis="x", nbins=6)
+    axes.grid(axis="x", color=tone["line"], linewidth=0.8)
+    return figure
+
+
+def _difference(
+    compared: Comparison, run: Run, base: Run, measure: str, reasons: dict[str, int]
+) -> Bar | None:
+    """One difference, its verdict beside it where the test does not separate; why is added to `reasons`."""
+    value, pair = claims.difference(compared, run["label"], base["label"], "floor", measure)
+    if value is None or pair is None or value["mean"] is None:
+        return None
+    words, verdict = [text.interval(value)], pair["verdict"]
+    if verdict == "inconclusive":
+        why = "; ".join(claims.undecided(pair))
+        verdict += f" ({reasons.setdefault(why, len(reasons) + 1)})"
+    if verdict != "beats":
+        words.append(verdict)
+    return Bar(value, run["color"], words, hollow=verdict != "beats")
+
+
+# Score against cost
+
+
+def _steps(least: float, most: float) -> list[float]:
+    """The round numbers around a range, for a logarithmic axis: 1, 2 and 5 where they are few, else powers of ten."""
+    low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
+    digits = (1, 2, 5) if high - low <= 2 else (1,)
+    steps = [digit * 10.0**power for power in range(low, high + 1) for digit in digits]
+    first = max((step for step in steps if step <= least), default=steps[0])
+    last = min((step for step in steps if step >= most and step > first), default=steps[-1])
+    return [step for step in steps if first <= step <= last]
+
+
+def _plot_costs(
+    pyplot: ModuleType, tone: Tone, *, runs: list[Run], compared: Comparison
+) -> Figure | None:
+    """Score against cost a deck, with the intervals of both; a line joins what no other run dominates. Hollow: dominated."""
+    cost = compared["costs"]
+    if cost is None:
+        return None
+    kind, beaten = cost["unit"], cost["dominated"]
+    points: list[tuple[Run, Mean, Mean]] = []  # with cost and score
+    for run in runs:
+        score = run["summary"]["means"]["floor"].get("overall")
+        took = cost["runs"][run["label"]][kind]
+        if score and took and took["mean"]:
+            points.append((run, took, score))
+    said = [
+        Said(f"{titles(runs)['overall']} against cost", TITLE, bold=True),
+        Said(f"{cost_table.TITLES[kind]} a deck, on a logarithmic scale.", NOTE, "soft"),
+        Said("Filled: no other run is as good for less. Hollow: dominated.", NOTE, "soft"),
+        *_legend([run for run, _, _ in points]),
+    ]
+    figure, axes = _sheet(pyplot, tone, said, 2.6)
+    place = axes.get_position()
+    axes.set_position((0.42 / WIDTH, place.y0, (WIDTH - 0.62) / WIDTH, place.height))
+    axes.set_xscale("log")
+    ends = [end for _, x, _ in points for end in (x["lo"], x["hi"], x["mean"]) if end]
+    ticks = _steps(min(ends), max(ends))
+    axes.set_xlim(ticks[0], ticks[-1])
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xticks([], minor=True)
+    axes.set_ylim(1, 5)
+    axes.set_yticks([1, 2, 3, 4, 5], ["1", "2", "3", "4", "5"], size=NOTE, color=tone["soft"])
+    axes.grid(color=tone["line"], linewidth=0.8)
+    best = sorted(_at(x, y) for run, x, y in points if run["label"] not in beaten)
+    axes.plot(*zip(*best, strict=True), color=tone["soft"], linewidth=1, linestyle=":")
+    for run, x, y in points:
+        across, up = _at(x, y)
+        if y["lo"] is not None and y["hi"] is not None:
+            _line(axes, [across] * 2, [y["lo"], y["hi"]], run["color"])
+        if x["lo"] and x["hi"] and x["lo"] > 0:
+            _line(axes, [x["lo"], x["hi"]], [up] * 2, run["color"])
+        _dot(axes, across, up, run["color"], hollow=run["label"] in beaten)
+    return figure
+
+
+def _at(x: Mean, y: Mean) -> Point:
+    return x["mean"] or 0, y["mean"] or 0
+
+
+# The loss of a training
+
+
+def _plot_loss(pyplot: ModuleType, tone: Tone, *, steps: list[Point], held: list[Point]) -> Figure:
+    running, smooth = steps[0][1], []
+    for step, value in steps:
+        running = 0.9 * running + 0.1 * value
+        smooth.append((step, running))
+    note = "Cross-entropy of the assistant's tokens, in nats."
+    if held:
+        (first, begun), (last, ended) = held[0], held[-1]
+        note += f" Validation: {begun:.3f} at step {first}, {ended:.3f} at step {last}."
+    lines: list[tuple[list[Point], str, dict[str, Any], str]] = [
+        (steps, "#8a8f98", {"linewidth": 0.8, "alpha": 0.6}, "train, each step"),
+        (smooth, "#3d7ea6", {"linewidth": 2.2}, "train, running mean"),
+    ]
+    if held:
+        dots = {"linewidth": 1.6, "marker": "o", "markersize": 5}
+        lines.append((held, "#b5543c", dots, "validation"))
+    said = [Said("Training loss", TITLE, bold=True), Said(note, NOTE, "soft")]
+    said += [Said(name, dot=color) for _, color, _, name in lines]
+    figure, axes = _sheet(pyplot, tone, said, 2.3, ["step"])
+    height = figure.get_figheight()
+    place = axes.get_position()
+    axes.set_position((0.42 / WIDTH, place.y0, 1 - 0.56 / WIDTH, 2.3 / height))
+    for points, color, how, _ in lines:
+        axes.plot(*zip(*points, strict=True), color=color, **how)
+    axes.locator_params(axis="y", nbins=6)
+    axes.locator_params(axis="x", nbins=6, integer=True)
+    axes.grid(axis="y", color=tone["line"], linewidth=0.8)
+    axes.set_ylim(0, 1.05 * max(value for points, *_ in lines for _, value in points))
+    return figure

@@ -1,0 +1,136 @@
+"""The pictures of a report: slides as AVIF in the report's folder, or inside the page."""
+
+import base64
+import hashlib
+import io
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from decksmith.core import stream
+from decksmith.measure.judging.records import DeckRecord
+from decksmith.measure.results.comparison import Run
+
+IMAGES = {"thumb": (336, 40), "full": (980, 42)}  # width in pixels, AVIF quality
+INSIDE = (560, 45)  # the same of the one size that a page carries in itself
+Source = tuple[Run, str]  # a run, and the path of a slide in its folder
+
+
+@dataclass
+class Pictures:
+    """What became of the slides of some runs."""
+
+    names: dict[tuple[str, str], str | None]  # of AVIF, by the run's name and the path in it
+    made: int = 0  # how many were not there yet
+    inside: dict[str, str] = field(default_factory=dict)  # data URIs by name, of a single page
+
+    def counts(self) -> dict[str, int]:
+        """How many slides there are, how many pictures were made now, how many slides have none."""
+        lost = sum(name is None for name in self.names.values())
+        return {"pictures": len(self.names), "made": self.made, "lost": lost}
+
+
+def in_folder(out: Path, runs: list[Run]) -> Pictures:
+    """Make the files below `out`/img that are not there yet, and remove those that nothing names."""
+    first, names = _sources(runs)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        done = threads.map(lambda name: _sizes(out, name, first[name]), first)
+        made = dict(zip(first, done, strict=True))
+    good = {name for name, count in made.items() if count is not None}
+    for file in out.glob("img/*/*.*"):  # also those of another format
+        if file.name not in good:
+            file.unlink()
+    kept = {key: name if name in good else None for key, name in names.items()}
+    return Pictures(kept, sum(bool(count) for count in made.values()))
+
+
+def in_page(runs: list[Run]) -> Pictures:
+    """All slides as data URIs of one size."""
+    first, names = _sources(runs)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        done = threads.map(lambda source: _uri(*source), first.values())
+        inside = {name: uri for name, uri in zip(first, done, strict=True) if uri}
+    kept = {key: name if name in inside else None for key, name in names.items()}
+    return Pictures(kept, len(inside), inside)
+
+
+def avif(source: Path, width: int, quality: int) -> bytes:
+    """A picture as AVIF of at most so many pixels in width. Raises OSError where it is none."""
+    from PIL import Image
+
+    with Image.open(source) as opened:
+        picture = opened.convert("RGB")
+    if picture.width > width:
+        height = round(picture.height * width / picture.width)
+        picture = picture.resize((width, height), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    picture.save(buffer, "AVIF", quality=quality, speed=7, max_threads=1)
+    return buffer.getvalue()
+
+
+def data_uri(data: bytes, kind: str) -> str:
+    """`data:KIND;base64,..`."""
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def slides(record: DeckRecord) -> list[str]:
+    """The paths of a deck's pictures, in its run's folder."""
+    render = record.get("render")
+    return render.get("slides") or [] if render else []
+
+
+def inside_run(run: Run, path: str | None) -> Path | None:
+    """A file of a run's folder; None where there is none, or the path leads out of the folder."""
+    file: Path | None = (run["path"] / path).resolve() if path else None
+    if not file or not file.is_relative_to(run["path"].resolve()) or not file.is_file():
+        return None
+    return file
+
+
+def _sources(runs: list[Run]) -> tuple[dict[str, Source], dict[tuple[str, str], str | None]]:
+    """The slide that each picture is made of (equal slides are one picture), and the names of all."""
+    sources = [(run, path) for run in runs for record in run["records"] for path in slides(record)]
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        found = list(threads.map(_name, sources))
+    first: dict[str, Source] = {}
+    for name, source in zip(found, sources, strict=True):
+        if name:
+            first.setdefault(name, source)
+    names = {(run["name"], path): name for (run, path), name in zip(sources, found, strict=True)}
+    return first, names
+
+
+def _name(source: Source) -> str | None:
+    """The name of a slide's picture, by its bytes; None where the run has no such file."""
+    file = inside_run(*source)
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:20] + ".avif" if file else None
+
+
+def _sizes(out: Path, name: str, source: Source) -> int | None:
+    """Make a picture in all sizes; how many were not there yet, None where it cannot be read."""
+    run, path = source
+    made = 0
+    for size, (width, quality) in IMAGES.items():
+        file = out / "img" / size / name
+        if file.exists():
+            continue
+        try:
+            stream.write(file, avif(run["path"] / path, width, quality))
+        except OSError as error:
+            _warn(run, path, error)
+            return None
+        made += 1
+    return made
+
+
+def _uri(run: Run, path: str) -> str | None:
+    try:
+        return data_uri(avif(run["path"] / path, *INSIDE), "image/avif")
+    except OSError as error:
+        _warn(run, path, error)
+        return None
+
+
+def _warn(run: Run, path: str, error: OSError) -> None:
+    stream.warn(f"{run['name']}/{path}", f"cannot be read as a picture ({error})")

@@ -1,0 +1,225 @@
+"""Several runs side by side: loaded, held against each other, and named as the tables and plots name them."""
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from decksmith.core import cli, stream
+from decksmith.core.records import Record, prompt_of
+from decksmith.measure.decks import conditions
+from decksmith.measure.judging import identity
+from decksmith.measure.judging.records import DeckRecord
+from decksmith.measure.results import external_scores, judge_agreement, layout
+from decksmith.measure.results.comparison import Run
+from decksmith.measure.results.records import Identity, Summary
+from decksmith.measure.results.summary import TITLES, place, summarize
+from decksmith.measure.results.text import few
+from decksmith.models import registry
+
+OFFLINE = "offline measures, no vision model looked at these pictures; its card: docs/judge-card.md"
+FILES = ("protocol.json", "scores.jsonl", "summary.json")  # that every run folder has
+COLORS = ("#2f6f9f", "#c8553d", "#4f8a5b", "#8a5a9e", "#c2912b", "#4b5563", "#b0567f", "#2a8c8c")
+
+
+def load(paths: Sequence[str | Path], other_prompts: bool = False) -> list[Run]:
+    """Read the runs in these folders, ordered by label. A file is read as scores of another tool (external_scores.py), one
+    run for each model in it. What they say of themselves is taken as it stands: verify.check looks whether it is true.
+
+    other_prompts: they may have been asked other prompts (see `keep_common`).
+    Raises cli.Missing when a folder lacks a file, cli.BadData when the runs differ in anything but the model: such numbers
+    do not belong in one table.
+    """
+    runs: list[Run] = []
+    for path in map(Path, paths):
+        runs += external_scores.read(path) if path.is_file() else [_run(path)]
+    for order, run in enumerate(runs):
+        run["order"] = order
+    places = Counter((str(run["path"].resolve()), run["name"]) for run in runs)
+    for (where, _), n in places.items():
+        if n > 1:
+            raise cli.BadData(f"{where} is named twice; a run cannot be compared with itself")
+    _tell_apart(runs)
+    _color(runs)
+    for other in runs[1:]:
+        _same_protocol(runs[0], other, other_prompts)
+    return sorted(runs, key=lambda run: (run["label"].casefold(), run["name"]))
+
+
+def _tell_apart(runs: list[Run]) -> None:
+    """Add its name to the label of a run where another has the same label, or its path where also the name is the same."""
+    labels = Counter(run["label"] for run in runs)
+    names = Counter(run["name"] for run in runs)
+    for run in runs:
+        if labels[run["label"]] > 1:
+            run["label"] += f" ({run['path'] if names[run['name']] > 1 else run['name']})"
+
+
+def _color(runs: list[Run]) -> None:
+    """Give the runs without a color of their own one that no other has, as long as there is one."""
+    taken = {run["color"] for run in runs}
+    free = [color for color in COLORS if color not in taken]
+    spare = itertools.chain(free, itertools.cycle(COLORS))
+    for run in sorted(runs, key=lambda run: run["name"]):
+        run["color"] = run["color"] or next(spare)
+
+
+def unmatched(runs: list[Run]) -> str | None:
+    """Who lacks decks that another run has, as text, or None: whoever leaves out what failed looks better than it is."""
+    decks = [set(map(place, run["records"])) for run in runs]
+    every = set().union(*decks)
+    prompts, said = {of for of, _ in every}, []
+    for run, own in zip(runs, decks, strict=True):
+        lacking = {of for of, _ in every - own}
+        gone = sorted(lacking - {of for of, _ in own})
+        thin = sorted(lacking - set(gone))
+        for what, idents in (("", gone), ("samples of ", thin)):
+            if idents:
+                named = f"{what}{len(idents)} of {len(prompts)} prompts ({few(idents)})"
+                said.append(f"{run['label']} lacks {named}")
+    return "; ".join(said) or None
+
+
+def keep_common(runs: list[Run]) -> None:
+    """Leave in each run only the decks that all have, and name the others in `left_out`. Raises cli.BadData where there are
+    none, or other prompts by one id."""
+    shared = set.intersection(*(set(map(place, run["records"])) for run in runs))
+    if not shared:
+        names = " and ".join(run["label"] for run in runs)
+        raise cli.BadData(f"no deck is common to {names}; they have no prompt in common")
+    asked: dict[str, tuple[str, str]] = {}
+    for run in runs:
+        records = [record for record in run["records"] if place(record) in shared]
+        run["left_out"] = [record["id"] for record in run["records"] if place(record) not in shared]
+        run["records"], run["summary"] = records, summarize(enumerate(records, 1), run["path"])
+        for ident, row in identity.prompts(cast(list[Record], records)).items():
+            first, holder = asked.setdefault(ident, (row, run["label"]))
+            if first != row:
+                raise cli.BadData(
+                    f"{ident} asks one thing in {holder} and another in {run['label']}; they have only its id in common"
+                )
+
+
+def _run(folder: Path) -> Run:
+    """The run in a folder. Raises cli.Missing, cli.BadData."""
+    make = layout.make_command(folder)
+    if not (folder / "scores.jsonl").is_file() and not (folder / "summary.json").is_file():
+        raise layout.missing(folder)
+    for name in FILES:
+        if not (folder / name).is_file():
+            raise cli.Missing(f"{folder} has no {name}; `{make}` makes it")
+    summary = cast(Summary, _object(folder / "summary.json", make))
+    protocol = _object(folder / "protocol.json", make)
+    rows = [record for _, record in stream.records(folder / "scores.jsonl")]
+    under = any((record.get("gen") or {}).get("condition") for record in rows)
+    for record in rows:
+        if not isinstance(record.get("score"), dict):
+            raise cli.BadData(
+                f'{folder}/scores.jsonl: {record["id"]}: no "score" in this record; `{make}` writes it'
+            )
+    name = layout.run_name(folder)
+    about = summary.get("model") or {}
+    model = about.get("name") or conditions.split(name)[0]
+    condition = about.get("condition")
+    known = registry.models().get(model)
+    label = known.label or model if known else model
+    own = known and not condition and known.color != registry.Model.color
+    return {
+        "path": folder,
+        "name": name,
+        "order": 0,
+        "label": f"{label} + {condition['name']}" if condition else label,
+        "color": known.color if known and own else "",
+        "summary": summary,
+        "protocol": cast(Identity, protocol),
+        "records": cast(list[DeckRecord], rows),
+        "condition": _object(folder / "condition.json", make) if under else None,
+        "unshipped": identity.unshipped(protocol, rows),
+        "left_out": None,
+        "remedy": f"`{make}` does these again and nothing else",
+    }
+
+
+def _object(path: Path, make: str) -> Record:
+    if not path.is_file():
+        raise cli.Missing(f"there is no {path}; `{make}` makes it")
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise cli.BadData(f"{path}: not JSON ({error}); delete it and `{make}`") from None
+    if not isinstance(found, dict):
+        raise cli.BadData(f"{path}: not a JSON object; delete it and `{make}`")
+    return found
+
+
+def _same_protocol(first: Run, other: Run, other_prompts: bool) -> None:
+    """Raises cli.BadData unless both runs held the same fixed."""
+    if external_scores.is_external(first) != external_scores.is_external(other):
+        raise cli.BadData(
+            f"{first['path']} and {other['path']}: one is a run and one a file of scores of another tool; nothing says that "
+            "both were made alike, so they do not belong in one table"
+        )
+    held, theirs = cast(Record, {**first["protocol"]}), cast(Record, {**other["protocol"]})
+    if other_prompts:
+        held.pop("prompts", None)
+        theirs.pop("prompts", None)
+    if differing := identity.differences(held, theirs):
+        said = [
+            f"{first['path']} and {other['path']} differ in more than the model; their scores do not belong in one table",
+            f"  {first['path']}/protocol.json != {other['path']}/protocol.json:",
+            *(f"  {line}" for line in differing),
+        ]
+        raise cli.BadData("\n".join(said))
+
+
+# How runs are named
+
+
+def caption(runs: list[Run]) -> str:
+    """Who judged, in words."""
+    judge = judged_by(runs)
+    if external_scores.is_external(runs[0]):
+        return f"Scores as {' and '.join(sorted({run['path'].name for run in runs}))} gives them"
+    if judge is None:
+        return "No deck was judged"
+    about = [*([OFFLINE] if offline(runs) else []), judge_agreement.said(judge)]
+    said = f"Judge: {judge} ({'; '.join(about)})"
+    records = [record for run in runs for record in run["records"]]
+    if poor := {prompt_of(record) for record in records if record["score"].get("lacks")}:
+        lacks = sorted({what for run in runs for what in run["summary"].get("lacks") or ()})
+        said += (
+            f". {len(poor)} prompts say too little of what they want for Content and {titles(runs)['overall']} to be measured; "
+            f"they lack {', '.join(lacks)}"
+        )
+    return said
+
+
+def judged_by(runs: list[Run]) -> str | None:
+    """The judge's name, None where nothing was judged."""
+    return next((run["summary"]["judge"] for run in runs if run["summary"]["judge"]), None)
+
+
+def offline(runs: list[Run]) -> bool:
+    """Whether the judge was the embedded one, which computes measures and sees nothing."""
+    judge = runs[0]["protocol"].get("judge") or {}
+    return bool(judge.get("kind") == "offline")
+
+
+def titles(runs: list[Run]) -> dict[str, str]:
+    """The measures' titles, with what this protocol means by Overall and by VisCraft."""
+    score = runs[0]["protocol"].get("score") or {}
+    scan = score.get("viscraft")
+    return {
+        **TITLES,
+        "overall": score.get("overall") or "Overall",
+        "content": score.get("content") or TITLES["content"],
+        "viscraft": f"VisCraft ({TITLES.get(scan, scan)})" if scan else "VisCraft",
+    }
+
+
+def measures(runs: list[Run]) -> list[str]:
+    """The measures that any of these runs has a mean of, in the order of the tables."""
+    found = (run["summary"]["means"]["floor"] for run in runs)
+    return list(dict.fromkeys(itertools.chain.from_iterable(found)))

@@ -1,0 +1,456 @@
+"""Intervals and tests: plain functions over arrays with one row per prompt. NaN stands for no value.
+
+Prompts are what is sampled; several decks for one prompt are averaged before they come here. Where prompts belong together, as
+those of one domain do, the caller says to which cluster each row belongs, and clusters are what is sampled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from decksmith.measure.results.comparison import PairedDifference
+    from decksmith.measure.results.records import Mean
+
+    Array = NDArray[Any]
+    Scale = tuple[Any, Any]  # the least and the most, two numbers or two arrays
+    Labels = Sequence[Hashable]  # the cluster of each row
+
+LEVEL = 0.95
+EXCHANGES, SEED = 20_000, 0
+FEWEST = 6  # pairs: with fewer, even differences that all point one way have a two-sided sign-flip p above 5 % (2 / 2**5)
+BLOCK = 1000  # exchanges held at once
+UNSEEN = 0.04  # what no row shows is ruled out only from the share on that would go unseen with less than this chance
+METHOD = "hull of Student's t (CR2), empirical likelihood on the scale, and what so many prompts can fail to show"
+
+
+def mean(values: Iterable[float], scale: Scale | None = None, strict: bool = False) -> Mean:
+    """The mean of `values` with its 95 % interval (see `means`), rounded to four places.
+
+    A single value has no interval (`lo` and `hi` are None), and no value has no mean either.
+    """
+    import numpy
+
+    column = numpy.asarray(list(values), dtype=float)[:, None]
+    return entry(means(column, scale, strict=strict), 0)
+
+
+def entry(found: dict[str, Array], column: int) -> Mean:
+    """One column of what `means` returns, rounded."""
+    mean, lo, hi = (number(found[name][column]) for name in ("mean", "lo", "hi"))
+    return {"mean": mean, "lo": lo, "hi": hi, "n": int(found["n"][column])}
+
+
+def means(
+    values: Array, scale: Scale | None = None, clusters: Labels | None = None, strict: bool = False
+) -> dict[str, Array]:
+    """The mean of each column of `values`, shape (prompts, columns), with its 95 % interval.
+
+    scale: the least and the most that a value can be, two numbers or two arrays with one entry per column; None: only what was
+    seen is possible. clusters: a label for each row (None: a cluster of its own), or None. strict: wider, see `_interval`.
+    Returns arrays, one entry per column: `mean`, `lo`, `hi` (NaN with fewer than two values), `n`, and `clusters`: how many
+    clusters the interval rests on, 0 where each row stands alone.
+    """
+    import numpy
+
+    present = ~numpy.isnan(values)
+    n = present.sum(axis=0)
+    with numpy.errstate(invalid="ignore", divide="ignore"):
+        centre = numpy.where(present, values, 0.0).sum(axis=0) / n
+        rest = numpy.where(present, values - centre, 0.0)
+        ends = (scale[0], scale[1] if strict else _best(scale, values)) if scale else (None, None)
+        lo, hi, _, groups = _interval(centre, rest, present, ends, _labels(clusters), strict)
+    if scale:
+        lo, hi = numpy.maximum(lo, scale[0]), numpy.minimum(hi, scale[1])
+    return {"mean": centre, "lo": lo, "hi": hi, "n": n, "clusters": groups}
+
+
+def _ends(
+    scale: Scale | None, strict: bool, mean_a: Array, mean_b: Array, a: Array, b: Array
+) -> tuple[Any, Any]:
+    """The least and the largest difference that one more row could show; (None, None) without a scale."""
+    import numpy
+
+    if not scale:
+        return None, None
+    if strict:
+        return scale[0] - scale[1], scale[1] - scale[0]
+    # One of the two fails, or is as good as either ever was, where the other does as on average.
+    best = _best(scale, a, b)
+    return (
+        numpy.minimum(scale[0] - mean_b, mean_a - best),
+        numpy.maximum(mean_a - scale[0], best - mean_b),
+    )
+
+
+def differences(
+    a: Array,
+    b: Array,
+    scale: Scale | None = None,
+    clusters: Labels | None = None,
+    strict: bool = False,
+) -> dict[str, Array]:
+    """The difference of the column means of `a` and `b`, shapes (prompts, columns), row by row the same prompt.
+
+    Where only one of the two has a value the row counts for that one's mean alone; set both to NaN for a strictly paired
+    difference. `scale`, `clusters` and `strict` as in `means`. Returns arrays, one entry per column: `mean`, `lo`, `hi`,
+    `clusters`, `p` (two-sided; the larger of the interval's own and that of the sign-flip permutation test, so that p and
+    interval never contradict each other), and over the rows with both values `n`, `wins`, `ties`, `losses`, `sd` of the
+    differences, and `effect`: their mean over their sd (Cohen's d for paired samples, d_z).
+    """
+    import numpy
+
+    has_a, has_b = ~numpy.isnan(a), ~numpy.isnan(b)
+    both, any_ = has_a & has_b, has_a | has_b
+    n, n_a, n_b = (has.sum(axis=0) for has in (both, has_a, has_b))
+    gap = numpy.where(both, a - b, numpy.nan)
+    with numpy.errstate(invalid="ignore", divide="ignore"):
+        mean_a, mean_b = (
+            numpy.where(has, x, 0.0).sum(axis=0) / size
+            for x, has, size in ((a, has_a, n_a), (b, has_b, n_b))
+        )
+        observed = mean_a - mean_b
+        # What each row adds to the difference, so that their mean is the difference also where rows have one side only.
+        rest = any_.sum(axis=0) * (
+            numpy.where(has_a, a - mean_a, 0.0) / n_a - numpy.where(has_b, b - mean_b, 0.0) / n_b
+        )
+        ends = _ends(scale, strict, mean_a, mean_b, a, b)
+        lo, hi, own, groups = _interval(observed, rest, any_, ends, _labels(clusters), strict)
+        lo, hi = (numpy.where(n > 1, end, numpy.nan) for end in (lo, hi))
+        if scale:
+            lo, hi = numpy.maximum(lo, scale[0] - scale[1]), numpy.minimum(hi, scale[1] - scale[0])
+        p = numpy.where(
+            n > 0, numpy.fmax(exchanged(a, b, clusters), numpy.where(n > 1, own, 0.0)), numpy.nan
+        )
+        sd = _sd(gap, n)
+        effect = numpy.where(sd > 0, numpy.where(both, gap, 0.0).sum(axis=0) / n / sd, numpy.nan)
+    return {
+        "mean": observed,
+        "lo": lo,
+        "hi": hi,
+        "p": p,
+        "n": n,
+        "clusters": groups,
+        "wins": (gap > 1e-9).sum(axis=0),
+        "ties": (numpy.abs(gap) <= 1e-9).sum(axis=0),
+        "losses": (gap < -1e-9).sum(axis=0),
+        "sd": sd,
+        "effect": effect,
+    }
+
+
+def difference(found: dict[str, Array], column: int) -> PairedDifference:
+    """One column of what `differences` returns, rounded."""
+    sd, effect = (number(found[name][column]) for name in ("sd", "effect"))
+    return {
+        **entry(found, column),
+        "clusters": int(found["clusters"][column]),
+        "p": number(found["p"][column], 6),
+        "wins": int(found["wins"][column]),
+        "ties": int(found["ties"][column]),
+        "losses": int(found["losses"][column]),
+        "sd": sd,
+        "effect": effect,
+    }
+
+
+def groups(clusters: Iterable[Hashable]) -> int:
+    """How many clusters these labels make, one for each row; 0 where each row stands alone."""
+    labels = _labels(list(clusters))
+    return 0 if labels is None else int(labels.max()) + 1
+
+
+def rule(clusters: int, what: str = "domain") -> str:
+    """In words, on what an interval rests: `clusters` as `means` and `differences` return it for one column."""
+    return f"clustered by {what} ({clusters} {what}s)" if clusters else "each prompt by itself"
+
+
+def holm(p: Sequence[float]) -> Array:
+    """Adjusted p-values of one family, in the order given (Holm 1979, Scandinavian Journal of Statistics 6:65). NaN stays NaN."""
+    import numpy
+
+    values = numpy.asarray(p, dtype=float)
+    order = numpy.argsort(values)  # NaN last
+    m = int((~numpy.isnan(values)).sum())
+    adjusted = numpy.full(len(values), numpy.nan)
+    adjusted[order[:m]] = numpy.minimum(
+        1.0, numpy.maximum.accumulate(values[order[:m]] * numpy.arange(m, 0, -1))
+    )
+    return adjusted
+
+
+def power(effect: float, sd: float, n: int) -> float:
+    """The chance that a paired difference of `effect` with standard deviation `sd` is found over `n` prompts: the power of the
+    two-sided t test at 5 % (Cohen 1988, chapter 2; t squared is a noncentral F), which the permutation test follows closely."""
+    from scipy.special import ncfdtr, stdtrit
+
+    if n < 2:
+        return 0.0
+    missed = ncfdtr(1, n - 1, (effect / sd) ** 2 * n, stdtrit(n - 1, (1 + LEVEL) / 2) ** 2)
+    return 1.0 if math.isnan(missed) else float(1 - missed)  # NaN: too far off to be computed
+
+
+def needed(effect: float, sd: float, wanted: float = 0.8) -> int:
+    """The smallest number of prompts over which a difference of `effect` > 0 is found with the `wanted` chance."""
+    low, high = 1, 2
+    while power(effect, sd, high) < wanted:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(effect, sd, middle) >= wanted else (middle, high)
+    return high
+
+
+def mde(sd: float, n: int, wanted: float = 0.8) -> float:
+    """The minimum detectable effect: the difference that `n` prompts (at least 2) find with the `wanted` chance."""
+    from scipy.optimize import brentq
+
+    return (
+        float(brentq(lambda effect: power(effect, sd, n) - wanted, 1e-9 * sd, 100 * sd))
+        if sd
+        else 0.0
+    )
+
+
+def number(value: float, digits: int = 4) -> float | None:
+    """A plain rounded float for a record, None for NaN and infinities."""
+    return round(float(value), digits) + 0.0 if math.isfinite(value) else None
+
+
+def _sd(gap: Array, n: Array) -> Array:
+    import numpy
+
+    centre = numpy.where(numpy.isnan(gap), 0.0, gap).sum(axis=0) / n
+    squares = numpy.where(numpy.isnan(gap), 0.0, (gap - centre) ** 2).sum(axis=0)
+    return numpy.where(n > 1, numpy.sqrt(squares / (n - 1)), numpy.nan)
+
+
+def _best(scale: Scale, *sides: Array) -> Array:
+    """The highest value of each column; where nothing is above the least that can be, the most that can be."""
+    import numpy
+
+    best = numpy.max(
+        [
+            numpy.where(numpy.isnan(values), -numpy.inf, values).max(axis=0, initial=-numpy.inf)
+            for values in sides
+        ],
+        axis=0,
+    )
+    found: Array = numpy.where(best > scale[0], best, scale[1])
+    return found
+
+
+def _labels(clusters: Labels | None) -> Array | None:
+    """The clusters as numbers from 0, one for each row; None where no cluster has two rows or all rows are in one."""
+    import numpy
+
+    if clusters is None:
+        return None
+    place: dict[Hashable, int] = {}
+    labels = [
+        place.setdefault((index,) if label is None else label, len(place))
+        for index, label in enumerate(clusters)
+    ]
+    return numpy.array(labels) if 1 < len(place) < len(labels) else None
+
+
+# The interval
+
+
+def _interval(
+    centre: Array,
+    rest: Array,
+    present: Array,
+    ends: tuple[Any, Any],
+    labels: Array | None,
+    strict: bool,
+) -> tuple[Array, Array, Array, Array]:
+    """The 95 % interval of each column's mean, its two-sided p against 0, and its number of clusters: `(lo, hi, p, clusters)`.
+
+    centre: the means; rest: the values less their mean, shape (rows, columns), 0 where `present` is False; ends: the least and
+    the most that a value could be, arrays or None; labels: as from `_labels`.
+
+    It is the hull of three intervals, each of which holds where another one does not (`make bench-stats`):
+
+    * Student's t on clusters, with the standard error CR2 and Satterthwaite's degrees of freedom (Bell and McCaffrey 2002, Survey
+      Methodology 28:169; Pustejovsky and Tipton 2018, Journal of Business & Economic Statistics 36:672). Without clusters it is the
+      plain t interval.
+    * Empirical likelihood on the clusters, calibrated by F (Owen 1988, Biometrika 75:237), of which a part may be at the ends of the
+      scale where no row is: it follows the skewness that rare failures bring. `strict` puts one row more at the end in question:
+      shares as those of benchmarks then keep to 2.5 % errors on each side (compare Clopper and Pearson 1934, Biometrika 26:404).
+    * What may have gone unseen: a share of all prompts at the end of the scale that `n` rows miss with a chance of `UNSEEN`.
+    """
+    import numpy
+
+    n = present.sum(axis=0)
+    least = numpy.minimum(
+        rest.min(axis=0, initial=0.0), numpy.inf if ends[0] is None else ends[0] - centre
+    )
+    most = numpy.maximum(
+        rest.max(axis=0, initial=0.0), -numpy.inf if ends[1] is None else ends[1] - centre
+    )
+    sums, sizes = _gathered(rest, labels), _gathered(present.astype(float), labels)
+    groups = (sizes > 0).sum(axis=0)
+    lo, hi, p, freedom = _student(centre, sums, sizes, n)
+    # What each cluster adds, so that the mean over clusters is the mean; at the end is a cluster of which one prompt more is there.
+    scaled = sums * groups / n
+    down, p_down = _likelihood(
+        scaled, sizes > 0, -least * groups / n, centre, freedom, float(strict)
+    )
+    up, p_up = _likelihood(-scaled, sizes > 0, most * groups / n, -centre, freedom, float(strict))
+    share = 1 - UNSEEN ** (1 / numpy.maximum(n, 1))
+    lo = numpy.fmin(lo, centre + numpy.minimum(down, share * least))
+    hi = numpy.fmax(hi, centre + numpy.maximum(-up, share * most))
+    end = numpy.where(centre > 0, least, most)  # on the side of 0
+    far = numpy.minimum(1.0, numpy.abs(centre) / numpy.maximum(numpy.abs(end), 1e-12))
+    missed = numpy.minimum(1.0, (1 - far) ** n * (1 - LEVEL) / UNSEEN)
+    p = numpy.fmax(p, numpy.fmax(missed, numpy.where(centre > 0, p_down, p_up)))
+    p = numpy.where(centre == 0, 1.0, p)
+    return (
+        numpy.where(n > 1, lo, numpy.nan),
+        numpy.where(n > 1, hi, numpy.nan),
+        p,
+        groups * (labels is not None),
+    )
+
+
+def _student(
+    centre: Array, sums: Array, sizes: Array, n: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Student's t over clusters: `(lo, hi, p, freedom)`; NaN where a column's rows are all in one cluster.
+
+    sums: of each cluster's residuals, shape (clusters, columns); sizes: its rows. For a mean, CR2 divides the squared sum of a
+    cluster by 1 - its share of the rows.
+    """
+    import numpy
+    from scipy.special import stdtr, stdtrit
+
+    left = 1 - sizes / n
+    error = numpy.sqrt((sums**2 / left).sum(axis=0)) / n
+    ratio = sizes**2 / n / left
+    freedom = n**2 / ((sizes**2).sum(axis=0) + ratio.sum(axis=0) ** 2 - (ratio**2).sum(axis=0))
+    reach = stdtrit(freedom, (1 + LEVEL) / 2) * error
+    p = 2 * stdtr(freedom, -numpy.abs(centre) / numpy.maximum(error, 1e-300))
+    return centre - reach, centre + reach, p, freedom
+
+
+def _likelihood(
+    rest: Array, present: Array, reach: Array, centre: Array, freedom: Array, extra: float
+) -> tuple[Array, Array]:
+    """The lower end of the empirical likelihood interval of each column, less the mean, and the two-sided p of a mean of 0.
+
+    The distributions of the highest likelihood among those with one mean give each value x a weight in proportion to 1 / (c + x -
+    end), one c > 0 for each mean: the lower the mean, the smaller the c. So c is found by bisection, once for the limit of the
+    likelihood ratio and once for a mean of 0. reach: how far the end lies below the mean.
+    """
+    import numpy
+    from scipy.special import stdtr, stdtrit
+
+    spare = max(extra, 1e-9)  # of what no row shows, next to nothing is put at the end
+    total, freedom = present.sum(axis=0) + spare, numpy.where(freedom >= 1, freedom, 1.0)
+    reach = numpy.maximum(reach, -rest.min(axis=0, initial=0.0))
+    width = numpy.maximum(reach + rest.max(axis=0, initial=0.0), 1e-12)
+    x = numpy.where(
+        present, (rest + reach) / width, numpy.inf
+    )  # from 0, the end, to 1; no value has no weight
+    zero, limit = numpy.maximum(reach - centre, 0.0) / width, stdtrit(freedom, (1 + LEVEL) / 2) ** 2
+    eights = numpy.arange(0, len(x), 8)
+
+    def moved(log_c: Array) -> Array:  # the mean of the weights that belong to c
+        weight, at_end = 1 / (numpy.exp(log_c) + x), spare * numpy.exp(-log_c)
+        mass = weight.sum(axis=0)
+        # Sum of weight x, from weight (c + x) = 1.
+        mean: Array = (total - spare - numpy.exp(log_c) * mass) / (mass + at_end)
+        return mean
+
+    def ratio(log_c: Array) -> Array:
+        weight = 1 / (numpy.exp(log_c) + x)
+        whole = weight.sum(axis=0) + spare * numpy.exp(-log_c)
+        weight[~present] = 1.0
+        eight = numpy.multiply.reduceat(weight, eights, axis=0)  # a logarithm of eight at once
+        logs = numpy.log(eight).sum(axis=0)
+        found: Array = -2 * (logs - spare * log_c - total * numpy.log(whole / total))
+        return found
+
+    def solve(too_low: Callable[[Array], Array]) -> Array:
+        low, high = numpy.full(width.shape, -45.0), numpy.full(width.shape, 15.0)
+        for _ in range(32):
+            middle = (low + high) / 2
+            below = too_low(middle)
+            low, high = numpy.where(below, middle, low), numpy.where(below, high, middle)
+        return (low + high) / 2
+
+    bound = moved(solve(lambda log_c: ratio(log_c) > limit)) * width - reach
+    p = 2 * stdtr(
+        freedom, -numpy.sqrt(numpy.maximum(ratio(solve(lambda log_c: moved(log_c) < zero)), 0.0))
+    )
+    return numpy.minimum(bound, 0.0), p
+
+
+# The permutation test
+
+
+def exchanged(a: Array, b: Array, clusters: Labels | None = None) -> Array:
+    """The two-sided p of the sign-flip permutation test for each column: under the null hypothesis the two models' results for
+    a prompt, and with clusters for all prompts of a cluster at once, could be exchanged. All exchanges are counted up to 14
+    prompts or clusters, 20,000 seeded ones beyond, as Phipson and Smyth 2010 do, so never 0."""
+    import numpy
+
+    labels, has_a, has_b = _labels(clusters), ~numpy.isnan(a), ~numpy.isnan(b)
+    a0, b0, wa, wb = (
+        numpy.where(has_a, a, 0.0),
+        numpy.where(has_b, b, 0.0),
+        has_a.astype(float),
+        has_b.astype(float),
+    )
+    lone = (has_a != has_b).any()
+    sums, weights = a0.sum(axis=0) + b0.sum(axis=0), wa.sum(axis=0) + wb.sum(axis=0)
+    observed = a0.sum(axis=0) / wa.sum(axis=0) - b0.sum(axis=0) / wb.sum(axis=0)
+    values, counts = _gathered(a0 - b0, labels), _gathered(wa - wb, labels)
+    size = len(values)
+    beyond, drawn = numpy.zeros(a.shape[1]), 0
+    for kept in _exchanges(size):
+        # Exchanging a prompt moves its value and its weight from one side to the other.
+        sum_a = kept @ values + b0.sum(axis=0)
+        weight_a = (kept @ counts if lone else 0.0) + wb.sum(axis=0)
+        gap = sum_a / weight_a - (sums - sum_a) / (weights - weight_a)
+        beyond += (numpy.abs(gap) >= numpy.abs(observed) - 1e-9).sum(axis=0)
+        drawn += len(kept)
+    exact = size <= 14
+    return (beyond + (not exact)) / (drawn + (not exact))
+
+
+def _gathered(rows: Array, labels: Array | None) -> Array:
+    """The sums of rows by cluster, shape (clusters, columns); the rows themselves without clusters."""
+    import numpy
+
+    if labels is None:
+        return rows
+    found = numpy.zeros((labels.max() + 1, rows.shape[1]))
+    numpy.add.at(found, labels, rows)
+    return found
+
+
+def _exchanges(n: int) -> Iterator[Array]:
+    """Blocks of 0 and 1, shape (block, n): which prompts keep their places; all 2**n of them up to n = 14."""
+    import numpy
+
+    if n <= 14:
+        yield (numpy.arange(2**n)[:, None] >> numpy.arange(n) & 1).astype(float)
+        return
+    for start in range(0, EXCHANGES, BLOCK):
+        yield _drawn(n, start)
+
+
+@lru_cache(maxsize=2 * EXCHANGES // BLOCK)
+def _drawn(n: int, start: int) -> Array:
+    import numpy
+
+    return (
+        numpy.random.default_rng([SEED, n, start]).integers(0, 2, (BLOCK, n)).astype(numpy.float64)
+    )

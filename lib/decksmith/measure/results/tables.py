@@ -1,0 +1,339 @@
+"""A comparison as tables of text cells, and as markdown."""
+
+import json
+import textwrap
+
+from decksmith.core import stream
+from decksmith.measure.judging.scoring import JUDGED
+from decksmith.measure.results import chains, checklist, cost_table, stats, text
+from decksmith.measure.results.claims import ranked, settings
+from decksmith.measure.results.comparison import Comparison, CostTable, Pair, Run
+from decksmith.measure.results.pairs import ACCOUNTINGS, is_headline
+from decksmith.measure.results.records import Mean, Summary
+from decksmith.measure.results.runs import caption, measures, titles
+from decksmith.measure.results.summary import BESIDE, columns, domains, means
+from decksmith.measure.results.text import few
+
+Table = tuple[str, list[str], list[list[str]], str]  # title, header, rows, note
+
+HAPPENED = (
+    "Truncated: cut off at the token limit. Faults: whose doing it was that a deck has no score. Capped: decks in which something the "
+    "judge saw limits a score."
+)
+APART = " Judges apart: the mean distance of two judges of the panel, in points of a dimension."
+NOTES = (
+    "Means over prompts with 95 % intervals, clustered by domain where a domain has several, 1 to 5 (Checklist: share of the items, 0 to 1). "
+    "floor: a model fault counts 1 (Checklist 0). renderable: only decks that rendered. all scored: prompts for which every model's "
+    "deck rendered. Renderer, judge and infra faults are in none. With fewer than about 20 prompts such intervals are too narrow. "
+    "VisCraft counts features of the markdown; Judge only leaves it out."
+)
+FAMILY = (
+    "The headline is the protocol's overall score under the floor. p: the larger of the interval's and the sign-flip permutation test's; corrected by "
+    "Holm's method, the headline over the pairs, everything else over pairs and measures of its accounting. d: mean difference over "
+    "its standard deviation. Bounds: what the excluded decks could make of the difference. docs/statistics.md has the methods."
+)
+DOMINATED = (
+    "Of all samples and revisions, not only of what was kept; no judging but one that chose. Dominated by: that run's mean score is "
+    "as high or higher, and a deck of it costs no more ({unit}); whether the scores are separated is said in the headline."
+)
+CHECKED = "Items answered yes with the slide that shows each, and the mean share over prompts."
+ASKED = "How the models were asked"
+SHOWN = [
+    ("floor", "overall"),
+    ("renderable", "overall"),
+    ("scored", "overall"),
+    ("floor", "judge_only"),
+]
+
+
+def markdown(runs: list[Run], compared: Comparison) -> str:
+    """The comparison as markdown, models by their names; the headline comes last."""
+    protocol = (runs[0]["protocol"].get("hash") or "unknown")[:12]
+    lines = [f"{caption(runs)}. Protocol {protocol}.", ""]
+    for title, header, rows, note in tables(runs, compared):
+        words = {
+            "What happened": 1,
+            ASKED: len(header),
+        }.get(title, 2)
+        lines += [f"**{title}**", "", *text.markdown_table(header, rows, words), ""]
+        if note:
+            lines += [note, ""]
+    return "\n".join([*lines, *headline(compared)]) + "\n"
+
+
+def brief(runs: list[Run], compared: Comparison, width: int) -> str:
+    """What a terminal of so many columns shows: who wrote how many decks, what they scored, and what may be said of it."""
+    names = titles(runs)
+    shown = [name for name in ("design", "content", "coherence") if name in measures(runs)]
+    header = ["model", "rendered", names["overall"], *shown, "cost"]
+    rows = []
+    for run in runs:
+        summary = run["summary"]
+        floor = summary["means"]["floor"]
+        means_of = [text.interval(floor.get(name)).partition(" ")[0] for name in shown]
+        rendered = f"{summary['rendered']} of {summary['n']}"
+        overall = text.interval(floor.get("overall"))
+        rows.append([run["label"], rendered, overall, *means_of, text.price(summary["cost"])])
+    lines = [*textwrap.wrap(f"{caption(runs)}.", width), ""]
+    lines += [*_fitting(header, rows, width), ""]
+    if cost := compared.get("costs"):
+        lines += [*_costs(runs, cost, width), ""]
+    for line in headline(compared):
+        lines += textwrap.wrap(line.replace("**", ""), width, subsequent_indent="  ") or [""]
+    return "\n".join(lines) + "\n"
+
+
+def _costs(runs: list[Run], cost: CostTable, width: int) -> list[str]:
+    """What each run adds, and what a deck of it takes, for a terminal."""
+    header = ["model", "tokens a deck", "seconds", "USD", "dominated by"]
+    rows = []
+    for run in runs:
+        took = cost["runs"][run["label"]]
+        cells = [_took(took[kind], kind).partition(" ")[0] for kind in cost_table.KINDS]
+        rows.append([run["label"], *cells, cost["dominated"].get(run["label"], text.DASH)])
+    said = []
+    for run in runs:
+        if under := run["summary"]["model"].get("condition"):
+            said += textwrap.wrap(f"{run['label']}: {'; '.join(under['adds'])}", width)
+    return [*_fitting(header, rows, width), "", *said]
+
+
+def _fitting(header: list[str], rows: list[list[str]], width: int) -> list[str]:
+    """The table with as many of its columns as fit, aligned; the last goes first, the model's name is cut."""
+    cells = [[name[:36] for name in row[:1]] + row[1:] for row in [header, *rows]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    while sum(widths) + 2 * (len(widths) - 1) > width and len(widths) > 2:
+        widths.pop()
+    lines = []
+    for row in cells:
+        padded = [cell.ljust(wide) for cell, wide in zip(row, widths, strict=False)]
+        lines.append("  ".join(padded).rstrip())
+    return lines
+
+
+def headline(compared: Comparison) -> list[str]:
+    """The lines that sum up the comparison: what is claimed, with the range of ranks it leaves open, and under what caveats."""
+    lines: list[str] = []
+    if len(compared["runs"]) > 1:
+        looks = compared["looks"]["said"] if "looks" in compared else []
+        lines += [f"**Headline: {compared['titles']['overall']}, floor**", ""]
+        lines += [f"- {said}" for said in [*compared["headlines"], ranked(compared), *looks]]
+    if reasons := limited(compared):
+        if lines:
+            lines.append("")
+        lines += ["**What limits this**", "", *(f"- {reason}" for reason in reasons)]
+    return lines
+
+
+def limited(compared: Comparison) -> list[str]:
+    """What a reader of the headline must know beside it, one sentence each."""
+    said = [*compared["caveats"], *compared["taught"], *compared["kin"]]
+    if unshipped := compared["unshipped"]:
+        more = " .." if unshipped[3:] else ""
+        said.append(f"the protocol is not the shipped one: {'; '.join(unshipped[:3])}{more}")
+    for label, idents in compared["left_out"].items():
+        if idents:
+            said.append(
+                f"{label}: {len(idents)} of its decks are left out, which not all have ({few(idents)})"
+            )
+    return said
+
+
+def tables(runs: list[Run], compared: Comparison) -> list[Table]:
+    """Every table of a comparison, cells as text."""
+    several = len(runs) > 1
+    found = [happened_table(runs)]
+    if several:
+        found.append(asked_table(runs, compared))
+    found.append(scores_table(runs))
+    if cost := compared.get("costs"):
+        found.append(conditions_table(runs, cost))
+    if several:
+        found.append(paired_table(compared))
+    if several and "chain" in runs[0]:
+        found.append(chains.table(runs, compared))
+    note = CHECKED
+    for kind in ("item", "feature", "language"):
+        title, header, rows = checklist.table(runs, kind)
+        if len(rows) > 1:
+            found.append((title, header, rows, note))
+            note = ""
+    return found
+
+
+def happened_table(runs: list[Run]) -> Table:
+    """What became of the decks of each run, and what they took."""
+    header = ["Model", "n", "Rendered", "Truncated"]
+    header += [f"{kind.capitalize()} faults" for kind in stream.KINDS]
+    panel = any(run["summary"].get("disagreement") for run in runs)
+    header += ["Capped", *(["Judges apart"] if panel else [])]
+    header += ["Tokens in", "Tokens out", "Cost", "Wall"]
+    rows = []
+    for run in runs:
+        summary = run["summary"]
+        n, cut = summary["n"], summary["truncated"]
+        partial = f" ({summary['partial']} in part)" if summary["partial"] else ""
+        share = f" ({100 * cut / n:.0f} %)" if cut else ""
+        rows.append(
+            [
+                run["label"],
+                str(n),
+                f"{summary['rendered']}{partial}",
+                f"{cut}{share}",
+                *(str(summary["faults"]["kinds"][kind]) for kind in stream.KINDS),
+                str(summary["capped"]),
+                *([_apart(summary)] if panel else []),
+                *spent(summary),
+            ]
+        )
+    return "What happened", header, rows, HAPPENED + (APART if panel else "")
+
+
+def _apart(summary: Summary) -> str:
+    """How far the judges of a panel are apart, over the three dimensions, as text."""
+    apart = summary.get("disagreement") or {}
+    points = [apart[name] for name in JUDGED if name in apart]
+    return f"{sum(points) / len(points):.2f}" if points else "unknown"
+
+
+def spent(summary: Summary) -> list[str]:
+    """Tokens in, tokens out, cost and wall time as text."""
+    tokens = summary["tokens"]
+    known = ["unknown", "unknown"]
+    if tokens["records"]:
+        known = [f"{tokens[name]:,}" for name in ("prompt", "completion")]
+    return [*known, text.price(summary["cost"]), text.duration(summary["by"]["wall_s"])]
+
+
+def scores_table(runs: list[Run]) -> Table:
+    """The means of each run under each accounting, and where there are several over the prompts that all have scored."""
+    shown, named = measures(runs), titles(runs)
+    header = ["Model", "Accounting", "Prompts", *(named.get(measure, measure) for measure in shown)]
+    rows = []
+    for run, common in zip(runs, _scored_by_all(runs), strict=True):
+        accountings = dict(run["summary"]["means"])
+        if len(runs) > 1:
+            accountings["all scored"] = common
+        for accounting, found in accountings.items():
+            n = found["overall"]["n"] if "overall" in found else 0
+            cells = [text.interval(found.get(measure)) for measure in shown]
+            rows.append([run["label"], accounting, str(n), *cells])
+    beside = [named[measure] for measure in shown if measure in BESIDE]
+    note = f" {text.listed(beside)}: shares, 0 to 1, no part of the score." if beside else ""
+    return "Scores", header, rows, NOTES + note
+
+
+def _scored_by_all(runs: list[Run]) -> list[dict[str, Mean]]:
+    """For each run its means over the prompts for which every run has a rendered and scored deck."""
+    found = [columns(run["records"], "renderable") for run in runs]
+    common = set.intersection(*(set(table.get("overall", {})) for table in found))
+    shared = [
+        {
+            measure: {prompt: value for prompt, value in cells.items() if prompt in common}
+            for measure, cells in table.items()
+        }
+        for table in found
+    ]
+    return [means(table, domains(run["records"])) for run, table in zip(runs, shared, strict=True)]
+
+
+def conditions_table(runs: list[Run], cost: CostTable) -> Table:
+    """What each run adds to asking once, what its decks took, and which other run does as well for less."""
+    header = ["Run", "What it adds", "Overall"]
+    header += [f"{cost_table.TITLES[kind]} a deck" for kind in cost_table.KINDS]
+    header += ["Dominated by"]
+    rows = []
+    for run in runs:
+        under = run["summary"]["model"].get("condition")
+        overall = text.interval(run["summary"]["means"]["floor"].get("overall"))
+        took = cost["runs"][run["label"]]
+        cells = [_took(took[kind], kind) for kind in cost_table.KINDS]
+        adds = "; ".join(under["adds"]) if under else text.DASH
+        beaten = cost["dominated"].get(run["label"], text.DASH)
+        rows.append([run["label"], adds, overall, *cells, beaten])
+    unit = cost_table.UNITS[cost["unit"]]
+    return "Conditions and what they cost", header, rows, DOMINATED.format(unit=unit)
+
+
+def _took(found: Mean | None, kind: str) -> str:
+    """The mean of what a deck took, with its interval."""
+    if found is None or found["mean"] is None:
+        return "unknown"
+    form = "{:,.4f}" if kind == "usd" else "{:,.0f}" if found["mean"] >= 100 else "{:,.1f}"
+    mean = form.format(found["mean"])
+    if found["lo"] is None:
+        return mean
+    return f"{mean} [{form.format(found['lo'])}, {form.format(found['hi'])}]"
+
+
+def asked_table(runs: list[Run], compared: Comparison) -> Table:
+    """How the models were asked; a row for each setting that differs."""
+    labels = [run["label"] for run in runs]
+    read = [run["label"] for run in runs if run["summary"]["model"].get("files")]
+    silent = [run["label"] for run in runs if not settings(run) and run["label"] not in read]
+    rows = [
+        [entry["setting"], *(_setting(entry["values"], label) for label in labels)]
+        for entry in compared["asked"]
+    ]
+    if not rows:
+        known = dict.fromkeys(silent, "unknown") | dict.fromkeys(read, "not asked")
+        same = [known.get(label, "the same") for label in labels]
+        rows = [["every setting", *same]]
+    note = f"What was sent to {text.listed(silent)} is not recorded." if silent else ""
+    hashes = {run["summary"]["asked"]["sha256"] for run in runs}
+    if len(hashes) == 1 and None not in hashes:
+        note = "All requests are the same but for the model's name."
+    if read:
+        note += f" {text.listed(read)}: read from a folder; nobody was asked."
+    return ASKED, ["Setting", *labels], rows, note
+
+
+def _setting(values: dict[str, object], label: str) -> str:
+    if label not in values:
+        return "unknown"
+    value = values[label]
+    if value is None:
+        return "not set"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def paired_table(compared: Comparison) -> Table:
+    """The differences by prompt of every pair, with their tests."""
+    header = ["Difference", "Of", "Prompts", "Mean", "Bounds", "p", "p corrected"]
+    header += ["Win/tie/loss", "d"]
+    rows = [
+        _paired(pair, compared["titles"][pair["measure"]])
+        for pair in compared["pairs"]
+        if (pair["accounting"], pair["measure"]) in SHOWN
+    ]
+    return "Paired by prompt", header, rows, f"{FAMILY} {rule(compared)}"
+
+
+def _paired(pair: Pair, title: str) -> list[str]:
+    found, bounds = pair["difference"], pair.get("bounds")
+    thin = found["n"] < stats.FEWEST
+    mean, tests, effect = text.interval(found), [text.DASH, text.DASH], text.DASH
+    if thin and found["n"]:
+        mean = text.figure(found["mean"] or 0)
+    if not thin:
+        tests = [text.p_value(found["p"]), text.p_value(pair["p_holm"])]
+    if not thin and found["effect"] is not None:
+        effect = text.figure(found["effect"])
+    return [
+        f"{pair['a']} minus {pair['b']}",
+        f"{title}, {ACCOUNTINGS[pair['accounting']]}",
+        str(found["n"]),
+        mean,
+        text.bounds(bounds["least"], bounds["most"]) if bounds else text.DASH,
+        *tests,
+        f"{found['wins']}/{found['ties']}/{found['losses']}",
+        effect,
+    ]
+
+
+def rule(compared: Comparison) -> str:
+    """On what the headline's intervals rest, in one sentence."""
+    counts = {pair["difference"]["clusters"] for pair in compared["pairs"] if is_headline(pair)}
+    if not counts:
+        return ""
+    return f"Intervals and p of the headline: {' or '.join(map(stats.rule, sorted(counts)))}."

@@ -1,0 +1,208 @@
+"""Finished runs as runs of an experiment tracker: MLflow, or Weights & Biases.
+
+Both get the same: the parameters that make a run what it is, its measures with their intervals, a table with a row for
+each deck, and one picture of each deck's slides. Neither package is in the lock: each is imported where it is used.
+"""
+
+import importlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from decksmith import __version__
+from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of
+from decksmith.measure.judging.records import DeckRecord
+from decksmith.measure.results import external_scores, layout, usage
+from decksmith.measure.results.comparison import Run
+from decksmith.measure.results.report_pictures import inside_run, slides
+from decksmith.measure.results.runs import measures
+from decksmith.measure.results.summary import fault_of, found_of, status_of
+from decksmith.models.records import Gen
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+DeckRow = dict[str, str | float | None]  # a row of the table
+
+TILE = (320, 180)  # pixels of a slide in the picture of a deck
+ACROSS = 4
+LONGEST = 20_000  # characters of a request or a reply in the table
+MARK = "decksmith.run"  # a tag of MLflow's run: what was exported, so that it is not done twice
+
+
+def export(tracker: str, out: Path, runs: list[Run]) -> Iterator[str]:
+    """Write each run (runs.load) with `tracker`, a key of TRACKERS, into the folder `out`; yields what names it there.
+
+    Raises cli.Missing for a package that is not installed, cli.BadData for scores without decks.
+    """
+    for run in runs:
+        if external_scores.is_external(run):
+            raise cli.BadData(f"{run['path']} has scores only; an export needs the decks of a run")
+    package = _package(tracker)
+    for run in runs:
+        yield TRACKERS[tracker](package, out.resolve(), run)
+
+
+def _package(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise cli.Missing(
+            f"{name} is not installed; it is not in the lock: .venv/bin/python3 -m pip install {name}"
+        ) from None
+
+
+# What is said of a run
+
+
+def params(run: Run) -> dict[str, object]:
+    """What makes the run what it is, by name."""
+    protocol, summary = run["protocol"], run["summary"]
+    place = layout.RUNS.resolve() in run["path"].resolve().parents
+    return {
+        "model": run["name"],
+        "slug": summary["model"]["slug"] or "",
+        "label": run["label"],
+        "protocol": protocol.get("protocol") or "unknown",
+        "protocol_hash": protocol.get("hash") or "unknown",
+        "condition": run["name"].partition("+")[2] or "none",
+        "judge": summary["judge"] or "none",
+        "prompts": summary["prompts"],
+        "command": layout.make_command(run["path"]) if place else "not recorded",
+        "decksmith": __version__,
+        **{f"asked.{name}": value for name, value in summary["asked"]["parameters"].items()},
+    }
+
+
+def figures(run: Run) -> dict[str, float]:
+    """The means under the floor as `NAME`, with the ends of their 95 % intervals as `NAME_low` and `NAME_high`; the means
+    of the rendered decks as `NAME_rendered`; decks by status, tokens, USD."""
+    summary = run["summary"]
+    found: dict[str, float | None] = {}
+    for name in measures([run]):
+        floor = summary["means"]["floor"][name]
+        rendered = summary["means"]["renderable"].get(name)
+        found[name], found[f"{name}_rendered"] = floor["mean"], rendered and rendered["mean"]
+        found[f"{name}_low"], found[f"{name}_high"] = floor["lo"], floor["hi"]
+    states = [status_of(record) for record in run["records"]]
+    for state in ("rendered", "partial", "failed", "excluded"):
+        found[f"decks_{state}"] = states.count(state)
+    found |= {"truncated": summary["truncated"], "usd": summary["cost"]}
+    if summary["tokens"]["records"]:
+        found |= {f"{name}_tokens": summary["tokens"][name] for name in ("prompt", "completion")}
+    known = {name: value for name, value in found.items() if value is not None}
+    return {name: float(value) for name, value in known.items() if math.isfinite(value)}
+
+
+def rows(run: Run) -> list[DeckRow]:
+    """A row for each deck, all with the same keys in the same order."""
+    return [_row(record, measures([run])) for record in run["records"]]
+
+
+def _row(record: DeckRecord, scored: list[str]) -> DeckRow:
+    gen: Gen = record.get("gen") or {}
+    fault, took, values = fault_of(record), usage.of(record), found_of(record)
+    asked = [message.get("content") for message in record.get("messages") or []]
+    return {
+        "id": record["id"],
+        "prompt": prompt_of(record),
+        "status": status_of(record),
+        "fault": fault["class"] if fault else None,
+        "message": fault["message"] if fault else None,
+        **{name: values.get(name) for name in scored},
+        "slides": len(slides(record)),
+        "tokens_out": took["completion_tokens"],
+        "usd": took["cost"],
+        "seconds": took["seconds"],
+        "request": str(asked[-1] if asked else "")[:LONGEST],
+        "reply": str(gen.get("text") or "")[:LONGEST],
+    }
+
+
+def sheet(run: Run, record: DeckRecord) -> "Image | None":
+    """The slides of a deck in one picture, four in a row; None where there are none."""
+    from PIL import Image
+
+    files = [file for path in slides(record) if (file := inside_run(run, path))]
+    if not files:
+        return None
+    size = (TILE[0] * min(ACROSS, len(files)), TILE[1] * math.ceil(len(files) / ACROSS))
+    made = Image.new("RGB", size, "white")
+    for at, file in enumerate(files):
+        try:
+            with Image.open(file) as slide:
+                small = slide.convert("RGB").resize(TILE)
+        except OSError as error:
+            stream.warn(f"{run['name']}/{file.name}", f"cannot be read as a picture ({error})")
+            continue
+        made.paste(small, (at % ACROSS * TILE[0], at // ACROSS * TILE[1]))
+    return made
+
+
+def identity(run: Run) -> str:
+    """The same for the same finished run, wherever it lies."""
+    return stream.fingerprint([run["name"], run["protocol"], rows(run)])
+
+
+# The trackers
+
+
+def _mlflow(mlflow: ModuleType, out: Path, run: Run) -> str:
+    """A run of the experiment `decksmith`: of the server that MLFLOW_TRACKING_URI names, else of OUT/mlflow.db. One that was
+    cut off is deleted and done again. Returns the run's id."""
+    out.mkdir(parents=True, exist_ok=True)
+    own = not os.environ.get("MLFLOW_TRACKING_URI")
+    if own:
+        mlflow.set_tracking_uri(f"sqlite:///{out / 'mlflow.db'}")
+    if own and mlflow.get_experiment_by_name("decksmith") is None:
+        mlflow.create_experiment("decksmith", artifact_location=(out / "artifacts").as_uri())
+    mlflow.set_experiment("decksmith")
+    mark = identity(run)
+    wanted = f"tags.`{MARK}` = '{mark}'"
+    for old in mlflow.search_runs(filter_string=wanted, output_format="list"):
+        if old.info.status == "FINISHED":
+            return str(old.info.run_id)
+        mlflow.delete_run(old.info.run_id)
+    with mlflow.start_run(run_name=run["label"], tags={MARK: mark}) as started:
+        mlflow.log_params(params(run))
+        mlflow.log_metrics(figures(run))
+        lines = rows(run)
+        columns = {name: [line[name] for line in lines] for name in lines[0]}
+        mlflow.log_table(columns, "decks.json")
+        mlflow.log_dict(run["protocol"], "protocol.json")
+        for record in run["records"]:
+            if picture := sheet(run, record):
+                mlflow.log_image(picture, f"slides/{record['id']}.png")
+    return str(started.info.run_id)
+
+
+def _wandb(wandb: ModuleType, out: Path, run: Run) -> str:
+    """A run of the project that WANDB_PROJECT names, else `decksmith`. Its id is the run's own: a second export replaces the
+    first. Returns its page; where WANDB_MODE is offline, the folder that `wandb sync` takes."""
+    out.mkdir(parents=True, exist_ok=True)
+    settings = wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True)
+    started = wandb.init(
+        project=os.environ.get("WANDB_PROJECT") or "decksmith",
+        id=identity(run)[:16],
+        resume="allow",
+        name=run["label"],
+        config={**params(run), "protocol_json": run["protocol"]},
+        dir=str(out),
+        settings=settings,
+    )
+    lines = rows(run)
+    table = wandb.Table(columns=list(lines[0]), data=[list(line.values()) for line in lines])
+    sheets = ((record["id"], sheet(run, record)) for record in run["records"])
+    pictures = [wandb.Image(picture, caption=name) for name, picture in sheets if picture]
+    started.summary.update(figures(run))
+    started.log({"decks": table, "slides": pictures})
+    place = Path(started.dir).parent if started.offline else started.url
+    started.finish()
+    return str(place)
+
+
+TRACKERS: dict[str, Callable[[ModuleType, Path, Run], str]] = {"mlflow": _mlflow, "wandb": _wandb}

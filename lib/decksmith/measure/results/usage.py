@@ -1,0 +1,76 @@
+"""What one deck took: tokens, USD and seconds of its reply; under a condition, of all its samples and revisions."""
+
+from collections.abc import Iterable
+
+from decksmith.core.records import By
+from decksmith.measure.judging.records import DeckRecord, Revise, Spent
+from decksmith.models.records import Gen, Usage
+
+
+def of_all(samples: Iterable[DeckRecord]) -> Spent:
+    """What all samples took with their revisions and, where they were judged to choose, their judgings."""
+    parts: list[Spent] = []
+    for sample in samples:
+        parts.append(of(sample))
+        judged = sample.get("judge")
+        if judged and judged.get("usage"):
+            parts.append(part(judged["usage"], _seconds(judged.get("by"))))
+    return total(parts)
+
+
+def of(record: DeckRecord) -> Spent:
+    """What a deck's reply and its revisions took."""
+    if choice := record.get("choose"):
+        return choice["spent"]
+    gen: Gen = record.get("gen") or {}
+    revised: Revise = record.get("revise") or {}
+    rounds = [one["spent"] for one in revised.get("rounds", [])]
+    return total([part(gen.get("usage"), _seconds(gen.get("by"))), *rounds])
+
+
+def part(usage: Usage | None, seconds: float | None) -> Spent:
+    """What one reply took; None where it does not say."""
+    known = usage or {
+        "prompt_tokens": None,
+        "completion_tokens": None,
+        "reasoning_tokens": None,
+        "cost": None,
+    }
+    return {
+        "prompt_tokens": known.get("prompt_tokens"),
+        "completion_tokens": known.get("completion_tokens"),
+        "reasoning_tokens": known.get("reasoning_tokens"),
+        "cost": known.get("cost"),
+        "seconds": seconds,
+    }
+
+
+def _seconds(by: By | None) -> float | None:
+    """From request to reply; of what was not asked for, how long it took."""
+    return by.get("latency", by.get("took")) if by else None
+
+
+def total(parts: list[Spent]) -> Spent:
+    """The sum of what several replies took; None where one of them does not say."""
+    cost = added(one["cost"] for one in parts)
+    seconds = added(one["seconds"] for one in parts)
+    return {
+        "prompt_tokens": counted(one["prompt_tokens"] for one in parts),
+        "completion_tokens": counted(one["completion_tokens"] for one in parts),
+        "reasoning_tokens": counted(one["reasoning_tokens"] for one in parts),
+        "cost": None if cost is None else round(cost, 8),
+        "seconds": None if seconds is None else round(seconds, 8),
+    }
+
+
+def counted(values: Iterable[int | None]) -> int | None:
+    """The sum of counts; None where any is unknown."""
+    found = added(values)
+    return None if found is None else int(found)
+
+
+def added(values: Iterable[float | None]) -> float | None:
+    """The sum; None where any is unknown."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known) if len(known) == len(found) else None

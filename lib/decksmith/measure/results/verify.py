@@ -1,0 +1,247 @@
+"""Whether the files of one run agree with each other.
+
+Whatever can be computed from the records is computed again. What was written by a model, a judge or a renderer is
+taken as it stands: only a replay (run-replay) can show that a judge's score is the one it gave.
+"""
+
+from collections.abc import Iterator
+from typing import cast
+
+from decksmith.core import cli, stream
+from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record, prompt_of
+from decksmith.measure.decks import conditions
+from decksmith.measure.judging import identity, scoring
+from decksmith.measure.judging.records import DeckRecord
+from decksmith.measure.results import external_scores, layout
+from decksmith.measure.results.comparison import Run
+from decksmith.measure.results.records import Summary
+from decksmith.measure.results.summary import place, summarize
+from decksmith.measure.results.text import few
+from decksmith.models.records import Asked, Gen, Served
+
+SHOWN = 5  # contradictions that a message names
+CLOSE = 2e-4  # two rounded figures of another machine may be so far apart
+
+
+def check(runs: list[Run]) -> None:
+    """Compute again what can be computed of these runs (runs.load), put it in the place of their stored summaries, and say
+    that this was done. Files of scores of another tool have nothing to compute.
+
+    Raises cli.BadData naming file, id, field and both values of what contradicts itself, with a remedy at the end.
+    """
+    ours = [run for run in runs if not external_scores.is_external(run)]
+    for run in ours:
+        run["summary"] = _checked(run)
+    if ours:
+        records = sum(len(run["records"]) for run in ours)
+        cli.say(
+            f"computed again, and the same: scores and summaries of {len(ours)} run{'s' * (len(ours) > 1)}, "
+            f"{records} records"
+        )
+
+
+def _checked(run: Run) -> Summary:
+    """The summary of a run, computed anew."""
+    folder, records = run["path"], run["records"]
+    asked = folder / "prompts.jsonl"
+    prompts = [record for _, record in stream.records(asked)] if asked.exists() else None
+    found = [*_ids(records), *_asked(records, prompts), *_copies(records)]
+    found += [*_requests(run), *_protocol(run), *_scores(run)]
+    if not found:
+        summary = summarize(enumerate(records, 1), folder / "scores.jsonl")
+        found += _summary(run["summary"], summary)
+    if found:
+        more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+        remedy = f"to derive all of it again from what was paid for: rm {folder}/scores.jsonl && {layout.make_command(folder)}"
+        raise cli.BadData(
+            "\n  ".join([f"{folder} contradicts itself:", *found[:SHOWN], *more, remedy])
+        )
+    return summary
+
+
+def _ids(records: list[DeckRecord]) -> Iterator[str]:
+    seen = {}
+    for record in records:
+        ident, (of, k) = record["id"], place(record)
+        if ident in seen:
+            yield f"scores.jsonl: {ident}: this id is there twice"
+        elif of != ident and ident != f"{of}~{k}":
+            yield f"scores.jsonl: {ident}: id is {ident}, and gen.sample says {of}~{k}"
+        seen[ident] = (of, k)
+
+
+def _asked(records: list[DeckRecord], prompts: list[Record] | None) -> Iterator[str]:
+    """Rows that are missing, that nobody asked for, or that were asked something else."""
+    samples: dict[str, dict[int, DeckRecord]] = {}
+    for record in records:
+        of, k = place(record)
+        samples.setdefault(of, {})[k] = record
+    if prompts is not None:
+        asked = {row["id"]: row for row in prompts}
+        if lost := [ident for ident in asked if ident not in samples]:
+            yield f"scores.jsonl: lacks {len(lost)} of the {len(asked)} prompts in prompts.jsonl: {few(lost)}"
+        if odd := [ident for ident in samples if ident not in asked]:
+            yield f"prompts.jsonl: lacks {len(odd)} of the {len(samples)} prompts in scores.jsonl: {few(odd)}"
+        for record in records:
+            row = asked.get(prompt_of(record), record)
+            for key in ("messages", "asks", "checklist", "sources", "turn"):
+                if record.get(key) != row.get(key):
+                    yield f"scores.jsonl: {record['id']}: {key} differs from prompts.jsonl"
+    usual = {k for each in samples.values() for k in each}
+    if lost := [
+        f"{of}~{k}" for of, each in samples.items() for k in sorted(usual) if k not in each
+    ]:
+        yield f"scores.jsonl: lacks {len(lost)} samples that other prompts have: {few(lost)}"
+
+
+def _copies(records: list[DeckRecord]) -> list[str]:
+    """One request under two ids would count twice."""
+    seen: dict[str, str] = {}
+    copies: dict[str, str] = {}
+    for record in records:
+        said = [
+            (message.get("role"), _plain(message.get("content")))
+            for message in record.get("messages") or []
+        ]
+        of = prompt_of(record)
+        first = seen.setdefault(stream.fingerprint(said), of) if said else of
+        if first != of:
+            copies[of] = f"scores.jsonl: {of}: messages are those of {first}; a request counts once"
+    return list(copies.values())
+
+
+def _plain(content: object) -> object:
+    return " ".join(content.split()).casefold() if isinstance(content, str) else content
+
+
+def _requests(run: Run) -> Iterator[str]:
+    given = conditions.held(run["condition"]) if run["condition"] else None
+    own = given.asked() if given else None
+    for record in run["records"]:
+        gen: Gen = record.get("gen") or {}
+        if kept := gen.get("request"):
+            if gen.get("condition") != own:
+                yield f"scores.jsonl: {record['id']}: gen.condition is {_short(gen.get('condition'))}, condition.json gives {_short(own)}"
+                continue
+            messages = given.messages(cast(Record, record)) if given else record.get("messages")
+            body = {"messages": messages, **(gen.get("sampling") or {})}
+            if (now := stream.fingerprint(body)) != kept:
+                yield f"scores.jsonl: {record['id']}: gen.request is {_short(kept)}, messages and sampling give {_short(now)}"
+
+
+def _protocol(run: Run) -> Iterator[str]:
+    held, records = cast(Record, run["protocol"]), cast(list[Record], run["records"])
+    now = stream.fingerprint({key: value for key, value in held.items() if key != "hash"})
+    if held.get("hash") != now:
+        yield f"protocol.json: hash is {_short(held.get('hash'))}, its content gives {_short(now)}"
+    try:
+        seen = identity.observed(Protocol.held(held), records)
+    except ValueError as error:
+        yield f"protocol.json: {error}"
+    except cli.BadData as error:
+        yield f"scores.jsonl: {error}"
+    else:
+        seen = {key: value for key, value in seen.items() if value is not None}
+        kept = {key: held.get(key) for key in seen}
+        yield from (
+            f"protocol.json: {field} is {old}, the records give {new}"
+            for field, old, new in _unlike(kept, seen)
+        )
+
+
+def _scores(run: Run) -> Iterator[str]:
+    try:
+        protocol = Protocol.held(cast(Record, run["protocol"]))
+    except ValueError:
+        return  # _protocol names it
+    for record in cast(list[Record], run["records"]):
+        where = f"scores.jsonl: {record['id']}"
+        try:
+            if beyond := _beyond(protocol, record):
+                yield f"{where}: {beyond[0]} is {_short(beyond[1])}; it is a number from 1 to 5"
+                continue
+            score = scoring.score(protocol, record)
+        except cli.BadData as error:
+            yield f"scores.jsonl: {error}"
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            yield f"{where}: a stage's value has another form than docs/records.md says ({error!r})"
+        else:
+            stored = {key: value for key, value in record["score"].items() if key != "by"}
+            for field, old, new in _unlike(stored, score, "score"):
+                yield f"{where}: {field} is {old}, the stages and weights give {new}"
+
+
+def _beyond(protocol: Protocol, record: Record) -> tuple[str, object] | None:
+    """The first score of judge or scan that is no number from 1 to 5, as `(field, value)`, or None."""
+    scores, scan = (record.get("judge") or {}).get("scores") or {}, protocol.score["viscraft"]
+    values = {f"judge.scores.{name}": value for name, value in scores.items()}
+    values[f"features.{scan}"] = (record.get("features") or {}).get(scan)
+    for field, value in values.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (number and 1 <= value <= 5):
+            return field, value
+    return None
+
+
+def _summary(stored: Summary, now: Summary) -> Iterator[str]:
+    """Where summary.json differs from what its records give. Intervals of another method are no contradiction."""
+    interval = None if stored.get("interval") != now["interval"] else "compare"
+    for field, old, new in _unlike(stored, now):
+        skipped = field.split(".")[0] in ("by", "interval")
+        if not skipped and (interval or field.rpartition(".")[2] not in ("lo", "hi")):
+            yield f"summary.json: {field} is {old}, the records give {new}"
+
+
+def _unlike(stored: object, now: object, path: str = "") -> Iterator[tuple[str, str, str]]:
+    """`(field, stored, computed)`, values as text, of every leaf in which two JSON values differ."""
+    if isinstance(stored, dict) and isinstance(now, dict):
+        for key in sorted({*stored, *now}):
+            yield from _unlike(stored.get(key), now.get(key), f"{path}.{key}" if path else key)
+    elif not _equal(stored, now):
+        yield path, _short(stored), _short(now)
+
+
+def _equal(a: object, b: object) -> bool:
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return abs(a - b) <= CLOSE
+    return a == b
+
+
+def _short(value: object) -> str:
+    text: str = identity.short(value)
+    return text if len(text) <= 80 else text[:80] + ".."
+
+
+def same_but_model(a: Run, b: Run) -> list[str]:
+    """In what two runs differ beside the model, one line each; none: the difference of their scores is the model's.
+
+    More than the protocol must agree: also what the registry sets for each model, which decks were asked for, and what
+    served them, if both were served here.
+    """
+    lines = identity.differences(cast(Record, a["protocol"]), cast(Record, b["protocol"]))
+    first, second = _replies(a), _replies(b)
+    if odd := sorted(first.keys() ^ second.keys()):
+        lines.append(f"records: {len(odd)} in one run only, {few(odd)}")
+    found: set[str] = set()
+    for ident in first.keys() & second.keys():
+        one, other = first[ident], second[ident]
+        if one.get("sampling") and other.get("sampling"):
+            found.update(identity.lines(one["sampling"], other["sampling"], "gen.sampling"))
+        ours, theirs = (_server(gen) for gen in (one, other))
+        if ours and theirs:
+            found.update(identity.lines(ours, theirs, "server"))
+    return [*lines, *sorted(found)]
+
+
+def _replies(run: Run) -> dict[str, Gen]:
+    return {record["id"]: record.get("gen") or {} for record in run["records"]}
+
+
+def _server(gen: Gen) -> dict[str, str | None] | None:
+    """What served a reply, None where it was not served here."""
+    model = cast(Asked, gen.get("model") or {})
+    served = cast(Served, model.get("served") or {})
+    return {"engine": served["engine"], "base": served["base"]} if served else None

@@ -1,0 +1,1 @@
+"""Ask people, and show it to somebody: blind votes and a demo."""

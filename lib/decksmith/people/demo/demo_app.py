@@ -1,0 +1,684 @@
+"""The demo's two web servers: the page and what it asks for, and in an origin of their own the
+built decks.
+
+Model output reaches the page as text and as pictures; as a page it runs only under the second
+origin, in a frame that may do nothing else.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import re
+import secrets
+import socket
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection
+from pathlib import Path
+from typing import Annotated, cast
+
+from aiohttp import web as http
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+
+from decksmith.core import cli, pages, stream, validation, web
+from decksmith.measure.decks import sources
+from decksmith.measure.decks.templates import Template
+from decksmith.measure.render import pool
+from decksmith.models.registry import Model
+from decksmith.people.demo import references
+from decksmith.people.demo.ask import AskedMaterial, DeckAsk, DeckWish, Event, version_id
+from decksmith.people.demo.studio import ASK_ID, EVERYBODY, SLIDES, TEXT, Studio
+
+PROMPT, WORDS = 4000, 80  # characters of the request, and of audience and tone
+WISH, NAME = 1000, 120  # characters of what shall change on a slide, of a document's name
+# Requests to begin with: (what the button says, the form's fields).
+EXAMPLES = (
+    (
+        "A talk about tides",
+        {
+            "prompt": "Why are there two tides a day, and not one? For people who sail at "
+            "weekends: "
+            "one clear picture of the cause, what spring and neap tides are, and what it means "
+            "for leaving the harbour.",
+            "audience": "weekend sailors",
+            "tone": "calm",
+            "slides": 6,
+        },
+    ),
+    (
+        "A decision for a board",
+        {
+            "prompt": "Our library lends tools as well as books: 412 loans in six months, 9 "
+            "tools broken, 3,200 euros spent. "
+            "Ask the board for a second year. Show the numbers in a table and end with the "
+            "decision we need.",
+            "audience": "executives",
+            "tone": "matter-of-fact",
+            "slides": 6,
+        },
+    ),
+    (
+        "A lesson with code",
+        {
+            "prompt": "Explain recursion in Python to beginners: a function that calls itself, "
+            "the base case, one traced example "
+            "with code, and the mistake everybody makes first.",
+            "audience": "students",
+            "tone": "warm",
+            "slides": 7,
+        },
+    ),
+)
+BODY = 4 * TEXT + 4096  # bytes of a body of JSON
+STREAMS = 12  # open event streams of one visitor
+ALIVE = 15  # seconds between two signs of life in an event stream
+COOKIE, MONTH = "decksmith_demo", 30 * 86400
+NOT_YOURS = "there is no such deck of yours"
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".png": "image/png",
+    ".woff2": "font/woff2",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+}
+DOWNLOADS = {
+    "md": "text/markdown",
+    "pdf": "application/pdf",
+    "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+}
+# What the page loads, by its name below assets/web.
+ASSETS = {
+    "demo.css": "text/css; charset=utf-8",
+    "element.js": "text/javascript; charset=utf-8",
+    "demo.js": "text/javascript; charset=utf-8",
+    "fonts/inter-400.woff": "font/woff",
+    "fonts/inter-600.woff": "font/woff",
+}
+FOR_A_DAY = "private, max-age=86400, immutable"
+_PICTURE = re.compile(
+    rf"({ASK_ID})(?:\.([01])\.(\d+)/slides/(\d+)\.png|/early/([01])/(\d+)/slides/(\d+)\.png)\Z"
+)
+_SITE = re.compile(rf"(?:_runtime|{ASK_ID}\.[01]\.\d+/build)/[\w./@-]+\Z")
+
+
+# Requests
+
+
+def _visible(text: str) -> str:
+    """What a person may have typed: no control characters, no half of a character."""
+    text = text.encode("utf-8", "replace").decode()
+    joiners_and_blanks = "\u200c\u200d\u00a0\u3000"
+    return "".join(c for c in text if c in f"\n\t\r{joiners_and_blanks}" or c.isprintable())
+
+
+def _typed(value: object) -> object:
+    return _visible(value) if isinstance(value, str) else value
+
+
+def _line(text: str) -> str:
+    return _at_most(WORDS, " ".join(text.split()))
+
+
+def _prompt(text: str) -> str:
+    if not text.strip():
+        raise validation.sentence("Say what the deck is about.")
+    return _at_most(PROMPT, text.strip())
+
+
+def _at_most(most: int, text: str) -> str:
+    if len(text) > most:
+        raise ValueError(f"{len(text)} characters; at most {most} can be used")
+    return text
+
+
+Typed = Annotated[str, BeforeValidator(_typed)]
+
+
+def _wish(text: str) -> str:
+    if not text.strip():
+        raise validation.sentence("Say what shall change on the slide.")
+    return _at_most(WISH, text.strip())
+
+
+class Material(validation.Body):
+    """A document as POST /material gave it back."""
+
+    name: Annotated[Typed, Field(max_length=NAME)]
+    text: Annotated[Typed, Field(max_length=sources.BUDGET)]
+    cut: Annotated[Typed, Field(max_length=300)] | None = None
+
+
+def _from_context(value: object, info: ValidationInfo) -> object:
+    """Hold models and theme to what this server has, as the context says."""
+    known = (info.context or {})[info.field_name]
+    if info.field_name == "models":
+        if not isinstance(value, list) or not 1 <= len(value) <= 2:
+            raise ValueError(f"one or two of {', '.join(known)}")
+        if value[0] in value[1:] or any(name not in known for name in value):
+            raise ValueError(f"one or two of {', '.join(known)}")
+    elif value and value not in known:
+        raise ValueError(f"one of {', '.join(known)}")
+    return value
+
+
+class AskRequest(validation.Body):
+    """The body of POST /asks. Its context has the names of `models` and `theme` that this server
+    has."""
+
+    models: list[str] = Field(default=[], validate_default=True)
+    prompt: Annotated[Typed, AfterValidator(_prompt)] = Field(
+        default="", validate_default=True, description="text"
+    )
+    audience: Annotated[Typed, AfterValidator(_line)] = Field(default="", description="text")
+    tone: Annotated[Typed, AfterValidator(_line)] = Field(default="", description="text")
+    slides: int | None = Field(
+        default=None, ge=1, le=SLIDES, description=f"a whole number from 1 to {SLIDES}"
+    )
+    theme: str = ""
+    material: Material | None = None
+
+    _here = field_validator("models", "theme", mode="before")(_from_context)
+
+
+class ChangeRequest(validation.Body):
+    """The body of POST /asks/ASK/SIDE/change: one slide, written anew as somebody wishes."""
+
+    slide: int = Field(ge=1, le=1000, description="the number of a slide")
+    wish: Annotated[Typed, AfterValidator(_wish)] = Field(
+        default="", validate_default=True, description="text"
+    )
+
+
+class TextRequest(validation.Body):
+    """The body of POST /asks/ASK/SIDE/text: a deck that somebody edited."""
+
+    text: Typed = Field(default="", description="text")
+
+
+# The decks
+
+
+def beside(request: http.Request, place: str | int) -> str:
+    """The other origin of this server: the one that a proxy gives it, else its port under the name
+    by which the browser called."""
+    if isinstance(place, str):
+        return place
+    name = request.url.host or "localhost"
+    if not re.fullmatch(r"[\w.:-]+", name):
+        return "'none'"
+    return f"http://{f'[{name}]' if ':' in name else name}:{place}"
+
+
+# A deck is only ever shown in a frame, because only the page around a frame can forbid that it
+# goes elsewhere (CSP frame-src). Whoever opens its address by itself gets this page around it.
+_ALONE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A deck</title>
+<style>html,body,iframe{margin:0;border:0;width:100%;height:100%;display:block;overflow:hidden;
+background:#000}</style>
+<iframe sandbox="allow-scripts" referrerpolicy="no-referrer" allow="" allowfullscreen
+title="A deck"></iframe>
+<script>document.querySelector("iframe").src = "?framed" + location.hash</script></html>
+"""
+
+
+def _policy_alone() -> str:
+    hashes = {
+        f"{tag}_src": f"'sha256-{pages.sha256(text)}'"
+        for tag, text in re.findall("<(style|script)>(.*?)</", _ALONE, re.DOTALL)
+    }
+    return web.policy(frame_src="'self'", **hashes)
+
+
+def decks(
+    studio: Studio,
+    hosts: Collection[str] | None,
+    main: str | int,
+    public: str | None = None,
+) -> http.Application:
+    """The second origin: built decks and nothing else, by names that cannot be guessed. Even on
+    its own such a page is sandboxed.
+
+    hosts: the names by which it may be called, None for any. main: origin or port of the page.
+    public: as of web.application."""
+    app = web.application(hosts=hosts, public=public)
+    alone = _policy_alone()
+
+    async def file(request: http.Request) -> http.StreamResponse:
+        place = _deck_file(studio, request.match_info["path"])
+        if place is None:
+            raise http.HTTPNotFound(text="there is no such deck")
+        framed = "framed" in request.query and request.headers.get("Sec-Fetch-Dest") != "document"
+        if place.suffix == ".html" and not framed:
+            return http.Response(
+                text=_ALONE, content_type="text/html", headers={"Content-Security-Policy": alone}
+            )
+        ancestors = f"'self' {beside(request, main)}"
+        return http.FileResponse(
+            place,
+            headers={
+                "Content-Type": TYPES[place.suffix],
+                "Content-Security-Policy": f"sandbox allow-scripts; frame-ancestors {ancestors}",
+                "Access-Control-Allow-Origin": "*",
+                "Cross-Origin-Resource-Policy": "cross-origin",
+                "Cache-Control": FOR_A_DAY,
+            },
+        )
+
+    app.router.add_get("/{path:.+}", file)
+    return app
+
+
+def _deck_file(studio: Studio, path: str) -> Path | None:
+    """The file of a built deck that a path names; None for anything else, wherever links lead."""
+    if not _SITE.match(path) or ".." in path:
+        return None
+    place = (studio.folder / path).resolve()
+    inside = place.is_relative_to(studio.folder.resolve())
+    return place if inside and place.is_file() and place.suffix in TYPES else None
+
+
+# The page
+
+
+class DemoHandlers:
+    """The handlers of the first origin. `decks`: origin or port of the second."""
+
+    fresh = http.RequestKey("fresh", str)  # the cookie that an answer sets
+
+    def __init__(self, studio: Studio, decks: str | int, public: str | None = None) -> None:
+        self.studio, self.decks, self.public = studio, decks, public
+        self.template = pages.template("demo.html.j2")
+        self.themes = pool.themes()
+        # At most so many in so many seconds, of one visitor; `everybody` of one address.
+        self.asking, self.everybody = web.Rate(20, 600), web.Rate(200, 600)
+        self.editing, self.making = web.Rate(60, 600), web.Rate(40, 600)
+        self.looking = web.Rate(600, 60)
+        self.streams: defaultdict[str | None, int] = defaultdict(int)  # open ones, by visitor
+
+    def routes(self) -> list[http.RouteDef]:
+        ask, side = f"/asks/{{ask:{ASK_ID}}}", "{side:[01]}"
+        return [
+            http.get("/", self.page),
+            *(_asset(name, kind) for name, kind in ASSETS.items()),
+            http.get("/health", self.health),
+            http.get("/asks", self.history),
+            http.post("/asks", self.ask),
+            http.get(f"{ask}/events", self.events),
+            http.post(f"{ask}/{side}/stop", self.stop),
+            http.post(f"{ask}/{side}/text", self.edit),
+            http.post(f"{ask}/{side}/change", self.change),
+            http.post("/material", self.material),
+            http.get("/references", self.references),
+            http.post(r"/references/{name:[\w-]+}", self.reference),
+            http.delete(ask, self.forget),
+            http.get(r"/pictures/{path:.+}", self.picture),
+            http.get(
+                rf"{ask}/{side}/{{version:\d{{1,3}}}}/deck.{{kind:md|pdf|pptx}}", self.download
+            ),
+        ]
+
+    # Who asks, and what for
+
+    def _visitor(self, request: http.Request) -> str | None:
+        """Who asks: a hash of the cookie."""
+        token = request.cookies.get(COOKIE, "")
+        return _hashed(token) if re.fullmatch(r"[0-9a-f]{64}", token) else None
+
+    def _new_visitor(self, request: http.Request) -> str:
+        """Who asks; whoever has no cookie gets one with the answer."""
+        if known := self._visitor(request):
+            return known
+        request[self.fresh] = secrets.token_hex(32)
+        return _hashed(request[self.fresh])
+
+    def _ask(self, request: http.Request) -> DeckAsk:
+        """The ask that a path names. Raises HTTPNotFound, HTTPTooManyRequests."""
+        visitor = self._visitor(request)
+        self.looking.check(visitor or web.remote(request))
+        return self.studio.find(visitor, request.match_info["ask"])
+
+    def _own(self, request: http.Request) -> DeckAsk:
+        """`_ask`, of one that this visitor may change: everybody's is nobody's to change."""
+        ask = self._ask(request)
+        if ask.asked["visitor"] == EVERYBODY:
+            raise http.HTTPForbidden(
+                text="a reference deck is everybody's; download it to change it"
+            )
+        return ask
+
+    def _side(self, request: http.Request, ask: DeckAsk) -> int:
+        number = int(request.match_info["side"])
+        if number >= len(ask.asked["models"]):
+            raise http.HTTPNotFound(text=NOT_YOURS)
+        return number
+
+    def _answer(self, request: http.Request, value: object, status: int = 200) -> http.Response:
+        response = http.json_response(value, status=status)
+        if self.fresh in request:
+            response.set_cookie(
+                COOKIE,
+                request[self.fresh],
+                max_age=MONTH,
+                httponly=True,
+                samesite="Strict",
+                secure=(self.public or "").startswith("https:"),
+                path="/",
+            )
+        return response
+
+    # Handlers
+
+    async def page(self, request: http.Request) -> http.Response:
+        frames = beside(request, self.decks)
+        models = [
+            {"name": name, "label": model.label or name, "color": model.color}
+            for name, model in self.studio.models.items()
+        ]
+        limits = {
+            "prompt": PROMPT,
+            "words": WORDS,
+            "slides": SLIDES,
+            "text": TEXT,
+            "wish": WISH,
+            "document": sources.LARGEST,
+        }
+        facts = {
+            "models": models,
+            "themes": self.themes,
+            "decks": frames,
+            "limits": limits,
+            "examples": [{"label": label, "request": fields} for label, fields in EXAMPLES],
+            "documents": sources.KINDS,
+        }
+        policy = web.policy(
+            script_src="'self'",
+            style_src="'self'",
+            font_src="'self'",
+            img_src="'self' data:",
+            connect_src="'self'",
+            frame_src=frames,
+        )
+        return http.Response(
+            text=self.template.render(data=pages.data(facts), limits=limits),
+            content_type="text/html",
+            headers={"Content-Security-Policy": policy},
+        )
+
+    async def health(self, request: http.Request) -> http.Response:
+        at_work = sum(len(ask.tasks) for ask in self.studio.loaded.values())
+        waiting = sum(len(line.waiting) for line in self.studio.lines.values())
+        models = list(self.studio.models)
+        return http.json_response(
+            {"status": "ok", "models": models, "at work": at_work, "waiting": waiting}
+        )
+
+    async def history(self, request: http.Request) -> http.Response:
+        self.looking.check(web.remote(request))
+        return self._answer(request, self.studio.history(self._new_visitor(request)))
+
+    async def ask(self, request: http.Request) -> http.Response:
+        who = self._new_visitor(request)
+        known = {"models": list(self.studio.models), "theme": self.themes}
+        asked = validation.read(AskRequest, await _body(request), known)
+        self.asking.check(who)
+        self.everybody.check(web.remote(request))
+        wanted = asked.model_dump(exclude={"models"}, exclude_none=True) | {"slides": asked.slides}
+        ask = self.studio.begin(who, cast(DeckWish, wanted), asked.models)
+        return self._answer(request, {"id": ask.id}, 201)
+
+    async def events(self, request: http.Request) -> http.StreamResponse:
+        """The journal and what is added to it: each message is a JSON array of events, its id the
+        number of the last one."""
+        ask, who = self._ask(request), self._visitor(request)
+        if self.streams[who] >= STREAMS:
+            raise http.HTTPTooManyRequests(text="too many windows of yours are open")
+        last = request.headers.get("Last-Event-ID") or request.query.get("after", "")
+        at = min(int(last) + 1, len(ask.events)) if re.fullmatch(r"\d{1,9}", last) else 0
+        response = http.StreamResponse(headers={"Content-Type": "text/event-stream", **web.HEADERS})
+        self.streams[who] += 1
+        try:
+            await response.prepare(request)
+            await _follow(ask, at, response)
+        except ConnectionError:
+            pass
+        finally:
+            self.streams[who] -= 1
+            if not self.streams[who]:
+                del self.streams[who]
+        return response
+
+    async def material(self, request: http.Request) -> http.Response:
+        """What of a document is used: its bytes are the body, its name the query's `name`."""
+        self.making.check(self._new_visitor(request))
+        self.everybody.check(web.remote(request))
+        name = _line(_visible(request.query.get("name", ""))[-WORDS:]) or "document"
+        try:
+            found = await read_document(name, await request.read())
+        except sources.NotRead as error:
+            raise http.HTTPUnprocessableEntity(text=str(error)) from None
+        return self._answer(request, {**found, "text": _visible(found["text"])})
+
+    async def references(self, request: http.Request) -> http.Response:
+        """The reference decks, each with its first picture where it was looked at before."""
+        self.looking.check(web.remote(request))
+        found = []
+        for name, deck in references.all_of().items():
+            kept = self.studio.kept_reference(name)
+            picture = kept.sides()[0]["picture"] if kept else None
+            facts = {"title": deck.title, "theme": deck.theme, "slides": deck.slides}
+            found.append({"id": name, "request": deck.request, "picture": picture, **facts})
+        self._new_visitor(request)
+        return self._answer(request, found)
+
+    async def reference(self, request: http.Request) -> http.Response:
+        self._new_visitor(request)
+        self.looking.check(web.remote(request))
+        return self._answer(request, {"id": self.studio.reference(request.match_info["name"]).id})
+
+    async def change(self, request: http.Request) -> http.Response:
+        ask = self._own(request)
+        side = self._side(request, ask)
+        wanted = validation.read(ChangeRequest, await _body(request))
+        visitor = ask.asked["visitor"]
+        self.asking.check(visitor)
+        self.everybody.check(web.remote(request))
+        self.studio.change(visitor, ask, side, wanted.slide, wanted.wish)
+        return http.json_response({}, status=202)
+
+    async def stop(self, request: http.Request) -> http.Response:
+        ask = self._own(request)
+        await self.studio.stop(ask, self._side(request, ask))
+        return http.json_response({})
+
+    async def edit(self, request: http.Request) -> http.Response:
+        ask = self._own(request)
+        side = self._side(request, ask)
+        text = validation.read(TextRequest, await _body(request)).text.replace("\r\n", "\n")
+        if not text.strip():
+            raise http.HTTPBadRequest(text="The deck is empty.")
+        if len(text) > TEXT:
+            raise http.HTTPRequestEntityTooLarge(
+                max_size=TEXT,
+                actual_size=len(text),
+                text=f"The deck has {len(text)} characters; at most {TEXT} are rendered.",
+            )
+        self.editing.check(self._visitor(request))
+        self.studio.edit(ask, side, text)
+        return http.json_response({}, status=202)
+
+    async def forget(self, request: http.Request) -> http.Response:
+        await self.studio.forget(self._own(request))
+        return http.json_response({})
+
+    async def picture(self, request: http.Request) -> http.FileResponse:
+        path, visitor = request.match_info["path"], self._visitor(request)
+        found = _PICTURE.match(path)
+        if not found or not self.studio.may_see(visitor, found[1]):
+            raise http.HTTPNotFound(text="there is no such picture of yours")
+        place = self.studio.folder / path
+        if not place.is_file():
+            raise http.HTTPNotFound(text="this picture is no longer kept")
+        return http.FileResponse(
+            place, headers={"Content-Type": "image/png", "Cache-Control": FOR_A_DAY}
+        )
+
+    async def download(self, request: http.Request) -> http.Response:
+        ask, kind = self._ask(request), request.match_info["kind"]
+        side, version = self._side(request, ask), int(request.match_info["version"])
+        place = self.studio.folder / version_id(ask.id, side, version)
+        at = ask.sides()[side]
+        if not (place / "deck.md").is_file():
+            old = version < at["version"]
+            raise http.HTTPNotFound(
+                text="this version is no longer kept" if old else "there is nothing to download yet"
+            )
+        self.making.check(self._visitor(request))
+        if kind == "md":
+            data = (place / "deck.md").read_bytes()
+        else:
+            data = (await self.studio.made(ask, side, version, kind)).read_bytes()
+        name = f"{_file_name(at.get('title') or '')}.{kind}"
+        return http.Response(
+            body=data,
+            content_type=DOWNLOADS[kind],
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+
+async def read_document(name: str, data: bytes) -> AskedMaterial:
+    """What of a document is used: at most BUDGET characters, which a small model can read beside
+    the request. Raises sources.NotRead."""
+    document = await asyncio.to_thread(sources.read, name, data)
+    text = "\n\n".join(document.pages).strip()
+    used = sources.beginning(text, sources.BUDGET)
+    cut, read = None, len(document.pages)
+    unread = f" on the first {read} of {document.of} pages" if read < document.of else ""
+    if unread or len(used) < len(text):
+        cut = (
+            f"The first {len(used):,} of {len(text):,} characters{unread} are used; "
+            "the rest was left out."
+        )
+    return {"name": document.name, "text": used, "cut": cut}
+
+
+async def _body(request: http.Request) -> bytes:
+    """A body of JSON. Only a document may be larger. Raises HTTPRequestEntityTooLarge."""
+    data = await request.read()
+    if len(data) > BODY:
+        raise http.HTTPRequestEntityTooLarge(max_size=BODY, actual_size=len(data))
+    return data
+
+
+def _asset(name: str, kind: str) -> http.RouteDef:
+    async def send(request: http.Request) -> http.FileResponse:
+        headers = {"Content-Type": kind, "Cache-Control": "no-cache"}
+        return http.FileResponse(pages.WEB / name, headers=headers)
+
+    return http.get(f"/{Path(name).name}", send)
+
+
+async def _follow(ask: DeckAsk, at: int, response: http.StreamResponse) -> None:
+    """Send the events of an ask from number `at`, and what comes, until nothing more will come by
+    itself."""
+    while True:
+        changed = ask.changed  # before the look, so that nothing that comes meanwhile is missed
+        news = ask.events[at:]
+        for start in range(0, len(news), 2000):
+            await response.write(_message(news[start : start + 2000]))
+        at += len(news)
+        if at < len(ask.events):
+            continue
+        if ask.resting():
+            await response.write(b"event: rest\ndata: {}\n\n")
+            return
+        try:
+            await asyncio.wait_for(changed.wait(), ALIVE)
+        except TimeoutError:
+            await response.write(b": still here\n\n")
+
+
+def _message(events: list[Event]) -> bytes:
+    """Some events as one message of an event stream; who the visitor is stays here."""
+    data = [{key: value for key, value in event.items() if key != "visitor"} for event in events]
+    return b"id: %d\ndata: %s\n\n" % (events[-1]["n"], stream.dumps(data))
+
+
+def _hashed(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()[:24]
+
+
+def _file_name(title: str) -> str:
+    """A title as the name of a file, without its ending."""
+    name = re.sub(r"[^\w-]+", "-", title).strip("-")[:60]
+    return name.encode("ascii", "ignore").decode().strip("-") or "deck"
+
+
+def application(
+    studio: Studio,
+    hosts: Collection[str] | None,
+    decks: str | int,
+    public: str | None = None,
+) -> http.Application:
+    """The first origin: the page, and what it asks for. Its arguments as those of `decks`."""
+    app = web.application(hosts=hosts, public=public, body=sources.LARGEST + 4096)
+    app.router.add_routes(DemoHandlers(studio, decks, public).routes())
+
+    async def own(request: http.Request, response: http.StreamResponse) -> None:
+        response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
+
+    app.on_response_prepare.append(own)
+    return app
+
+
+def serve(
+    folder: Path,
+    models: dict[str, Model],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    public: tuple[str | None, str | None] = (None, None),
+    jobs: int = 1,
+    budget: float | None = None,
+    template: Template | None = None,
+) -> None:
+    """Serve the demo until SIGTERM or Ctrl-C, the page on `port` and the decks on the next one.
+
+    models, jobs, budget and template are Studio's. public: the origins that a reverse proxy gives
+    the two. While it runs, `<folder>/address.json` has {"url", "decks", "pid"}. Raises cli.Missing
+    for ports in use, and where there is no renderer."""
+    folder = Path(folder)
+    public_page, public_decks = public
+    hosts = web.LOOPBACK if host in web.LOOPBACK else None
+
+    @contextlib.asynccontextmanager
+    async def make(url: str) -> AsyncIterator[http.Application]:
+        listening = _listen(host, port + 1 if port else 0)
+        start, _, page_port = url.rpartition(":")
+        decks_port = listening.getsockname()[1]
+        studio = Studio(folder, models, jobs=jobs, budget=budget, template=template)
+        second = decks(studio, hosts, public_page or int(page_port), public_decks)
+        async with web.serving(second, listening):
+            warming = asyncio.create_task(studio.warm())
+            try:
+                said = public_page or url
+                facts = {"url": said, "decks": public_decks or f"{start}:{decks_port}"}
+                with web.announced(folder / "address.json", facts):
+                    cli.say(f"{said} makes decks with {' and '.join(models)}; Ctrl-C ends it")
+                    yield application(studio, hosts, public_decks or decks_port, public_page)
+            finally:
+                warming.cancel()
+                await asyncio.gather(warming, return_exceptions=True)
+                await studio.close()
+
+    web.run(make, host, port)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        why = str(error.strerror).partition(" (while")[0]
+        raise cli.Missing(
+            f"{host} port {port}, where the decks run: {why}; give another with --port"
+        ) from None

@@ -1,0 +1,353 @@
+"""Which models people prefer, and by how much: shares and differences of each two, and strengths of
+all on one scale.
+
+Sentences that separate models are written by claims.verdict alone.
+"""
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypedDict, cast
+
+from decksmith.measure.results import claims, stats
+from decksmith.measure.results.comparison import TestedPair
+from decksmith.measure.results.text import interval
+from decksmith.people.study import duplicate_raters, intervals
+from decksmith.people.study.intervals import RATERS, Estimate, figure, spread
+from decksmith.people.study.raters import preferred
+from decksmith.people.study.records import Vote
+
+if TYPE_CHECKING:
+    from decksmith.people.study.intervals import Array
+
+# The sd of a log strength before any vote: keeps resamples finite, moves 30 votes by less than a
+# hundredth.
+PRIOR = 3.0
+STEPS = 60  # of Newton's method, which needs about ten
+SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
+OUTCOMES = {"left": 0, "right": 1}  # of a vote, in counts; whatever prefers neither deck is 2
+
+
+# Strengths
+
+
+class OddsPair(TypedDict):
+    a: str  # a model
+    b: str  # another
+    log_odds: Estimate  # difference of their log strengths
+    chance: Estimate  # that a's deck is preferred where one is
+
+
+class Strengths(TypedDict):
+    groups: list[list[str]]  # models between which strengths are finite
+    models: dict[str, Estimate]  # log strength of each model
+    pairs: list[OddsPair]  # each two models of a group
+    bias: Estimate | None  # advantage of the left side in log odds
+
+
+class TestedDifference(Estimate):
+    sd: float | None  # standard deviation over prompts
+    p: float | None  # of a permutation test over prompts
+
+
+class Preference(TypedDict):
+    a: str  # a model
+    b: str  # another
+    votes: int  # on the two
+    for_a: int  # votes that prefer a's deck
+    for_b: int  # votes that prefer b's deck
+    tied: int  # about the same
+    bad: int  # both bad
+    share: Estimate  # of the votes for a; ties and both bad are a half
+    difference: TestedDifference  # share for a minus share for b
+    p_holm: float | None  # p corrected over all pairs of models
+    family: int  # how many pairs these are
+    verdict: str  # `beats`, `not separated` or `inconclusive`
+    sentence: str  # what may be said of the two
+
+
+def fit(
+    counts: "Array", left: "Sequence[int] | Array", right: "Sequence[int] | Array", models: int
+) -> "Array":
+    """Davidson's model of paired comparison with ties (1970, JASA 65:317), with a common advantage
+    of the left side (Davidson and Beaver 1977, Biometrics 33:693): P(left) : P(right) : P(tie) =
+    exp(e/2) : exp(-e/2) : exp(t), e = s[left] - s[right] + bias.
+
+    counts: shape (b, rows, 3), votes for left, for right, tied, of `rows` ordered pairs of models
+    (`left`, `right`: their places) in b data sets. Returns (b, models + 2): log strengths with mean
+    0, bias, t, at the mode under normal priors of sd PRIOR. The likelihood is concave in all of
+    them; Newton's method finds its top.
+    """
+    import numpy
+
+    sizes = models + 2
+    design = design_of(left, right, models)
+    prior = numpy.eye(sizes) / PRIOR**2
+    at = numpy.zeros((len(counts), sizes))
+    for _ in range(STEPS):
+        slope, curve = slope_and_curve(at, design, counts)
+        step = numpy.linalg.solve(curve + prior, (slope - at @ prior)[..., None])[..., 0]
+        longest = numpy.abs(step).max(axis=1, keepdims=True)
+        step *= numpy.minimum(1, 2 / numpy.maximum(longest, 1e-12))
+        at += step
+        if numpy.abs(step).max() < 1e-9:
+            break
+    return at
+
+
+def design_of(
+    left: "Sequence[int] | Array", right: "Sequence[int] | Array", models: int
+) -> "Array":
+    """What decides the advantage of the left side in each row: shape (rows, models + 2), the
+    columns as `fit` returns them."""
+    import numpy
+
+    rows = numpy.arange(len(left))
+    design = numpy.zeros((len(left), models + 2))
+    design[rows, left] += 1
+    design[rows, right] -= 1
+    design[:, models] = 1
+    return design
+
+
+def chances(eta: "Array | float", tie: "Array | float") -> "list[Array]":
+    """P(left), P(right), P(tie) for the advantage `eta` of the left side and the log weight
+    `tie` of a tie."""
+    import numpy
+
+    top = numpy.maximum(numpy.abs(eta) / 2, tie)
+    parts = [numpy.exp(eta / 2 - top), numpy.exp(-eta / 2 - top), numpy.exp(tie - top)]
+    return [part / sum(parts) for part in parts]
+
+
+def slope_and_curve(at: "Array", design: "Array", counts: "Array") -> "tuple[Array, Array]":
+    """Gradient and minus the Hessian of the log likelihood, shapes (b, k) and (b, k, k)."""
+    import numpy
+
+    tie = numpy.eye(design.shape[1])[-1]
+    total = counts.sum(axis=2)
+    for_left, for_right, tied = chances(at @ design.T, at[:, -1:])
+    lead = for_left - for_right
+    slope = ((counts[..., 0] - counts[..., 1] - total * lead) / 2) @ design
+    slope[:, -1] += (counts[..., 2] - total * tied).sum(axis=1)
+    curve = numpy.einsum(
+        "br,ri,rj->bij", total * (for_left + for_right - lead**2) / 4, design, design, optimize=True
+    )
+    cross = (-total * lead * tied / 2) @ design
+    curve += cross[:, :, None] * tie + cross[:, None, :] * tie[:, None]
+    curve[:, -1, -1] += (total * tied * (1 - tied)).sum(axis=1)
+    return slope, curve
+
+
+def groups(votes: Iterable[Vote], models: Sequence[str]) -> list[list[str]]:
+    """Sets of models between which strengths are finite: from each to each other leads a chain
+    of votes that were not lost (Ford 1957, American Mathematical Monthly 64:28; a tie counts
+    both ways). Outside of one set the votes give an order at most, or nothing."""
+    import numpy
+    from scipy.sparse.csgraph import connected_components
+
+    place = {model: at for at, model in enumerate(models)}
+    kept = numpy.zeros((len(models), len(models)))
+    for vote in votes:
+        a, b = place[vote["left"]], place[vote["right"]]
+        kept[a, b] += vote["choice"] != "right"
+        kept[b, a] += vote["choice"] != "left"
+    _, label = connected_components(kept, directed=True, connection="strong")
+    return [
+        [model for model, at in zip(models, label, strict=True) if at == one]
+        for one in sorted(set(label))
+    ]
+
+
+def strengths(votes: Sequence[Vote]) -> Strengths:
+    """Log strengths of the models by `fit`, with intervals.
+
+    votes: those that count. Both bad is no preference, and goes in as a tie. Models outside of
+    each other's group have no finite difference: they get none.
+    """
+    models = sorted({vote[side] for vote in votes for side in SIDES})
+    joined = groups(votes, models)
+    largest = max(map(len, joined))
+    found: Strengths = {"groups": joined, "models": {}, "pairs": [], "bias": None}
+    for group in joined:
+        inside = [vote for vote in votes if {vote["left"], vote["right"]} <= set(group)]
+        if len(group) == 1:
+            n = sum(group[0] in (vote["left"], vote["right"]) for vote in votes)
+            found["models"][group[0]] = {**intervals.UNKNOWN, "n": n}
+            continue
+        said = _of_group(inside, group)
+        found["models"] |= said["models"]
+        found["pairs"] += said["pairs"]
+        if len(group) == largest:
+            found["bias"] = said["bias"]
+    return found
+
+
+def _of_group(votes: Sequence[Vote], models: Sequence[str]) -> Strengths:
+    """The strengths of models that votes join."""
+    value, error, freedom = fitted(votes, models)
+    size = len(models)
+    played = Counter(vote[side] for vote in votes for side in SIDES)
+    met = Counter(frozenset((vote["left"], vote["right"])) for vote in votes)
+    pairs: list[OddsPair] = []
+    for at, (a, b) in enumerate(itertools.combinations(models, 2), size + 2):
+        n = met[frozenset((a, b))]
+        odds = figure(value[at], error[at], freedom, n)
+        chance = figure(value[at], error[at], freedom, n, form=_logistic)
+        pairs.append({"a": a, "b": b, "log_odds": odds, "chance": chance})
+    return {
+        "groups": [list(models)],
+        "models": {
+            model: figure(value[at], error[at], freedom, played[model])
+            for at, model in enumerate(models)
+        },
+        "pairs": pairs,
+        "bias": figure(value[size], error[size], freedom, len(votes)),
+    }
+
+
+def _logistic(odds: float) -> float:
+    return 1 / (1 + math.exp(-odds))
+
+
+def fitted(votes: Sequence[Vote], models: Sequence[str]) -> "tuple[Array, Array, int]":
+    """`spread` of the strengths, the bias, the tie's weight and all differences of strengths."""
+    import numpy
+
+    place = {model: at for at, model in enumerate(models)}
+    sides = [(place[vote["left"]], place[vote["right"]]) for vote in votes]
+    rows = sorted(set(sides))
+    left, right = numpy.array(rows).T
+    sums = numpy.zeros((len(votes), len(rows), 3))
+    for at, vote in enumerate(votes):
+        sums[at, rows.index(sides[at]), OUTCOMES.get(vote["choice"], 2)] = 1
+    a, b = numpy.array(list(itertools.combinations(range(len(models)), 2))).T
+
+    def statistic(weighted: "Array") -> "Array":
+        found = fit(weighted.reshape(len(weighted), len(rows), 3), left, right, len(models))
+        return numpy.concatenate([found, found[:, a] - found[:, b]], axis=1)
+
+    return spread(statistic, sums.reshape(len(votes), -1), votes)
+
+
+# Preferences
+
+
+def preferences(votes: Iterable[Vote], crowd: frozenset[str] = frozenset()) -> list[Preference]:
+    """Every pair of models: counts, the share for each with half of what is tied or both bad, the
+    net preference (share for a minus share for b) with its interval and test, and the sentence that
+    it bears (claims.verdict) with what limits it.
+
+    crowd: raters of whom nobody knows how many people they are. Where they cast much of a pair's
+    votes, the sentence says so and what the others say, and one that the others do not bear out
+    separates nothing."""
+    met: dict[tuple[str, str], list[Vote]] = defaultdict(list)
+    rest: dict[tuple[str, str], list[Vote]] = defaultdict(list)
+    for vote in votes:
+        a, b = sorted((vote["left"], vote["right"]))
+        met[a, b].append(vote)
+        if vote["rater"] not in crowd:
+            rest[a, b].append(vote)
+    found = _judged(met)
+    others = {(pair["a"], pair["b"]): pair for pair in _judged(rest)} if crowd else {}
+    for pair in found:
+        models = (pair["a"], pair["b"])
+        if crowd:
+            _limit_crowd(pair, met[models], crowd, others.get(models))
+        people = len({vote["rater"] for vote in met[models]})
+        if people < RATERS:
+            they = f"these {people} people" if people > 1 else "one person"
+            pair["sentence"] += f"; this speaks for {they} only"
+    return found
+
+
+def _judged(met: Mapping[tuple[str, str], Sequence[Vote]]) -> list[Preference]:
+    """The pairs of models with their corrected tests and sentences. met: {(a, b): votes on these
+    two}."""
+    found = [_preference(a, b, votes) for (a, b), votes in sorted(met.items())]
+    tests = [pair["difference"]["p"] for pair in found]
+    adjusted = stats.holm([math.nan if p is None else p for p in tests])
+    for pair, p in zip(found, adjusted, strict=True):
+        pair["p_holm"], pair["family"] = stats.number(p, 6), len(found)
+        pair["verdict"], pair["sentence"] = _verdict(pair)
+    return found
+
+
+def _verdict(pair: Preference, *doubts: str) -> tuple[str, str]:
+    """The verdict of a pair with its sentence; `doubts` keep it from separating."""
+    return claims.verdict(cast(TestedPair, {**pair, "doubts": [*doubts]}))
+
+
+def _preference(a: str, b: str, votes: Sequence[Vote]) -> Preference:
+    """Counts, share and difference of two models, without what depends on other pairs."""
+    import numpy
+
+    signs = [{a: 1, b: -1}.get(preferred(vote) or "", 0) for vote in votes]
+    sd, p = difference_test(
+        votes, [float(sign == 1) for sign in signs], [float(sign == -1) for sign in signs]
+    )
+    sums = numpy.array([[sign, 1.0] for sign in signs])
+    value, error, freedom = spread(lambda some: some[:, :1] / some[:, 1:], sums, votes)
+    prompts = len({vote["prompt"] for vote in votes})
+    net = figure(value[0], error[0], freedom, prompts, -1, 1)
+    half = figure(value[0], error[0], freedom, len(votes), -1, 1, form=lambda x: (1 + x) / 2)
+    return {
+        "a": a,
+        "b": b,
+        "votes": len(votes),
+        "for_a": signs.count(1),
+        "for_b": signs.count(-1),
+        "tied": sum(vote["choice"] == "tie" for vote in votes),
+        "bad": sum(vote["choice"] == "bad" for vote in votes),
+        "share": half,
+        "difference": {**net, "sd": sd, "p": p},
+        "p_holm": None,
+        "family": 0,
+        "verdict": "",
+        "sentence": "",
+    }
+
+
+def difference_test(
+    votes: Sequence[Vote], first: Sequence[float], second: Sequence[float]
+) -> tuple[float | None, float | None]:
+    """`(standard deviation over prompts, p)` of the difference between two shares: a sign-flip
+    permutation test over prompts. first, second: what each vote adds to the one and the other."""
+    import numpy
+
+    codes = intervals.codes(vote["prompt"] for vote in votes)
+    sides = numpy.zeros((codes.max() + 1, 2))
+    numpy.add.at(sides, codes, numpy.stack([first, second], axis=1))
+    # A prompt counts by its votes: the mean over prompts is then the share of all votes.
+    sides *= len(sides) / len(votes)
+    sd = (sides[:, 0] - sides[:, 1]).std(ddof=1) if len(sides) > 1 else 0.0
+    return stats.number(sd), stats.number(stats.exchanged(sides[:, :1], sides[:, 1:])[0], 6)
+
+
+def _limit_crowd(
+    pair: Preference, votes: Sequence[Vote], crowd: frozenset[str], rest: Preference | None
+) -> None:
+    """Say in a pair's sentence that a crowd cast much of its votes. rest: the pair without the
+    crowd, None where no vote is left."""
+    cast = [vote["rater"] for vote in votes if vote["rater"] in crowd]
+    if not duplicate_raters.large(len(cast) / len(votes)):
+        return
+    without = f"these it is {interval(rest['difference'])}" if rest else "these there is none"
+    said = (
+        f"{100 * len(cast) / len(votes):.0f} % of the votes are by {len(set(cast))} names that "
+        "came from few addresses or in bursts, "
+        f"and without {without}"
+    )
+    if pair["verdict"] == "beats" and not _borne_out(pair, rest):
+        pair["verdict"], pair["sentence"] = _verdict(pair, said)
+    else:
+        pair["sentence"] += f"; {said}"
+
+
+def _borne_out(pair: Preference, rest: Preference | None) -> bool:
+    """Whether the votes without the crowd separate the two models in the same way."""
+    if rest is None or rest["verdict"] != "beats":
+        return False
+    without, with_crowd = rest["difference"]["mean"], pair["difference"]["mean"]
+    return ((without or 0) > 0) == ((with_crowd or 0) > 0)

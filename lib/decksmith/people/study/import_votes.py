@@ -1,0 +1,457 @@
+"""Votes that others collected: a file of them becomes a study that vote-tally counts as its own.
+
+In comes a CSV or JSONL file, one row for each vote, and beside it, where there are such, scores of
+the decks (docs/records.md, "Scores of another tool"). A file is taken whole or not at all.
+docs/votes.md has the columns.
+"""
+
+import contextlib
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, TypedDict
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from decksmith.core import cli, stream
+from decksmith.measure.results import runs
+from decksmith.people.study import store
+from decksmith.people.study.messages import DIMENSIONS, LONGEST_VIEW, SideOrTie
+from decksmith.people.study.raters import preferred
+from decksmith.people.study.records import Choice, DeckKey, Measures, Scores, StudyPair
+from decksmith.people.study.store import StudyAbout
+
+# By which names a column is known. `choice` may name a side by any name of the side's column, or
+# the maker.
+COLUMNS = {
+    "prompt": ("prompt", "prompt_id", "question_id"),
+    "pair": ("pair", "pair_id"),
+    "rater": ("rater", "rater_id", "judge"),
+    "left": ("left", "a", "model_a"),
+    "right": ("right", "b", "model_b"),
+    "choice": ("choice", "winner"),
+    "time": ("time", "at", "tstamp"),
+    "seconds": ("seconds",),
+    "kind": ("kind",),
+    **{name: (name,) for name in DIMENSIONS},
+}
+NEITHER: dict[str, Choice] = {
+    "tie": "tie",
+    "bad": "bad",
+    "both bad": "bad",
+    "both_bad": "bad",
+    "tie (bothbad)": "bad",
+}
+LONGEST = 200  # characters of a name
+SHOWN = 10  # bad rows that are named
+
+Cells = dict[str, object]  # a row of the file, by column
+Columns = dict[str, str]  # {field: its column}
+
+
+def _visible(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("has characters that cannot be seen")
+    return name
+
+
+def _iso(said: str) -> str:
+    """ISO 8601 or seconds since 1970 as ISO 8601 in UTC; a time without a zone is UTC."""
+    try:
+        try:
+            at = datetime.fromtimestamp(float(said), UTC)
+        except ValueError:
+            at = datetime.fromisoformat(said)
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError("write 2026-11-21T20:00:00Z, or seconds since 1970") from None
+    return at.isoformat(timespec="milliseconds")
+
+
+Name = Annotated[str, Field(max_length=LONGEST), AfterValidator(_visible)]
+
+
+class VoteRow(BaseModel):
+    """The cells of a row by field. A vote without a prompt is on a pair."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True, str_strip_whitespace=True)
+
+    rater: Name
+    left: Name
+    right: Name
+    choice: str
+    prompt: Name = ""
+    pair: Name = ""
+    time: Annotated[str, AfterValidator(_iso)] = ""
+    seconds: float | None = Field(default=None, ge=0, le=LONGEST_VIEW)
+    content: SideOrTie | None = None
+    design: SideOrTie | None = None
+    coherence: SideOrTie | None = None
+
+
+@dataclass(frozen=True)
+class ImportedVote:
+    """A vote of a file. `pair` is an id that is made of prompt, pair and makers."""
+
+    line: int
+    row: VoteRow
+    prompt: str
+    pair: str
+    choice: Choice
+
+    @property
+    def preferred(self) -> str:
+        """The maker whose deck the vote prefers, or its choice."""
+        return getattr(self.row, self.choice) if self.choice in ("left", "right") else self.choice
+
+
+class Taken(TypedDict):
+    """What vote-import prints. votes: new ones; unscored: decks without scores that were voted on;
+    unread: columns."""
+
+    file: str
+    votes: int
+    same: int
+    raters: int
+    prompts: int
+    makers: list[str]
+    unscored: list[tuple[str, str]]
+    unread: list[str]
+
+
+# The file
+
+
+def read(path: Path) -> tuple[list[ImportedVote], list[str]]:
+    """The votes of a CSV or JSONL file, and the names of columns that are not read. A vote that
+    comes twice is there once, and a row of another kind than vote is none. Raises cli.BadData that
+    names line, column and value of bad rows."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise cli.Missing(
+            f"{path}: cannot be read ({error.strerror}); --votes names a CSV or JSONL file"
+        ) from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise cli.BadData(f"{path}:{line}: not UTF-8; save it as CSV in UTF-8") from None
+    header, rows = (_jsonl if text.lstrip()[:1] == "{" else _csv)(path, text)
+    columns, unread = _columns(path, header)
+    votes: dict[tuple[str, str], ImportedVote] = {}
+    wrong: list[str] = []
+    for line, cells in rows:
+        if cells.get(columns.get("kind", "")) not in (None, "", "vote"):
+            continue
+        try:
+            vote = _vote(line, cells, columns)
+            first = votes.setdefault((vote.row.rater, vote.pair), vote)
+            _no_other(vote, first.preferred, f"in line {first.line}")
+        except ValueError as error:
+            wrong.append(f"{path}:{line}: {error}")
+    if wrong:
+        more = [f"{len(wrong) - SHOWN:,} rows more cannot be used"] if len(wrong) > SHOWN else []
+        raise cli.BadData("\n".join([*wrong[:SHOWN], *more, "nothing was taken"]))
+    if not votes:
+        raise cli.BadData(f"{path}: there is no vote in it")
+    return list(votes.values()), unread
+
+
+def _csv(path: Path, text: str) -> tuple[list[str], list[tuple[int, Cells]]]:
+    """`(columns, [(line, cells)])`."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: list[tuple[int, Cells]] = []
+    line = 1
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        line = reader.line_num + 1
+        for cells in reader:
+            if cells and len(cells) != len(header):
+                raise cli.BadData(
+                    f"{path}:{line}: {len(cells)} cells, and {len(header)} columns in the header; "
+                    "nothing was taken"
+                )
+            if cells:
+                rows.append((line, dict(zip(header, cells, strict=True))))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise cli.BadData(f"{path}:{line}: not CSV ({error}); nothing was taken") from None
+    return header, rows
+
+
+def _jsonl(path: Path, text: str) -> tuple[list[str], list[tuple[int, Cells]]]:
+    rows: list[tuple[int, Cells]] = []
+    names: dict[str, None] = {}  # in the order in which they come
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise cli.BadData(f"{path}:{number}: not JSON ({error}); nothing was taken") from None
+        if not isinstance(row, dict):
+            raise cli.BadData(f"{path}:{number}: not a JSON object; nothing was taken")
+        said = row.get("dimensions")
+        if isinstance(said, dict):
+            row = {**row, "dimensions": None, **said}
+        names |= dict.fromkeys(row)
+        rows.append((number, row))
+    return [name for name in names if name != "dimensions"], rows
+
+
+def _columns(path: Path, header: Sequence[str]) -> tuple[Columns, list[str]]:
+    """`({field: its column}, columns that are not read)`."""
+    found: Columns = {}
+    for field, names in COLUMNS.items():
+        there = [name for name in header if name.lower() in names]
+        if len(there) > 1:
+            raise cli.BadData(
+                f"{path}:1: columns {' and '.join(there)} both say the {field}; leave one out"
+            )
+        if there:
+            found[field] = there[0]
+    shown = ", ".join(header) or "none"
+    for field in ("rater", "left", "right", "choice"):
+        if field not in found:
+            others = ", ".join(COLUMNS[field][1:])
+            raise cli.BadData(f"{path}:1: no column {field} (or {others}); there are: {shown}")
+    if "prompt" not in found and "pair" not in found:
+        raise cli.BadData(f"{path}:1: no column prompt and no column pair; there are: {shown}")
+    return found, [name for name in header if name not in found.values()]
+
+
+def _vote(line: int, cells: Cells, columns: Columns) -> ImportedVote:
+    """The vote of a row. Raises ValueError that names the column."""
+    said = {field: cells.get(column) for field, column in columns.items()}
+    given = {
+        field: value
+        for field, value in said.items()
+        if value is not None and (not isinstance(value, str) or value.strip())
+    }
+    try:
+        row = VoteRow.model_validate(given)
+    except ValidationError as error:
+        raise ValueError(_sentence(error, columns)) from None
+    prompt = row.prompt or row.pair
+    if not prompt:
+        column = columns.get("prompt") or columns["pair"]
+        raise ValueError(f"{column}: is empty: a vote is on a prompt or on a pair")
+    if row.left == row.right:
+        raise ValueError(
+            f"{columns['right']}: {row.right!r} made both decks; a vote compares two makers"
+        )
+    makers = sorted((row.left, row.right))
+    pair = str(stream.fingerprint([prompt, row.pair, makers]))[:16]
+    return ImportedVote(line, row, prompt, pair, _choice(row, columns["choice"]))
+
+
+def _sentence(error: ValidationError, columns: Columns) -> str:
+    first = error.errors()[0]
+    column = columns[str(first["loc"][0])]
+    if first["type"] == "missing":
+        return f"{column}: is empty"
+    why = first["msg"].removeprefix("Value error, ")
+    return f"{column}: {str(first['input'])[:60]!r}: {why}"
+
+
+def _choice(row: VoteRow, column: str) -> Choice:
+    """What a row prefers: a side by any name of its column, a maker, or neither."""
+    said, meant = row.choice, set[Choice]()
+    if said.lower() in COLUMNS["left"] or said == row.left:
+        meant.add("left")
+    if said.lower() in COLUMNS["right"] or said == row.right:
+        meant.add("right")
+    if said.lower() in NEITHER:
+        meant.add(NEITHER[said.lower()])
+    if not meant:
+        known = f"left, right, tie, bad, {row.left}, {row.right}"
+        raise ValueError(f"{column}: {said[:60]!r} is none of {known}")
+    if len(meant) > 1:
+        raise ValueError(
+            f"{column}: {said[:60]!r} is a side and the maker on the other side, or no side; "
+            "name the makers differently"
+        )
+    return meant.pop()
+
+
+def _no_other(vote: ImportedVote, before: str, where: str) -> None:
+    """Raises ValueError where a rater said something else of the same pair before."""
+    if vote.preferred != before:
+        raise ValueError(
+            f"choice: {vote.row.rater!r} prefers {vote.preferred} here and {before} {where}, "
+            "of the same pair"
+        )
+
+
+# The study
+
+
+def is_imported(study: store.Study) -> bool:
+    """Whether the votes of this study were imported."""
+    return "imported" in study.about
+
+
+def refuse_voting(study: store.Study) -> None:
+    """Raises cli.BadData where there are no pictures to vote on."""
+    if is_imported(study):
+        raise cli.BadData(
+            f"{study.folder} has imported votes and no pictures; vote-tally counts it, "
+            "and nobody can vote in it"
+        )
+
+
+def take(folder: Path, path: Path, scores: Path | None = None) -> Taken:
+    """Put the votes of `path`, and the scores beside them, into the study in `folder`, which is
+    made unless there. Raises cli.BadData, and then nothing was taken; a file that came before
+    changes nothing."""
+    votes, unread = read(path)
+    if scores is not None:
+        if not scores.is_file():
+            raise cli.Missing(
+                f"{scores}: no such file; --scores names a JSONL file (docs/records.md)"
+            )
+        runs.load([scores])
+    about = _about(folder, path)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with store.locked(folder):
+        pairs = store.pairs_of(folder)
+        if pairs:
+            with _opened(folder) as study:
+                _fits(path, votes, study)
+        for vote in votes:
+            pairs.setdefault(vote.pair, _pair(vote))
+        sides = [side for pair in pairs.values() for side in (pair["left"], pair["right"])]
+        makers = sorted({side["run"] for side in sides})
+        about["runs"] = [
+            {"name": name, "label": name, "path": "", "protocol": ""} for name in makers
+        ]
+        # Scores and pairs first: whoever sees a vote sees all that belongs to it.
+        if scores is not None:
+            stream.write(folder / "scores.jsonl", scores.read_bytes())
+        stream.write(folder / "study.json", json.dumps(about, ensure_ascii=False, indent=1) + "\n")
+        lines = (stream.dumps(pair) + b"\n" for pair in pairs.values())
+        stream.write(folder / "pairs.jsonl", b"".join(lines))
+        with _opened(folder) as study:
+            stored = study.enter(
+                (vote.row.rater, vote.pair, _ballot(vote), vote.row.time) for vote in votes
+            )
+            judged, _ = measures(study)
+    decks = {(maker, vote.prompt) for vote in votes for maker in (vote.row.left, vote.row.right)}
+    return {
+        "file": str(path),
+        "votes": stored,
+        "same": len(votes) - stored,
+        "raters": len({vote.row.rater for vote in votes}),
+        "prompts": len({vote.prompt for vote in votes}),
+        "makers": makers,
+        "unscored": sorted(deck for deck in decks if (*deck, 0) not in judged),
+        "unread": unread,
+    }
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[store.Study]:
+    study = store.Study(folder)
+    try:
+        yield study
+    finally:
+        study.close_file()
+
+
+def _about(folder: Path, path: Path) -> StudyAbout:
+    """study.json of the folder, or of a new study, with `path` as its latest source."""
+    about: StudyAbout = store.about_of(folder) or {
+        "title": f"Votes of {path.name}",
+        "question": "",
+        "seed": None,
+        "raters_per_pair": 1,
+        "per_rater": 0,
+        "runs": [],
+        "made": [],
+        "imported": [],
+    }
+    if "imported" not in about:
+        raise cli.BadData(
+            f"{folder} was made by pair-build; imported votes need a folder of their own"
+        )
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    before = [one for one in about["imported"] if one["sha256"] != digest]
+    about["imported"] = [*before, {"file": path.name, "sha256": digest}]
+    return about
+
+
+def _pair(vote: ImportedVote) -> StudyPair:
+    """The pair of a vote, as pairs.jsonl has it; there are no pictures."""
+    left, right = vote.row.left, vote.row.right
+    return {
+        "id": vote.pair,
+        "kind": "vote",
+        "prompt": vote.prompt,
+        "request": "",
+        "left": {"model": left, "run": left, "sample": 0, "rendered": True},
+        "right": {"model": right, "run": right, "sample": 0, "rendered": True},
+        "pictures": {"left": [], "right": []},
+        "of": None,
+        "expect": None,
+        "round": 1,
+    }
+
+
+def _ballot(vote: ImportedVote) -> dict[str, object]:
+    """What is stored of a vote. The sides are the vote's own: one person may have seen left what
+    another saw right."""
+    row = vote.row
+    dimensions = {name: getattr(row, name) for name in DIMENSIONS if getattr(row, name)}
+    return {
+        "choice": vote.choice,
+        "dimensions": dimensions,
+        "tags": [],
+        "seconds": row.seconds,
+        "seen": True,
+        "left": row.left,
+        "right": row.right,
+    }
+
+
+def _fits(path: Path, votes: Sequence[ImportedVote], study: store.Study) -> None:
+    """Raises cli.BadData where votes contradict what the study has."""
+    if study.closed:
+        raise cli.BadData(f"{study.folder} is closed: votes neither come nor go")
+    stands = {(vote["rater"], vote["pair"]): vote for vote in study.votes()}
+    for vote in votes:
+        if stored := stands.get((vote.row.rater, vote.pair)):
+            try:
+                _no_other(vote, preferred(stored) or stored["choice"], "in the study")
+            except ValueError as error:
+                raise cli.BadData(f"{path}:{vote.line}: {error}; nothing was taken") from None
+
+
+def measures(study: store.Study) -> tuple[Scores, list[str]]:
+    """`(scores of the decks, makers without any)` from the scores beside the votes.
+
+    Of several samples of a deck the mean counts, because a vote does not say which of them was
+    seen; a sample without scores is left out."""
+    names = {run["name"] for run in study.about["runs"]}
+    if not (study.folder / "scores.jsonl").exists():
+        return {}, sorted(names)
+    samples: dict[DeckKey, list[Measures]] = {}
+    for run in runs.load([study.folder / "scores.jsonl"]):
+        for record in run["records"]:
+            said = record["score"]
+            found = samples.setdefault((run["name"], record["id"], 0), [])
+            found.append({"overall": said["overall"], **said["dimensions"]})
+    scores = {
+        deck: {name: _mean(one[name] for one in some) for name in some[0]}
+        for deck, some in samples.items()
+    }
+    return scores, sorted(names - {maker for maker, *_ in scores})
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean of those values that are known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

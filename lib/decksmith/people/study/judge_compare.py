@@ -1,0 +1,331 @@
+"""Judges beside people: any number of judges over the pairs that people voted on."""
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypedDict, cast
+
+from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of, sample_of
+from decksmith.measure.judging.records import DeckRecord, Score
+from decksmith.measure.results import claims, judge_agreement, layout, runs, stats, text
+from decksmith.measure.results.comparison import TestedPair
+from decksmith.people.study import estimates, intervals, judge_votes, raters, store, tally
+from decksmith.people.study.estimates import TestedDifference
+from decksmith.people.study.intervals import Estimate
+from decksmith.people.study.messages import DIMENSIONS
+from decksmith.people.study.raters import RaterAgreement
+from decksmith.people.study.records import DeckKey, Measures, Scores, Vote
+
+TRAITS = {"words": "longer", "craft": "with more features"}  # of a deck: what may draw a judge
+
+
+class DrawnTo(TypedDict):
+    judge: Estimate  # how often the judge prefers the deck that has more of it
+    people: Estimate  # how often people do, on the same votes
+    difference: Estimate  # the judge's bias
+
+
+class JudgeReport(TypedDict):
+    judge: str  # as it was called
+    of: str  # the name in its records; empty where they say none
+    agreement: Estimate  # share of the untied votes whose deck it prefers too
+    equal: float | None  # share of votes on decks that it holds for equal
+    dimensions: dict[str, Estimate]  # the same of what people said of a dimension
+    drawn_to: dict[str, DrawnTo]  # by trait
+    cost: float | None  # USD of one judging; null where any does not say
+    seconds: float | None  # of one judging, the median
+
+
+class JudgeDifference(TypedDict):
+    a: str  # a judge
+    b: str  # another
+    votes: int  # that both say something of
+    on: str  # how the sentence says what was compared
+    difference: TestedDifference  # a's share of votes followed minus b's
+    p_holm: float | None  # p corrected over all pairs of judges
+    family: int  # how many pairs these are
+    verdict: str  # `beats`, `not separated` or `inconclusive`
+    sentence: str  # what may be said of the two
+
+
+class JudgeComparison(TypedDict):
+    study: str  # its title
+    votes: int  # that count
+    prompts: int  # that were voted on
+    raters: int  # who count
+    people: RaterAgreement  # of people with each other
+    judges: list[JudgeReport]  # each judge
+    differences: list[JudgeDifference]  # each two judges
+
+
+@dataclass
+class StudyJudge:
+    """What one judge said of a study's decks."""
+
+    name: str
+    decks: judge_votes.PairMeasures = field(default_factory=dict)
+    of: str = ""  # the name in its records
+    costs: list[float | None] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    traits: dict[DeckKey, dict[str, float]] = field(default_factory=dict)
+
+
+# What judges said
+
+
+def read(study: store.Study, name: str, paths: Sequence[Path]) -> StudyJudge:
+    """A judge from run folders (their scores.jsonl) or files of scores of another tool.
+
+    Raises cli.Missing and cli.BadData, naming the file; also where nothing in them is of the
+    study's decks."""
+    found, scores = StudyJudge(name), Scores()
+    for path in paths:
+        for deck, row in _rows(path):
+            if "score" not in row:
+                raise cli.BadData(
+                    f'{path}: {row["id"]}: no "score" in this record; deck-score writes it'
+                )
+            scores[deck] = _measures(row["score"])
+            found.traits[deck] = _traits(row)
+            judged = row.get("judge") or {}
+            found.of = judged.get("judge", found.of)
+            if usage := judged.get("usage"):
+                found.costs.append(usage["cost"])
+            if by := judged.get("by"):
+                found.seconds.append(by["took"])
+    found.decks = tally.decks_of(study, scores, {})
+    if not found.decks:
+        raise cli.BadData(
+            f"{name}: none of the study's pairs has both decks in {', '.join(map(str, paths))}"
+        )
+    return found
+
+
+def _rows(path: Path) -> Iterator[tuple[DeckKey, DeckRecord]]:
+    if path.is_dir():
+        if not (path / "scores.jsonl").is_file():
+            raise layout.missing(path)
+        found = [cast(DeckRecord, row) for _, row in stream.records(path / "scores.jsonl")]
+        named = [(layout.run_name(path), found)]
+    elif path.is_file():
+        named = [(run["name"], run["records"]) for run in runs.load([path])]
+    else:
+        raise cli.Missing(f"there is no {path}; a judge is NAME=a run's folder or a file")
+    for name, rows in named:
+        for row in rows:
+            yield (name, prompt_of(row), sample_of(row)), row
+
+
+def _measures(score: Score) -> Measures:
+    """The numbers of a score. The judge prefers a deck by `overall`, here without VisCraft where
+    that is known."""
+    found = tally.deck_measures(score)
+    if found["judge_only"] is not None:
+        found["overall"] = found["judge_only"]
+    return found
+
+
+def _traits(row: DeckRecord) -> dict[str, float]:
+    """What a judge may be drawn to in a deck, as far as its record says."""
+    found = {}
+    if reply := row.get("gen", {}).get("text"):
+        found["words"] = float(len(reply.split()))
+    if "craft" in (features := row.get("features", {})):
+        found["craft"] = float(features["craft"])
+    return found
+
+
+# The comparison
+
+
+def compare(study: store.Study, judges: Sequence[StudyJudge]) -> JudgeComparison:
+    """Judges beside people: of each how often it prefers the deck that a person prefers, also by
+    dimension, what it is drawn to, its price and time; of each two, who follows people more often.
+
+    Raises cli.BadData where no vote counts."""
+    votes, _ = raters.counted(list(study.votes()))
+    if not votes:
+        raise cli.BadData(f"{study.folder}: no vote counts yet; ask people first (make vote)")
+    traits = _by_vote(study, votes, judges)
+    return {
+        "study": study.about["title"],
+        "votes": len(votes),
+        "prompts": len({vote["prompt"] for vote in votes}),
+        "raters": len({vote["rater"] for vote in votes}),
+        "people": raters.agreement(votes),
+        "judges": [_report(one, votes, traits) for one in judges],
+        "differences": _differences(judges, votes),
+    }
+
+
+def keep(found: JudgeComparison) -> None:
+    """Keep for the captions of comparisons how far each judge follows people."""
+    about = {"study": found["study"], "votes": found["votes"]}
+    for one in found["judges"]:
+        if one["of"]:
+            judge_agreement.keep(one["of"], {**about, "agreement": one["agreement"]})
+
+
+SideTraits = dict[tuple[str, str], dict[str, float]]  # by pair and model
+
+
+def _by_vote(study: store.Study, votes: Sequence[Vote], judges: Sequence[StudyJudge]) -> SideTraits:
+    """What the judges' records say of the decks that were voted on."""
+    traits = {deck: said for one in judges for deck, said in one.traits.items() if said}
+    found: SideTraits = {}
+    for ident in {vote["pair"] for vote in votes}:
+        pair = study.pairs[ident]
+        for deck in (pair["left"], pair["right"]):
+            of = traits.get((deck["run"], pair["prompt"], deck["sample"]), {})
+            found[ident, deck["model"]] = of
+    return found
+
+
+def _report(one: StudyJudge, votes: Sequence[Vote], traits: SideTraits) -> JudgeReport:
+    by_measure = judge_votes.judged(votes, one.decks)
+    overall = by_measure.get("overall")
+    drawn_to = {trait: _drawn_to(one, votes, trait, traits) for trait in TRAITS}
+    costs = [cost for cost in one.costs if cost is not None]
+    all_known = costs and len(costs) == len(one.costs)
+    return {
+        "judge": one.name,
+        "of": one.of,
+        "agreement": overall["choice"] if overall else intervals.UNKNOWN,
+        "equal": overall["equal"] if overall else None,
+        "dimensions": {name: by_measure[name]["own"] for name in DIMENSIONS if name in by_measure},
+        "drawn_to": {trait: drawn for trait, drawn in drawn_to.items() if drawn},
+        "cost": round(statistics.fmean(costs), 6) if all_known else None,
+        "seconds": round(statistics.median(one.seconds), 2) if one.seconds else None,
+    }
+
+
+def _credits(one: StudyJudge, votes: Iterable[Vote]) -> list[tuple[Vote, float]]:
+    """`[(untied vote, 1 where the judge prefers the same deck, a half where it prefers none)]`."""
+    gaps = judge_votes.gaps(votes, one.decks, "overall")
+    return judge_votes.credits((vote, vote["choice"], gap) for vote, gap in gaps)
+
+
+def _drawn_to(
+    one: StudyJudge, votes: Sequence[Vote], trait: str, traits: SideTraits
+) -> DrawnTo | None:
+    """How often the judge, and how often people on the same votes, prefer the deck that has more
+    of a trait; None where nothing is known of it."""
+    import numpy
+
+    used: list[Vote] = []
+    judged: list[float] = []
+    voted: list[float] = []
+    for vote, gap in judge_votes.gaps(votes, one.decks, "overall"):
+        left, right = (traits[vote["pair"], vote[side]].get(trait) for side in estimates.SIDES)
+        if left is None or right is None or left == right or vote["choice"] in ("tie", "bad"):
+            continue
+        more = 1 if left > right else -1
+        used.append(vote)
+        judged.append((1 + judge_votes.sign(gap) * more) / 2)
+        voted.append(float((vote["choice"] == "left") == (more > 0)))
+    if not used:
+        return None
+    return {
+        "judge": intervals.share(judged, used),
+        "people": intervals.share(voted, used),
+        "difference": intervals.ratio(numpy.subtract(judged, voted), used, -1, 1),
+    }
+
+
+def _differences(judges: Sequence[StudyJudge], votes: Sequence[Vote]) -> list[JudgeDifference]:
+    """Of each two judges how much more often the one follows people, on the votes that both say
+    something of."""
+    found = [_difference(a, b, votes) for a, b in itertools.combinations(judges, 2)]
+    tests = [pair["difference"]["p"] for pair in found]
+    adjusted = stats.holm([math.nan if p is None else p for p in tests])
+    for pair, p in zip(found, adjusted, strict=True):
+        pair["p_holm"], pair["family"] = stats.number(p, 6), len(found)
+        pair["verdict"], pair["sentence"] = claims.verdict(cast(TestedPair, {**pair}))
+    return found
+
+
+def _difference(a: StudyJudge, b: StudyJudge, votes: Sequence[Vote]) -> JudgeDifference:
+    import numpy
+
+    of_a = {id(vote): credit for vote, credit in _credits(a, votes)}
+    of_b = {id(vote): credit for vote, credit in _credits(b, votes)}
+    used = [vote for vote in votes if id(vote) in of_a and id(vote) in of_b]
+    found: JudgeDifference = {
+        "a": a.name,
+        "b": b.name,
+        "votes": len(used),
+        "on": f" in the share of people's votes that it follows ({len(used)} votes)",
+        "difference": {**intervals.UNKNOWN, "sd": None, "p": None},
+        "p_holm": None,
+        "family": 0,
+        "verdict": "",
+        "sentence": "",
+    }
+    if used:
+        first = [of_a[id(vote)] for vote in used]
+        second = [of_b[id(vote)] for vote in used]
+        figure = intervals.ratio(numpy.subtract(first, second), used, -1, 1)
+        sd, p = estimates.difference_test(used, first, second)
+        prompts = len({vote["prompt"] for vote in used})
+        found["difference"] = {**figure, "n": prompts, "sd": sd, "p": p}
+    return found
+
+
+# For people
+
+
+def markdown(found: JudgeComparison) -> str:
+    """The comparison as markdown."""
+    people = found["people"]
+    blank = [""] * (len(DIMENSIONS) + 2)
+    rows = [
+        ["another person", text.interval(people["another"]), *blank],
+        ["any judge, at most", text.interval(people["at_most"]), *blank],
+        *(_row(one) for one in found["judges"]),
+    ]
+    header = ["Judge", "Follows", *(name.capitalize() for name in DIMENSIONS), "USD", "Time"]
+    lines = [
+        f"# Judges beside people: {found['study']}",
+        "",
+        f"{found['votes']} votes of {found['raters']} people on {found['prompts']} prompts. "
+        "Follows: the share of the untied votes whose deck the judge prefers too, half where it "
+        "prefers neither; 0.50 is a coin. A dimension: of what people said of it. USD and time are "
+        "of one judging.",
+        "",
+        *text.markdown_table(header, rows, 1),
+        "",
+        *_biases(found["judges"]),
+    ]
+    return "\n".join([*lines, *(f"- {pair['sentence']}" for pair in found["differences"])]) + "\n"
+
+
+def _row(one: JudgeReport) -> list[str]:
+    dimensions = [text.interval(one["dimensions"].get(name)) for name in DIMENSIONS]
+    took = text.DASH if one["seconds"] is None else f"{one['seconds']:.1f} s"
+    return [
+        one["judge"],
+        text.interval(one["agreement"]),
+        *dimensions,
+        text.price(one["cost"]),
+        took,
+    ]
+
+
+def _biases(judges: Sequence[JudgeReport]) -> list[str]:
+    rows = [
+        [
+            one["judge"],
+            TRAITS[trait],
+            *map(text.interval, (said["judge"], said["people"], said["difference"])),
+        ]
+        for one in judges
+        for trait, said in one["drawn_to"].items()
+    ]
+    if not rows:
+        return []
+    header = ["Judge", "Prefers the deck", "Judge", "People", "Difference"]
+    return ["**What a judge is drawn to**", "", *text.markdown_table(header, rows, 2), ""]

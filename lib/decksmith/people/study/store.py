@@ -1,0 +1,821 @@
+"""The study on disk: who votes, what they said, and who made which deck.
+
+A study is a folder. `pairs.jsonl`, `study.json` and `secret` say who made which deck: they are its
+owner's, and nothing of them goes to a rater but a pair's id, its request and the names of its
+pictures. Ids and names are keyed hashes: they say nothing without the secret. `votes.db` (SQLite)
+holds raters and votes; what `vote` has returned from is on the disk.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import ipaddress
+import json
+import math
+import os
+import secrets
+import sqlite3
+import threading
+import unicodedata
+from base64 import b32encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
+
+from decksmith.core import cli, stream, validation
+from decksmith.people.study import messages, queues
+from decksmith.people.study.records import PairKind, StudyPair, Vote
+
+if TYPE_CHECKING:
+    from itsdangerous import URLSafeSerializer
+
+MOST_RATERS = 20_000
+# So many names may be chosen from one network within so many seconds. The owner's links have no
+# such limit.
+NAMES, SPAN = 5, 3600
+# Bits: of IPv6, homes and offices are given this prefix or a longer one, and choose the rest
+# themselves (RFC 6177).
+SITE = 56
+SCHEMA = """
+CREATE TABLE raters (id TEXT PRIMARY KEY, name TEXT NOT NULL, folded TEXT NOT NULL UNIQUE,
+  source TEXT NOT NULL, at TEXT NOT NULL, network TEXT);
+CREATE TABLE given (rater TEXT NOT NULL, place INTEGER NOT NULL, pair TEXT NOT NULL,
+  skipped INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (rater, pair),
+  UNIQUE (rater, place)) WITHOUT ROWID;
+CREATE TABLE votes (rater TEXT NOT NULL, pair TEXT NOT NULL, ballot TEXT NOT NULL,
+  source TEXT NOT NULL, at TEXT NOT NULL, PRIMARY KEY (rater, pair)) WITHOUT ROWID;
+CREATE TABLE events (n INTEGER PRIMARY KEY, rater TEXT NOT NULL, key TEXT NOT NULL,
+  what TEXT NOT NULL, pair TEXT NOT NULL, ballot TEXT, at TEXT NOT NULL, UNIQUE (rater, key));
+CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+PRAGMA user_version = 2;
+"""
+VERSION = 2  # of this schema
+
+
+class StudyRun(TypedDict):
+    name: str  # of the model
+    label: str  # how the tally names it
+    path: str  # the run's folder
+    protocol: str  # its name
+
+
+class BuildRound(TypedDict):
+    round: int  # from 1
+    at: str  # ISO 8601 in UTC
+    prompts: int  # as asked: for each two models
+    repeats: float  # as asked: share of the pairs
+    gold: float  # as asked: share of the pairs
+    failed: bool  # as asked: also answers without an accepted deck
+    added: dict[str, int]  # pairs that were added, by kind
+
+
+class VotesFile(TypedDict):
+    file: str  # its name
+    sha256: str  # of its bytes
+
+
+class StudyAbout(TypedDict):
+    title: str  # what people see as the study's name
+    question: str  # what they are asked of each pair
+    seed: int | None  # of prompts, sides and samples; null where votes were imported
+    raters_per_pair: int  # how many people are to see a pair
+    per_rater: int  # how many pairs a person is given
+    runs: list[StudyRun]  # whose decks are compared
+    made: list[BuildRound]  # each time that pairs were added
+    # Where the votes came from, of a study of imported votes.
+    imported: NotRequired[list[VotesFile]]
+
+
+class Rater(TypedDict):
+    id: str  # a keyed hash of the name, or the name in an imported file
+    name: str  # as the person gave it
+    # A chosen name, the owner's invitation, or a file.
+    source: Literal["handle", "link", "imported"]
+    at: str  # when the name was added, ISO 8601 in UTC
+    network: str | None  # a keyed hash of where a name was chosen; null of all others
+    given: int  # pairs in the queue
+    votes: int  # cast
+    skipped: int  # pairs passed over
+    last: str | None  # time of the last vote
+
+
+class StoredBallot(TypedDict):
+    """A ballot as votes.db has it. Of an imported vote it also has `left` and `right`."""
+
+    choice: str
+    dimensions: dict[str, str]
+    tags: list[str]
+    seconds: float | None
+    seen: bool
+
+
+class SheetPair(TypedDict):
+    """What a rater is told of a pair: picture names by side."""
+
+    id: str
+    request: str
+    left: list[str]
+    right: list[str]
+
+
+class Sheet(TypedDict):
+    """All that a rater's page is told. `rater` is a name; `acted` has the pairs of `done` and
+    `skipped`, the last one last."""
+
+    title: str
+    question: str
+    rater: str
+    closed: bool
+    choices: dict[str, str]
+    dimensions: dict[str, str]
+    tags: dict[str, str]
+    pairs: list[SheetPair]
+    done: dict[str, StoredBallot]
+    skipped: list[str]
+    acted: list[str]
+
+
+class PlainCounts(TypedDict):
+    """The votes on two models, counted."""
+
+    models: list[str]
+    labels: list[str]
+    wins: list[int]
+    tie: int
+    bad: int
+    votes: int
+
+
+class Conflict(Exception):
+    """What is asked contradicts what is stored; `stored` is the ballot that stands, or None."""
+
+    def __init__(self, message: str, stored: StoredBallot | None = None) -> None:
+        super().__init__(message)
+        self.stored = stored
+
+
+class Closed(Conflict):
+    """The study is closed: votes neither come nor go."""
+
+
+class TooSoon(Exception):
+    """Too many names were chosen from one network of late: the next has to wait `seconds`."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+# What the folder holds
+
+
+def now(before: float = 0) -> str:
+    """The time so many seconds ago, as text that sorts."""
+    return (datetime.now(UTC) - timedelta(seconds=before)).isoformat(timespec="milliseconds")
+
+
+def keyed(secret: bytes, *words: object, size: int = 16) -> str:
+    """A name that says nothing: lower-case letters and digits, of `size` bytes of a keyed hash."""
+    digest = hmac.digest(secret, _joined(words), "sha256")
+    return b32encode(digest[:size]).decode().rstrip("=").lower()
+
+
+def dice(*words: object) -> float:
+    """A number from 0 to 1 that depends on `words` alone."""
+    return int.from_bytes(hashlib.sha256(_joined(words)).digest()[:8]) / (1 << 64)
+
+
+def _joined(words: Iterable[object]) -> bytes:
+    return "\x1f".join(map(str, words)).encode()
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[bytes]:
+    """The study's secret, made on the first call; one process at a time has it."""
+    with open(os.open(folder / "secret", os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            cli.say(f"waiting for another process that is building {folder}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        secret = file.read()
+        if len(secret) != 32:
+            if (folder / "pairs.jsonl").exists():
+                raise cli.BadData(
+                    f"{folder}/secret is damaged: raters' links and the pairs' names depend on "
+                    "it; bring it back from a copy"
+                )
+            secret = secrets.token_bytes(32)
+            file.seek(0)
+            file.truncate()
+            file.write(secret)
+            file.flush()
+            os.fsync(file.fileno())
+        yield secret
+
+
+def about_of(folder: Path) -> StudyAbout | None:
+    """study.json of a folder, or None; raises cli.BadData for one that is damaged."""
+    path = folder / "study.json"
+    if not path.exists():
+        return None
+    try:
+        return cast(StudyAbout, json.loads(path.read_text()))
+    except ValueError as error:
+        raise cli.BadData(f"{path}: not JSON ({error})") from None
+
+
+def pairs_of(folder: Path) -> dict[str, StudyPair]:
+    """{id: pair} of pairs.jsonl, in its order; empty where there is none."""
+    path = folder / "pairs.jsonl"
+    if not path.exists():
+        return {}
+    return {pair["id"]: cast(StudyPair, pair) for _, pair in stream.records(path)}
+
+
+def network_of(address: str) -> str:
+    """What an asker cannot change at will: an IPv4 address, or the first SITE bits of an IPv6
+    address; other text as it is."""
+    bare = address.strip()
+    if bare.startswith("["):
+        bare = bare[1:].partition("]")[0]
+    elif bare.count(":") == 1:  # some proxies name the port too
+        bare = bare.partition(":")[0]
+    try:
+        found = ipaddress.ip_address(bare.partition("%")[0])
+    except ValueError:
+        return bare
+    found = getattr(found, "ipv4_mapped", None) or found
+    return str(found if found.version == 4 else ipaddress.ip_network((found, SITE), strict=False))
+
+
+def handle(name: object) -> str:
+    """A name as people give it, tidied; raises cli.BadData for one that is empty, long or has
+    characters that cannot be seen."""
+    tidy = " ".join(unicodedata.normalize("NFC", name).split()) if isinstance(name, str) else ""
+    if not 1 <= len(tidy) <= 40:
+        raise cli.BadData("a name has 1 to 40 characters")
+    if any(unicodedata.category(char)[0] == "C" for char in tidy):
+        raise cli.BadData("a name has characters that can be seen")
+    return tidy
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What study.json and pairs.jsonl said when they were read last."""
+
+    about: StudyAbout
+    pairs: dict[str, StudyPair]
+
+    def of_kind(self, kind: PairKind) -> list[str]:
+        return [pair["id"] for pair in self.pairs.values() if pair["kind"] == kind]
+
+
+# The people and their votes
+
+
+def _maker(folder: Path) -> str:
+    """What to type for a study in this folder: make's own are in results/blindtest."""
+    if folder.parts[-3:-1] == ("results", "blindtest"):
+        return f'`make vote MODEL="NAME NAME" STUDY={folder.name}`'
+    return f"`pair-build --study {folder} RUN RUN`"
+
+
+class Study:
+    """A study that was built. Several processes may have it open; what a method that changes it has
+    returned from is on the disk."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        for name in ("study.json", "pairs.jsonl"):
+            if not (self.folder / name).is_file():
+                raise cli.Missing(f"{self.folder} is no study; {_maker(self.folder)} makes one")
+        try:
+            self.secret = (self.folder / "secret").read_bytes()
+        except OSError as error:
+            raise cli.BadData(
+                f"{self.folder}/secret cannot be read ({error.strerror}): raters' links depend "
+                "on it"
+            ) from None
+        self._stamp: list[tuple[int, int, int]] = []
+        self._files: _Files
+        self._lock, self._depth = threading.RLock(), 0
+        try:
+            self._open_database()
+        except sqlite3.DatabaseError as error:
+            raise cli.BadData(f"{self.folder}/votes.db cannot be used: {error}") from None
+
+    def _open_database(self) -> None:
+        self._db = sqlite3.connect(
+            self.folder / "votes.db", timeout=60, isolation_level=None, check_same_thread=False
+        )
+        with self._first_alone():
+            self._db.execute("PRAGMA journal_mode = WAL")
+        # In WAL mode NORMAL could lose what was acknowledged to a power cut.
+        self._db.execute("PRAGMA synchronous = FULL")
+        with self._writing():
+            version = self._value("PRAGMA user_version")
+            if version == 0:
+                for statement in SCHEMA.split(";\n"):
+                    self._db.execute(statement)
+        if version not in (0, VERSION):
+            raise cli.BadData(
+                f"{self.folder}/votes.db is of another version of decksmith ({version}): count "
+                "its votes with that one, or "
+                "let pair-build make a study in another folder"
+            )
+
+    @contextlib.contextmanager
+    def _first_alone(self) -> Iterator[None]:
+        """Changing the journal's mode does not wait for another process that is doing the same."""
+        # Another file than the database: SQLite's own locks on that would go when it is closed here
+        # (sqlite.org/howtocorrupt.html).
+        with open(self.folder / "study.json", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def close_file(self) -> None:
+        """Close the database; every method fails from here on."""
+        self._db.close()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One durable transaction; inside another, a part that is undone alone when it fails."""
+        with self._lock:
+            inner = self._depth > 0
+            self._db.execute("SAVEPOINT part" if inner else "BEGIN IMMEDIATE")
+            self._depth += 1
+            try:
+                try:
+                    yield
+                finally:
+                    self._depth -= 1
+                self._db.execute("RELEASE part" if inner else "COMMIT")
+            except BaseException:
+                undo = ("ROLLBACK TO part", "RELEASE part") if inner else ("ROLLBACK",)
+                if self._db.in_transaction:  # an error of SQLite's own may have ended it
+                    for statement in undo:
+                        self._db.execute(statement)
+                raise
+
+    def together(self, calls: Iterable[Callable[[], object]]) -> list[object]:
+        """Do `calls` (functions without arguments that change this study) in one durable
+        transaction, which costs one wait for the disk. Returns for each its value, or the
+        exception that it raised; what it did is undone then."""
+        done: list[object] = []
+        with self._writing():
+            for call in calls:
+                try:
+                    with self._writing():
+                        done.append(call())
+                except Exception as error:
+                    done.append(error)
+        return done
+
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._db.execute(query, values).fetchall()
+
+    def _value(self, query: str, *values: object) -> Any:
+        """The first column of the first row, or None where there is no row."""
+        rows = self._rows(query, *values)
+        return rows[0][0] if rows else None
+
+    def _column(self, query: str, *values: object) -> list[str]:
+        """The first column of all rows."""
+        return [row[0] for row in self._rows(query, *values)]
+
+    # What is asked
+
+    @property
+    def about(self) -> StudyAbout:
+        """study.json."""
+        return self._fresh().about
+
+    @property
+    def pairs(self) -> dict[str, StudyPair]:
+        """{id: pair} as in pairs.jsonl, with those that were added meanwhile."""
+        return self._fresh().pairs
+
+    def _fresh(self) -> _Files:
+        info = [os.stat(self.folder / name) for name in ("study.json", "pairs.jsonl")]
+        stamp = [(each.st_ino, each.st_mtime_ns, each.st_size) for each in info]
+        if stamp != self._stamp:
+            about = about_of(self.folder)
+            assert about is not None  # os.stat has just found it
+            self._files, self._stamp = _Files(about, pairs_of(self.folder)), stamp
+        return self._files
+
+    def _signer(self, salt: str) -> "URLSafeSerializer":
+        """A serializer under the study's secret; another `salt` is another kind of signature."""
+        from itsdangerous import URLSafeSerializer
+
+        how = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
+        # The name says nothing of where this file stands: with another one no link of a study would
+        # open any more.
+        return URLSafeSerializer(self.secret, salt=f"decksmith.blindtest.{salt}", signer_kwargs=how)
+
+    def _signed(self, salt: str, token: str) -> object:
+        """What a token of ours says, or None."""
+        from itsdangerous import BadSignature
+
+        try:
+            return self._signer(salt).loads(token)
+        except (BadSignature, UnicodeError):
+            return None
+
+    @property
+    def owner(self) -> str:
+        """The token of the study's owner."""
+        return str(self._signer("owner").dumps("owner"))
+
+    def owned(self, token: str) -> bool:
+        """Whether this is the token of the study's owner."""
+        return bool(self._signed("owner", token) == "owner")
+
+    # Raters
+
+    def add_rater(
+        self, name: str, *, source: str = "link", fresh: bool = False, address: str | None = None
+    ) -> str:
+        """The token of the rater of this name, who is added unless there. The same name has the
+        same token in this study, whatever happens to votes.db.
+
+        source   handle (the name was chosen) or link (an invitation)
+        fresh    raises Conflict for a name that is taken
+        address  of whoever chose the name; a keyed hash of its network is kept, and TooSoon raised
+                 when NAMES of it came within SPAN
+
+        A name that somebody chose for themselves is taken for everybody else: an invitation
+        would be to vote as them."""
+        name = handle(name)
+        folded = unicodedata.normalize("NFKC", name).casefold()
+        rater = keyed(self.secret, "rater", folded, size=6)
+        with self._writing():
+            stands = self._value("SELECT source FROM raters WHERE folded = ?", folded)
+            if stands and fresh:
+                raise Conflict("this name is taken; if it is yours, open your personal link")
+            if stands == "handle" and source == "link":
+                raise Conflict(
+                    f"somebody chose the name {name} for themselves: give another name, or open "
+                    "theirs below"
+                )
+            if not stands:
+                self._open_only()
+                if self._value("SELECT count(*) FROM raters") >= MOST_RATERS:
+                    raise Conflict("this study has as many raters as it can take")
+                network = None if address is None else self._network(address)
+                self._db.execute(
+                    "INSERT INTO raters (id, name, folded, source, at, network) VALUES (?, ?, ?, "
+                    "?, ?, ?)",
+                    (rater, name, folded, source, now(), network),
+                )
+                self._give(rater, self.about["per_rater"])
+        return self.token(rater)
+
+    def _network(self, address: str) -> str:
+        """A keyed hash of the network of `address`. Raises TooSoon when NAMES of it came within
+        SPAN. The names are counted on the disk: a server that starts again has not forgotten
+        them."""
+        network = keyed(self.secret, "network", network_of(address), size=8)
+        last = self._value(
+            "SELECT at FROM raters WHERE network = ? AND at > ? ORDER BY at DESC LIMIT 1 OFFSET ?",
+            network,
+            now(SPAN),
+            NAMES - 1,
+        )
+        if last:
+            wait = SPAN - (datetime.now(UTC) - datetime.fromisoformat(last)).total_seconds()
+            raise TooSoon(
+                f"{NAMES} people chose a name from your network within the last hour. The owner "
+                "of this study can give you a personal "
+                f"link, which works at once; or come back in {math.ceil(wait / 60)} minutes",
+                wait,
+            )
+        return network
+
+    def token(self, rater: str) -> str:
+        """The signed token of a rater's id: the last part of the personal link."""
+        return str(self._signer("rater").dumps(rater))
+
+    def rater(self, token: str) -> str | None:
+        """The id of the rater with this token, or None."""
+        rater = self._signed("rater", token)
+        if isinstance(rater, str) and self._rows("SELECT 1 FROM raters WHERE id = ?", rater):
+            return rater
+        return None
+
+    def raters(self) -> list[Rater]:
+        """Every rater in the order in which they came."""
+        rows = self._rows("""
+            SELECT id, name, source, at, network,
+              (SELECT count(*) FROM given WHERE rater = id),
+              (SELECT count(*) FROM votes WHERE rater = id),
+              (SELECT count(*) FROM given WHERE rater = id AND skipped),
+              (SELECT max(at) FROM votes WHERE rater = id)
+            FROM raters ORDER BY rowid""")
+        keys = ("id", "name", "source", "at", "network", "given", "votes", "skipped", "last")
+        return [cast(Rater, dict(zip(keys, row, strict=True))) for row in rows]
+
+    def name(self, rater: str) -> str:
+        """The name of a rater by id."""
+        return str(self._value("SELECT name FROM raters WHERE id = ?", rater))
+
+    # Queues
+
+    def more(self, rater: str, n: int = 10) -> int:
+        """Give a rater up to `n` pairs more, of those that have too few raters; returns how many
+        there were."""
+        with self._writing():
+            self._open_only()
+            return self._give(rater, n, only_needed=True)
+
+    def _give(self, rater: str, n: int, only_needed: bool = False) -> int:
+        """Put `n` more pairs at the end of a rater's queue, with the repeats and the attention
+        items that belong to so many."""
+        files = self._fresh()
+        own = set(self._column("SELECT pair FROM given WHERE rater = ?", rater))
+        given = dict(self._rows("SELECT pair, count(*) FROM given GROUP BY pair"))
+        all_votes, all_gold = files.of_kind("vote"), files.of_kind("gold")
+        candidates = [pair for pair in all_votes if pair not in own]
+        if only_needed:
+            candidates = self._needed(candidates, given)
+        chosen = queues.planned(candidates, given, files.about["raters_per_pair"], n)
+        gold = [pair for pair in all_gold if pair not in own]
+        gold.sort(key=lambda pair: (given.get(pair, 0), keyed(self.secret, rater, pair)))
+        # As many attention items as belong to so many pairs of the whole study.
+        gold = gold[: math.ceil(len(chosen) * len(all_gold) / max(1, len(all_votes)))]
+        repeats = {str(files.pairs[pair]["of"]): pair for pair in files.of_kind("repeat")}
+        queue = queues.ordered(
+            [*chosen, *gold],
+            {pair: repeat for pair, repeat in repeats.items() if repeat not in own},
+            {pair: about["prompt"] for pair, about in files.pairs.items()},
+            lambda text: dice(self.secret.hex(), rater, text),
+        )
+        last = self._value("SELECT coalesce(max(place), 0) FROM given WHERE rater = ?", rater)
+        self._db.executemany(
+            "INSERT INTO given (rater, place, pair) VALUES (?, ?, ?)",
+            [(rater, last + at, pair) for at, pair in enumerate(queue, 1)],
+        )
+        return len(queue)
+
+    def _needed(self, pairs: Sequence[str], given: dict[str, int]) -> list[str]:
+        """Those of `pairs` that too few people were given; where there are none, that have too
+        few votes."""
+        each = self.about["raters_per_pair"]
+        votes = dict(self._rows("SELECT pair, count(*) FROM votes GROUP BY pair"))
+        few = [pair for pair in pairs if given.get(pair, 0) < each]
+        return few or [pair for pair in pairs if votes.get(pair, 0) < each]
+
+    def queue(self, rater: str) -> list[str]:
+        """The ids of the pairs a rater was given, in the rater's own order."""
+        return self._column("SELECT pair FROM given WHERE rater = ? ORDER BY place", rater)
+
+    def sheet(self, rater: str) -> Sheet:
+        """All that a rater's page is told."""
+        about, pairs = self.about, self.pairs
+        given = [pair for pair in self.queue(rater) if pair in pairs]
+        passed = set(self._column("SELECT pair FROM given WHERE rater = ? AND skipped", rater))
+        skipped = [pair for pair in given if pair in passed]
+        ballots = self._rows("SELECT pair, ballot FROM votes WHERE rater = ?", rater)
+        done: dict[str, StoredBallot] = {pair: json.loads(ballot) for pair, ballot in ballots}
+        acted = self._column(
+            "SELECT pair FROM events WHERE rater = ? GROUP BY pair ORDER BY max(n)", rater
+        )
+        return {
+            "title": about["title"],
+            "question": about["question"],
+            "rater": self.name(rater),
+            "closed": self.closed,
+            "choices": messages.CHOICES,
+            "dimensions": messages.DIMENSIONS,
+            "tags": messages.TAGS,
+            "pairs": [_shown(pairs[pair]) for pair in given],
+            "done": done,
+            "skipped": sorted(skipped),
+            "acted": [pair for pair in acted if pair in done or pair in skipped],
+        }
+
+    # Votes
+
+    def vote(self, rater: str, pair: str, ballot: Mapping[str, object], *, key: str) -> str:
+        """Store a ballot; "stored", or "same" when this key has brought it before. The vote is on
+        the disk when this returns.
+
+        Raises cli.BadData for a ballot or key that is none and for a pair that the rater was not
+        given, Conflict where another ballot of this rater stands for the pair or the key has
+        brought something else, Closed when the study is closed."""
+        checked = validation.check(messages.Ballot, dict(ballot))
+        text = json.dumps(checked.model_dump())
+        with self._writing():
+            if self._came_before(rater, key, "vote", pair, text):
+                return "same"
+            self._may_act(rater, pair)
+            self._no_vote_stands(rater, pair)
+            self._event(rater, key, "vote", pair, text)
+            self._db.execute(
+                "INSERT INTO votes (rater, pair, ballot, source, at) VALUES (?, ?, ?, 'web', ?)",
+                (rater, pair, text, now()),
+            )
+            self._mark(rater, pair, skipped=False)
+        return "stored"
+
+    def skip(self, rater: str, pair: str, *, key: str) -> str:
+        """Note that a rater passes over a pair; returns and raises as `vote` does."""
+        with self._writing():
+            if self._came_before(rater, key, "skip", pair, None):
+                return "same"
+            self._may_act(rater, pair)
+            self._no_vote_stands(rater, pair)
+            self._event(rater, key, "skip", pair, None)
+            self._mark(rater, pair, skipped=True)
+        return "stored"
+
+    def undo(self, rater: str, pair: str, *, key: str) -> str:
+        """Take back the vote or the skip of a rater; what was said stays in the table of events.
+        Returns and raises as `vote` does."""
+        with self._writing():
+            if self._came_before(rater, key, "undo", pair, None):
+                return "same"
+            self._may_act(rater, pair)
+            self._event(rater, key, "undo", pair, None)
+            self._db.execute("DELETE FROM votes WHERE rater = ? AND pair = ?", (rater, pair))
+            self._mark(rater, pair, skipped=False)
+        return "stored"
+
+    def _came_before(self, rater: str, key: str, what: str, pair: str, ballot: str | None) -> bool:
+        """Whether this key has brought this already. Raises Conflict where it has brought
+        something else."""
+        validation.check(messages.PairRequest, {"pair": pair, "key": key})
+        before = self._rows(
+            "SELECT what, pair, ballot FROM events WHERE rater = ? AND key = ?", rater, key
+        )
+        if before and before[0] != (what, pair, ballot):
+            raise Conflict("this key has brought something else before")
+        return bool(before)
+
+    def _may_act(self, rater: str, pair: str) -> None:
+        """Raises Closed, or cli.BadData for a pair that the rater was not given."""
+        self._open_only()
+        # SQLite takes no text that is no Unicode; ids are letters and digits.
+        known = "SELECT 1 FROM given WHERE rater = ? AND pair = ?"
+        if not pair.isascii() or not self._rows(known, rater, pair):
+            raise cli.BadData("this pair is not in the rater's queue")
+
+    def _no_vote_stands(self, rater: str, pair: str) -> None:
+        ballot = self._value("SELECT ballot FROM votes WHERE rater = ? AND pair = ?", rater, pair)
+        if ballot:
+            raise Conflict("there is a vote on this pair; undo it first", json.loads(ballot))
+
+    def _event(self, rater: str, key: str, what: str, pair: str, ballot: str | None) -> None:
+        self._db.execute(
+            "INSERT INTO events (rater, key, what, pair, ballot, at) VALUES (?, ?, ?, ?, ?, ?)",
+            (rater, key, what, pair, ballot, now()),
+        )
+
+    def _mark(self, rater: str, pair: str, *, skipped: bool) -> None:
+        self._db.execute(
+            "UPDATE given SET skipped = ? WHERE rater = ? AND pair = ?", (skipped, rater, pair)
+        )
+
+    def votes(self) -> Iterator[Vote]:
+        """Every vote that stands, with the identities, in the order of raters and their queues:
+        what vote-tally reads (docs/records.md)."""
+        pairs = self.pairs
+        rows = self._rows("""
+            SELECT votes.rater, votes.pair, votes.ballot, votes.source, votes.at, given.place
+            FROM votes
+            JOIN given ON given.rater = votes.rater AND given.pair = votes.pair
+            JOIN raters ON raters.id = votes.rater
+            ORDER BY raters.rowid, given.place""")
+        for rater, pair, ballot, source, at, place in rows:
+            if pair in pairs:
+                yield _joined_vote(pairs[pair], rater, json.loads(ballot), (source, at, place))
+
+    def enter(self, votes: Iterable[tuple[str, str, Mapping[str, object], str]]) -> int:
+        """Store votes that were cast elsewhere, [(rater's name, pair, ballot, time)], all or
+        none; returns how many were not there yet. A rater's id is the name, and the ballot has
+        "left" and "right", the models that stood there."""
+        stored = 0
+        with self._writing():
+            self._open_only()
+            places = dict(self._rows("SELECT rater, max(place) FROM given GROUP BY rater"))
+            for rater, pair, ballot, at in votes:
+                self._db.execute(
+                    "INSERT OR IGNORE INTO raters (id, name, folded, source, at) VALUES (?, ?, "
+                    "?, 'imported', ?)",
+                    (rater, rater, rater, at),
+                )
+                if self._rows("SELECT 1 FROM votes WHERE rater = ? AND pair = ?", rater, pair):
+                    continue
+                places[rater] = places.get(rater, 0) + 1
+                self._db.execute(
+                    "INSERT INTO given (rater, place, pair) VALUES (?, ?, ?)",
+                    (rater, places[rater], pair),
+                )
+                self._db.execute(
+                    "INSERT INTO votes (rater, pair, ballot, source, at) VALUES (?, ?, ?, "
+                    "'imported', ?)",
+                    (rater, pair, json.dumps(ballot), at),
+                )
+                stored += 1
+        return stored
+
+    # Open and closed
+
+    @property
+    def closed(self) -> bool:
+        """Whether its owner has closed the study: votes neither come nor go, and results may be
+        seen."""
+        return bool(self._rows("SELECT 1 FROM state WHERE name = 'closed'"))
+
+    def close(self) -> None:
+        """Close the study."""
+        with self._writing():
+            self._db.execute("INSERT OR IGNORE INTO state VALUES ('closed', ?)", (now(),))
+
+    def open(self) -> None:
+        """Open the study again."""
+        with self._writing():
+            self._db.execute("DELETE FROM state WHERE name = 'closed'")
+
+    def _open_only(self) -> None:
+        if self.closed:
+            raise Closed("this study is closed")
+
+    def remember(self, name: str, value: str) -> None:
+        """Keep a text under a name beside the votes."""
+        with self._writing():
+            self._db.execute(
+                "INSERT INTO state VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = "
+                "excluded.value",
+                (name, value),
+            )
+
+    def recall(self, name: str) -> str | None:
+        """The text that was kept under a name, or None."""
+        found: str | None = self._value("SELECT value FROM state WHERE name = ?", name)
+        return found
+
+    def results(self) -> list[PlainCounts]:
+        """Plain counts for each two models, of the votes alone (no repeats, no attention items);
+        intervals are vote-tally's."""
+        labels = {run["name"]: run["label"] for run in self.about["runs"]}
+        found: dict[tuple[str, str], PlainCounts] = {}
+        for vote in self.votes():
+            if vote["kind"] != "vote":
+                continue
+            first, second = sorted((vote["left"], vote["right"]))
+            if (first, second) not in found:
+                names = [labels.get(name, name) for name in (first, second)]
+                found[first, second] = {
+                    "models": [first, second],
+                    "labels": names,
+                    "wins": [0, 0],
+                    "tie": 0,
+                    "bad": 0,
+                    "votes": 0,
+                }
+            row, choice = found[first, second], vote["choice"]
+            row["votes"] += 1
+            if choice == "left" or choice == "right":
+                row["wins"][row["models"].index(vote[choice])] += 1
+            else:
+                row[choice] += 1
+        return [found[models] for models in sorted(found)]
+
+
+def _joined_vote(
+    pair: StudyPair, rater: str, ballot: dict[str, object], cast_as: tuple[str, str, int]
+) -> Vote:
+    """A vote with the identities. cast_as: source, time and place in the rater's queue."""
+    source, at, place = cast_as
+    vote = {
+        "pair": pair["id"],
+        "kind": pair["kind"],
+        "of": pair["of"],
+        "expect": pair["expect"],
+        "rater": rater,
+        "prompt": pair["prompt"],
+        "left": pair["left"]["model"],
+        "right": pair["right"]["model"],
+        **ballot,  # of an imported vote its own sides: a pair may have been shown either way
+        "source": source,
+        "at": at,
+        "order": place,
+    }
+    return cast(Vote, vote)
+
+
+def _shown(pair: StudyPair) -> SheetPair:
+    """What a rater is told of a pair."""
+    pictures = pair["pictures"]
+    return {
+        "id": pair["id"],
+        "request": pair["request"],
+        "left": pictures["left"],
+        "right": pictures["right"],
+    }

@@ -1,0 +1,280 @@
+"""What people's votes say, as vote-tally prints it: one object of everything that the other modules
+estimate."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict, cast
+
+from decksmith.core import cli, stream
+from decksmith.core.records import prompt_of, sample_of
+from decksmith.measure.judging.records import DeckRecord, Score
+from decksmith.measure.results import stats
+from decksmith.people.study import (
+    duplicate_raters,
+    estimates,
+    import_votes,
+    intervals,
+    judge_votes,
+    raters,
+    store,
+)
+from decksmith.people.study.duplicate_raters import Crowds
+from decksmith.people.study.estimates import OddsPair, Preference, Strengths
+from decksmith.people.study.intervals import Estimate
+from decksmith.people.study.judge_votes import JudgeAgreement
+from decksmith.people.study.messages import CHOICES
+from decksmith.people.study.raters import RaterAgreement, RaterSummary, RepeatCount, preferred
+from decksmith.people.study.records import Measures, Scores, Vote
+from decksmith.people.study.store import Rater
+
+QUARTILES = (0.25, 0.5, 0.75)
+
+
+class VoteCounts(TypedDict):
+    all: int  # votes that stand
+    counted: int  # of them, those that count
+    gold: int  # on attention items
+    repeats: int  # on swapped repeats
+    unseen: int  # on decks that were not looked at to the end
+    of_raters_left_out: int  # by raters whom the rule leaves out
+    choices: dict[str, int]  # those that count, by choice
+
+
+class ModelVotes(TypedDict):
+    share: Estimate  # of the votes on it that prefer it
+    bad: Estimate  # of the votes on it that find both decks bad
+
+
+class Position(TypedDict):
+    left: Estimate  # share of the left side, of untied votes
+    log_odds: Estimate | None  # advantage of the left side
+    repeats: RepeatCount  # swapped repeats of raters who count
+
+
+class IntervalMethod(TypedDict):
+    level: float  # of the intervals
+    resamples: int  # of the bootstrap
+    seed: int  # of the resamples
+    over: str  # what is resampled
+
+
+class BriefTally(TypedDict):
+    votes: int  # that count in this way
+    pairs: list[Preference]  # each two models
+    log_odds: list[OddsPair]  # each two models of a group
+
+
+class Tally(TypedDict):
+    votes: VoteCounts  # how many there are
+    prompts: int  # that were voted on
+    raters: int  # who count
+    people: list[RaterSummary]  # what each rater did
+    interval: IntervalMethod  # how the intervals are made
+    pairs: list[Preference]  # each two models
+    models: dict[str, ModelVotes]  # each model
+    strengths: Strengths  # all models on one scale
+    position: Position  # how far being left is preferred
+    seconds: dict[str, float] | None  # lower, median, upper: quartiles of time in view
+    agreement: RaterAgreement  # of people with each other
+    judge: dict[str, JudgeAgreement] | None  # the judge beside people, by measure
+    crowds: Crowds  # names that may be fewer people than they seem
+    otherwise: dict[str, BriefTally]  # votes that are counted in other ways
+
+
+class StudyHeading(TypedDict):
+    title: str  # of the study
+    question: str  # that people were asked
+    closed: bool  # votes neither come nor go
+    unjudged: list[str]  # runs without scores
+
+
+class StudyTally(Tally):
+    study: StudyHeading  # which study
+
+
+def tally(
+    votes: Sequence[Vote],
+    decks: judge_votes.PairMeasures | None = None,
+    came: Iterable[Rater] = (),
+) -> Tally:
+    """Everything the votes say. decks: what the judge said of them; came: who came whence and when
+    (duplicate_raters.find). Raises cli.BadData where nothing is left to count."""
+    kept, people = raters.counted(votes)
+    if not kept:
+        raise cli.BadData(
+            "no vote counts: there is none yet, or all are by raters who are left out"
+        )
+    crowds = duplicate_raters.find(came, kept)
+    voters = {vote["rater"] for vote in kept}
+    strong = estimates.strengths(kept)
+    return {
+        "votes": _counts(votes, kept),
+        "prompts": len({vote["prompt"] for vote in kept}),
+        "raters": len(voters),
+        "people": people,
+        "interval": {
+            "level": stats.LEVEL,
+            "resamples": intervals.RESAMPLES,
+            "seed": stats.SEED,
+            "over": "prompts and raters" if len(voters) >= intervals.RATERS else "prompts",
+        },
+        "pairs": estimates.preferences(kept, frozenset(crowds["raters"])),
+        "models": _models(kept),
+        "strengths": strong,
+        "position": _position(kept, people, strong),
+        "seconds": _seconds(kept),
+        "agreement": raters.agreement(kept),
+        "judge": judge_votes.judged(kept, decks) if decks else None,
+        "crowds": crowds,
+        "otherwise": _otherwise(votes, kept, frozenset(crowds["raters"])),
+    }
+
+
+def _counts(votes: Sequence[Vote], kept: Sequence[Vote]) -> VoteCounts:
+    """How many votes there are of each kind, and how many count."""
+    kinds = [vote["kind"] for vote in votes]
+    choices = [vote["choice"] for vote in kept]
+    return {
+        "all": len(votes),
+        "counted": len(kept),
+        "gold": kinds.count("gold"),
+        "repeats": kinds.count("repeat"),
+        "unseen": sum(not vote["seen"] for vote in votes),
+        "of_raters_left_out": len(raters.usable(votes)) - len(kept),
+        "choices": {name: sum(choice == name for choice in choices) for name in CHOICES},
+    }
+
+
+def _models(votes: Sequence[Vote]) -> dict[str, ModelVotes]:
+    """How the votes on each model went."""
+    found: dict[str, ModelVotes] = {}
+    for model in sorted({vote[side] for vote in votes for side in estimates.SIDES}):
+        mine = [vote for vote in votes if model in (vote["left"], vote["right"])]
+        won = [{None: 0.5, model: 1.0}.get(preferred(vote), 0.0) for vote in mine]
+        bad = [float(vote["choice"] == "bad") for vote in mine]
+        found[model] = {"share": intervals.share(won, mine), "bad": intervals.share(bad, mine)}
+    return found
+
+
+def _position(votes: Sequence[Vote], people: Sequence[RaterSummary], strong: Strengths) -> Position:
+    """How far the left side is preferred for being left."""
+    untied = [vote for vote in votes if preferred(vote)]
+    lefts = [float(vote["choice"] == "left") for vote in untied]
+    repeats = [rater["repeats"] for rater in people if not rater["excluded"]]
+    return {
+        "left": intervals.share(lefts, untied),
+        "log_odds": strong["bias"],
+        "repeats": {
+            "n": sum(one["n"] for one in repeats),
+            "same": sum(one["same"] for one in repeats),
+            "against": sum(one["against"] for one in repeats),
+        },
+    }
+
+
+def _seconds(votes: Sequence[Vote]) -> dict[str, float] | None:
+    """The quartiles of the time in view, or None where nobody measured it."""
+    import numpy
+
+    times = [vote["seconds"] for vote in votes if vote["seconds"] is not None]
+    if not times:
+        return None
+    lower, median, upper = (round(float(time), 1) for time in numpy.quantile(times, QUARTILES))
+    return {"lower": lower, "median": median, "upper": upper}
+
+
+def _otherwise(
+    votes: Sequence[Vote], kept: Sequence[Vote], crowd: frozenset[str]
+) -> dict[str, BriefTally]:
+    """The figures that a reader compares, of votes that are counted in other ways."""
+    without_bad = [vote for vote in kept if vote["choice"] != "bad"]
+    untied = [vote for vote in kept if preferred(vote)]
+    found = {
+        "with_raters_left_out": _brief(raters.usable(votes), crowd),
+        "without_both_bad": _brief(without_bad, crowd),
+    }
+    if crowd:
+        found["without_crowds"] = _brief([one for one in kept if one["rater"] not in crowd])
+    if len(untied) < len(kept):
+        found["ties_dropped"] = _brief(untied, crowd)
+    return found
+
+
+def _brief(votes: Sequence[Vote], crowd: frozenset[str] = frozenset()) -> BriefTally:
+    if not votes:
+        return {"votes": 0, "pairs": [], "log_odds": []}
+    return {
+        "votes": len(votes),
+        "pairs": estimates.preferences(votes, crowd),
+        "log_odds": estimates.strengths(votes)["pairs"],
+    }
+
+
+# A study
+
+
+def of_study(study: store.Study) -> tuple[StudyTally, list[Vote]]:
+    """`(tally, votes)` of a study, with the judge's scores where its runs, or the file that came
+    with imported votes, have them. Models go by their labels, where these differ. Raises
+    cli.BadData where nothing counts."""
+    about = study.about
+    labels = {run["name"]: run["label"] for run in about["runs"]}
+    if len(set(labels.values())) < len(labels):
+        labels = {}  # two runs have one label: names tell them apart
+    votes = list(study.votes())
+    named = [_labelled(vote, labels) for vote in votes]
+    if import_votes.is_imported(study):
+        scores, unjudged = import_votes.measures(study)
+    else:
+        scores, unjudged = _scores(study)
+    found = tally(named, decks_of(study, scores, labels), study.raters())
+    heading: StudyHeading = {
+        "title": about["title"],
+        "question": about["question"],
+        "closed": study.closed,
+        "unjudged": unjudged,
+    }
+    return {"study": heading, **found}, votes
+
+
+def _labelled(vote: Vote, labels: Mapping[str, str]) -> Vote:
+    left, right = (labels.get(vote[side], vote[side]) for side in estimates.SIDES)
+    return {**vote, "left": left, "right": right}
+
+
+def decks_of(
+    study: store.Study, scores: Scores, labels: Mapping[str, str]
+) -> judge_votes.PairMeasures:
+    """The measures of both decks of each pair to vote on that has them, by the models' labels."""
+    found = {}
+    for ident, pair in study.pairs.items():
+        measured = {}
+        for side in (pair["left"], pair["right"]):
+            measures = scores.get((side["run"], pair["prompt"], side["sample"]))
+            if measures:
+                measured[labels.get(side["model"], side["model"])] = measures
+        if pair["kind"] == "vote" and len(measured) == 2:
+            found[ident] = measured
+    return found
+
+
+def _scores(study: store.Study) -> tuple[Scores, list[str]]:
+    """`(scores of the decks, names of runs without any)` from the folders of our runs."""
+    scores: Scores = {}
+    for run in study.about["runs"]:
+        path = Path(run["path"], "scores.jsonl")
+        for _, record in stream.records(path) if path.is_file() else ():
+            if score := cast(DeckRecord, record).get("score"):
+                scores[run["name"], prompt_of(record), sample_of(record)] = deck_measures(score)
+    judged = {name for name, *_ in scores}
+    return scores, [run["name"] for run in study.about["runs"] if run["name"] not in judged]
+
+
+def deck_measures(score: Score) -> Measures:
+    """The numbers of a `score` value that votes are held against."""
+    return {
+        "overall": score.get("overall"),
+        "judge_only": score.get("judge_only"),
+        **score.get("dimensions", {}),
+        "checklist": score.get("checklist"),
+    }

@@ -1,0 +1,1 @@
+"""A corpus, an adapter trained on it, rewards, a server for both, and what is published."""

@@ -1,0 +1,443 @@
+"""An author that is anybody's command, in a cell of its own (core/walls.py).
+
+The command gets a copy of the draft's folder under the same name; when it has ended, the wanted
+files are taken out of the copy and nothing else (workspace.py, inside of the cell).
+"""
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict, cast
+
+from decksmith.core import cli, masking, stream
+from decksmith.core.cells import WALLS, Walls, enclosed, links
+from decksmith.core.stream import Fault
+from decksmith.train.corpus import draft_folders, drafts
+from decksmith.train.corpus.draft_folders import GIVEN, Delivery, Status
+from decksmith.train.corpus.records import Seed
+
+WORKSPACE = cli.ROOT / "lib/decksmith/core/workspace.py"
+LOG = {"attempt": 64 << 10, "line": 4 << 10, "file": 512 << 10}  # bytes that are kept
+GRACE = 3.0  # seconds between TERM and KILL
+NETWORK = (
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/services",
+    "/etc/ssl",
+    "/etc/pki",
+    "/etc/ca-certificates",
+    "/etc/ca-certificates.conf",
+)
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")  # what every cell shows
+TASK = (
+    "Read INSTRUCTIONS.md in this folder and do what it says: write PROMPT.md, think.md and deck.md for the seed in "
+    "seed.json. EXAMPLE.md is a draft that was accepted. Write nothing outside of this folder."
+)
+AGAIN = " reasons.txt says why the last attempt was refused: mend these places and keep the rest."
+ENFORCED = {
+    "full": "authors see their own folder, the system's programs and nothing else of files or processes",
+    "shared-pids": "authors see their own folder and the system's programs; processes of the host are visible to them",
+    "plain": "without walls, as DECKSMITH_WALLS=plain accepts: authors can read and change what this user can",
+}
+
+
+class Order(TypedDict):
+    """What core/workspace.py is told; the limits are in seconds and bytes."""
+
+    files: Mapping[str, str]
+    argv: Sequence[str]
+    timeout: float
+    grace: float
+    take: Sequence[str]
+    most: int
+
+
+class Outcome(TypedDict, total=False):
+    """What core/workspace.py answers; `cannot` stands alone."""
+
+    cannot: str
+    rc: int
+    timeout: bool
+    left: int
+    files: dict[str, str]
+    odd: dict[str, str]
+
+
+class Command:
+    """An author that is a command template, run in the seed's folder inside of a cell.
+
+    template: words as a shell would part them; {dir}, {id} and {prompt} are replaced inside of
+    words. No shell runs.
+    timeout: seconds for one attempt. net: leave it the network. names: variables of our environment
+    that it gets.
+    show: paths it may read besides. walls: the strongest that the host grants unless given.
+    Raises cli.BadConfig, cli.Missing.
+    """
+
+    jobs = 2
+
+    def __init__(
+        self,
+        template: str,
+        *,
+        timeout: float = 1800.0,
+        net: bool = False,
+        names: Iterable[str] = (),
+        show: Iterable[Path | str] = (),
+        walls: Walls | None = None,
+    ):
+        try:
+            self.argv = shlex.split(template)
+        except ValueError as error:
+            raise cli.BadConfig(f"--author {template!r}: {error}") from None
+        if not self.argv:
+            raise cli.BadConfig("--author is empty")
+        self.name, self.timeout, self.net, self.walls = template, timeout, net, walls
+        self.passed = _environment(names)
+        self._find(show)
+        self.probing = asyncio.Lock()
+
+    def _find(self, show: Iterable[Path | str]) -> None:
+        """Find where the command is (argv[0]), what its cell shows (`shown`) and the PATH in it
+        (`path`)."""
+        venv = str(cli.TOOLCHAIN / ".venv")
+        places = [place for place in os.get_exec_path() if os.path.isabs(place)]
+        own = [place for place in places if not place.startswith(venv)]  # `within` put ours there
+        found = _which(self.argv[0], own) or _which(self.argv[0], places)
+        if not found:
+            raise cli.Missing(
+                f"the author's command {self.argv[0]} is not there; install it or give its path"
+            )
+        self.argv[0] = os.path.abspath(found)
+        shown = {sys.base_prefix, os.path.realpath(sys.executable), str(WORKSPACE), self.argv[0]}
+        shown |= {str(Path(path).absolute()) for path in show}
+        shown |= {word for word in self.argv[1:] if os.path.isabs(word) and os.path.isfile(word)}
+        if self.argv[0].startswith(venv):
+            shown.add(venv)
+        if self.net:
+            shown |= set(NETWORK)
+        shown |= {step for path in shown for step in links(path)}
+        there = [path for path in shown if os.path.exists(path)]
+        self.shown = sorted(path for path in there if not _is_below(path, SYSTEM))
+        usual = [*own, "/usr/local/bin", "/usr/bin", "/bin"]
+        visible = [place for place in usual if _is_below(place, (*SYSTEM, *self.shown))]
+        self.path = os.pathsep.join(dict.fromkeys(visible))
+
+    async def close(self) -> None:
+        """Nothing is held between attempts."""
+
+    async def ready(self, parent: Path) -> None:
+        """Find the walls that this host grants, once. Raises cli.Missing."""
+        async with self.probing:
+            if self.walls is None:
+                self.walls = await self._probe(parent)
+                enforced = ENFORCED[self.walls[0]]
+                if self.walls[0] != "plain":
+                    enforced += "; the network is theirs" if self.net else "; no network"
+                cli.say(enforced)
+
+    async def attempt(self, folder: Path, seed: Seed, status: Status) -> Delivery:
+        """Run the command once; what it delivered, with what is held against it by its behaviour.
+
+        Raises stream.Fault of kind infra for a cell that failed, cli.Missing for a command that
+        cannot start in it.
+        """
+        given = {name: draft_folders.text(folder / name) for name in (*GIVEN, *drafts.FILES)}
+        files = {name: text for name, text in given.items() if text is not None}
+        task = TASK + (AGAIN if "reasons.txt" in files else "")
+        status["walls"] = self.walls[0] if self.walls else ""
+        env = self.environment(folder) | {
+            "SEED_DIR": str(folder),
+            "SEED_ID": folder.name,
+            "SEED_JSON": f"{folder}/seed.json",
+            "ATTEMPT": str(status["attempt"]),
+            "REASONS_FILE": f"{folder}/reasons.txt",
+        }
+        said = f"attempt {status['attempt']}"
+        return await self.carry_out(folder, files, task, env, drafts.FILES, said)
+
+    async def carry_out(
+        self,
+        folder: Path,
+        files: dict[str, str],
+        task: str,
+        env: dict[str, str],
+        take: Sequence[str],
+        said: str,
+    ) -> Delivery:
+        """Run the command in a cell over a folder of `files`; what it delivered of the names in
+        `take`.
+
+        said: how its part of run.log begins. Raises as `attempt` does; `ready` was awaited.
+        """
+        assert self.walls is not None
+        order: Order = {
+            "files": files,
+            "argv": self._argv(folder, task),
+            "timeout": self.timeout,
+            "grace": GRACE,
+            "take": take,
+            "most": drafts.LARGEST,
+        }
+        log = Log(folder / "run.log")
+        log.line(f"--- {said}, {draft_folders.now()}: {self.name}")
+        out, status, last = await self._run(folder, order, env, self.walls, log)
+        if self.walls[0] == "plain":
+            draft_folders.sweep(folder)
+        late = ", out of time" if out.get("timeout") else ""
+        log.close(f"--- ended, exit status {out.get('rc')}{late}")
+        if "cannot" in out:
+            raise cli.Missing(
+                f"the author's command does not start in its cell: {out['cannot']}; --show what it needs"
+            )
+        if "files" not in out:
+            raise Fault(
+                "infra",
+                "cell",
+                f"the author's cell ended (status {status}) and delivered nothing: {last[-300:]}",
+            )
+        texts = {
+            name: base64.b64decode(data).decode("utf-8", "surrogateescape")
+            for name, data in out["files"].items()
+        }
+        written = any(files.get(name) != text for name, text in texts.items())
+        if out["rc"] in (126, 127) and not written:
+            raise Fault(
+                "infra",
+                "command",
+                f"the author's command lacks something in its cell (exit status {out['rc']}, it said: "
+                f"{_last(log.tail)}); --show what it needs",
+            )
+        return self._delivery(out, texts, log.tail, len(take))
+
+    def _argv(self, folder: Path, task: str) -> list[str]:
+        words = {"dir": str(folder), "id": folder.name, "prompt": task}
+        fields = re.compile(r"\{(dir|id|prompt)\}")
+        return [fields.sub(lambda match: words[match[1]], word) for word in self.argv]
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        """The environment of a command in a folder."""
+        return {
+            "PATH": self.path,
+            "HOME": str(folder),
+            "TMPDIR": f"{folder}/.tmp",
+            "LANG": "C.UTF-8",
+            "TIMEOUT": f"{self.timeout:g}",
+            **self.passed,
+        }
+
+    def _delivery(self, out: Outcome, texts: dict[str, str], tail: str, wanted: int) -> Delivery:
+        """The delivery of an attempt: files without our secrets, and what is held against it."""
+        files = {name: masking.mask(text) for name, text in texts.items()}
+        leaks = [
+            f"{name}:1: a secret of our environment stands in the file; take it out"
+            for name in texts
+            if files[name] != texts[name]
+        ]
+        odd = [f"{name}: {why}; write it as a regular file" for name, why in out["odd"].items()]
+        kind, reason = ("secret", None) if leaks else self._conduct(out, tail, wanted)
+        return {
+            "rc": out["rc"],
+            "files": files,
+            "reasons": [*([reason] if reason else []), *leaks, *odd],
+            "noted": [f"left running and ended: {out['left']}"] if out["left"] else [],
+            "class": kind,
+            "said": _last(tail),
+        }
+
+    def _conduct(self, out: Outcome, tail: str, wanted: int) -> tuple[str | None, str | None]:
+        """(class, reason) of the worst that is held against an attempt besides its files, or (None,
+        None)."""
+        if out["timeout"]:
+            return "timeout", f"no end within {self.timeout:g} seconds; be done earlier"
+        linked = any("link" in name or "link" in why for name, why in out["odd"].items())
+        refused = out["rc"] and re.search(r"Read-only file system|Permission denied", tail)
+        if linked or (refused and len(out["files"]) < wanted):
+            return (
+                "escaped",
+                "it tried to write or read outside of its folder, which the cell does not grant; write in "
+                "this folder alone",
+            )
+        if out["rc"] < 0:
+            return "crash", f"the author was killed by {_signal(-out['rc'])}"
+        return None, None
+
+    async def _probe(self, parent: Path) -> Walls:
+        """The strongest walls in which an interpreter runs here. Raises cli.Missing."""
+        order: Order = {
+            "files": {},
+            "argv": [os.path.realpath(sys.executable), "-IS", "-c", "pass"],
+            "timeout": 60,
+            "grace": 1,
+            "take": [],
+            "most": 0,
+        }
+        refusals, root = [], os.geteuid() == 0
+        for walls in WALLS:
+            if walls[0] == "bubblewrap" or not (root or walls[1]):
+                continue
+            if walls[0] == "plain" and os.environ.get("DECKSMITH_WALLS") != "plain":
+                continue
+            trial = parent / f".trial-{os.getpid()}"
+            trial.mkdir(exist_ok=True)
+            try:
+                out, _, said = await self._run(trial, order, {"PATH": self.path}, walls, None)
+            finally:
+                shutil.rmtree(trial, ignore_errors=True)
+            if out.get("rc") == 0:
+                return walls
+            refusals.append(f"{walls[0]}: {said[-200:] or out}")
+        raise cli.Missing(
+            f"this machine grants no walls around an author's command ({'; '.join(refusals)}); let users make "
+            "namespaces (sysctl kernel.unprivileged_userns_clone=1), or accept one that can read and change "
+            "what you can: DECKSMITH_WALLS=plain"
+        )
+
+    async def _run(
+        self, home: Path, order: Order, env: dict[str, str], walls: Walls, log: "Log | None"
+    ) -> tuple[Outcome, int | None, str]:
+        """Run an order in a cell: (what was delivered, exit status, the last that was said).
+
+        Everything is ended on the way out.
+        """
+        reads, writes = os.pipe()
+        python = os.path.realpath(sys.executable)
+        command = [python, "-IS", WORKSPACE, str(writes)]
+        owner = os.stat(home)
+        process = await asyncio.create_subprocess_exec(
+            *enclosed(walls, home, command, self.shown, net=self.net),
+            env=env,
+            cwd="/",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            pass_fds=[writes],
+            start_new_session=True,
+        )
+        os.close(writes)
+        assert process.stdin and process.stdout
+        delivery, data = asyncio.StreamReader(limit=1 << 26), b""
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(delivery), open(reads, "rb", buffering=0)
+        )
+        said = bytearray()
+        listener = asyncio.create_task(_listen(process.stdout, said, log))
+        try:
+            process.stdin.write(json.dumps(order).encode() + b"\n")  # it stays open
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(order["timeout"] + order["grace"] + 60):
+                    data = await delivery.read(-1)
+                    await process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            transport.close()
+            await asyncio.wait([listener], timeout=1)
+            listener.cancel()
+            await process.wait()
+            if os.stat(home).st_uid != owner.st_uid:  # without walls it was lent to another user
+                os.chown(home, owner.st_uid, owner.st_gid)
+        last = said.decode("utf-8", "replace").strip()
+        try:
+            return cast(Outcome, json.loads(data)), process.returncode, last
+        except ValueError:
+            return {}, process.returncode, last
+
+
+async def _listen(talk: asyncio.StreamReader, said: bytearray, log: "Log | None") -> None:
+    """Put what a process says into its log, and the last of it into `said`."""
+    while data := await talk.read(1 << 16):
+        said.extend(data)
+        del said[:-1000]
+        if log:
+            log.feed(data)
+
+
+def _environment(names: Iterable[str]) -> dict[str, str]:
+    """The variables that the command gets; their values are masked from here on. Raises
+    cli.BadConfig."""
+    passed = {}
+    for name in names:
+        if name not in os.environ:
+            raise cli.BadConfig(f"--pass-env {name}: it is not set in the environment or in .env")
+        passed[name] = os.environ[name]
+        masking.add(passed[name], name)
+    return passed
+
+
+def _which(command: str, places: Sequence[str]) -> str | None:
+    return shutil.which(command, path=os.pathsep.join(places))
+
+
+def _is_below(path: str, tops: Sequence[str]) -> bool:
+    return any(path == top or path.startswith(f"{top}/") for top in tops)
+
+
+def _last(said: str) -> str:
+    return said.strip().rpartition("\n")[2][:200] or "nothing"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class Log:
+    """What an author says, in run.log: whole lines without our secrets, so many of an attempt and
+    no more."""
+
+    def __init__(self, path: Path):
+        self.rest, self.left, self.dropped, self.tail = b"", LOG["attempt"], 0, ""
+        if path.is_symlink():
+            path.unlink()
+        if path.exists() and path.stat().st_size > LOG["file"]:
+            stream.write(path, path.read_bytes()[-LOG["file"] // 2 :])
+        self.file = open(path, "ab", buffering=0)
+
+    def line(self, text: str) -> None:
+        """Write a line of ours."""
+        self.file.write(text.encode("utf-8", "replace") + b"\n")
+
+    def feed(self, data: bytes) -> None:
+        """Take what the author said, in pieces as they come."""
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        for line in lines:
+            self._keep(line)
+        if len(self.rest) > 2 * LOG["line"]:
+            # A line without end. It is masked before it is cut: a cut may fall within a secret.
+            self.rest = masking.mask(self.rest.decode("utf-8", "replace")).encode()
+        while len(self.rest) > 2 * LOG["line"]:
+            self._keep(self.rest[: LOG["line"]])
+            self.rest = self.rest[LOG["line"] :]
+
+    def _keep(self, line: bytes) -> None:
+        text = masking.mask(line.decode("utf-8", "replace"))
+        self.tail = (self.tail + text + "\n")[-4000:]
+        if len(text) < self.left:
+            self.left -= len(text) + 1
+            self.line(text)
+        else:
+            self.left = 0
+            self.dropped += len(line) + 1
+
+    def close(self, text: str) -> None:
+        """Write what is left, and a last line of ours."""
+        if self.rest:
+            self._keep(self.rest)
+        if self.dropped:
+            self.line(f"--- {self.dropped} more bytes were not kept; the last of them:")
+            self.line(self.tail[-2000:].rstrip("\n"))
+        self.line(text)
+        self.file.close()

@@ -1,0 +1,333 @@
+"""Which of a prompt's answers is trained against which, and which one is the best: margins,
+lengths, leaks, rows.
+
+A prompt is read, decided and forgotten before the next one; what stays is its request, and the
+lengths so far. The same records in the same order give the same rows.
+"""
+
+import hashlib
+import math
+import statistics
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations, islice
+from pathlib import Path
+
+from decksmith.bench.benchmarks import tasks
+from decksmith.core import cli, stream
+from decksmith.train.corpus import overlap
+from decksmith.train.corpus.overlap import Chat
+from decksmith.train.corpus.records import Lengths, PreferenceRow, PreferReport
+from decksmith.train.corpus.sampled_answers import LACKS, Pair, Prompt, Reader, Sample
+
+RULES = cli.ROOT / "assets/recipes/prefer.toml"
+BLOCK = 64  # prompts that are compared with what is held out at once
+KEYS = {
+    "margin": ("reward", "score", "votes"),
+    "least": ("reward", "score"),
+    "near": ("answers",),
+    "length": ("ratio", "drift"),
+}
+# Why a prompt gives no row, in the order in which it is found out.
+REASONS = {
+    "held-out": "near a prompt of an evaluation",
+    "repeated": "near a prompt that came before",
+    "few": "fewer than two answers that count",
+    "margin": "no two answers as far apart as the margin",
+    "alike": "answers as far apart as that are nearly the same text",
+    "least": "no answer is worth enough",
+    "copied": "the answer was chosen for another prompt already",
+    "length": "each pair would make the longer, or the shorter, answer the better one too often",
+}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """assets/recipes/prefer.toml or a file like it; sha256: of its bytes."""
+
+    name: str
+    sha256: str
+    margin: dict[str, float]
+    least: dict[str, float]
+    near: float
+    ratio: float
+    drift: float
+
+
+def read_rules(path: Path = RULES) -> Rules:
+    """Raises cli.Missing, cli.BadConfig with one sentence that names the file and the key."""
+    try:
+        raw = path.read_bytes()
+        found = tomllib.loads(raw.decode())
+    except FileNotFoundError:
+        raise cli.Missing(f"there is no {path}; {RULES} is an example") from None
+    except ValueError as error:
+        raise cli.BadConfig(f"{path}: {error}") from None
+    for table, keys in KEYS.items():
+        for key in keys:
+            number = (found.get(table) or {}).get(key)
+            if isinstance(number, bool) or not isinstance(number, int | float) or number < 0:
+                raise cli.BadConfig(f"{path}: {table}.{key} is {number!r}; write a number from 0")
+    if found["length"]["ratio"] <= 1:
+        raise cli.BadConfig(f"{path}: length.ratio is {found['length']['ratio']}; write one over 1")
+    return Rules(
+        name=str(found.get("name", path.stem)),
+        sha256=hashlib.sha256(raw).hexdigest(),
+        margin=found["margin"],
+        least=found["least"],
+        near=found["near"]["answers"],
+        ratio=found["length"]["ratio"],
+        drift=found["length"]["drift"],
+    )
+
+
+class Balance:
+    """The lengths of what was chosen so far: whether one more may be, and what they come to.
+
+    A stretch is the logarithm of how many times longer the chosen answer is.
+    """
+
+    def __init__(self, ratio: float, drift: float):
+        self.step, self.drift = math.log(ratio), drift
+        self.n, self.longer, self.shorter, self.total = 0, 0, 0, 0.0
+
+    def takes(self, stretch: float) -> bool:
+        """Whether one more of this stretch leaves the lengths in balance."""
+        allowed = 1 + self.drift * (self.n + 1)
+        lead = self.longer - self.shorter + (stretch > 0) - (stretch < 0)
+        is_even = abs(lead) <= allowed and abs(self.total + stretch) <= allowed * self.step
+        return is_even and abs(stretch) <= self.step
+
+    def add(self, stretch: float) -> None:
+        self.n += 1
+        self.longer += stretch > 0
+        self.shorter += stretch < 0
+        self.total += stretch
+
+    def figures(self) -> Lengths:
+        """{"rows", "longer": share in which the chosen one is longer, "ratio": geometric mean};
+        null without a row."""
+        if not self.n:
+            return {"rows": 0, "longer": None, "ratio": None}
+        ratio = math.exp(self.total / self.n)
+        longer = round(self.longer / self.n, 4)
+        return {"rows": self.n, "longer": longer, "ratio": round(ratio, 4)}
+
+
+class Chooser:
+    """What is trained of each prompt: a pair, or with `best` the best answer.
+
+    held: records of which no request may be near a prompt. encode: gives embeddings of records, or
+    None to compare letters only.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        rules: Rules,
+        held: Iterable[Chat],
+        encode: overlap.Encode | None = None,
+        best: bool = False,
+    ):
+        self.reader, self.rules, self.encode, self.best = reader, rules, encode, best
+        self.held = list({overlap.plain(overlap.request(one)): one for one in held}.values())
+        self.before: list[Chat] = []  # requests that were let in
+        self.said: set[bytes] = set()  # hashes of the answers that were chosen
+        self.lengths = Balance(rules.ratio, rules.drift)
+        self.unchecked = Balance(rules.ratio, rules.drift)  # as without the rule on lengths
+        self.reasons: Counter[str] = Counter()
+        self.sums: dict[str, float] = defaultdict(float)
+
+    def choose(self, path: str) -> Iterator[tuple[Prompt, Pair | Sample]]:
+        """Yield each prompt of a JSONL file or /dev/stdin with what was chosen. Raises cli.BadData."""
+        prompts = self.reader.read(path)
+        while block := list(islice(prompts, BLOCK)):
+            for prompt, leak in zip(block, self._leaks(block), strict=True):
+                made = leak or (self._best(prompt) if self.best else self._pair(prompt))
+                if isinstance(made, str):
+                    self.reasons[made] += 1
+                else:
+                    yield prompt, made
+
+    def _leaks(self, block: list[Prompt]) -> list[str | None]:
+        """Why each prompt of a block may not be trained on, None where it may."""
+        asks: list[Chat] = [{"id": prompt.id, "messages": prompt.messages} for prompt in block]
+        against = self.held + self.before
+        leaks, pairs = overlap.near(asks, against, self.encode)
+        why: list[str | None] = [None] * len(block)
+        for leak in sorted(leaks, key=lambda leak: leak["b"]):
+            if why[leak["a"]] is None:
+                is_held = leak["b"] < len(self.held)
+                why[leak["a"]] = "held-out" if is_held else "repeated"
+                kind, other = "held-out" if is_held else "prompt", against[leak["b"]]
+                stream.warn(asks[leak["a"]]["id"], f"left out, near the {kind} {other['id']}")
+        for pair in sorted(pairs, key=lambda pair: pair["b"]):
+            if why[pair["a"]] is None and why[pair["b"]] is None:
+                why[pair["b"]] = "repeated"
+                first = asks[pair["a"]]["id"]
+                stream.warn(asks[pair["b"]]["id"], f"left out, near the prompt {first}")
+        self.before += [ask for ask, reason in zip(asks, why, strict=True) if reason is None]
+        return why
+
+    def _pair(self, prompt: Prompt) -> Pair | str:
+        """The pair with the largest margin that keeps the lengths in balance, or why there is none."""
+        if len(prompt.samples) < 2:
+            return "few"
+        pairs = sorted(self._margins(prompt), key=lambda pair: -pair.margin)
+        if not pairs:
+            return "margin"
+        apart = [pair for pair in pairs if not self._are_alike(pair)]
+        if not apart:
+            return "alike"
+        fresh = [pair for pair in apart if _digest(pair.chosen) not in self.said]
+        if not fresh:
+            return "copied"
+        self.unchecked.add(fresh[0].stretch)
+        pair = next((pair for pair in fresh if self.lengths.takes(pair.stretch)), None)
+        if pair is None:
+            return "length"
+        self.lengths.add(pair.stretch)
+        self.said.add(_digest(pair.chosen))
+        self.sums["margin"] += pair.margin
+        if not self.reader.votes:
+            self.sums["chosen"] += pair.chosen.worth
+            self.sums["rejected"] += pair.rejected.worth
+        return pair
+
+    def _margins(self, prompt: Prompt) -> Iterator[Pair]:
+        """Every two answers that are as far apart as the margin asks, in the order of the answers."""
+        votes, least = self.reader.votes, self.rules.margin[self.reader.by]
+        for one, other in combinations(prompt.samples, 2):
+            lead = one.worth - other.worth
+            if votes:
+                lead = votes.lead(prompt.id, one.key, other.key)
+            if lead and abs(lead) + 1e-9 >= least:  # 0.7 - 0.6 is a little less than 0.1
+                better, worse = (one, other) if lead > 0 else (other, one)
+                yield Pair(better, worse, abs(lead))
+
+    def _are_alike(self, pair: Pair) -> bool:
+        import numpy
+
+        one, other = (
+            overlap.grams(overlap.plain(side.answer["content"]))
+            for side in (pair.chosen, pair.rejected)
+        )
+        shared = len(numpy.intersect1d(one, other, assume_unique=True))
+        return shared >= self.rules.near * (len(one) + len(other) - shared)
+
+    def _best(self, prompt: Prompt) -> Sample | str:
+        """Of the answers within the margin of the best one, that of the middlemost length, or why
+        there is none."""
+        if len(prompt.samples) < 2:
+            return "few"
+        first = max(prompt.samples, key=lambda one: one.worth)
+        least = self.rules.least[self.reader.by]
+        if first.worth < least:
+            return "least"
+        floor = max(first.worth - self.rules.margin[self.reader.by], least)
+        good = [
+            sample
+            for sample in prompt.samples
+            if sample.worth >= floor and _digest(sample) not in self.said
+        ]
+        if not good:
+            return "copied"
+        middle = statistics.median(sample.length for sample in prompt.samples)
+        chosen = min(good, key=lambda one: (abs(math.log(one.length / middle)), -one.worth))
+        self.said.add(_digest(chosen))
+        self.lengths.add(math.log(chosen.length / middle))
+        self.unchecked.add(math.log(first.length / middle))
+        self.sums["chosen"] += chosen.worth
+        self.sums["answers"] += statistics.fmean(sample.worth for sample in prompt.samples)
+        return chosen
+
+    def report(self) -> PreferReport:
+        """What was read, chosen and left out, why, and what the lengths come to
+        (records.PreferReport)."""
+        reader, rows = self.reader, self.lengths.n
+        return {
+            "by": reader.by,
+            "best": self.best,
+            "rules": {"name": self.rules.name, "sha256": self.rules.sha256},
+            "held_out": len(self.held),
+            "compared": "letters and embeddings" if self.encode else "letters",
+            "prompts": reader.prompts,
+            "answers": reader.answers,
+            "rows": rows,
+            "left_out": {
+                "prompts": {why: self.reasons[why] for why in REASONS if self.reasons[why]},
+                "answers": dict(sorted(reader.lacks.items())),
+            },
+            "means": {name: round(total / rows, 4) for name, total in sorted(self.sums.items())},
+            "length": {"chosen": self.lengths.figures(), "unchecked": self.unchecked.figures()},
+        }
+
+
+def sentences(report: PreferReport) -> Iterator[str]:
+    """A report for people."""
+    kind = "best answers" if report["best"] else "pairs"
+    yield f"{report['rows']} {kind} of {report['prompts']} prompts and {report['answers']} answers, by {report['by']}"
+    for what, why_not in (("prompts", REASONS), ("answers", LACKS)):
+        for why, count in report["left_out"][what].items():
+            yield f"{count} {what} left out: {why_not[why]}"
+    chosen, unchecked = report["length"]["chosen"], report["length"]["unchecked"]
+    if chosen["rows"]:
+        than = "the middle one of its prompt" if report["best"] else "the rejected one"
+        yield (
+            f"the chosen answer is longer than {than} in {chosen['longer']:.0%} of the rows, {chosen['ratio']:.2f} times as "
+            f"long on average (geometric); by margin alone {unchecked['longer']:.0%} and {unchecked['ratio']:.2f}"
+        )
+
+
+def _digest(sample: Sample) -> bytes:
+    plain = overlap.plain(sample.answer["content"])
+    return hashlib.blake2b(plain.encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def held_out(more: Iterable[Path] = ()) -> list[Chat]:
+    """The requests that nobody may train on: of every evaluation that lies here, and of the files
+    `more`."""
+    data, results = cli.ROOT / "data", cli.ROOT / "results"
+    files = [data / "prompts.jsonl", data / "published.jsonl", data / "chat/test.jsonl"]
+    files += sorted(results.glob("runs/*/*/prompts.jsonl"))
+    files += sorted(results.glob("bench/*/*/questions.jsonl"))
+    found: list[Chat] = []
+    for path in [*(path for path in files if path.is_file()), *more]:
+        for _, record in stream.records(path):
+            asked = record.get("messages")
+            if not asked and "task" in record:
+                asked = [{"role": "user", "content": tasks.asked(record)}]
+            if asked:
+                found.append({"id": record["id"], "messages": asked})
+    return found
+
+
+def row(prompt: Prompt, made: Pair | Sample) -> PreferenceRow:
+    """A row of NeMo-RL's PreferenceDataset, or chat JSONL of the best answer; `prefer` says what it
+    was made of."""
+    row: PreferenceRow = {"id": prompt.id}
+    if prompt.seed:
+        row["seed"] = prompt.seed
+    if isinstance(made, Sample):
+        row["messages"] = [*prompt.messages, made.answer]
+        row["prefer"] = {"chosen": made.id, "model": made.key[0], "worth": made.worth}
+        best = made
+    else:
+        best, worst = made.chosen, made.rejected
+        row["context"] = prompt.messages
+        row["completions"] = [
+            {"rank": 0, "completion": [best.answer]},
+            {"rank": 1, "completion": [worst.answer]},
+        ]
+        row["prefer"] = {
+            "chosen": best.id,
+            "rejected": worst.id,
+            "models": {"chosen": best.key[0], "rejected": worst.key[0]},
+            "margin": round(made.margin, 4),
+            "tokens": {"chosen": best.length, "rejected": worst.length},
+        }
+    if best.reward:
+        row["prefer"]["reward"] = best.reward
+    return row

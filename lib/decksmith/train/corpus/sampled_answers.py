@@ -1,0 +1,226 @@
+"""Several answers to each prompt, as they are read from a stream: what each is worth, by a reward,
+a score or votes.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, cast
+
+from decksmith.core import cli, records, stream
+from decksmith.core.records import Message
+from decksmith.measure.judging.records import DeckRecord
+from decksmith.models.records import Gen
+from decksmith.train.corpus import chat_rows
+from decksmith.train.corpus.records import Seed
+
+SCALES = {"reward": (0, 1), "score": (1, 5)}
+# Why an answer is not considered.
+LACKS = {
+    "masked": "no measurement: a fault that is not the model's",
+    "truncated": "cut off at the token limit",
+    "empty": "no answer",
+    "unjudged": "in no pair that people voted on",
+}
+# Who wrote an answer (None where the record does not say), and which sample of its prompt it is.
+Key = tuple[str | None, int]
+By = Literal["reward", "score", "votes"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One answer that counts.
+
+    answer: the assistant's message. length: of thought and answer, in estimated tokens. worth: of
+    `reward` or `score`; 0 with votes, which know pairs alone. reward: the name of the reward that
+    `worth` is of, None of anything else.
+    """
+
+    id: str
+    key: Key
+    answer: Message
+    length: int
+    worth: float
+    reward: str | None = None
+
+
+@dataclass
+class Prompt:
+    """A prompt with the answers to it that count. seed: what it was made of, where that is known."""
+
+    id: str
+    messages: list[Message]
+    seed: Seed | None = None
+    samples: list[Sample] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Pair:
+    chosen: Sample
+    rejected: Sample
+    margin: float
+
+    @property
+    def stretch(self) -> float:
+        """The logarithm of how many times longer the chosen answer is."""
+        return math.log(self.chosen.length / self.rejected.length)
+
+
+class Votes:
+    """What people said of answers, in the study of a folder (pair-build, vote-tally).
+
+    Votes on repeated pairs and on attention items are not counted; a tie is a vote that prefers
+    neither.
+    """
+
+    def __init__(self, study: Path):
+        """Raises cli.Missing, cli.BadData."""
+        pairs, votes = study / "pairs.jsonl", study / "tally/votes.jsonl"
+        for path in (pairs, votes):
+            if not path.is_file():
+                raise cli.Missing(
+                    f"there is no {path}; vote-tally --study {study} --close writes it"
+                )
+        asked = {pair["id"]: pair for _, pair in stream.records(pairs) if pair["kind"] == "vote"}
+        self.found: dict[str, dict[tuple[Key, Key], list[int]]] = {}
+        for number, line in enumerate(votes.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                vote = json.loads(line)
+                choice, pair = vote["choice"], asked.get(str(vote["pair"]))
+            except (ValueError, KeyError, TypeError) as error:
+                raise cli.BadData(
+                    f"{votes}:{number}: no vote ({error!r}); vote-tally writes these lines"
+                ) from None
+            if choice not in ("left", "right", "tie", "bad"):
+                raise cli.BadData(
+                    f"{votes}:{number}: choice is {choice!r}; it is left, right, tie or bad"
+                )
+            if pair:
+                left, right = (
+                    (str(side["model"]), int(side["sample"]))
+                    for side in (pair["left"], pair["right"])
+                )
+                said = self.found.setdefault(pair["prompt"], {}).setdefault((left, right), [])
+                said.append((choice == "left") - (choice == "right"))
+
+    def keys(self, prompt: str) -> set[Key]:
+        """The answers to a prompt that people compared."""
+        return {key for sides in self.found.get(prompt, {}) for key in sides}
+
+    def lead(self, prompt: str, one: Key, other: Key) -> float:
+        """The share of votes for `one` less that for `other`; 0 where nobody compared them."""
+        known = self.found.get(prompt, {})
+        votes = known.get((one, other), []) + [-vote for vote in known.get((other, one), [])]
+        return sum(votes) / len(votes) if votes else 0.0
+
+
+class Reader:
+    """The prompts of a stream of deck records, each with its answers.
+
+    by: "reward", "score" or "votes", of which the last needs `votes`. After reading, `prompts` and
+    `answers` are counted, and `lacks` are the answers that do not count, by why.
+    """
+
+    def __init__(self, by: By, votes: Votes | None = None):
+        self.by, self.votes = by, votes
+        self.prompts, self.answers = 0, 0
+        self.lacks: Counter[str] = Counter()
+        self.seen: set[str] = set()  # prompts
+
+    def read(self, path: str) -> Iterator[Prompt]:
+        """Yield the prompts of a JSONL file or /dev/stdin, in which the answers to one follow one
+        another.
+
+        Raises cli.BadData naming file and line.
+        """
+        now: Prompt | None = None
+        ids: set[tuple[str | None, str]] = set()
+        name = path.removeprefix("/dev/")
+        for number, line in stream.records(path):
+            record = cast(DeckRecord, line)
+            where = f"{name}:{number}: {record['id']}"
+            of = records.prompt_of(line)
+            if now is None or of != now.id:
+                if now:
+                    yield now
+                now, ids = self._begin(of, record, where), set()
+            elif record.get("messages") != now.messages:
+                raise cli.BadData(
+                    f"{where}: its messages are not those of the other answers to {of}"
+                )
+            if (_model(record), record["id"]) in ids:
+                raise cli.BadData(f"{where}: this id came before, of the same model")
+            ids.add((_model(record), record["id"]))
+            self.answers += 1
+            sample = self._sample(record, where, of)
+            if isinstance(sample, str):
+                self.lacks[sample] += 1
+            else:
+                now.samples.append(sample)
+        if now:
+            yield now
+
+    def _begin(self, of: str, record: DeckRecord, where: str) -> Prompt:
+        messages = record.get("messages")
+        if of in self.seen:
+            raise cli.BadData(
+                f"{where}: other prompts stand between this answer to {of} and those before it; bring them together: "
+                "jq -cs 'sort_by(.gen.sample.of // .id)[]'"
+            )
+        if not isinstance(messages, list) or not messages:
+            raise cli.BadData(f'{where}: no "messages" in this record; it is none of chat-generate')
+        if not isinstance(messages[-1], dict) or messages[-1].get("role") != "user":
+            raise cli.BadData(f"{where}: the last message is not the user's; what is answered?")
+        self.seen.add(of)
+        self.prompts += 1
+        return Prompt(of, messages, cast(Seed | None, record.get("seed")))
+
+    def _sample(self, record: DeckRecord, where: str, of: str) -> Sample | str:
+        """The answer of a record, or why it does not count (LACKS)."""
+        worth = self._worth(record, where)
+        if worth is None:
+            return "masked"
+        gen = record.get("gen") or {}
+        text, thought = gen.get("text"), gen.get("reasoning")
+        if not isinstance(text, str) or not text.strip():
+            return "empty"
+        if gen.get("finish_reason") == "length":
+            return "truncated"
+        key = (_model(record), records.sample_of(cast(records.Record, record)))
+        if self.votes and key not in self.votes.keys(of):
+            return "unjudged"
+        answer: Message = {"role": "assistant", "content": text}
+        if isinstance(thought, str) and thought.strip():
+            answer["reasoning_content"] = thought
+        length = chat_rows.estimate(text) + chat_rows.estimate(thought or "")
+        reward = None
+        if self.by == "reward":
+            reward = str(record["reward"].get("rules") or "").partition(" ")[0] or None
+        return Sample(record["id"], key, answer, length, worth, reward)
+
+    def _worth(self, record: DeckRecord, where: str) -> float | None:
+        """What an answer is worth, None where that was not measured. Raises cli.BadData."""
+        if self.by == "votes":
+            return 0.0
+        value = record.get(self.by)
+        if not isinstance(value, dict):
+            raise cli.BadData(
+                f'{where}: no "{self.by}" in this record; deck-{self.by} writes it (docs/records.md)'
+            )
+        number = value.get("reward" if self.by == "reward" else "overall")
+        if number is None or value.get("masked") or value.get("error"):
+            return None
+        low, high = SCALES[self.by]
+        is_flag = isinstance(number, bool)
+        if is_flag or not isinstance(number, int | float) or not low <= number <= high:
+            raise cli.BadData(f"{where}: {self.by} is {number!r}, no number from {low} to {high}")
+        return float(number)
+
+
+def _model(record: DeckRecord) -> str | None:
+    """Who answered, by its name in the registry."""
+    gen: Gen = record.get("gen") or {}
+    return gen["model"]["name"] if "model" in gen else None

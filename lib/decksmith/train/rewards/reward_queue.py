@@ -1,0 +1,210 @@
+"""The queue of decks that wait for a reward, each content once, however often it is asked for; and
+the rewards that were given, on disk: a deck that has one is never rendered again."""
+
+import asyncio
+import json
+import math
+import sqlite3
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from decksmith.core import cli
+from decksmith.train.rewards.metrics import Metrics, Origin
+from decksmith.train.rewards.rows import Answer, Prompt, masked
+
+GRACE = 35.0  # seconds that a deck waits on for somebody who asks again; slime's pauses end at 31
+LONGEST = 30  # seconds, the longest pause that is asked for
+
+SCHEMA = """CREATE TABLE IF NOT EXISTS rewards
+  (key TEXT PRIMARY KEY, value TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID"""
+
+Score = Callable[[str, Prompt, str], Awaitable[Answer]]  # of scorer.Scorer
+
+
+class Store:
+    """ROOT/rewards.db: answers by key. One process has a root, from here until `close`.
+
+    What `put` returned from survives the end of this process; a power cut may take the last of
+    them, which are then made anew. Raises cli.TryAgain for a root that another process has,
+    cli.BadData for a file that is no such database.
+    """
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        path = root / "rewards.db"
+        self.db = sqlite3.connect(path, timeout=0, isolation_level=None)
+        try:
+            # The lock is kept, and no memory shared, which network file systems cannot.
+            self.db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self.db.execute("PRAGMA journal_mode = WAL")
+            self.db.execute("PRAGMA synchronous = NORMAL")
+            self.db.executescript(f"BEGIN EXCLUSIVE; {SCHEMA}; COMMIT;")
+        except sqlite3.DatabaseError as error:
+            self.db.close()
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                words = f"{root}: another reward-serve has this folder; give another with --root"
+                raise cli.TryAgain(words) from None
+            words = f"{path}: {error}; remove it to begin with an empty one"
+            raise cli.BadData(words) from None
+
+    def get(self, key: str) -> Answer | None:
+        """The answer of a key, or None."""
+        row = self.db.execute("SELECT value FROM rewards WHERE key = ?", (key,)).fetchone()
+        answer: Answer | None = json.loads(row[0]) if row else None
+        return answer
+
+    def put(self, key: str, value: Answer) -> None:
+        """Keep an answer. Raises sqlite3.OperationalError where the disk is full."""
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        row = (key, text.encode("utf-8", "replace").decode(), time.time())
+        self.db.execute("INSERT OR REPLACE INTO rewards VALUES (?, ?, ?)", row)
+
+    def __len__(self) -> int:
+        return int(self.db.execute("SELECT count(*) FROM rewards").fetchone()[0])
+
+    def close(self) -> None:
+        self.db.close()
+
+
+class Full(Exception):
+    """The queue is full; `seconds` is when to ask again."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"the queue is full; again in {seconds} s")
+        self.seconds = seconds
+
+
+class _Deck:
+    """A deck that waits or is in work; `done` gets its answer."""
+
+    def __init__(self, key: str, prompt: Prompt, reply: str) -> None:
+        self.key, self.prompt, self.reply = key, prompt, reply
+        self.done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.asked_by = 0  # who wait for it now
+        self.left_at = time.monotonic()  # when the last of them left
+
+    @property
+    def deserted(self) -> bool:
+        return not self.asked_by and time.monotonic() - self.left_at > GRACE
+
+
+class RewardQueue:
+    """Answers in the order in which they were first asked for, `jobs` at a time; what has one is in
+    the store. As an asynchronous context manager it works.
+
+    most      decks that may wait
+    deadline  seconds that anybody waits; the deck goes on, and whoever asks again joins it
+    """
+
+    def __init__(
+        self, score: Score, store: Store, *, jobs: int, most: int, deadline: float
+    ) -> None:
+        self.score, self.store = score, store
+        self.jobs, self.most, self.deadline = jobs, most, deadline
+        self.decks: dict[str, _Deck] = {}
+        self.queue: asyncio.Queue[_Deck] = asyncio.Queue()
+        self.room = asyncio.Condition()
+        self.working = 0
+        self.pace = 2.0  # seconds that a deck takes, smoothed
+        self.metrics = Metrics(self.queue.qsize, lambda: self.working)
+
+    async def __aenter__(self) -> "RewardQueue":
+        self.tasks = [asyncio.create_task(self._work()) for _ in range(self.jobs)]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def answer(
+        self, key: str, prompt: Prompt, reply: str, *, patient: bool = False
+    ) -> Answer:
+        """The answer of a deck, masked with the cause `overload` when it is not there by the
+        deadline. Raises Full where the queue is; `patient` waits for room instead."""
+        began = time.monotonic()
+        until = began + self.deadline
+        source: Origin = "scored"
+        while True:
+            if value := self.store.get(key):
+                source = "cached"
+                break
+            if deck := self.decks.get(key):
+                source = "joined"
+            elif self.queue.qsize() < self.most:
+                deck = self._queued(key, prompt, reply)
+            elif not patient:
+                raise Full(self.pause())
+            elif await self._room(until):
+                continue
+            value = await self._waited(deck, until) if deck else self._overload()
+            break
+        self.metrics.answered(value, source, time.monotonic() - began)
+        return value
+
+    def pause(self) -> int:
+        """Seconds until there is likely to be room for another deck."""
+        return max(1, min(LONGEST, math.ceil(self.pace / self.jobs)))
+
+    def _queued(self, key: str, prompt: Prompt, reply: str) -> _Deck:
+        deck = self.decks[key] = _Deck(key, prompt, reply)
+        self.queue.put_nowait(deck)
+        return deck
+
+    async def _room(self, until: float) -> bool:
+        """Wait for room in the queue; whether there is some, or was."""
+        try:
+            async with asyncio.timeout(until - time.monotonic()), self.room:
+                await self.room.wait()
+                return True
+        except TimeoutError:
+            return False
+
+    async def _waited(self, deck: _Deck, until: float) -> Answer:
+        deck.asked_by += 1
+        try:
+            async with asyncio.timeout(until - time.monotonic()):
+                return await asyncio.shield(deck.done)
+        except TimeoutError:
+            return self._overload()
+        finally:
+            deck.asked_by -= 1
+            deck.left_at = time.monotonic()
+
+    def _overload(self) -> Answer:
+        why = f"no answer within {self.deadline:g} s; {self.queue.qsize()} decks wait"
+        return masked("overload", why)
+
+    async def _work(self) -> None:
+        while True:
+            deck = await self.queue.get()
+            async with self.room:
+                self.room.notify()
+            if deck.deserted:
+                value = masked("deserted", "whoever asked has gone")
+            else:
+                self.working += 1
+                try:
+                    value = await self._scored(deck)
+                finally:
+                    self.working -= 1
+            del self.decks[deck.key]
+            deck.done.set_result(value)
+
+    async def _scored(self, deck: _Deck) -> Answer:
+        """The answer of a deck, which is on disk when this returns, unless it is masked: that is
+        tried again when asked."""
+        began = time.monotonic()
+        try:
+            value = await self.score(deck.key, deck.prompt, deck.reply)
+            if not value["masked"]:
+                self.store.put(deck.key, value)
+        except sqlite3.Error as error:
+            value = masked("infra", f"the reward cannot be kept: {cli.full(error) or error}")
+        except Exception as error:
+            traceback.print_exc()
+            value = masked("scorer", f"{type(error).__name__}: {error}"[:500])
+        self.pace += 0.1 * (time.monotonic() - began - self.pace)
+        return value

@@ -1,0 +1,218 @@
+"""How a row of somebody's training data names its prompt: its own fields, or the id of a prompt
+that the server knows. And the other way round: prompts as rows of somebody else's environment."""
+
+import contextlib
+import functools
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from decksmith.core import cli, stream
+from decksmith.core.records import Asks, ChecklistItem, Message
+from decksmith.measure.judging import own_prompts
+from decksmith.measure.judging.records import Reward
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
+FIELDS = ("id", "request", "messages", "asks", "checklist")  # of a prompt, all that are looked at
+NESTED = ("messages", "asks", "checklist")
+HOW = (
+    "give asks or checklist, or the id of a prompt that reward-serve was started with (--prompts): "
+    "docs/reward-server.md"
+)
+REPLY = 400_000  # characters of a reply
+
+Row = dict[str, Any]  # an object that somebody sends, checked key by key
+
+
+class Prompt(TypedDict):
+    """What a reply is an answer to."""
+
+    id: str
+    messages: list[Message]
+    asks: Asks
+    checklist: list[ChecklistItem]
+
+
+class Answer(Reward, total=False):
+    """What the server says of a reply; `cause` where it is masked."""
+
+    cause: str
+
+
+def masked(cause: str, why: str) -> Answer:
+    """The answer for a deck that no reward can be said of, through no fault of the model's."""
+    return {"reward": None, "components": {}, "masked": True, "why": why, "cause": cause}
+
+
+class Rows:
+    """The prompts that a server knows, by id: the rows of a file like data/prompts.jsonl. Raises
+    cli.BadData."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.known: dict[str, Prompt] = {}
+        for number, row in stream.records(path) if path else ():
+            try:
+                self.known[row["id"]] = _prompt(row)
+            except ValueError as error:
+                name = str(path).removeprefix("/dev/")  # as stream.records calls it
+                raise cli.BadData(f"{name}:{number}: {error}") from None
+
+    def prompt(self, row: Row, asked: object = None) -> Prompt:
+        """The prompt that a row names: by its own fields, by those of an object (or its JSON) in
+        `label`, or by an id in either place. `asked` is what the model was asked, text or
+        messages: the request of a row that has none. Raises cli.BadData with a sentence."""
+        fields = {**_fields(row), **_fields(_label(row.get("label")))}
+        if not fields.get("asks") and not fields.get("checklist"):
+            if found := self.known.get(str(fields.get("id"))):
+                return found
+            named = "the row names no prompt"
+            if "id" in fields:
+                named = f"no prompt {str(fields['id'])[:80]!r} here"
+            raise cli.BadData(f"{named}; {HOW}")
+        if not fields.get("request") and not fields.get("messages"):
+            fields |= _request(asked)
+        try:
+            return _prompt(fields)
+        except ValueError as error:
+            raise cli.BadData(str(error)) from None
+
+
+def _label(label: object) -> Row:
+    """What stands in `label`: an object, the JSON of one, or an id."""
+    if isinstance(label, str):
+        try:
+            found = json.loads(label)
+        except (ValueError, RecursionError):
+            found = None
+        label = found if isinstance(found, dict) else {"id": label}
+    return label if isinstance(label, dict) else {}
+
+
+def _fields(row: Row) -> Row:
+    """Those of FIELDS that a row has. Where something nested is wanted its JSON will do: some
+    tables hold nothing deeper than text."""
+    found = {name: _said(row[name]) for name in FIELDS if row.get(name) is not None}
+    for name in NESTED:
+        if isinstance(text := found.get(name), str):
+            with contextlib.suppress(ValueError, RecursionError):  # what it is not, the schema says
+                found[name] = _said(json.loads(text))
+    return found
+
+
+def _said(value: object) -> object:
+    """A value without its nulls: a table of columns has one for each key that another row has."""
+    if isinstance(value, dict):
+        return {name: _said(each) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_said(each) for each in value if each is not None]
+    return value
+
+
+def _request(asked: object) -> Row:
+    if isinstance(asked, str):
+        return {"request": asked}
+    if isinstance(asked, list):
+        return {"messages": list(_messages(asked))}
+    return {}
+
+
+def _messages(asked: Iterable[object]) -> Iterator[Message]:
+    """Messages of a chat, or input items of OpenAI's Responses, as role and text."""
+    for message in asked:
+        if not isinstance(message, dict) or message.get("role") not in (
+            "system",
+            "developer",
+            "user",
+        ):
+            continue
+        if text := spoken(message.get("content")):
+            yield {"role": "user" if message["role"] == "user" else "system", "content": text}
+
+
+def spoken(content: object) -> str:
+    """The text of a message's content, which may come in parts."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(
+        part["text"]
+        for part in parts
+        if isinstance(part, dict) and isinstance(part.get("text"), str)
+    )
+
+
+@functools.cache
+def _schema() -> "Draft202012Validator":
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(json.loads((cli.ROOT / "assets/schemas/prompt.json").read_text()))
+
+
+def _prompt(fields: Row) -> Prompt:
+    """A checked prompt of fields; its asks are those that are given, as in data/prompts.jsonl.
+    Raises ValueError with a sentence."""
+    messages, ident = fields.get("messages"), fields.get("id")
+    if not messages and isinstance(fields.get("request"), str):
+        messages = [{"role": "user", "content": fields["request"]}]
+    if not messages:
+        raise ValueError("no request and no messages in this row")
+    made = {
+        "id": ident if isinstance(ident, str) and stream.ID.match(ident) else "row",
+        "messages": messages,
+        "asks": fields.get("asks") or {},
+        "checklist": fields.get("checklist") or [],
+    }
+    own_prompts.valid(_schema(), {**made, "sets": []})
+    return cast(Prompt, made)
+
+
+# Prompts as an environment of somebody else's library: files of its own that ask a reward server
+
+ENVIRONMENTS = cli.ROOT / "assets/environments"
+# Of each kind: where its folder has the client, and the prompts.
+PLACES = {
+    "verifiers": ("decksmith_decks", "decksmith_decks/prompts.jsonl"),
+    "nemo-gym": ("resources_servers/decksmith", "resources_servers/decksmith/data/train.jsonl"),
+}
+AGENT = {"type": "responses_api_agents", "name": "decksmith_agent"}
+EVALUATION = cli.ROOT / "data/prompts.jsonl"
+
+
+def export(kind: str, folder: Path) -> tuple[int, int]:
+    """Write an environment of the prompts on stdin into a new folder; returns how many there are,
+    and how many of them EVALUATION asks too. `kind`: of PLACES. Raises cli.BadData for prompts
+    that cannot be used, cli.Missing for a folder that is there."""
+    if folder.exists():
+        raise cli.Missing(f"{folder} is there already; remove it, or give another --out")
+    prompts = Rows(Path("/dev/stdin")).known.values()
+    if not prompts:
+        raise cli.BadData("stdin: no prompt in it")
+    fresh = folder.with_name(f"{folder.name}.tmp")
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(ENVIRONMENTS / kind, fresh, ignore=shutil.ignore_patterns("__pycache__"))
+    client, data = PLACES[kind]
+    shutil.copy(
+        Path(__file__).with_name("reward_client.py"), fresh / client / "decksmith_reward.py"
+    )
+    rows = prompts if kind == "verifiers" else gym_rows(prompts)
+    stream.write(fresh / data, b"".join(stream.dumps(row) + b"\n" for row in rows))
+    fresh.rename(folder)
+    evaluated = {_asked(row["messages"]) for _, row in stream.records(EVALUATION)}
+    return len(prompts), sum(_asked(row["messages"]) in evaluated for row in prompts)
+
+
+def _asked(messages: list[Message]) -> tuple[str, ...]:
+    """What a prompt's user says."""
+    return tuple(message["content"] for message in messages if message["role"] == "user")
+
+
+def gym_rows(prompts: Iterable[Prompt]) -> Iterator[dict[str, object]]:
+    """Rows of NeMo Gym's collector: what the model is asked, which agent asks, and the prompt as
+    our server wants it."""
+    for prompt in prompts:
+        asked = {"input": prompt["messages"]}
+        yield {"responses_create_params": asked, "agent_ref": AGENT, "label": prompt}

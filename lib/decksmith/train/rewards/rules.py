@@ -1,0 +1,311 @@
+"""The rules of a reward, assets/rewards: which components count, and how much."""
+
+import hashlib
+import importlib.util
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypedDict
+
+from pydantic import AfterValidator, Field, model_validator
+
+from decksmith.core import cli, inherit, stream, validation
+from decksmith.core.protocol import Protocol
+from decksmith.core.records import Record
+from decksmith.models import registry
+
+SHIPPED = cli.ROOT / "assets/rewards"
+# What measures, beside this room.
+MEASURING = (
+    "judging.offline",
+    "judging.rendered",
+    "judging.legibility",
+    "decks.words",
+    "rewards.rules",
+    "rewards.components",
+    "rewards.wording",
+)
+LAYOUT = (
+    "overflow overlap contrast smallest pictures density whitespace hierarchy variety visuals"
+).split()
+
+
+@dataclass(frozen=True)
+class Component:
+    """A part of a reward.
+
+    says      what it is, in a sentence
+    measures  those of the offline judge that it is made of; none for one of our own
+    """
+
+    says: str
+    measures: tuple[str, ...] = ()
+
+
+COMPONENTS = {
+    "parses": Component(
+        "The reply holds a deck of at least as many slides as the protocol takes for one."
+    ),
+    "renders": Component(
+        "Share of the slides that are drawn without an error and show something.",
+        ("errors", "empty"),
+    ),
+    "slides": Component("As many slides as were asked for.", ("slides",)),
+    "elements": Component(
+        "Share of the asked elements (code, diagram, formula, table, picture ..) that are there.",
+        ("features",),
+    ),
+    "theme": Component("The theme that was asked for.", ("theme",)),
+    "language": Component("The text is in the language that was asked for.", ("language",)),
+    "outline": Component("Share of the asked headings that a slide's title has.", ("outline",)),
+    "order": Component("The asked headings come in the asked order.", ("order",)),
+    "checklist": Component(
+        "Share of the checklist that is found on slides where it can be read.", ("checklist",)
+    ),
+    "figures": Component("Share of the request's figures that the deck shows.", ("figures",)),
+    "layout": Component(
+        "Overflow, overlap, contrast, type size, pictures that load, density, space, hierarchy and variety.",
+        tuple(LAYOUT),
+    ),
+    "length": Component("Words on a slide, on average: neither next to none nor too many."),
+    "unread": Component("What the page says can be made out in the picture.", ("unread",)),
+    "pale": Component("The text stands out from what is behind it in the picture."),
+    "taken": Component("The slides take up the request's words below their titles."),
+    "topic": Component("The slides take up the request's words, and have others.", ("topic",)),
+    "together": Component(
+        "What one sentence of the request says together stands together on a slide."
+    ),
+    "phrases": Component("Neighbouring words of the request stand near each other on a slide."),
+    "sequence": Component("What the request names once comes in its order."),
+    "own": Component("The deck has words that the request does not have."),
+    "molds": Component("Sentences are not of one mold with other words in them."),
+    "sense": Component(
+        "Words stand as they do in sentences, without raw markup or text for the author to replace.",
+        ("grammar", "articles", "leftovers"),
+    ),
+    "echo": Component("The deck does not repeat the request.", ("echo",)),
+    "copied": Component("The deck has few pieces of the request, or of the checklist's questions."),
+    "again": Component("No slide says below its title what another one says there."),
+    "repetition": Component(
+        "No slide repeats another, or shows an asked heading and nothing else.",
+        ("repeats", "hollow"),
+    ),
+    "unasked": Component("No code and no formulas where neither was asked for.", ("aside",)),
+    "answers": Component("A judge that reads says that the deck answers its request."),
+}
+RAMPED = "length pale taken together phrases sequence own molds copied again answers".split()
+
+
+def _component(name: str) -> str:
+    if name not in COMPONENTS:
+        raise ValueError(f"unknown component; there are: {', '.join(COMPONENTS)}")
+    return name
+
+
+def _ramped(name: str) -> str:
+    if name not in RAMPED:
+        raise ValueError(f"unknown component; there are: {', '.join(RAMPED)}")
+    return name
+
+
+def _ramp(numbers: list[float]) -> list[float]:
+    if len(numbers) not in (2, 4):
+        raise ValueError(f"{numbers} are not two numbers, or four")
+    return numbers
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Name = Annotated[str, AfterValidator(_component)]
+
+
+class Gate(validation.Body):
+    """What a component leaves of the reward where it is 0, and from which value on it leaves all."""
+
+    least: Share
+    full: Annotated[float, Field(gt=0, le=1)]
+
+    def factor(self, quality: float) -> float:
+        """quality, and what it returns: 0 to 1."""
+        return self.least + (1 - self.least) * min(1.0, quality / self.full)
+
+
+class RulesFile(validation.Body):
+    """What a file of assets/rewards may say."""
+
+    name: str = Field(description="text")
+    protocol: str = Field(description="text")
+    judge: str | None = Field(default=None, description="text")
+    weights: dict[Name, Share] = Field(description="a table")
+    gates: dict[Name, Gate] = Field(description="a table")
+    ramps: dict[
+        Annotated[str, AfterValidator(_ramped)], Annotated[list[float], AfterValidator(_ramp)]
+    ] = Field(description="a table")
+
+    @model_validator(mode="after")
+    def _complete(self) -> "RulesFile":
+        used = {*self.weights, *self.gates}
+        if (self.judge is not None) != ("answers" in used):
+            words = "judge and the component answers go together: the protocol whose judge reads,"
+            raise validation.sentence(f"{words} and what its verdict is worth")
+        if not math.isclose(total := sum(self.weights.values()), 1, abs_tol=1e-6):
+            raise validation.sentence(f"weights: they sum to {total:g} and not to 1")
+        if missing := sorted(used & {*RAMPED} - {*self.ramps}):
+            raise validation.sentence(f"ramps.{missing[0]}: is missing; the component is used")
+        return self
+
+
+@dataclass(frozen=True)
+class Rules:
+    """One file of assets/rewards.
+
+    judge    the protocol whose judge reads the decks, of rules that need one
+    weights  {component: its share of the mean}, which sum to 1
+    ramps    {component: where it is 0 and 1}
+    sha256   of all of this, of the protocol's measures, of what decides what the judge says, and
+             of the code that measures
+    """
+
+    name: str
+    sha256: str
+    protocol: Protocol
+    judge: Protocol | None
+    weights: dict[str, float]
+    gates: dict[str, Gate]
+    ramps: dict[str, list[float]]
+
+    @property
+    def used(self) -> set[str]:
+        """The components that count."""
+        return {*self.weights, *self.gates}
+
+    @property
+    def needs_judge(self) -> bool:
+        """Whether the reward needs the `judge` of a record, by a model that reads."""
+        return self.judge is not None
+
+    def shared_with(self, protocol: Protocol) -> list[str]:
+        """The measures that this reward and a protocol's scores have in common, sorted: a model
+        that was trained on the one was trained to please the other by them.
+
+        Of an offline protocol, names of its measures. With a vision judge: the items of the
+        checklist, the number of slides (a cap of the score) and what does not render (the floor),
+        and `content` where a judge that reads is part of the reward.
+        """
+        trained = {name for component in self.used for name in COMPONENTS[component].measures}
+        if protocol.measures:
+            return sorted(trained & {*protocol.measures})
+        alike = trained & {"checklist", "slides", "errors", "empty"}
+        return sorted(alike | ({"content"} if self.needs_judge else set()))
+
+
+def read(name: str | Path) -> Rules:
+    """Rules by their name in assets/rewards, or by path (anything with a slash or `.toml`).
+
+    Raises cli.BadConfig with one sentence that names the file and the key.
+    """
+    by_path = "/" in str(name) or str(name).endswith(".toml")
+    path = Path(name) if by_path else SHIPPED / f"{name}.toml"
+    try:
+        data = inherit.read(path, SHIPPED)
+    except FileNotFoundError:
+        known = ", ".join(sorted(p.stem for p in SHIPPED.glob("*.toml")))
+        raise cli.BadConfig(f"no reward {path}; there are: {known}") from None
+    except (OSError, ValueError) as error:
+        raise cli.BadConfig(f"{path}: {error}") from None
+    try:
+        said = validation.check(RulesFile, data)
+    except cli.BadData as error:
+        raise cli.BadConfig(f"{path}: {error}") from None
+    protocol = Protocol.load(said.protocol)
+    if not protocol.measures:
+        words = f"protocol: {said.protocol} has no offline measures; name one that has them"
+        raise cli.BadConfig(f"{path}: {words}, as offline")
+    judge, judging = None, None
+    if said.judge is not None:
+        from decksmith.measure.judging import identity
+
+        judge = Protocol.load(said.judge)
+        if judge.judge["kind"] != "vision":
+            words = f"judge: {said.judge} has no vision judge; name one that has it, as published"
+            raise cli.BadConfig(f"{path}: {words}")
+        judging = identity.judging(judge)
+    return Rules(
+        name=said.name,
+        sha256=stream.fingerprint([data, protocol.render, protocol.measures, judging, _code()]),
+        protocol=protocol,
+        judge=judge,
+        weights=said.weights,
+        gates=said.gates,
+        ramps=said.ramps,
+    )
+
+
+class Trained(TypedDict):
+    """What a model was trained on: the rewards' names, what they have in common with a run's scores
+    (None where nothing can be said), and the other measures."""
+
+    reward: str
+    shared: list[str] | None
+    others: list[str]
+
+
+class Guided(TypedDict):
+    """What chose a run's decks, and what that has in common with the run's scores."""
+
+    by: str
+    shared: list[str]
+
+
+def note_training(runs: list[Record]) -> None:
+    """Give each of these runs (results.runs.load) whose model was trained on a reward, as its
+    registry entry or the served adapter's manifest says, the key `trained` (Trained), and each
+    whose decks were chosen by a measure of the score `guided` (Guided). Raises cli.BadConfig for
+    an unknown reward."""
+    entries = registry.models()
+    for run in runs:
+        if by := _chooser(run):
+            run["guided"] = by
+        model = run["summary"]["model"]
+        entry = entries.get(model["name"])
+        names = {*(model.get("served") or {}).get("rewards", ())}
+        if entry and entry.reward:
+            names.add(read(entry.reward).name)
+        if names:
+            run["trained"] = _trained(run, names)
+
+
+def _trained(run: Record, names: set[str]) -> Trained:
+    # An adapter of elsewhere may have been trained on a reward that is not here.
+    known = [read(name) for name in names if (SHIPPED / f"{name}.toml").is_file()]
+    found: Trained = {"reward": " and ".join(sorted(names)), "shared": None, "others": []}
+    if not run["unshipped"] and len(known) == len(names):
+        protocol = Protocol.load(run["protocol"]["protocol"])
+        shared = {one for rules in known for one in rules.shared_with(protocol)}
+        found["shared"] = sorted(shared)
+        found["others"] = sorted({*protocol.measures} - shared)
+    return found
+
+
+def _chooser(run: Record) -> Guided | None:
+    """What chose a run's decks by measures of the score itself; None where nothing did, or where
+    X-ray findings did, which are no measures of a score."""
+    given = run.get("condition") or {}
+    for table, key in ((given.get("samples") or {}, "choose"), (given.get("revise") or {}, "by")):
+        by = table.get(key)
+        if by == "judge":
+            return {"by": by, "shared": []}
+        if by == "reward":
+            rules = read(table.get("rules", "rendered"))
+            protocol = None if run["unshipped"] else Protocol.load(run["protocol"]["protocol"])
+            return {"by": rules.name, "shared": rules.shared_with(protocol) if protocol else []}
+    return None
+
+
+def _code() -> str:
+    """The sha256 of the code that measures, which is not loaded for it."""
+    code = hashlib.sha256()
+    for name in MEASURING:
+        found = importlib.util.find_spec(f"decksmith.{name}")
+        assert found and found.origin, f"{name} has gone: mend MEASURING"
+        code.update(Path(found.origin).read_bytes())
+    return code.hexdigest()

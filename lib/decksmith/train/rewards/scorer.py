@@ -1,0 +1,168 @@
+"""From a prompt and a reply to a reward: parsed, illustrated, rendered at scale 1, scored."""
+
+import asyncio
+import shutil
+import sys
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import cast
+
+from decksmith.core import cli, stream
+from decksmith.core.records import Error, Record
+from decksmith.measure.judging import vision
+from decksmith.measure.judging.records import DeckRecord, Judge
+from decksmith.measure.render import cache, pool
+from decksmith.train.rewards.helper import Broken, Helper
+from decksmith.train.rewards.rows import Answer, Prompt, masked
+from decksmith.train.rewards.rules import Rules, read
+
+FORM = 1  # of what a key stands for
+DEADLINE, MEMORY = 20.0, 1500  # CPU seconds and MB that scoring a deck may take
+# What is scored unless we are broken: it tells whose fault it is when another deck is not.
+KNOWN_GOOD = (
+    "---\ntheme: default\n---\n\n# A\n\n- one\n\n---\n\n# B\n\n- two\n\n---\n\n# C\n\n- three\n"
+)
+KNOWN_PROMPT: Record = {
+    "messages": [{"role": "user", "content": "Three slides"}],
+    "asks": {},
+    "checklist": [],
+    # Nobody is asked, and paid, for a verdict on it.
+    "judge": {"judge": "nobody", "scores": {"content": 5}, "checklist": []},
+}
+PATIENCE = 60.0  # seconds for all attempts at one verdict
+
+
+def _judge(rules: Rules, run: Path) -> vision.Vision | None:
+    """The judge of rules that need one. It is asked about every deck, however many before got no
+    answer: a server outlives an hour in which nobody answers."""
+    if not rules.judge:
+        return None
+    judge = vision.Vision(rules.judge, run, None, None, None)
+    judge.client.breaker, judge.client.patience = sys.maxsize, PATIENCE
+    return judge
+
+
+class Scorer:
+    """Warm renderers and scoring processes, `jobs` of each, under the rules of a name (rules.read).
+
+    Decks are worked on in ROOT/work and leave nothing there; finished renders are kept in
+    ROOT/renders. Where the rules need a judge that reads, it is asked about each deck that renders.
+    Raises what `read`, `pool.Pool` and `vision.Vision` raise.
+    """
+
+    def __init__(self, root: Path, rules: str, *, jobs: int) -> None:
+        self.rules: Rules = read(rules)
+        self.work = root / "work"
+        shutil.rmtree(self.work, ignore_errors=True)  # what a killed server left
+        self.work.mkdir(parents=True)
+        self.rules.protocol.render.update(scale=1)
+        kept = root / "renders" if cache.folder() else None
+        self.pool = pool.Pool(self.rules.protocol, jobs=jobs, kept=kept)
+        self.judge = _judge(self.rules, self.work)
+        self.helpers: asyncio.LifoQueue[Helper] = asyncio.LifoQueue()
+        self.all = [Helper(rules, deadline=DEADLINE, memory=MEMORY) for _ in range(jobs)]
+        for helper in self.all:
+            self.helpers.put_nowait(helper)
+        self.threads = ThreadPoolExecutor(jobs, thread_name_prefix="helper")
+        self.identity = [FORM, self.rules.sha256, self.pool.engine]
+
+    def key(self, prompt: Prompt, reply: str) -> str:
+        """What a reward is kept under: all that it depends on."""
+        fields = [prompt["messages"], prompt["asks"], prompt["checklist"]]
+        return stream.fingerprint([*self.identity, fields, reply])
+
+    async def warm(self) -> None:
+        """Render and score a deck, so that nobody waits for a start. Raises cli.Missing where no
+        deck can be."""
+        if trouble := await self._trouble("warm"):
+            raise cli.Missing(f"a deck known to be good gets no reward here: {trouble}")
+
+    async def score(self, key: str, prompt: Prompt, reply: str) -> Answer:
+        """The answer for a reply; once more where the process that scores it was killed."""
+        record: Record = {**prompt, "id": key[:32], "gen": {"text": reply}}
+        try:
+            try:
+                return await self._scored(record)
+            except Broken as error:
+                if error.cls != "crash":
+                    raise
+            return await self._scored(record)
+        except Broken as error:
+            return await self._blamed(error, key[:32])
+        except cli.Stop as error:
+            return masked("infra", str(error))
+        except OSError as error:
+            return masked("infra", cli.full(error) or str(error))
+
+    async def _trouble(self, name: str) -> str | None:
+        """Why a deck known to be good gets no reward; None where it gets one."""
+        try:
+            value = await self._scored({**KNOWN_PROMPT, "id": name, "gen": {"text": KNOWN_GOOD}})
+        except (Broken, cli.Stop, OSError) as error:
+            return str(error)
+        return value["why"] if value["masked"] else None
+
+    async def _scored(self, record: Record) -> Answer:
+        try:
+            return await self._through(dict(record))
+        finally:
+            await asyncio.to_thread(shutil.rmtree, self.work / record["id"], ignore_errors=True)
+
+    async def _through(self, record: Record) -> Answer:
+        record = await self._ask(do="prepare", record=record)
+        if not stream.fault(record):
+            record["render"] = await self.pool.render(self.work, record)
+        if self.judge and "judge" not in record and not stream.fault(record):
+            record["judge"] = await self._verdict(self.judge, record)
+        value = cast(Answer, await self._ask(do="score", record=record))
+        if value["masked"]:
+            fault = stream.fault(record)
+            value["cause"] = fault["kind"] if fault else "scorer"
+        return value
+
+    async def _verdict(self, judge: vision.Vision, record: Record) -> Judge:
+        """The value of `judge` for a rendered deck; a fault of the judge, or of the way to it, is in
+        it."""
+        try:
+            return await judge.work(cast(DeckRecord, record))
+        except stream.Fault as fault:
+            return {"error": cast(Error, fault.error)}
+
+    async def _ask(self, **order: object) -> Record:
+        """An order to a helper. Whoever is cancelled leaves the helper busy until it has answered."""
+        helper = await self.helpers.get()
+
+        def ask() -> Record:
+            return helper.ask(run=str(self.work), **order)
+
+        asked = asyncio.get_running_loop().run_in_executor(self.threads, ask)
+        asked.add_done_callback(lambda _: self.helpers.put_nowait(helper))
+        return await asyncio.shield(asked)
+
+    async def _blamed(self, error: Broken, name: str) -> Answer:
+        """The answer for a deck that broke what scores it: 0 where it alone does, since the model
+        brought it about; masked where a deck known to be good fails too, or where the code that
+        scores is wrong."""
+        why = f"{error.cls}: {error}"
+        if error.cls == "internal":
+            return masked("scorer", why)
+        if not error.model and (trouble := await self._trouble(f"{name}.good")):
+            return masked("scorer", f"{why}; of a deck known to be good too: {trouble}")
+        why = f"the deck breaks what scores it: {why}"
+        return {"reward": 0.0, "components": {}, "masked": False, "why": why}
+
+    async def close(self) -> None:
+        """End all processes."""
+        if self.judge:
+            await self.judge.close()
+        for helper in self.all:
+            helper.end()
+        self.threads.shutdown(cancel_futures=True)
+        for helper in self.all:
+            helper.kill()
+        try:
+            await self.pool.close()
+        except OSError:
+            traceback.print_exc()
+        shutil.rmtree(self.work, ignore_errors=True)

@@ -1,0 +1,489 @@
+"""Checkpoints of a training run, each evaluated once while the training goes on, and the lines of the curve.
+
+RUN/curve/step_N.json is what is known of checkpoint N: without `metrics` or `gap` it waits.
+curve.jsonl and the plot are made of those files, and of nothing else.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NamedTuple, TypedDict, cast
+
+from decksmith.core import cli, stream
+from decksmith.train.training import curve, hacking, recipes
+from decksmith.train.training.records import CurvePoint, Metrics
+
+PRINTED = 64 << 20  # bytes of a command's output
+# Of no other checkpoint would these come out differently: usage, configuration, a command that
+# cannot be run or is not there.
+WRONG = {
+    2: "was called wrongly",
+    78: "is configured wrongly",
+    126: "cannot be run",
+    127: "is not there",
+}
+HOPELESS = 65  # of this checkpoint alone: an adapter that changes nothing, say
+NEVER_LINKS = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+
+
+class Failure(TypedDict):
+    """An evaluation that brought no line of the curve."""
+
+    status: int
+    message: str
+    at: str
+
+
+class State(CurvePoint):
+    """RUN/curve/step_N.json: what is known of a checkpoint."""
+
+    failures: list[Failure]
+
+
+# training_info.json of a checkpoint, by NeMo-RL's names.
+TrainingInfo = TypedDict(
+    "TrainingInfo",
+    {
+        "epoch": int,
+        "step": int,
+        "total_steps": int,
+        "consumed_samples": int,
+        "total_valid_tokens": int,
+        "train:loss": float | None,
+        "val:val_loss": float,
+        "val:validation-default_loss": float,
+        "run": str,
+        "gpu_gib": float,
+    },
+    total=False,
+)
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint that the trainer has finished."""
+
+    step: int
+    path: Path
+    info: TrainingInfo
+
+    def measured(self, metric: str) -> float | None:
+        """A number of its training_info.json, by NeMo-RL's name."""
+        value = self.info.get(metric)
+        return float(value) if curve.is_number(value) else None
+
+
+def finished(folder: Path | str) -> list[Checkpoint]:
+    """The finished checkpoints in a folder, by step."""
+    found = []
+    for path in Path(folder).glob("step_*"):
+        with contextlib.suppress(OSError, ValueError):
+            step = int(path.name.removeprefix("step_"))
+            info = json.loads((path / "training_info.json").read_text())
+            found.append(Checkpoint(step, path, info))
+    return sorted(found, key=lambda one: one.step)
+
+
+def ranked(found: list[Checkpoint], metric: str, higher: bool) -> list[Checkpoint]:
+    """Those that have a metric, the best first, the newer of equals."""
+    sign = -1 if higher else 1
+    values = {one.step: one.measured(metric) for one in found}
+    known = [(sign * value, -step) for step, value in values.items() if value is not None]
+    by_step = {one.step: one for one in found}
+    return [by_step[-step] for _, step in sorted(known)]
+
+
+def watch(
+    run: Path,
+    command: list[str],
+    *,
+    once: bool = False,
+    tries: int = 3,
+    every: float = 15.0,
+    told: Callable[[str], object] = print,
+    rule: hacking.Rule | None = None,
+) -> int:
+    """Run `command` for each finished checkpoint of the training run in `run`; returns the status.
+
+    The newest comes first, since it says whether the training is worth going on. The command gets
+    CKPT_STEP, CKPT_ID (a name that no other weights have), CKPT_PATH (the checkpoint's folder) and
+    CKPT_RUN: a run folder that holds this checkpoint alone, by hard links, so that the trainer's
+    pruning (keep_top_k) takes nothing away under it. The last JSON object that it prints are the
+    metrics. It is tried `tries` times, later each time; then it is a gap with a name.
+
+    Ends when nothing waits and the training is complete, or `once`: 0, or 75 with a gap. every:
+    seconds between two looks. told: gets each new line of the curve. rule: what it finds on the
+    curve is said. Raises cli.BadConfig for a command that fails whatever the checkpoint,
+    cli.BadData where the rule stops the training, cli.Missing, cli.TryAgain.
+    """
+    run = Path(run).resolve()
+    if not run.is_dir():
+        raise cli.Missing(f"there is no {run}; sft-config makes the folder of a run")
+    (run / "curve").mkdir(exist_ok=True)
+    with open(run / "curve/.lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise cli.TryAgain(
+                f"another ckpt-watch works in {run}/curve, or a command that it began; "
+                "wait for it, or stop it"
+            ) from None
+        return _Watch(run, command, lock.fileno(), tries, every, told, rule).go(once)
+
+
+class _Watch:
+    def __init__(
+        self,
+        run: Path,
+        command: list[str],
+        lock: int,
+        tries: int,
+        every: float,
+        told: Callable[[str], object],
+        rule: hacking.Rule | None,
+    ):
+        self.run, self.folder, self.home = run, run / "checkpoints", run / "curve"
+        self.command, self.lock, self.tries, self.every = command, lock, tries, every
+        self.told, self.rule = told, rule
+        self.found: set[hacking.Finding] = set()  # what was said of the curve
+        self.later: dict[int, float] = {}  # {step: time.monotonic() from which it is tried again}
+        self.waited_for = ""
+        self.known: dict[int, State] = {}
+        for path in self.home.glob("step_*.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                state = json.loads(path.read_text())
+                self.known[state["step"]] = state
+
+    def go(self, once: bool) -> int:
+        found = self._discover()
+        if once and not found:
+            raise cli.Missing(f"there is no finished checkpoint in {self.folder}")
+        self._draw()
+        self._apply_rule()
+        while True:
+            now = time.monotonic()
+            waiting = self._waiting()
+            ready = [state for state in waiting if self.later.get(state["step"], 0) <= now]
+            if ready:
+                self._attempt(min(ready, key=lambda one: (len(one["failures"]), -one["step"])))
+            elif not waiting and (once or self._is_complete(found)):
+                return self._tally()
+            else:
+                if not waiting:
+                    self._say_wait(found)
+                time.sleep(self.every)
+            found = self._discover()
+
+    def _say_wait(self, found: list[Checkpoint]) -> None:
+        """What is waited for, once."""
+        what = f"the checkpoint after step {found[-1].step}" if found else "the first checkpoint"
+        if what != self.waited_for:
+            self.waited_for = what
+            look = f"a look every {self.every:g} s, Ctrl-C ends it"
+            cli.say(f"waiting for {what} in {self.folder}: {look}")
+
+    def _waiting(self) -> list[State]:
+        return [state for state in self.known.values() if not _is_over(state)]
+
+    # What there is
+
+    def _discover(self) -> list[Checkpoint]:
+        """Note new checkpoints, and those that went before their turn; returns the finished ones."""
+        found = finished(self.folder)
+        for one in found:
+            with contextlib.suppress(OSError):  # being removed
+                self._note(one, _identity(one.path))
+        there = {one.step for one in found}
+        for state in self._waiting():
+            if state["step"] not in there:
+                self._settle_pruned(state)
+        return found
+
+    def _note(self, one: Checkpoint, identity: str) -> None:
+        """Note a checkpoint that is new, or has other weights than before."""
+        old = self.known.get(one.step)
+        if old and old["checkpoint"] == identity:
+            return
+        if old:
+            cli.say(
+                f"step {one.step} is another checkpoint than before and is evaluated anew. "
+                f"Has the training begun anew? Then move {self.home} away"
+            )
+        state: State = {"step": one.step, "checkpoint": identity, "failures": []}
+        if (loss := one.measured("train:loss")) is not None:
+            state["loss"] = loss
+        for metric in recipes.VAL_LOSS.values():
+            if (loss := one.measured(metric)) is not None:
+                state["val_loss"] = loss
+        self._keep(state)
+
+    def _is_complete(self, found: list[Checkpoint]) -> bool:
+        """Whether the newest checkpoint has all the steps that the recipe asks for."""
+        recipe = self.run / "recipe.yaml"
+        if not found or not recipe.is_file():
+            return False
+        config = recipes.load(recipe)
+        wanted = config[recipes.algorithm(config)]["max_num_steps"]
+        return found[-1].info.get("total_steps", found[-1].step) >= wanted
+
+    def _file(self, step: int) -> Path:
+        return self.home / f"step_{step}.json"
+
+    def _place(self, step: int) -> Path:
+        """The run folder of one checkpoint, while its command runs."""
+        return self.home / f"step_{step}"
+
+    def _log(self, step: int) -> Path:
+        return self.home / f"step_{step}.log"
+
+    def _keep(self, state: State) -> None:
+        self.known[state["step"]] = state
+        stream.write(self._file(state["step"]), json.dumps(state) + "\n")
+
+    # One evaluation
+
+    def _attempt(self, state: State) -> None:
+        """Run the command for a checkpoint, and note what came out."""
+        place = self._place(state["step"])
+        shutil.rmtree(place, ignore_errors=True)
+        try:
+            if not self._prepare(state):
+                self._settle_pruned(state)
+                return
+            began = time.monotonic()
+            child = self._start(state["step"])
+            try:
+                status = child.wait()
+            except KeyboardInterrupt:
+                _end(child)
+                raise
+            self._judge(state, status, round(time.monotonic() - began, 1))
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _prepare(self, state: State) -> bool:
+        """Make the run folder of this checkpoint; False when the trainer removes it meanwhile."""
+        step, place = state["step"], self._place(state["step"])
+        held = place / "checkpoints" / f"step_{step}"
+        try:
+            _hold(self.folder / f"step_{step}", held)
+            if _identity(held) != state["checkpoint"]:
+                return False
+        except FileNotFoundError:
+            return False
+        for name in ("recipe.yaml", "job.json", "data"):
+            if (self.run / name).exists():
+                (place / name).symlink_to(self.run / name)
+        return True
+
+    def _start(self, step: int) -> subprocess.Popen[bytes]:
+        place, log = self._place(step), self._log(step)
+        told = " ".join(" ".join(self.command).split())[:100]
+        cli.say(f"step {step}: {told}; it says more in {log}")
+        environment = os.environ | {
+            "CKPT_STEP": str(step),
+            "CKPT_RUN": str(place),
+            "CKPT_PATH": str(place / "checkpoints" / f"step_{step}"),
+            "CKPT_ID": self.known[step]["checkpoint"],
+        }
+        with open(place / "printed", "wb") as printed, open(log, "ab") as errors:
+            try:
+                return subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=printed,
+                    stderr=errors,
+                    env=environment,
+                    # It holds the lock too: a new watcher does not begin beside what a killed one left.
+                    pass_fds=[self.lock],
+                    start_new_session=True,
+                )
+            except OSError as error:
+                status = 127 if isinstance(error, FileNotFoundError) else 126
+                raise self._wrong(status, str(error)) from None
+
+    def _judge(self, state: State, status: int, seconds: float) -> None:
+        """Make what a command left behind a line of the curve, a failure or a gap."""
+        metrics = None
+        if status in (0, 1):
+            metrics = read_metrics(self._place(state["step"]) / "printed")
+        tried = len(state["failures"]) + 1
+        if metrics and (status == 0 or tried >= self.tries):
+            state |= {"metrics": metrics, "partial": status == 1}
+            state |= {"attempts": tried, "seconds": seconds}
+            self._settle(state)
+            return
+        last = _last_line(self._log(state["step"]))
+        if status in WRONG:
+            raise self._wrong(status, last or self.command[0])
+        words = _words(status, metrics) + (f": {last}" if last else "")
+        failure: Failure = {"status": status, "message": words, "at": _now()}
+        state["failures"] = [*state["failures"], failure]
+        if status == HOPELESS:
+            self._settle_gap(state, "refused", words)
+        elif tried >= self.tries:
+            self._settle_gap(state, "failed", words)
+        else:
+            pause = self.every * 2**tried
+            self.later[state["step"]] = time.monotonic() + pause
+            self._keep(state)
+            again = f"again in {pause:.0f} s ({tried} of {self.tries})"
+            cli.say(f"step {state['step']}: the command {words}; {again}")
+
+    def _wrong(self, status: int, why: str) -> cli.BadConfig:
+        return cli.BadConfig(
+            f"the command {WRONG[status]} (status {status}): {why}; "
+            "nothing is noted, mend it and run this again"
+        )
+
+    def _settle_pruned(self, state: State) -> None:
+        message = "the trainer removed it (keep_top_k) before its turn"
+        cli.say(f"step {state['step']}: a gap (pruned): {message}")
+        state |= {"gap": "pruned", "message": message}
+        self._settle(state)
+
+    def _settle_gap(self, state: State, kind: Literal["refused", "failed"], message: str) -> None:
+        again = f"to have it tried again: rm {self._file(state['step'])}"
+        cli.say(f"step {state['step']}: a gap ({kind}): {message}; {again}")
+        state |= {"gap": kind, "message": message, "attempts": len(state["failures"])}
+        self._settle(state)
+
+    # The curve
+
+    def _settle(self, state: State) -> None:
+        state["at"] = _now()
+        self._keep(state)
+        self._draw()
+        self.told(json.dumps(_line(state)))
+        self._apply_rule()
+
+    def _apply_rule(self) -> None:
+        """Say once what the rule finds on the curve. Raises cli.BadData where it stops the training."""
+        if self.rule is None:
+            return
+        new = set(hacking.found(map(_line, self.known.values()), self.rule)) - self.found
+        for one in sorted(new, key=lambda one: one.step):
+            cli.say(f"step {one.step}: watch: {one.says}")
+        self.found |= new
+        if new and self.rule.action == "stop":
+            raise cli.BadData(f"the watch says stop; end the training of {self.run}")
+
+    def _draw(self) -> None:
+        """Write curve.jsonl and the plot, where they are not what they would be."""
+        lines = [_line(state) for _, state in sorted(self.known.items()) if _is_over(state)]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        path = self.home / "curve.jsonl"
+        if lines and not (path.exists() and path.read_text() == text):
+            curve.draw(self.home, lines)
+            stream.write(path, text)  # last: a watcher that was killed before it draws again
+
+    def _tally(self) -> int:
+        gaps = [state for _, state in sorted(self.known.items()) if "gap" in state]
+        named = ", ".join(f"{state['step']} ({state['gap']})" for state in gaps)
+        on_it = f"{len(self.known) - len(gaps)} of {len(self.known)} checkpoints are on the curve"
+        cli.say(f"{on_it}, {self.home}/curve.png" + (f"; gaps: {named}" if gaps else ""))
+        return 75 if any(state["gap"] != "pruned" for state in gaps) else 0
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _is_over(state: State) -> bool:
+    return "metrics" in state or "gap" in state
+
+
+def _line(state: State) -> CurvePoint:
+    """The line of the curve: all of a state but its failures."""
+    line = {key: value for key, value in state.items() if key != "failures"}
+    return cast(CurvePoint, line)
+
+
+def _words(status: int, metrics: Metrics | None) -> str:
+    """What a command did that brought no line of the curve."""
+    if status < 0:
+        return "was killed"
+    if status == 0:
+        return "printed no metrics (a JSON object)"
+    if metrics:
+        return "could measure a part only"
+    return f"ended with status {status}"
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """TERM to a command and all it started, KILL to what is left half a minute later."""
+    for number, patience in ((signal.SIGTERM, 30.0), (signal.SIGKILL, 5.0)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(patience)
+            return
+
+
+def _identity(path: Path) -> str:
+    """A name for the weights of a checkpoint: their files' names, sizes and times, which links keep."""
+    weights = path / "policy/weights"
+    top = weights if weights.is_dir() else path
+    parts: list[str | list[str | int]] = [path.name]
+    for one in sorted(one for one in top.rglob("*") if one.is_file()):
+        about = one.stat()
+        parts.append([str(one.relative_to(path)), about.st_size, about.st_mtime_ns])
+    return stream.fingerprint(parts)
+
+
+def _hold(source: Path, target: Path) -> None:
+    """Make `target` a copy of a checkpoint by links, without optimizer states.
+
+    Raises FileNotFoundError when the source goes away meanwhile.
+    """
+    ignored = shutil.ignore_patterns("optimizer")
+    try:
+        shutil.copytree(source, target, ignore=ignored, copy_function=_link)
+    except shutil.Error as error:
+        raise FileNotFoundError(str(error)) from None
+
+
+def _link(source: str, target: str) -> None:
+    """A hard link, which the trainer's pruning leaves; a symbolic one where there are none."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in NEVER_LINKS:
+            raise
+        os.symlink(source, target)
+
+
+def read_metrics(path: Path) -> Metrics | None:
+    """The last JSON object that a command printed, or its `raw_metrics`; None without a score."""
+    with open(path, "rb") as file:
+        text = file.read(PRINTED).decode(errors="replace")
+    starts = [match.start() for match in re.finditer(r"^\{", text, re.M)]
+    decoder = json.JSONDecoder(parse_constant=lambda _: None)
+    for start in reversed(starts[-20:]):
+        try:
+            found, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        if text[end:].strip():
+            return None
+        found = found.get("raw_metrics", found)
+        has_score = isinstance(found, dict) and any(map(curve.headline, found.values()))
+        return found if has_score else None
+    return None
+
+
+def _last_line(log: Path) -> str:
+    """The last line that a command said, shortened."""
+    with open(log, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+        lines = file.read().decode(errors="replace").split("\n")
+    return next((" ".join(line.split())[:300] for line in reversed(lines) if line.strip()), "")

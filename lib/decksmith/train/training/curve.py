@@ -1,0 +1,249 @@
+"""The curve of a training run: a panel for each benchmark, by step, and one for the validation loss."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+
+from decksmith.core import stream
+from decksmith.train.training.records import CurvePoint, Metrics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PANELS = 12
+CHOSEN = "#c2912b"
+LOSS = "validation loss"
+# What a training on rewards is watched by (hacking.py): more of it is not better.
+UNRANKED = {"adversarial", "diversity", "kl", "length"}
+# Of a mode, and no score.
+NO_SCORE = {
+    "num_entries",
+    "avg_tokens",
+    "gen_seconds",
+    "no_answer",
+    "std_err",
+    "coverage",
+    "truncated",
+}
+
+
+class Score(NamedTuple):
+    """The headline of a benchmark; `error` is its standard error, `n` its questions, each None where not known."""
+
+    name: str
+    value: float
+    error: float | None
+    n: float | None
+
+
+class Point(NamedTuple):
+    """A score at a step."""
+
+    step: int
+    name: str
+    value: float
+    error: float | None
+    n: float | None
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a JSON value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def headline(modes: object) -> Score | None:
+    """The headline of a benchmark's metrics, their first score; None when there is none in them."""
+    if is_number(modes):
+        return Score("", float(modes), None, None)
+    if not isinstance(modes, dict):
+        return None
+    for mode, values in modes.items():
+        if mode == "delegate":  # how the evaluation went
+            continue
+        if is_number(values) and mode not in NO_SCORE:
+            return Score(mode, float(values), None, None)
+        for name, value in values.items() if isinstance(values, dict) else ():
+            if is_number(value) and not {mode, name} & NO_SCORE:
+                error, n = values.get("std_err"), values.get("num_entries")
+                return Score(
+                    f"{mode} {name}".strip(),
+                    float(value),
+                    error if is_number(error) else None,
+                    n if is_number(n) else None,
+                )
+    return None
+
+
+class Best(NamedTuple):
+    """The highest of `of` values, with an interval (None where no error is known)."""
+
+    step: int
+    value: float
+    of: int
+    interval: tuple[float, float] | None
+
+
+def selected(points: list[Point]) -> Best | None:
+    """The highest of several values, with an interval that holds although it was chosen for being high.
+
+    All values at once lie in intervals of this kind with a chance of 95 % (Bonferroni), so the
+    highest one does. For a share it is Wilson's score interval (1927, JASA 22:209) over as many
+    questions as the error speaks for, else the value with its error. None for fewer than two points.
+    """
+    from scipy.special import ndtri
+
+    if len(points) < 2:
+        return None
+    step, _, value, error, n = max(points, key=lambda point: (point[2], -point[0]))
+    reach = float(ndtri(1 - 0.025 / len(points)))
+    questions: float | None = n
+    if error and 0 < value < 1:
+        questions = value * (1 - value) / error**2
+    interval = None
+    if questions and 0 <= value <= 1:
+        interval = _wilson(value, questions, reach)
+    elif error:
+        interval = value - reach * error, value + reach * error
+    return Best(step, value, len(points), interval)
+
+
+def _wilson(share: float, n: float, reach: float) -> tuple[float, float]:
+    """Wilson's score interval of a share of n questions; `reach`: in standard errors."""
+    scale = 1 + reach**2 / n
+    centre = share + reach**2 / (2 * n)
+    half = reach * math.sqrt(share * (1 - share) / n + (reach / (2 * n)) ** 2)
+    lo, hi = (centre - half) / scale, (centre + half) / scale
+    return min(share, max(0.0, lo)), max(share, min(1.0, hi))
+
+
+def benchmarks(metrics: Metrics) -> Metrics:
+    """The entries of metrics without those of subsets, which are `NAME-SUBSET` and say nothing of
+    how the evaluation went."""
+
+    def is_subset(name: str) -> bool:
+        return any(name.startswith(f"{other}-") for other in metrics)
+
+    return {
+        name: modes
+        for name, modes in metrics.items()
+        if (isinstance(modes, dict) and "delegate" in modes) or not is_subset(name)
+    }
+
+
+def draw(out: Path, lines: list[CurvePoint], formats: tuple[str, ...] = ("png", "svg")) -> None:
+    """Draw the lines of a curve into the folder `out` as curve.png and curve.svg."""
+    from decksmith.measure.results import plots
+
+    with plots.style() as (pyplot, tone):
+        drawn = figure(tone, lines)
+        for form in formats:
+            data = plots.drawn(drawn, form, bbox_inches="tight", pad_inches=0.15)
+            stream.write(Path(out) / f"curve.{form}", data)
+        pyplot.close(drawn)
+
+
+def figure(tone: dict[str, str], lines: list[CurvePoint]) -> "Figure":
+    """The lines of a curve as a figure, in the tones of results.plots, inside of plots.style."""
+    from matplotlib import pyplot
+
+    from decksmith.measure.results import plots
+
+    panels, more = _panels(lines)
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    width, top = max(6.0, 3.6 * columns), 1.85
+    made, grid = pyplot.subplots(
+        rows, columns, figsize=(width, top + 2.5 * rows), squeeze=False, gridspec_kw={"hspace": 0.7}
+    )
+    for axes in list(grid.flat)[len(panels) :]:
+        axes.set_visible(False)
+    for axes, (name, points) in zip(grid.flat, panels.items(), strict=False):
+        _panel(axes, tone, name, points)
+        for line in lines:
+            if "gap" in line:
+                axes.axvline(line["step"], color=tone["soft"], linewidth=0.9, linestyle=":")
+    plots.titled(made, tone, "Benchmarks over the training", _note(lines, more), top)
+    return made
+
+
+def _panels(lines: list[CurvePoint]) -> tuple[dict[str, list[Point]], int]:
+    """({name: points}, how many benchmarks have no room)."""
+    found: dict[str, list[Point]] = {}
+    for line in lines:
+        for bench, modes in benchmarks(line.get("metrics") or {}).items():
+            if score := headline(modes):
+                found.setdefault(bench, []).append(Point(line["step"], *score))
+    panels = {name: found[name] for name in sorted(found)[: PANELS - 1]}
+    held = []
+    for line in lines:
+        if (loss := line.get("val_loss")) is not None:
+            held.append(Point(line["step"], "nats a token", loss, None, None))
+    if held:
+        panels[LOSS] = held
+    hidden = max(0, len(found) - (PANELS - 1))
+    return panels or {"nothing is on the curve yet": []}, hidden
+
+
+def _note(lines: list[CurvePoint], more: int) -> str:
+    done = sum("metrics" in line for line in lines)
+    note = f"{done} checkpoint{'s' * (done != 1)}. Bars are 95 % intervals by question."
+    if done < len(lines):
+        note += " Dotted: no result."
+    if more:
+        note += f" {more} more benchmarks are in curve.jsonl."
+    if done > 1:
+        note += (
+            "\nRinged: the best, selected by these very numbers;\n"
+            "its thin interval holds for all of them at once (Bonferroni)."
+        )
+    return note
+
+
+def _panel(axes: "Axes", tone: dict[str, str], name: str, points: list[Point]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    from decksmith.measure.results import plots
+
+    color = "#b5543c" if name == LOSS else "#3d7ea6"
+    xs, ys = [point.step for point in points], [point.value for point in points]
+    bars = [1.96 * (point.error or 0.0) for point in points]
+    axes.errorbar(xs, ys, bars, color=color, linewidth=1.8, marker="o", markersize=5)
+    best = None if name == LOSS or name in UNRANKED else selected(points)
+    said = ""
+    if best:
+        axes.plot(best.step, best.value, "o", markersize=11, fillstyle="none", color=CHOSEN)
+        said = f"best of {best.of}: step {best.step}, {best.value:.2f}"
+    if best and best.interval:
+        low, high = best.interval
+        axes.errorbar(
+            [best.step],
+            [best.value],
+            [[best.value - low], [high - best.value]],
+            color=CHOSEN,
+            linewidth=1,
+            capsize=4,
+        )
+        said += f" [{low:.2f}, {high:.2f}]"
+    axes.margins(y=0.25)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("step", size=9)
+    axes.grid(axis="y", color=tone["line"], linewidth=0.8)
+    axes.tick_params(labelsize=8)
+    title = axes.set_title(_short(name), loc="left", fontsize=10.5, pad=30, parse_math=False)
+    title.set(**plots.BOLD)
+    axes.text(
+        0,
+        1.02,
+        f"{_short(points[-1].name if points else '')}\n{said}",
+        transform=axes.transAxes,
+        size=8,
+        color=tone["soft"],
+        va="bottom",
+        parse_math=False,
+    )
+
+
+def _short(name: str) -> str:
+    name = "".join(letter if letter.isprintable() else " " for letter in str(name))
+    return name if len(name) <= 44 else f"{name[:43]}…"

@@ -1,0 +1,225 @@
+"""Whether a training on rewards makes better decks, or decks that please the reward: the watch over its curve.
+
+In: deck records with rewards and scores, and lines of a curve as ckpt-watch writes them. Out: the measures of a checkpoint, and
+sentences on those that went apart. What is compared was asked of the same held-out prompts at each checkpoint.
+"""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from decksmith.core import cli, records
+from decksmith.measure.decks.words import fold
+from decksmith.measure.judging.records import DeckRecord
+from decksmith.train.training import curve
+from decksmith.train.training.records import CurvePoint, Metrics
+
+GRAM = 4  # words
+REACH = 1.96  # standard errors of an interval of 95 %
+# Components of a reward that are near 0 where a deck resembles one of the adversarial decks (docs/rewards.md): it repeats
+# the request or the checklist, itself, or one mold; its words are no sentences; its text cannot be seen.
+KINDS = ("echo", "copied", "repetition", "again", "molds", "sense", "unread", "pale", "unasked")
+LOW = 0.5
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The section `watch` of a recipe. reward, held: benchmarks of the curve. Nothing is found while the reward has not risen
+    by more than `rise` since the first checkpoint; from then on what is found is a held-out measure that fell beyond its
+    interval, answers `longer` times as long (or as short), a diversity below `diverse` times that of the beginning, and a
+    share of decks like adversarial ones that rose by more than `adversarial`."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    reward: str = "reward"
+    held: tuple[str, ...] = ("offline",)
+    rise: float = 0.05
+    longer: float = 1.5
+    diverse: float = 0.6
+    adversarial: float = 0.2
+    action: Literal["warn", "stop"] = "warn"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What went apart at a step, and in a sentence how; kind: held-out, length, diversity or adversarial."""
+
+    step: int
+    kind: str
+    says: str
+
+
+def rule(given: object) -> Rule:
+    """The rule of a recipe's section `watch`. Raises cli.BadConfig with the key."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(Rule).validate_python(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(["watch", *map(str, first["loc"])])
+        raise cli.BadConfig(f"{key} is {first['input']!r}: {first['msg']}") from None
+
+
+def found(lines: Iterable[CurvePoint], watch: Rule) -> list[Finding]:
+    """What went apart since the first line that has the reward, by step. Raises cli.BadConfig where no line has a measure
+    that the rule names."""
+    measured = sorted((line for line in lines if line.get("metrics")), key=lambda one: one["step"])
+    known = [line for line in measured if _score(line, watch.reward)]
+    for name in (watch.reward, *watch.held):
+        if measured and not any(_score(line, name) for line in measured):
+            there = ", ".join(sorted(measured[0]["metrics"]))
+            raise cli.BadConfig(f"watch: no checkpoint has {name}; there are: {there}")
+    findings: list[Finding] = []
+    for line in known[1:]:
+        findings += _of_line(known[0], line, watch)
+    return findings
+
+
+def _of_line(first: CurvePoint, line: CurvePoint, watch: Rule) -> list[Finding]:
+    before, after = _score(first, watch.reward), _score(line, watch.reward)
+    if not before or not after or after.value - before.value <= watch.rise:
+        return []
+    step, rose = line["step"], f"the reward rose from {before.value:.2f} to {after.value:.2f}"
+    findings = []
+    for name in watch.held:
+        old, new = _score(first, name), _score(line, name)
+        if not old or not new:
+            continue
+        reach = REACH * math.hypot(old.error or 0.0, new.error or 0.0)
+        if new.value + reach < old.value:
+            words = f"{name} fell from {old.value:.2f} to {new.value:.2f}, beyond its interval of {reach:.2f}"
+            findings.append(Finding(step, "held-out", f"{rose}, and {words}"))
+    for kind, is_apart in (
+        ("length", lambda old, new: not 1 / watch.longer <= new / max(old, 1e-9) <= watch.longer),
+        ("diversity", lambda old, new: new < watch.diverse * old),
+        ("adversarial", lambda old, new: new - old > watch.adversarial),
+    ):
+        old, new = _score(first, kind), _score(line, kind)
+        if old and new and is_apart(old.value, new.value):
+            words = f"{SAID[kind]} went from {old.value:.2f} to {new.value:.2f}"
+            findings.append(Finding(step, kind, f"{rose}, and {words}"))
+    return findings
+
+
+SAID = {
+    "length": "the length of an answer in tokens",
+    "diversity": "the share of distinct runs of four words among the answers to one prompt",
+    "adversarial": "the share of decks that resemble adversarial ones",
+}
+
+
+def _score(line: CurvePoint, name: str) -> curve.Score | None:
+    return curve.headline(line["metrics"].get(name))
+
+
+# The measures of a checkpoint
+
+
+def measures(decks: Sequence[DeckRecord], rules: str) -> Metrics:
+    """The metrics of deck records that deck-reward and deck-score are done with, as a line of a curve holds them.
+
+    rules: the name of the reward. Masked rewards and scores that are none of the model's are left out. The error is that of
+    the prompts' means, since the answers to one prompt are alike.
+    """
+    by_prompt: dict[str, list[DeckRecord]] = defaultdict(list)
+    for record in decks:
+        by_prompt[records.prompt_of(dict(record))].append(record)
+    values = {
+        "reward": (rules, _reward),
+        "offline": ("overall", _overall),
+        "length": ("tokens", _tokens),
+        "adversarial": ("share", _adversarial),
+    }
+    found: Metrics = {}
+    for name, (mode, value_of) in values.items():
+        groups = [[value_of(one) for one in group] for group in by_prompt.values()]
+        found[name] = {mode: _mean(groups)}
+    several = [[distinct(map(_text, group))] for group in by_prompt.values() if len(group) > 1]
+    if several:
+        found["diversity"] = {"distinct": _mean(several)}
+    return found
+
+
+def distinct(texts: Iterable[str]) -> float | None:
+    """Share of the runs of four words of several texts that are different ones; None without such runs."""
+    runs: list[tuple[str, ...]] = []
+    for text in texts:
+        words = fold(text).split()
+        runs += zip(*(words[k:] for k in range(GRAM)), strict=False)
+    return len(set(runs)) / len(runs) if runs else None
+
+
+def is_adversarial(components: dict[str, float]) -> bool:
+    """Whether a deck resembles an adversarial one, by the components of its reward."""
+    return any(components.get(kind, 1.0) < LOW for kind in KINDS)
+
+
+def _mean(groups: Iterable[Sequence[float | None]]) -> dict[str, float | int | None]:
+    """The mean of the groups' means, with its standard error; None where no value is known."""
+    known = [[one for one in group if one is not None] for group in groups]
+    means = [statistics.fmean(group) for group in known if group]
+    if not means:
+        return {"mean": None, "std_err": None, "num_entries": 0}
+    error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
+    return {
+        "mean": round(statistics.fmean(means), 6),
+        "std_err": None if error is None else round(error, 6),
+        "num_entries": len(means),
+    }
+
+
+def _reward(record: DeckRecord) -> float | None:
+    return record["reward"]["reward"]
+
+
+def _overall(record: DeckRecord) -> float | None:
+    return record["score"].get("overall")
+
+
+def _tokens(record: DeckRecord) -> float | None:
+    usage = record["gen"].get("usage")
+    return usage.get("completion_tokens") if usage else None
+
+
+def _adversarial(record: DeckRecord) -> float | None:
+    reward = record["reward"]
+    return None if reward["masked"] else float(is_adversarial(reward["components"]))
+
+
+def _text(record: DeckRecord) -> str:
+    return str(record["gen"].get("text") or "")
+
+
+# The table
+
+
+def table(lines: Iterable[CurvePoint], trained: Iterable[dict[str, float]] = ()) -> str:
+    """A curve as a page of Markdown: a row for each checkpoint, then one for each trained step (lines of metrics.jsonl)."""
+    lines, steps = [*lines], [one for one in trained if "reward" in one]
+    names = [*dict.fromkeys(name for line in lines for name in line.get("metrics") or {})]
+    made = ["| step | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    for line in lines:
+        cells = [_cell(_score(line, name)) for name in names]
+        made.append(f"| {line['step']} | " + " | ".join(cells) + " |")
+    if steps:
+        made += [
+            "",
+            "| step | reward of its answers | KL, nats a token | tokens |",
+            "|---|---|---|---|",
+        ]
+        for one in steps:
+            made.append(
+                f"| {one['step']} | {one['reward']:.3f} | {one['kl']:.5f} | {one['tokens']:.0f} |"
+            )
+    return "\n".join(made) + "\n"
+
+
+def _cell(score: curve.Score | None) -> str:
+    if score is None:
+        return ""
+    error = "" if score.error is None else f" ± {REACH * score.error:.3f}"
+    return f"{score.value:.3f}{error}"

@@ -1,0 +1,529 @@
+"""What can be known of a training run before a GPU is asked for: the recipe, every row, what the adapter touches, what it all
+takes."""
+
+import difflib
+import json
+import math
+import os
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+from decksmith.core import cli
+from decksmith.models import families, shapes
+from decksmith.train.training import estimates, recipes, row_checks
+from decksmith.train.training.check_report import Findings, Report
+from decksmith.train.training.row_checks import leaves
+
+# Of each algorithm: the keys that NeMo-RL takes, and the class of its data.
+KEYS = {name: recipes.RECIPES / f"nemo-rl-keys-{name}.txt" for name in recipes.ALGORITHMS}
+DATASETS = {"sft": "openai_format", "dpo": "PreferenceDataset", "grpo": "NemoGymDataset"}
+OURS = {"start.adapter"}  # of sft-train, where a recipe has no parent
+WHOLE = (  # keys whose values are whole numbers from 1, and those of STEPS in the algorithm's own section
+    "policy.train_global_batch_size",
+    "policy.train_micro_batch_size",
+    "policy.max_total_sequence_length",
+    "checkpointing.save_period",
+    "cluster.num_nodes",
+    "cluster.gpus_per_node",
+)
+STEPS = ("max_num_epochs", "max_num_steps", "val_period")
+
+
+class Places(dict[str, int | None]):
+    """The line of every key of a recipe, by dotted key; of a key that is not there, that of the nearest section."""
+
+    def __missing__(self, key: str) -> int | None:
+        return self[key.rpartition(".")[0]] if "." in key else None
+
+
+class Checked:
+    """A recipe while it is checked: its values, their places, and what is wrong with them."""
+
+    def __init__(self, path: Path):
+        self.path, self.config = path, recipes.load(path)
+        self.algorithm = recipes.algorithm(self.config)
+        self.places, self.raw = places(path), _raw(path)
+        self.findings = Findings()
+        self.unchecked: list[str] = []
+        self.report: Report = {"recipe": str(path)}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value under a dotted key."""
+        return recipes.get(self.config, key, default)
+
+    def own(self, key: str) -> str:
+        """The dotted name of a key of the algorithm's own section."""
+        return f"{self.algorithm}.{key}"
+
+    def wrong(self, rule: str, key: str, message: str) -> None:
+        """Note what is wrong with a key."""
+        self.findings.add(rule, message, file=self.path, line=self.places[key])
+
+    def result(self) -> Report:
+        return {
+            "ok": not self.findings.counts,
+            **self.report,
+            "failures": self.findings.listed,
+            "counts": dict(self.findings.counts),
+            "unchecked": self.unchecked,
+        }
+
+
+def check(
+    path: Path | str, folder: Path | str | None = None, preview: int = 0
+) -> tuple[Report, list[row_checks.Preview]]:
+    """Check a RUN/recipe.yaml and its data. `folder`: a Hugging Face folder (config.json, tokenizer), or None where there is
+    none.
+
+    Returns ({"ok", "recipe", "model", "parent", "rows", "steps", .., "tokens", "lora", "estimate", "failures", "counts",
+    "unchecked"}, previews `[{"id", "runs": [(trained, text)]}]`); without a tokenizer its checks are named in "unchecked".
+    Raises cli.Missing, cli.BadConfig.
+    """
+    made = Checked(Path(path))
+    absent = made.config.get("absent")
+    against = check_keys(made)
+    made.report |= {
+        "model": made.get("policy.model_name"),
+        "parent": {"absent": absent, "keys": against},
+    }
+    if has_gaps(made):  # the rest would only repeat it
+        return made.result(), []
+    template = None
+    if folder is None:
+        made.unchecked.append(
+            "everything that needs the tokenizer: lengths, mask, template, what is trained against what is served"
+        )
+    else:
+        template = recipes.template(made.config, folder)
+    if absent:
+        made.unchecked.append(
+            f"keys against {absent[0]} itself, which is not on this machine; the list {KEYS[made.algorithm].name} stood in for it"
+        )
+    shown = _data(made, template, preview)
+    _settings(made)
+    check_sizes(made, folder)
+    return made.result(), shown
+
+
+def has_gaps(made: Checked) -> bool:
+    """Whether the recipe lacks what everything else is computed from; notes it."""
+    gaps = [key for key, value in leaves(made.config) if value == "???"]
+    for key in gaps:
+        made.wrong("unfilled", key, f"{key} is still ???")
+    for key in (*WHOLE, *map(made.own, STEPS), recipes.ALGORITHMS[made.algorithm]):
+        least = 0 if key == made.own("val_period") else 1
+        value = made.get(key)
+        is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        if key not in gaps and not is_whole:
+            message = f"{key} is {value!r} and must be a whole number from {least}"
+            made.wrong("unfilled", key, message)
+            gaps.append(key)
+    return bool(gaps)
+
+
+def places(path: Path) -> Places:
+    """The places of a recipe's keys."""
+    import yaml
+
+    found = Places()
+
+    def walk(node: Any, prefix: str) -> None:
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                found[f"{prefix}{key.value}"] = key.start_mark.line + 1
+                walk(value, f"{prefix}{key.value}.")
+
+    walk(yaml.compose(path.read_text(), Loader=yaml.SafeLoader), "")
+    return found
+
+
+def _raw(path: Path) -> dict[str, Any]:
+    """A recipe as its file has it, without what it inherits."""
+    import yaml
+
+    return yaml.safe_load(path.read_text()) or {}
+
+
+def known_keys(algorithm: str) -> tuple[set[str], set[str]]:
+    """(names, prefixes below which every key is taken) of NeMo-RL, from a list of assets/recipes."""
+    names: set[str] = set()
+    free: set[str] = set()
+    for line in KEYS[algorithm].read_text().splitlines():
+        if not line.startswith("#"):
+            section, _, keys = line.partition(": ")
+            for key in keys.split():
+                name = f"{section}.{key}".removeprefix(".")
+                (free if key.endswith(".*") else names).add(name.removesuffix(".*"))
+    return names, free
+
+
+def keys_version(algorithm: str) -> str:
+    """The version of NeMo-RL that a list of keys is of, `v0.7.0`."""
+    return KEYS[algorithm].read_text().removeprefix("# NeMo-RL ").partition(":")[0]
+
+
+def check_keys(made: Checked) -> str:
+    """Refuse keys that neither the parents nor the list know. Says what was compared with."""
+    (names, free), version = known_keys(made.algorithm), keys_version(made.algorithm)
+    parents = made.raw.get("defaults") or []
+    if not parents:
+        names |= OURS
+    for parent in [parents] if isinstance(parents, str) else parents:
+        if (made.path.parent / parent).exists():
+            names |= {key for key, _ in leaves(recipes.load(made.path.parent / parent))}
+
+    def is_known(key: str) -> bool:
+        if key == "defaults" or key.endswith("_override_") or key in names:
+            return True
+        if any(key == prefix or key.startswith(f"{prefix}.") for prefix in free):
+            return True
+        return any(name.startswith(f"{key}.") for name in names | free)  # a section
+
+    for key in made.places:
+        if not is_known(key):
+            near = difflib.get_close_matches(key, names, 1, 0.8)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            made.wrong(
+                "unknown-key",
+                key,
+                f"{key} is no key of NeMo-RL {version}'s {made.algorithm.upper()}{hint}",
+            )
+    return KEYS[made.algorithm].name if made.config.get("absent") or not parents else "the parent"
+
+
+def _data(
+    made: Checked, template: recipes.Template | None, preview: int
+) -> list[row_checks.Preview]:
+    """Check every row of both sides; returns the previews and fills in the report."""
+    found: dict[str, int] = {}
+    seen: dict[bytes, str] = {}
+    shown: list[row_checks.Preview] = []
+    made.report["tokens"] = {}
+    for name in ("train", "validation"):
+        key = f"data.{name}.data_path"
+        file = Path(made.get(key) or "")
+        if not file.is_file():
+            made.wrong("absent", key, f"there is no {file if file.name else f'{name} set'}")
+            continue
+        side = row_checks.Side(name, made.config, template, seen)
+        shown += row_checks.check(side, file, made.findings, preview if name == "train" else 0)
+        found[name] = side.rows
+        made.report.setdefault("prompted", {})[name] = side.prompted
+        if tokens := side.tokens():
+            made.report["tokens"][name] = tokens
+    made.report |= {
+        "rows": found,
+        "batch": made.get(recipes.ALGORITHMS[made.algorithm]),
+        "epochs": made.get(made.own("max_num_epochs")),
+        "steps": made.get(made.own("max_num_steps")),
+        "limit": made.get("policy.max_total_sequence_length"),
+    }
+    made.report["left_over"] = found.get("train", 0) % made.report["batch"]
+    return shown
+
+
+# The recipe against itself and against the number of rows
+
+
+def _settings(made: Checked) -> None:
+    _batches(made)
+    check_settings(made)
+
+
+def check_settings(made: Checked) -> None:
+    """What every algorithm's recipe must keep."""
+    if made.get("checkpointing.enabled") is not True:
+        made.wrong("checkpointing", "checkpointing.enabled", "nothing would be saved")
+    folder = "checkpointing.checkpoint_dir"
+    if not Path(made.get(folder) or "").is_absolute():
+        made.wrong("checkpointing", folder, f"{folder} is not absolute")
+    _template(made)
+    for side in ("train", "validation"):
+        _dataset(made, side)
+    _steps(made)
+    _periods(made)
+    _schedule(made)
+    inherits, logs = made.raw.get("defaults"), made.get("logger.wandb_enabled") is not False
+    if inherits and logs and not os.environ.get("WANDB_API_KEY"):
+        message = "Weights & Biases is on and WANDB_API_KEY is not set"
+        made.wrong("logger", "logger.wandb_enabled", message)
+
+
+def _batches(made: Checked) -> None:
+    gpus = made.get("cluster.num_nodes") * made.get("cluster.gpus_per_node")
+    parts = made.get("policy.dtensor_cfg.tensor_parallel_size") or 1
+    parts *= made.get("policy.dtensor_cfg.context_parallel_size") or 1
+    parallel = gpus // parts
+    for section, of in (("policy", "train"), (made.algorithm, "val")):
+        key = f"{section}.{of}_global_batch_size"
+        batch, micro = made.get(key), made.get(f"{section}.{of}_micro_batch_size") or 1
+        each = parallel * micro
+        if not batch or not each or batch % each:
+            made.wrong(
+                "batch",
+                key,
+                f"{key} is {batch}, {parallel} GPUs with a micro batch of {micro} take a multiple of {each}",
+            )
+
+
+def _template(made: Checked) -> None:
+    """The chat template is the model's own, or a file."""
+    key = "policy.tokenizer.chat_template"
+    template = made.get(key)
+    if template == "default":
+        return
+    if not str(template).endswith(".jinja"):
+        how = "inherited: a demo" if template is None else "written out in the recipe"
+        made.wrong("template", key, f"the chat template is {how}")
+    elif not Path(template).is_absolute():
+        message = f"{template} is not absolute, and the trainer runs in another folder"
+        made.wrong("template", key, message)
+
+
+def _dataset(made: Checked, side: str) -> None:
+    """One side of the data is of the class that the algorithm reads, and lies where NeMo-RL reads it."""
+    key = f"data.{side}"
+    data = made.get(key)
+    wanted = DATASETS[made.algorithm]
+    if not isinstance(data, dict) or data.get("dataset_name") != wanted:
+        lack = "" if data else ": there is none"
+        made.wrong("dataset", key, f"{key} is not of {wanted}{lack}")
+    elif fault := recipes.misread(data.get("data_path") or ""):
+        made.wrong("dataset", f"{key}.data_path", fault)
+    elif made.raw.get("defaults") and not recipes.get(made.raw, f"{key}._override_"):
+        message = f"{key} has no _override_: true, keys of the parent's data set stay in it"
+        made.wrong("dataset", key, message)
+
+
+def _steps(made: Checked) -> None:
+    """Steps, epochs and rows belong together."""
+    steps, epochs = made.get(made.own("max_num_steps")), made.get(made.own("max_num_epochs"))
+    found, batch = made.report["rows"], made.get(recipes.ALGORITHMS[made.algorithm])
+    if "train" in found:
+        epoch = found["train"] // batch
+        if not (epochs - 1) * epoch < steps <= epochs * epoch:
+            made.wrong(
+                "steps",
+                made.own("max_num_steps"),
+                f"{made.own('max_num_steps')} is {steps}; {epochs} epochs of floor({found['train']} rows / {batch}) = {epoch} steps "
+                f"are {epochs * epoch}",
+            )
+    held = made.get(made.own("val_global_batch_size"))
+    if "validation" in found and found["validation"] < (held or 1):
+        made.wrong(
+            "batch",
+            made.own("val_global_batch_size"),
+            f"{found['validation']} validation rows are less than one batch of {held}: the loss would be that of no row; "
+            + more_held_out(found.get("train", 0), found["validation"], batch, held),
+        )
+
+
+def more_held_out(train: int, validation: int, batch: int, held: int) -> str:
+    """What mends a validation set of less than one batch of `held` rows."""
+    total = train + validation
+    if total < batch + held:
+        return f"{total} rows in all are too few for one batch of each side: write more (make corpus N=..)"
+    # A theme gives whole clusters, so that a share is not met to the row.
+    share = math.ceil(100 * 1.2 * held / total) / 100
+    share = min(share, (total - batch) / total, 0.5)
+    return f"hold out more: rm data/chat/split.tsv && make corpus SHARE={share:.2f} (decisions in split.tsv stay as they are)"
+
+
+def _periods(made: Checked) -> None:
+    """What is saved has been validated."""
+    steps = made.get(made.own("max_num_steps"))
+    val, save = made.get(made.own("val_period")), made.get("checkpointing.save_period")
+    ends_validated = made.get(made.own("val_at_end")) is True
+    metric = made.get("checkpointing.metric_name") or ""
+    if val == 0 and not ends_validated and metric.startswith("val:"):
+        message = f"nothing is validated, and checkpoints are chosen by {metric}"
+        made.wrong("periods", "checkpointing.metric_name", message)
+    if val and save % val:
+        message = f"a save every {save} steps and a validation every {val}: a save without its loss"
+        made.wrong("periods", "checkpointing.save_period", message)
+    if val > steps or save > steps:
+        message = f"{steps} steps are less than a period ({val} and {save})"
+        made.wrong("periods", made.own("val_period"), message)
+    if val and steps % val and not ends_validated:
+        message = f"step {steps}, the last, is saved and not validated"
+        made.wrong("periods", made.own("val_at_end"), message)
+
+
+def _schedule(made: Checked) -> None:
+    """Warm-up and decay fit the steps."""
+    parts, steps = made.get("policy.scheduler"), made.get(made.own("max_num_steps"))
+    if not isinstance(parts, list):
+        return
+    warm = recipes.warmup(made.config)
+    decay = recipes.get(parts[-2], "kwargs.T_max") if warm else None
+    if warm and decay and warm + decay != steps:
+        message = f"warm-up {warm} and decay {decay} are {warm + decay} steps, the run has {steps}"
+        made.wrong("schedule", "policy.scheduler", message)
+
+
+# What the adapter touches, and estimates of memory, time and disk
+
+
+def check_sizes(made: Checked, folder: Path | str | None) -> shapes.Shape | None:
+    """What the adapter touches, what fits; returns the model's shape where it is known."""
+    lora = cast(estimates.LoraConfig, made.get("policy.dtensor_cfg.lora_cfg") or {})
+
+    def wrong(message: str) -> None:
+        made.wrong("lora", "policy.dtensor_cfg.lora_cfg", message)
+
+    if lora.get("enabled") is not True or not isinstance(lora.get("dim"), int):
+        wrong("lora_cfg.enabled is not true, or there is no dim: all of the model would be trained")
+        return None
+    ranks = vllm_ranks()
+    if lora["dim"] not in ranks:
+        served = ", ".join(map(str, ranks))
+        wrong(f"dim {lora['dim']} is a rank that vLLM does not serve ({served})")
+    own = _configuration(folder)
+    family = families.of(made.report["model"], own)
+    _context(made, own)
+    shape = _shape(made, family, own)
+    if shape is None:
+        made.unchecked.append(
+            "what the adapter touches, memory and disk: no config.json of a known family, and no count of its modules"
+        )
+        return None
+    try:
+        found = estimates.coverage(lora, shape.linears)
+    except cli.BadConfig as error:
+        wrong(str(error).partition(": ")[2])
+        return None
+    faults = _adapter_faults(lora, shape, found)
+    if made.raw.get("defaults"):
+        faults += _short_names(lora, shape)
+    for message in faults:
+        wrong(message)
+    made.report["lora"] = {
+        "rank": lora["dim"],
+        "alpha": lora.get("alpha"),
+        **found,
+        "of": shape.parameters,
+        "source": shape.source,
+    }
+    _disk(made, found["trainable"])
+    train = made.report["tokens"].get("train")
+    if train and made.algorithm != "grpo":
+        pace = (
+            family.pace
+            if family.pace.get("of", made.report["model"]) == made.report["model"]
+            else {}
+        )
+        taken = estimates.hours(made.config, pace, train["mean"], train["p95"])
+        hours, gpu_hours = taken or (None, None)
+        made.report["estimate"] |= {
+            "memory_gib": estimates.memory(shape, made.config, found["trainable"], train["max"]),
+            "hours": hours,
+            "gpu_hours": gpu_hours,
+            "pace": pace.get("source"),
+        }
+    return shape
+
+
+def vllm_ranks() -> list[int]:
+    """The ranks of adapters that the pinned vLLM serves."""
+    options = json.loads((cli.ROOT / "assets/vllm-options.json").read_text())["options"]
+    ranks: list[int] = options["--max-lora-rank"]["choices"]
+    return ranks
+
+
+def _configuration(folder: Path | str | None) -> shapes.Config | None:
+    """The config.json of a model's folder, if it has one that says anything."""
+    path = Path(folder or "", "config.json")
+    return (json.loads(path.read_text()) or None) if folder and path.is_file() else None
+
+
+def _shape(
+    made: Checked, family: families.Family, own: shapes.Config | None
+) -> shapes.Shape | None:
+    """The model's shape: as it was counted in the train image, else by its dimensions. Notes what is assumed then."""
+    counted = made.path.parent / "model.json"
+    if counted.is_file() and json.loads(counted.read_text())["model"] == made.report["model"]:
+        return shapes.Shape.counted(counted)
+    if own is not None:
+        shape = shapes.Shape.assumed(own, "by its config.json")
+    else:
+        shape = shapes.Shape.assumed(family.dimensions, str(family.dimensions_source))
+    if shape and any(shapes.is_routed(name) for name, _, _ in shape.linears):
+        made.unchecked.append(
+            "the modules of the class that is trained: no count from the train image, so the routed experts are taken for linear "
+            "layers, the larger case (make image-train)"
+        )
+    return shape
+
+
+def _context(made: Checked, own: shapes.Config | None) -> None:
+    """Rows may not be longer than what the model was made for."""
+    key = "policy.max_total_sequence_length"
+    limit = families.limit(own)
+    if limit is not None and made.get(key) > limit:
+        made.wrong(
+            "context", key, f"{key} is {made.get(key)}, the model was made for {limit} tokens"
+        )
+
+
+def _adapter_faults(
+    lora: estimates.LoraConfig, shape: shapes.Shape, found: estimates.Coverage
+) -> list[str]:
+    """What is wrong with what an adapter touches, as sentences."""
+    faults = []
+    for pattern in [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]:
+        if not any(estimates.matches(pattern, name) for name in shape.modules):
+            faults.append(f"{pattern!r} matches no module of this model")
+    if not found["trainable"]:
+        faults.append("the adapter touches no module")
+    adapted = estimates.adapted(lora, shape.linears)
+    experts = [layer for layer in adapted if shapes.is_routed(layer[0])]
+    if experts:
+        size = shapes.size(lora["dim"], experts) / 1e6
+        faults.append(
+            f"{len(experts):,} linear layers of routed experts are adapted, {size:,.0f} M parameters: no server takes that; "
+            "exclude *mixer.experts* (Nemotron-3; by another name *mlp.experts*)"
+        )
+    names = {shapes.kind(name) for name, _, _ in adapted}
+    if "mixer.out_proj" in names:
+        faults.append(
+            "out_proj of Mamba is adapted: the fused kernel reads its weight directly, the adapter gets no gradient"
+        )
+    if "lm_head" in names and any(name.endswith(".mixer") for name in _parents(shape.modules)):
+        faults.append(
+            "lm_head is adapted: tools that read the adapter afterwards have trouble with it; exclude *lm_head*"
+        )
+    return faults
+
+
+def _short_names(lora: estimates.LoraConfig, shape: shapes.Shape) -> list[str]:
+    """Patterns that NeMo-RL takes for nothing, as sentences: it compares the whole name of a module (Automodel 24b47e85)."""
+    given = [*(lora.get("target_modules") or []), *(lora.get("exclude_modules") or [])]
+    short = [pattern for pattern in given if "*" not in pattern and pattern not in shape.modules]
+    return [
+        f"{pattern!r} means nothing to NeMo-RL, which compares whole names; write '*{pattern}'"
+        for pattern in short
+    ]
+
+
+def _parents(names: list[str]) -> set[str]:
+    return {name.rpartition(".")[0] for name in names}
+
+
+def _disk(made: Checked, trainable: int) -> None:
+    """Note what the checkpoints take, against what there is where they are written."""
+    key = "checkpointing.checkpoint_dir"
+    needed = estimates.disk(made.config, trainable)
+    wanted = Path(made.get(key) or ".").absolute()
+    place = next(parent for parent in (wanted, *wanted.parents) if parent.exists())
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        made.wrong(
+            "disk",
+            key,
+            f"checkpoints take up to {needed / estimates.GIB:.1f} GiB, {place} has {free / estimates.GIB:.1f}",
+        )
+    made.report["estimate"] = {
+        "checkpoints_gib": round(needed / estimates.GIB, 2),
+        "free_gib": round(free / estimates.GIB, 1),
+    }

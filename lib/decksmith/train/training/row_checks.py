@@ -1,0 +1,314 @@
+"""Every row of the training data, before it is trained: its form, what came before, what is trained against what is served.
+
+The rows are read once, as a stream: what is kept for each is a few bytes.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypedDict
+
+from decksmith.core import cli, stream
+from decksmith.measure.decks import prompts
+from decksmith.train.training import recipes
+from decksmith.train.training.check_report import Findings
+
+LOADED = 10 << 20  # the trainer's loader takes its columns from so many bytes
+CLOSELY = 20  # rows that are also rendered with null for what they lack
+
+Recipe = dict[str, Any]
+Row = dict[str, Any]
+Fault = tuple[str, str]  # (rule, message)
+Runs = list[tuple[bool, str]]  # the tokens of a row as text, by whether they are trained
+
+
+class Preview(TypedDict):
+    """A row to be shown."""
+
+    id: str
+    runs: Runs
+
+
+class Side:
+    """The rows of train or validation: what is counted of them, and how a row is checked."""
+
+    def __init__(
+        self, name: str, config: Recipe, template: recipes.Template | None, seen: dict[bytes, str]
+    ):
+        """`seen`: short hashes of ids and contents of both sides, each with its side."""
+        self.name, self.config, self.template, self.seen = name, config, template, seen
+        self.rows = self.prompted = self.trained = self.reasoned = 0
+        self.lengths = array("I")
+        self.columns: set[str] = set()
+        self.prompt = prompts.system()
+
+    def check(self, row: Row, late: bool) -> tuple[list[Fault], recipes.Trained | None]:
+        """(faults of a row, what is trained of it as recipes.example has it, or None).
+
+        `late`: it comes after the bytes from which the trainer's loader takes its columns.
+        """
+        if "dpo" not in self.config:
+            return self._talk(row, late)
+        try:
+            talks = [{"id": row["id"], "messages": talk} for talk in recipes.sides(row).values()]
+        except (KeyError, TypeError, ValueError):
+            return [("pair", "this is no pair")], None
+        if talks[0]["messages"] == talks[1]["messages"]:
+            return [("pair", "both sides are the same")], None
+        faults, made = self._talk(talks[0], late)
+        more, _ = self._talk(talks[1], late, again=True)
+        return [*faults, *(fault for fault in more if fault not in faults)], made
+
+    def _talk(
+        self, row: Row, late: bool, again: bool = False
+    ) -> tuple[list[Fault], recipes.Trained | None]:
+        """`check` of a conversation; `again`: the other side of a pair, whose id and request came before."""
+        faults = list(_shape(row, late, self.columns))
+        if faults and faults[0][0] == "messages":
+            return faults, None
+        messages = row["messages"]
+        if not again:
+            faults += _twice(row, self.name, self.seen)
+        first = messages[0]
+        self.prompted += first["role"] == "system" and first["content"].startswith(self.prompt)
+        self.reasoned += bool(messages[-1].get("reasoning_content"))
+        if self.template is None:
+            return faults, None
+        closely = len(self.lengths) < CLOSELY
+        made, more = _tokens(messages, self.template, self.config, closely)
+        if made:
+            self.lengths.append(made["length"])
+            self.trained += sum(made["mask"])
+        return faults + more, made
+
+    def tokens(self) -> dict[str, float] | None:
+        """How long the rows are, in tokens; None where nothing was measured."""
+        if not self.lengths:
+            return None
+        order, total = sorted(self.lengths), sum(self.lengths)
+        return {
+            "total": total,
+            "mean": round(total / len(order), 1),
+            "median": order[len(order) // 2],
+            "p95": order[len(order) * 95 // 100],
+            "max": order[-1],
+            "trained": self.trained,
+            "share": round(self.trained / total, 4),
+            "reasoned": self.reasoned,
+        }
+
+
+def check(side: Side, file: Path, findings: Findings, preview: int) -> list[Preview]:
+    """Check all rows of a file as those of a side; returns the first `preview` of them, `[{"id", "runs"}]`."""
+    shown: list[Preview] = []
+    for number, read, row in _read(file):
+        side.rows += 1
+        if side.rows % 20_000 == 0:
+            cli.say(f"{side.name}: {side.rows:,} rows read")
+        if isinstance(row, str):
+            findings.add("json", row, file=file, line=number)
+            continue
+        faults, made = side.check(row, read > LOADED)
+        if made and side.template and len(shown) < preview:
+            shown.append({"id": row["id"], "runs": _runs(made, side.template)})
+        for rule, message in faults:
+            findings.add(rule, message, file=file, line=number, ident=row["id"])
+    return shown
+
+
+def _read(file: Path) -> Iterator[tuple[int, int, Row | str]]:
+    """Yield (line number, bytes read so far, record or what is wrong with it)."""
+    read = 0
+    with open(file, "rb") as lines:
+        for number, line in enumerate(lines, 1):
+            read += len(line)
+            if line.strip():
+                try:
+                    yield number, read, stream.loads(line)
+                except ValueError as error:
+                    yield number, read, str(error)
+
+
+def leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """(dotted key, value) of all that is no object and no list in a JSON value."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, f"{prefix}{key}.")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from leaves(item, f"{prefix}{index}.")
+    else:
+        yield prefix[:-1], value
+
+
+def _shape(row: Row, late: bool, columns: set[str]) -> Iterator[Fault]:
+    """Faults of one row as JSON; `columns` gathers the keys that the loader has seen."""
+    messages = row.get("messages")
+    if fault := _roles_fault(messages):
+        yield "messages", fault
+        return
+    assert isinstance(messages, list)
+    for message in messages:
+        if fault := _message_fault(message):
+            yield "messages", fault
+            return
+    by_index = {str(index): message for index, message in enumerate(messages)}
+    paths = {key for key, _ in leaves({**row, "messages": by_index})}
+    if late and (fresh := sorted(paths - columns)):
+        yield (
+            "columns",
+            f"{fresh[0]} first comes here, after the 10 MB from which the trainer's loader takes its columns",
+        )
+    columns |= paths
+    said = [message["content"] for message in messages if message["role"] == "assistant"]
+    if any("<think>" in text or "</think>" in text for text in said):
+        yield "tags", "a think tag stands in the content"
+
+
+def _roles_fault(messages: object) -> str | None:
+    """What is wrong with the roles: they are user and assistant in turns, after a system message or none."""
+    if not isinstance(messages, list):
+        return "the roles are none"
+    roles = [message.get("role") if isinstance(message, dict) else None for message in messages]
+    turns = roles[1:] if roles[:1] == ["system"] else roles
+    pairs = ["user", "assistant"] * (len(turns) // 2)
+    if turns and turns == pairs:
+        return None
+    return f"the roles are {', '.join(map(str, roles)) or 'none'}"
+
+
+def _message_fault(message: Row) -> str | None:
+    role, content = message["role"], message.get("content")
+    thoughts = message.get("reasoning_content")
+    if not isinstance(thoughts, str | None):
+        return "reasoning_content is no text"
+    if not isinstance(content, str) or not content.strip():
+        return f"the content of {role} is empty or no text"
+    if "\ufffd" in content + (thoughts or ""):  # what stream.loads makes of a lone surrogate, too
+        return f"what {role} says holds a broken character (U+FFFD, or half of a pair)"
+    return None
+
+
+def _twice(row: Row, side: str, seen: dict[bytes, str]) -> Iterator[Fault]:
+    """Faults of ids and contents that came before; `seen` keeps a short hash of each."""
+    request, answer = row["messages"][-2]["content"], row["messages"][-1]["content"]
+    for kind, text in (("id", row["id"]), ("request", request.casefold()), ("answer", answer)):
+        told = f"{kind} {' '.join(text.split())}".encode("utf-8", "replace")
+        key = hashlib.blake2b(told, digest_size=8).digest()
+        if key not in seen:
+            seen[key] = side
+        elif seen[key] != side:
+            yield "leak", f"its {kind} is that of a row of train"
+        elif kind == "id":
+            yield "duplicate", "this id came before"
+
+
+def _tokens(
+    messages: list[Row], template: recipes.Template, config: Recipe, closely: bool
+) -> tuple[recipes.Trained | None, list[Fault]]:
+    """(recipes.example or None, faults) of one conversation: its length, and what is trained against what is served.
+
+    `closely`: whether an absent reasoning_content is told from null.
+    """
+    kwargs = recipes.get(config, "policy.tokenizer.chat_template_kwargs") or {}
+    try:
+        pieces = recipes.chunks(messages, template, config)
+        whole = template.render(messages, **kwargs)
+        served = template.render(messages[:-1], add_generation_prompt=True, **kwargs)
+        filled = whole
+        if closely:
+            nulls = [{"reasoning_content": None, **message} for message in messages]
+            filled = template.render(nulls, **kwargs)
+    except cli.BadData as error:
+        return None, [("template-refuses", str(error))]
+    made = recipes.assemble(pieces, config)
+    faults: list[Fault] = []
+    if made["masked_out"]:
+        limit = config["policy"]["max_total_sequence_length"]
+        faults.append(("too-long", f"{made['length']} tokens, the limit is {limit}"))
+    role, text, _ = pieces[0]
+    bos = template.bos
+    if "dpo" in config and bos and text.startswith(bos) and not whole.startswith(bos):
+        faults.append(("bos", f"the prompt begins with {bos!r}, a server's does not"))
+        bare = text.removeprefix(bos)
+        pieces[0] = role, bare, template.encode(bare)  # once said is enough
+    reasoning = (messages[-1].get("reasoning_content") or "").strip()
+    answer = messages[-1]["content"].strip()
+    prompts = bool(recipes.get(config, "data.add_generation_prompt"))
+    thinks = bool(kwargs.get("enable_thinking", served.rstrip().endswith("<think>")))
+    if thinks and prompts and not reasoning:
+        faults.append(("reasoning", "no reasoning, and the prompt asks for it"))
+    faults += _against_template(pieces, whole, answer, template)
+    if prompts or reasoning:
+        faults += _against_prompt(pieces, template.encode(served), prompts, template)
+    faults += _end(pieces[-1][2], template)
+    trained = pieces[-1][1]
+    for name, part, wanted in (("answer", answer, True), ("reasoning", reasoning, thinks)):
+        if part and (part in trained) != wanted:
+            how = "not " if wanted else ""
+            faults.append(("trained", f"the {name} is {how}in the trained text"))
+    if filled != whole:
+        faults.append(("nulls", "with null for an absent reasoning_content the text differs"))
+    return made, faults
+
+
+def _against_template(
+    pieces: list[recipes.Piece], whole: str, answer: str, template: recipes.Template
+) -> Iterator[Fault]:
+    """Whether the pieces make up the template's rendering, an end of sequence behind it aside."""
+    text = "".join(piece for _, piece, _ in pieces)
+    if text == whole:
+        return
+    only_ended = text == f"{whole}{template.eos}"
+    if only_ended and not _is_closed(whole, answer, template):
+        return
+    at = recipes.common(text, whole)
+    yield (
+        "pieces",
+        f"at character {at} {text[at : at + 24]!r} is trained where the template has {whole[at : at + 24]!r}",
+    )
+
+
+def _against_prompt(
+    pieces: list[recipes.Piece], told: list[int], prompts: bool, template: recipes.Template
+) -> Iterator[Fault]:
+    """Whether what comes before the trained text is what a server is told, token by token."""
+    if prompts:  # the last piece begins behind the generation prompt
+        ids = [token for *_, piece in pieces[:-1] for token in piece]
+    else:
+        ids = [token for *_, piece in pieces for token in piece]
+    begun = ids if prompts else ids[: len(told)]
+    if begun != told:
+        at = recipes.common(ids, told)
+        ours, theirs = template.decode(ids[at : at + 1]), template.decode(told[at : at + 1])
+        yield "prompt", f"token {at} is {ours!r}, in a server's prompt {theirs!r}"
+
+
+def _end(ids: list[int], template: recipes.Template) -> Iterator[Fault]:
+    """Whether the trained text ends once with a token at which a server stops."""
+    stops = template.stops()
+    if not stops:
+        return
+    ends = [index for index, token in enumerate(ids) if token in stops]
+    if not ends:
+        yield "end", "no token at which a server stops is trained"
+    elif after := template.decode(ids[ends[0] + 1 :]).strip():
+        yield "end", f"{after[:24]!r} is trained after the first token at which a server stops"
+
+
+def _is_closed(whole: str, content: str, template: recipes.Template) -> bool:
+    """Whether the template itself ends the last turn with a special token."""
+    tail = whole[whole.rfind(content) + len(content) :]
+    special = template.tokenizer.get_added_tokens_decoder()
+    return any(special.get(token) for token in template.encode(tail))
+
+
+def _runs(made: recipes.Trained, template: recipes.Template) -> Runs:
+    """The tokens as text, `[(trained, text)]`."""
+    runs, start, mask = [], 0, made["mask"]
+    for index in range(1, len(mask) + 1):
+        if index == len(mask) or mask[index] != mask[start]:
+            runs.append((bool(mask[start]), template.decode(made["ids"][start:index])))
+            start = index
+    return runs

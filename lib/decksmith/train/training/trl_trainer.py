@@ -1,0 +1,514 @@
+"""LoRA by TRL's SFTTrainer and DPOTrainer, with NeMo-RL's recipe keys and checkpoint layout.
+
+TRL trains, validates, resumes and reports. Ours are the rows (tokens and labels as NeMo-RL makes
+them), the optimizer that the recipe names, and the callback `RecipeCallback`: when to validate, save
+and stop, and where a checkpoint lies. The reference of DPO (Rafailov et al. 2023) is the adapter
+that is begun with (start.adapter), or the base model where there is none.
+"""
+
+import json
+import logging
+import math
+import os
+import pydoc
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypedDict, cast
+
+import peft
+import torch
+import transformers
+import trl
+from datasets import Dataset
+from tqdm import tqdm
+from transformers.trainer_callback import (
+    PrinterCallback,
+    ProgressCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+)
+
+from decksmith.core import cli, stream
+from decksmith.train.training import base_models, estimates, recipes
+from decksmith.train.training.checkpoints import Checkpoint, TrainingInfo
+from decksmith.train.training.train_plan import UNTRAINED, Plan, StopSignal, trained_tokens
+
+Logs = dict[str, float]  # what transformers has to say of a step
+
+
+class Schedule(TypedDict, total=False):
+    """A part of policy.scheduler; the last of several says after which steps the next begins."""
+
+    name: str
+    kwargs: dict[str, float]
+    milestones: list[int]
+
+
+WEIGHTS = Path("policy/weights/model")  # of a checkpoint, as NeMo-RL has it: the PEFT folder
+STATE = Path("policy/optimizer")  # what transformers resumes from, with links to the weights
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+# Where the files of transformers' checkpoint lie in NeMo-RL's; the others are left out.
+PLACES = {
+    **dict.fromkeys(ADAPTER, WEIGHTS),
+    **dict.fromkeys(("optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"), STATE),
+    **dict.fromkeys(base_models.TOKENIZER, Path("policy/tokenizer")),
+}
+
+
+def train(
+    recipe: "RecipeCallback",
+    newest: Checkpoint | None,
+    tuner_of: Callable[..., transformers.Trainer],
+) -> TrainingInfo:
+    """Train what the recipe's plan asks for, on from `newest`, until it is done or somebody asks for the end.
+
+    tuner_of: makes TRL's trainer, as below. Returns what training_info.json holds of the last step, with gpu_gib, the peak,
+    on a GPU. Raises cli.BadConfig, cli.BadData, cli.Missing.
+    """
+    plan = recipe.plan
+    warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers about peft
+    if not sys.stderr.isatty():
+        transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    logging.getLogger("trl").setLevel(logging.ERROR)
+    step = newest.step if newest else 0
+    tuner = tuner_of(plan, recipe, is_new=newest is None)
+    plan.begin(step)
+    _say_what(plan, tuner, step)
+    tuner.train(resume_from_checkpoint=str(newest.path / STATE) if newest else None)
+    info = recipe.info(tuner.state)
+    if info["total_steps"] < plan.total:
+        step = info["total_steps"]
+        saved = f"saved step_{step}" if plan.saves and step else "nothing to save yet"
+        cli.say(
+            f"unfinished: {recipe.stopped} at step {step} of {plan.total}; {saved}; run the same command again to go on"
+        )
+    if torch.cuda.is_available():
+        info["gpu_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)
+    return info
+
+
+class Tuner(trl.SFTTrainer):
+    """TRL's, with a loss per trained token in validation too, and one that a CPU computes in time."""
+
+    held_tokens = 1.0  # that are trained, in a row of the validation on average
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """The loss of a micro batch, divided by the trained tokens of its whole batch.
+
+        Of a validation transformers takes the mean over the rows, whatever their length: each is divided by the mean length.
+        """
+        if not model.training:
+            num_items_in_batch = self.held_tokens
+        if self.args.device.type != "cpu":
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        # Without Triton, TRL compares every place with the whole vocabulary; this does it where the next token is trained.
+        labels = inputs["labels"]
+        places = (labels[:, 1:] != UNTRAINED).any(0).nonzero().squeeze(1)
+        inputs |= {"logits_to_keep": places, "shift_labels": labels[:, places + 1]}
+        items = max(num_items_in_batch, 1)  # a batch in which nothing is trained has none
+        return super(trl.SFTTrainer, self).compute_loss(model, inputs, return_outputs, items)
+
+    def create_model_card(self, *_: object, **__: object) -> None:
+        """model-export writes the card."""
+
+
+class RecipeCallback(TrainerCallback):
+    """The keys of NeMo-RL that transformers has no argument for, metrics.jsonl, and the layout of a checkpoint."""
+
+    def __init__(self, plan: Plan, stop: StopSignal, started: float):
+        self.plan, self.stop = plan, stop
+        self.order = plan.order()
+        self.trained = [trained_tokens(plan.rows[at]) for at in self.order]
+        self.deadline = started + plan.limit if plan.limit is not None else math.inf
+        self.stopped: str | None = None  # by what
+        self.longest = 0.0  # seconds of a step with its validation and its saving
+        self.ended = self.begun = time.monotonic()  # the step before, and this one
+
+    def on_step_begin(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        """Dropout follows from the step, so that it is the same after a restart."""
+        torch.manual_seed(self.plan.seed * 1_000_003 + state.global_step)
+        self.begun = time.monotonic()
+
+    def on_substep_end(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        """A signal leaves the step undone, and saves the one before."""
+        if self.stop.name:
+            self.stopped = self.stop.name
+            control.should_training_stop = True
+            control.should_save = self.plan.saves and state.global_step > 0
+
+    def on_step_end(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        """Whether to validate, to save, and to stop: there must be time for a step as long as the longest so far."""
+        step, now = state.global_step, time.monotonic()
+        self.longest, self.ended = max(self.longest, now - self.ended), now
+        if now + 1.2 * self.longest > self.deadline:
+            self.stopped = "checkpointing.checkpoint_must_save_by"
+        self.stopped = self.stop.name or self.stopped
+        is_last = bool(self.stopped) or step == self.plan.total
+        control.should_training_stop = is_last
+        control.should_evaluate = self.plan.validates(step)
+        control.should_save = self.plan.saves and (is_last or step % self.plan.save_period == 0)
+
+    def on_log(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Logs | None = None,
+        **_: object,
+    ) -> None:
+        """A line of metrics.jsonl. Raises cli.BadData where the gradient is not finite."""
+        step, total, logs = state.global_step, self.plan.total, logs or {}
+        if "eval_loss" in logs:
+            line: dict[str, float | None] = {
+                "step": step,
+                "val_loss": round(logs["eval_loss"], 6),
+                **_of_pairs(logs, "eval_"),
+            }
+            self._say(f"step {step}: val loss {logs['eval_loss']:.4f}")
+        elif "loss" in logs:
+            norm, taken = logs["grad_norm"], time.monotonic() - self.begun
+            if not math.isfinite(norm):
+                raise cli.BadData(
+                    f"step {step}: the gradient is {norm}; a lower policy.optimizer.kwargs.lr may help"
+                )
+            line = {
+                "step": step,
+                "loss": round(logs["loss"], 6) or None,  # where nothing was trained
+                "lr": logs["learning_rate"],
+                "grad_norm": round(norm, 4),
+                "seconds": round(taken, 3),
+                **_of_pairs(logs),
+                **self.more(logs),
+            }
+            if step * 10 // total > (step - 1) * 10 // total:
+                self._say(f"step {step} of {total}, loss {logs['loss']:.3f}")
+        else:  # the summary at the end
+            return
+        with open(self.plan.folder / "metrics.jsonl", "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def more(self, logs: Logs) -> dict[str, float]:
+        """What a line of metrics.jsonl holds beside what each trainer has."""
+        return {}
+
+    def _say(self, text: str) -> None:
+        if not sys.stderr.isatty():  # where `Bar` shows it
+            cli.say(text)
+
+    def info(self, state: TrainerState) -> TrainingInfo:
+        """What training_info.json holds of the last step, with NeMo-RL's names."""
+        step, batch, per_epoch = state.global_step, self.plan.batch, self.plan.per_epoch
+        logged: Logs = {}
+        for entry in state.log_history:
+            if entry["step"] == step:
+                logged |= entry
+        info: TrainingInfo = {
+            "epoch": max(step - 1, 0) // per_epoch,
+            "step": (step - 1) % per_epoch + 1 if step else 0,
+            "total_steps": step,
+            "consumed_samples": step * batch,
+            "total_valid_tokens": sum(self.trained[: step * batch]),
+            "train:loss": logged.get("loss") or None,
+            "run": self.plan.same,
+        }
+        if "eval_loss" in logged:
+            info |= cast(TrainingInfo, {self.plan.val_loss: logged["eval_loss"]})
+        return info
+
+    def on_save(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        """Turn transformers' checkpoint into step_N: whole or not at all. Then remove what keep_top_k does not keep."""
+        made = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
+        final = made.with_name(f"step_{state.global_step}")
+        if final.exists():  # a signal came in the step after it
+            shutil.rmtree(made)
+            return
+        for path in list(made.iterdir()):
+            if place := PLACES.get(path.name):
+                (made / place).mkdir(parents=True, exist_ok=True)
+                path.rename(made / place / path.name)
+            elif path.is_dir():  # the adapter that DPO compares with
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        for name in ADAPTER:
+            (made / STATE / name).symlink_to(Path("../weights/model") / name)
+        # The name of the base model for others, not its place here; the same bytes each time.
+        config = json.loads((made / WEIGHTS / ADAPTER[0]).read_text())
+        config["base_model_name_or_path"] = base_models.known(self.plan.name)
+        config["target_modules"] = sorted(config["target_modules"])
+        _write(made / WEIGHTS / ADAPTER[0], config)
+        shutil.copyfile(self.plan.folder / "recipe.yaml", made / "config.yaml")
+        _write(made / "training_info.json", self.info(state))
+        for path in made.rglob("*"):
+            if path.is_file():
+                with open(path, "rb") as file:
+                    os.fsync(file.fileno())
+        os.rename(made, final)
+        self.plan.prune()
+
+
+class Bar(ProgressCallback):
+    """transformers' bar, with the losses on it instead of a line for each step."""
+
+    training_bar: tqdm
+
+    def on_train_begin(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: object,
+    ) -> None:
+        super().on_train_begin(args, state, control, **kwargs)
+        self.losses: dict[str, str] = {}
+
+    def on_log(
+        self,
+        args: transformers.TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Logs | None = None,
+        **_: object,
+    ) -> None:
+        for key in ("loss", "eval_loss"):
+            if logs and key in logs:
+                self.losses[key] = f"{logs[key]:.3f}"
+        self.training_bar.set_postfix(self.losses)
+
+
+class PairTuner(trl.DPOTrainer):
+    """TRL's, of pairs that are tokens already."""
+
+    def _prepare_dataset(self, dataset: Dataset, *_: object, **__: object) -> Dataset:
+        return dataset
+
+    def create_model_card(self, *_: object, **__: object) -> None:
+        """model-export writes the card."""
+
+
+def tuner_of(plan: Plan, recipe: RecipeCallback, *, is_new: bool) -> Tuner | PairTuner:
+    """TRL's trainer for the plan. Raises cli.BadConfig, cli.Missing."""
+    made = _pair_tuner if plan.algorithm == "dpo" else _tuner
+    tuner = made(plan, recipe, is_new)
+    tuner.remove_callback(PrinterCallback)  # it writes to stdout
+    return tuner
+
+
+def _tuner(plan: Plan, recipe: RecipeCallback, is_new: bool) -> Tuner:
+    # Rows that are too long train nothing already.
+    tuner = Tuner(**parts(plan, recipe, trl.SFTConfig, is_new=is_new, max_length=None))
+    if plan.held:
+        tuner.held_tokens = sum(map(trained_tokens, plan.held)) / len(plan.held)
+    return tuner
+
+
+def _pair_tuner(plan: Plan, recipe: RecipeCallback, is_new: bool) -> PairTuner:
+    for key, only in (
+        ("preference_loss_weight", 1),
+        ("sft_loss_weight", 0),
+        ("preference_average_log_probs", False),
+    ):
+        if plan.setting.get(key, only) != only:
+            raise cli.BadConfig(
+                f"dpo.{key} is {plan.setting[key]}; this trainer knows {only}, "
+                "NeMo-RL has the others"
+            )
+    beta = recipes.want(plan.config, "dpo.reference_policy_kl_penalty", float)
+    return PairTuner(
+        **parts(plan, recipe, trl.DPOConfig, is_new=is_new, beta=beta, max_length=None)
+    )
+
+
+def parts(
+    plan: Plan, recipe: RecipeCallback, config: Callable[..., Any], *, is_new: bool, **more: Any
+) -> dict[str, Any]:
+    """What each of TRL's trainers is made of; `more` are arguments of its `config`. Raises cli.BadConfig, cli.Missing."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    # A CPU that does not multiply bf16 would only pretend to.
+    able = torch.cpu.get_capabilities()
+    is_able = device == "cuda" or able.get("avx512_bf16") or able.get("amx_bf16")
+    half = bool(is_able and recipes.get(plan.config, "policy.precision") in ("bfloat16", "bf16"))
+    model = _model(plan, torch.bfloat16 if half else torch.float32).to(device)
+    optimizer = _optimizer(plan, model)
+    arguments = config(
+        output_dir=str(plan.checkpoints),
+        run_name=plan.folder.resolve().name,
+        report_to=plan.loggers,
+        seed=plan.seed,
+        max_steps=plan.total,  # the data set holds the rows of all of them, in their order
+        train_sampling_strategy="sequential",
+        per_device_train_batch_size=plan.micro,
+        gradient_accumulation_steps=plan.trained // plan.micro,
+        per_device_eval_batch_size=1,
+        router_aux_loss_coef=0.0,  # of a mixture of experts too, the loss is that of the tokens
+        eval_on_start=plan.val_at_start and is_new,
+        eval_strategy="no",  # `RecipeCallback` says when
+        save_strategy="no",
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        disable_tqdm=True,
+        lr_scheduler_type="constant",  # where the recipe has none
+        max_grad_norm=recipes.get(plan.config, "policy.max_grad_norm") or math.inf,
+        bf16=half,
+        use_cpu=device == "cpu",
+        dataloader_pin_memory=device == "cuda",
+        gradient_checkpointing=bool(
+            recipes.get(plan.config, "policy.dtensor_cfg.activation_checkpointing")
+        ),
+        **more,
+    )
+    return {
+        "model": model,
+        "args": arguments,
+        "train_dataset": Dataset.from_list(plan.rows).select(recipe.order),
+        "eval_dataset": Dataset.from_list(plan.held) if plan.held else None,
+        "processing_class": transformers.AutoTokenizer.from_pretrained(plan.base),
+        "optimizers": (
+            optimizer,
+            _scheduler(optimizer, recipes.get(plan.config, "policy.scheduler")),
+        ),
+        "callbacks": [recipe, Bar()] if sys.stderr.isatty() else [recipe],
+    }
+
+
+def _of_pairs(logs: Logs, side: str = "") -> dict[str, float]:
+    """Of DPO: the share of pairs whose chosen answer has gained more, and by how much, in nats times beta."""
+    names = {"accuracy": f"{side}rewards/accuracies", "margin": f"{side}rewards/margins"}
+    return {name: round(logs[key], 6) for name, key in names.items() if key in logs}
+
+
+def _model(plan: Plan, dtype: torch.dtype) -> peft.PeftModel:
+    """The base model with an adapter: the one that is begun with, or a fresh one as policy.dtensor_cfg.lora_cfg asks for.
+    Raises cli.BadConfig."""
+    found = recipes.get(plan.config, "policy.dtensor_cfg.lora_cfg") or {}
+    lora = cast(estimates.LoraConfig, found)
+    if not lora.get("enabled", True):
+        raise cli.BadConfig(
+            "policy.dtensor_cfg.lora_cfg.enabled is false; this trainer trains LoRA only"
+        )
+    rank = recipes.want(plan.config, "policy.dtensor_cfg.lora_cfg.dim", int)
+    alpha = recipes.want(plan.config, "policy.dtensor_cfg.lora_cfg.alpha", int)
+    model = transformers.AutoModelForCausalLM.from_pretrained(plan.base, dtype=dtype)
+    if plan.start:
+        tuned = peft.PeftModel.from_pretrained(model, plan.start, is_trainable=True)
+        # By the adapter's own name for it peft would ask the Hub at each checkpoint.
+        tuned.peft_config["default"].base_model_name_or_path = str(plan.base)
+        return tuned
+    modules = dict(model.named_modules())
+    linear = {name for name, module in modules.items() if isinstance(module, torch.nn.Linear)}
+    chosen = estimates.targets(linear, lora)
+    head = next(name for name in modules if modules[name] is model.get_output_embeddings())
+    if head in chosen:
+        raise cli.BadConfig(
+            f"lora_cfg adapts {head}, and TRL trains no adapter there; leave it out: exclude_modules: ['*{head}*'] "
+            "instead of target_modules and match_all_linear"
+        )
+    torch.manual_seed(plan.seed)
+    return peft.get_peft_model(
+        model,
+        peft.LoraConfig(
+            r=rank,
+            lora_alpha=alpha,
+            lora_dropout=lora.get("dropout") or 0.0,
+            target_modules=chosen,
+            task_type="CAUSAL_LM",
+        ),
+    )
+
+
+def _optimizer(plan: Plan, model: torch.nn.Module) -> torch.optim.Optimizer:
+    """The optimizer that the recipe names, of the adapter. Raises cli.BadConfig."""
+    recipes.want(plan.config, "policy.optimizer.kwargs.lr", float)
+    chosen = plan.config["policy"]["optimizer"]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return _named(chosen.get("name", "torch.optim.AdamW"))(trained, **chosen["kwargs"])
+
+
+def _named(dotted: str) -> Callable[..., Any]:
+    """The class behind a dotted name below torch.optim. Raises cli.BadConfig."""
+    found: Any = pydoc.locate(dotted) if dotted.startswith("torch.optim.") else None
+    if found is None:
+        raise cli.BadConfig(f"{dotted} is no class of torch.optim")
+    return found
+
+
+def _scheduler(
+    optimizer: torch.optim.Optimizer, setting: Schedule | list[Schedule] | None
+) -> torch.optim.lr_scheduler.LRScheduler | None:
+    """The schedule of `policy.scheduler`: nothing, one {name, kwargs}, or several in a list that ends with {milestones}."""
+    if not setting:
+        return None
+    entries = setting if isinstance(setting, list) else [setting]
+    parts = [part for part in entries if "name" in part]
+    made = [_named(part["name"])(optimizer, **part.get("kwargs") or {}) for part in parts]
+    if len(made) == 1:
+        return made[0]
+    milestones = entries[-1]["milestones"]
+    return torch.optim.lr_scheduler.SequentialLR(optimizer, made, milestones=milestones)
+
+
+def _say_what(plan: Plan, tuner: transformers.Trainer, step: int) -> None:
+    """Say what is trained on what, and keep it in job.json at the first start."""
+    device, dtype = tuner.args.device.type, "bfloat16" if tuner.args.bf16 else "float32"
+    threads = torch.get_num_threads()
+    model: Any = tuner.model  # of peft
+    trained, _ = model.get_nb_trainable_parameters()
+    cli.say(
+        f"{trained:,} parameters of {plan.name} on {device} in {dtype}, {threads} threads; {len(plan.rows)} rows, "
+        f"{plan.total} steps of {plan.batch}{f'; going on after step {step}' if step else ''}"
+    )
+    if (plan.folder / "job.json").exists():
+        return
+    job = {
+        "trainer": "trl",
+        "argv": [cli.NAME, *sys.argv[1:]],
+        "revision": cli.git("rev-parse", "HEAD"),
+        "image": os.environ.get("DECKSMITH_IMAGE", "host"),
+        "nodes": 1,
+        "device": device,
+        "dtype": dtype,
+        "threads": threads,
+        "seed": plan.seed,
+        "versions": {one.__name__: one.__version__ for one in (torch, transformers, peft, trl)},
+    }
+    _write(plan.folder / "job.json", job)
+
+
+def _write(path: Path, value: Mapping[str, object]) -> None:
+    stream.write(path, json.dumps(value, indent=2) + "\n")
