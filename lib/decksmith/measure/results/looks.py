@@ -206,7 +206,7 @@ def _read(path: Path) -> Kept:
         for line in path.read_bytes().splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 row = json.loads(line)
-                if KeptLook.__annotations__.keys() <= row["look"].keys():
+                if KeptLook.__annotations__.keys() <= set(row["look"]):
                     found[row["id"], row["inputs"]] = row["look"]
     return found
 
@@ -341,10 +341,10 @@ def _registered(run: Run) -> Registration | None:
         return None
     try:
         written: Registration = json.loads(path.read_text())
-        if Registration.__annotations__.keys() - written.keys():
+        if Registration.__annotations__.keys() - set(written):
             raise ValueError("a key is missing")
         return written
-    except (ValueError, AttributeError) as error:
+    except (ValueError, TypeError) as error:
         raise cli.BadData(
             f"{path}: not what run-plan --register writes ({error}); remove it, or put it back as it was"
         ) from None
