@@ -17,13 +17,13 @@ from decksmith.models import registry
 SHIPPED = cli.ROOT / "assets/rewards"
 # What measures, beside this room.
 MEASURING = (
-    "judging.offline",
-    "judging.rendered",
-    "judging.legibility",
-    "decks.words",
-    "rewards.rules",
-    "rewards.components",
-    "rewards.wording",
+    "decksmith.measure.judging.offline",
+    "decksmith.measure.judging.rendered",
+    "decksmith.measure.judging.legibility",
+    "decksmith.measure.decks.words",
+    "decksmith.train.rewards.rules",
+    "decksmith.train.rewards.components",
+    "decksmith.train.rewards.wording",
 )
 LAYOUT = (
     "overflow overlap contrast smallest pictures density whitespace hierarchy variety visuals"
@@ -305,7 +305,7 @@ def _code() -> str:
     """The sha256 of the code that measures, which is not loaded for it."""
     code = hashlib.sha256()
     for name in MEASURING:
-        found = importlib.util.find_spec(f"decksmith.{name}")
+        found = importlib.util.find_spec(name)
         assert found and found.origin, f"{name} has gone: mend MEASURING"
         code.update(Path(found.origin).read_bytes())
     return code.hexdigest()
