@@ -19,9 +19,9 @@ PROMPT = {
     "asks": ASKS["asks"],
     "checklist": [],
 }
-# A reply that takes seconds before it can be rendered: so many pictures to draw.
+# A reply that takes seconds before it can be rendered: so many slides and pictures.
 HEAVY = "".join(
-    f"---\nlayout: image\nimage-query: a tree, number {n}\n---\n\n# {n}\n\n" for n in range(400)
+    f"---\nlayout: image\nimage-query: a tree, number {n}\n---\n\n# {n}\n\n" for n in range(3000)
 )
 
 
