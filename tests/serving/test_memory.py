@@ -59,14 +59,24 @@ def test_a_job_of_two_nodes_parts_the_layers_between_them(adapter, monkeypatch):
     assert (both.gpus, both.weights, both.sequence) == (2, one.weights / 2, one.sequence / 2)
 
 
-def test_what_does_not_fit_is_refused_with_what_mends_it(adapter):
+def test_what_does_not_fit_is_refused_with_the_fewest_gpus_that_do(adapter):
     with pytest.raises(cli.BadConfig) as refused:
         memory.check(line(adapter), adapter, 48)
     said = str(refused.value)
     assert f"{NEMOTRON} does not fit a GPU of 48 GiB: 58.8 GiB of weights" in said
-    assert 'SERVE="--tensor-parallel-size 2"' in said and 'SERVE="--max-model-len' in said
-    with pytest.raises(cli.BadConfig, match="does not fit"):
-        memory.check(line(adapter, "--max-model-len", "4M"), adapter, 80)
+    assert 'SERVE="--tensor-parallel-size 2"' in said and "context" not in said
+    with pytest.raises(cli.BadConfig, match="It wants larger GPUs, or more than one node"):
+        memory.check(line(adapter), adapter, 8)
+
+
+def test_a_context_that_is_too_long_has_another_remedy(adapter):
+    long = line(adapter, "--max-model-len", "4M")
+    with pytest.raises(
+        cli.BadConfig, match=r'shorter context: SERVE="--max-model-len \d+"'
+    ) as told:
+        memory.check(long, adapter, 80)
+    shorter = str(told.value).rpartition(" ")[2].strip('"')
+    assert memory.check(line(adapter, "--max-model-len", shorter), adapter, 80).at_once == 1
 
 
 def test_a_folder_weighs_what_its_files_do(adapter, tmp_path, capsys):

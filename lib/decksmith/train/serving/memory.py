@@ -99,8 +99,8 @@ def check(arguments: Sequence[str], adapter: Adapter, gpu: float | None = None) 
     )
     if found.left < found.sequence:
         raise cli.BadConfig(
-            f"{arguments[2]} does not fit a GPU of {gpu:.0f} GiB: {parts}. Give it more GPUs "
-            '(SERVE="--tensor-parallel-size 2") or a shorter context (SERVE="--max-model-len 16384")'
+            f"{arguments[2]} does not fit a GPU of {gpu:.0f} GiB: {parts}. "
+            f"{_remedy(arguments, adapter, found)}"
         )
     room = min(found.at_once, found.sequences)
     cli.say(
@@ -108,6 +108,24 @@ def check(arguments: Sequence[str], adapter: Adapter, gpu: float | None = None) 
         + ("" if room == found.sequences else ", the others wait")
     )
     return found
+
+
+def _remedy(arguments: Sequence[str], adapter: Adapter, found: Plan) -> str:
+    """The fewest GPUs that do, and the context that would."""
+    said = []
+    tensor = number(arguments, "--tensor-parallel-size")
+    for wider in (2 * tensor, 4 * tensor, 8 * tensor):
+        more = [*arguments, "--tensor-parallel-size", str(wider)]
+        other = plan(more, adapter, found.gpu)
+        if wider <= 8 and other.left >= other.sequence:
+            said.append(f'on more GPUs: SERVE="--tensor-parallel-size {wider}"')
+            break
+    if found.token:
+        state = found.sequence - found.length * found.token
+        shorter = math.floor((found.left - state) / found.token / 1024) * 1024
+        if shorter > 0:
+            said.append(f'or with a shorter context: SERVE="--max-model-len {shorter}"')
+    return " ".join(said) or "It wants larger GPUs, or more than one node"
 
 
 def here() -> float | None:
