@@ -147,10 +147,9 @@ SPEED = $(PART) docs/maintain/speed.md $@
 bench-self: setup .venv/.dev .venv/.train
 	$(SPEED) tests/bench_self.py
 
-### sizes: what a fresh machine downloads, measured: docs/sizes.md
+### sizes: what a fresh machine downloads, measured: docs/platforms.md
 sizes: .venv/.node
-	.venv/bin/python3 tests/sizes.py > docs/sizes.md.tmp
-	mv docs/sizes.md.tmp docs/sizes.md
+	$(PART) docs/platforms.md $@ tests/sizes.py
 
 ### bench-render: a rendered deck's cost, stock Slidev and ours: docs/maintain/speed.md
 bench-render: setup .venv/.dev
@@ -219,15 +218,13 @@ themes: setup .venv/.dev
 bench-vote: setup .venv/.dev
 	.venv/bin/python3 tests/bench_vote.py
 
-### bench-tally: vote-tally's intervals against simulation: docs/votes-bench.md
+### bench-tally: vote-tally's intervals against simulation: docs/statistics-bench.md
 bench-tally: .venv/.dev
-	.venv/bin/python3 tests/bench_tally.py > docs/votes-bench.md.tmp
-	mv docs/votes-bench.md.tmp docs/votes-bench.md
+	$(PART) docs/statistics-bench.md $@ tests/bench_tally.py
 
 ### bench-stats: intervals and the planner against simulation: docs/statistics-bench.md
 bench-stats: .venv/.dev
-	.venv/bin/python3 tests/bench_stats.py > docs/statistics-bench.md.tmp
-	mv docs/statistics-bench.md.tmp docs/statistics-bench.md
+	$(PART) docs/statistics-bench.md $@ tests/bench_stats.py
 
 ### rl-page: what the last `make rehearsal-rl` took and said: docs/maintain/rehearsal-rl.md
 rl-page: .venv/.python

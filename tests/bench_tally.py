@@ -1,4 +1,4 @@
-"""Whether vote-tally holds what it prints, on simulated votes whose truth is known: prints a markdown page (docs/votes-bench.md).
+"""Whether vote-tally holds what it prints, on simulated votes whose truth is known: prints a markdown page (docs/statistics-bench.md).
 
 People vote by Davidson's model; each person and each prompt leans to a model of its own. The truth of an interval is what endlessly many
 people would say of endlessly many prompts, which leanings of their own draw towards equal; it is found by one very large simulation.

@@ -50,7 +50,9 @@ def is_loose(annotation: ast.expr) -> bool:
 
 # What a command writes: a whole page, or the tables of a page.
 GENERATED = re.compile(r"\A(?:.*\n){0,6}.*(?:Written by `make|writes this page)")
-TABLES = re.compile(r"<!-- fields: \w+ -->\n(?:\|.*\n)*")
+TABLES = re.compile(
+    r"<!-- fields: \w+ -->\n(?:\|.*\n)*|^<!-- part: .*?(?=^<!-- part: |\Z)", re.S | re.M
+)
 
 
 def users_words() -> int:

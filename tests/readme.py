@@ -191,8 +191,8 @@ FIGURES = {
     "render_times_less_cpu": lambda: cell(
         "maintain/speed.md", "| | CPU s per deck |", "**ours**", 2
     ),
-    "baseline_mb": lambda: megabytes("sizes.md", "| command | MB |", "`make baseline`"),
-    "train_mb": lambda: megabytes("sizes.md", "| part | MB |", "torch and transformers"),
+    "baseline_mb": lambda: megabytes("platforms.md", "| command | MB |", "`make baseline`"),
+    "train_mb": lambda: megabytes("platforms.md", "| part | MB |", "torch and transformers"),
     "rehearsal_minutes": lambda: round(sum(rehearsed()) / 60),
     "rehearsed_prompts": lambda: re.search(
         r"^REHEARSE \?= (\d+)", (ROOT / "make/rehearse.mk").read_text(), re.M
@@ -229,7 +229,8 @@ def figures():
 
 
 # What a page says that a command writes, whole or in parts.
-GENERATED = re.compile(r"\A(?:.*\n){0,6}.*(?:Written by `make|writes this page)|<!-- part: ")
+GENERATED = re.compile(r"\A(?:.*\n){0,6}.*(?:Written by `make|writes this page)")
+PART = re.compile(r"^<!-- part: .*?(?=^<!-- part: |\Z)", re.S | re.M)  # tests/part.py
 
 
 def pages():
@@ -268,7 +269,7 @@ def unvouched(text, phrases):
     def blank(match):
         return re.sub(r"[^\n]", " ", match[0])
 
-    bare = FIELDS.sub(blank, text)
+    bare = PART.sub(blank, FIELDS.sub(blank, text))
     bare = re.sub(r"^```(?:json|python)\n.*?^```", blank, bare, flags=re.S | re.M)
     for phrase in phrases:
         if phrase.startswith("| "):

@@ -1,4 +1,4 @@
-"""What a fresh machine downloads for each part of the set-up: prints a markdown page (docs/sizes.md).
+"""What a fresh machine downloads for each part of the set-up: prints a markdown page (docs/platforms.md).
 
 Everything is fetched anew, by the locks, into a folder that goes afterwards: wheels as pip gets them, Node packages as npm keeps them.
 """
