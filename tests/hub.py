@@ -5,7 +5,7 @@
 Datasets are the folders FOLDER/<owner>/<name>, models FOLDER/models/<owner>/<name>; whatever lies there can be read, and a commit
 writes there. Beside them: .private/<the same> marks what only its owner sees, .objects/<sha256> are finished uploads, .log has one
 line a request, .served one for each answer to a read of a file: name, first byte, bytes sent. While FOLDER/.stall exists no upload but
-the first ends. .cut holds a number of bytes after which an answer's connection breaks, .hang one after which it says nothing more;
+the first ends. .cut holds a number of bytes after which an answer's connection breaks, .hang one after which it says nothing more, .bent changes a byte of what the store sends;
 .gated/<repository> marks what is to be seen by all and to be had by its owner, .sizes/<repository>/<file> a size that is claimed.
 A model's large files lie behind a redirect, as the Hub's do. The tokens are those of USERS.
 """
@@ -199,7 +199,10 @@ async def cdn(request):
     """The store behind the Hub. No token comes here: the client takes it away when it is sent elsewhere."""
     assert "Authorization" not in request.headers
     path = FOLDER / request.match_info["path"]
-    return await send(request, path.name, path.read_bytes(), {})
+    data = path.read_bytes()
+    if (FOLDER / ".bent").exists():
+        data = bytes([data[0] ^ 1]) + data[1:]
+    return await send(request, path.name, data, {})
 
 
 async def send(request, name, data, headers):

@@ -130,10 +130,12 @@ def killed_half_way(site, *words):
 def test_of_a_fetch_that_is_killed_the_whole_files_stay(site):
     killed_half_way(site, "lab/base")
     before = len(site.served())
+    whole = {path.name for path in site.home.glob("hub/models--*/snapshots/*/*")}
+    assert "model-1.safetensors" not in whole
     status, out, err = site.fetch()
     assert status == 0, err
-    assert "files are there already" in err
-    assert {name for name, _, _ in site.served()[before:]} == {"model-1.safetensors"}
+    again = {name for name, _, _ in site.served()[before:]}
+    assert "model-1.safetensors" in again and not whole & again
     assert Path(out, "model-1.safetensors").read_bytes() == b"\x01" * 24 * MB
     assert Path(out, "model-2.safetensors").read_bytes() == b"\x02" * MB
 
@@ -144,6 +146,17 @@ def test_a_connection_that_breaks_is_taken_up_where_it_broke(site):
     assert status == 0, err
     starts = [start for name, start, _ in site.served() if name == "model-1.safetensors"]
     assert len(starts) > 1 and starts == sorted(starts) and starts[1] >= CHUNK
+    assert Path(out, "model-1.safetensors").read_bytes() == b"\x01" * 24 * MB
+
+
+def test_a_file_that_arrives_broken_is_removed(site):
+    bent = site.put(".bent")
+    status, _, err = site.fetch()
+    assert status == 75 and "what came is not what the Hub names" in err
+    assert not list(site.home.glob("hub/models--*/snapshots/*/model-1.safetensors"))
+    bent.unlink()
+    status, out, err = site.fetch()
+    assert status == 0, err
     assert Path(out, "model-1.safetensors").read_bytes() == b"\x01" * 24 * MB
 
 

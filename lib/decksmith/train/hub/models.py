@@ -7,6 +7,7 @@ by its name with the Hub switched off. They look up `refs/main`; it is set to th
 fetched.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -213,12 +214,27 @@ def _download(name: str, info: "ModelInfo", files: "list[RepoSibling]") -> Path:
         cli.say(f"{len(files) - len(left)} of {len(files)} files are there already")
 
     def bring(file: "RepoSibling") -> None:
-        hub.hf_hub_download(name, file.rfilename, revision=commit, token=_token())
+        path = hub.hf_hub_download(name, file.rfilename, revision=commit, token=_token())
+        if file.lfs:  # over plain HTTP the library looks at the size alone
+            _check_sha256(Path(path), file.lfs.sha256)
 
     with ThreadPool(AT_ONCE) as pool:
         for _ in pool.imap_unordered(bring, left):
             pass
     return folder
+
+
+def _check_sha256(path: Path, sha256: str) -> None:
+    """Raises cli.TryAgain, and removes the file, where its bytes are not those that were named."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        path.resolve().unlink()
+        path.unlink(missing_ok=True)
+        raise cli.TryAgain(
+            f"{path.name}: what came is not what the Hub names (sha256 {found}, not {sha256}); "
+            "it was removed: run this again"
+        )
 
 
 def _folder(name: str) -> Path:
