@@ -9,7 +9,7 @@ RUN apt-get -qq update \
  && rm -rf /var/lib/apt/lists/*
 
 # An ordinary user, who may build walls around decks where the container's filter lets anybody.
-RUN useradd --create-home --uid 1000 deck && install -d -o deck -g deck /decksmith /decksmith/measure/results
+RUN useradd --create-home --uid 1000 deck && install -d -o deck -g deck /decksmith /decksmith/results
 USER deck
 WORKDIR /decksmith
 COPY --chown=deck:deck . .

@@ -91,7 +91,7 @@ def test_a_model_of_ollama_is_entered_by_one_command_and_asked_by_its_name(ollam
     )
     gen = json.loads(asked.stdout)["gen"]
     assert gen["model"]["slug"] == "qwen3:4b" and gen["text"].startswith("---\ntheme: default")
-    named = ["make", "-s", "named", "MODEL=ollama-qwen3-4b"]
+    named = ["make", "-s", "run-check", "MODEL=ollama-qwen3-4b"]
     assert subprocess.run(named, cwd=cli.ROOT, env=env, capture_output=True).returncode == 0
 
 

@@ -94,7 +94,8 @@ def said_by_the_code() -> str:
         *ROOT.glob("make/*"),
         ROOT / "Makefile",
     ]
-    text = "".join(path.read_text() for path in [*paths, *ROOT.glob("slurm/*.s*")])
+    found = [*paths, *ROOT.glob("slurm/*.s*")]
+    text = "".join(path.read_text() for path in found if path.is_file())
     text = re.sub(r'"\s*\n\s*f?"', "", text)
     return re.sub(r'\{[^{}"\n]*\}', "..", text)
 

@@ -63,7 +63,7 @@ def test_it_makes_a_report_once_and_then_has_nothing_to_do(root):
     second = baseline(root)
     assert second.returncode == 0
     # Nothing is made again; the comparison is said again, and that is all.
-    assert second.stdout == first.stdout[first.stdout.index("Judge: offline-v") :]
+    assert second.stdout == first.stdout[first.stdout.index("run-compare: computed again") :]
     assert page.stat().st_mtime_ns == written and asked(root) == 4
 
 

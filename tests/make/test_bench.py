@@ -4,17 +4,9 @@ import json
 import subprocess
 
 import pytest
-from decksmith.core import cli
 from shadow import core, endpoint, environment, make
 
 ENTRY = '[fake]\nbase_url = "{url}"\nslug = "fake"\n'
-
-
-@pytest.mark.parametrize("given", [[], ["RULES=own"]])
-def test_whose_rules_grade_is_said_by_the_user_alone(given):
-    words = ["make", "-n", "bench", "MODEL=local", "BENCH=arithmetic", *given]
-    done = subprocess.run(words, cwd=cli.ROOT, capture_output=True, text=True, check=True)
-    assert f" RULES='{'own' if given else ''}' " in done.stdout
 
 
 @pytest.mark.browser

@@ -60,14 +60,13 @@ def test_on_another_machine_every_path_is_that_machines(made, tmp_path):
     one = made(RECIPE, far="/scratch/me/decksmith")
     assert str(tmp_path) not in one.recipe.text
     assert (
-        "data_path: /scratch/me/decksmith/measure/results/sft/one/snapshot/data/v0_1/train.jsonl"
+        "data_path: /scratch/me/decksmith/results/sft/one/snapshot/data/v0_1/train.jsonl"
         in one.recipe.text
     )
     assert (
-        one._assignments()["SFT_CHECKPOINTS"]
-        == "/scratch/me/decksmith/measure/results/sft/one/checkpoints"
+        one._assignments()["SFT_CHECKPOINTS"] == "/scratch/me/decksmith/results/sft/one/checkpoints"
     )
-    assert one.argv[-1] == "/scratch/me/decksmith/measure/results/sft/one"
+    assert one.argv[-1] == "/scratch/me/decksmith/results/sft/one"
 
 
 def test_two_files_that_would_become_one_are_refused(made, tmp_path):

@@ -165,7 +165,7 @@ class PromptRow(TypedDict):
         NotRequired[str], "in place of `messages`: a text that a base model goes on from"
     ]
     tools: Annotated[
-        NotRequired[list[Record]],
+        NotRequired[list[Record | str]],
         "functions that the model may call, in OpenAI's form; `python` among them is the built-in one",
     ]
     tool_code: Annotated[

@@ -127,7 +127,7 @@ class BenchRecord(TypedDict):
     task: Annotated[NotRequired[Task], "what is asked (`bench-prepare`)"]
     messages: Annotated[NotRequired[list[Record]], "what the model is asked (`bench-prompt`)"]
     prompt: Annotated[NotRequired[str], "a text to be continued, in place of `messages`"]
-    tools: Annotated[NotRequired[list[Record]], "what the model may call, in OpenAI's form"]
+    tools: Annotated[NotRequired[list[Record | str]], "what the model may call, in OpenAI's form"]
     tool_code: Annotated[NotRequired[str], "Python that defines them"]
     gen: Annotated[NotRequired[Gen], "the reply (`chat-generate`)"]
     grade: Annotated[NotRequired[Grade], "its verdict (`bench-grade`)"]

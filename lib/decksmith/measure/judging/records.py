@@ -98,8 +98,10 @@ class Claims(TypedDict, total=False):
 
 class Features(TypedDict, total=False):
     scanner: Annotated[str, "the versions of both scans"]
-    craft_v5: Annotated[float, "1 to 5, the published scan, bit for bit"]
-    craft: Annotated[float, "1 to 5, ours, by the real parser"]
+    craft_v5: Annotated[
+        float | None, "1 to 5, the published scan, bit for bit; null without a deck"
+    ]
+    craft: Annotated[float | None, "1 to 5, ours, by the real parser; null without a deck"]
     counts: Annotated[Record, "what they counted"]
     grounding: Annotated[Grounding, "of prompts with `sources`"]
     kept: Annotated[

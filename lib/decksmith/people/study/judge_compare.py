@@ -134,8 +134,8 @@ def _traits(row: DeckRecord) -> dict[str, float]:
     found = {}
     if reply := row.get("gen", {}).get("text"):
         found["words"] = float(len(reply.split()))
-    if "craft" in (features := row.get("features", {})):
-        found["craft"] = float(features["craft"])
+    if (craft := row.get("features", {}).get("craft")) is not None:
+        found["craft"] = float(craft)
     return found
 
 
