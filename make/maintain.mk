@@ -244,7 +244,7 @@ docs: .venv/.docs
 	.venv/bin/python3 tests/docs_site.py results/site
 	echo 'Type: python3 -m http.server --directory results/site 8000  and open http://127.0.0.1:8000'
 
-### numbers: figures, tables and docs/architecture.md, from the code
+### numbers: figures, tables and pages that are made of the code
 numbers: .venv/.python
 	.venv/bin/python3 tests/readme.py
 	.venv/bin/python3 tests/pages.py
