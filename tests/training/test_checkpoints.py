@@ -347,7 +347,8 @@ def test_beside_the_command_of_a_killed_watcher_no_second_one_begins(run):
 @pytest.mark.slow
 def test_a_signal_ends_the_command_with_all_it_started_and_is_no_failure(run):
     checkpoint(run, 10)
-    process = start(run, f"sleep 987 & echo $! > {run}/child; wait")
+    deaf = "sh -c 'trap : TERM; echo $$ > child; while :; do sleep 1; done' &"
+    process = start(run, f"cd {run}; {deaf} trap 'exit 1' TERM; wait")
     until(lambda: (run / "child").exists() and (run / "child").read_text())
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)

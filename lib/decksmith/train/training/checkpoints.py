@@ -420,13 +420,15 @@ def _words(status: int, metrics: Metrics | None) -> str:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """TERM to a command and all it started, KILL to what is left half a minute later."""
-    for number, patience in ((signal.SIGTERM, 30.0), (signal.SIGKILL, 5.0)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(patience)
-            return
+    """TERM to a command and all it started; KILL to what is left when the command has ended, or
+    after half a minute."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(30.0)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def _identity(path: Path) -> str:
