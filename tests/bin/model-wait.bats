@@ -22,6 +22,8 @@ announce() { echo "{\"url\":\"http://127.0.0.1:$1/v1\",\"models\":[\"base\",\"tu
   run --separate-stderr model-wait --timeout 30
   assert_success
   assert_output --partial "\"url\": \"http://127.0.0.1:$port/v1\""
+  run --separate-stderr model-wait --timeout 30 --address
+  assert_output "http://127.0.0.1:$port/v1"
 }
 
 # marks: slow

@@ -1,0 +1,64 @@
+"""What makefiles, batch scripts and pages give to a script, the script takes."""
+
+import importlib.util
+import re
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+USERS = [
+    ROOT / "Makefile",
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(ROOT.glob("make/*.mk")),
+    ROOT / "make/bench",
+    *sorted(ROOT.glob("slurm/*.s*")),
+    *sorted(ROOT.glob("docs/*.md")),
+]
+SCRIPTS = sorted(ROOT.glob("bin/*-*"))
+# From a script's name to the end of its command; a line that ends in a backslash goes on.
+COMMAND = re.compile(
+    r"(?<![\w/.-])(?:bin/)?({})(?=\s)((?:\\\n|(?!\.\s)[^\n|;&<>`#])*)".format(
+        "|".join(path.name for path in SCRIPTS)
+    )
+)
+FLAG = re.compile(r"(?<=\s)--[a-z][a-z0-9-]*")
+
+
+def options(script: Path) -> set[str]:
+    """The flags of a script, as click knows them."""
+    spec = importlib.util.spec_from_loader("script", SourceFileLoader("script", str(script)))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = {
+        flag for each in module.main.command.params for flag in (*each.opts, *each.secondary_opts)
+    }
+    return found | {"--help", "--version"}
+
+
+def given(text: str) -> dict[str, set[str]]:
+    """The flags that a text gives to each script; what stands behind ` -- ` is somebody else's."""
+    found: dict[str, set[str]] = {}
+    for name, words in COMMAND.findall(text):
+        own = re.split(r"\s--\s|\s\$\(FLAGS\)", words)[0]
+        found.setdefault(name, set()).update(FLAG.findall(own))
+    return found
+
+
+@pytest.mark.parametrize("path", USERS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_flag_that_is_given_is_there(path):
+    unknown = [
+        f"{name} {flag}"
+        for name, flags in given(path.read_text(encoding="utf-8")).items()
+        for flag in sorted(flags - options(ROOT / "bin" / name))
+    ]
+    assert unknown == []
+
+
+def test_flags_are_read_from_recipes_and_pages():
+    text = (
+        "x=$$(bin/model-wait --pid $$p --address) && bin/run-plan \\\n  --effect 1 -- --not-ours\n"
+    )
+    assert given(text) == {"model-wait": {"--pid", "--address"}, "run-plan": {"--effect"}}
