@@ -1,8 +1,6 @@
 """What makefiles, batch scripts and pages give to a script, the script takes."""
 
-import importlib.util
 import re
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -29,11 +27,11 @@ FLAG = re.compile(r"(?<=\s)--[a-z][a-z0-9-]*")
 
 def options(script: Path) -> set[str]:
     """The flags of a script, as click knows them."""
-    spec = importlib.util.spec_from_loader("script", SourceFileLoader("script", str(script)))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    # Run as text: importing it would leave a folder of bytecode in bin.
+    scope = {"__name__": "script", "__file__": str(script)}
+    exec(compile(script.read_text(encoding="utf-8"), script, "exec"), scope)
     found = {
-        flag for each in module.main.command.params for flag in (*each.opts, *each.secondary_opts)
+        flag for each in scope["main"].command.params for flag in (*each.opts, *each.secondary_opts)
     }
     return found | {"--help", "--version"}
 
