@@ -11,13 +11,13 @@ import random
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
-from decksmith.bench.benchmarks.sources import GeneratedSource, SourceRow
+from decksmith.bench.benchmarks.records import RowSource
 from decksmith.core import cli
+from decksmith.core.records import Record
 
 TEXTS = cli.ROOT / "assets" / "prompts" / "bench"
-Rows = Iterator[SourceRow]
 Problem = tuple[str, int | Fraction]  # the text, and the answer
 Call = dict[str, Any]  # the name of a function and its arguments
 
@@ -31,6 +31,19 @@ def _texts() -> dict[str, Any]:
 def _languages() -> dict[str, dict[str, Any]]:
     """The sentences of each language, by its ISO 639-1 code."""
     return tomllib.loads((TEXTS / "languages.toml").read_text())
+
+
+class SourceRow(TypedDict):
+    """What a generator yields, and a description makes of a row; docs/records.md has its keys under `Task`."""
+
+    fields: Record
+    expected: NotRequired[Any]
+    subset: NotRequired[str | None]
+    tools: NotRequired[list[Record]]  # in OpenAI's form
+    tool_code: NotRequired[str]
+
+
+Rows = Iterator[SourceRow]
 
 
 class Draw(random.Random):
@@ -47,7 +60,7 @@ class Draw(random.Random):
 # --- word problems --------------------------------------------------------------------------------
 
 
-def arithmetic(source: GeneratedSource) -> Rows:
+def arithmetic(source: RowSource) -> Rows:
     """Word problems of one to four steps with exact answers; the subset names the number of steps."""
     draw = Draw(f"arithmetic {source['seed']}")
     for number in range(source["rows"]):
@@ -142,7 +155,7 @@ PROBLEMS: dict[int, tuple[Callable[[Draw], Problem], ...]] = {
 }
 
 
-def multilingual(source: GeneratedSource) -> Rows:
+def multilingual(source: RowSource) -> Rows:
     """Word problems of one or two steps in eight languages; the subset names the language."""
     draw = Draw(f"multilingual {source['seed']}")
     for number in range(source["rows"]):
@@ -214,7 +227,7 @@ CLASHES = (
 )
 
 
-def instructions(source: GeneratedSource) -> Rows:
+def instructions(source: RowSource) -> Rows:
     """Writing tasks with one to three constraints that a program checks; the subset names their number."""
     draw = Draw(f"instructions {source['seed']}")
     for number in range(source["rows"]):
@@ -238,7 +251,7 @@ def instructions(source: GeneratedSource) -> Rows:
         }
 
 
-def replies(source: GeneratedSource) -> Rows:
+def replies(source: RowSource) -> Rows:
     """Short texts to be written in one of eight languages, no request twice: some are made in the
     language itself, the others are in English and ask for it. The subset says which. At most 128 rows."""
     asked: list[tuple[str, str, str]] = []
@@ -256,7 +269,7 @@ def replies(source: GeneratedSource) -> Rows:
 # --- briefs and needles ---------------------------------------------------------------------------
 
 
-def briefs(source: GeneratedSource) -> Rows:
+def briefs(source: RowSource) -> Rows:
     """Short texts to be written from five facts, each with the criteria that a judge checks one by
     one; the subset names the form."""
     draw, texts = Draw(f"briefs {source['seed']}"), _texts()["briefs"]
@@ -281,7 +294,7 @@ def briefs(source: GeneratedSource) -> Rows:
         }
 
 
-def needle(source: GeneratedSource) -> Rows:
+def needle(source: RowSource) -> Rows:
     """Numbers hidden in filler of 300 to 19,200 words, one or four of them asked for; the subset names
     the words and how many."""
     draw, texts = Draw(f"needle {source['seed']}"), _texts()
@@ -309,7 +322,7 @@ def needle(source: GeneratedSource) -> Rows:
 # --- tools ----------------------------------------------------------------------------------------
 
 
-def tools(source: GeneratedSource) -> Rows:
+def tools(source: RowSource) -> Rows:
     """Requests with five tools at hand, of which one is to be called, one twice, two different ones
     or none; the subset says which."""
     draw = Draw(f"tools {source['seed']}")
@@ -398,7 +411,7 @@ REQUESTS = (_weather, _currency, _timer, _stock, _trains)
 
 
 # What a benchmark's source may name as `generated`.
-GENERATORS: dict[str, Callable[[GeneratedSource], Rows]] = {
+GENERATORS: dict[str, Callable[[RowSource], Rows]] = {
     "arithmetic": arithmetic,
     "briefs": briefs,
     "instructions": instructions,

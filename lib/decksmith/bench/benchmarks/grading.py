@@ -7,7 +7,6 @@ that stalls or crashes its grader is wrong, since that is the model's doing; a m
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import multiprocessing
 import os
 import re
@@ -21,7 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
-from decksmith.bench.benchmarks import gym, tasks
+from decksmith.bench.benchmarks import graders, gym, tasks
 from decksmith.bench.benchmarks.graders import code, math, plus, simple
 from decksmith.bench.benchmarks.records import BenchmarkSpec, BenchRecord, Grade, Sampling, Task
 from decksmith.core import cli, stream
@@ -84,7 +83,7 @@ class Graders:
             *([gen.get("calls")] if spec["grader"] == "tools" else []),
             record["task"],
             tasks.order(record),
-            [spec.get(key) for key in ("grader", "extract", "judge")],
+            [spec.get(key) for key in ("grader", "judge")],
             prompt_of(record),
             *judged,
         ]
@@ -133,11 +132,10 @@ class Graders:
         """The verdict of an official verifier; what it asks a judge, ours answers."""
         own = spec["source"]["gym"]
         if gym.judged_by(own) and not self._judged_here(spec):
-            raise cli.BadConfig(
-                f"{spec['name']}: its verifier asks a judge: bench-grade --judge NAME, an entry of assets/models.toml"
-            )
+            said = "its verifier asks a judge: bench-grade --judge NAME"
+            raise cli.BadConfig(f"{spec['name']}: {said}, an entry of assets/models.toml")
 
-        async def ask(request: gym.JudgeRequest) -> str:
+        async def ask(request: gym.JudgeBody) -> str:
             if not self._judged_here(spec):
                 raise Fault("judge", "no-judge", "the verifier asks a judge: bench-grade --judge")
             return await self._open(spec).said(record["id"], *gym.judged(request))
@@ -152,7 +150,7 @@ class Graders:
     def _open(self, spec: BenchmarkSpec) -> ReplyJudge:
         """The judge of a benchmark, opened once."""
         if self.run is not None and not self.verdicts:
-            self.verdicts = verdicts(self.run)
+            self.verdicts = stream.Journal(self.run / "journal" / "verdicts.jsonl", "verdicts")
         if spec["name"] not in self.judges:
             sampling = spec.get("judge", {}).get("sampling")
             judge = ReplyJudge(self._judge_of(spec), self.verdicts, sampling, **self.endpoint)
@@ -233,7 +231,7 @@ Said = TypeVar("Said")
 
 class ReplyJudge:
     """A model that is asked for verdicts on texts nobody vouches for. What it said stands in `journal`
-    (see `verdicts`) under the request it answers, so that no verdict is paid for twice."""
+    under the request it answers, so that no verdict is paid for twice."""
 
     def __init__(
         self,
@@ -265,7 +263,7 @@ class ReplyJudge:
         prompt = tasks.filled(tasks.template(template), {**fields, "mark": mark}, ident)
         messages = [{"role": "user", "content": prompt}]
         inputs = stream.fingerprint([ASKED, self.client.request(messages, self.sampling)])
-        if self.journal and (kept := self.journal.get(ident, inputs)):
+        if kept := self._kept(ident, inputs):
             return kept["said"], kept["usage"]
         spent: list[Usage] = []
         for attempt in range(TRIES):
@@ -273,8 +271,7 @@ class ReplyJudge:
             spent.append(cast(Usage, reply.usage))
             text = reply.text[-LONGEST:]
             if (said := read(text)) is not None:
-                if self.journal:
-                    self.journal.put(ident, inputs, {"said": said, "usage": _sum(spent)})
+                self._keep(ident, inputs, said, _sum(spent))
                 return said, _sum(spent)
             own = {"role": "assistant", "content": text[-4000:] or "(empty)"}
             messages = [messages[0], own, {"role": "user", "content": AGAIN}]
@@ -285,20 +282,21 @@ class ReplyJudge:
         """The judge's reply to a request that somebody else worded, kept in the journal like a verdict."""
         sampling = sampling | (self.sampling or {})
         inputs = stream.fingerprint([ASKED, self.client.request(messages, sampling)])
-        if self.journal and (kept := self.journal.get(ident, inputs)):
+        if kept := self._kept(ident, inputs):
             return str(kept["said"])
         reply = await self.client.ask(messages, sampling)
-        if self.journal:
-            self.journal.put(ident, inputs, {"said": reply.text, "usage": reply.usage})
+        self._keep(ident, inputs, reply.text, cast(Usage, reply.usage))
         return reply.text
+
+    def _kept(self, ident: str, inputs: str) -> Record | None:
+        return self.journal.get(ident, inputs) if self.journal else None
+
+    def _keep(self, ident: str, inputs: str, said: object, usage: Usage) -> None:
+        if self.journal:
+            self.journal.put(ident, inputs, {"said": said, "usage": usage})
 
     async def close(self) -> None:
         await self.client.close()
-
-
-def verdicts(run: Path) -> stream.Journal:
-    """The journal of a run's verdicts."""
-    return stream.Journal(Path(run) / "journal" / "verdicts.jsonl", "verdicts")
 
 
 async def judged(judge: ReplyJudge, spec: BenchmarkSpec, record: BenchRecord) -> Grade:
@@ -412,9 +410,8 @@ class _GraderProcess:
 
     def __init__(self, owner: Graders, grader: str) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(
-            ["decksmith.bench.benchmarks.grading", *PRELOAD.get(grader, ())]
-        )  # once, not once a process
+        # Once, not once a process.
+        context.set_forkserver_preload([__name__, *PRELOAD.get(grader, ())])
         started = time.monotonic()
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, grader), daemon=True)
@@ -425,11 +422,8 @@ class _GraderProcess:
             found = self.ask(None, None, START)
         except (TimeoutError, EOFError, OSError):
             self.end()
-            raise Fault(
-                "judge",
-                "grader-start",
-                f"no {grader} grader was ready within {START} s; the machine may be too busy",
-            ) from None
+            said = f"no {grader} grader was ready within {START} s; the machine may be too busy"
+            raise Fault("judge", "grader-start", said) from None
         if isinstance(found, Stopped):
             raise cli.Missing(found.said)
         self.took = time.monotonic() - started
@@ -464,9 +458,7 @@ def blamed(cls: str, message: str, **more: float) -> Grade:
 
 def _serve(pipe: Connection, grader: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(
-        signal.SIGPROF, signal.SIG_DFL
-    )  # which ends the process, also within one long step of C
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process, also within one step of C
     memory = MEMORY if grader == "math" else 2 * MEMORY  # a sandbox inherits it
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -521,19 +513,17 @@ def _value(found: Answer) -> Grade:
 def _ready(grader: str) -> None:
     """Grades a known answer, which also makes the caches that a first row would otherwise pay for."""
     if grader == "math" and not math.same("\\frac{x}{2}+1", "1+0.5x"):
-        raise cli.Missing(
-            "math-verify does not find x/2 + 1 and 1 + 0.5x equal; the pinned packages are in uv.lock"
-        )
+        said = "math-verify does not find x/2 + 1 and 1 + 0.5x equal"
+        raise cli.Missing(f"{said}; the pinned packages are in uv.lock")
     if grader == "instructions":
         from decksmith.bench.benchmarks.graders import instructions
 
-        with contextlib.suppress(cli.Missing):  # the first row says so
-            instructions.warm()
+        instructions.warm()
 
 
 PRELOAD = {
     "math": ["math_verify"],
-    "instructions": ["decksmith.bench.benchmarks.graders.harnesses"],
+    "instructions": ["decksmith.bench.benchmarks.graders.instructions"],
 }
 
 
@@ -542,13 +532,16 @@ def rules(spec: BenchmarkSpec, task: Task) -> int | str:
     Raises cli.BadData, cli.Missing."""
     if spec["grader"] == "gym":
         return f"{VERSION}: {gym.revision()}"
+    expected = task.get("expected")
     if spec["grader"] == "code" and "calls" in task["expected"]:
-        return f"{VERSION}: {plus.version()}"
-    if spec["grader"] == "instructions":
-        from decksmith.bench.benchmarks.graders import instructions
-
-        return f"{VERSION}: {instructions.rules(task)}"
-    return VERSION
+        return f"{VERSION}: {graders.version('evalplus')}"
+    if spec["grader"] != "instructions":
+        return VERSION
+    names = expected.get("instructions") if isinstance(expected, dict) else None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise cli.BadData("a row without expected.instructions; bench-prepare writes them")
+    which = sorted({graders.harness(name) for name in names})
+    return f"{VERSION}: {', '.join(map(graders.version, which))}"
 
 
 # --- graders: a benchmark, a task and a reply -----------------------------------------------------
@@ -565,8 +558,8 @@ def _verdict(answer: str | None, right: bool) -> Grade:
     return {"verdict": "right" if right else "wrong", "answer": answer}
 
 
-def _math(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
-    answer = math.final(text, spec.get("extract"))
+def _math(_: BenchmarkSpec, task: Task, text: str) -> Grade:
+    answer = math.final(text)
     if not answer:
         return _verdict(answer, False)
     return _verdict(math.plain(answer) or answer, math.same(str(task["expected"]), answer))
@@ -583,11 +576,6 @@ def _instructions(_: BenchmarkSpec, task: Task, text: str) -> Grade:
     return instructions.grade(task, text)
 
 
-def _exact(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
-    answer = math.final(text, spec["extract"]) if spec.get("extract") else text.strip()
-    return _verdict(answer, simple.exact(task, answer))
-
-
 def _code(_: BenchmarkSpec, task: Task, text: str) -> Grade:
     judge = plus.grade if "calls" in task["expected"] else code.grade
     return judge(task["expected"], text)
@@ -597,7 +585,7 @@ GRADERS: dict[str, Callable[[BenchmarkSpec, Task, str], Grade]] = {
     "math": _math,
     "choice": _choice,
     "instructions": _instructions,
-    "exact": _exact,
+    "exact": lambda _, task, text: simple.exact(task, text),
     "contains": lambda _, task, text: simple.contains(task, text),
     "code": _code,
     "refusal": lambda _, task, text: simple.refusal(task, text),

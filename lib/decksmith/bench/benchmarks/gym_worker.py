@@ -5,7 +5,7 @@
 
   {"bench": NAME}                              -> {"ready": NAME}, when its verifier is loaded
   {"bench": NAME, "row": {}, "text", "cut"}    -> {"said": {"reward": .., ..}} or {"failed": ".."}
-  {"ask": {..}}, of ours                       <- {"answer": ".."}: the judge, asked meanwhile
+  {"ask": BODY}, of ours                       <- {"answer": ".."}: the judge, asked meanwhile
 
 Nothing of decksmith is imported: this runs with another Python.
 """
@@ -222,7 +222,7 @@ def verifier(name: str, ask: Callable[[dict[str, object]], str]) -> "FastAPI":
             body = body.model_dump(exclude_unset=True) if hasattr(body, "model_dump") else body
             if not url_path.endswith(("/v1/responses", "/v1/chat/completions")):
                 raise RuntimeError(f"it asks {server_name} for {url_path}, which is no model's")
-            text = ask({"path": url_path, "body": json.loads(json.dumps(body, default=dict))})
+            text = ask(json.loads(json.dumps(body, default=dict)))
             if url_path.endswith("/v1/responses"):
                 return ModelResponse(reply(text))
             message = {"role": "assistant", "content": text}

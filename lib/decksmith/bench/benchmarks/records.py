@@ -63,11 +63,9 @@ class BenchmarkSpec(TypedDict):
     where: Annotated[NotRequired[str], "a jq program: which rows are kept"]
     decode: Annotated[NotRequired[str], "how rows are unpacked first"]
     template: Annotated[NotRequired[str], "a name in assets/prompts/bench, or a file"]
-    system: Annotated[NotRequired[str], "a system message"]
     shuffle: Annotated[
         NotRequired[bool], "choices are shown in an order drawn by the question's id"
     ]
-    extract: Annotated[NotRequired[str], "a regular expression with a group `answer`"]
     max_tokens: Annotated[NotRequired[int], "of a reply"]
     judge: Annotated[NotRequired[JudgeOf], "who judges"]
     gated: Annotated[NotRequired[str], "where the terms of the dataset are accepted"]

@@ -78,15 +78,15 @@ def _joined(between: str) -> bool:
     )
 
 
-def final(text: str, pattern: str | None = None) -> str | None:
-    """The answer a reply gives: in its last box, else after its last "answer is" or what `pattern` (with a group "answer") finds."""
+def final(text: str) -> str | None:
+    """The answer a reply gives: in its last box, else after its last "answer is"."""
     if (found := boxed(text)) is not None:
         return found or None
-    hits = list(re.finditer(pattern or FINAL, text))
+    hits = list(FINAL.finditer(text))
     if not hits:
         return None
     said = hits[-1]["answer"].strip(" *\"'“”").rstrip(".").strip()
-    if not pattern and (begins := SENTENCE.match(said)):  # "Answer: The largest n is 34"
+    if begins := SENTENCE.match(said):  # "Answer: The largest n is 34"
         said = said[begins.end() :].strip(" *:")
     return said or None
 

@@ -7,7 +7,6 @@ it would have done to the reply itself (limits, a time for each input) is the sa
 """
 
 import ast
-import functools
 import json
 import os
 import resource
@@ -17,9 +16,9 @@ import sys
 import time
 import types
 from collections.abc import Iterator
-from importlib import metadata
 from typing import Any, TypedDict
 
+from decksmith.bench.benchmarks import graders
 from decksmith.bench.benchmarks.graders import code, wire
 from decksmith.bench.benchmarks.records import Grade
 from decksmith.core import cli
@@ -163,7 +162,7 @@ def grade(expected: PlusExpected, text: str) -> Grade:
     reply = code.program(text, name)
     if reply is None:
         return {"verdict": "no_answer", "answer": None}
-    version()
+    graders.version("evalplus")
     import evalplus.eval  # noqa: F401  # here, so that each check finds it imported
 
     if not name.isidentifier():
@@ -194,17 +193,6 @@ def grade(expected: PlusExpected, text: str) -> Grade:
 def _recorded(reply: dict[str, str | bool | None], name: str, calls: Values) -> code.TestOutcome:
     exam = {"calls": calls, "name": name, "seconds": CALL}
     return code.examined("record", exam, reply, wall=TASK, output=OUTPUT)
-
-
-@functools.cache
-def version() -> str:
-    """evalplus and what has a part in its comparison, with versions. Raises cli.Missing."""
-    try:
-        return f"evalplus {metadata.version('evalplus')} (numpy {metadata.version('numpy')})"
-    except metadata.PackageNotFoundError:
-        raise cli.Missing(
-            "HumanEval+ and MBPP+ are judged by the package evalplus; `make .venv/.bench` installs it"
-        ) from None
 
 
 def _checked(

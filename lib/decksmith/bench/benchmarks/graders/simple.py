@@ -83,13 +83,14 @@ def wanted(task: Task) -> list[str]:
     return list(map(str, expected if isinstance(expected, list) else [expected]))
 
 
-def exact(task: Task, answer: str | None) -> bool:
-    """Whether an answer is one of the expected, but for case, blanks and a full stop."""
+def exact(task: Task, text: str) -> Grade:
+    """Right is a reply that is one of the expected texts, but for case, blanks and a full stop."""
 
     def folded(text: str) -> str:
         return " ".join(text.casefold().split()).strip(".")
 
-    return answer is not None and folded(answer) in map(folded, wanted(task))
+    right = folded(text) in map(folded, wanted(task))
+    return {"verdict": "right" if right else "wrong", "answer": text.strip()}
 
 
 def contains(task: Task, text: str) -> Grade:
