@@ -18,7 +18,6 @@ from decksmith.core import cli
 from decksmith.core.records import Record
 
 TEXTS = cli.ROOT / "assets" / "prompts" / "bench"
-Problem = tuple[str, int | Fraction]  # the text, and the answer
 Call = dict[str, Any]  # the name of a function and its arguments
 
 
@@ -65,94 +64,72 @@ def arithmetic(source: RowSource) -> Rows:
     draw = Draw(f"arithmetic {source['seed']}")
     for number in range(source["rows"]):
         steps = 1 + number % 4
-        problem, answer = draw.choice(PROBLEMS[steps])(draw)
+        kind = draw.choice(PROBLEMS[steps])
+        answer, drawn = _problem(kind, draw)
+        problem = _texts()["problems"][kind].format(**drawn)
         yield {"fields": {"problem": problem}, "expected": str(answer), "subset": f"{steps}-step"}
 
 
-def _problem(name: str, answer: int | Fraction, **drawn: object) -> Problem:
-    return _texts()["problems"][name].format(**drawn), answer
-
-
-def _gain(draw: Draw) -> Problem:
-    who, what, a, b = draw.one("people"), draw.one("things"), draw.many(), draw.many()
-    return _problem("gain", a + b, who=who, what=what, a=a, b=b)
-
-
-def _loss(draw: Draw) -> Problem:
-    who, what, b = draw.one("people"), draw.one("things"), draw.many()
-    a = b + draw.many()
-    return _problem("loss", a - b, who=who, what=what, a=a, b=b)
-
-
-def _boxes(draw: Draw) -> Problem:
-    what, a, b = draw.one("things"), draw.many(3, 12), draw.many(3, 25)
-    return _problem("boxes", a * b, what=what, a=a, b=b)
-
-
-def _share(draw: Draw) -> Problem:
-    what, a, b = draw.one("things"), draw.many(3, 12), draw.many(3, 25)
-    return _problem("share", b, what=what, a=a, all=a * b)
-
-
-def _boxes_and_loose(draw: Draw) -> Problem:
-    who, what = draw.one("people"), draw.one("things")
-    a, b, c = draw.many(3, 12), draw.many(3, 20), draw.many(2, 19)
-    return _problem("loose", a * b + c, who=who, what=what, a=a, b=b, c=c)
-
-
-def _change(draw: Draw) -> Problem:
-    who, what = draw.one("people"), draw.one("things")
-    a, price = draw.many(2, 9), draw.many(3, 11)
-    paid = 10 * (a * price // 10 + 1)
-    return _problem("change", paid - a * price, who=who, what=what, a=a, price=price, paid=paid)
-
-
-def _average(draw: Draw) -> Problem:
-    who = draw.one("people")
-    a, b, c = (draw.many(4, 30) for _ in range(3))
-    return _problem("average", Fraction(a + b + c, 3), who=who, a=a, b=b, c=c)
-
-
-def _part(draw: Draw) -> Problem:
-    what, whole = draw.one("things"), 20 * draw.many(3, 20)
-    share = draw.choice((5, 15, 20, 35, 40, 60))
-    return _problem("part", Fraction(whole * share, 200), what=what, whole=whole, share=share)
-
-
-def _trip(draw: Draw) -> Problem:
-    speed, hours = 5 * draw.many(6, 18), draw.many(2, 5)
-    rest, more = 5 * draw.many(6, 18), draw.many(1, 4)
-    far = speed * hours + rest * more
-    return _problem("trip", far, hours=hours, speed=speed, more=more, rest=rest)
-
-
-def _garden(draw: Draw) -> Problem:
-    a, b, price = draw.many(4, 20), draw.many(4, 20), draw.many(2, 9)
-    cost = 2 * (a + b) * price + 3 * price
-    return _problem("garden", cost, a=a, b=b, price=price, gate=3 * price)
-
-
-def _pay(draw: Draw) -> Problem:
-    who, hours, wage = draw.one("people"), draw.many(20, 40), draw.many(10, 30)
-    extra, tax = draw.many(2, 9), draw.choice((10, 20, 25))
-    net = Fraction((hours * wage + extra * 2 * wage) * (100 - tax), 100)
-    return _problem("pay", net, who=who, hours=hours, wage=wage, extra=extra, tax=tax)
-
-
-def _tank(draw: Draw) -> Problem:
-    drain = draw.many(2, 9)
-    fill, minutes, had = drain + draw.many(3, 15), draw.many(5, 30), 10 * draw.many(2, 20)
-    left = Fraction(had + minutes * (fill - drain), 2)
-    return _problem("tank", left, had=had, minutes=minutes, fill=fill, drain=drain)
-
-
-# By the number of steps.
-PROBLEMS: dict[int, tuple[Callable[[Draw], Problem], ...]] = {
-    1: (_gain, _loss, _boxes, _share),
-    2: (_boxes_and_loose, _change),
-    3: (_average, _part, _trip),
-    4: (_garden, _pay, _tank),
+# Kinds by the number of steps; generated.toml has their texts.
+PROBLEMS = {
+    1: ("gain", "loss", "boxes", "share"),
+    2: ("loose", "change"),
+    3: ("average", "part", "trip"),
+    4: ("garden", "pay", "tank"),
 }
+
+
+def _problem(kind: str, draw: Draw) -> tuple[int | Fraction, dict[str, object]]:
+    """The answer to a problem of a kind, and what its text is filled with."""
+    many = draw.many
+    match kind:
+        case "gain":
+            who, what, a, b = draw.one("people"), draw.one("things"), many(), many()
+            return a + b, {"who": who, "what": what, "a": a, "b": b}
+        case "loss":
+            who, what, b = draw.one("people"), draw.one("things"), many()
+            a = b + many()
+            return a - b, {"who": who, "what": what, "a": a, "b": b}
+        case "boxes":
+            what, a, b = draw.one("things"), many(3, 12), many(3, 25)
+            return a * b, {"what": what, "a": a, "b": b}
+        case "share":
+            what, a, b = draw.one("things"), many(3, 12), many(3, 25)
+            return b, {"what": what, "a": a, "all": a * b}
+        case "loose":
+            who, what = draw.one("people"), draw.one("things")
+            a, b, c = many(3, 12), many(3, 20), many(2, 19)
+            return a * b + c, {"who": who, "what": what, "a": a, "b": b, "c": c}
+        case "change":
+            who, what, a, price = draw.one("people"), draw.one("things"), many(2, 9), many(3, 11)
+            paid = 10 * (a * price // 10 + 1)
+            said = {"who": who, "what": what, "a": a, "price": price, "paid": paid}
+            return paid - a * price, said
+        case "average":
+            who, a, b, c = draw.one("people"), many(4, 30), many(4, 30), many(4, 30)
+            return Fraction(a + b + c, 3), {"who": who, "a": a, "b": b, "c": c}
+        case "part":
+            what, whole = draw.one("things"), 20 * many(3, 20)
+            share = draw.choice((5, 15, 20, 35, 40, 60))
+            return Fraction(whole * share, 200), {"what": what, "whole": whole, "share": share}
+        case "trip":
+            speed, hours, rest, more = 5 * many(6, 18), many(2, 5), 5 * many(6, 18), many(1, 4)
+            far = speed * hours + rest * more
+            return far, {"hours": hours, "speed": speed, "more": more, "rest": rest}
+        case "garden":
+            a, b, price = many(4, 20), many(4, 20), many(2, 9)
+            cost = 2 * (a + b) * price + 3 * price
+            return cost, {"a": a, "b": b, "price": price, "gate": 3 * price}
+        case "pay":
+            who, hours, wage = draw.one("people"), many(20, 40), many(10, 30)
+            extra, tax = many(2, 9), draw.choice((10, 20, 25))
+            net = Fraction((hours * wage + extra * 2 * wage) * (100 - tax), 100)
+            return net, {"who": who, "hours": hours, "wage": wage, "extra": extra, "tax": tax}
+        case _:  # a tank
+            drain = many(2, 9)
+            fill, minutes, had = drain + many(3, 15), many(5, 30), 10 * many(2, 20)
+            left = Fraction(had + minutes * (fill - drain), 2)
+            return left, {"had": had, "minutes": minutes, "fill": fill, "drain": drain}
 
 
 def multilingual(source: RowSource) -> Rows:
@@ -195,26 +172,26 @@ def _constraints(draw: Draw) -> list[Constraint]:
     paragraphs = f"Write {count} paragraphs, with a line of three asterisks (***) between each two."
     both = f'The words "{words[0]}" and "{words[1]}" must both occur.'
     ending = f"End with exactly these words and nothing after them: {end}"
-    cases: list[Constraint] = [
-        ("change_case:english_lowercase", {}, lower),
-        ("change_case:english_capital", {}, "Write in capital letters only."),
-    ]
-    signs: list[Constraint] = [
-        ("punctuation:no_comma", {}, "Do not use a comma anywhere."),
-        ("keywords:letter_frequency", rare, f'The letter "{letter}" must not occur.'),
-    ]
-    forms: list[Constraint] = [
-        ("detectable_format:number_bullet_lists", {"num_bullets": count}, bullets),
-        ("length_constraints:number_paragraphs", {"num_paragraphs": count}, paragraphs),
-        ("startend:quotation", {}, "Put the whole reply into double quotation marks."),
-        ("startend:end_checker", {"end_phrase": end}, ending),
-    ]
+    families: tuple[tuple[Constraint, ...], ...] = (
+        (
+            ("change_case:english_lowercase", {}, lower),
+            ("change_case:english_capital", {}, "Write in capital letters only."),
+        ),
+        (
+            ("punctuation:no_comma", {}, "Do not use a comma anywhere."),
+            ("keywords:letter_frequency", rare, f'The letter "{letter}" must not occur.'),
+        ),
+        (
+            ("detectable_format:number_bullet_lists", {"num_bullets": count}, bullets),
+            ("length_constraints:number_paragraphs", {"num_paragraphs": count}, paragraphs),
+            ("startend:quotation", {}, "Put the whole reply into double quotation marks."),
+            ("startend:end_checker", {"end_phrase": end}, ending),
+        ),
+    )
     return [
         ("length_constraints:number_words", lengths, f"Use {said} words."),
         ("keywords:existence", {"keywords": words}, both),
-        draw.choice(cases),
-        draw.choice(signs),
-        draw.choice(forms),
+        *map(draw.choice, families),
     ]
 
 
@@ -359,55 +336,44 @@ def _tool(name: str, description: str, parameters: dict[str, list[str]]) -> dict
 
 
 Request = tuple[str, Call]  # a sentence, and the call that it asks for
+REQUESTS = tuple("get_weather convert_currency set_timer count_stock find_trains".split())
 
 
-def _different(draw: Draw, makers: Sequence[Callable[[Draw], Request]]) -> list[Request]:
-    """A request by each maker, no two of them equal."""
+def _different(draw: Draw, names: Sequence[str]) -> list[Request]:
+    """A request for each of these functions, no two of them equal."""
     parts: list[Request] = []
-    for make in makers:
-        part = make(draw)
+    for name in names:
+        part = _request(name, draw)
         while part in parts:
-            part = make(draw)
+            part = _request(name, draw)
         parts.append(part)
     return parts
 
 
-def _call(name: str, **arguments: object) -> Call:
-    return {"name": name, "arguments": arguments}
-
-
-def _weather(draw: Draw) -> Request:
-    city, day = draw.one("cities"), draw.one("days")
-    return f"What is the weather in {city} on {day}?", _call("get_weather", city=city, day=day)
-
-
-def _currency(draw: Draw) -> Request:
-    amount = draw.many(2, 900)
-    source, target = draw.sample(_texts()["currencies"], 2)
-    call = _call("convert_currency", amount=amount, source=source, target=target)
-    return f"How much are {amount} {source} in {target}?", call
-
-
-def _timer(draw: Draw) -> Request:
-    label, minutes = draw.one("timers"), draw.many(2, 55)
-    call = _call("set_timer", label=label, minutes=minutes)
-    return f"Set a timer of {minutes} minutes with the label {label}.", call
-
-
-def _stock(draw: Draw) -> Request:
-    item, branch = draw.one("things"), draw.many(2, 60)
-    call = _call("count_stock", item=item, branch=branch)
-    return f"How many {item} does branch {branch} have in stock?", call
-
-
-def _trains(draw: Draw) -> Request:
-    origin, destination = draw.sample(_texts()["cities"], 2)
-    hour = draw.many(5, 22)
-    call = _call("find_trains", origin=origin, destination=destination, hour=hour)
-    return f"Which trains go from {origin} to {destination} after {hour}:00?", call
-
-
-REQUESTS = (_weather, _currency, _timer, _stock, _trains)
+def _request(name: str, draw: Draw) -> Request:
+    """A request for a function of the toolbox."""
+    given: Record
+    match name:
+        case "get_weather":
+            given = {"city": draw.one("cities"), "day": draw.one("days")}
+            text = "What is the weather in {city} on {day}?"
+        case "convert_currency":
+            given = {"amount": draw.many(2, 900)}
+            given["source"], given["target"] = draw.sample(_texts()["currencies"], 2)
+            text = "How much are {amount} {source} in {target}?"
+        case "set_timer":
+            given = {"label": draw.one("timers"), "minutes": draw.many(2, 55)}
+            text = "Set a timer of {minutes} minutes with the label {label}."
+        case "count_stock":
+            given = {"item": draw.one("things"), "branch": draw.many(2, 60)}
+            text = "How many {item} does branch {branch} have in stock?"
+        case _:  # find_trains
+            given = dict(
+                zip(("origin", "destination"), draw.sample(_texts()["cities"], 2), strict=True)
+            )
+            given["hour"] = draw.many(5, 22)
+            text = "Which trains go from {origin} to {destination} after {hour}:00?"
+    return text.format(**given), {"name": name, "arguments": given}
 
 
 # What a benchmark's source may name as `generated`.

@@ -7,7 +7,7 @@ largest loss that its gate lets stay open. What no part could be asked of is nam
 import math
 import sys
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -16,29 +16,22 @@ from decksmith.bench.benchmarks.metrics import BenchSummary, Results
 from decksmith.bench.benchmarks.records import Group, GroupPart
 from decksmith.core import cli
 from decksmith.measure.results import regressions, stats, text
-from decksmith.models import registry
 
 SKIPPED = "skipped.txt"  # in a part's folder: why it was not asked (make/bench)
 POWER = 0.8
+DIFFER = 0.15  # the share of questions on which two models' scores are assumed to differ
 # What bench-plan assumes of a machine: GPUs, tokens a second that each writes, and of a single reply.
 GPUS, PACE, REPLY_PACE = 8, 1000, 40
 
 
-def names() -> list[str]:
-    return sorted(path.stem for path in _folder().glob("*.toml"))
-
-
-def _folder() -> Path:
-    return cli.ROOT / "assets" / "groups"
-
-
 def load(name: str) -> Group:
     """A group of assets/groups. Raises cli.BadConfig naming file and key."""
-    path = _folder() / f"{name}.toml"
+    path = cli.ROOT / "assets" / "groups" / f"{name}.toml"
     try:
         group = tomllib.loads(path.read_text())
     except FileNotFoundError:
-        raise cli.BadConfig(f"no group {path}; there are: {', '.join(names())}") from None
+        there = ", ".join(sorted(path.stem for path in path.parent.glob("*.toml")))
+        raise cli.BadConfig(f"no group {path}; there are: {there}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise cli.BadConfig(f"{path}: {error}") from None
     if set(group) != {"title", "margin", "aspects", "parts"}:
@@ -82,8 +75,7 @@ def table(group: Group, summaries: dict[str, BenchSummary]) -> tuple[list[str], 
 def _row(name: str, found: list[BenchSummary]) -> list[str]:
     if not found:
         return [name, "0", *[text.DASH] * 5]
-    costs = [one["cost"] for one in found]
-    known = [cost for cost in costs if cost is not None]
+    known = [cost for one in found if (cost := one["cost"]) is not None]
     return [
         name,
         str(sum(one["num_questions"] for one in found)),
@@ -91,7 +83,7 @@ def _row(name: str, found: list[BenchSummary]) -> list[str]:
         metrics.text(_weighted(found, lambda one: one["truncated"])),
         metrics.text(_weighted(found, lambda one: one["coverage"])),
         _tokens(found),
-        text.price(sum(known) if len(known) == len(costs) else None),
+        text.price(sum(known) if len(known) == len(found) else None),
     ]
 
 
@@ -118,7 +110,8 @@ def sentence(group: Group, summaries: dict[str, BenchSummary], left_out: dict[st
     if missing:
         said += f"; not asked: {', '.join(missing)}"
     if why := sorted({left_out[name] for name in missing if name in left_out}):
-        said += f" ({why[0]}{f', and {len(why) - 1} more reasons' if why[1:] else ''})"
+        more = f", and {len(why) - 1} more reasons" if why[1:] else ""
+        said += f" ({why[0]}{more})"
     return said
 
 
@@ -246,50 +239,46 @@ class GroupPlan(TypedDict):
     all: Shown
     passes: float  # the chance that all margins are met where nothing is lost
     tokens: tuple[int, int]  # read and written
-    cost: float | None
     seconds: float  # on GPUS that write at PACE, the longest reply included
     measured: bool
 
 
-def plan(
-    group: Group,
-    differ: float = 0.15,
-    model: str | None = None,
-    measured: tuple[Results, Results] | None = None,
-) -> GroupPlan:
+def plan(group: Group, measured: tuple[Results, Results] | None = None) -> GroupPlan:
     """What asking a group shows and takes, before it is asked.
 
-    differ: the share of questions on which the two models are assumed to have different scores. model:
-    of the registry, for its price. measured: results of two models that were asked the group; then
-    `differ` and the lengths are theirs. Raises cli.BadConfig.
+    measured: results of two models that were asked the group; how often their scores differ and how
+    long replies are is then theirs, else DIFFER and as the group says.
     """
-    price = registry.model(model).price if model else None
     found = [
-        _shown(aspect, parts, margin, _spread(parts, measured, differ))
+        _shown(aspect, parts, margin, measured)
         for aspect, margin in group["aspects"].items()
         if (parts := of_aspect(group, aspect))
     ]
     lengths = [(part["questions"], _length(part, measured)) for part in group["parts"]]
     asked, written = (sum(n * length[k] for n, length in lengths) for k in (0, 1))
     longest = max(tasks.load(part["bench"]).get("max_tokens", 0) for part in group["parts"])
-    cost = None
-    if price:
-        cost = (asked * price["prompt"] + written * price["completion"]) / 1e6
-    spread = _spread(group["parts"], measured, differ)
     return {
         "group": group["name"],
         "aspects": found,
-        "all": _shown("all", group["parts"], group["margin"], spread),
+        "all": _shown("all", group["parts"], group["margin"], measured),
         "passes": math.prod(one["power"] for one in found),
         "tokens": (round(asked), round(written)),
-        "cost": cost,
         "seconds": written / (GPUS * PACE) + longest / REPLY_PACE,
         "measured": measured is not None,
     }
 
 
-def _shown(aspect: str, parts: list[GroupPart], margin: float, spread: float) -> Shown:
+def _shown(
+    aspect: str, parts: list[GroupPart], margin: float, measured: tuple[Results, Results] | None
+) -> Shown:
     n = sum(part["questions"] for part in parts)
+    # The standard deviation of a question's difference: as measured, else that of a score of 0 or 1
+    # which differs on a share of the questions.
+    gaps: list[float] = []
+    for part in parts if measured else ():
+        ours, base = (metrics.means(side.get(part["bench"], {})) for side in measured or ())
+        gaps += [ours[ident] - base[ident] for ident in ours.keys() & base.keys()]
+    spread = metrics.spread(gaps) if gaps else math.sqrt(DIFFER)
     return {
         "aspect": aspect,
         "parts": parts,
@@ -300,22 +289,10 @@ def _shown(aspect: str, parts: list[GroupPart], margin: float, spread: float) ->
     }
 
 
-def _spread(
-    wanted: list[GroupPart], measured: tuple[Results, Results] | None, differ: float
-) -> float:
-    """The standard deviation of a question's difference: as measured, around 0 and with one question won
-    and one lost more, else that of a score of 0 or 1 which differs on a share of the questions."""
-    gaps: list[float] = []
-    for part in wanted if measured else ():
-        ours, base = (metrics.means(side.get(part["bench"], {})) for side in measured or ())
-        gaps += [ours[ident] - base[ident] for ident in ours.keys() & base.keys()]
-    return metrics.spread(gaps) if gaps else math.sqrt(differ)
-
-
 def _length(part: GroupPart, measured: tuple[Results, Results] | None) -> tuple[float, float]:
     """Tokens of a request and of its reply."""
     counts = [
-        (usage.get("prompt_tokens") or 0, usage["completion_tokens"])
+        (usage.get("prompt_tokens") or 0, usage["completion_tokens"] or 0)
         for side in measured or ()
         for samples in side.get(part["bench"], {}).values()
         for record in samples
@@ -324,26 +301,19 @@ def _length(part: GroupPart, measured: tuple[Results, Results] | None) -> tuple[
     ]
     if not counts:
         return part["tokens"][0], part["tokens"][1]
-    prompt, completion = (sum(count[k] or 0 for count in counts) / len(counts) for k in (0, 1))
+    prompt, completion = (sum(count) / len(counts) for count in zip(*counts, strict=True))
     return prompt, completion
 
 
 def planned(found: GroupPlan) -> str:
     """A plan as text: the table, and what it takes."""
-    rows = [
-        [
-            one["aspect"],
-            "" if one is found["all"] else ", ".join(part["bench"] for part in one["parts"]),
-            f"{one['questions']:,}",
-            f"{one['least']:.3f}",
-            f"{one['margin']:.2f}",
-            f"{one['power']:.0%}",
-        ]
-        for one in (*found["aspects"], found["all"])
-    ]
+    rows = []
+    for one in (*found["aspects"], found["all"]):
+        named = [] if one is found["all"] else [part["bench"] for part in one["parts"]]
+        shown = [f"{one['questions']:,}", f"{one['least']:.3f}", f"{one['margin']:.2f}"]
+        rows.append([one["aspect"], ", ".join(named), *shown, f"{one['power']:.0%}"])
     header = ["Aspect", "Benchmarks", "Questions", "Finds a loss of", "Margin", "Rules it out"]
     how = "as these results say" if found["measured"] else "assumed (assets/groups)"
-    price = "" if found["cost"] is None else f" They cost about {text.price(found['cost'])}."
     read, written = found["tokens"]
     return "\n".join(
         [
@@ -355,21 +325,15 @@ def planned(found: GroupPlan) -> str:
             "",
             f"**{found['group']}: {found['all']['questions']:,} questions of each model find a loss of "
             f"{found['all']['least']:.3f}; about {read:,} tokens read and {written:,} written, {how}: "
-            f"{found['seconds'] / 3600:.1f} h on {GPUS} GPUs that write {PACE:,} tokens a second each.{price}**",
+            f"{found['seconds'] / 3600:.1f} h on {GPUS} GPUs that write {PACE:,} tokens a second each.**",
         ]
     )
 
 
-def main(arguments: Iterable[str]) -> None:
-    """Print a group's parts, a line each: the benchmark and its number of questions."""
-    for name in arguments:
-        for part in load(name)["parts"]:
-            print(part["bench"], part["questions"])
-
-
-if __name__ == "__main__":  # python3 -m decksmith.bench.benchmarks.groups GROUP
+if __name__ == "__main__":  # python3 -m decksmith.bench.benchmarks.groups GROUP: its parts
     try:
-        main(sys.argv[1:])
+        for part in load(sys.argv[1])["parts"]:
+            print(part["bench"], part["questions"])
     except cli.Stop as stop:
         print(f"bench: {stop}", file=sys.stderr)
         sys.exit(stop.status)

@@ -96,29 +96,24 @@ def chosen(name: str) -> tuple[str, DictConfig, Settings]:
 
 def load(path: Path, name: str) -> ModuleType:
     """A module of the wheel by its file, which may import others of its folder by their bare names."""
-    dotted = ".".join(path.relative_to(HOME).with_suffix("").parts)
+    parts = path.relative_to(HOME).with_suffix("").parts
     sys.path.insert(0, str(path.parent))
     try:
-        return imported(dotted, path, name)
+        if all(part.isidentifier() for part in parts):
+            return importlib.import_module(".".join(parts))
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec and spec.loader, path
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        return module
     finally:
         # Several servers have a module `scorer` or `utils`: the next is to find its own.
         sys.path.remove(str(path.parent))
         for key, module in list(sys.modules.items()):
-            if "." not in key and (getattr(module, "__file__", None) or "").startswith(
-                f"{path.parent}/"
-            ):
+            place = getattr(module, "__file__", None) or ""
+            if "." not in key and place.startswith(f"{path.parent}/"):
                 del sys.modules[key]
-
-
-def imported(dotted: str, path: Path, name: str) -> ModuleType:
-    if all(part.isidentifier() for part in dotted.split(".")):
-        return importlib.import_module(dotted)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader, path
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def prepared(name: str, file: str | None) -> Iterator[dict[str, object]]:
@@ -233,20 +228,13 @@ def verifier(name: str, ask: Callable[[dict[str, object]], str]) -> "FastAPI":
     kind, config, settings = chosen(name)
     os.chdir(HOME / "resources_servers" / kind)  # their servers name files from their own folder
     module = load(HOME / "resources_servers" / kind / "app.py", f"server_{kind}")
-    servers = [
-        value
-        for value in vars(module).values()
-        if inspect.isclass(value)
-        and issubclass(value, SimpleResourcesServer)
-        and value.__module__ == module.__name__
-    ]
-    server: Any = servers[-1]
+    own = [one for one in vars(module).values() if inspect.isclass(one)]
+    own = [one for one in own if one.__module__ == module.__name__]
+    server: Any = [one for one in own if issubclass(one, SimpleResourcesServer)][-1]
     wanted = server.model_fields["config"].annotation
     settings = {"host": "127.0.0.1", "port": 1, "num_workers": 1, **settings}
-    client = Client(
-        head_server_config=BaseServerConfig(host="127.0.0.1", port=1),
-        global_config_dict=config,
-    )
+    head = BaseServerConfig(host="127.0.0.1", port=1)
+    client = Client(head_server_config=head, global_config_dict=config)
     return server(config=wanted.model_validate(settings), server_client=client).setup_webserver()
 
 

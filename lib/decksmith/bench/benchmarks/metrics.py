@@ -7,6 +7,7 @@ and coverage stands beside each.
 
 import json
 import math
+import statistics
 import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -29,15 +30,6 @@ from decksmith.models.records import Asked, Gen
 Questions = dict[str, list[BenchRecord]]  # the samples of each question, in their order
 Results = dict[str, Questions]  # by benchmark
 Settings = dict[str, object]  # the body of a request as it was posted
-
-
-class Statistics(TypedDict):
-    """As NeMo-Skills gives them, over the questions whose every sample has a score."""
-
-    avg: float
-    std_dev_across_runs: float
-    std_err_across_runs: float
-    avg_sample_std_dev: float
 
 
 class Mode(TypedDict, total=False):
@@ -167,24 +159,24 @@ def read(numbered: Iterable[tuple[int, Record]], lean: bool = False) -> Results:
     """
     found: Results = {}
     ids: set[str] = set()
-    same: dict[tuple[str, str], object] = {}  # by benchmark and what it is
+    settings: dict[str, object] = {}
+    judges: dict[str, object] = {}
     equal: dict[str, object] = {}
     for number, each in numbered:
         record, where = cast(BenchRecord, each), f"stdin:{number}: {each['id']}"
         fault = stream.fault(each)
-        if not isinstance(each.get("task"), dict) or not (
-            isinstance(each.get("grade"), dict) or fault
-        ):
+        graded = isinstance(each.get("grade"), dict) or fault
+        if not isinstance(each.get("task"), dict) or not graded:
             raise cli.BadData(f"{where}: no grade in this record; bench-grade writes it")
         if record["id"] in ids:
             said = "this id came before; are two parts of different divisions here?"
             raise cli.BadData(f"{where}: {said}")
         ids.add(record["id"])
         name, setting, judge = record["task"]["bench"], _setting(record), _judge(record)
-        if setting and (before := same.setdefault((name, "setting"), setting)) != setting:
+        if setting and (before := settings.setdefault(name, setting)) != setting:
             said = f"{json.dumps(setting)}, but records before it have {json.dumps(before)}"
             raise cli.BadData(f"{where}: {said}")
-        if judge and (before := same.setdefault((name, "judge"), judge)) != judge:
+        if judge and (before := judges.setdefault(name, judge)) != judge:
             raise cli.BadData(f"{where}: judged by {judge}, but records before it by {before}")
         if fault and fault["kind"] == "model":  # no reply, and nobody's fault but the model's
             record = {**record, "grade": {**NO_REPLY}}
@@ -238,16 +230,12 @@ def _sampling(gen: Gen) -> Settings:
 
 def _complete(questions: Questions) -> None:
     """Raises cli.TryAgain unless every question has as many samples as the one with the most."""
-    most = max(map(len, questions.values()))
-    lacking = [
-        f"{ident} ({len(samples)} of {most})"
-        for ident, samples in questions.items()
-        if len(samples) != most
-    ]
+    counts = {ident: len(samples) for ident, samples in questions.items()}
+    most = max(counts.values())
+    lacking = [f"{ident} ({n} of {most})" for ident, n in counts.items() if n != most]
     if lacking:
-        raise cli.TryAgain(
-            f"samples are missing, of {len(lacking)}: {', '.join(lacking[:5])}; run the same commands again"
-        )
+        said = f"samples are missing, of {len(lacking)}: {', '.join(lacking[:5])}"
+        raise cli.TryAgain(f"{said}; run the same commands again")
 
 
 def _judge(record: BenchRecord) -> str | None:
@@ -342,8 +330,7 @@ def _modes(spec: BenchmarkSpec, questions: Questions, interval: bool = False) ->
     mean = _mode(common, metric, list(map(_mean, scores)), list(map(_mean, silent)), interval)
     if n == 1:
         return {"pass@1": mean}
-    statistics = {f"{metric}_statistics": _statistics(scores, n)}
-    modes = {f"pass@1[avg-of-{n}]": cast(Mode, {**mean, **statistics})}
+    modes = {f"pass@1[avg-of-{n}]": mean}
     for k in ks(n):
         mute = [all(values[:k]) if len(values) >= k else None for values in silent]
         passed = [pass_at(values, k) for values in scores]
@@ -358,16 +345,18 @@ def _taken(questions: Questions) -> Mode:
     """How many questions there are, and what the replies took: the mean of their tokens, and seconds from
     the first request to the last reply; None where no reply says."""
     gens = _replies(record for samples in questions.values() for record in samples)
-    spans = [span for gen in gens if (span := _span(gen))]
+    starts, ends = [], []  # seconds of the epoch
+    for gen in gens:
+        by = gen.get("by")
+        if by and by.get("at") and isinstance(by.get("took"), int | float):
+            starts.append(datetime.fromisoformat(by["at"]).timestamp())
+            ends.append(starts[-1] + by["took"])
     counts = [gen["usage"].get("completion_tokens") for gen in gens if gen.get("usage")]
     tokens = [count for count in counts if count is not None]
-    seconds = None
-    if spans:
-        seconds = round(max(end for _, end in spans) - min(start for start, _ in spans))
     return {
         "num_entries": len(questions),
         "avg_tokens": round(sum(tokens) / len(tokens)) if tokens else None,
-        "gen_seconds": seconds,
+        "gen_seconds": round(max(ends) - min(starts)) if starts else None,
     }
 
 
@@ -383,7 +372,9 @@ def _mode(
     its 95 % interval (`stats.mean`, strict)."""
     present = [value for value in values if value is not None]
     reach = stats.mean(present, (0, 1), strict=True) if interval and present else None
-    error = _sd(present) / math.sqrt(len(present)) if len(present) > 1 else None
+    error = None
+    if len(present) > 1:
+        error = statistics.stdev(present) / math.sqrt(len(present))
     found = {
         metric: _rounded(_mean(present)),
         "std_err": _rounded(error),
@@ -399,25 +390,6 @@ def scored(mode: Mode, metric: str) -> float | None:
     return cast(dict[str, float | None], mode)[metric]
 
 
-def _statistics(scores: list[list[float]], n: int) -> Statistics | None:
-    whole = [values for values in scores if len(values) == n]
-    if not whole:
-        return None
-    runs = [sum(values[i] for values in whole) / len(whole) for i in range(n)]
-    spread = _sd(runs)
-    return {
-        "avg": round(sum(runs) / n, 4),
-        "std_dev_across_runs": round(spread, 4),
-        "std_err_across_runs": round(spread / math.sqrt(n), 4),
-        "avg_sample_std_dev": round(sum(map(_sd, whole)) / len(whole), 4),
-    }
-
-
-def _sd(values: Sequence[float]) -> float:
-    centre = sum(values) / len(values)
-    return math.sqrt(sum((value - centre) ** 2 for value in values) / (len(values) - 1))
-
-
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
@@ -427,7 +399,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _share(part: int, whole: int) -> float | None:
-    return round(part / whole, 4) if whole else None
+    return _rounded(part / whole) if whole else None
 
 
 def fault_of(record: BenchRecord) -> Failure | None:
@@ -435,15 +407,6 @@ def fault_of(record: BenchRecord) -> Failure | None:
     is a verdict (`read`)."""
     fault = stream.fault(record)
     return None if fault is None or fault["kind"] == "model" else fault
-
-
-def _span(gen: Gen) -> tuple[float, float] | None:
-    """When a reply was asked for and when it was there, in seconds of the epoch."""
-    by = gen.get("by")
-    if not by or not by.get("at") or not isinstance(by.get("took"), int | float):
-        return None
-    start = datetime.fromisoformat(by["at"]).timestamp()
-    return start, start + by["took"]
 
 
 def _cost(gens: list[Gen], judged: list[Grade]) -> float | None:
@@ -509,7 +472,7 @@ def _lines(found: BenchSummary, name: str, modes: dict[str, Mode]) -> list[list[
     first = next(iter(modes))
     most = max((_over(mode) for mode in modes), default=1)
     shown = [mode for mode in modes if mode == first or _over(mode) == most]
-    return [_line(found, name, mode, modes[mode], mode == first) for mode in shown]
+    return [_line(found, name if mode == first else "", mode, modes[mode]) for mode in shown]
 
 
 def _over(mode: str) -> int:
@@ -517,27 +480,21 @@ def _over(mode: str) -> int:
     return int(mode.partition("@")[2].partition("[")[0])
 
 
-def _line(found: BenchSummary, name: str, mode: str, value: Mode, first: bool) -> list[str]:
-    whole = first and not name.startswith(" ")  # no subset
-    questions = str(value["num_entries"])
-    if whole and found["rows"] not in (None, value["num_entries"]):
-        questions += f" of {found['rows']}"
+def _line(found: BenchSummary, name: str, mode: str, value: Mode) -> list[str]:
+    """A row; without a name it is of another mode than the first."""
     lo, hi = value["interval"]
-    cost = "unknown" if found["cost"] is None else f"${found['cost']:.4f}"
-    taken = [value["avg_tokens"], value["gen_seconds"]]
-    return [
-        name if first else "",
-        mode,
-        questions,
-        text(scored(value, found["metric"])),
-        text(value["std_err"]),
-        "–" if lo is None else f"[{text(lo)}, {text(hi)}]",
-        text(value["no_answer"]),
-        text(found["truncated"]) if whole else "",
-        text(found["coverage"]) if whole else "",
-        *(("–" if count is None else str(count)) if first else "" for count in taken),
-        cost if whole else "",
-    ]
+    reach = "–" if lo is None else f"[{text(lo)}, {text(hi)}]"
+    scores = [text(scored(value, found["metric"])), text(value["std_err"]), reach]
+    scores.append(text(value["no_answer"]))
+    questions, beside, cost = str(value["num_entries"]), ["", ""], ""
+    if name and not name.startswith(" "):  # no subset
+        if found["rows"] not in (None, value["num_entries"]):
+            questions += f" of {found['rows']}"
+        beside = [text(found["truncated"]), text(found["coverage"])]
+        cost = "unknown" if found["cost"] is None else f"${found['cost']:.4f}"
+    counts = [value["avg_tokens"], value["gen_seconds"]]
+    taken = ["–" if count is None else str(count) for count in counts] if name else ["", ""]
+    return [name, mode, questions, *scores, *beside, *taken, cost]
 
 
 def text(value: float | None) -> str:
@@ -603,22 +560,14 @@ def comparison(
 ) -> list[str]:
     """Entries of `compare` that have their verdict as a markdown table, then a line for each."""
     header = [first, "Metric", "Questions", model, base, "Difference", "p corrected"]
-    rows = [
-        [
-            entry["benchmark"],
-            entry["metric"],
-            str(entry["difference"]["n"]),
-            *(
-                "–" if side is None else text(main_score(side))
-                for side in (entry["ours"], entry["base"])
-            ),
-            as_text.interval(cast(Record, entry["difference"])),
-            as_text.p_value(entry.get("p_holm")),
-            text(entry["margin"]),
-            entry["verdict"],
-        ]
-        for entry in entries
-    ]
+    rows = []
+    for entry in entries:
+        pair = (entry["ours"], entry["base"])
+        sides = ["–" if side is None else text(main_score(side)) for side in pair]
+        gap = as_text.interval(cast(Record, entry["difference"]))
+        found = [gap, as_text.p_value(entry.get("p_holm")), text(entry["margin"])]
+        known = [entry["benchmark"], entry["metric"], str(entry["difference"]["n"])]
+        rows.append([*known, *sides, *found, entry["verdict"]])
     lines = as_text.markdown_table([*header, "Margin", "Verdict"], rows, 2)
     return [*lines, "", *(f"- {entry['sentence']}" for entry in entries)]
 
