@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 from decksmith.bench.benchmarks import graders, gym, tasks
 from decksmith.bench.benchmarks.graders import code, math, plus, simple
@@ -181,24 +181,32 @@ class Graders:
                 if ended == -signal.SIGPROF:  # its own limit
                     said = f"its answer takes a grader more than {self.seconds:g} s of CPU time"
                     return blamed("stalls-grader", said, seconds=self.seconds)
-                if grader == "code":
-                    raise _unsure(timeout, ended, seconds) from None
-                if attempt == 2:
-                    return self._twice(worker, timeout, ended, seconds)
-                continue
+                if attempt == 1 and grader != "code":
+                    continue
+                confined = grader == "code"  # by the sandbox: it is not the answer's doing
+                return self._failed(confined, worker.took, timeout, ended, seconds)
             self.idle[grader].append(worker)
-            return _value(found)
+            if isinstance(found, str):
+                raise cli.Missing(found)
+            if "error" in found:
+                raise Fault("judge", found["error"]["class"], found["error"]["message"])
+            return found
         raise AssertionError("the second attempt returns or raises")
 
-    def _twice(
-        self, worker: _GraderProcess, timeout: bool, ended: int | None, seconds: float
+    def _failed(
+        self, confined: bool, start: float, timeout: bool, ended: int | None, seconds: float
     ) -> Grade:
-        """The grade of an answer that a second process stumbled over. Raises Fault where the machine may have done it."""
-        if timeout and worker.took <= seconds / 3:
-            said = f"its answer holds up a grader for more than {seconds:g} s"
-            return blamed("stalls-grader", said, seconds=self.seconds)
-        if timeout or ended in FROM_OUTSIDE:
-            raise _unsure(timeout, ended, seconds)
+        """The grade of an answer that a grader's process stumbled over; start: the seconds until it was
+        ready. Raises Fault where the machine may have done it."""
+        if timeout:
+            if not confined and start <= seconds / 3:
+                said = f"its answer holds up a grader for more than {seconds:g} s"
+                return blamed("stalls-grader", said, seconds=self.seconds)
+            said = f"the grader took more than {seconds:g} s; the machine may be too busy"
+            raise Fault("judge", "grader-timeout", said)
+        if confined or ended in FROM_OUTSIDE:
+            said = f"the grader's process was ended from outside ({ended})"
+            raise Fault("judge", "grader-crash", said)
         return blamed("crashes-grader", f"its answer ends the process of a grader ({ended})")
 
     async def close(self) -> None:
@@ -209,15 +217,6 @@ class Graders:
             await judge.close()
         if self.verdicts:
             self.verdicts.close()
-
-
-def _unsure(timeout: bool, ended: int | None, seconds: float) -> Fault:
-    """The error of a row whose grader came to no end, or to one that is not the answer's doing."""
-    if timeout:
-        said = f"the grader took more than {seconds:g} s; the machine may be too busy"
-        return Fault("judge", "grader-timeout", said)
-    said = f"the grader's process was ended from outside ({ended})"
-    return Fault("judge", "grader-crash", said)
 
 
 # Judges
@@ -235,9 +234,9 @@ class ReplyJudge:
 
     def __init__(
         self,
-        name: str | None = None,
-        journal: stream.Journal | None = None,
-        sampling: Sampling | None = None,
+        name: str | None,
+        journal: stream.Journal | None,
+        sampling: Sampling | None,
         **endpoint: str | None,
     ) -> None:
         """Raises cli.BadConfig for an unknown model or a missing key."""
@@ -389,20 +388,9 @@ def criteria(text: str, n: int) -> list[bool] | None:
 Question = tuple[BenchmarkSpec, Task, str]
 
 
-class Stopped(NamedTuple):
-    """What a process answers that lacks something."""
-
-    said: str
-
-
-class Faulted(NamedTuple):
-    """What a process answers of a row that cannot be decided."""
-
-    cls: str
-    message: str
-
-
-Answer = Grade | Stopped | Faulted | None  # None: it is ready
+# What a process answers: a grade, which is an error where the row cannot be decided and empty where
+# it was asked whether it is ready; or a text that says what is not here.
+Answer = Grade | str
 
 
 class _GraderProcess:
@@ -424,8 +412,8 @@ class _GraderProcess:
             self.end()
             said = f"no {grader} grader was ready within {START} s; the machine may be too busy"
             raise Fault("judge", "grader-start", said) from None
-        if isinstance(found, Stopped):
-            raise cli.Missing(found.said)
+        if isinstance(found, str):
+            raise cli.Missing(found)
         self.took = time.monotonic() - started
 
     def ask(self, question: Question | None, own: float | None, seconds: float) -> Answer:
@@ -481,33 +469,23 @@ def _answered(grader: str, question: Question | None) -> Answer:
         if question:
             return grade(*question)
         _ready(grader)
-        return None
+        return {}
     except Fault as fault:
-        return Faulted(fault.error["class"], fault.error["message"])
+        return {"error": fault.error}
     except cli.Stop as stop:
-        return Stopped(str(stop))
+        return str(stop)
     except ImportError as error:
-        return Stopped(f"the {grader} grader needs a package that is not here: {error}")
+        return f"the {grader} grader needs a package that is not here: {error}"
     except Exception as error:  # a bug, or what a library makes of a strange answer
         said = f"{type(error).__name__}: {str(error)[:300]}"
     if question is None:
-        return Faulted("grader-start", said)
+        return {"error": {"kind": "judge", "class": "grader-start", "message": said}}
     try:  # the same row with a plain reply: is it the row or the answer?
         spec, task, _ = question
         grade(spec, task, f"\\boxed{{{task['expected']}}}")
     except Exception:
-        return Faulted("grader-error", said)
+        return {"error": {"kind": "judge", "class": "grader-error", "message": said}}
     return blamed("crashes-grader", f"its answer breaks a grader ({said})")
-
-
-def _value(found: Answer) -> Grade:
-    """The grade that a process answered. Raises cli.Missing, Fault."""
-    if isinstance(found, Stopped):
-        raise cli.Missing(found.said)
-    if isinstance(found, Faulted):
-        raise Fault("judge", found.cls, found.message)
-    assert found is not None, "only `ready` is answered so"
-    return found
 
 
 def _ready(grader: str) -> None:
@@ -549,46 +527,43 @@ def rules(spec: BenchmarkSpec, task: Task) -> int | str:
 
 def grade(spec: BenchmarkSpec, task: Task, text: str) -> Grade:
     """The grade of one reply, in this process. Raises Fault for what cannot be decided."""
-    return GRADERS[spec["grader"]](spec, task, text)
+    return GRADERS[spec["grader"]](task, text)
 
 
-def _verdict(answer: str | None, right: bool) -> Grade:
+def _math(task: Task, text: str) -> Grade:
+    answer = math.final(text)
     if answer is None:
         return {"verdict": "no_answer", "answer": None}
-    return {"verdict": "right" if right else "wrong", "answer": answer}
+    right = math.same(str(task["expected"]), answer)
+    return {"verdict": "right" if right else "wrong", "answer": math.plain(answer) or answer}
 
 
-def _math(_: BenchmarkSpec, task: Task, text: str) -> Grade:
-    answer = math.final(text)
-    if not answer:
-        return _verdict(answer, False)
-    return _verdict(math.plain(answer) or answer, math.same(str(task["expected"]), answer))
-
-
-def _choice(_: BenchmarkSpec, task: Task, text: str) -> Grade:
+def _choice(task: Task, text: str) -> Grade:
     answer = simple.chosen_letter(text, tasks.LETTERS[: len(task["fields"]["choices"])])
-    return _verdict(answer, answer == task["expected"])
+    if answer is None:
+        return {"verdict": "no_answer", "answer": None}
+    return {"verdict": "right" if answer == task["expected"] else "wrong", "answer": answer}
 
 
-def _instructions(_: BenchmarkSpec, task: Task, text: str) -> Grade:
+def _instructions(task: Task, text: str) -> Grade:
     from decksmith.bench.benchmarks.graders import instructions
 
     return instructions.grade(task, text)
 
 
-def _code(_: BenchmarkSpec, task: Task, text: str) -> Grade:
+def _code(task: Task, text: str) -> Grade:
     judge = plus.grade if "calls" in task["expected"] else code.grade
     return judge(task["expected"], text)
 
 
-GRADERS: dict[str, Callable[[BenchmarkSpec, Task, str], Grade]] = {
+GRADERS: dict[str, Callable[[Task, str], Grade]] = {
     "math": _math,
     "choice": _choice,
     "instructions": _instructions,
-    "exact": lambda _, task, text: simple.exact(task, text),
-    "contains": lambda _, task, text: simple.contains(task, text),
+    "exact": simple.exact,
+    "contains": simple.contains,
     "code": _code,
-    "refusal": lambda _, task, text: simple.refusal(task, text),
+    "refusal": simple.refusal,
 }
 
 
