@@ -10,7 +10,7 @@ import math
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NotRequired, cast
@@ -24,7 +24,7 @@ from decksmith.core import cli, stream
 from decksmith.core.records import Failure, Record, prompt_of, sample_of
 from decksmith.measure.results import chains, pairs, regressions, stats
 from decksmith.measure.results import text as as_text
-from decksmith.measure.results.comparison import Run
+from decksmith.measure.results.comparison import PairedDifference, Run
 from decksmith.models.records import Asked, Gen
 
 Questions = dict[str, list[BenchRecord]]  # the samples of each question, in their order
@@ -73,24 +73,13 @@ class BenchSummary(TypedDict):
     position_flips: NotRequired[float | None]
 
 
-class Difference(TypedDict):
-    """Of two models (stats.differences)."""
-
-    n: int
-    mean: float | None
-    lo: float | None
-    hi: float | None
-    p: float | None
-    sd: float | None
-
-
 class Compared(TypedDict):
     """Two models on a benchmark, or on several."""
 
     benchmark: str
     metric: str
     refused: str | None  # why they are not compared
-    difference: Difference
+    difference: PairedDifference
     margin: float | None
     needed: int | None
     p_holm: NotRequired[float | None]
@@ -296,14 +285,10 @@ def _replies(records: Iterable[BenchRecord]) -> list[Gen]:
 
 
 def _errors(faults: list[Failure]) -> Record:
-    classes = Counter((fault["kind"], fault["stage"], fault["class"]) for fault in faults)
-    return {
-        "n": len(faults),
-        "classes": [
-            {"kind": kind, "stage": stage, "class": cls, "n": n}
-            for (kind, stage, cls), n in classes.most_common()
-        ],
-    }
+    counts = Counter((fault["kind"], fault["stage"], fault["class"]) for fault in faults)
+    names = ("kind", "stage", "class")
+    classes = [dict(zip(names, one, strict=True)) | {"n": n} for one, n in counts.most_common()]
+    return {"n": len(faults), "classes": classes}
 
 
 def _subsets(questions: Questions) -> dict[str, Questions]:
@@ -502,13 +487,12 @@ def text(value: float | None) -> str:
 
 
 def aligned(header: list[str], rows: list[list[str]]) -> str:
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
 
     def line(row: list[str]) -> str:
-        return "  ".join(
-            cell.ljust(w) if i < 2 else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        cells[:2] = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
+        return "  ".join(cells).rstrip()
 
     return "\n".join([line(header), "  ".join("-" * w for w in widths), *map(line, rows)])
 
@@ -528,8 +512,7 @@ def load(folder: Path) -> Results:
     return found
 
 
-NOTHING: Difference = {"n": 0, "mean": None, "lo": None, "hi": None, "p": None, "sd": None}
-COUNTS = ("n", "clusters", "wins", "ties", "losses")
+NOTHING = cast(PairedDifference, dict.fromkeys(PairedDifference.__annotations__) | {"n": 0})
 
 
 def compare(ours: Results, base: Results, margin: float | None = None) -> list[Entry]:
@@ -577,15 +560,13 @@ def note_chain(runs: list[Run], folder: Path) -> None:
     results.chains reads, with what the benchmarks of both models in `folder`/MODEL say of it and earlier ones."""
     for run in runs:
         run["chain"] = {}
-    kept = {"benchmark", "difference", "p_holm", "margin", "verdict", "sentence"}
+    kept = ("benchmark", "difference", "p_holm", "margin", "verdict", "sentence")
     for run, other in chains.pairs(runs):
         ours, base = (folder / str(each["summary"]["model"]["name"]) for each in (run, other))
         if not any(ours.glob("*/rows.jsonl")) or not any(base.glob("*/rows.jsonl")):
             continue
-        found: list[Record] = []
-        run["chain"][other["label"]] = found
-        for entry in judged(compare(load(ours), load(base)), run["label"], other["label"]):
-            found.append({"p_holm": None} | {k: v for k, v in entry.items() if k in kept})
+        entries = judged(compare(load(ours), load(base)), run["label"], other["label"])
+        run["chain"][other["label"]] = [{key: entry.get(key) for key in kept} for entry in entries]
 
 
 def judged(entries: list[Entry], model: str, base: str) -> list[Entry]:
@@ -600,11 +581,10 @@ def _compared(
 ) -> Entry:
     """The entry of one benchmark, less what belongs to its family."""
     ours_said, base_said = (summarize(side) if side else None for side in (ours, base))
-    known = ours_said or base_said
-    assert known, "one of the two has results"
+    spec = tasks.load(name)
     entry: Entry = {
         "benchmark": name,
-        "metric": known["metric"],
+        "metric": spec["metric"],
         "ours": ours_said,
         "base": base_said,
         "refused": "only one of the two has results",
@@ -617,8 +597,7 @@ def _compared(
     sides = [means(ours), means(base)]
     shared = [ident for ident in sides[0] if ident in sides[1]]
     entry["refused"] = _refused(ours_said, base_said, ours, base)
-    if margin is None:
-        margin = tasks.load(name).get("margin", tasks.MARGIN)
+    margin = margin or spec.get("margin", tasks.MARGIN)
     entry["margin"] = margin
     if shared:
         gaps = [sides[0][ident] - sides[1][ident] for ident in shared]
@@ -636,17 +615,12 @@ def means(questions: Questions) -> dict[str, float]:
     return {ident: sum(scores) / len(scores) for ident, scores in graded.items() if scores}
 
 
-def difference(ours: list[float], base: list[float]) -> Difference:
+def difference(ours: list[float], base: list[float]) -> PairedDifference:
     """`stats.differences` of the scores of the same questions, rounded for a record."""
     import numpy
 
     a, b = (numpy.array(scores, dtype=float)[:, None] for scores in (ours, base))
-    result = stats.differences(a, b, (0, 1), strict=True)
-    rounded = {
-        key: int(value[0]) if key in COUNTS else stats.number(value[0], 6 if key == "p" else 4)
-        for key, value in result.items()
-    }
-    return cast(Difference, rounded)
+    return stats.difference(stats.differences(a, b, (0, 1), strict=True), 0)
 
 
 def spread(gaps: list[float]) -> float:
@@ -666,7 +640,7 @@ def _refused(
     """Why two results of a benchmark are not compared, or None."""
     same = set(ours) == set(base)
     for what in ("revision", "prompts", "samples", "judge", "rules"):
-        one, other = (cast(Mapping[str, object], said)[what] for said in (ours_said, base_said))
+        one, other = (cast(Record, said)[what] for said in (ours_said, base_said))
         if one != other and (what != "prompts" or same):
             mend = "; make bench grades them anew, and asks nothing" if what == "rules" else ""
             return f"the two were not asked or graded alike ({what}: {one}, {other}){mend}"
