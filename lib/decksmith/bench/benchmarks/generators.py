@@ -141,11 +141,8 @@ def multilingual(source: RowSource) -> Rows:
         a, b, c = draw.many(3, 12), draw.many(3, 25), draw.many(2, 19)
         answer = {"gain": a + b, "boxes": a * b + c, "share": b}[kind]
         problem = said[kind].format(who=draw.one("people"), a=a, b=b, c=c, t=a * b)
-        yield {
-            "fields": {"problem": problem, "ending": said["ending"]},
-            "expected": str(answer),
-            "subset": said["name"],
-        }
+        fields = {"problem": problem, "ending": said["ending"]}
+        yield {"fields": fields, "expected": str(answer), "subset": said["name"]}
 
 
 # --- instructions ---------------------------------------------------------------------------------
@@ -155,11 +152,8 @@ Constraint = tuple[str, dict[str, Any], str]  # name, arguments, sentence
 
 def _constraints(draw: Draw) -> list[Constraint]:
     """One constraint of each family; any two of different families can be met together."""
-    words, least, count = (
-        draw.sample(_texts()["words"], 2),
-        draw.choice((40, 60, 90)),
-        draw.many(2, 4),
-    )
+    words = draw.sample(_texts()["words"], 2)
+    least, count = draw.choice((40, 60, 90)), draw.many(2, 4)
     most, letter, end = least + draw.choice((40, 80)), draw.choice("zqx"), draw.one("ends")
     relation, number = ("at least", least) if draw.random() < 0.5 else ("less than", most)
     said = {"at least": f"at least {least}", "less than": f"fewer than {most}"}[relation]
@@ -218,14 +212,11 @@ def instructions(source: RowSource) -> Rows:
                 chosen.append(constraint)
                 found = more
         sentences = " ".join(sentence for _, _, sentence in chosen)
-        yield {
-            "fields": {"prompt": f"{draw.one('tasks')}. {sentences}"},
-            "expected": {
-                "instructions": [name for name, _, _ in chosen],
-                "arguments": [arguments for _, arguments, _ in chosen],
-            },
-            "subset": f"{len(chosen)} constraint{'s' if len(chosen) > 1 else ''}",
-        }
+        fields = {"prompt": f"{draw.one('tasks')}. {sentences}"}
+        names, arguments = [each[0] for each in chosen], [each[1] for each in chosen]
+        subset = f"{len(chosen)} constraint{'s' if len(chosen) > 1 else ''}"
+        expected = {"instructions": names, "arguments": arguments}
+        yield {"fields": fields, "expected": expected, "subset": subset}
 
 
 def replies(source: RowSource) -> Rows:
@@ -264,11 +255,9 @@ def briefs(source: RowSource) -> Rows:
             "who": draw.one("people"),
             "most": draw.choice((80, 120)),
         }
-        yield {
-            "fields": {"prompt": texts["prompt"].format(**facts)},
-            "expected": {"criteria": [each.format(**facts) for each in texts["criteria"]]},
-            "subset": form,
-        }
+        criteria = [each.format(**facts) for each in texts["criteria"]]
+        fields = {"prompt": texts["prompt"].format(**facts)}
+        yield {"fields": fields, "expected": {"criteria": criteria}, "subset": form}
 
 
 def needle(source: RowSource) -> Rows:
@@ -289,11 +278,8 @@ def needle(source: RowSource) -> Rows:
         for key, value in zip(keys, numbers, strict=True):
             text.insert(draw.randint(0, len(text)), f"The number of the {key} is {value}.")
         wanted = ", ".join(f"the {key}" for key in keys[:asked])
-        yield {
-            "fields": {"text": " ".join(text), "keys": wanted},
-            "expected": numbers[:asked],
-            "subset": f"{words} words, {asked} asked",
-        }
+        fields, subset = {"text": " ".join(text), "keys": wanted}, f"{words} words, {asked} asked"
+        yield {"fields": fields, "expected": numbers[:asked], "subset": subset}
 
 
 # --- tools ----------------------------------------------------------------------------------------
@@ -327,10 +313,8 @@ def tools(source: RowSource) -> Rows:
 
 def _tool(name: str, description: str, parameters: dict[str, list[str]]) -> dict[str, Any]:
     """A tool in OpenAI's form, all of its parameters required."""
-    described = {
-        key: {"type": kind, "description": text} for key, (kind, text) in parameters.items()
-    }
-    schema = {"type": "object", "properties": described, "required": list(parameters)}
+    known = {key: {"type": kind, "description": said} for key, (kind, said) in parameters.items()}
+    schema = {"type": "object", "properties": known, "required": list(parameters)}
     function = {"name": name, "description": description, "parameters": schema}
     return {"type": "function", "function": function}
 
@@ -368,21 +352,14 @@ def _request(name: str, draw: Draw) -> Request:
             given = {"item": draw.one("things"), "branch": draw.many(2, 60)}
             text = "How many {item} does branch {branch} have in stock?"
         case _:  # find_trains
-            given = dict(
-                zip(("origin", "destination"), draw.sample(_texts()["cities"], 2), strict=True)
-            )
-            given["hour"] = draw.many(5, 22)
+            origin, destination = draw.sample(_texts()["cities"], 2)
+            given = {"origin": origin, "destination": destination, "hour": draw.many(5, 22)}
             text = "Which trains go from {origin} to {destination} after {hour}:00?"
     return text.format(**given), {"name": name, "arguments": given}
 
 
 # What a benchmark's source may name as `generated`.
 GENERATORS: dict[str, Callable[[RowSource], Rows]] = {
-    "arithmetic": arithmetic,
-    "briefs": briefs,
-    "instructions": instructions,
-    "multilingual": multilingual,
-    "needle": needle,
-    "replies": replies,
-    "tools": tools,
+    each.__name__: each
+    for each in (arithmetic, briefs, instructions, multilingual, needle, replies, tools)
 }

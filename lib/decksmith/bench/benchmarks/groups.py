@@ -4,10 +4,12 @@ A group has parts, each a benchmark with so many of its questions, and aspects, 
 largest loss that its gate lets stay open. What no part could be asked of is named and never passed over.
 """
 
+import itertools
 import math
 import sys
 import tomllib
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -18,6 +20,7 @@ from decksmith.core import cli
 from decksmith.measure.results import regressions, stats, text
 
 SKIPPED = "skipped.txt"  # in a part's folder: why it was not asked (make/bench)
+Share = Callable[[BenchSummary], float | None]
 POWER = 0.8
 DIFFER = 0.15  # the share of questions on which two models' scores are assumed to differ
 # What bench-plan assumes of a machine: GPUs, tokens a second that each writes, and of a single reply.
@@ -51,10 +54,8 @@ def of_aspect(group: Group, aspect: str) -> list[GroupPart]:
 
 def skipped(folder: Path) -> dict[str, str]:
     """Why parts were not asked, by benchmark, of a model's results of a group."""
-    return {
-        path.parent.name: path.read_text().strip()
-        for path in sorted(Path(folder).glob(f"*/{SKIPPED}"))
-    }
+    found = sorted(Path(folder).glob(f"*/{SKIPPED}"))
+    return {path.parent.name: path.read_text().strip() for path in found}
 
 
 # One model
@@ -76,20 +77,13 @@ def _row(name: str, found: list[BenchSummary]) -> list[str]:
     if not found:
         return [name, "0", *[text.DASH] * 5]
     known = [cost for one in found if (cost := one["cost"]) is not None]
-    return [
-        name,
-        str(sum(one["num_questions"] for one in found)),
-        metrics.text(_weighted(found, metrics.main_score)),
-        metrics.text(_weighted(found, lambda one: one["truncated"])),
-        metrics.text(_weighted(found, lambda one: one["coverage"])),
-        _tokens(found),
-        text.price(sum(known) if len(known) == len(found) else None),
-    ]
+    shares: list[Share] = [metrics.main_score, itemgetter("truncated"), itemgetter("coverage")]
+    shown = [metrics.text(_weighted(found, of)) for of in shares]
+    price = text.price(sum(known) if len(known) == len(found) else None)
+    return [name, str(sum(one["num_questions"] for one in found)), *shown, _tokens(found), price]
 
 
-def _weighted(
-    found: list[BenchSummary], of: Callable[[BenchSummary], float | None]
-) -> float | None:
+def _weighted(found: list[BenchSummary], of: Share) -> float | None:
     """The mean over questions of what each benchmark says."""
     known = [(value, one["num_questions"]) for one in found if (value := of(one)) is not None]
     return sum(value * n for value, n in known) / sum(n for _, n in known) if known else None
@@ -189,7 +183,7 @@ def _pooled(found: list[BenchSummary | None], scores: list[float]) -> Pooled:
     return {
         "metric": "score",
         "modes": {"all": {"score": mean}},
-        "truncated": _weighted(known, lambda one: one["truncated"]),
+        "truncated": _weighted(known, itemgetter("truncated")),
         "tokens": _tokens(known),
     }
 
@@ -291,18 +285,16 @@ def _shown(
 
 def _length(part: GroupPart, measured: tuple[Results, Results] | None) -> tuple[float, float]:
     """Tokens of a request and of its reply."""
-    counts = [
-        (usage.get("prompt_tokens") or 0, usage["completion_tokens"] or 0)
-        for side in measured or ()
-        for samples in side.get(part["bench"], {}).values()
-        for record in samples
-        if (usage := record.get("gen", {}).get("usage"))
-        and usage.get("completion_tokens") is not None
-    ]
-    if not counts:
+    asked, written = [], []
+    for side in measured or ():
+        for record in itertools.chain.from_iterable(side.get(part["bench"], {}).values()):
+            usage = record.get("gen", {}).get("usage")
+            if usage and usage.get("completion_tokens") is not None:
+                asked.append(usage.get("prompt_tokens") or 0)
+                written.append(usage["completion_tokens"] or 0)
+    if not asked:
         return part["tokens"][0], part["tokens"][1]
-    prompt, completion = (sum(count) / len(counts) for count in zip(*counts, strict=True))
-    return prompt, completion
+    return sum(asked) / len(asked), sum(written) / len(written)
 
 
 def planned(found: GroupPlan) -> str:

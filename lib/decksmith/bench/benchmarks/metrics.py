@@ -95,13 +95,7 @@ class Entry(Compared):
     base: BenchSummary | None
 
 
-NO_REPLY: Grade = {
-    "verdict": "no_answer",
-    "score": 0.0,
-    "answer": None,
-    "truncated": False,
-    "detail": {},
-}
+NO_REPLY: Grade = {"verdict": "no_answer", "score": 0.0, "answer": None, "truncated": False}
 
 
 def pass_at(scores: Sequence[float], k: int) -> float | None:
@@ -232,6 +226,9 @@ def _judge(record: BenchRecord) -> str | None:
     return judge
 
 
+KINDS = ("prompt", "completion")  # of tokens
+
+
 def summarize(questions: Questions, of: int | None = None) -> BenchSummary:
     """The metrics of one benchmark; `questions` as `read` gives them, `of` the rows the benchmark has
     (None where that is not known)."""
@@ -241,7 +238,7 @@ def summarize(questions: Questions, of: int | None = None) -> BenchSummary:
     faults = [fault for record in records if (fault := fault_of(record))]
     gens = _replies(records)
     judged = [record["grade"] for record in records if record.get("grade", {}).get("verdict")]
-    usages = [gen["usage"] for gen in gens if gen.get("usage")]
+    usages = [cast(Record, gen["usage"]) for gen in gens if gen.get("usage")]
     cut = sum(gen.get("finish_reason") == "length" for gen in gens)
     found: BenchSummary = {
         "benchmark": spec["name"],
@@ -260,8 +257,7 @@ def summarize(questions: Questions, of: int | None = None) -> BenchSummary:
         "truncated": _share(cut, len(records)),
         "errors": _errors(faults),
         "tokens": {
-            "prompt": sum(usage.get("prompt_tokens") or 0 for usage in usages),
-            "completion": sum(usage.get("completion_tokens") or 0 for usage in usages),
+            kind: sum(usage.get(f"{kind}_tokens") or 0 for usage in usages) for kind in KINDS
         },
         "cost": _cost(gens, judged),
         "modes": _modes(spec, questions, interval=True),
@@ -303,10 +299,7 @@ def _subsets(questions: Questions) -> dict[str, Questions]:
 def _modes(spec: BenchmarkSpec, questions: Questions, interval: bool = False) -> dict[str, Mode]:
     """What each way to count several samples gives: their mean first, then pass@k and majority@k."""
     metric, n = spec["metric"], max(map(len, questions.values()))
-    grades = [
-        [record["grade"] for record in samples if fault_of(record) is None]
-        for samples in questions.values()
-    ]
+    grades = [_graded(samples) for samples in questions.values()]
     scores = [[grade["score"] for grade in samples] for samples in grades]
     silent = [[grade["verdict"] == "no_answer" for grade in samples] for samples in grades]
     answers = [[(grade["answer"], grade["score"]) for grade in samples] for samples in grades]
@@ -324,6 +317,10 @@ def _modes(spec: BenchmarkSpec, questions: Questions, interval: bool = False) ->
             majorities = [majority(samples, k) for samples in answers]
             modes[f"majority@{k}"] = _mode(common, metric, majorities, mute)
     return modes
+
+
+def _graded(samples: list[BenchRecord]) -> list[Grade]:
+    return [record["grade"] for record in samples if fault_of(record) is None]
 
 
 def _taken(questions: Questions) -> Mode:
@@ -416,9 +413,8 @@ def _followed(records: list[BenchRecord], how: str) -> list[list[bool]]:
 
 def _prompts(questions: Questions) -> str:
     """What the model was asked, as one hash over all questions: only equal ones are compared."""
-    return stream.fingerprint(
-        sorted((ident, _asked(samples[0])) for ident, samples in questions.items())
-    )
+    asked = [(ident, _asked(samples[0])) for ident, samples in questions.items()]
+    return stream.fingerprint(sorted(asked))
 
 
 # As text
@@ -435,9 +431,8 @@ def main_score(summary: BenchSummary) -> float | None:
 
 # Beside prompt_strict, as IFEval and IFBench report.
 ALSO = ("prompt_loose", "instruction_strict", "instruction_loose")
-COLUMNS = (
-    "benchmark|mode|questions|score|std err|95 %|no answer|truncated|coverage|tokens|seconds|cost"
-)
+COLUMNS = "benchmark|mode|questions|score|std err|95 %|no answer|"
+COLUMNS += "truncated|coverage|tokens|seconds|cost"
 
 
 def table(summaries: Iterable[BenchSummary]) -> tuple[list[str], list[list[str]]]:
@@ -506,9 +501,8 @@ def load(folder: Path) -> Results:
     for rows in sorted(Path(folder).glob("*/rows.jsonl")):
         found |= read(stream.records(rows))
     if not found:
-        raise cli.Missing(
-            f"{folder} has no graded benchmark; `make bench MODEL={Path(folder).name}` makes them"
-        )
+        mend = f"`make bench MODEL={Path(folder).name}` makes them"
+        raise cli.Missing(f"{folder} has no graded benchmark; {mend}")
     return found
 
 
@@ -608,11 +602,9 @@ def _compared(
 
 def means(questions: Questions) -> dict[str, float]:
     """The mean over the graded samples of every question that has any."""
-    graded = {
-        ident: [record["grade"]["score"] for record in samples if fault_of(record) is None]
-        for ident, samples in questions.items()
-    }
-    return {ident: sum(scores) / len(scores) for ident, scores in graded.items() if scores}
+    graded = {ident: _graded(samples) for ident, samples in questions.items()}
+    scores = {ident: [grade["score"] for grade in grades] for ident, grades in graded.items()}
+    return {ident: sum(some) / len(some) for ident, some in scores.items() if some}
 
 
 def difference(ours: list[float], base: list[float]) -> PairedDifference:

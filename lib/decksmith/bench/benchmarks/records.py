@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 from decksmith.core.records import By, Error, Record
 from decksmith.models.records import Gen
 
+Verdict = Literal["right", "wrong", "no_answer"]
 Sampling = dict[str, float]  # by the names of the chat completions API
 
 # --- descriptions: assets/benchmarks and assets/groups --------------------------------------------
@@ -101,7 +102,7 @@ class Task(TypedDict, total=False):
 
 
 class Grade(TypedDict, total=False):
-    verdict: Annotated[Literal["right", "wrong", "no_answer"], "of the grader"]
+    verdict: Annotated[Verdict, "of the grader"]
     score: Annotated[float, "0 to 1"]
     answer: Annotated[str | None, "what was found in the reply"]
     truncated: Annotated[bool, "the reply ended at the token limit"]
