@@ -48,20 +48,22 @@ def resolved(name: str) -> DictConfig:
     return discovery._parse_no_environment_tolerating_unset_values(OmegaConf.merge(found, model))
 
 
+def plain(config: DictConfig) -> Settings:
+    found: Any = OmegaConf.to_container(config, resolve=False)
+    return found
+
+
 def parts(config: DictConfig) -> tuple[str, str, Settings, Settings]:
     """`(agent, kind of server, the server's settings, the data set)` of a benchmark."""
     for block in config.values():
         if not isinstance(block, DictConfig) or "responses_api_agents" not in block:
             continue
         agent, settings = next(iter(block["responses_api_agents"].items()))
-        sets = [each for each in settings.get("datasets") or () if each["type"] == "benchmark"]
-        if not sets:
-            continue
-        server = settings["resources_server"]["name"]
-        kind, own = next(iter(config[server]["resources_servers"].items()))
-        plain: Any = OmegaConf.to_container(own, resolve=False)
-        data: Any = OmegaConf.to_container(sets[0], resolve=False)
-        return agent, kind, {**plain, "name": server}, data
+        for data in settings.get("datasets") or ():
+            if data["type"] == "benchmark":
+                server = settings["resources_server"]["name"]
+                kind, own = next(iter(config[server]["resources_servers"].items()))
+                return agent, kind, {**plain(own), "name": server}, plain(data)
     raise LookupError("no agent of it names a benchmark's data set and a resources server")
 
 
@@ -76,8 +78,7 @@ def alone(kind: str) -> tuple[str, DictConfig, Settings]:
         for name, block in blocks:
             own = (block.get("resources_servers") or {}).get(kind)
             if own is not None:
-                plain: Any = OmegaConf.to_container(own, resolve=False)
-                return (agents or ["none"])[0], config, {**plain, "name": name}
+                return (agents or ["none"])[0], config, {**plain(own), "name": name}
     raise LookupError("no configuration of its folder describes it")
 
 

@@ -23,6 +23,7 @@ from decksmith.core.stream import Fault
 from decksmith.measure.results import inspect_log
 from decksmith.models.records import Gen
 
+USAGE = ("prompt_tokens", "completion_tokens")
 SEED = re.compile(r"output-rs(\d+)\.jsonl\Z")
 
 
@@ -70,10 +71,9 @@ TASK = {"problem", "question", "expected_answer", "generation", "subset_for_metr
 
 def skills(folder: Path, bench: str, model: str, ungraded: bool = False) -> Iterator[BenchRecord]:
     """NeMo-Skills' outputs of one benchmark, `FOLDER/output.jsonl` or `FOLDER/output-rsSEED.jsonl`: their verdicts as grades, or with
-    `ungraded` none, for bench-grade to make. `bench`: which of our benchmarks it is.
+    `ungraded` none. What a prompt was is not in these files, so that such rows are compared with other rows of theirs only.
 
-    What a prompt was is not in these files, so that such rows are compared with other rows of theirs only. Raises cli.Missing,
-    cli.BadData naming the file and the line.
+    bench: which of our benchmarks it is. Raises cli.Missing, cli.BadData naming the file and the line.
     """
     spec = tasks.load(bench)
     passes = {path: sources.parsed(str(path), path.read_bytes()) for path in _outputs(folder)}
@@ -120,21 +120,16 @@ def _skills_record(made: Record, row: SkillsRow, spec: BenchmarkSpec, model: str
     by: Record = {"tool": "NeMo-Skills"}
     if isinstance(started, int | float) and isinstance(took, int | float):
         by |= {"at": datetime.fromtimestamp(started, UTC).isoformat(), "took": took}
+    tokens = (row.get("num_input_tokens"), row.get("num_generated_tokens"))
     said = {
         "text": row.get("generation") or "",
         "finish_reason": row.get("finish_reason"),
         "reasoning": row.get("reasoning_content"),
-        "usage": {
-            "prompt_tokens": row.get("num_input_tokens"),
-            "completion_tokens": row.get("num_generated_tokens"),
-        },
+        "usage": dict(zip(USAGE, tokens, strict=True)),
         "by": by,
     }
-    fields = {
-        key: value
-        for key, value in row.items()
-        if key not in TASK and isinstance(value, str | int | float) and not isinstance(value, bool)
-    }
+    fields = {key: value for key, value in row.items() if type(value) in (str, int, float)}
+    fields = {key: value for key, value in fields.items() if key not in TASK}
     asked = row.get("problem", row.get("question"))
     task = {
         "fields": fields if asked is None else {**fields, "problem": asked},
@@ -158,9 +153,7 @@ def _skills_grade(row: SkillsRow, spec: BenchmarkSpec, where: str) -> Grade:
         "score": float(right),
         "answer": answer,
         "truncated": row.get("finish_reason") == "length",
-        "detail": {
-            how: found["follow_instruction_list"] for how, found in evaluated.items() if found
-        },
+        "detail": {how: it["follow_instruction_list"] for how, it in evaluated.items() if it},
         "rules": "NeMo-Skills",
     }
 
@@ -246,7 +239,7 @@ def _rollout(made: Record, row: Record, spec: BenchmarkSpec, model: str, where: 
         replies = [one for one in response.get("output") or () if one.get("type") == "message"]
         parts = replies[-1].get("content") or () if replies else ()
         cut = (response.get("incomplete_details") or {}).get("reason") == "max_output_tokens"
-        counts = [usage.get(f"{kind}_tokens") for kind in ("input", "output")]
+        tokens = (usage.get("input_tokens"), usage.get("output_tokens"))
         messages = verifiers.chat(asked.get("input") or [], asked.get("instructions"))
         text = "".join(part.get("text") or "" for part in parts)
     except (cli.BadData, AttributeError, TypeError) as error:
@@ -255,7 +248,7 @@ def _rollout(made: Record, row: Record, spec: BenchmarkSpec, model: str, where: 
         "text": text,
         "finish_reason": "length" if cut else "stop",
         "reasoning": "",
-        "usage": dict(zip(("prompt_tokens", "completion_tokens"), counts, strict=True)),
+        "usage": dict(zip(USAGE, tokens, strict=True)),
         "by": {"tool": "NeMo Gym"},
     }
     fields = {"question": messages[-1]["content"]} if messages else {}
@@ -436,16 +429,13 @@ def _header(
     spec = tasks.load(summary["benchmark"])
     asked = stream.fingerprint([(one["id"], one["epoch"], one["output"]) for one in samples])
     sampling = summary["sampling"] or {}
-    values = {
-        "mean": metrics.main_score(summary),
-        "stderr": metrics.main_mode(summary)[1]["std_err"],
-    }
+    error = metrics.main_mode(summary)[1]["std_err"]
+    values = {"mean": metrics.main_score(summary), "stderr": error}
+    known = {key: value for key, value in values.items() if value is not None}
     score = {
         "name": summary["metric"],
         "scorer": f"decksmith/{spec['grader']}",
-        "metrics": {
-            key: {"name": key, "value": value} for key, value in values.items() if value is not None
-        },
+        "metrics": {key: {"name": key, "value": value} for key, value in known.items()},
     }
     usage = {f"{kind}_tokens": count for kind, count in summary["tokens"].items()}
     return {

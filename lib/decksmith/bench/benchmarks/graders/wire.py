@@ -15,8 +15,6 @@ import builtins
 import collections
 import collections.abc
 import contextlib
-import decimal
-import fractions
 import itertools
 import json
 import os
@@ -25,6 +23,8 @@ import struct
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 LONGEST = 64 << 20  # bytes of a message
@@ -33,6 +33,14 @@ MOST = 100_000  # items of a generator that are sent
 SMALL = 1 << 63
 FRAME = {"call", "value", "raised"}  # of an answer; the object that stands for a value has one key
 LISTS = {"tuple": tuple, "set": set, "frozenset": frozenset, "dict": dict}
+# Other plain data by name: its class, what it is sent as, and how it is made of that again.
+PARTS: dict[str, tuple[Any, Callable[[Any], Any], Callable[[Any], object]]] = {
+    "complex": (complex, lambda it: [it.real, it.imag], lambda held: complex(*held)),
+    "bytes": ((bytes, bytearray), lambda it: base64.b64encode(it).decode(), base64.b64decode),
+    "range": (range, lambda it: [it.start, it.stop, it.step], lambda held: range(*held)),
+    "fraction": (Fraction, lambda it: [it.numerator, it.denominator], lambda held: Fraction(*held)),
+    "decimal": (Decimal, str, Decimal),
+}
 
 
 class Broken(Exception):
@@ -83,16 +91,9 @@ def plain(value: object, keep: Callable[[object], object]) -> Any:
             return {name: [plain(each, keep) for each in items]}
     if isinstance(value, (collections.abc.KeysView, collections.abc.ItemsView)):
         return {"set": [plain(each, keep) for each in value]}
-    if isinstance(value, complex):
-        return {"complex": [value.real, value.imag]}
-    if isinstance(value, (bytes, bytearray)):
-        return {"bytes": base64.b64encode(value).decode()}
-    if isinstance(value, range):
-        return {"range": [plain(each, keep) for each in (value.start, value.stop, value.step)]}
-    if isinstance(value, fractions.Fraction):
-        return {"fraction": [plain(value.numerator, keep), plain(value.denominator, keep)]}
-    if isinstance(value, decimal.Decimal):
-        return {"decimal": str(value)}
+    for name, (kind, parts, _) in PARTS.items():
+        if isinstance(value, kind):
+            return {name: plain(parts(value), keep)}
     return keep(value)
 
 
@@ -103,14 +104,7 @@ def restored(tagged: Mapping[str, Any], remote: Callable[..., object]) -> object
         return LISTS[name](held)
     if name == "remote":
         return remote(*held)
-    return {
-        "int": lambda: int(held, 16),
-        "complex": lambda: complex(*held),
-        "bytes": lambda: base64.b64decode(held),
-        "range": lambda: range(*held),
-        "fraction": lambda: fractions.Fraction(*held),
-        "decimal": lambda: decimal.Decimal(held),
-    }[name]()
+    return int(held, 16) if name == "int" else PARTS[name][2](held)
 
 
 class Link:
@@ -221,6 +215,9 @@ def _link(seconds=None):
 # --- the side of the tests ----------------------------------------------------------------------------------------------
 
 
+BINDING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
+
+
 def strange(source: str) -> set[str]:
     """The names that a text uses and neither binds nor has from Python."""
     loaded: set[str] = set()
@@ -230,11 +227,9 @@ def strange(source: str) -> set[str]:
             (loaded if isinstance(node.ctx, ast.Load) else bound).add(node.id)
         elif isinstance(node, ast.arg):
             bound.add(node.arg)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            bound.add(node.name)
         elif isinstance(node, ast.alias):
             bound.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.ExceptHandler):
+        elif isinstance(node, BINDING):
             bound.add(node.name)
     return loaded - bound
 
