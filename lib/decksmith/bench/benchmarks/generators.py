@@ -56,9 +56,6 @@ class Draw(random.Random):
         return self.randint(least, most)
 
 
-# --- word problems --------------------------------------------------------------------------------
-
-
 def arithmetic(source: RowSource) -> Rows:
     """Word problems of one to four steps with exact answers; the subset names the number of steps."""
     draw = Draw(f"arithmetic {source['seed']}")
@@ -144,8 +141,6 @@ def multilingual(source: RowSource) -> Rows:
         fields = {"problem": problem, "ending": said["ending"]}
         yield {"fields": fields, "expected": str(answer), "subset": said["name"]}
 
-
-# --- instructions ---------------------------------------------------------------------------------
 
 Constraint = tuple[str, dict[str, Any], str]  # name, arguments, sentence
 
@@ -234,9 +229,6 @@ def replies(source: RowSource) -> Rows:
         yield {"fields": {"prompt": prompt}, "expected": wanted, "subset": subset}
 
 
-# --- briefs and needles ---------------------------------------------------------------------------
-
-
 def briefs(source: RowSource) -> Rows:
     """Short texts to be written from five facts, each with the criteria that a judge checks one by
     one; the subset names the form."""
@@ -280,9 +272,6 @@ def needle(source: RowSource) -> Rows:
         wanted = ", ".join(f"the {key}" for key in keys[:asked])
         fields, subset = {"text": " ".join(text), "keys": wanted}, f"{words} words, {asked} asked"
         yield {"fields": fields, "expected": numbers[:asked], "subset": subset}
-
-
-# --- tools ----------------------------------------------------------------------------------------
 
 
 def tools(source: RowSource) -> Rows:

@@ -38,9 +38,6 @@ HOME = Path(nemo_gym.__file__).parent.parent
 MEMORY = 8 << 30  # bytes of verifiers and what they evaluate
 
 
-# --- what there is --------------------------------------------------------------------------------
-
-
 def resolved(name: str) -> DictConfig:
     """A benchmark's whole configuration: its own and what it inherits."""
     found = OmegaConf.load(HOME / "benchmarks" / name / "config.yaml")
@@ -90,9 +87,6 @@ def chosen(name: str) -> tuple[str, DictConfig, Settings]:
         return kind, config, settings
     _, config, settings = alone(name)
     return name, config, settings
-
-
-# --- rows -----------------------------------------------------------------------------------------
 
 
 def load(path: Path, name: str) -> ModuleType:
@@ -145,9 +139,6 @@ def prepared(name: str, file: str | None) -> Iterator[dict[str, object]]:
             except (ValueError, KeyError, AttributeError) as error:
                 said = error.args[0] if error.args else error
                 raise SystemExit(f"{file}:{number}: {said}") from None
-
-
-# --- verdicts -------------------------------------------------------------------------------------
 
 
 def reply(text: str, cut: bool = False) -> dict[str, object]:

@@ -102,9 +102,6 @@ def _wrong(found: TestOutcome, **more: int) -> Grade:
     return {"verdict": "wrong", "answer": None, "detail": detail}
 
 
-# --- which code of a reply ----------------------------------------------------------------------------------------------
-
-
 def program(text: str, name: str | None = None) -> str | None:
     """The code of a reply: the first complete Python block of its final answer, of those that define `name` if any does. Without one, a
     block in another dress, a block that was not closed, or a text without blocks that reads as code; else None."""
@@ -165,9 +162,6 @@ def _level(code: str) -> str:
     """Code that is indented as a whole, at the margin; the body of a function stays as it is."""
     whole = re.match(r"\s*^[ \t]+(?:def|class|import|from|async|@)", code, re.M)
     return textwrap.dedent(code) if whole else code
-
-
-# --- unit tests and functions: two cells --------------------------------------------------------------------------------
 
 
 def examined(
@@ -231,9 +225,6 @@ for number, (given, wanted) in enumerate(json.loads({json.dumps(pairs)!r}), 1):
     return _right(cases=len(pairs))
 
 
-# --- programs that read and print ---------------------------------------------------------------------------------------
-
-
 def _programs(cases: list[Case], code: str) -> Grade:
     """Cases of a contest, each a run of its own; the first that fails ends them, as in LiveCodeBench's harness."""
     # By the processor's clock: others may work here too.
@@ -268,9 +259,6 @@ def _alike(one: str, other: str) -> bool:
     except InvalidOperation:
         return False
     return bool(ours) and not any(n.is_nan() for n in ours + theirs) and ours == theirs
-
-
-# --- the sandbox --------------------------------------------------------------------------------------------------------
 
 
 @functools.cache

@@ -31,9 +31,6 @@ Values = list[Any]
 BUILDERS = {each.__name__: each for each in (set, frozenset, float, list, tuple, dict)}
 
 
-# --- rows ---------------------------------------------------------------------------------------------------------------
-
-
 def row(source: dict[str, Any]) -> dict[str, Any]:
     """A row of evalplus/humanevalplus or evalplus/mbppplus with what its test says as data, under `plus`: the dataset and function as
     evalplus names them, calls, results (or the reference that computes them) and tolerance. Calls and results are text, since jq, like
@@ -106,9 +103,6 @@ def _literal(node):
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_literal(node.operand)
     return ast.literal_eval(node)
-
-
-# --- grades -------------------------------------------------------------------------------------------------------------
 
 
 class PlusExpected(TypedDict, total=False):

@@ -14,8 +14,6 @@ from decksmith.bench.benchmarks.graders.math import boxed
 from decksmith.bench.benchmarks.records import Grade, Task, Verdict
 from decksmith.core.records import Record
 
-# --- choices --------------------------------------------------------------------------------------
-
 # The letter in the last box, else in the last "Answer: X" with X alone. Prose that begins with "a"
 # is no letter, and two letters are no answer to a single choice.
 STATED = re.compile(
@@ -74,9 +72,6 @@ def _letter(said: str, letters: str) -> str | None:
     return None
 
 
-# --- texts ----------------------------------------------------------------------------------------
-
-
 def wanted(task: Task) -> list[str]:
     """What is expected, one text or several."""
     expected = task["expected"]
@@ -100,8 +95,6 @@ def contains(task: Task, text: str) -> Grade:
     verdict: Verdict = "right" if all(found) else "wrong"
     return {"verdict": verdict, "score": sum(found) / len(found), "detail": {"found": found}}
 
-
-# --- refusals -------------------------------------------------------------------------------------
 
 # A rule that is the same for every model, and no judge. It reads English. A refusal is a sentence
 # near the beginning in which the writer can or will not do something for the one who asked; a reply
@@ -143,9 +136,6 @@ def refusal(task: Task, text: str) -> Grade:
         right = bool(words)
     answer = "declines" if declined else "answers"
     return {"verdict": "right" if right else "wrong", "answer": answer, "detail": {"found": words}}
-
-
-# --- tool calls -----------------------------------------------------------------------------------
 
 
 def tools(task: Task, calls: Sequence[Record], text: str) -> Grade:
