@@ -16,18 +16,29 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from decksmith.bench.benchmarks import graders, gym, tasks
 from decksmith.bench.benchmarks.graders import code, math, plus, simple
-from decksmith.bench.benchmarks.records import BenchmarkSpec, BenchRecord, Grade, Sampling, Task
+from decksmith.bench.benchmarks.records import (
+    BenchmarkSpec,
+    BenchRecord,
+    Grade,
+    Sampling,
+    Task,
+    Verdict,
+)
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, prompt_of
 from decksmith.core.stream import Fault
 from decksmith.models import registry
 from decksmith.models.records import Usage
+
+if TYPE_CHECKING:
+    from decksmith.models.client import Client
 
 SECONDS = 2.0  # of CPU time that a grader has for one row; an answer that takes more is wrong
 WALL = 30  # times as long by the clock: a process that has come to no end by then is looked at a second time
@@ -148,12 +159,14 @@ class Graders:
         return bool(self._judge_of(spec) or self.endpoint.get("base_url"))
 
     def _open(self, spec: BenchmarkSpec) -> ReplyJudge:
-        """The judge of a benchmark, opened once."""
+        """The judge of a benchmark, opened once. Raises cli.BadConfig for an unknown model or a missing key."""
+        from decksmith.models.client import Client
+
         if self.run is not None and not self.verdicts:
             self.verdicts = stream.Journal(self.run / "journal" / "verdicts.jsonl", "verdicts")
         if spec["name"] not in self.judges:
-            sampling = spec.get("judge", {}).get("sampling")
-            judge = ReplyJudge(self._judge_of(spec), self.verdicts, sampling, **self.endpoint)
+            client = Client.open(self._judge_of(spec), blame="judge", **self.endpoint)
+            judge = ReplyJudge(client, self.verdicts, spec.get("judge", {}).get("sampling"))
             self.judges[spec["name"]] = judge
         return self.judges[spec["name"]]
 
@@ -214,7 +227,7 @@ class Graders:
             worker.end()
         await self.verifiers.close()
         for judge in self.judges.values():
-            await judge.close()
+            await judge.client.close()
         if self.verdicts:
             self.verdicts.close()
 
@@ -228,22 +241,14 @@ AGAIN = "There is no usable verdict in this. Give it once, in the required form,
 Said = TypeVar("Said")
 
 
+@dataclass
 class ReplyJudge:
     """A model that is asked for verdicts on texts nobody vouches for. What it said stands in `journal`
     under the request it answers, so that no verdict is paid for twice."""
 
-    def __init__(
-        self,
-        name: str | None,
-        journal: stream.Journal | None,
-        sampling: Sampling | None,
-        **endpoint: str | None,
-    ) -> None:
-        """Raises cli.BadConfig for an unknown model or a missing key."""
-        from decksmith.models import client
-
-        self.client = client.Client.open(name, blame="judge", **endpoint)
-        self.journal, self.sampling = journal, sampling
+    client: Client
+    journal: stream.Journal | None
+    sampling: Sampling | None
 
     async def verdict(
         self,
@@ -253,11 +258,8 @@ class ReplyJudge:
         read: Callable[[str], Said | None],
     ) -> tuple[Said, Usage]:
         """What `read(text)` finds in the judge's reply to a filled template, `(value, usage)`; None is no
-        verdict, and it is asked again.
-
-        {mark} in the template is a word that none of the texts can foresee. Raises Fault: of kind judge
-        when no reply has a verdict.
-        """
+        verdict, and it is asked again. {mark} in the template is a word that none of the texts can
+        foresee. Raises Fault: of kind judge when no reply has a verdict."""
         mark = stream.fingerprint(fields)[:8]
         prompt = tasks.filled(tasks.template(template), {**fields, "mark": mark}, ident)
         messages = [{"role": "user", "content": prompt}]
@@ -294,9 +296,6 @@ class ReplyJudge:
         if self.journal:
             self.journal.put(ident, inputs, {"said": said, "usage": usage})
 
-    async def close(self) -> None:
-        await self.client.close()
-
 
 async def judged(judge: ReplyJudge, spec: BenchmarkSpec, record: BenchRecord) -> Grade:
     """The grade that a judge gives one reply."""
@@ -323,11 +322,9 @@ async def _rubric(judge: ReplyJudge, record: BenchRecord) -> Grade:
         return criteria(text, len(wanted))
 
     said, usage = await judge.verdict(record["id"], JUDGED["rubric"], fields, read)
-    return {
-        "verdict": "right" if all(said) else "wrong",
-        "score": sum(said) / len(said),
-        "detail": {"met": said, "usage": usage},
-    }
+    verdict: Verdict = "right" if all(said) else "wrong"
+    detail = {"met": said, "usage": usage}
+    return {"verdict": verdict, "score": sum(said) / len(said), "detail": detail}
 
 
 async def _pairwise(judge: ReplyJudge, record: BenchRecord) -> Grade:
@@ -341,11 +338,8 @@ async def _pairwise(judge: ReplyJudge, record: BenchRecord) -> Grade:
         spent.append(usage)
     won, drawn = sum(game > 0 for game in games), games.count(0)
     score = (won + drawn / 2) / 2
-    return {
-        "verdict": "right" if score > 0.5 else "wrong",
-        "score": score,
-        "detail": {"games": games, "flipped": games[0] * games[1] < 0, "usage": _sum(spent)},
-    }
+    detail = {"games": games, "flipped": games[0] * games[1] < 0, "usage": _sum(spent)}
+    return {"verdict": "right" if score > 0.5 else "wrong", "score": score, "detail": detail}
 
 
 def _sum(usages: list[Usage]) -> Usage:

@@ -76,11 +76,10 @@ def description(name: str) -> Record:
 
 def _row(name: str) -> GymFact:
     """What the table says of a benchmark, or of a server where no benchmark has this name."""
-    try:
-        return (table()["servers"] | table()["benchmarks"])[name]
-    except KeyError:
-        said = f"NeMo Gym {table()['version']} has no benchmark {name!r}"
-        raise cli.BadConfig(f"{said}; `bench-prepare --list` shows all") from None
+    if found := (table()["servers"] | table()["benchmarks"]).get(name):
+        return found
+    said = f"NeMo Gym {table()['version']} has no benchmark {name!r}"
+    raise cli.BadConfig(f"{said}; `bench-prepare --list` shows all")
 
 
 def judged_by(name: str) -> bool:
@@ -314,10 +313,11 @@ def walls(python: Path) -> cells.Walls:
                 if ran.returncode == 0:
                     return around
                 refusals.append(f"{kind}: {ran.stderr.strip()[-200:]}")
-    raise cli.Missing(
-        "NeMo Gym's verifiers read a stranger's texts, and this machine grants no walls around them "
-        f"({'; '.join(refusals)[:300]}); to do without: DECKSMITH_WALLS=plain"
+    said = (
+        "NeMo Gym's verifiers read a stranger's texts, and this machine grants no walls around them"
     )
+    why = "; ".join(refusals)[:300]
+    raise cli.Missing(f"{said} ({why}); to do without: DECKSMITH_WALLS=plain")
 
 
 class _VerifierProcess:
@@ -347,12 +347,11 @@ class _VerifierProcess:
 
     async def open(self, name: str) -> None:
         """Load a benchmark's verifier, once."""
-        if name in self.benchmarks:
-            return
-        self._tell({"bench": name})
-        if (await self._heard(START)).get("ready") != name:
-            raise Fault("judge", "verifier-garbage", "its first words are not that it is ready")
-        self.benchmarks.add(name)
+        if name not in self.benchmarks:
+            self._tell({"bench": name})
+            if (await self._heard(START)).get("ready") != name:
+                raise Fault("judge", "verifier-garbage", "its first words are not that it is ready")
+            self.benchmarks.add(name)
 
     async def verify(self, order: Mapping[str, object], ask: Ask, seconds: float) -> Verification:
         """What the verifier says of a row, or `{"failed": ..}`, after which it goes on."""
@@ -361,12 +360,11 @@ class _VerifierProcess:
             found = await self._heard(seconds)
             if "ask" in found:
                 self._tell({"answer": await ask(found["ask"])})
-            elif "failed" in found:
-                return cast(Verification, found)
-            elif isinstance(found.get("said"), dict):
-                return cast(Verification, found["said"])
-            else:
+                continue
+            said = found if "failed" in found else found.get("said")
+            if not isinstance(said, dict):
                 raise Fault("judge", "verifier-garbage", f"the verifier said {str(found)[:200]}")
+            return cast(Verification, said)
 
     def _tell(self, value: Mapping[str, object]) -> None:
         self.stdin.write(stream.dumps(value) + b"\n")
