@@ -329,7 +329,8 @@ def test_about_as_many_questions_as_are_said_to_be_needed_rule_the_loss_out():
 
     random = numpy.random.default_rng(7)
     gaps = random.choice([-1.0, 0.0, 1.0], size=200, p=[0.1, 0.8, 0.1])
-    n = metrics.needed(gaps, 0.1)
+    ours, base = (list(numpy.maximum(side, 0.0)) for side in (gaps, -gaps))
+    n = metrics.gap(ours, base, 0.1)[1]
     assert 100 < n < 300
     drawn = random.choice([-1.0, 0.0, 1.0], size=(n, 300), p=[0.1, 0.8, 0.1])
     found = stats.differences(

@@ -163,7 +163,7 @@ def _entry(
         for ident in means[0].keys() & means[1].keys():
             for side, mean in zip(sides, means, strict=True):
                 side.append(mean[ident])
-    gaps = [a - b for a, b in zip(*sides, strict=True)]
+    difference, needed = metrics.gap(sides[0], sides[1], margin)
     return {
         "benchmark": name,
         "metric": "score",
@@ -171,9 +171,9 @@ def _entry(
         "base": _pooled([each["base"] for each in asked], sides[1]),
         "refused": "; ".join(refused) or None,
         "missing": [part["bench"] for part in wanted if part["bench"] not in parts],
-        "difference": metrics.difference(*sides) if gaps else metrics.NOTHING,
+        "difference": difference,
         "margin": margin,
-        "needed": metrics.needed(gaps, margin) if gaps else None,
+        "needed": needed,
     }
 
 

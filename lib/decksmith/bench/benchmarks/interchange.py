@@ -7,6 +7,7 @@ A reader yields records as bench-grade prints them, a writer the files that it w
 import hashlib
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -320,8 +321,7 @@ def _flat(questions: metrics.Questions) -> list[BenchRecord]:
 
 def _by_task(summaries: dict[str, BenchSummary], samples: dict[str, list[Record]]) -> Record:
     """The parts of results_TIME.json that have an entry for each task."""
-    found: Record = {"results": {}, "group_subtasks": {}, "configs": {}, "versions": {}}
-    found |= {"n-shot": {}, "higher_is_better": {}, "n-samples": {}, "task_hashes": {}}
+    found: dict[str, Record] = defaultdict(dict)
     for name, summary in summaries.items():
         metric, mode = summary["metric"], metrics.main_mode(summary)[1]
         hashes = ("doc_hash", "prompt_hash", "target_hash")

@@ -541,8 +541,8 @@ def comparison(
     for entry in entries:
         pair = (entry["ours"], entry["base"])
         sides = ["–" if side is None else text(main_score(side)) for side in pair]
-        gap = as_text.interval(cast(Record, entry["difference"]))
-        found = [gap, as_text.p_value(entry.get("p_holm")), text(entry["margin"])]
+        difference = as_text.interval(cast(Record, entry["difference"]))
+        found = [difference, as_text.p_value(entry.get("p_holm")), text(entry["margin"])]
         known = [entry["benchmark"], entry["metric"], str(entry["difference"]["n"])]
         rows.append([*known, *sides, *found, entry["verdict"]])
     lines = as_text.markdown_table([*header, "Margin", "Verdict"], rows, 2)
@@ -593,10 +593,8 @@ def _compared(
     entry["refused"] = _refused(ours_said, base_said, ours, base)
     margin = margin or spec.get("margin", tasks.MARGIN)
     entry["margin"] = margin
-    if shared:
-        gaps = [sides[0][ident] - sides[1][ident] for ident in shared]
-        entry["difference"] = difference(*([side[ident] for ident in shared] for side in sides))
-        entry["needed"] = needed(gaps, margin)
+    scores, others = ([side[ident] for ident in shared] for side in sides)
+    entry["difference"], entry["needed"] = gap(scores, others, margin)
     return entry
 
 
@@ -607,23 +605,23 @@ def means(questions: Questions) -> dict[str, float]:
     return {ident: sum(some) / len(some) for ident, some in scores.items() if some}
 
 
-def difference(ours: list[float], base: list[float]) -> PairedDifference:
-    """`stats.differences` of the scores of the same questions, rounded for a record."""
+def gap(ours: list[float], base: list[float], margin: float) -> tuple[PairedDifference, int | None]:
+    """`stats.differences` of the scores of the same questions, rounded for a record, and how many the margin
+    needs, as for finding a difference of its size; of no question NOTHING."""
     import numpy
 
+    if not ours:
+        return NOTHING, None
+    gaps = [one - other for one, other in zip(ours, base, strict=True)]
     a, b = (numpy.array(scores, dtype=float)[:, None] for scores in (ours, base))
-    return stats.difference(stats.differences(a, b, (0, 1), strict=True), 0)
+    found = stats.difference(stats.differences(a, b, (0, 1), strict=True), 0)
+    return found, max(len(gaps) + 1, stats.needed(margin, spread(gaps)))
 
 
 def spread(gaps: list[float]) -> float:
     """The standard deviation of a question's difference, around 0 and with one question won and one lost
     more, since few questions show less than there is."""
     return math.sqrt((sum(gap**2 for gap in gaps) + 2) / (len(gaps) + 2))
-
-
-def needed(gaps: list[float], margin: float) -> int:
-    """The questions that a margin needs: as for finding a difference of its size."""
-    return max(len(gaps) + 1, stats.needed(margin, spread(gaps)))
 
 
 def _refused(

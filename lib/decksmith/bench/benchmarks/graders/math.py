@@ -142,19 +142,15 @@ def _written(text: str) -> str:
     text = text.strip().rstrip(".,;\\").strip()
     if found := WHOLE_TEXT.fullmatch(text):
         text = found[1].strip().rstrip(".")
-    if len(text) > 2 and text[0] == "{" and _closing(text, 0) == len(text) - 1:
-        text = text[1:-1].strip()
+    if len(text) > 2 and text[0] == "{":
+        *inside, end = _depths(text)
+        text = text[1:-1].strip() if end == 0 and 0 not in inside else text
     return text.lstrip("€£¥").strip()
 
 
-def _closing(text: str, start: int) -> int | None:
-    """Where the bracket that opens at `start` is closed, counting all kinds of brackets alike; None when it is not."""
-    depth = 0
-    for place in range(start, len(text)):
-        depth += (text[place] in "([{") - (text[place] in ")]}")
-        if not depth:
-            return place
-    return None
+def _depths(text: str) -> list[int]:
+    """How many brackets are open behind each letter, counting all kinds alike."""
+    return list(itertools.accumulate((c in "([{") - (c in ")]}") for c in text))
 
 
 # Units
@@ -291,8 +287,7 @@ def _based(text: str) -> tuple[str, str] | None:
 def plain(text: str) -> str | None:
     """A mathematical answer as it is compared and counted: no dollars, units, thousands separators, leading zeros or layout."""
     text = _written(text[:LONGEST_ANSWER])
-    text = re.sub(r"^\\?[a-zA-Z](?:_\{?\w\}?)?\s*\\in(?![a-zA-Z])\s*", "", text)
-    text = _unit(text)[0]
+    text = _unit(_inside(text))[0]
     text = text.replace(",", "").replace(" ", "") if THOUSANDS.fullmatch(text) else text
     found = re.fullmatch(r"([-+]?)0*(\d+)(\.0+)?", text)
     return f"{found[1] if found[1] == '-' else ''}{found[2]}" if found else text
@@ -340,9 +335,12 @@ def _members(text: str) -> list[str]:
     return [variant for part in parts for variant in _signs(part)]
 
 
+SIGN = re.compile(r"\\(?:pm|mp)(?![a-zA-Z])")
+
+
 def _signs(text: str) -> list[str]:
     r"""Both readings of \pm and \mp."""
-    signs = re.findall(r"\\pm(?![a-zA-Z])|\\mp(?![a-zA-Z])", text)
+    signs = SIGN.findall(text)
     if not signs or len(signs) > 4 or len(_split(text)[0]) > 1 or text.startswith("\\{"):
         return [text]
     choices = list(itertools.product("+-", repeat=len(signs)))
@@ -352,9 +350,8 @@ def _signs(text: str) -> list[str]:
         choices = [upper, lower]
     variants = []
     for choice in choices:
-        variant = text
-        for sign in choice:
-            variant = re.sub(r"\\pm(?![a-zA-Z])|\\mp(?![a-zA-Z])", sign, variant, count=1)
+        parts = zip(SIGN.split(text), (*choice, ""), strict=True)
+        variant = "".join(part + sign for part, sign in parts)
         variants.append(re.sub(r"(^|[=({,]\s*)\+\s*", r"\1", variant).strip())
     return variants
 
@@ -726,14 +723,9 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _depth(text: str) -> int:
-    """How deep the brackets of a text are nested."""
-    return max(itertools.accumulate((c in "([{") - (c in ")]}") for c in text), default=0)
-
-
 def _symbolic(expected: str, answer: str) -> bool:
     """Whether two expressions are the same to Math-Verify, and their numbers also relative to their size."""
-    if max(map(_depth, (expected, answer))) > DEEPEST:
+    if max(_depths(expected) + _depths(answer), default=0) > DEEPEST:
         return False
     from math_verify import verify
 
