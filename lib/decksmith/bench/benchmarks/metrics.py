@@ -235,7 +235,11 @@ def summarize(questions: Questions, of: int | None = None) -> BenchSummary:
     records = [record for samples in questions.values() for record in samples]
     first = records[0]
     spec = tasks.load(first["task"]["bench"])
-    faults = [fault for record in records if (fault := fault_of(record))]
+    asked = [(ident, _asked(samples[0])) for ident, samples in questions.items()]
+    lost = filter(None, map(fault_of, records))
+    faults = Counter((fault["kind"], fault["stage"], fault["class"]) for fault in lost)
+    names = ("kind", "stage", "class")
+    classes = [dict(zip(names, one, strict=True)) | {"n": n} for one, n in faults.most_common()]
     gens = _replies(records)
     judged = [record["grade"] for record in records if record.get("grade", {}).get("verdict")]
     usages = [cast(Record, gen["usage"]) for gen in gens if gen.get("usage")]
@@ -247,7 +251,7 @@ def summarize(questions: Questions, of: int | None = None) -> BenchSummary:
         "model": gens[0].get("model") if gens else None,
         "sampling": _sampling(gens[0]) if gens else None,
         "revision": first["task"].get("revision"),
-        "prompts": _prompts(questions),
+        "prompts": stream.fingerprint(sorted(asked)),
         "rows": of,
         "judge": next(filter(None, map(_judge, records)), None),
         "rules": sorted({grade["rules"] for grade in judged if "rules" in grade}, key=str),
@@ -255,7 +259,7 @@ def summarize(questions: Questions, of: int | None = None) -> BenchSummary:
         "samples": len(next(iter(questions.values()))),
         "coverage": _share(len(judged), len(records)),
         "truncated": _share(cut, len(records)),
-        "errors": _errors(faults),
+        "errors": {"n": faults.total(), "classes": classes},
         "tokens": {
             kind: sum(usage.get(f"{kind}_tokens") or 0 for usage in usages) for kind in KINDS
         },
@@ -278,13 +282,6 @@ def summarize(questions: Questions, of: int | None = None) -> BenchSummary:
 
 def _replies(records: Iterable[BenchRecord]) -> list[Gen]:
     return [record["gen"] for record in records if not record.get("gen", {}).get("error")]
-
-
-def _errors(faults: list[Failure]) -> Record:
-    counts = Counter((fault["kind"], fault["stage"], fault["class"]) for fault in faults)
-    names = ("kind", "stage", "class")
-    classes = [dict(zip(names, one, strict=True)) | {"n": n} for one, n in counts.most_common()]
-    return {"n": len(faults), "classes": classes}
 
 
 def _subsets(questions: Questions) -> dict[str, Questions]:
@@ -409,12 +406,6 @@ def _followed(records: list[BenchRecord], how: str) -> list[list[bool]]:
         for record in records
         if record.get("grade", {}).get("verdict")
     ]
-
-
-def _prompts(questions: Questions) -> str:
-    """What the model was asked, as one hash over all questions: only equal ones are compared."""
-    asked = [(ident, _asked(samples[0])) for ident, samples in questions.items()]
-    return stream.fingerprint(sorted(asked))
 
 
 # As text

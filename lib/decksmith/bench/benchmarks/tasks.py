@@ -78,7 +78,10 @@ def _fault(spec: Record, kind: str | None) -> str | None:
     if wrong := (set(spec) - FIELDS) | (needed - set(spec)):
         return f"the key {sorted(wrong)[0]!r} is unknown or missing"
     source, grader, margin = spec["source"], spec.get("grader", "math"), spec.get("margin", MARGIN)
-    if kind is None or not _source_fits(source, kind):
+    fits = kind is not None and set(source) <= SOURCES[kind]
+    if kind == "hub":
+        fits &= "split" in source or "files" in source
+    if not fits or (kind == "generated" and set(source) != SOURCES[kind]):
         has = f"it has one of {', '.join(SOURCES)}, a hub one also split or files"
         return f"source is {source}; {has}, a generated one rows and seed"
     revision = source.get("revision", "0" * 40)
@@ -93,13 +96,6 @@ def _fault(spec: Record, kind: str | None) -> str | None:
     if not isinstance(margin, int | float) or not 0 < margin < 1:
         return f"margin is {margin!r}; it is a share between 0 and 1"
     return None
-
-
-def _source_fits(source: Mapping[str, object], kind: str) -> bool:
-    if kind == "generated":
-        return set(source) == SOURCES[kind]
-    whole = kind != "hub" or "split" in source or "files" in source
-    return whole and set(source) <= SOURCES[kind]
 
 
 def names() -> list[str]:
