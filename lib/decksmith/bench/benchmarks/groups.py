@@ -150,7 +150,7 @@ def compare(
 def _entry(
     name: str,
     wanted: list[GroupPart],
-    parts: dict[str, metrics.Entry],
+    parts: dict[str, metrics.BenchComparison],
     margin: float,
     ours: Results,
     base: Results,
@@ -216,7 +216,7 @@ def summary(group: Group, entries: list[AspectEntry], model: str, other: str) ->
 # Before it is asked
 
 
-class Shown(TypedDict):
+class PlannedAspect(TypedDict):
     """What so many questions show."""
 
     aspect: str
@@ -229,8 +229,8 @@ class Shown(TypedDict):
 
 class GroupPlan(TypedDict):
     group: str
-    aspects: list[Shown]
-    all: Shown
+    aspects: list[PlannedAspect]
+    all: PlannedAspect
     passes: float  # the chance that all margins are met where nothing is lost
     tokens: tuple[int, int]  # read and written
     seconds: float  # on GPUS that write at PACE, the longest reply included
@@ -264,7 +264,7 @@ def plan(group: Group, measured: tuple[Results, Results] | None = None) -> Group
 
 def _shown(
     aspect: str, parts: list[GroupPart], margin: float, measured: tuple[Results, Results] | None
-) -> Shown:
+) -> PlannedAspect:
     n = sum(part["questions"] for part in parts)
     # The standard deviation of a question's difference: as measured, else that of a score of 0 or 1
     # which differs on a share of the questions.

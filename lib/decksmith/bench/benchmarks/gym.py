@@ -127,7 +127,7 @@ def command(*words: str) -> list[str]:
 # Rows
 
 
-class Item(TypedDict, total=False):
+class ResponseItem(TypedDict, total=False):
     """Of the input of a Responses API request: a message, or what cannot be shown here."""
 
     type: str
@@ -179,7 +179,7 @@ def records(spec: BenchmarkSpec, path: Path | None) -> Iterator[Record]:
         yield {"id": f"{ours}-{number:05d}", "task": task, "messages": messages}
 
 
-def chat(asked: str | list[Item], instructions: str | None = None) -> list[Record]:
+def chat(asked: str | list[ResponseItem], instructions: str | None = None) -> list[Record]:
     """Messages of the chat completions API for the input of a Responses API request.
     Raises cli.BadData for an item that is no message of text."""
     said = [{"role": "system", "content": instructions}] if instructions else []
@@ -210,7 +210,7 @@ class JudgeBody(TypedDict, total=False):
     """Of a verifier's request to its judge, of either API."""
 
     messages: list[Record]
-    input: str | list[Item]
+    input: str | list[ResponseItem]
     instructions: str | None
     temperature: float | None
     top_p: float | None

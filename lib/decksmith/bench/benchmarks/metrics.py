@@ -88,7 +88,7 @@ class Compared(TypedDict):
     sentence: NotRequired[str]
 
 
-class Entry(Compared):
+class BenchComparison(Compared):
     """Two models on one benchmark; None is one that has no results of it."""
 
     ours: BenchSummary | None
@@ -500,7 +500,7 @@ def load(folder: Path) -> Results:
 NOTHING = cast(PairedDifference, dict.fromkeys(PairedDifference.__annotations__) | {"n": 0})
 
 
-def compare(ours: Results, base: Results, margin: float | None = None) -> list[Entry]:
+def compare(ours: Results, base: Results, margin: float | None = None) -> list[BenchComparison]:
     """Two models paired by question, one entry for each benchmark; of one that only one of them has,
     "ours" or "base" is None.
 
@@ -524,7 +524,7 @@ def corrected(family: Sequence[Compared]) -> None:
 
 
 def comparison(
-    model: str, base: str, entries: Sequence[Entry], first: str = "Benchmark"
+    model: str, base: str, entries: Sequence[BenchComparison], first: str = "Benchmark"
 ) -> list[str]:
     """Entries of `compare` that have their verdict as a markdown table, then a line for each."""
     header = [first, "Metric", "Questions", model, base, "Difference", "p corrected"]
@@ -554,7 +554,7 @@ def note_chain(runs: list[Run], folder: Path) -> None:
         run["chain"][other["label"]] = [{key: entry.get(key) for key in kept} for entry in entries]
 
 
-def judged(entries: list[Entry], model: str, base: str) -> list[Entry]:
+def judged(entries: list[BenchComparison], model: str, base: str) -> list[BenchComparison]:
     """Entries of `compare` with their verdict and sentence."""
     for entry in entries:
         entry["verdict"], entry["sentence"] = regressions.benchmark(model, base, entry)
@@ -563,11 +563,11 @@ def judged(entries: list[Entry], model: str, base: str) -> list[Entry]:
 
 def _compared(
     name: str, ours: Questions | None, base: Questions | None, margin: float | None
-) -> Entry:
+) -> BenchComparison:
     """The entry of one benchmark, less what belongs to its family."""
     ours_said, base_said = (summarize(side) if side else None for side in (ours, base))
     spec = tasks.load(name)
-    entry: Entry = {
+    entry: BenchComparison = {
         "benchmark": name,
         "metric": spec["metric"],
         "ours": ours_said,

@@ -30,7 +30,7 @@ STARRED = (
 ).split()
 
 
-class Case(TypedDict):
+class ContestCase(TypedDict):
     input: str
     output: str
 
@@ -42,7 +42,7 @@ class CodeExpected(TypedDict, total=False):
     prelude: str  # the prompt
     entry: str  # the function that is asked for
     names: list[str]  # what the tests call
-    cases: list[Case]
+    cases: list[ContestCase]
     function: str
 
 
@@ -204,7 +204,7 @@ def _program(name: str, given: Mapping[str, object]) -> str:
     )
 
 
-def _functions(name: str, cases: list[Case], code: str) -> Grade:
+def _functions(name: str, cases: list[ContestCase], code: str) -> Grade:
     """Calls of a contest: the values returned are equal to the values expected; a tuple is as good as a list."""
     pairs = []
     for case in cases:
@@ -225,7 +225,7 @@ for number, (given, wanted) in enumerate(json.loads({json.dumps(pairs)!r}), 1):
     return _right(cases=len(pairs))
 
 
-def _programs(cases: list[Case], code: str) -> Grade:
+def _programs(cases: list[ContestCase], code: str) -> Grade:
     """Cases of a contest, each a run of its own; the first that fails ends them, as in LiveCodeBench's harness."""
     # By the processor's clock: others may work here too.
     limits = _sandbox().Limits(wall=3 * CASE, cpu=CASE, memory=MEMORY, output=OUTPUT)
