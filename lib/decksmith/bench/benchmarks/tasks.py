@@ -340,8 +340,8 @@ def _lettered(fields: Record, shown: Sequence[int] | None = None) -> Record:
     choices = fields.get("choices")
     if not choices:
         return fields
-    places = zip(LETTERS, shown or range(len(choices)), strict=False)
-    lines = [f"{letter}. {choices[place]}" for letter, place in places]
+    places = enumerate(shown or range(len(choices)))
+    lines = [f"{LETTERS[at]}. {choices[place]}" for at, place in places]
     *letters, last = list(LETTERS[: len(choices)])
     return fields | {"choices": "\n".join(lines), "letters": f"{', '.join(letters)} or {last}"}
 
