@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable
 from operator import itemgetter
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import NamedTuple, TypedDict, cast
 
 from decksmith.bench.benchmarks import metrics, tasks
 from decksmith.bench.benchmarks.metrics import BenchSummary, Results
@@ -216,7 +216,7 @@ def summary(group: Group, entries: list[AspectEntry], model: str, other: str) ->
 # Before it is asked
 
 
-class PlannedAspect(TypedDict):
+class PlannedAspect(NamedTuple):
     """What so many questions show."""
 
     aspect: str
@@ -255,7 +255,7 @@ def plan(group: Group, measured: tuple[Results, Results] | None = None) -> Group
         "group": group["name"],
         "aspects": found,
         "all": _shown("all", group["parts"], group["margin"], measured),
-        "passes": math.prod(one["power"] for one in found),
+        "passes": math.prod(one.power for one in found),
         "tokens": (round(asked), round(written)),
         "seconds": written / (GPUS * PACE) + longest / REPLY_PACE,
         "measured": measured is not None,
@@ -273,14 +273,8 @@ def _shown(
         ours, base = (metrics.means(side.get(part["bench"], {})) for side in measured or ())
         gaps += [ours[ident] - base[ident] for ident in ours.keys() & base.keys()]
     spread = metrics.spread(gaps) if gaps else math.sqrt(DIFFER)
-    return {
-        "aspect": aspect,
-        "parts": parts,
-        "questions": n,
-        "margin": margin,
-        "least": stats.mde(spread, n, POWER),
-        "power": stats.power(margin, spread, n),
-    }
+    least, power = stats.mde(spread, n, POWER), stats.power(margin, spread, n)
+    return PlannedAspect(aspect, parts, n, margin, least, power)
 
 
 def _length(part: GroupPart, measured: tuple[Results, Results] | None) -> tuple[float, float]:
@@ -301,9 +295,9 @@ def planned(found: GroupPlan) -> str:
     """A plan as text: the table, and what it takes."""
     rows = []
     for one in (*found["aspects"], found["all"]):
-        named = [] if one is found["all"] else [part["bench"] for part in one["parts"]]
-        shown = [f"{one['questions']:,}", f"{one['least']:.3f}", f"{one['margin']:.2f}"]
-        rows.append([one["aspect"], ", ".join(named), *shown, f"{one['power']:.0%}"])
+        named = [] if one is found["all"] else [part["bench"] for part in one.parts]
+        shown = [f"{one.questions:,}", f"{one.least:.3f}", f"{one.margin:.2f}"]
+        rows.append([one.aspect, ", ".join(named), *shown, f"{one.power:.0%}"])
     header = ["Aspect", "Benchmarks", "Questions", "Finds a loss of", "Margin", "Rules it out"]
     how = "as these results say" if found["measured"] else "assumed (assets/groups)"
     read, written = found["tokens"]
@@ -315,8 +309,8 @@ def planned(found: GroupPlan) -> str:
             "the margin is ruled out where nothing is lost; for every aspect at once about "
             f"{found['passes']:.0%}, if they are independent.",
             "",
-            f"**{found['group']}: {found['all']['questions']:,} questions of each model find a loss of "
-            f"{found['all']['least']:.3f}; about {read:,} tokens read and {written:,} written, {how}: "
+            f"**{found['group']}: {found['all'].questions:,} questions of each model find a loss of "
+            f"{found['all'].least:.3f}; about {read:,} tokens read and {written:,} written, {how}: "
             f"{found['seconds'] / 3600:.1f} h on {GPUS} GPUs that write {PACE:,} tokens a second each.**",
         ]
     )
