@@ -142,11 +142,8 @@ def revision() -> str:
 
 def records(spec: BenchmarkSpec, path: Path | None) -> Iterator[Record]:
     """Our records of a benchmark's rows, with the messages that its prompt makes of them. path: rows in
-    Gym's format; None: the benchmark's own preparation is run.
-
-    Raises cli.Missing for what cannot run here, cli.TryAgain where its preparation fails, cli.BadData
-    naming file and line of a row that does not fit.
-    """
+    Gym's format; None: the benchmark's own preparation is run. Raises cli.Missing for what cannot run
+    here, cli.TryAgain where its preparation fails, cli.BadData for a row that does not fit."""
     name, ours = spec["source"]["gym"], spec["name"]
     own = f"data/bench/{ours}/gym.jsonl"
     if why := lack(name):

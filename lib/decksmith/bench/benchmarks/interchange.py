@@ -203,10 +203,7 @@ def _say_whether_equal(folder: Path, bench: str, scores: list[float]) -> None:
 
 def gym(path: Path, bench: str, model: str, ungraded: bool = False) -> Iterator[BenchRecord]:
     """Rollouts of NeMo Gym's collector, a file of them: rewards as grades, or with `ungraded` none. Rows come by task, and a task's
-    rollouts are its samples.
-
-    Raises cli.BadData naming file and line of a row that is no rollout.
-    """
+    rollouts are its samples. Raises cli.BadData naming file and line of a row that is no rollout."""
     spec = tasks.load(bench)
     by_task: dict[int, list[tuple[str, Record]]] = {}
     for number, row in enumerate(sources.parsed(str(path), Path(path).read_bytes()), 1):
@@ -270,10 +267,7 @@ READERS: dict[str, Callable[[Path, str, str, bool], Iterator[BenchRecord]]] = {
 def lm_eval(out: Path, folder: Path) -> Iterator[Path]:
     """Write a model's results (metrics.load) into `out` as OUT/MODEL/results_TIME.json and samples_TASK_TIME.jsonl, laid out as
     lm-eval 0.4.13 does (its evaluation tracker); yields the files. Equal rows give equal bytes. Rows without a grade are left out,
-    and `n-samples` says how many stayed.
-
-    Raises cli.Missing where the folder has no graded benchmark, cli.BadData where it holds several models.
-    """
+    and `n-samples` says how many stayed. Raises cli.Missing without a graded benchmark, cli.BadData for several models."""
     results, summaries, model = _loaded(folder)
     records = [one for questions in results.values() for one in _flat(questions)]
     asked = [{"gen": record.get("gen")} for record in records]

@@ -146,11 +146,8 @@ class Card(TypedDict, total=False):
 
 def prepare(name: str, folder: Path) -> Iterator[Record]:
     """Yield the rows of a benchmark as records (docs/records.md), and keep them with a card in
-    `folder/name`; what is kept and was made by the same description is given without a look at its source.
-
-    Raises cli.Missing for a package that is not installed and for a gated dataset, cli.TryAgain when
-    the Hub cannot be reached, cli.BadData naming the row that the description does not fit.
-    """
+    `folder/name`; what is kept and was made by the same description is given without a look at its
+    source. Raises what a reader of sources does, cli.BadData naming the row that does not fit."""
     spec, home = load(name), Path(folder) / name
     if "prompt" in spec or spec["kind"] == "own":
         # Prompts of the deck pipeline: nothing to grade here, nothing to keep.
@@ -310,10 +307,8 @@ def filled(text: str, fields: Record, where: str) -> str:
 
 def messages(record: BenchRecord, shots: Sequence[Record] = (), n: int = 0) -> list[Record]:
     """What the model is asked of one row. `shots`: example rows with fields and an answer, of which `n`
-    come before the question as turns of their own, drawn by the question's id.
-
-    Raises cli.BadData naming what the row lacks.
-    """
+    come before the question as turns of their own, drawn by the question's id. Raises cli.BadData
+    naming what the row lacks."""
     if "messages" in record:  # a prompt of the deck pipeline
         return record["messages"]
     try:

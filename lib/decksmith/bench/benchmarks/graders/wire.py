@@ -259,11 +259,15 @@ def examine(tests: str, *, prelude: str = "", names: Iterable[str] = (), seconds
 
 def completed_prompt(prompt: str) -> str:
     """A prompt as a program: a function that lacks its body gets one."""
+    return prompt if _compiles(prompt) else f"{prompt}\n    pass\n"
+
+
+def _compiles(text: str) -> bool:
     try:
-        compile(prompt, "prompt.py", "exec", dont_inherit=True)
-        return prompt
+        compile(text, "text.py", "exec", dont_inherit=True)
     except SyntaxError:
-        return f"{prompt}\n    pass\n"
+        return False
+    return True
 
 
 def record(calls: list[object], name: str, *, seconds: float) -> None:
@@ -364,9 +368,7 @@ def _load(code, prelude, entry, space):
 
 
 def _continued(prompt, code):
-    """Prompt and the rest of its function."""
-    try:
-        compile(prompt + code, "reply.py", "exec", dont_inherit=True)
+    """Prompt and the rest of its function, indented where it is not."""
+    if _compiles(prompt + code):
         return prompt + code
-    except SyntaxError:
-        return prompt + "".join(f"    {line}" for line in code.splitlines(True))
+    return prompt + "".join(f"    {line}" for line in code.splitlines(True))
