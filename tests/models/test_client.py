@@ -102,7 +102,7 @@ def test_a_request_goes_through_the_site_s_proxy_with_our_key_and_not_with_one_o
 
 def test_every_entry_of_the_registry_is_complete():
     known = registry.models()
-    assert {"smol", "smol-outline", "judge"} <= set(known)
+    assert {"smol", "smol-sft", "judge"} <= set(known)
     assert all(entry.base_url and entry.slug for entry in known.values())
 
 

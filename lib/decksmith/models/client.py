@@ -383,7 +383,7 @@ class Client:
     def _embedded_answers(self) -> None:
         """Raise cli.BadConfig where LLAMA_SERVER would answer in the embedded model's name."""
         entry, server = self.model, os.environ.get("LLAMA_SERVER")
-        if server and entry.name != "local" and entry.slug in embedded.MODELS:
+        if server and entry.name != "local" and entry.slug == embedded.NAME:
             raise cli.BadConfig(
                 f"{entry.name} is the embedded model, and LLAMA_SERVER={server} would answer in its name; "
                 "unset it, or ask that server: MODEL=local"

