@@ -19,7 +19,7 @@ from decksmith.core import cli
 from decksmith.measure.decks import prompts
 from decksmith.measure.decks.clean import clean
 from decksmith.measure.decks.parser import Deck
-from decksmith.models import context, embedded
+from decksmith.models import embedded, errors
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]
 ASK = {
@@ -34,8 +34,10 @@ ASK = {
 }
 
 
-def environment():
-    return os.environ | {"PYTHONPATH": str(cli.ROOT / "lib")}
+def environment(threads):
+    """Another number of threads is another server."""
+    more = {"PYTHONPATH": str(cli.ROOT / "lib"), "DECKSMITH_ENGINE_THREADS": str(threads)}
+    return os.environ | more
 
 
 def asking(text):
@@ -206,8 +208,7 @@ def test_a_prompt_longer_than_the_context_is_refused_in_words_that_the_client_un
             "max_tokens": 5,
         },
     )
-    over = context.overflow(status, json.dumps(said))
-    assert over.context == 8192 and over.prompt > 9000 and over.room() < 0
+    assert errors.RequestError.of_status(status, json.dumps(said), {}).overflows
 
 
 def test_a_json_schema_is_obeyed(base):
@@ -346,9 +347,9 @@ def test_two_leases_share_one_server(base):
 
 
 def test_processes_that_start_at_once_share_one_server():
-    script = "from decksmith.models import embedded; import time; print(embedded.lease(threads=2).pid, flush=True); time.sleep(3)"
+    script = "from decksmith.models import embedded; import time; print(embedded.lease().pid, flush=True); time.sleep(3)"
     crowd = [
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment())
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment(2))
         for _ in range(3)
     ]
     pids = {child.communicate()[0] for child in crowd}
@@ -359,12 +360,12 @@ def test_a_server_ends_after_the_kill_of_its_last_client():
     script = textwrap.dedent("""
         import time
         from decksmith.models import embedded
-        held = embedded.lease(threads=2)
+        held = embedded.lease()
         print(held.pid, flush=True)
         time.sleep(600)
     """)
     client = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment()
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment(2)
     )
     pid = int(client.stdout.readline())
     time.sleep(2.5)
@@ -374,12 +375,13 @@ def test_a_server_ends_after_the_kill_of_its_last_client():
     assert eventually(lambda: gone(pid), 10)
 
 
-def test_after_the_kill_of_the_server_a_new_lease_works_at_the_same_address():
-    with embedded.lease(threads=2) as first:
-        assert first.alive()
+def test_after_the_kill_of_the_server_a_new_lease_works_at_the_same_address(monkeypatch):
+    monkeypatch.setenv("DECKSMITH_ENGINE_THREADS", "2")
+    with embedded.lease() as first:
+        assert not gone(first.pid)
         os.kill(first.pid, signal.SIGKILL)
-        assert eventually(lambda: not first.alive(), 5)
-        with embedded.lease(threads=2) as second:
+        assert eventually(lambda: gone(first.pid), 5)
+        with embedded.lease() as second:
             assert second.pid != first.pid and second.base_url == first.base_url
             assert words(second.base_url, max_tokens=2)
 
@@ -406,9 +408,10 @@ def test_a_llama_server_that_is_not_there_is_named(monkeypatch):
 
 
 def test_missing_or_altered_weights_are_named_with_the_command_that_mends_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("DECKSMITH_ENGINE_THREADS", "5")
     monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(cli.Missing, match="make setup"):
-        embedded.lease(threads=5)
+        embedded.lease()
     (tmp_path / "altered.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr(
         embedded.importlib.util,
@@ -416,7 +419,7 @@ def test_missing_or_altered_weights_are_named_with_the_command_that_mends_it(tmp
         lambda name: type("Spec", (), {"submodule_search_locations": [str(tmp_path)]}),
     )
     with pytest.raises(cli.Missing, match="sha256.*make setup"):
-        embedded.lease(threads=5)
+        embedded.lease()
 
 
 def adapter(path, size):

@@ -532,7 +532,7 @@ class Replay:
             for each in expanded(row, under.n if under else 1):
                 entry = replies.get(each["id"])
                 if entry and isinstance(entry.get("gen"), dict):
-                    sent = turns.woven(row, values)
+                    sent = turns.with_history(row, values)
                     if under:
                         sent = under.messages({**row, "messages": sent})
                     gen = self._reply(name, entry, sent)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from decksmith.bench.benchmarks.graders.math import boxed
 from decksmith.bench.benchmarks.records import Grade, Task
-from decksmith.core.records import Record
+from decksmith.models.records import ChatMessage
 
 # --- choices --------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ def refusal(task: Task, text: str) -> Grade:
 # --- tool calls -----------------------------------------------------------------------------------
 
 
-def tools(task: Task, calls: Sequence[Record], text: str) -> Grade:
+def tools(task: Task, calls: Sequence[ChatMessage], text: str) -> Grade:
     """Right are the same functions with the same arguments, in any order, no more and no less.
 
     calls: those of all replies (`gen.calls`), also those that failed. An argument that is left out is
