@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from decksmith.core import inherit, local_servers
+from decksmith.core import config_files, local_servers
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = ROOT / ".venv/bin/python3"
@@ -230,7 +230,7 @@ def main() -> int:
         protocol = folder / f"{options.protocol}.toml"
         choose = f"choose one of {', '.join(path.stem for path in folder.glob('*.toml'))}"
         if report.line(protocol.exists(), "protocol", options.protocol, choose):
-            judges = inherit.read(protocol, folder)["judge"].get("model") or []
+            judges = config_files.read(protocol, folder)["judge"].get("model") or []
             names += [judges] if isinstance(judges, str) else judges
         models(report, names)
     neighbours(report)

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from decksmith.core import cli, inherit, schemas
+from decksmith.core import cli, config_files
 from decksmith.core.records import Record
 
 
@@ -35,7 +35,7 @@ class Protocol:
             else cli.ROOT / "assets/protocols" / f"{name}.toml"
         )
         try:
-            data = inherit.read(path, cli.ROOT / "assets/protocols")
+            data = config_files.read(path, cli.ROOT / "assets/protocols")
         except FileNotFoundError:
             known = ", ".join(
                 sorted(p.stem for p in (cli.ROOT / "assets/protocols").glob("*.toml"))
@@ -54,7 +54,7 @@ class Protocol:
         schema = json.loads((cli.ROOT / "assets/schemas/protocol.json").read_text(encoding="utf-8"))
         for key in ("sampling", "images", "render", "score", "claim"):
             wanted = {**schema["properties"][key], "$defs": schema["$defs"]}
-            if found := schemas.fault(identity.get(key), wanted):
+            if found := config_files.fault(identity.get(key), wanted):
                 raise ValueError(f"{'.'.join(filter(None, [key, found[0]]))}: {found[1]}")
         if sum(identity["score"]["weights"].values()) <= 0:
             raise ValueError("score.weights: they sum to 0")
@@ -113,7 +113,7 @@ def _asset(protocol: Protocol, folder: str, key: str) -> Path:
 
 def _check(path: Path, data: Record) -> None:
     wanted = json.loads((cli.ROOT / "assets/schemas/protocol.json").read_text(encoding="utf-8"))
-    schemas.check(path, data, wanted)
+    config_files.check(path, data, wanted)
     if sum(data["score"]["weights"].values()) <= 0:
         raise cli.BadConfig(f"{path}: score.weights: they sum to 0")
     if data["judge"]["kind"] == "offline":

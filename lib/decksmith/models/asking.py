@@ -3,9 +3,9 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any
 
 from decksmith.core import cli, stream
 from decksmith.core.records import Record, expanded, sample_of
@@ -22,27 +22,30 @@ from decksmith.models.turns import Conversations
 LARGEST = 1_000_000  # bytes of a deck in a folder
 
 
-class Answerer(Protocol):
+class Answerer:
     """Who answers records: a model at an endpoint (`Endpoint`), a folder of decks (`DeckFolder`), or an agent (corpus/agents.py).
 
-    `messages` are a record's own, with the replies to the turns before where it `follows_turns`.
+    `messages` are a record's own, with the replies to the turns before where it `follows_turns`. `needs`: keys of a record.
     """
 
-    jobs: int
-    follows_turns: bool
-    needs: tuple[str, ...]  # keys of a record
+    jobs = 1
+    follows_turns = True
+    needs: tuple[str, ...] = ("messages",)
 
     async def inputs(self, record: ChatRequest, messages: list[ChatMessage]) -> object:
         """All that the answer depends on."""
+        raise NotImplementedError
 
     async def answer(self, record: ChatRequest, messages: list[ChatMessage]) -> Gen:
         """The value of `gen`. Raises Fault."""
+        raise NotImplementedError
 
     def valid(self, value: Gen) -> bool:
-        """Whether a kept answer stands."""
+        """Whether a kept answer of the same inputs stands."""
+        return True
 
     async def close(self) -> None:
-        """At the end, whatever happened."""
+        """Called at the end, whatever happened."""
 
 
 def generate(
@@ -101,27 +104,11 @@ def generate(
     )
 
 
-@dataclass
-class Endpoint:
-    """The model of `loop`, asked with this sampling; the seed is that of a prompt's first sample. What `loop` says it depends on,
-    `{"served", "weights"}` as far as they are known, stands in the record.
+class Endpoint(Answerer):
+    """The model of a registry's entry, asked with the sampling that a protocol and flags ask for."""
 
-    params: what the registry sets, as the record says it. under: the messages that a condition makes of a record's; None: none does.
-    chooser: who chooses among drafts; None: nobody does.
-    """
-
-    loop: loops.Loops
-    sampling: dict[str, object]
-    seed: int | None
-    params: Mapping[str, object]
-    under: Callable[[ChatRequest], Messages] | None
-    chooser: DraftChooser | None
-
-    follows_turns = True
-
-    @classmethod
-    def open(
-        cls,
+    def __init__(
+        self,
         entry: Model,
         sampling: Record,
         use: loops.Use,
@@ -132,29 +119,23 @@ class Endpoint:
         drafts: int | None = None,
         chooser: str | None = None,
         **limits: Any,
-    ) -> Self:
-        """Of an entry of the registry, with the sampling that a protocol and flags ask for. limits: as of Client. Raises as Client
-        does."""
-        sampling = entry.params | sampling
-        seed = sampling.pop("seed", None)
+    ) -> None:
+        """use: runs a tool. under: the messages that a condition makes of a record's. mcp: the command line of a server of tools.
+        drafts: how many a reply is chosen from, by the model `chooser` or this one. limits: as of Client. Raises as Client does."""
+        self.params, self.under = entry.params | entry.extra_body, under
+        self.sampling = entry.params | sampling
+        self.seed = self.sampling.pop("seed", None)  # of a prompt's first sample
         client = Client(replace(entry, params={}), blame="model", **limits)
+        self.jobs = client.jobs
         by = {name: value for name, value in _origin(client).items() if value}
-        loop = loops.Loops(client, use, run, by, ToolServer(mcp) if mcp else None)
-        choosing = None
+        self.loop = loops.Loops(client, use, run, by, ToolServer(mcp) if mcp else None)
+        self.chooser: DraftChooser | None = None
         if drafts:
             other = Client.open(chooser, blame="model", **limits) if chooser else client
-            choosing = DraftChooser(drafts, other, sampling, seed, _origin(other))
-        return cls(loop, sampling, seed, entry.params | entry.extra_body, under, choosing)
-
-    @property
-    def jobs(self) -> int:
-        """Requests in flight."""
-        return self.loop.client.jobs
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """A completion is asked under no condition, and without drafts."""
-        return ("messages",) if self.under or self.chooser else ()
+            origin = _origin(other)
+            self.chooser = DraftChooser(drafts, other, self.sampling, self.seed, origin)
+        # A completion is asked under no condition, and without drafts.
+        self.needs = ("messages",) if under or drafts else ()
 
     def request(self, record: ChatRequest, messages: list[ChatMessage]) -> Record:
         """The body of a record's request."""
@@ -255,13 +236,13 @@ def _origin(client: Client) -> dict[str, object]:
     return {"served": client.served, "weights": registry.weights(client.model)}
 
 
-class DeckFolder:
+class DeckFolder(Answerer):
     """Decks that lie in a folder and are read as if a model had written them: `base_url = "files:data/reference/"`.
 
     A folder has `ID.md` or `ID/deck.md` for each prompt's id. Nobody is asked, so that nothing is sampled and nothing paid.
     """
 
-    jobs, follows_turns, needs = 1, False, ("messages",)
+    follows_turns = False
 
     def __init__(self, model: Model) -> None:
         """Raises cli.Missing where the folder is none."""
@@ -322,13 +303,6 @@ class DeckFolder:
             "model": model,
             "by": by,
         }
-
-    def valid(self, value: Gen) -> bool:
-        """What was read stands: its inputs say whether the file is the same."""
-        return True
-
-    async def close(self) -> None:
-        """Nothing is open."""
 
 
 def _sha256(data: bytes) -> str:

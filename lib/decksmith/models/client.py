@@ -90,22 +90,6 @@ class Gate:
                 free -= 1
 
 
-class Deadline:
-    """The patience with one request, in seconds, from its first attempt on: it does not run while that waits for its turn."""
-
-    def __init__(self, patience: float) -> None:
-        self.patience = patience
-        self.ends: float | None = None
-
-    def start(self) -> None:
-        """At an attempt."""
-        self.ends = self.ends or time.monotonic() + self.patience
-
-    def left(self) -> float:
-        """Seconds."""
-        return self.patience if self.ends is None else max(0.0, self.ends - time.monotonic())
-
-
 class Client:
     """Asks one model. All requests share one gate (rate and concurrency), one budget and one circuit breaker; of several servers each
     request goes to the least busy one that answers."""
@@ -225,47 +209,50 @@ class Client:
 
     async def _patiently(self, body: Record, splitter: StreamSplitter | None) -> Reply:
         """One body, asked until there is a reply, a refusal, or no patience left."""
-        deadline = Deadline(self.patience)
+        now = asyncio.get_running_loop().time
+        # The patience runs from the first attempt on: not while that waits for its turn.
+        ends: float | None = None
         failures, attempt, wait = 0, 0, 0.0
-        failed = RequestError("timeout", f"not asked again in {deadline.patience:.0f} s")
+        failed = RequestError("timeout", f"not asked again in {self.patience:.0f} s")
         while True:
             attempt += 1
             try:
-                async with asyncio.timeout(deadline.left() if deadline.ends else None):
+                async with asyncio.timeout_at(ends):
                     await self.gate.enter(wait)
             except TimeoutError:
                 raise self._give_up(failed, attempt) from None
             try:
                 if self.broken:
                     raise Fault("infra", "circuit-open", self.broken)
-                deadline.start()
-                reply = await self._paid(body, splitter, deadline, attempt)
+                ends = ends or now() + self.patience
+                reply = await self._paid(body, splitter, ends - now(), attempt)
                 self.gate.widen()
                 self.failed_in_a_row = 0
                 return reply
             except RequestError as error:
                 failed = error
                 self._hopeless(failed, body, splitter)
-                if failed.elsewhere and deadline.left() > 0:  # another server takes it, at once
+                left = (ends or now()) - now()
+                if failed.elsewhere and left > 0:  # another server takes it, at once
                     wait = 0.0
                     continue
                 failures += failed.status != 429
                 wait = _pause(failed, attempt)
                 if failed.status == 429:
                     self.gate.narrow(wait)
-                if failures > self.retries or wait >= deadline.left():
+                if failures > self.retries or wait >= left:
                     raise self._give_up(failed, attempt) from None
             finally:
                 self.gate.leave()
 
     async def _paid(
-        self, body: Record, splitter: StreamSplitter | None, deadline: Deadline, attempt: int
+        self, body: Record, splitter: StreamSplitter | None, left: float, attempt: int
     ) -> Reply:
         """One attempt, its price put aside meanwhile. Raises RequestError, and Fault where the budget does not allow it."""
         reserve = self._reserve(body)
         begun, reply = time.monotonic(), None
         try:
-            data = await self._once(body, min(self.model.timeout, deadline.left()), splitter)
+            data = await self._once(body, min(self.model.timeout, left), splitter)
             reply = replies.read(data, time.monotonic() - begun, attempt)
             self._pay(reply)
             return reply

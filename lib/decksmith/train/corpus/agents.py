@@ -14,6 +14,7 @@ from decksmith.core import cli
 from decksmith.core.records import By, Record
 from decksmith.core.stream import Fault
 from decksmith.measure.decks.conditions import Condition
+from decksmith.models.asking import Answerer
 from decksmith.models.records import Asked, ChatMessage, ChatRequest, Gen, Usage
 from decksmith.models.registry import COMMAND, Model
 from decksmith.train.corpus.author_command import Command
@@ -32,11 +33,9 @@ UNCOUNTED: Usage = {
 }
 
 
-class Agent:
+class Agent(Answerer):
     """The agent of one registry entry, at work in <run>/agents/<id>. Raises cli.BadConfig,
     cli.Missing as Command does."""
-
-    follows_turns, needs = True, ("messages",)
 
     def __init__(self, entry: Model, run: Path, condition: Condition | None = None) -> None:
         self.entry, self.run, self.condition = entry, run.resolve(), condition
@@ -108,13 +107,6 @@ class Agent:
             "model": model,
             "by": cast(By, by),
         }
-
-    def valid(self, value: Gen) -> bool:
-        """What was left stands."""
-        return True
-
-    async def close(self) -> None:
-        """Nothing is open."""
 
 
 def _check(done: Delivery, text: str) -> None:
