@@ -49,10 +49,7 @@ class Answerer:
 
 
 def generate(
-    answerer: Answerer,
-    run: str | Path | None,
-    samples: int,
-    condition: Mapping[str, object] | None,
+    answerer: Answerer, run: str | Path | None, samples: int, condition: Mapping[str, object] | None
 ) -> int:
     """Have each record of stdin answered; the status to exit with. condition: what each `gen` says of the condition."""
     talk = Conversations()

@@ -14,14 +14,7 @@ from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.core.stream import Fault, fingerprint
 from decksmith.models.client import Client
 from decksmith.models.loops import Loops, total
-from decksmith.models.records import (
-    ChatMessage,
-    ChatRequest,
-    Choice,
-    ContentPart,
-    Draft,
-    Gen,
-)
+from decksmith.models.records import ChatMessage, ChatRequest, Choice, ContentPart, Draft, Gen
 from decksmith.models.replies import Reply
 
 PROMPT = cli.ROOT / "assets" / "prompts" / "choose-draft.txt"

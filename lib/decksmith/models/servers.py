@@ -324,11 +324,7 @@ async def _streamed(answer: "aiohttp.ClientResponse", splitter: StreamSplitter) 
         raise RequestError("connection", f"{answer.url}: the stream ended before the reply did")
     splitter.end()
     message = {"content": splitter.content, "reasoning": splitter.reasoning}
-    return {
-        **named,
-        "choices": [{"message": message, "finish_reason": finish}],
-        "usage": usage,
-    }
+    return {**named, "choices": [{"message": message, "finish_reason": finish}], "usage": usage}
 
 
 def _raise_wrapped(data: Record, text: str, headers: Mapping[str, str]) -> None:
