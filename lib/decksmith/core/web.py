@@ -18,7 +18,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -102,41 +101,30 @@ def application(
     A request that changes something from a page of another origin is refused (Fetch standard: Origin, Sec-Fetch-Site). Errors are JSON,
     `{"error": sentence}`; an exception of cli becomes 400 (BadData) or 503 with its sentence."""
     allowed = Clients(clients) if clients else None
-    rules = _Rules(csp or policy(), hosts, public, token, allowed, body)
+    names = {*(hosts or ()), *([urlsplit(public).hostname] if public else [])}
+
+    def refuse(request: web.Request) -> None:
+        host = urlsplit(f"//{request.headers.get('Host', '')}").hostname
+        if hosts is not None and host not in names:
+            said = f"this server is not called {host}; there are: {', '.join(sorted(hosts))}"
+            raise web.HTTPMisdirectedRequest(text=said)
+        if allowed and not allowed.may_ask(request.remote or ""):
+            raise web.HTTPForbidden(text=f"{request.remote} may not ask here; --allow lets it")
+        if token is not None and request.path != "/health":
+            given = _given(request.headers.get("Authorization", ""))
+            if not hmac.compare_digest(given, token.encode()):
+                said = "the token is missing or wrong: Authorization: Bearer TOKEN"
+                raise web.HTTPUnauthorized(text=said)
+        if request.method not in ("GET", "HEAD") and not _from_own_page(request, public):
+            raise web.HTTPForbidden(text="a page of another origin may not ask this")
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         busy, connection = request.config_dict[BUSY], request.protocol
         busy[connection] = busy.get(connection, 0) + 1
         try:
-            return await rules.answer(request, handler)
-        finally:
-            busy[connection] -= 1
-            if not busy[connection]:
-                del busy[connection]
-
-    app = web.Application(middlewares=[guard], client_max_size=body)
-    app[BUSY] = {}
-    app[PROXIED] = public is not None
-    return app
-
-
-@dataclass
-class _Rules:
-    """Which requests a server answers, and with which headers; as of `application`."""
-
-    csp: str
-    hosts: Collection[str] | None
-    public: str | None
-    token: str | None
-    clients: "Clients | None"
-    body: int
-
-    async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """The handler's response, or that of an error, with the headers that all have."""
-        try:
-            self._refuse(request)
-            await self._body(request)
+            refuse(request)
+            await _read_body(request, body)
             response = await handler(request)
         except web.HTTPException as error:
             if error.status < 400:
@@ -149,51 +137,40 @@ class _Rules:
                 raise
             cli.say(sentence)
             response = problem(507, "no room is left on the server's disk; ask again later")
+        finally:
+            busy[connection] -= 1
+            if not busy[connection]:
+                del busy[connection]
         if not response.prepared:
-            for name, value in ({"Content-Security-Policy": self.csp} | HEADERS).items():
+            for name, value in ({"Content-Security-Policy": csp or policy()} | HEADERS).items():
                 response.headers.setdefault(name, value)
         return response
 
-    async def _body(self, request: web.Request) -> None:
-        """Wait for the body: what comes in drips ends here, and not in the handler."""
-        if not request.can_read_body:
-            return
-        if (length := request.content_length or 0) > self.body:
-            raise web.HTTPRequestEntityTooLarge(self.body, length)
-        try:
-            await asyncio.wait_for(request.read(), IDLE)
-        except TimeoutError:
-            text = f"the body did not come within {IDLE:g} s"
-            raise web.HTTPRequestTimeout(text=text) from None
+    app = web.Application(middlewares=[guard], client_max_size=body)
+    app[BUSY] = {}
+    app[PROXIED] = public is not None
+    return app
 
-    def _refuse(self, request: web.Request) -> None:
-        """Raises for what is not meant for this server."""
-        host = urlsplit(f"//{request.headers.get('Host', '')}").hostname
-        proxy = {urlsplit(self.public).hostname} if self.public else set()
-        if self.hosts is not None and host not in proxy.union(self.hosts):
-            there = ", ".join(sorted(self.hosts))
-            raise web.HTTPMisdirectedRequest(
-                text=f"this server is not called {host}; there are: {there}"
-            )
-        if self.clients and not self.clients.may_ask(request.remote or ""):
-            raise web.HTTPForbidden(text=f"{request.remote} may not ask here; --allow lets it")
-        if self.token is not None and request.path != "/health":
-            given = _given(request.headers.get("Authorization", ""))
-            if not hmac.compare_digest(given, self.token.encode()):
-                raise web.HTTPUnauthorized(
-                    text="the token is missing or wrong: Authorization: Bearer TOKEN"
-                )
-        if request.method not in ("GET", "HEAD") and not self._from_own_page(request):
-            raise web.HTTPForbidden(text="a page of another origin may not ask this")
 
-    def _from_own_page(self, request: web.Request) -> bool:
-        """Whether a page of this server asks, or no page at all."""
-        if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
-            return False
-        origin = request.headers.get("Origin")
-        if origin is None or origin == self.public:
-            return True
-        return urlsplit(origin).netloc == request.headers.get("Host")
+async def _read_body(request: web.Request, most: int) -> None:
+    """Wait for the body: what comes in drips ends here, and not in the handler."""
+    if not request.can_read_body:
+        return
+    if (length := request.content_length or 0) > most:
+        raise web.HTTPRequestEntityTooLarge(most, length)
+    try:
+        await asyncio.wait_for(request.read(), IDLE)
+    except TimeoutError:
+        text = f"the body did not come within {IDLE:g} s"
+        raise web.HTTPRequestTimeout(text=text) from None
+
+
+def _from_own_page(request: web.Request, public: str | None) -> bool:
+    """Whether a page of this server asks, or no page at all."""
+    if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+        return False
+    origin = request.headers.get("Origin")
+    return origin in (None, public) or urlsplit(origin).netloc == request.headers.get("Host")
 
 
 def _given(header: str) -> bytes:
