@@ -107,9 +107,7 @@ def command(doc: str | None) -> Callable[[Callable[..., int | None]], Script]:
 
 def _status(inner: click.Command) -> int:
     try:
-        status = inner.main(prog_name=NAME, standalone_mode=False) or 0
-        sys.stdout.flush()
-        return status
+        return inner.main(prog_name=NAME, standalone_mode=False) or 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
@@ -121,9 +119,6 @@ def _status(inner: click.Command) -> int:
     except (KeyboardInterrupt, click.Abort):
         say("interrupted; run the same command again to go on")
         return 130
-    except BrokenPipeError:
-        _forget(1)
-        return 0
     except Exception as error:
         if not (sentence := full(error)):
             traceback.print_exc()
@@ -136,17 +131,14 @@ def _status(inner: click.Command) -> int:
 def full(error: BaseException) -> str | None:
     """The sentence for an exception that says that a disk has no room, or None for any other."""
     number = getattr(error, "errno", None) if isinstance(error, OSError) else None
-    if (
-        number not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        and getattr(error, "sqlite_errorname", "") != "SQLITE_FULL"
-    ):
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
+        number = errno.ENOSPC
+    if number not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return None
+    what = "no room is left on the disk"
+    if number == errno.EFBIG:
+        what = "a file would be larger than this process may write (ulimit -f)"
     place = getattr(error, "filename", None)
-    what = (
-        "a file would be larger than this process may write (ulimit -f)"
-        if number == errno.EFBIG
-        else "no room is left on the disk"
-    )
     return f"{what}{f': {place}' if place else ''}; make room and run the same command again, what is finished is kept"
 
 

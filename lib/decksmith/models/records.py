@@ -24,7 +24,7 @@ class ToolCall(TypedDict):
 
 class ContentPart(TypedDict):
     type: Annotated[str, "`text` or `image_url`"]
-    text: NotRequired[str]
+    text: Annotated[NotRequired[str], "of the part"]
     image_url: Annotated[NotRequired[dict[str, object]], "`url`: a data URL"]
 
 
@@ -39,7 +39,7 @@ class ChatMessage(TypedDict):
 
 class Function(TypedDict):
     name: Annotated[str, "a name of Python's"]
-    description: NotRequired[str]
+    description: Annotated[NotRequired[str], "what it does"]
     parameters: Annotated[NotRequired[dict[str, object]], "a JSON Schema"]
 
 
