@@ -76,18 +76,22 @@ def check(record: ChatRequest) -> None:
         own = [tool["function"]["name"] for tool in tools]
         fitting = all(name.isidentifier() for name in own)
     except (TypeError, KeyError, AttributeError):
-        fitting = False
+        own, fitting = [], False
     if not fitting:
-        raise ValueError(
-            f'{ident}: tools is a list of "python" and of {{"type": "function", "function": {{"name", ..}}}}, '
+        wrong = (
+            'tools is a list of "python" and of {"type": "function", "function": {"name", ..}}, '
             "where each name is one of Python's"
         )
-    if "python" in own or any(map(keyword.iskeyword, own)):
-        raise ValueError(
-            f'{ident}: a function of the row is called like a keyword of Python, or "python", which is the built-in tool'
+    elif "python" in own or any(map(keyword.iskeyword, own)):
+        wrong = (
+            'a function of the row is called like a keyword of Python, or "python", '
+            "which is the built-in tool"
         )
-    if own and not isinstance(record.get("tool_code"), str):
-        raise ValueError(f"{ident}: tools without tool_code, the Python source of these functions")
+    elif own and not isinstance(record.get("tool_code"), str):
+        wrong = "tools without tool_code, the Python source of these functions"
+    else:
+        return
+    raise ValueError(f"{ident}: {wrong}")
 
 
 class Loops:

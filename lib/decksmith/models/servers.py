@@ -3,8 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -135,23 +134,6 @@ class ServerPool:
     def _server(self, url: str, trouble: str | None = None) -> ModelServer:
         return ModelServer(url, trouble, proxy_of(url) if self.trust_env else None)
 
-    @asynccontextmanager
-    async def _post(
-        self, server: ModelServer, path: str, body: bytes
-    ) -> "AsyncIterator[aiohttp.ClientResponse]":
-        """Post a request to a server's path: the answer, to be read within. Prompts and key go to the
-        host that was named, and to no other. Raises ConnectionError."""
-        import aiohttp
-
-        session, url = self._connected(), server.url + path
-        try:
-            async with session.post(
-                url, data=body, allow_redirects=False, proxy=server.proxy
-            ) as reply:
-                yield reply
-        except aiohttp.ClientError as error:
-            raise ConnectionError(str(error) or repr(error)) from None
-
     def _connected(self) -> "aiohttp.ClientSession":
         """The connections that requests share; who waits for an answer has a timeout of its own."""
         import aiohttp
@@ -167,7 +149,7 @@ class ServerPool:
             headers={
                 "Authorization": f"Bearer {self.key}",
                 "Content-Type": "application/json",
-                "Accept": "application/json, text/event-stream",
+                "Accept": "application/json",
                 "User-Agent": f"decksmith/{__version__}",
             },
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE, **secure),
@@ -180,28 +162,23 @@ class ServerPool:
         self, server: ModelServer, body: Record, splitter: StreamSplitter | None
     ) -> Any:
         """A server's JSON to one request; a streamed reply is put together as if it had come in one
-        piece. Raises RequestError, ConnectionError, ValueError."""
+        piece. Prompts and key go to the host that was named, and to no other. Raises RequestError,
+        ConnectionError, ValueError."""
+        import aiohttp
+
         sent = body
         if splitter:
             more = {"stream": True, "stream_options": {"include_usage": True}}
             sent = body | {key: more[key] for key in more if key not in self.model.drop}
         text = json.dumps(sent, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        async with self._post(server, path(body), text.encode()) as answer:
-            if not 200 <= answer.status < 300:
-                said = await answer.read()
-                raise RequestError.of_status(
-                    answer.status, said.decode(errors="replace"), answer.headers
-                )
-            if splitter and "json" not in answer.headers.get("content-type", ""):
-                return await _streamed(answer, splitter)
-            data = json.loads(await answer.read())
-            if isinstance(data, dict):
-                _raise_wrapped(data, json.dumps(data), answer.headers)
-                choices = data.get("choices") or []
-                if splitter and choices:  # what cannot stream comes in one piece
-                    splitter.feed(choices[0].get("message"))
-                    splitter.end()
-            return data
+        asking = self._connected().post(
+            server.url + path(body), data=text.encode(), allow_redirects=False, proxy=server.proxy
+        )
+        try:
+            async with asking as answer:
+                return await _read(answer, splitter)
+        except aiohttp.ClientError as error:
+            raise ConnectionError(str(error) or repr(error)) from None
 
     def choose(self) -> ModelServer:
         """The least busy server that answers; raises RequestError, with what is wrong with each, when
@@ -297,6 +274,23 @@ class ServerPool:
 def path(body: Record) -> str:
     """Where a body is posted, behind the base URL."""
     return "/completions" if "prompt" in body else "/chat/completions"
+
+
+async def _read(answer: "aiohttp.ClientResponse", splitter: StreamSplitter | None) -> Any:
+    if splitter and answer.status == 200 and "json" not in answer.headers.get("content-type", ""):
+        return await _streamed(answer, splitter)
+    text = await answer.read()
+    if not 200 <= answer.status < 300:
+        said = text.decode(errors="replace")
+        raise RequestError.of_status(answer.status, said, answer.headers)
+    data = json.loads(text)
+    if isinstance(data, dict):
+        _raise_wrapped(data, json.dumps(data), answer.headers)
+        choices = data.get("choices") or []
+        if splitter and choices:  # what cannot stream comes in one piece
+            splitter.feed(choices[0].get("message"))
+            splitter.end()
+    return data
 
 
 async def _streamed(answer: "aiohttp.ClientResponse", splitter: StreamSplitter) -> Record:
