@@ -66,13 +66,14 @@ class Progress:
             self.faults[fault] += 1
         if self.live and not self.last and time.monotonic() - self.told > EVERY:
             self._tell()
-        if self.last and not self.drawer and self.total:
-            tenth = self.count * 10 // self.total
-            ends = self.live and self.count == self.total  # the stage says that line itself
-            if tenth > self.tenth and not ends:
-                self.tenth = tenth
-                self._look()
-                cli.tell(self.line())
+        if not self.last or self.drawer or not self.total:
+            return
+        tenth = self.count * 10 // self.total
+        ends = self.live and self.count == self.total  # the stage says that line itself
+        if tenth > self.tenth and not ends:
+            self.tenth = tenth
+            self._look()
+            cli.tell(self.line())
 
     def warn(self, line: str) -> None:
         """Say a line about one record without tearing the live line."""
@@ -133,10 +134,9 @@ class Progress:
             return
         with open(self.live, "rb") as file:
             file.seek(self.read)
-            lines = file.read().split(b"\n")
-        self.read += sum(len(line) + 1 for line in lines[:-1])
-        for raw in lines[:-1]:
-            line = raw.decode(errors="replace")
+            whole = file.read().rpartition(b"\n")[0]
+        self.read += len(whole) + bool(whole)
+        for line in whole.decode(errors="replace").split("\n"):
             if line.startswith("# "):
                 self.name = line[2:]
             elif line.startswith("! "):

@@ -39,8 +39,8 @@ class ChatMessage(TypedDict):
 
 class Function(TypedDict):
     name: Annotated[str, "a name of Python's"]
-    description: Annotated[NotRequired[str], "what it does"]
-    parameters: Annotated[NotRequired[dict[str, object]], "a JSON Schema"]
+    description: Annotated[NotRequired[str | None], "what it does"]
+    parameters: Annotated[NotRequired[dict[str, object] | None], "a JSON Schema"]
 
 
 class Tool(TypedDict):
