@@ -48,8 +48,6 @@ class Progress:
         self.all_faults: dict[str, Counter[str]] = {}  # by stage
         self.started, self.told, self.tenth, self.read = time.monotonic(), 0.0, 0, 0
         self.name = cli.NAME
-        # The slowest stage's count, and after how many seconds it was reached.
-        self.paced = (0, 0.0)
         self.count = self.good = 0
         self.ended = threading.Event()
         self.drawer: threading.Thread | None = None
@@ -109,14 +107,11 @@ class Progress:
 
     def _left(self) -> str:
         """The time to go, by the pace of the slowest stage; '' while nobody knows."""
-        elapsed = time.monotonic() - self.started
         slowest = self.count or min((count for count in self.seen.values() if count), default=0)
         if not self.total or not slowest or slowest >= self.total:
             return ""
-        if slowest != self.paced[0]:
-            self.paced = (slowest, elapsed)
-        count, reached = self.paced
-        seconds = max(1.0, reached / count * self.total - elapsed)
+        elapsed = time.monotonic() - self.started
+        seconds = max(1.0, elapsed / slowest * (self.total - slowest))
         return f"{seconds:.0f} s left" if seconds < 90 else f"{seconds / 60:.0f} min left"
 
     def _tell(self) -> None:
