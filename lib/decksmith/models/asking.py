@@ -1,5 +1,6 @@
 """What chat-generate does with a record: who answers it, the request that it becomes, and whether a kept reply still stands."""
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -14,11 +15,13 @@ from decksmith.models import client as chat_client
 from decksmith.models import loops, registry, servers
 from decksmith.models.client import Client
 from decksmith.models.drafts import DraftChooser
-from decksmith.models.records import Asked, ChatMessage, ChatRequest, Gen, Messages
+from decksmith.models.records import ChatMessage, ChatRequest, Gen, Messages, Usage
 from decksmith.models.registry import FILES, Model
 from decksmith.models.toolserver import ToolServer
 from decksmith.models.turns import Conversations
 
+# Of a deck that was read from a file.
+FREE: Usage = {"prompt_tokens": 0, "completion_tokens": 0, "reasoning_tokens": 0, "cost": 0.0}
 LARGEST = 1_000_000  # bytes of a deck in a folder
 
 
@@ -256,56 +259,44 @@ class DeckFolder(Answerer):
         """(file, its bytes) of the deck for this prompt.
 
         Raises Fault("infra", ..), since no model was asked: `no-file` where there is none, `bad-file` for a name or a link
-        that leads out of the folder, and for a file that cannot be a deck.
+        that leads out of the folder, and for a file that cannot be a deck. It is final until the folder changes: the other
+        decks are scored meanwhile, this one is excluded and counted.
         """
         names = (f"{ident}.md", f"{ident}/deck.md")
+        there = [
+            self.path / name for name in names if ID.match(ident) and (self.path / name).exists()
+        ]
+        cls, wrong = "bad-file", ""
         if not ID.match(ident):
-            raise _lacking("bad-file", f"the id {ident!r} can be no file's name")
-        found = next((self.path / name for name in names if (self.path / name).exists()), None)
-        if found is None:
-            raise _lacking("no-file", f"{self.path} has neither {' nor '.join(names)}")
-        if not found.resolve().is_relative_to(self.path):
-            raise _lacking("bad-file", f"{found} is a link out of {self.path}")
-        if not found.is_file() or found.stat().st_size > LARGEST:
-            raise _lacking("bad-file", f"{found} is no file of at most {LARGEST} bytes")
-        return found, found.read_bytes()
+            wrong = f"the id {ident!r} can be no file's name"
+        elif not there:
+            cls, wrong = "no-file", f"{self.path} has neither {' nor '.join(names)}"
+        elif not there[0].resolve().is_relative_to(self.path):
+            wrong = f"{there[0]} is a link out of {self.path}"
+        elif not there[0].is_file() or there[0].stat().st_size > LARGEST:
+            wrong = f"{there[0]} is no file of at most {LARGEST} bytes"
+        if wrong:
+            raise Fault("infra", cls, wrong, retriable=False)
+        return there[0], there[0].read_bytes()
 
     async def inputs(self, record: ChatRequest, messages: list[ChatMessage]) -> object:
         """The folder and the deck's sha256, null where there is no deck."""
-        try:
-            return {"files": self.name, "sha256": _sha256(self.find(record["id"])[1])}
-        except Fault:
-            return {"files": self.name, "sha256": None}
+        sha256 = None
+        with contextlib.suppress(Fault):
+            sha256 = hashlib.sha256(self.find(record["id"])[1]).hexdigest()
+        return {"files": self.name, "sha256": sha256}
 
     async def answer(self, record: ChatRequest, messages: list[ChatMessage]) -> Gen:
         """The value of `gen`. Raises Fault as `find` does."""
         found, data = self.find(record["id"])
-        by: Any = {"files": f"{found.relative_to(self.path)}", "sha256": _sha256(data)}
-        model: Asked = {
-            "name": self.model.name,
-            "slug": self.model.slug,
-            "params": {},
-            "files": self.name,
-        }
+        sha256 = hashlib.sha256(data).hexdigest()
+        by: Any = {"files": f"{found.relative_to(self.path)}", "sha256": sha256}
+        name, slug = self.model.name, self.model.slug
         return {
             "text": data.decode("utf-8", "replace"),
             "reasoning": "",
             "finish_reason": "stop",
-            "usage": {
-                "prompt_tokens": 0,
-                "completion_tokens": 0,
-                "reasoning_tokens": 0,
-                "cost": 0.0,
-            },
-            "model": model,
+            "usage": FREE,
+            "model": {"name": name, "slug": slug, "params": {}, "files": self.name},
             "by": by,
         }
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _lacking(cls: str, message: str) -> Fault:
-    """Final until the folder changes: the other decks are scored meanwhile, this one is excluded and counted."""
-    return Fault("infra", cls, message, retriable=False)
