@@ -141,7 +141,7 @@ class StreamSplitter:
     def __init__(self, on_chunk: OnChunk) -> None:
         self.on_chunk = on_chunk
         self.content, self.reasoning = "", ""  # as they came
-        self.state, self.rest = "head", ""  # of the content: what is not passed on yet
+        self.said, self.closed = 0, False  # characters passed on of thought or answer; which it is
 
     @property
     def letters(self) -> int:
@@ -156,42 +156,31 @@ class StreamSplitter:
             self.on_chunk("reasoning", thought)
         if piece := _text(delta.get("content")):
             self.content += piece
-            self.rest += piece
-            while self._step():
-                pass
-
-    def _step(self) -> bool:
-        """Pass on what is certain of `rest`; True when the state changed and there may be more."""
-        if self.state == "head":
-            head = self.rest.lstrip()
-            if len(head) < 7 and "<think>".startswith(head):
-                return False
-            opened = head.startswith("<think>")
-            self.state, self.rest = ("think", head[7:]) if opened else ("text", self.rest)
-            return True
-        if self.state in ("think", "text"):
-            said, closed, after = self.rest.partition("</think>")
-            if not closed:
-                held = next((n for n in range(7, 0, -1) if said.endswith("</think>"[:n])), 0)
-                said, after = said[: len(said) - held], said[len(said) - held :]
-            self._say(said)
-            if closed and self.state == "text":
-                self.on_chunk("turn", "")
-            self.state, self.rest = "gap" if closed else self.state, after
-            return bool(closed)
-        if self.state == "gap":
-            self.rest = self.rest.lstrip("\n")
-            self.state = "answer" if self.rest else "gap"
-        if self.state == "answer":
-            self._say(self.rest)
-            self.rest = ""
-        return False
-
-    def _say(self, piece: str) -> None:
-        if piece:
-            self.on_chunk("reasoning" if self.state == "think" else "text", piece)
+            self._pass_on(ended=False)
 
     def end(self) -> None:
         """Pass on what still waited."""
-        self._say("" if self.state == "gap" else self.rest)
-        self.rest = ""
+        self._pass_on(ended=True)
+
+    def _pass_on(self, ended: bool) -> None:
+        head = self.content.lstrip()
+        opened = head.startswith("<think>")
+        if not opened and not ended and "<think>".startswith(head):
+            return
+        before, closed, after = (head[7:] if opened else self.content).partition("</think>")
+        if not closed and not ended:
+            held = next((n for n in range(7, 0, -1) if before.endswith("</think>"[:n])), 0)
+            before = before[: len(before) - held]
+        if not self.closed:
+            self._say("reasoning" if opened else "text", before)
+            if closed:
+                self.said, self.closed = 0, True
+                if not opened:
+                    self.on_chunk("turn", "")
+        if self.closed:
+            self._say("text", after.lstrip("\n"))
+
+    def _say(self, kind: str, text: str) -> None:
+        piece, self.said = text[self.said :], max(self.said, len(text))
+        if piece:
+            self.on_chunk(kind, piece)
