@@ -231,7 +231,8 @@ class Client:
                 return reply
             except RequestError as error:
                 failed = error
-                self._hopeless(failed, body, splitter)
+                if lasting := self._lasting(failed, body, splitter):
+                    raise lasting from None
                 left = (ends or now()) - now()
                 if failed.elsewhere and left > 0:  # another server takes it, at once
                     wait = 0.0
@@ -273,19 +274,26 @@ class Client:
         self.spent += usage["cost"] or 0.0
         self.dearest = max(self.dearest, usage["cost"] or 0.0)
 
-    def _hopeless(
+    def _lasting(
         self, failed: RequestError, body: Record, splitter: StreamSplitter | None
-    ) -> None:
-        """Raises Fault for what another attempt does not mend."""
+    ) -> Fault | None:
+        """The fault of what another attempt does not mend; of one that ends all, nothing is asked any more."""
+        status, words = failed.status, str(failed)
         if splitter and splitter.letters:
-            raise Fault("infra", "cut-off", f"the reply was cut off: {failed}") from None
+            return Fault("infra", "cut-off", f"the reply was cut off: {words}")
         if failed.overflows:
-            said = f"the request does not fit the model's context ({failed})"
-            raise Fault(self.blame, "context-overflow", said, retriable=False) from None
+            said = f"the request does not fit the model's context ({words})"
+            return Fault(self.blame, "context-overflow", said, retriable=False)
         if unable := _unable(failed, body):
-            raise Fault("infra", *unable, retriable=False, status=failed.status) from None
+            return Fault("infra", *unable, retriable=False, status=status)
+        if status in ENDS_ALL:
+            self.broken = f"{self.model.base_url} said {status}, {ENDS_ALL[status]}: {words}"
+            if self.model.key_env:
+                self.broken += f" (key from {self.model.key_env})"
+            return Fault("infra", failed.cls, self.broken, status=status)
         if failed.final:
-            raise self._give_up(failed) from None
+            return Fault("infra", failed.cls, words, retriable=False, status=status)
+        return None
 
     async def close(self) -> None:
         """Close connections and give the embedded engine back."""
@@ -294,25 +302,17 @@ class Client:
         if self.lease:
             self.lease.close()
 
-    def _give_up(self, failed: RequestError, attempts: int = 1) -> Fault:
-        """The fault that ends a request; after too many in a row, or one that ends all, nothing is asked any more."""
-        status, where = failed.status or None, self.model.base_url
-        if failed.status in ENDS_ALL:
-            self.broken = f"{where} said {failed.status}, {ENDS_ALL[failed.status]}: {failed}"
-            if self.model.key_env:
-                self.broken += f" (key from {self.model.key_env})"
-            return Fault("infra", failed.cls, self.broken, status=status)
-        if failed.final:
-            return Fault("infra", failed.cls, str(failed), retriable=False, status=status)
+    def _give_up(self, failed: RequestError, attempts: int) -> Fault:
+        """The fault that ends a request; after too many in a row nothing is asked any more."""
         self.failed_in_a_row += 1
         if self.failed_in_a_row >= self.breaker and not self.broken:
             self.broken = (
-                f"stopped asking {where}: {self.failed_in_a_row} requests in a row failed after "
-                f"retries; the last said: {failed}"
+                f"stopped asking {self.model.base_url}: {self.failed_in_a_row} requests in a row "
+                f"failed after retries; the last said: {failed}"
             )
             cli.say(self.broken)
         said = f"{failed} (gave up after {attempts} attempts)"
-        return Fault("infra", failed.cls, said, status=status)
+        return Fault("infra", failed.cls, said, status=failed.status)
 
     def _reserve(self, body: Record) -> float:
         """Set money aside for a request, so that those in flight cannot break the budget together."""
@@ -340,38 +340,34 @@ class Client:
 
     async def _connect(self) -> ServerPool:
         async with self.lock:
-            if self.pool is None:
-                url = self.model.base_url
-                find: Callable[[], list[str]] = url.split
-                if url.startswith((registry.FILES, registry.COMMAND)):
+            if self.pool:
+                return self.pool
+            entry, url = self.model, self.model.base_url
+            find: Callable[[], list[str]] = url.split
+            if url.startswith((registry.FILES, registry.COMMAND)):
+                raise cli.BadConfig(
+                    f"{entry.name} is no endpoint ({url}); chat-generate reads or runs it, nothing else can ask it"
+                )
+            if url == "engine:":
+                server = os.environ.get("LLAMA_SERVER")
+                if server and entry.name != "local" and entry.slug == embedded.NAME:
                     raise cli.BadConfig(
-                        f"{self.model.name} is no endpoint ({url}); chat-generate reads or runs it, "
-                        "nothing else can ask it"
+                        f"{entry.name} is the embedded model, and LLAMA_SERVER={server} would answer in its name; "
+                        "unset it, or ask that server: MODEL=local"
                     )
-                if url == "engine:":
-                    self._refuse_llama_server()
-                    self.lease = await asyncio.to_thread(embedded.lease, model=self.model.slug)
-                    find = self.lease.base_url.split
-                elif url == "serve:":
-                    find = functools.partial(servers.addresses, self.model.slug, self.served)
-                pool = ServerPool(self.model, self.key, find)
-                if url == "serve:" or " " in url:
-                    try:
-                        await pool.start()
-                    except BaseException:
-                        await pool.close()
-                        raise
-                self.pool = pool
-            return self.pool
-
-    def _refuse_llama_server(self) -> None:
-        """Raise cli.BadConfig where LLAMA_SERVER would answer in the embedded model's name."""
-        entry, server = self.model, os.environ.get("LLAMA_SERVER")
-        if server and entry.name != "local" and entry.slug == embedded.NAME:
-            raise cli.BadConfig(
-                f"{entry.name} is the embedded model, and LLAMA_SERVER={server} would answer in its name; "
-                "unset it, or ask that server: MODEL=local"
-            )
+                self.lease = await asyncio.to_thread(embedded.lease, model=entry.slug)
+                find = self.lease.base_url.split
+            elif url == "serve:":
+                find = functools.partial(servers.addresses, entry.slug, self.served)
+            pool = ServerPool(entry, self.key, find)
+            if url == "serve:" or " " in url:
+                try:
+                    await pool.start()
+                except BaseException:
+                    await pool.close()
+                    raise
+            self.pool = pool
+            return pool
 
     async def _once(self, body: Record, seconds: float, splitter: StreamSplitter | None) -> Any:
         """One request within `seconds`, whatever the endpoint does meanwhile: the parsed JSON, or RequestError."""

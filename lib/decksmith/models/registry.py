@@ -5,7 +5,6 @@ data/models/NAME.toml.
 """
 
 import hashlib
-import json
 import re
 import tomllib
 from collections.abc import Iterable
@@ -129,10 +128,12 @@ def add_ollama(slug: str) -> str:
         said = f"the Ollama at {address} has no {slug!r}; it has: {known} (more: ollama pull NAME)"
         raise cli.Missing(said)
     name = f"ollama-{re.sub('[^A-Za-z0-9_.-]+', '-', slug)}"
+    texts = (f"{slug} (Ollama)", f"{address}/v1", slug)
+    label, url, quoted = (stream.dumps(each).decode() for each in texts)
     text = f"""["{name}"]
-label = {json.dumps(f"{slug} (Ollama)")}
-base_url = {json.dumps(f"{address}/v1")}
-slug = {json.dumps(slug)}
+label = {label}
+base_url = {url}
+slug = {quoted}
 jobs = 1
 timeout = {PATIENT}
 price = {{ prompt = 0, completion = 0 }}
