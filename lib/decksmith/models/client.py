@@ -37,7 +37,7 @@ def asked(body: Record) -> Record:
     }
 
 
-class Gate:
+class RequestLimiter:
     """At most `width` requests at once. A 429 halves the width and holds everybody back for a while; successes widen it again
     (additive increase, multiplicative decrease, as TCP does)."""
 
@@ -112,7 +112,7 @@ class Client:
         self.spent, self.reserved, self.dearest = 0.0, 0.0, 0.0  # USD; dearest: of one request
         self.failed_in_a_row = 0
         self.broken: str | None = None  # why nothing is asked any more
-        self.gate = Gate(self.jobs)
+        self.gate = RequestLimiter(self.jobs)
         self.pool: ServerPool | None = None
         self.lease: embedded.Lease | None = None
         self.lock = asyncio.Lock()

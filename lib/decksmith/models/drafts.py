@@ -14,7 +14,14 @@ from decksmith.core.records import Record, prompt_of, sample_of
 from decksmith.core.stream import Fault, fingerprint
 from decksmith.models.client import Client
 from decksmith.models.loops import Loops, total
-from decksmith.models.records import ChatMessage, ChatRequest, Choice, ContentPart, Draft, Gen
+from decksmith.models.records import (
+    ChatMessage,
+    ChatRequest,
+    ContentPart,
+    DraftChoice,
+    Gen,
+    ReplyDraft,
+)
 from decksmith.models.replies import Reply
 
 PROMPT = cli.ROOT / "assets" / "prompts" / "choose-draft.txt"
@@ -62,7 +69,7 @@ class DraftChooser:
 
     async def _choice(
         self, loop: Loops, record: ChatRequest, body: Record, replies: dict[int, Reply]
-    ) -> Choice:
+    ) -> DraftChoice:
         """Which draft, and what is kept of how it was chosen."""
         shown = [k for k, reply in replies.items() if reply.text.strip()]
         first = (shown or list(replies))[0]
@@ -137,7 +144,7 @@ def _replies(ends: Sequence[Reply | BaseException]) -> dict[int, Reply]:
     return {k: end for k, end in enumerate(ends) if isinstance(end, Reply)}
 
 
-def _kept(end: Reply | BaseException) -> Draft:
+def _kept(end: Reply | BaseException) -> ReplyDraft:
     if isinstance(end, Reply):
         return {"text": end.text, "finish_reason": end.finish_reason, "usage": end.usage}
     assert isinstance(end, Fault)  # `_replies` raised all else

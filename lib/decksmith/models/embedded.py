@@ -91,7 +91,7 @@ def weights() -> Path:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class EngineSettings:
     """What makes two servers different. loras: {model name: path of a GGUF adapter, "" for the plain weights under one
     more name}. upstream: the address of a llama-server that answers in its place. named: the file of a model of
     assets/gguf.toml, which is served alone, under `name`."""
@@ -104,7 +104,9 @@ class Settings:
     named: str | None
 
 
-def settings(loras: Mapping[str, Path | None] | None = None, model: str | None = None) -> Settings:
+def settings(
+    loras: Mapping[str, Path | None] | None = None, model: str | None = None
+) -> EngineSettings:
     """The settings of a server, by DECKSMITH_ENGINE_THREADS (default: cores - 1), DECKSMITH_ENGINE_PARALLEL (default: 1)
     and LLAMA_SERVER. loras: adapters by model name, None for the plain weights; else the adapter of this repository.
     model: the name that is asked for. Raises cli.BadConfig, cli.Missing."""
@@ -130,7 +132,7 @@ def settings(loras: Mapping[str, Path | None] | None = None, model: str | None =
         if path and not os.path.isfile(path):
             raise cli.Missing(f"adapter {name}: there is no {path}")
     threads, parallel = _whole("DECKSMITH_ENGINE_THREADS"), _whole("DECKSMITH_ENGINE_PARALLEL")
-    return Settings(threads, parallel or 1, paths, upstream, model if named else None, named)
+    return EngineSettings(threads, parallel or 1, paths, upstream, model if named else None, named)
 
 
 def _whole(variable: str) -> int | None:
@@ -143,7 +145,7 @@ def _whole(variable: str) -> int | None:
     return int(said)
 
 
-def command(chosen: Settings, *more: object) -> list[str]:
+def command(chosen: EngineSettings, *more: object) -> list[str]:
     """The argument list of a server with these `settings()`. Raises cli.Missing when a part is not installed."""
     own = cli.TOOLCHAIN / ".venv/bin/node"
     node = str(own) if own.exists() else shutil.which("node")
@@ -203,7 +205,7 @@ def _state() -> Path:
     return folder
 
 
-def _key(chosen: Settings) -> str:
+def _key(chosen: EngineSettings) -> str:
     whole = [str(cli.ROOT.resolve()), dataclasses.asdict(chosen)]
     digest = hashlib.sha256(json.dumps(whole, sort_keys=True).encode())
     for path in sorted(ENGINE.glob("*.mjs")):  # an old server must not answer for an edited one
@@ -232,7 +234,7 @@ def _locked(path: Path, deadline: float) -> Iterator[None]:
         yield
 
 
-def _start(base: Path, chosen: Settings, before: _Place | None) -> _Place:
+def _start(base: Path, chosen: EngineSettings, before: _Place | None) -> _Place:
     """Start a detached server on a socket bound here: before it is ready, its address is known and clients queue."""
     # The dead server's port again, if it is free: clients that retry the same address find the new one.
     try:

@@ -96,14 +96,14 @@ class GivenCondition(TypedDict):
     template: Annotated[NotRequired[Record], "`name` and `sha256` of the template behind it"]
 
 
-class Draft(TypedDict, total=False):
+class ReplyDraft(TypedDict, total=False):
     text: Annotated[str, "the answer"]
     finish_reason: Annotated[str | None, "as the endpoint said it"]
     usage: Annotated[Usage, "of it alone"]
     error: Annotated[Error, "in place of the rest"]
 
 
-class Choice(TypedDict, total=False):
+class DraftChoice(TypedDict, total=False):
     k: Annotated[int, "which draft is the reply, from 0"]
     by: Annotated[str | None, "the model that was asked; null where there was nothing to choose"]
     text: Annotated[str, "what it said"]
@@ -138,9 +138,10 @@ class Gen(TypedDict, total=False):
         "the tools said; also beside an error, as far as it came",
     ]
     drafts: Annotated[
-        list[Draft], "with `--drafts N`: each of them; `usage` beside it is the sum of all requests"
+        list[ReplyDraft],
+        "with `--drafts N`: each of them; `usage` beside it is the sum of all requests",
     ]
-    choice: Annotated[Choice, "of one of the drafts"]
+    choice: Annotated[DraftChoice, "of one of the drafts"]
     error: Annotated[Error, "in place of the reply"]
     by: Annotated[By, "who made it"]
 
@@ -165,7 +166,7 @@ class ServedAdapter(TypedDict, total=False):
     rewards: Annotated[list[str], "that it was trained on, as its manifest says"]
 
 
-class Server(TypedDict):
+class ServedEndpoint(TypedDict):
     url: Annotated[str, "where it listens"]
     models: Annotated[list[str], "the names it answers to: base, tuned"]
     engine: Annotated[str, "software and version"]

@@ -13,7 +13,7 @@ from decksmith.core import cli
 from decksmith.core.records import Record
 from decksmith.models import replies
 from decksmith.models.errors import RequestError
-from decksmith.models.records import Served, Server
+from decksmith.models.records import Served, ServedEndpoint
 from decksmith.models.registry import Model
 from decksmith.models.replies import StreamSplitter
 
@@ -37,10 +37,10 @@ def folder() -> Path:
     return Path(os.environ.get("DECKSMITH_SERVE") or cli.ROOT / "results/serve")
 
 
-def running() -> list[Server]:
+def running() -> list[ServedEndpoint]:
     """What the files of running servers say, by name of the file; a file that is no endpoint is
     passed over."""
-    found: list[Server] = []
+    found: list[ServedEndpoint] = []
     for path in sorted(folder().glob("*.json")):
         try:
             said = json.loads(path.read_text())
@@ -51,7 +51,7 @@ def running() -> list[Server]:
     return found
 
 
-def served_by(server: Server, slug: str) -> Served:
+def served_by(server: ServedEndpoint, slug: str) -> Served:
     """What decides how a server answers under this name; the base has no adapter."""
     adapter = None if slug == "base" else server.get("adapter")
     found: Served = {

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from decksmith.core import cli, slurm, stream
 from decksmith.measure.decks import prompts
 from decksmith.models import servers
-from decksmith.models.records import Server
+from decksmith.models.records import ServedEndpoint
 
 NAMES = ("base", "tuned")
 LAST = 50  # lines of its log that a dead server is quoted with
@@ -121,7 +121,9 @@ def probe(url: str) -> Probe:
     return said
 
 
-def await_ready(*, job: str | None = None, pid: int | None = None, timeout: float = 1800) -> Server:
+def await_ready(
+    *, job: str | None = None, pid: int | None = None, timeout: float = 1800
+) -> ServedEndpoint:
     """The endpoint of a server that is ready: the first that a file of `servers.folder()` (of
     this `job`) announces.
 
