@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from decksmith.bench.benchmarks.graders.math import boxed
 from decksmith.bench.benchmarks.records import Grade, Task, Verdict
-from decksmith.core.records import Record
+from decksmith.models.records import ChatMessage
 
 # The letter in the last box, else in the last "Answer: X" with X alone. Prose that begins with "a"
 # is no letter, and two letters are no answer to a single choice.
@@ -138,7 +138,7 @@ def refusal(task: Task, text: str) -> Grade:
     return {"verdict": "right" if right else "wrong", "answer": answer, "detail": {"found": words}}
 
 
-def tools(task: Task, calls: Sequence[Record], text: str) -> Grade:
+def tools(task: Task, calls: Sequence[ChatMessage], text: str) -> Grade:
     """Right are the same functions with the same arguments, in any order, no more and no less.
 
     calls: those of all replies (`gen.calls`), also those that failed. An argument that is left out is
